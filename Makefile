@@ -1,0 +1,31 @@
+# `make demo` and `make test` do all their own set-up: they build .venv when it is missing or its lock has changed.
+PYTHON ?= $(shell command -v python3.11 || command -v python3 || echo python3)
+
+.PHONY: help venv demo test test-slow lint clean
+.DEFAULT_GOAL := help
+
+help:  ## say what there is
+	@sed -n 's/^\([a-z-]*\): .*##/\1\t/p; s/^\([a-z-]*\):  *##/\1\t/p' $(MAKEFILE_LIST) | expand -t 12
+
+venv:  ## build .venv if needed; `make venv KIND=gpu` for vLLM's GPU build
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || \
+		{ echo "error: SpeedRunner needs Python 3.11 or newer, not $(PYTHON): name one, as in make venv PYTHON=python3.12" >&2; exit 1; }
+	@$(PYTHON) requirements/install.py $(KIND)
+
+demo: venv  ## play a short SpeedRunner run on BabyAI with the bundled model, on the CPU
+	@.venv/bin/speedrunner run experiment=demo
+
+test: venv  ## all tests but the slow ones; some start a real vLLM on the CPU
+	@.venv/bin/python -m pytest -m "not slow"
+
+test-slow: venv  ## the tests that restart or kill servers many times
+	@.venv/bin/python -m pytest -m slow
+
+lint: venv  ## ruff and mypy
+	@.venv/bin/ruff check
+	@.venv/bin/ruff format --check
+	@.venv/bin/mypy
+
+clean:  ## remove what was built and cached, .venv included; runs/ stays
+	@rm -rf .venv .cache .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist *.egg-info
+	@find . -name __pycache__ -type d -not -path './runs/*' -prune -exec rm -rf {} +

@@ -1,0 +1,168 @@
+"""BabyAI-Text as BALROG plays it: missions in a grid world, seen and told in words (paper, Appendix C)."""
+
+# mypy: disable-error-code="no-untyped-call"
+from __future__ import annotations
+
+import inspect
+import os
+import random
+from typing import TYPE_CHECKING, Any
+
+from envs.base import (
+    EpisodeOver,
+    InvalidOption,
+    Limits,
+    Opening,
+    Outcome,
+    Primitive,
+    Split,
+    Task,
+    TextEnv,
+)
+
+if TYPE_CHECKING:
+    from envs.babyai_level import MixedLevel
+
+TASKS = ("pick_up_seq_go_to", "goto", "pickup", "open", "putnext")
+MAX_DISTRACTORS = 12
+"""Beyond it the room is so full that hardly any drawn world has all objects within reach."""
+
+SPLIT_SEED = 42
+TRAIN_SIZE, TEST_SIZE = 200, 30
+WORLD_SEEDS = range(100_000)
+
+ACTIONS = {
+    "turn_left": "Turn left by 90 degrees, staying in the same cell.",
+    "turn_right": "Turn right by 90 degrees, staying in the same cell.",
+    "go_forward": "Move into the cell in front of you, if it is empty or an open door.",
+    "pick_up": "Pick up the key, ball or box in the cell in front of you, if you carry nothing.",
+    "drop": "Put what you carry into the cell in front of you, if that cell is empty.",
+    "toggle": "Open or close the door in front of you (a locked one only while you carry the key of its "
+    "color), or open the box in front of you, which destroys it.",
+}
+"""The primitives in the order of MiniGrid's action numbers."""
+
+DESCRIPTION = """\
+You are an agent in a grid world: a walled room, or two rooms joined by a door, with keys, balls and boxes \
+of different colors. You occupy one cell and face one of four directions. Fulfil the mission.
+
+Missions:
+- "go to X": stand so that X is in the cell directly in front of you.
+- "pick up X": pick it up.
+- "open X": open that door.
+- "put X next to Y": drop X into a cell that shares a side with Y's cell.
+- "A, then B" and "B after you A": do A first, then B. What you do for B before A is done does not count.
+- "the X" is the only one of its description; where it says "a X", any of them will do.
+
+Actions:
+- An action concerns only you or the one cell directly in front of you, and returns what you observe then.
+- An action that is not possible changes nothing, but is counted. After 128 actions (64 if the mission is \
+only to go to or to pick up one object) the mission has failed.
+- You can carry one object at a time. Walls, objects and closed doors block your way.
+
+Observations:
+- You see the cells up to 6 ahead and up to 3 to either side, nothing behind you, and nothing behind walls \
+and closed doors. All places are relative to where you stand and face now.
+- "You carry a red key": what you hold.
+- "a wall 2 steps forward" (or left, or right): the wall in that direction, if no object stands between.
+- "a blue ball 3 steps left and 2 steps forward": an object 3 cells to your left and 2 ahead. \
+"a blue ball 1 step forward": an object in the cell directly in front of you.
+- Doors are named with their state: open, closed or locked."""
+
+
+class BabyAI(TextEnv):
+    """BALROG's `BabyAI-MixedTrainLocal-v0` tasks; a seed gives the same world, texts and end as there.
+
+    The simulator ends an episode itself, by success or when its steps are used up (128; goto and pickup 64).
+
+    Args:
+        num_dists: objects in the room beyond those that the mission needs (BALROG: 0).
+
+    Raises:
+        InvalidOption: `num_dists` is out of range.
+    """
+
+    name = "babyai"
+    description = DESCRIPTION
+    limits = Limits(llm_calls=30, actions=None)
+    primitives = tuple(
+        Primitive(action, inspect.Signature(return_annotation=str), doc) for action, doc in ACTIONS.items()
+    )
+
+    def __init__(self, *, num_dists: int = 0) -> None:
+        if not 0 <= num_dists <= MAX_DISTRACTORS:
+            raise InvalidOption(
+                f"option 'num_dists' of babyai must be from 0 to {MAX_DISTRACTORS}, not {num_dists}"
+            )
+        self._num_dists = num_dists
+        self._level: MixedLevel | None = None
+        self._success = False
+
+    @classmethod
+    def splits(cls) -> Split:
+        """Return the paper's 200 training and 30 test worlds, the same for every run.
+
+        One draw without replacement, `random.Random(42).sample(range(100_000), 230)`: the first 200 seeds
+        are for training, the last 30 for testing.
+        """
+        seeds = random.Random(SPLIT_SEED).sample(WORLD_SEEDS, TRAIN_SIZE + TEST_SIZE)
+        tasks = [Task(cls.name, TASKS[0], seed) for seed in seeds]
+        return Split(train=tasks[:TRAIN_SIZE], test=tasks[TRAIN_SIZE:])
+
+    def reset(self, task: Task) -> Opening:
+        """Start a task; its index is the world's seed. Raises `UnknownTask`."""
+        self.check_task(task, TASKS)
+        os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")  # pygame, which MiniGrid imports, greets
+        from envs.babyai_level import MixedLevel  # here, so that splits and options need no MiniGrid
+
+        level = MixedLevel(task.name, self._num_dists)
+        view, _ = level.reset(seed=task.index)
+        self._level, self._success = level, False
+        return Opening(instruction=level.mission, observation=view["text"])
+
+    def call(self, name: str, **arguments: Any) -> str:
+        """Act, and return the new observation."""
+        if self._level is None or self.done:
+            raise EpisodeOver("the episode is over; reset starts another")
+        self.check_call(name, arguments)
+        view, reward, *_ = self._level.step(list(ACTIONS).index(name))
+        self._success = float(reward) > 0
+        return str(view["text"])
+
+    @property
+    def done(self) -> bool:
+        """Whether the mission is fulfilled or the simulator's steps are used up."""
+        return self._success or (self._level is not None and self._level.step_count >= self._level.max_steps)
+
+    def outcome(self) -> Outcome:
+        """Score 1 for the simulator's positive reward, else 0."""
+        if self._level is None:
+            raise EpisodeOver("there is no episode yet; reset starts one")
+        detail = {
+            "steps": self._level.step_count,
+            "max_steps": self._level.max_steps,
+            "truncated": self.done and not self._success,
+        }
+        return Outcome(score=float(self._success), success=self._success, detail=detail)
+
+    def snapshot(self) -> dict[str, Any] | None:
+        """Return the grid without its walls. x grows to the east, y to the south; direction 0 is east."""
+        level = self._level
+        if level is None:
+            return None
+        objects: list[dict[str, Any]] = []
+        for place, cell in enumerate(level.grid.grid):
+            if cell is None or cell.type == "wall":
+                continue
+            row, column = divmod(place, level.width)
+            objects.append({"type": cell.type, "color": cell.color, "pos": [column, row]})
+            if cell.type == "door":
+                objects[-1] |= {"open": vars(cell)["is_open"], "locked": vars(cell)["is_locked"]}
+        return {
+            "width": level.width,
+            "height": level.height,
+            "agent_pos": [int(coordinate) for coordinate in level.agent_pos],
+            "agent_dir": int(level.agent_dir),
+            "carrying": [level.carrying.type, level.carrying.color] if level.carrying else None,
+            "objects": objects,
+        }

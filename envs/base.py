@@ -1,0 +1,216 @@
+"""The interface every environment implements, its records, and its errors.
+
+An environment is synchronous, owns no process that outlives `close()`, and is deterministic: the same
+task and the same primitive calls give the same texts and outcome in any process.
+"""
+
+from __future__ import annotations
+
+import inspect
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from envs.signatures import converted
+
+
+class EnvironmentFault(Exception):
+    """Base of every error that an environment raises on purpose."""
+
+
+class UnknownEnvironment(EnvironmentFault):
+    """No environment goes by the name that was given."""
+
+
+class InvalidOption(EnvironmentFault):
+    """An environment was made with an option it does not have, or with a value of the wrong type."""
+
+
+class UnknownTask(EnvironmentFault):
+    """The environment has no such task or world."""
+
+
+class InvalidPrimitiveCall(EnvironmentFault):
+    """A primitive was called that does not exist, or with arguments its signature does not allow."""
+
+
+class EpisodeOver(EnvironmentFault):
+    """A primitive was called after the episode's end (or before its first reset)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """One playable world. Two tasks are the same world exactly when they are equal.
+
+    Attributes:
+        env: registry name of the environment (`babyai`), or `package.module:Class`.
+        name: the task within it (BabyAI: `pick_up_seq_go_to`).
+        index: world seed (BabyAI, Crafter) or variation (ScienceWorld).
+    """
+
+    env: str
+    name: str
+    index: int
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """What an agent sees before its first action."""
+
+    instruction: str
+    observation: str
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How an episode stands. `score` lies in [0, 1]; `detail` holds plain JSON values."""
+
+    score: float
+    success: bool
+    detail: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """Budgets of one episode (paper, Appendices B to D). `None` means unlimited.
+
+    Attributes:
+        llm_calls: requests that the actor may make.
+        actions: primitive calls that advance the world.
+    """
+
+    llm_calls: int
+    actions: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """Training and held-out tasks, disjoint, each in its fixed order."""
+
+    train: list[Task]
+    test: list[Task]
+
+
+@dataclass(frozen=True, slots=True)
+class Primitive:
+    """One atomic action as actor, skills and documentation see it.
+
+    Attributes:
+        name: a Python identifier.
+        signature: typed parameters and return type; every parameter can be passed by keyword.
+        doc: one short paragraph for the actor.
+        advances: whether a call advances the world (and counts against `Limits.actions`).
+    """
+
+    name: str
+    signature: inspect.Signature
+    doc: str
+    advances: bool = True
+
+
+class TextEnv(ABC):
+    """One environment instance; it plays many episodes, one after another.
+
+    A constructor takes keyword-only options, each with a default and a type. `primitives`, `description`,
+    `limits` and `submits` are fixed for an instance and readable before the first `reset`.
+    """
+
+    name: ClassVar[str]
+    """What `Task.env` says of its tasks: the registry name, by default `package.module:Class`."""
+    primitives: tuple[Primitive, ...]
+    description: str
+    """The rules, as text for the actor's prompt."""
+    limits: Limits
+    submits: ClassVar[bool] = False
+    """Whether the actor ends the episode itself, with the extra tool `submit_answer`."""
+
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        super().__init_subclass__(**keywords)
+        if "name" not in vars(cls):
+            cls.name = f"{cls.__module__}:{cls.__qualname__}"
+
+    @classmethod
+    def splits(cls, *_: Any, **options: Any) -> Split:
+        """Return the training and held-out tasks.
+
+        An environment that is trained on overrides this with its own keyword-only options, as typed and
+        defaulted as its constructor's.
+
+        Raises:
+            UnknownTask: the environment offers no split.
+        """
+        raise UnknownTask(f"{cls.name} offers no split; its class has to define a classmethod `splits`")
+
+    @abstractmethod
+    def reset(self, task: Task) -> Opening:
+        """Start the task's episode from its beginning. Raises `UnknownTask`."""
+
+    @abstractmethod
+    def call(self, name: str, **arguments: Any) -> str | None:
+        """Run one primitive and return what the paper says it returns.
+
+        Raises:
+            EpisodeOver: after the end, and before the first `reset`.
+            InvalidPrimitiveCall: no such primitive, or arguments its signature does not allow; the
+                world is unchanged.
+        """
+
+    def surroundings(self) -> str | None:
+        """Text that is added to each reply that the actor sees, at no cost in moves; `None` for none."""
+        return None
+
+    @property
+    @abstractmethod
+    def done(self) -> bool:
+        """Whether the environment itself has ended the episode."""
+
+    @abstractmethod
+    def outcome(self) -> Outcome:
+        """Score the episode as it stands. Readable at any time after a `reset`."""
+
+    def snapshot(self) -> dict[str, Any] | None:
+        """A small JSON picture of the state for viewers, or `None`."""
+        return None
+
+    def close(self) -> None:  # noqa: B027 - most environments hold nothing to release
+        """Release what the instance holds. Calling it twice is harmless."""
+
+    def check_task(self, task: Task, names: Collection[str]) -> None:
+        """Refuse a task of another environment, an unknown name, or an index that is no whole number from 0.
+
+        Raises:
+            UnknownTask: with what is allowed.
+        """
+        if task.env != self.name:
+            raise UnknownTask(f"task of environment {task.env!r} was given to {self.name!r}")
+        if task.name not in names:
+            raise UnknownTask(f"no task {task.name!r} in {self.name}; there are {', '.join(names)}")
+        if type(task.index) is not int or task.index < 0:
+            raise UnknownTask(f"a {self.name} task's index must be a whole number from 0, not {task.index!r}")
+
+    def check_call(self, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+        """Check a call against the primitives' signatures; every `call` begins with it.
+
+        Returns:
+            The arguments, those left out at their defaults.
+
+        Raises:
+            InvalidPrimitiveCall: with what is allowed.
+        """
+        primitive = next((each for each in self.primitives if each.name == name), None)
+        if primitive is None:
+            names = ", ".join(each.name for each in self.primitives)
+            raise InvalidPrimitiveCall(f"no primitive {name!r}; there are {names}")
+        signature = primitive.signature
+        try:
+            bound = signature.bind(**arguments)
+        except TypeError as error:
+            raise InvalidPrimitiveCall(f"{name}{signature}: {error}") from None
+        bound.apply_defaults()
+        for parameter, value in bound.arguments.items():
+            try:
+                bound.arguments[parameter] = converted(value, signature.parameters[parameter].annotation)
+            except ValueError as error:
+                raise InvalidPrimitiveCall(f"{name}{signature}: {parameter} {error}") from None
+        return dict(bound.arguments)

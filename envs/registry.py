@@ -1,0 +1,108 @@
+"""Environments by name, imported only when they are made."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Mapping
+from typing import Any
+
+from envs.base import InvalidOption, Split, TextEnv, UnknownEnvironment
+from envs.signatures import converted
+
+ENVIRONMENTS = {
+    "babyai": "envs.babyai:BabyAI",
+}
+"""Registry name -> `package.module:Class`."""
+
+
+def make(name: str, **options: Any) -> TextEnv:
+    """Make an environment.
+
+    Args:
+        name: a key of `ENVIRONMENTS`, or the `package.module:Class` of any other `TextEnv`.
+        options: the constructor's; those that only the environment's splits have are accepted too.
+
+    Raises:
+        UnknownEnvironment: no such name, or what it names is no importable `TextEnv`.
+        InvalidOption: no such option, or a value it does not take.
+    """
+    kind = _resolve(name)
+    return kind(**_select(_constructor_options(kind), _checked(kind, options)))
+
+
+def splits(name: str, **options: Any) -> Split:
+    """Return an environment's training and held-out tasks.
+
+    Takes the same names and options as `make`, and raises the same errors; `UnknownTask` where the
+    environment offers no split.
+    """
+    kind = _resolve(name)
+    return kind.splits(**_select(_split_options(kind), _checked(kind, options)))
+
+
+def options(name: str) -> dict[str, Any]:
+    """Return the options that `make` and `splits` take for an environment, with their defaults.
+
+    Raises:
+        UnknownEnvironment: as for `make`.
+    """
+    return {option: parameter.default for option, parameter in _all_options(_resolve(name)).items()}
+
+
+def _resolve(name: str) -> type[TextEnv]:
+    path = ENVIRONMENTS.get(name, name)
+    module_name, _, class_name = path.partition(":")
+    if not (module_name and class_name):
+        known = ", ".join(ENVIRONMENTS)
+        raise UnknownEnvironment(f"no environment {name!r}; there are {known}, or give package.module:Class")
+    try:
+        found = getattr(importlib.import_module(module_name), class_name)
+    except AttributeError:
+        raise UnknownEnvironment(f"environment {name!r}: {module_name} has no {class_name}") from None
+    except Exception as error:  # importing somebody's module may raise anything
+        reason = f"{type(error).__name__}: {error}".splitlines()[0]
+        raise UnknownEnvironment(f"environment {name!r}: cannot import {module_name} ({reason})") from error
+    if not (isinstance(found, type) and issubclass(found, TextEnv)):
+        raise UnknownEnvironment(f"environment {name!r}: {path} is no subclass of envs.TextEnv")
+    for parameter in _all_options(found).values():
+        if parameter.kind is not parameter.KEYWORD_ONLY or parameter.default is parameter.empty:
+            raise UnknownEnvironment(
+                f"environment {name!r}: parameter {parameter.name!r} must be keyword-only and have a default"
+            )
+    return found
+
+
+def _constructor_options(kind: type[TextEnv]) -> Mapping[str, inspect.Parameter]:
+    return _named(inspect.signature(kind, eval_str=True))
+
+
+def _split_options(kind: type[TextEnv]) -> Mapping[str, inspect.Parameter]:
+    return _named(inspect.signature(kind.splits, eval_str=True))
+
+
+def _all_options(kind: type[TextEnv]) -> Mapping[str, inspect.Parameter]:
+    return {**_split_options(kind), **_constructor_options(kind)}
+
+
+def _named(signature: inspect.Signature) -> Mapping[str, inspect.Parameter]:
+    variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    return {name: each for name, each in signature.parameters.items() if each.kind not in variadic}
+
+
+def _select(accepted: Mapping[str, inspect.Parameter], options: Mapping[str, Any]) -> dict[str, Any]:
+    return {option: value for option, value in options.items() if option in accepted}
+
+
+def _checked(kind: type[TextEnv], options: Mapping[str, Any]) -> dict[str, Any]:
+    allowed = _all_options(kind)
+    checked = {}
+    for option, value in options.items():
+        if option not in allowed:
+            there_are = f"there are {', '.join(allowed)}" if allowed else "it has none"
+            raise InvalidOption(f"{kind.name} has no option {option!r}; {there_are}")
+        try:
+            checked[option] = converted(value, allowed[option].annotation)
+        except ValueError as error:
+            raise InvalidOption(f"option {option!r} of {kind.name} {error}") from None
+    return checked

@@ -1,0 +1,191 @@
+"""Builds `.venv` from a full lock, unless the one that is there was built from it.
+
+    python3 requirements/install.py [cpu|gpu]
+
+`make` calls it, with a Python that is new enough. Without an argument the kind of the present `.venv` stays,
+or `cpu`. Only the standard library is used: this runs before anything is installed. The stamp, written last,
+is what makes a `.venv` complete; an interrupted set-up leaves none and is started over, from uv's cache.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+VENV = ROOT / ".venv"
+PYTHON = VENV / "bin" / "python"
+UV = VENV / "bin" / "uv"
+STAMP = VENV / "installed.json"
+LOG = ROOT / ".cache" / "install.log"
+PYTORCH_CPU = "https://download.pytorch.org/whl/cpu"
+NEEDED_GB = {"cpu": 5, "gpu": 16}
+
+
+class SetupFailed(Exception):
+    """Set-up cannot go on; the message is one line for the person who started it."""
+
+
+def lock_of(kind: str) -> Path:
+    """The lock file of a kind of installation, `cpu` or `gpu`."""
+    return ROOT / "requirements" / f"{kind}.lock"
+
+
+def pip_sources(kind: str) -> list[str]:
+    """Where pip's configuration looks for packages, as options for uv, which does not read it."""
+    listing = subprocess.run(
+        [sys.executable, "-m", "pip", "config", "list"], capture_output=True, text=True, check=False
+    ).stdout
+    settings: dict[str, list[str]] = {}
+    for section in ("global", "install", ":env:"):  # in the order in which pip lets them override each other
+        for name, value in re.findall(rf"^{section}\.([\w-]+)=(.*)$", listing, re.MULTILINE):
+            settings[name] = ast.literal_eval(value).split()
+    # pip takes the best version of all its sources, uv by default the first source that has the package.
+    sources = ["--index-strategy", "unsafe-best-match"]
+    options = {name: f"--{name}" for name in ("index-url", "extra-index-url", "find-links", "cert")}
+    options["trusted-host"] = "--allow-insecure-host"
+    if kind == "gpu":
+        del options["find-links"]  # a loose wheel of torch's CPU build would satisfy the pin of the GPU build
+    for name, option in options.items():
+        for value in settings.get(name, []):
+            sources += [option, value]
+    return sources
+
+
+def attempt(*command: str | Path) -> str | None:
+    """Run a command with its output in the log. Returns None, or why it failed, on one line.
+
+    Raises:
+        SetupFailed: the disk is full.
+    """
+    done = subprocess.run(
+        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
+    )
+    with LOG.open("a", encoding="utf-8") as log:
+        log.write(f"$ {' '.join(map(str, command))}\n{done.stdout}\n")
+    if done.returncode == 0:
+        return None
+    if "No space left on device" in done.stdout:
+        raise SetupFailed("the disk is full: free some space and run this again")
+    lines = [line.strip(" ×╰─▶│├") for line in done.stdout.splitlines() if line.strip()]
+    telling = next((i for i, line in enumerate(lines) if re.match(r"(?i)error|no solution", line)), -1)
+    return re.sub(r"(?i)^error:\s*", "", " ".join(lines[telling:]))[:300] or f"exit status {done.returncode}"
+
+
+def check_machine(kind: str) -> None:
+    """Say now what would otherwise fail obscurely later.
+
+    Raises:
+        SetupFailed: venv is missing, or the disk has too little space.
+    """
+    if not (find_spec("venv") and find_spec("ensurepip")):
+        package = "python{}.{}-venv".format(*sys.version_info)
+        raise SetupFailed(f"{sys.executable} lacks venv or ensurepip (on Debian: apt install {package})")
+    free = shutil.disk_usage(ROOT).free / 1e9
+    if free < NEEDED_GB[kind]:
+        raise SetupFailed(f"set-up needs about {NEEDED_GB[kind]} GB in {ROOT}, but {free:.1f} GB are free")
+
+
+def installer(kind: str, uv: str) -> tuple[list[str | Path], list[str]]:
+    """The command that installs without resolving, and its sources: uv, got through pip, else pip itself."""
+    pip: list[str | Path] = [PYTHON, "-m", "pip", "install", "--no-deps"]
+    if attempt(*pip, uv) is None:
+        # Compiled now, as pip does it: where Python may not write bytecode, every start would compile anew.
+        uv_install: list[str | Path] = [UV, "pip", "install", "--python", PYTHON, "--no-deps"]
+        return [*uv_install, "--compile-bytecode"], pip_sources(kind)
+    print("uv cannot be had: going on with pip, which is slower", flush=True)
+    return pip, []
+
+
+def install_packages(kind: str) -> None:
+    """Make `.venv` anew and install the lock into it.
+
+    Raises:
+        SetupFailed: a package cannot be had, or the disk is full.
+    """
+    lock = lock_of(kind)
+    pins = {
+        pin.split("==")[0]: pin for pin in re.findall(r"^\S+==\S+", lock.read_text("utf-8"), re.MULTILINE)
+    }
+    print(f"installing {len(pins)} packages into {VENV} (details: {LOG})", flush=True)
+    if failed := attempt(sys.executable, "-m", "venv", "--clear", VENV):
+        raise SetupFailed(f"cannot make {VENV}: {failed}")
+    command, sources = installer(kind, pins["uv"])
+    if kind == "cpu":
+        # The CPU build first, since the default package index only has the CUDA build of the same version.
+        failed = attempt(*command, *sources, pins["torch"])
+        if failed and attempt(*command, "--index-url", PYTORCH_CPU, pins["torch"]):
+            raise SetupFailed(f"{pins['torch']} cannot be had: {failed}")
+    if failed := attempt(*command, *sources, "-r", lock):
+        raise SetupFailed(f"a package cannot be had: {failed}")
+
+
+def install_project() -> None:
+    """Install the project itself, editable: the checkout is what runs.
+
+    Raises:
+        SetupFailed: its build failed.
+    """
+    if failed := attempt(
+        *(PYTHON, "-m", "pip", "install", "--no-index", "--no-deps", "--no-build-isolation", "-e", ".")
+    ):
+        raise SetupFailed(f"the project itself cannot be installed: {failed}")
+
+
+def install(kind: str | None) -> None:
+    """Bring `.venv` to the state that the lock and pyproject.toml describe; nothing to do is the usual case.
+
+    Raises:
+        SetupFailed: that cannot be done.
+    """
+    stamp = json.loads(STAMP.read_text(encoding="utf-8")) if STAMP.is_file() else {}
+    kind = kind or stamp.get("kind", "cpu")
+    wanted = {
+        "kind": kind,
+        "lock": hashlib.sha256(lock_of(kind).read_bytes()).hexdigest(),
+        "project": hashlib.sha256((ROOT / "pyproject.toml").read_bytes()).hexdigest(),
+        "place": str(VENV),  # a virtual environment does not survive a move
+    }
+    if stamp == wanted:
+        return
+    LOG.parent.mkdir(exist_ok=True)
+    LOG.unlink(missing_ok=True)
+    STAMP.unlink(missing_ok=True)
+    if {**stamp, "project": wanted["project"]} != wanted:
+        check_machine(kind)
+        install_packages(kind)
+    install_project()
+    unfinished = STAMP.with_suffix(".tmp")
+    unfinished.write_text(json.dumps(wanted, indent=2) + "\n", encoding="utf-8")
+    unfinished.rename(STAMP)
+    print(f"{VENV} is ready ({kind})", flush=True)
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(description="Build .venv from a full lock, when that is needed.")
+    parser.add_argument(
+        "kind", nargs="?", choices=sorted(NEEDED_GB), help="which lock (default: as it is, or cpu)"
+    )
+    os.environ.pop("PYTHONPATH", None)
+    try:
+        install(parser.parse_args().kind)
+    except SetupFailed as failure:
+        sys.exit(f"error: {failure}")
+    except OSError as failure:
+        sys.exit(f"error: set-up failed: {failure}")
+    except KeyboardInterrupt:
+        sys.exit("\nset-up was interrupted: the same command starts it again")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,42 @@
+"""Regenerates `cpu.lock` and `gpu.lock` from pyproject.toml, for Python 3.11 on Linux x86_64.
+
+    .venv/bin/python requirements/lock.py [--upgrade]
+
+Pins that still fit are kept; with `--upgrade` every package goes to its newest version that fits. Only
+metadata is fetched. Both locks hold the development tools too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+from pathlib import Path
+
+from install import PYTORCH_CPU, ROOT, UV, lock_of, pip_sources
+
+
+def compile_lock(kind: str, *options: str) -> bool:
+    """Resolve one lock with uv, whose output goes to the terminal. Returns whether that worked."""
+    command: list[str | Path] = [UV, "pip", "compile", "pyproject.toml", "--extra", kind, "--extra", "dev"]
+    command += ["--python-version", "3.11", "--python-platform", "x86_64-manylinux_2_28", "--quiet"]
+    command += ["--custom-compile-command", "python requirements/lock.py", "-o", lock_of(kind), *options]
+    return subprocess.run(command, cwd=ROOT, stdout=subprocess.DEVNULL, check=False).returncode == 0
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        description="Regenerate requirements/cpu.lock and requirements/gpu.lock."
+    )
+    parser.add_argument("--upgrade", action="store_true", help="do not keep the pins of the present locks")
+    upgrade = ["--upgrade"] if parser.parse_args().upgrade else []
+    cpu = [*upgrade, *pip_sources("cpu"), "--excludes", "requirements/cpu.excludes"]
+    if not compile_lock("cpu", *cpu) and not compile_lock("cpu", *cpu, "--extra-index-url", PYTORCH_CPU):
+        sys.exit("error: requirements/cpu.lock cannot be resolved")
+    if not compile_lock("gpu", *upgrade, *pip_sources("gpu")):
+        sys.exit("error: requirements/gpu.lock cannot be resolved")
+
+
+if __name__ == "__main__":
+    main()

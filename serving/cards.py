@@ -1,0 +1,281 @@
+"""Model cards: one YAML file per model says how it is served, how its roles sample, and what it costs."""
+
+from __future__ import annotations
+
+import difflib
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+import yaml
+
+from serving.errors import InvalidCard, ServerFailed
+from serving.usage import Prices
+
+CHECKOUT = Path(__file__).resolve().parents[1]
+MODELS = CHECKOUT / "models"
+
+Positive = Annotated[int, msgspec.Meta(gt=0)]
+Share = Annotated[float, msgspec.Meta(gt=0, le=1)]
+
+OWN_FLAGS = frozenset(
+    {"model", "served-model-name", "revision", "tokenizer-revision", "max-model-len", "dtype"}
+    | {"host", "port", "uds", "api-key"}
+)
+"""Flags that the server object sets itself, from the card's other fields; a card's `server.flags` may not."""
+
+
+class Role(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How one role (actor, inducer) samples, and how much it may write.
+
+    Attributes:
+        string_tokens: longest string argument of a tool call, in tokens; the call's grammar enforces it.
+        thinking_tokens: budget of the thinking region, in tokens; 0 turns thinking off.
+        temperature: sampling temperature; `None` leaves it to the engine (vLLM: 1.0).
+        top_p: nucleus sampling, a share of probability mass; `None` leaves it to the engine (vLLM: 1.0).
+        top_k: sample from the k likeliest tokens; `None` leaves it to the engine (vLLM: all).
+        max_calls: most requests of this role in one agent's work; `None` keeps the method's own limit.
+        reasoning_effort: hosted models only (paper, Appendix A.1: low for the actor, medium for the inducer).
+    """
+
+    string_tokens: Positive
+    thinking_tokens: Annotated[int, msgspec.Meta(ge=0)] = 0
+    temperature: Annotated[float, msgspec.Meta(ge=0)] | None = None
+    top_p: Share | None = None
+    top_k: Positive | None = None
+    max_calls: Positive | None = None
+    reasoning_effort: Literal["none", "minimal", "low", "medium", "high"] | None = None
+
+
+class Roles(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The roles that a card sets; every other role (curriculum, critic, ...) uses the inducer's."""
+
+    actor: Role
+    inducer: Role
+
+
+class ServerOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How vLLM is started for a model.
+
+    Attributes:
+        flags: options of vLLM's API server without their leading dashes, with their value: `true` for a bare
+            flag, `false` for its `--no-` form, a mapping for an option that takes JSON.
+        env: environment variables of the server's processes.
+    """
+
+    flags: dict[str, bool | int | float | str | dict[str, Any]] = {}
+    env: dict[str, str | int] = {}
+
+    def arguments(self) -> list[str]:
+        """`flags` as they stand on a command line."""
+        arguments = []
+        for flag, value in self.flags.items():
+            if isinstance(value, bool):
+                arguments.append(f"--{flag}" if value else f"--no-{flag}")
+            elif isinstance(value, dict):
+                arguments += [f"--{flag}", msgspec.json.encode(value).decode()]
+            else:
+                arguments += [f"--{flag}", str(value)]
+        return arguments
+
+
+class ModelCard(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """One model: where it is, how it is served, how its roles sample, and what its tokens cost.
+
+    The weights are named in exactly one of three ways: `path`, `id` with `revision`, or `base_url`.
+
+    Attributes:
+        name: the name under which the engine serves it, and which requests carry as `model`.
+        context: the longest prompt plus completion, in tokens.
+        roles: sampling and budgets per role.
+        prices: USD per million tokens.
+        path: folder with the weights; a relative one counts from the checkout.
+        recipe: script that makes `path`, relative to `models/`; before each start it is run as
+            `python RECIPE --out FOLDER`, and leaves alone a folder that is up to date.
+        id: the model's id on the Hugging Face hub.
+        revision: commit of that repository, so that a run says exactly what it ran.
+        base_url: address of a hosted model's OpenAI-compatible API; nothing is started for it.
+        api_key_env: environment variable that holds the hosted model's API key.
+        route: `tokens` sends token ids and a grammar of ours to `/v1/completions`; `chat` sends messages and
+            tools to `/v1/chat/completions` (hosted models; on vLLM, its built-in tool calls).
+        tool_format: how the model writes a tool call natively; needed on the tokens route.
+        thinking: how a thinking region opens: the model has `none`, writes `<think>` itself (`generated`), or
+            finds it at the end of its prompt (`prompted`).
+        dtype: number type of weights and activations.
+        server: vLLM's own options.
+    """
+
+    name: str
+    context: Positive
+    roles: Roles
+    prices: Prices
+    path: str | None = None
+    recipe: str | None = None
+    id: str | None = None
+    revision: str | None = None
+    base_url: str | None = None
+    api_key_env: str | None = None
+    route: Literal["tokens", "chat"] = "tokens"
+    tool_format: Literal["qwen3_json", "qwen3_xml"] | None = None
+    thinking: Literal["none", "generated", "prompted"] = "none"
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
+    server: ServerOptions = ServerOptions()
+
+    def role(self, name: str) -> Role:
+        """Sampling and budgets of a role: the actor's, or for any other name the inducer's."""
+        return self.roles.actor if name == "actor" else self.roles.inducer
+
+    @property
+    def hosted(self) -> bool:
+        """Whether someone else serves the model, so that no server is started for it."""
+        return self.base_url is not None
+
+
+def list_cards() -> list[str]:
+    """Names of the cards in `models/`, sorted."""
+    return sorted(path.stem for path in MODELS.glob("*.yaml"))
+
+
+def load_card(name_or_path: str) -> ModelCard:
+    """Read and check a card.
+
+    Args:
+        name_or_path: name of a card in `models/`, or the path of any `.yaml` file.
+
+    Raises:
+        InvalidCard: there is no such card, or it says something it must not.
+    """
+    is_path = name_or_path.endswith((".yaml", ".yml"))
+    file = Path(name_or_path).expanduser() if is_path else MODELS / f"{name_or_path}.yaml"
+    try:
+        content = yaml.safe_load(file.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        if is_path:
+            raise InvalidCard(f"no model card at {file}") from None
+        known = list_cards()
+        raise InvalidCard(
+            f"no model card is called {name_or_path!r}{_suggest(name_or_path, known)}; "
+            f"known: {', '.join(known)}; the path of a .yaml file will do too"
+        ) from None
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise InvalidCard(f"model card {file} cannot be read: {' '.join(str(error).split())}") from None
+    try:
+        card = msgspec.convert(content, ModelCard)
+    except msgspec.ValidationError as error:
+        raise InvalidCard(f"model card {file}: {_explain(str(error), content)}") from None
+    if problem := _contradiction(card):
+        raise InvalidCard(f"model card {file}: {problem}")
+    return card
+
+
+def prepare(card: ModelCard, progress: Callable[[str], None]) -> str:
+    """Make sure that the model can be loaded; make it with the card's recipe where it has one.
+
+    Args:
+        progress: called with each line that the recipe prints.
+
+    Returns:
+        What vLLM takes as `--model`: the absolute path of a folder, or a hub id.
+
+    Raises:
+        InvalidCard: the card names a hosted model, or a folder that is missing and has no recipe.
+        ServerFailed: the recipe failed.
+    """
+    if card.id is not None:
+        return card.id
+    if card.path is None:
+        raise InvalidCard(f"model {card.name!r} is hosted at {card.base_url}: it cannot be started here")
+    folder = CHECKOUT / Path(card.path).expanduser()
+    if card.recipe is not None:
+        _run_recipe(card.name, [sys.executable, str(MODELS / card.recipe), "--out", str(folder)], progress)
+    if not folder.is_dir():
+        raise InvalidCard(
+            f"model {card.name!r}: there is no folder {folder}; download it or correct the card's `path`"
+        )
+    return str(folder)
+
+
+def _run_recipe(model: str, command: list[str], progress: Callable[[str], None]) -> None:
+    last = "no output"
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if line.strip():
+                last = line.strip()
+                progress(last)
+    if process.returncode != 0:
+        raise ServerFailed(
+            f"the recipe of model {model!r} failed with status {process.returncode}: {last} "
+            f"(command: {shlex.join(command)})"
+        )
+
+
+def _contradiction(card: ModelCard) -> str | None:
+    """What is wrong between the fields of a card whose single fields are right."""
+    given = [name for name in ("path", "id", "base_url") if getattr(card, name) is not None]
+    if len(given) != 1:
+        return (
+            "it must name exactly one of `path` (folder), `id` (on the hub) and `base_url` (hosted model), "
+            f"but has {' and '.join(given) or 'none'}"
+        )
+    if card.id is not None and card.revision is None:
+        return f"`id: {card.id}` needs a `revision` (a commit of its hub repository)"
+    if card.id is None and card.revision is not None:
+        return "`revision` goes with `id` alone"
+    if card.recipe is not None and card.path is None:
+        return "`recipe` goes with `path` alone"
+    if card.hosted and card.route != "chat":
+        return "`base_url` (a hosted model) needs `route: chat`"
+    if card.hosted and card.server != ServerOptions():
+        return "`base_url` (a hosted model) allows no `server`: nothing is started for it"
+    if not card.hosted and card.api_key_env is not None:
+        return "`api_key_env` goes with `base_url` alone: a server started here makes its own key"
+    if card.route == "tokens" and card.tool_format is None:
+        return "`route: tokens` needs a `tool_format`: qwen3_json or qwen3_xml"
+    thinkers = [name for name in ("actor", "inducer") if card.role(name).thinking_tokens]
+    if card.thinking == "none" and thinkers:
+        return f"roles.{thinkers[0]}.thinking_tokens must be 0 where `thinking` is none"
+    for flag in card.server.flags:
+        if flag.startswith("-"):
+            return f"server.flags.{flag}: write the flag without its leading dashes"
+        if flag in OWN_FLAGS:
+            return f"server.flags.{flag}: not here, it is set from the card's other fields"
+    return None
+
+
+_PLACE = re.compile(r"^(?P<what>.*?)(?: - at `\$\.?(?P<place>.*)`)?$", re.DOTALL)
+_UNKNOWN = re.compile(r"unknown field `(.*)`")
+
+
+def _explain(message: str, content: Any) -> str:
+    """msgspec's message, led by the place in the file and with the given value or the known fields."""
+    match = _PLACE.match(message)
+    assert match is not None
+    what, place = match["what"], match["place"] or ""
+    if unknown := _UNKNOWN.search(what):
+        known = list(_struct_at(place).__struct_fields__)
+        name = f"{place}.{unknown[1]}" if place else unknown[1]
+        return f"{name}: unknown field{_suggest(unknown[1], known)}; known: {', '.join(known)}"
+    if "missing required field" not in what and "..." not in place:
+        for key in filter(None, place.split(".")):
+            content = content[key]
+        what += f" (given: {content!r})"
+    return f"{place or 'the card'}: {what.replace('`', '')}"
+
+
+def _struct_at(place: str) -> type[msgspec.Struct]:
+    """The record type of the part of a card at a dotted `place`."""
+    struct: type[msgspec.Struct] = ModelCard
+    for key in filter(None, place.split(".")):
+        struct = next(field.type for field in msgspec.structs.fields(struct) if field.name == key)
+    return struct
+
+
+def _suggest(word: str, known: list[str]) -> str:
+    near = difflib.get_close_matches(word, known, n=1)
+    return f" (did you mean {near[0]!r}?)" if near else ""

@@ -1,0 +1,125 @@
+"""Where an engine listens, and whether it answers there."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx2
+
+from serving.errors import ServerFailed
+
+KEEPALIVE_S = 4.0
+"""How long a client may keep an idle connection: vLLM closes its side after 5 seconds."""
+
+_FORMS = "http://HOST:PORT/v1 or unix:/path/to/socket"
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """The address of an OpenAI-compatible server.
+
+    Attributes:
+        base_url: what an OpenAI client takes, `/v1` included; its host says nothing where there is a socket.
+        socket: the Unix socket to connect to instead of TCP.
+        api_key: sent as bearer token.
+    """
+
+    base_url: str
+    socket: Path | None = None
+    api_key: str | None = field(default=None, repr=False)
+
+    @classmethod
+    def parse(cls, text: str, api_key: str | None = None) -> Endpoint:
+        """Read an address as people write it: `http://HOST:PORT/v1` (`/v1` may be left out) or `unix:PATH`.
+
+        Raises:
+            ServerFailed: it is neither.
+        """
+        if text.startswith("unix:"):
+            path = Path(text.removeprefix("unix:").removeprefix("//"))
+            if path.is_absolute():
+                return cls.on_socket(path)
+        else:
+            try:
+                url = urlsplit(text)
+                well_formed = url.scheme in ("http", "https") and url.hostname and url.port != 0
+            except ValueError:
+                well_formed = False
+            if well_formed and url.path.rstrip("/") in ("", "/v1") and not url.query and not url.fragment:
+                return cls(f"{url.scheme}://{url.netloc}/v1", api_key=api_key)
+        raise ServerFailed(f"{text!r} is not the address of a server; write {_FORMS}")
+
+    @classmethod
+    def on_socket(cls, path: Path) -> Endpoint:
+        """The endpoint of a server on a Unix socket; the folder's permissions stand in for a key."""
+        return cls("http://localhost/v1", socket=path)
+
+    def __str__(self) -> str:
+        return f"unix:{self.socket}" if self.socket else self.base_url
+
+    def client(self, timeout_s: float) -> httpx2.AsyncClient:
+        """An HTTP client whose paths start at the server's root: `/health`, `/metrics`, `/v1/models`.
+
+        It ignores proxies of the environment: an engine is reached directly.
+        """
+        transport = httpx2.AsyncHTTPTransport(
+            verify=self.base_url.startswith("https:"),  # loading certificates takes 20 ms
+            uds=str(self.socket) if self.socket else None,
+            limits=httpx2.Limits(keepalive_expiry=KEEPALIVE_S),
+        )
+        return httpx2.AsyncClient(
+            base_url=self.base_url.removesuffix("/v1"),
+            headers={"Authorization": f"Bearer {self.api_key}"} if self.api_key else None,
+            transport=transport,
+            timeout=timeout_s,
+        )
+
+    async def healthy(self, timeout_s: float = 5.0) -> bool:
+        """Whether a server answers here and calls itself healthy."""
+        try:
+            async with self.client(timeout_s) as client:
+                return (await client.get("/health")).status_code == 200
+        except httpx2.TransportError:
+            return False
+
+    async def get(self, path: str, timeout_s: float = 10.0) -> httpx2.Response:
+        """The answer to one GET, as a success.
+
+        Raises:
+            ServerFailed: nothing answers, the key is wrong, or the status is not 200.
+        """
+        try:
+            async with self.client(timeout_s) as client:
+                response = await client.get(path)
+        except httpx2.TransportError as error:
+            reason = str(error) or type(error).__name__
+            raise ServerFailed(f"nothing answers at {self} ({reason}); is the server running?") from error
+        if response.status_code == 401:
+            raise ServerFailed(
+                f"the server at {self} refuses the API key"
+                if self.api_key
+                else f"the server at {self} asks for an API key and none was given"
+            )
+        if response.status_code != 200:
+            raise ServerFailed(f"the server at {self} answers {path} with status {response.status_code}")
+        return response
+
+
+async def attach(endpoint: Endpoint, model: str) -> None:
+    """Check that a running server can be used: it answers, accepts the key, and serves the model.
+
+    Args:
+        model: the served name of the card in use.
+
+    Raises:
+        ServerFailed: one of these does not hold.
+    """
+    response = await endpoint.get("/v1/models")
+    try:
+        served = [entry["id"] for entry in response.json()["data"]]
+    except (ValueError, KeyError, TypeError):
+        raise ServerFailed(f"what answers at {endpoint} is no OpenAI-compatible server") from None
+    if model not in served:
+        raise ServerFailed(f"the server at {endpoint} serves {', '.join(served) or 'nothing'}, not {model!r}")

@@ -1,0 +1,312 @@
+"""Requests to an OpenAI-compatible engine: retries, the engine's errors told apart, a ledger row per try."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+import uuid
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import httpx2
+import msgspec
+import openai
+
+from serving.endpoint import KEEPALIVE_S, Endpoint
+from serving.errors import ContextOverflow, EngineDead, RequestFailed, RequestRefused, ServerFailed
+from serving.meter import LedgerRow, Meter, Status
+from serving.usage import Usage
+
+Recover = Callable[[float], Awaitable[bool]]
+"""Called when a connection was lost, with the monotonic time at which the try began; tells whether the
+engine was started again since then."""
+
+MAX_CONNECTIONS = 1000
+
+
+class RetryPolicy(msgspec.Struct, frozen=True):
+    """How often and how patiently a request is tried again.
+
+    Attributes:
+        tries: tries in all, waits for rate limits not counted.
+        first_wait_s: wait before the first retry; it doubles with each further one, up to `longest_wait_s`.
+        timeout_s: longest wait for one answer; a request that exceeds it is dropped and tried again.
+        rate_limit_s: how long rate limits may hold one request back in all.
+    """
+
+    tries: int = 5
+    first_wait_s: float = 0.5
+    longest_wait_s: float = 20.0
+    timeout_s: float = 1800.0
+    rate_limit_s: float = 900.0
+
+    def wait_s(self, retry: int) -> float:
+        """Seconds before retry number `retry` (from 1), jittered so that episodes do not return at once."""
+        return min(self.longest_wait_s, self.first_wait_s * 2 ** (retry - 1)) * random.uniform(0.75, 1.25)
+
+
+class _Again(Exception):
+    """This try failed; another may succeed."""
+
+    def __init__(
+        self,
+        reason: str,
+        status: Status = "failed",
+        *,
+        after_s: float | None = None,
+        lost: bool = False,
+        usage: Usage | None = None,
+    ) -> None:
+        super().__init__(reason)
+        self.status = status
+        self.after_s = after_s  # what the engine asked for (Retry-After)
+        self.lost = lost  # the connection is gone, perhaps with the engine
+        self.usage = usage
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """An engine's answer with what it cost. `body` is the response as plain JSON."""
+
+    body: dict[str, Any]
+    usage: Usage
+    seconds: float
+    record: Callable[[Status, Usage], None]
+    """Writes the ledger row, once the caller knows what the answer is worth."""
+
+    @property
+    def choice(self) -> dict[str, Any]:
+        """The one choice that was asked for."""
+        choice: dict[str, Any] = self.body["choices"][0]
+        return choice
+
+
+class Engine:
+    """One engine, reached over HTTP; safe to use from many tasks at once.
+
+    Args:
+        endpoint: where it listens.
+        model: the served name, sent with each request.
+        meter: gets a row for every try.
+        retry: see `RetryPolicy`.
+        recover: see `Recover`; `None` when nobody can start the engine again.
+    """
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        model: str,
+        meter: Meter,
+        retry: RetryPolicy | None = None,
+        recover: Recover | None = None,
+    ) -> None:
+        self.endpoint = endpoint
+        self.model = model
+        self.meter = meter
+        self._retry = retry or RetryPolicy()
+        self._recover = recover
+        self._not_before = 0.0
+        timeout = httpx2.Timeout(self._retry.timeout_s, connect=10.0)
+        self._client = openai.AsyncOpenAI(
+            base_url=endpoint.base_url,
+            api_key=endpoint.api_key or "none",
+            max_retries=0,
+            timeout=timeout,
+            http_client=httpx2.AsyncClient(
+                transport=httpx2.AsyncHTTPTransport(
+                    uds=str(endpoint.socket) if endpoint.socket else None,
+                    limits=httpx2.Limits(max_connections=MAX_CONNECTIONS, keepalive_expiry=KEEPALIVE_S),
+                ),
+                timeout=timeout,
+            ),
+        )
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._client.close()
+
+    async def complete(
+        self, prompt: list[int], *, max_tokens: int, labels: dict[str, str], **options: Any
+    ) -> Reply:
+        """Continue token ids; the choice holds `token_ids` and `finish_reason`.
+
+        Args:
+            options: further fields of the request (`structured_outputs`, `temperature`, ...).
+
+        Raises:
+            ContextOverflow, RequestRefused, RequestFailed, EngineDead, SpendingCapReached: see `errors`.
+        """
+        body = {**options, "prompt": prompt, "return_token_ids": True}
+
+        async def send() -> Any:
+            # Ids in the extra body: as an argument of its own the client would walk every one of them.
+            return await self._client.completions.create(
+                model=self.model, prompt="", max_tokens=max_tokens, extra_body=body
+            )
+
+        return await self._send(send, len(prompt), max_tokens, labels)
+
+    async def chat(
+        self,
+        messages: list[dict[str, Any]],
+        *,
+        max_tokens: int,
+        prompt_bound: int,
+        labels: dict[str, str],
+        **options: Any,
+    ) -> Reply:
+        """Continue messages; the choice holds `message` and `finish_reason`.
+
+        Args:
+            prompt_bound: a number of tokens that the prompt surely does not exceed, for the spending cap.
+
+        Raises:
+            As `complete`.
+        """
+
+        async def send() -> Any:
+            return await self._client.chat.completions.create(
+                model=self.model,
+                messages=messages,  # type: ignore[arg-type]
+                max_completion_tokens=max_tokens,
+                extra_body=options,
+            )
+
+        return await self._send(send, prompt_bound, max_tokens, labels)
+
+    async def _send(
+        self, send: Callable[[], Awaitable[Any]], prompt_bound: int, max_tokens: int, labels: dict[str, str]
+    ) -> Reply:
+        request = uuid.uuid4().hex[:16]
+        retry, held_back_s = 0, 0.0
+        while True:
+            await asyncio.sleep(max(0.0, self._not_before - time.monotonic()))
+            started = time.monotonic()
+
+            def row(
+                status: Status,
+                usage: Usage | None,
+                error: BaseException | None = None,
+                number: int = retry,
+                started: float = started,
+            ) -> None:
+                self.meter.record(
+                    LedgerRow(
+                        request=request,
+                        retry=number,
+                        time=time.time(),
+                        labels=labels,
+                        model=self.model,
+                        status=status,
+                        wasted=status in ("aborted", "failed", "overflow"),
+                        usage=usage,
+                        seconds=round(time.monotonic() - started, 4),
+                        error=str(error) if error else None,
+                    )
+                )
+
+            try:
+                with self.meter.reservation(prompt_bound, max_tokens):
+                    body = await self._try(send)
+            except _Again as error:
+                row(error.status, error.usage, error)
+                if error.after_s is not None:
+                    held_back_s += error.after_s
+                    if held_back_s <= self._retry.rate_limit_s:
+                        # The limit is the account's: it holds back every request, not only this one.
+                        self._not_before = max(self._not_before, time.monotonic() + error.after_s)
+                        continue
+                retry += 1
+                if error.lost and self._recover is not None and await self._recover(started):
+                    continue
+                if retry >= self._retry.tries:
+                    if error.lost and not await self.endpoint.healthy():
+                        raise EngineDead(f"the engine at {self.endpoint} is gone: {error}") from error
+                    raise RequestFailed(f"a request failed {retry} times, at last: {error}") from error
+                await asyncio.sleep(self._retry.wait_s(retry))
+            except (ContextOverflow, RequestRefused) as error:
+                row("overflow" if isinstance(error, ContextOverflow) else "failed", Usage(), error)
+                raise
+            except asyncio.CancelledError as error:
+                row("aborted", None, error)
+                raise
+            else:
+                seconds = time.monotonic() - started
+                return Reply(body, usage_of(body), seconds, lambda status, usage: row(status, usage))
+
+    async def _try(self, send: Callable[[], Awaitable[Any]]) -> dict[str, Any]:
+        try:
+            response = await send()
+        except openai.APITimeoutError as error:
+            raise _Again(f"no answer within {self._retry.timeout_s:g} s", "aborted", lost=True) from error
+        except openai.APIConnectionError as error:
+            raise _Again(f"connection lost: {error.__cause__ or error}", lost=True) from error
+        except openai.APIStatusError as error:
+            raise _judged(error) from error
+        except openai.APIError as error:
+            raise _Again(f"unreadable answer: {error}") from error
+        body: dict[str, Any] = response.model_dump()
+        if not body.get("choices") or not body.get("usage"):
+            raise _Again("the answer holds no choice or no usage")
+        if body["choices"][0].get("finish_reason") == "abort":
+            reason = "the engine was shut down in the middle of the answer"
+            raise _Again(reason, "aborted", lost=True, usage=usage_of(body))
+        return body
+
+
+def usage_of(body: dict[str, Any]) -> Usage:
+    """The token counts of a response; reasoning as far as the engine counts it."""
+    usage = body["usage"]
+    prompt_details = usage.get("prompt_tokens_details") or {}
+    completion_details = usage.get("completion_tokens_details") or {}
+    return Usage(
+        prompt=usage["prompt_tokens"],
+        cached=prompt_details.get("cached_tokens") or 0,
+        completion=usage.get("completion_tokens") or 0,
+        reasoning=completion_details.get("reasoning_tokens") or 0,
+    )
+
+
+def _judged(error: openai.APIStatusError) -> Exception:
+    """What an HTTP status means for the request."""
+    status, text = error.status_code, _message(error)
+    if status == 429:
+        return _Again(f"rate limit: {text}", after_s=_retry_after(error))
+    if status >= 500 or status in (408, 409):
+        # vLLM answers 500 while its core dies; the next connection is refused.
+        return _Again(f"status {status}: {text}", lost=status == 500 and "EngineCore" in text)
+    # The exact limit is told in other words: no token is left to answer with.
+    if status == 400 and ("maximum context length" in text or "max_tokens must be at least 1" in text):
+        return ContextOverflow(text)
+    return RequestRefused(f"status {status}: {text}")
+
+
+def _message(error: openai.APIStatusError) -> str:
+    body = error.body
+    if isinstance(body, dict):
+        inner = body.get("error", body)
+        text = inner.get("message") if isinstance(inner, dict) else inner
+        if text:
+            return " ".join(str(text).split())[:500]
+    return " ".join(error.message.split())[:500]
+
+
+def _retry_after(error: openai.APIStatusError) -> float:
+    """Seconds that a 429 asks for: numbers only; 5 where it names none or a date."""
+    try:
+        return min(300.0, max(0.1, float(error.response.headers["retry-after"])))
+    except (KeyError, ValueError):
+        return 5.0
+
+
+async def wait_until_ready(engine: Engine, labels: dict[str, str]) -> None:
+    """Send one real, tiny completion: `/health` alone does not show that the model answers.
+
+    Raises:
+        ServerFailed: it does not.
+    """
+    try:
+        reply = await engine.complete([0], max_tokens=1, labels=labels)
+    except (RequestRefused, RequestFailed, EngineDead, ContextOverflow) as error:
+        raise ServerFailed(f"the engine at {engine.endpoint} is up but does not answer: {error}") from error
+    reply.record("ok", reply.usage)

@@ -1,0 +1,48 @@
+"""What a native tool-call format has to offer, and where each one lives."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any, Protocol, cast
+
+import msgspec
+
+from serving.errors import InvalidCard
+from serving.grammar import Part
+from serving.tools import ToolSpec
+
+FORMATS = {"qwen3_json": "serving.formats.qwen3_json"}
+"""Name in a model card -> module that implements `ToolFormat`."""
+
+
+class ParsedCall(msgspec.Struct, frozen=True):
+    """One complete call whose arguments satisfy its tool's schema."""
+
+    name: str
+    arguments: dict[str, Any]
+
+
+class ToolFormat(Protocol):
+    """One native format, as a module with these functions."""
+
+    def call(self, tool: ToolSpec, string_tokens: int) -> Part:
+        """The grammar of one call of `tool`, its strings bounded to `string_tokens` each.
+
+        It allows exactly what the model's chat template would write for such a call.
+        """
+
+    def parse(self, text: str, tools: dict[str, ToolSpec]) -> ParsedCall:
+        """Read the one call that `text` consists of. Raises `InvalidCall`."""
+
+    def tool_reply(self) -> tuple[str, str]:
+        """Template text before and after a tool's reply, from the end of the call's turn on."""
+
+    def user_turn(self) -> tuple[str, str]:
+        """Template text before and after a plain user message, from the end of a turn on."""
+
+
+def load_format(name: str) -> ToolFormat:
+    """The format that a model card names. Raises `InvalidCard`."""
+    if name not in FORMATS:
+        raise InvalidCard(f"tool_format {name!r} is unknown; known formats: {', '.join(FORMATS)}")
+    return cast(ToolFormat, importlib.import_module(FORMATS[name]))

@@ -1,0 +1,96 @@
+"""Building blocks of structural tags: what a model may write, and how many tokens that takes at most.
+
+The engine enforces tags with xgrammar. Every region is bounded, so that a request whose `max_tokens`
+covers `Part.tokens` cannot be cut in the middle of a call.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+CONTROL_TEXTS = (
+    "<think>",
+    "</think>",
+    "<tool_call>",
+    "</tool_call>",
+    "<|im_start|>",
+    "<|im_end|>",
+    "<|endoftext|>",
+)
+"""What may not occur in a thinking region: it would end the region or the turn."""
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A piece of output.
+
+    Attributes:
+        format: the structural-tag node that describes it.
+        tokens: the most tokens that it takes, whatever the tokenizer.
+    """
+
+    format: dict[str, Any]
+    tokens: int
+
+
+def constant(text: str) -> Part:
+    """Exactly `text`. A token stands for at least one byte."""
+    return Part({"type": "const_string", "value": text}, len(text.encode()))
+
+
+def regex(pattern: str, length: int) -> Part:
+    """A match of `pattern`, which never matches more than `length` ASCII characters."""
+    return Part({"type": "regex", "pattern": pattern}, length)
+
+
+def grammar(ebnf: str, tokens: int) -> Part:
+    """A word of a grammar in xgrammar's EBNF, at most `tokens` long."""
+    return Part({"type": "grammar", "grammar": ebnf}, tokens)
+
+
+def free_text(max_tokens: int, excludes: tuple[str, ...]) -> Part:
+    """Any text of at most `max_tokens` in which none of `excludes` occurs."""
+    return Part({"type": "any_text", "excludes": list(excludes), "max_tokens": max_tokens}, max_tokens)
+
+
+def sequence(*parts: Part) -> Part:
+    """One part after another."""
+    if len(parts) == 1:
+        return parts[0]
+    return Part(
+        {"type": "sequence", "elements": [part.format for part in parts]}, sum(part.tokens for part in parts)
+    )
+
+
+def one_of(*parts: Part) -> Part:
+    """Exactly one of `parts`."""
+    if len(parts) == 1:
+        return parts[0]
+    return Part(
+        {"type": "or", "elements": [part.format for part in parts]}, max(part.tokens for part in parts)
+    )
+
+
+def optional(part: Part) -> Part:
+    """`part` or nothing."""
+    return Part({"type": "optional", "content": part.format}, part.tokens)
+
+
+def repeated(part: Part, most: int) -> Part:
+    """`part`, from zero to `most` times."""
+    return Part({"type": "repeat", "min": 0, "max": most, "content": part.format}, part.tokens * most)
+
+
+def thinking(max_tokens: int, begin: str, end: str) -> Part:
+    """A thinking region: `begin`, at most `max_tokens` of free text, `end`."""
+    inside = free_text(max_tokens, CONTROL_TEXTS)
+    frame = len(begin.encode()) + len(end.encode())
+    tag = {"type": "tag", "begin": begin, "content": inside.format, "end": end}
+    return Part(tag, max_tokens + frame)
+
+
+def structural_tag(part: Part) -> str:
+    """The JSON text that a request carries as `structured_outputs.structural_tag`."""
+    return json.dumps({"type": "structural_tag", "format": part.format}, ensure_ascii=False)

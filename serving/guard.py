@@ -1,0 +1,96 @@
+"""Run a command so that neither it nor any process it starts outlives the process that asked for it.
+
+    python -P guard.py OWNER_PID FOLDER COMMAND...
+
+A server is a tree of processes, and vLLM's engine does not notice when the API server above it is killed. So
+this small process stands between owner and server. Orphans of the tree are handed to it (it is their
+"subreaper", whatever session they moved to), and it ends all of them, then removes FOLDER, when
+
+- the command has ended by itself (the status is passed on),
+- it gets SIGTERM: the command gets SIGTERM too, and the rest goes when that has ended,
+- it gets SIGQUIT: at once,
+- the owner has ended, in whatever way: like SIGTERM, and at once after `ORPHAN_GRACE_S`.
+
+It imports nothing of ours and runs as a plain script, so that starting it takes little.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import psutil
+
+ORPHAN_GRACE_S = 3.0
+POLL_S = 0.5
+PR_SET_PDEATHSIG = 1
+PR_SET_CHILD_SUBREAPER = 36
+WATCHED = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGCHLD}
+
+
+def run(owner: int, command: list[str]) -> int:
+    """Run the command to its end (see the module's words). Returns its status as a shell would give it."""
+    libc = ctypes.CDLL(None)
+    libc.prctl(PR_SET_CHILD_SUBREAPER, 1)
+    unblocked = signal.pthread_sigmask(signal.SIG_BLOCK, WATCHED)
+
+    def before_exec() -> None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, unblocked)
+        libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+    process = subprocess.Popen(command, stdin=subprocess.DEVNULL, preexec_fn=before_exec)
+    deadline = None
+    while (status := _reap(process.pid)) is None:
+        info = signal.sigtimedwait(WATCHED, POLL_S)
+        received = info.si_signo if info else None
+        orphaned = os.getppid() != owner
+        if received == signal.SIGQUIT or (deadline and time.monotonic() > deadline):
+            status = 128 + signal.SIGKILL
+            break
+        if received in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP) or (orphaned and not deadline):
+            os.kill(process.pid, signal.SIGTERM)
+        if orphaned and not deadline:
+            deadline = time.monotonic() + ORPHAN_GRACE_S
+    process.returncode = status
+    _end_descendants()
+    return status
+
+
+def _reap(awaited: int) -> int | None:
+    """Collect every ended child; return the status of the awaited one once it has ended."""
+    status = None
+    try:
+        while (ended := os.waitpid(-1, os.WNOHANG))[0]:
+            if ended[0] == awaited:
+                code = os.waitstatus_to_exitcode(ended[1])
+                status = 128 - code if code < 0 else code
+    except ChildProcessError:
+        pass
+    return status
+
+
+def _end_descendants() -> None:
+    """Kill what is left, again until nothing is: a process may start another while it is being looked for."""
+    me = psutil.Process()
+    while left := me.children(recursive=True):
+        for process in left:
+            try:
+                process.kill()
+            except psutil.NoSuchProcess:
+                continue
+        time.sleep(0.02)
+        _reap(0)
+
+
+if __name__ == "__main__":
+    folder = sys.argv[2]
+    try:
+        exit_status = run(int(sys.argv[1]), sys.argv[3:])
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    sys.exit(exit_status)

@@ -1,0 +1,67 @@
+"""Which lines of a server's log tell a person what happened."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+_PREFIX = re.compile(
+    r"^(\([\w-]+( pid=\d+)?\)\s*)?"  # (EngineCore pid=123)
+    r"((DEBUG|INFO|WARNING|ERROR|CRITICAL)\s+\d\d-\d\d \d\d:\d\d:\d\d\s+)?"
+    r"(\[[^\]]+:\d+\]\s?)?"  # [core.py:1415]
+)
+_COLOR = re.compile(r"\x1b\[[0-9;]*m")
+_EXCEPTION = re.compile(r"^[A-Za-z_][\w.]*(Error|Exception|Interrupt|Exit|Failed)(:|$)")
+_OTHER = re.compile(r"\berror: |Segmentation fault|Bus error|Illegal instruction|[Oo]ut of memory|\bKilled\b")
+_CONSEQUENCE = re.compile(r"root cause|EngineDeadError|EngineCore encountered an issue")
+_LONGEST = 500
+"""Characters of one telling line."""
+
+
+def last_line(log: Path, start: int = 0) -> str:
+    """The last line that says anything, without its prefix; empty where there is none.
+
+    Args:
+        start: where in the file to begin, in bytes.
+    """
+    return next(reversed(_lines(log, start, tail=4_000)), "")
+
+
+def telling_lines(log: Path, start: int = 0, most: int = 3) -> list[str]:
+    """The lines that name the cause of a failure: the ends of tracebacks and the like, first cause first.
+
+    Args:
+        start: where in the file to begin, in bytes.
+        most: how many at most; without any cause, as many of the last lines.
+    """
+    lines = _lines(log, start, tail=1_000_000)
+    found = [
+        _whole(lines, i) for i, line in enumerate(lines) if _EXCEPTION.match(line) or _OTHER.search(line)
+    ]
+    causes = [line for line in found if not _CONSEQUENCE.search(line)] or found or lines[-most:]
+    return [line[:_LONGEST] for line in dict.fromkeys(causes)][:most]
+
+
+def _whole(lines: list[str], i: int) -> str:
+    """Line `i`, with what pydantic says in the lines below it (up to its link and its dump of the input)."""
+    if "validation error" not in lines[i]:
+        return lines[i]
+    said = [lines[i]]
+    for line in lines[i + 1 : i + 8]:
+        if "For further information" in line:
+            break
+        said.append(line.split(" [type=")[0].strip())
+    return " ".join(filter(None, said))
+
+
+def _lines(log: Path, start: int, tail: int) -> list[str]:
+    """The non-empty lines of the file's last `tail` bytes, from `start` on, without prefixes and colours."""
+    try:
+        with log.open("rb") as file:
+            size = file.seek(0, 2)
+            file.seek(max(start, size - tail))
+            text = file.read().decode("utf-8", errors="replace")
+    except FileNotFoundError:
+        return []
+    lines = (_PREFIX.sub("", _COLOR.sub("", line), count=1).rstrip() for line in text.splitlines())
+    return [line for line in lines if line]

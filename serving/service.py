@@ -1,0 +1,189 @@
+"""A model in service: its server started or found, its requests metered, its accounts checked."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import msgspec
+
+from serving.cards import ModelCard, prepare
+from serving.endpoint import Endpoint, attach
+from serving.engine import Engine, RetryPolicy, wait_until_ready
+from serving.errors import InvalidCard, ServerFailed
+from serving.meter import LedgerRow, Meter
+from serving.metrics import Counters, read_counters
+from serving.model import Model
+from serving.server import VllmServer
+from serving.tokens import ChatTokenizer
+from serving.usage import Prices
+
+Say = Callable[[str], None]
+
+READINESS = {"phase": "readiness"}
+"""Labels of the request that shows an engine to be ready."""
+
+RESTARTS = 1
+"""How often a server of ours that died is started again."""
+
+
+class ServiceOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How to reach or start an engine.
+
+    Attributes:
+        url: a running server to attach to (`http://HOST:PORT/v1`, `unix:/path`); `None` starts one.
+        api_key_env: environment variable with the running server's key.
+        port: port of 127.0.0.1 for a started server; `None` for a Unix socket.
+        start_timeout_s: longest wait for a started server.
+        request_timeout_s: longest wait for one answer.
+        spending_cap_usd: hard limit of what may be spent at the price list; `None` for none.
+    """
+
+    url: str | None = None
+    api_key_env: str | None = None
+    port: int | None = None
+    start_timeout_s: float = 900.0
+    request_timeout_s: float = 1800.0
+    spending_cap_usd: float | None = None
+
+
+class Balance(msgspec.Struct, frozen=True):
+    """The ledger's sums of this service beside the engine's own counters.
+
+    Attributes:
+        unreported: tries of which the engine reported no usage (it may have counted tokens for them).
+        exact: whether both must agree: our server, never restarted, no unreported try.
+    """
+
+    ledger: Counters
+    engine: Counters
+    unreported: int
+    exact: bool
+
+    @property
+    def agrees(self) -> bool:
+        """Whether both say the same, to the token."""
+        return self.ledger == self.engine
+
+
+class Service:
+    """One card's engine for as long as it is needed. Made by `serve_model`."""
+
+    def __init__(self, card: ModelCard, meter: Meter, server: VllmServer | None, say: Say) -> None:
+        self.card = card
+        self.meter = meter
+        self.model: Model
+        self.server = server
+        self._say = say
+        self._restarts = 0
+        self._restarted_at = -1.0
+        self._restarting = asyncio.Lock()
+        self._counted_before = Counters(0, 0, 0)
+
+    async def recover(self, since: float) -> bool:
+        """Start our server again if it died, once. See `serving.engine.Recover`."""
+        async with self._restarting:
+            if self._restarted_at > since:
+                return True
+            if self.server is None or self._restarts >= RESTARTS or await self.server.endpoint.healthy():
+                return False
+            self._restarts += 1
+            self._say(f"the engine died ({self.server.failure().splitlines()[0]}); starting it again")
+            await self.server.restart(lambda seconds, line: self._say(f"restarting, {seconds:.0f} s: {line}"))
+            self._restarted_at = time.monotonic()
+            return True
+
+    async def balance(self) -> Balance | None:
+        """Compare the ledger with the engine's counters; `None` where the engine shows none.
+
+        Of an engine that others use too, or that was restarted, the counters say nothing about us.
+        """
+        if self.card.hosted:
+            return None
+        try:
+            now = await read_counters(self.model.engine.endpoint)
+        except ServerFailed:
+            return None
+        total = self.meter.total
+        return Balance(
+            ledger=Counters(total.prompt, total.cached, total.completion),
+            engine=now - self._counted_before,
+            unreported=self.meter.unreported,
+            exact=self.server is not None and self._restarts == 0 and self.meter.unreported == 0,
+        )
+
+    async def _open(self, endpoint: Endpoint, tokenizer: ChatTokenizer | None, timeout_s: float) -> Engine:
+        retry = RetryPolicy(timeout_s=timeout_s)
+        engine = Engine(endpoint, self.card.name, self.meter, retry, self.recover)
+        self.model = Model(self.card, engine, tokenizer)
+        if not self.card.hosted:
+            self._counted_before = await read_counters(endpoint)
+            await wait_until_ready(engine, READINESS)
+        return engine
+
+
+@asynccontextmanager
+async def serve_model(
+    card: ModelCard,
+    options: ServiceOptions,
+    *,
+    write_row: Callable[[LedgerRow], None],
+    log: Path,
+    prices: Prices | None = None,
+    say: Say = lambda line: None,
+) -> AsyncIterator[Service]:
+    """Bring a model into service, and end what was started when the context ends, however it ends.
+
+    Args:
+        write_row: gets every ledger row.
+        log: file for the server's output.
+        prices: price list other than the card's.
+        say: called with lines about the progress.
+
+    Raises:
+        InvalidCard, ServerFailed: see `serving.errors`.
+    """
+    meter = Meter(write_row, prices or card.prices, options.spending_cap_usd)
+    server: VllmServer | None = None
+    tokenizer: ChatTokenizer | None = None
+    folder = None if card.hosted else prepare(card, say)
+    if folder is not None and card.route == "tokens":
+        tokenizer = ChatTokenizer(folder, card.revision)
+    if card.hosted or options.url is not None:
+        endpoint = _running(card, options)
+    else:
+        assert folder is not None
+        server = VllmServer(card, folder, log, port=options.port, start_timeout_s=options.start_timeout_s)
+        endpoint = server.endpoint
+    service = Service(card, meter, server, say)
+    engine: Engine | None = None
+    try:
+        if server is not None:
+            say(f"starting vLLM with {card.name} (log: {log})")
+            await server.start(lambda seconds, line: say(f"starting vLLM, {seconds:.0f} s: {line}"))
+        elif not card.hosted:
+            await attach(endpoint, card.name)
+        engine = await service._open(endpoint, tokenizer, options.request_timeout_s)
+        yield service
+    finally:
+        try:
+            if engine is not None:
+                await engine.close()
+        finally:
+            if server is not None:
+                await server.stop(grace_s=2.0)
+
+
+def _running(card: ModelCard, options: ServiceOptions) -> Endpoint:
+    name = options.api_key_env or card.api_key_env
+    key = os.environ.get(name) if name else None
+    if name and not key:
+        raise InvalidCard(f"model {card.name!r}: environment variable {name} with its API key is not set")
+    if options.url is not None:
+        return Endpoint.parse(options.url, api_key=key)
+    assert card.base_url is not None
+    return Endpoint(card.base_url, api_key=key)

@@ -1,0 +1,136 @@
+"""Tools as a model sees them: a name, a JSON schema, documentation.
+
+`ToolSpec` is the only place that knows which argument types exist: `str`, `int`, `float`, `bool`,
+`Literal`, `list`, `TypedDict`; a parameter with a default may be left out. Decoding, parsing, the chat
+route and the skill library all go by its schema.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import msgspec
+
+from serving.errors import InvalidTool
+
+Schema = dict[str, Any]
+
+ALLOWED_TYPES = "str, int, float, bool, Literal, list and TypedDict"
+_SCALARS = {"string": str, "integer": int, "number": (int, float), "boolean": bool}
+
+
+class ToolSpec(msgspec.Struct, frozen=True):
+    """One tool.
+
+    Attributes:
+        name: what the model calls.
+        doc: what it is told about it.
+        parameters: JSON schema of the arguments: an object whose properties stand in the order in
+            which they are written, without references, titles or unions.
+    """
+
+    name: str
+    doc: str
+    parameters: Schema
+
+    @classmethod
+    def from_signature(cls, name: str, signature: inspect.Signature, doc: str) -> ToolSpec:
+        """Turn a typed signature into a tool.
+
+        Raises:
+            InvalidTool: a parameter has no annotation, or one that tool calls do not support.
+        """
+        # Pydantic, which is slow to import, comes with it.
+        from outlines.types.utils import get_schema_from_signature
+
+        def stub() -> None: ...
+
+        stub.__name__ = name
+        stub.__signature__ = signature  # type: ignore[attr-defined]
+        try:
+            raw = get_schema_from_signature(stub)
+        except Exception as error:
+            raise InvalidTool(
+                f"{name}: its signature {signature} cannot be turned into a tool"
+                f" ({_first_line(error)}); annotate each parameter with {ALLOWED_TYPES}"
+            ) from error
+        definitions = raw.pop("$defs", {})
+        parameters = _simplify(raw, definitions, where=name)
+        parameters.pop("description", None)
+        return cls(name=name, doc=doc, parameters=parameters)
+
+    @property
+    def openai(self) -> dict[str, Any]:
+        """The tool in the form that chat templates and chat completions take."""
+        function = {"name": self.name, "description": self.doc, "parameters": self.parameters}
+        return {"type": "function", "function": function}
+
+    def problem_with(self, arguments: object) -> str | None:
+        """Why `arguments` do not satisfy the schema, or `None` when they do."""
+        return _mismatch(arguments, self.parameters, "")
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
+def _simplify(schema: Schema, definitions: dict[str, Schema], where: str) -> Schema:
+    """Keep what decoding understands of a pydantic schema; refuse everything else."""
+    if "$ref" in schema:
+        return _simplify(definitions[schema["$ref"].rsplit("/", 1)[-1]], definitions, where)
+    kept = {key: schema[key] for key in ("description", "default") if key in schema}
+    if "const" in schema:
+        return {"enum": [schema["const"]], **kept}
+    if "enum" in schema:
+        return {"enum": schema["enum"], **kept}
+    match schema.get("type"):
+        case "string" | "integer" | "number" | "boolean" as scalar:
+            return {"type": scalar, **kept}
+        case "array" if "items" in schema and "prefixItems" not in schema:
+            return {"type": "array", "items": _simplify(schema["items"], definitions, where), **kept}
+        case "object" if "additionalProperties" not in schema or schema["additionalProperties"] is False:
+            properties = {
+                key: _simplify(value, definitions, f"{where}.{key}")
+                for key, value in schema.get("properties", {}).items()
+            }
+            required = schema.get("required", [])
+            return {
+                "type": "object",
+                "properties": properties,
+                "required": [key for key in properties if key in required],
+                "additionalProperties": False,
+                **kept,
+            }
+    raise InvalidTool(f"{where}: its type is not supported; allowed are {ALLOWED_TYPES}")
+
+
+def _mismatch(value: object, schema: Schema, path: str) -> str | None:
+    at = f" at {path}" if path else ""
+    if "enum" in schema:
+        # 1 == True in Python, not in JSON.
+        if any(value == option and type(value) is type(option) for option in schema["enum"]):
+            return None
+        return f"{value!r}{at} is not one of {', '.join(map(repr, schema['enum']))}"
+    kind = schema["type"]
+    if kind in _SCALARS:
+        if isinstance(value, _SCALARS[kind]) and isinstance(value, bool) == (kind == "boolean"):
+            return None
+        return f"{value!r}{at} is not of type {kind}"
+    if kind == "array":
+        if not isinstance(value, list):
+            return f"{value!r}{at} is not a list"
+        found = (_mismatch(item, schema["items"], f"{path}[{n}]") for n, item in enumerate(value))
+        return next((problem for problem in found if problem), None)
+    if not isinstance(value, dict):
+        return f"{value!r}{at} is not an object"
+    properties = schema["properties"]
+    if unknown := [key for key in value if key not in properties]:
+        allowed = ", ".join(properties) or "none"
+        return f"unknown argument {unknown[0]!r}{at}; allowed: {allowed}"
+    if missing := [key for key in schema["required"] if key not in value]:
+        return f"argument {missing[0]!r} is missing{at}"
+    found = (
+        _mismatch(item, properties[key], f"{path}.{key}" if path else key) for key, item in value.items()
+    )
+    return next((problem for problem in found if problem), None)

@@ -1,0 +1,53 @@
+"""Tokens of one request, as the engine reports them, and what they cost."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Usage(msgspec.Struct, frozen=True):
+    """Tokens of one request or a sum of many.
+
+    Attributes:
+        prompt: all prompt tokens, cached ones included.
+        cached: prompt tokens that the engine took from its prefix cache.
+        completion: generated tokens, reasoning included.
+        reasoning: generated tokens up to the end of the thinking region.
+    """
+
+    prompt: int = 0
+    cached: int = 0
+    completion: int = 0
+    reasoning: int = 0
+
+    @property
+    def uncached(self) -> int:
+        """Prompt tokens that had to be computed."""
+        return self.prompt - self.cached
+
+    @property
+    def action(self) -> int:
+        """Generated tokens that are not reasoning."""
+        return self.completion - self.reasoning
+
+    def __add__(self, other: Usage) -> Usage:
+        return Usage(
+            self.prompt + other.prompt,
+            self.cached + other.cached,
+            self.completion + other.completion,
+            self.reasoning + other.reasoning,
+        )
+
+
+class Prices(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A price list in USD per million tokens."""
+
+    uncached: float
+    cached: float
+    output: float
+
+    def cost(self, usage: Usage) -> float:
+        """USD for `usage` (paper, Appendix A.3): p_in * uncached + p_cache * cached + p_out * output."""
+        return (
+            self.uncached * usage.uncached + self.cached * usage.cached + self.output * usage.completion
+        ) / 1e6

@@ -1,0 +1,1 @@
+"""SpeedRunner: agents that learn programmatic skills online, on open models."""

@@ -1,0 +1,207 @@
+"""The command line: `speedrunner run | eval | episode | version`."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from envs import EnvironmentFault
+from serving.errors import ServingError
+from serving.service import Balance
+from speedrunner.compose import compose
+from speedrunner.config import Config
+from speedrunner.config_check import InvalidConfig
+from speedrunner.drain import Drain, Interrupted
+from speedrunner.executor import RunStopped
+from speedrunner.hosts import HostError
+from speedrunner.methods import InvalidMethodOption, UnknownMethod
+from speedrunner.plan import InvalidPlan
+from speedrunner.storage import StorageError
+
+PEOPLE_ERRORS = (
+    EnvironmentFault,
+    HostError,
+    InvalidConfig,
+    InvalidMethodOption,
+    InvalidPlan,
+    RunStopped,
+    ServingError,
+    StorageError,
+    UnknownMethod,
+)
+"""Errors whose text is meant for people; everything else is a bug and shows its traceback."""
+
+app = typer.Typer(
+    help="LLM agents that learn programmatic skills online, on open models served by vLLM.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+Overrides = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[KEY=VALUE]...",
+        help="What differs from configs/config.yaml: groups (env=babyai method=react model=tiny"
+        " experiment=demo) and single keys (run.rollouts=20).",
+        show_default=False,
+    ),
+]
+
+
+@app.command()
+def run(overrides: Overrides = None) -> None:
+    """Play a run: wake, sleep, evaluate. On an existing run's directory it goes on where that stopped.
+
+    Ctrl-C or SIGTERM lets episodes in flight end (10 seconds at most); the same command then goes on.
+
+    Example: speedrunner run env=babyai method=speedrunner model=tiny run.rollouts=20
+    """
+    _run(compose(overrides or []))
+
+
+@app.command(name="eval")
+def evaluate(
+    source: Annotated[str, typer.Argument(metavar="RUN[:VERSION]", help="A run's directory, and a version.")],
+    overrides: Overrides = None,
+) -> None:
+    """Evaluate a stored policy without training, also with another model or environment.
+
+    It is a run of its own, beside the original: RUN-eval-vVERSION-MODEL unless run.dir says otherwise.
+
+    Example: speedrunner eval runs/demo:2 model=tiny run.test_episodes=10
+    """
+    from speedrunner.run import evaluation_config
+
+    _run(evaluation_config(source, overrides or []))
+
+
+@app.command()
+def episode(
+    overrides: Overrides = None,
+    ids: Annotated[bool, typer.Option("--ids", help="Print the token ids too.")] = False,
+) -> None:
+    """Play one episode and print everything: the prompt, the grammar's tag, each answer and reply.
+
+    With run.start_from=RUN[:VERSION], a stored policy plays it. Nothing is recorded.
+
+    Example: speedrunner episode env=babyai task.index=7 model=tiny
+    """
+    from speedrunner.episode import play_episode
+    from speedrunner.run import set_up
+
+    setup = set_up(compose(overrides or []))
+    out = Console(highlight=False)
+    _drained(lambda drain: play_episode(setup, out, show_ids=ids), Console(stderr=True, highlight=False))
+
+
+@app.command()
+def version() -> None:
+    """Print the versions that can change a run's results."""
+    from speedrunner.versions import versions
+
+    found = versions()
+    width = max(map(len, found))
+    for name, text in found.items():
+        typer.echo(f"{name:{width}}  {text}")
+
+
+def _run(config: Config) -> None:
+    from speedrunner.checkpoints import checkpoint_rows
+    from speedrunner.data import load
+    from speedrunner.run import run as carry_out
+    from speedrunner.run import set_up
+
+    setup = set_up(config)
+    console = Console(highlight=False)
+    balance = _drained(lambda drain: carry_out(setup, console, drain), console)
+    data = load(config.run.dir)
+    rows = checkpoint_rows(data, setup.prices)
+    table = Table(title=f"{config.method.name} on {config.env.name} with {setup.card.name}")
+    for heading in ("rollouts", "score", "test episodes", "LLM calls", "uncached", "cached", "output"):
+        table.add_column(heading, justify="right")
+    for heading in ("USD/test episode", "USD/rollout", "public skills", "skills"):
+        table.add_column(heading, justify="right")
+    for row in rows:
+        unscored = f" ({row.unscored} unscored)" if row.unscored else ""
+        table.add_row(
+            str(row.rollouts),
+            "-" if row.score is None else f"{row.score:.3f}",
+            f"{row.episodes}{unscored}",
+            f"{row.llm_calls:.1f}",
+            f"{row.uncached:.0f}",
+            f"{row.cached:.0f}",
+            f"{row.output:.0f}",
+            f"{row.cost:.6f}",
+            "-" if row.rollout_cost is None else f"{row.rollout_cost:.6f}",
+            str(row.public),
+            str(row.skills),
+        )
+    console.print(table)
+    console.print(
+        "Means over test episodes; uncached, cached and output are tokens per test episode."
+        f" Prices in USD per million tokens: {setup.prices.uncached:g} uncached, {setup.prices.cached:g} cached,"
+        f" {setup.prices.output:g} output. USD/rollout is that of the training rollouts before a checkpoint,"
+        " with their share of the sleeps.",
+        style="dim",
+        soft_wrap=True,
+    )
+    for line in _account_lines(balance):
+        console.print(line, soft_wrap=True)
+    console.print(f"The run's files are in {Path(config.run.dir)}", soft_wrap=True)
+
+
+def _account_lines(balance: Balance | None) -> list[str]:
+    if balance is None:
+        return []
+    names = (("prompt", "prompt"), ("cached", "cached"), ("generated", "generated"))
+    sums = ", ".join(
+        f"{name} {getattr(balance.ledger, field)} / {getattr(balance.engine, field)}" for name, field in names
+    )
+    if balance.agrees:
+        verdict = "they agree to the token"
+    elif balance.exact:
+        verdict = "they DIFFER, which is a defect: please report it"
+    else:
+        verdict = (
+            f"they differ, as can be: {balance.unreported} requests were cut off before the engine reported"
+            " their tokens, or the engine served others too or was started again"
+        )
+    return [f"Tokens by ledger / by the engine's counters: {sums}: {verdict}."]
+
+
+def _drained(work: Callable[[Drain], Coroutine[Any, Any, Any]], console: Console) -> Any:
+    """Run `work`, drained on SIGINT and SIGTERM, with exit status 128 + the signal's number then."""
+    drain = Drain(lambda line: console.print(line, soft_wrap=True))
+    try:
+        return asyncio.run(drain.run(work(drain)))
+    except Interrupted as interrupted:
+        console.print(f"{interrupted}; what is recorded stays, the same command goes on", soft_wrap=True)
+        raise typer.Exit(128 + interrupted.number) from None
+
+
+def main() -> None:
+    """The console command. Errors meant for people are one line and exit status 1."""
+    try:
+        app()
+    except PEOPLE_ERRORS as error:
+        print(f"error: {error}", file=sys.stderr)
+        sys.exit(1)
+    except BrokenPipeError:
+        # The reader of our output has gone (`| head`).
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,93 @@
+"""Stopping in good order: the first signal lets work in flight end, a second one ends at once."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+DRAIN_S = 6.0
+"""How long episodes in flight may go on after the first signal; the server and the hosts need the rest of
+the ten seconds in which a drain ends."""
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+class Interrupted(Exception):
+    """A signal ended the work; everything recorded is kept. `number` is the signal's."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(f"stopped by {signal.Signals(number).name}")
+        self.number = number
+
+
+class Drain:
+    """Whether a stop was asked for, and how many units of work are in flight.
+
+    Args:
+        say: called with a line when a signal comes.
+    """
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+        self._signal: int | None = None
+        self._units = 0
+        self._task: asyncio.Task[Any] | None = None
+
+    @property
+    def requested(self) -> bool:
+        """Whether no new unit of work should begin."""
+        return self._signal is not None
+
+    def check(self) -> None:
+        """Raise `Interrupted` when a stop was asked for."""
+        if self._signal is not None:
+            raise Interrupted(self._signal)
+
+    @contextmanager
+    def unit(self) -> Iterator[None]:
+        """A unit of work that a drain waits for (an episode, a sleep)."""
+        self._units += 1
+        try:
+            yield
+        finally:
+            self._units -= 1
+
+    async def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run `work` with signals handled.
+
+        Raises:
+            Interrupted: a signal ended it.
+        """
+        loop = asyncio.get_running_loop()
+        task = self._task = asyncio.ensure_future(work)
+        for number in SIGNALS:
+            loop.add_signal_handler(number, self._on_signal, number)
+        try:
+            return await task
+        except asyncio.CancelledError:
+            self.check()
+            raise
+        finally:
+            for number in SIGNALS:
+                loop.remove_signal_handler(number)
+
+    def _on_signal(self, number: int) -> None:
+        if self._signal is not None:
+            # Hosts and server watch this process and end with it; the lock is found stale.
+            os._exit(128 + number)
+        self._signal = number
+        assert self._task is not None
+        if self._units:
+            self._say(
+                f"{signal.Signals(number).name}: {self._units} in flight may end within {DRAIN_S:g} s;"
+                " once more to stop at once"
+            )
+            asyncio.get_running_loop().call_later(DRAIN_S, self._task.cancel)
+        else:
+            self._task.cancel()

@@ -1,0 +1,184 @@
+"""Carries out a plan: whatever of it is unfinished, so that going on after a kill is the same as starting."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import msgspec
+
+from envs import Task, TextEnv
+from serving.model import Model
+from speedrunner.actor import Actor, Episode
+from speedrunner.drain import Drain
+from speedrunner.history import History
+from speedrunner.hosts import HostPool
+from speedrunner.methods.base import Method, SleepTools
+from speedrunner.plan import Evaluate, Sleep, Step, Wake, step_key
+from speedrunner.progress import Progress
+from speedrunner.records import Ending, SleepRecord, Trajectory
+from speedrunner.rundir import RunDirectory, sleep_key
+from speedrunner.summary import summarise
+
+FAULTS_IN_A_ROW = 5
+"""Episodes in a row that may end by a fault of ours before the run stops: the fault is not the episode's."""
+
+
+class RunStopped(Exception):
+    """The run cannot go on now; the same command goes on where it stopped."""
+
+
+@dataclass
+class Executor:
+    """What a run is carried out with."""
+
+    directory: RunDirectory
+    env: TextEnv
+    method: Method
+    model: Model
+    actor: Actor
+    pool: HostPool
+    progress: Progress
+    drain: Drain
+
+    def __post_init__(self) -> None:
+        self._attempts = self.directory.attempts()
+        self._faults = 0
+
+    async def execute(self, steps: list[Step]) -> None:
+        """Do every step that is not finished yet.
+
+        Raises:
+            RunStopped: too many faults in a row.
+            Interrupted: a drain was asked for.
+            ServingError, StorageError, HostError: the engine, the disk or all hosts failed.
+        """
+        finished = set(self.directory.finished())
+        for step in steps:
+            key = step_key(step)
+            if key in finished:
+                continue
+            self.drain.check()
+            match step:
+                case Wake():
+                    await self._wake(step)
+                case Sleep():
+                    await self._sleep(step)
+                case Evaluate():
+                    await self._evaluate(step)
+            self.directory.mark_finished(key)
+
+    async def _wake(self, step: Wake) -> None:
+        first = min(int(key.rsplit("/", 1)[1]) for key in step.tasks)
+
+        def keep(trajectory: Trajectory) -> None:
+            self.directory.append_trajectory(step.batch, trajectory)
+            self.directory.append_episode(summarise(trajectory, "train", first))
+
+        played = self.directory.trajectories(step.batch)
+        await self._play(step, played, keep, phase="train", tries=1)
+
+    async def _evaluate(self, step: Evaluate) -> None:
+        def keep(trajectory: Trajectory) -> None:
+            self.directory.append_evaluation(step.checkpoint, trajectory)
+            self.directory.append_episode(summarise(trajectory, "test", step.checkpoint))
+
+        # A fault of ours says nothing about the policy: held-out episodes are tried once more.
+        played = self.directory.evaluations(step.checkpoint)
+        await self._play(step, played, keep, phase="test", tries=2)
+
+    async def _play(
+        self,
+        step: Wake | Evaluate,
+        played: list[Trajectory],
+        keep: Callable[[Trajectory], None],
+        *,
+        phase: str,
+        tries: int,
+    ) -> None:
+        """Play the tasks of a step that have not been played, as many at once as there are hosts."""
+        policy = self.directory.policies.load(step.policy)
+        done = {trajectory.episode for trajectory in played}
+        pending = {key: task for key, task in step.tasks.items() if key not in done}
+
+        async def play(key: str, task: Task) -> None:
+            spec = self.method.agent(policy, task, self.env)
+            for left in reversed(range(tries)):
+                async with self.pool.host() as host:
+                    if self.drain.requested:
+                        return
+                    with self.drain.unit():
+                        episode = Episode(key, task, step.policy, self._next_attempt(key))
+                        trajectory = await self.actor.play(episode, spec, host, {"phase": phase})
+                if not trajectory.ending.is_fault or not left:
+                    break
+                self.progress.say(f"{key} ended by {trajectory.ending}; it is tried once more")
+            keep(trajectory)
+            self.progress.episode(trajectory)
+            self._count_faults(trajectory)
+
+        with self.progress.step(step.name, len(step.tasks), len(done)):
+            try:
+                async with asyncio.TaskGroup() as group:
+                    for key, task in pending.items():
+                        group.create_task(play(key, task), name=key)
+            except BaseExceptionGroup as group_error:
+                raise _first(group_error) from None
+        self.drain.check()
+
+    async def _sleep(self, step: Sleep) -> None:
+        if step.number in self.directory.policies.versions():
+            return  # killed between the last two writes of the sleep
+        policy = self.directory.policies.load(step.number - 1)
+        key = sleep_key(step.number)
+        attempt = self._next_attempt(key)
+        tools = SleepTools(
+            sleep=step.number,
+            env=self.env,
+            model=self.model,
+            labels={"phase": "sleep", "episode": key, "attempt": str(attempt)},
+        )
+        began = time.monotonic()
+        with self.progress.step(step.name, 1, 0), self.drain.unit():
+            learnt = await self.method.sleep(policy, History(self.directory), tools)
+        overflowed = [agent.role for agent in tools.agents if agent.ending is Ending.CONTEXT_OVERFLOW]
+        self.directory.write_sleep(
+            SleepRecord(
+                sleep=step.number,
+                rollouts=step.rollouts,
+                attempt=attempt,
+                agents=tools.agents,
+                edits=tools.edits,
+                seconds=round(time.monotonic() - began, 3),
+                error=f"the context of {overflowed[0]} overflowed" if overflowed else None,
+            )
+        )
+        self.directory.write_policy(msgspec.structs.replace(learnt, version=step.number))
+        accepted = sum(edit.error is None for edit in tools.edits)
+        self.progress.say(
+            f"{key}: {len(learnt.skills)} skills; {accepted} edits accepted,"
+            f" {len(tools.edits) - accepted} refused"
+        )
+
+    def _next_attempt(self, key: str) -> int:
+        self._attempts[key] = self._attempts.get(key, 0) + 1
+        return self._attempts[key]
+
+    def _count_faults(self, trajectory: Trajectory) -> None:
+        self._faults = self._faults + 1 if trajectory.ending.is_fault else 0
+        if self._faults >= FAULTS_IN_A_ROW:
+            last = (trajectory.error or "").strip().splitlines()[-1:]
+            raise RunStopped(
+                f"{self._faults} episodes in a row ended by a fault of ours, the last, {trajectory.episode},"
+                f" by {trajectory.ending}: {' '.join(last)}"
+            )
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """The first error of a group of tasks, in which one error has cancelled the rest."""
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error

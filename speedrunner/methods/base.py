@@ -1,0 +1,84 @@
+"""What a method is: how it makes its first policy, its actor, and a new policy in each sleep."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from envs import Task, TextEnv
+from serving.model import Model
+from serving.tools import ToolSpec
+from speedrunner.actor import ActorSpec
+from speedrunner.history import History
+from speedrunner.library import Library
+from speedrunner.loop import AgentLimits, run_agent
+from speedrunner.records import AgentRecord, Edit, Ending, Message, Policy
+from speedrunner.toolbox import Toolbox
+
+
+@dataclass
+class SleepTools:
+    """What a sleep works with; what happens is collected for its record.
+
+    Attributes:
+        sleep: number of this sleep, 1 for the first.
+        labels: stand in the ledger rows of every request.
+        edits: to be extended with each edit that an agent asked for.
+    """
+
+    sleep: int
+    env: TextEnv
+    model: Model
+    labels: dict[str, str]
+    agents: list[AgentRecord] = field(default_factory=list)
+    edits: list[Edit] = field(default_factory=list)
+
+    def library(self, policy: Policy) -> Library:
+        """The policy's skills over this environment's primitives, checked for the model in use."""
+        return Library(self.env.primitives, policy.skills, policy.preamble, check=self.model.check_tool)
+
+    def calls(self, role: str, most: int) -> int:
+        """Requests that a role may make: the method's own number, or the model card's if that is less."""
+        return min(most, self.model.card.role(role).max_calls or most)
+
+    async def run_agent(self, role: str, messages: list[Message], toolbox: Toolbox, llm_calls: int) -> Ending:
+        """Let an agent work with the tools of `toolbox` until it finishes or its calls are used up.
+
+        Raises:
+            ServingError: the engine failed.
+        """
+        record = AgentRecord(role=role, turns=[], ending=Ending.ENGINE_ERROR)
+        self.agents.append(record)
+        plain = [{"role": message.role, "content": message.content} for message in messages]
+        specs: list[ToolSpec] = toolbox.specs
+        conversation = self.model.converse(role, plain, specs, self.labels)
+        record.ending = await run_agent(
+            conversation, messages, toolbox.execute, AgentLimits(llm_calls), record.turns.append
+        )
+        return record.ending
+
+
+class Method(Protocol):
+    """One way to learn. Its constructor's keyword arguments, all with defaults, are its options.
+
+    A method keeps no state between calls: everything it knows is in the policy, so that a run can be
+    resumed from any version.
+    """
+
+    trains: bool
+    """Whether it plays training rollouts and sleeps; without, it is evaluated only."""
+
+    def initial(self) -> Policy:
+        """The policy before any rollout (version 0)."""
+
+    def agent(self, policy: Policy, task: Task, env: TextEnv) -> ActorSpec:
+        """What the actor gets for a task."""
+
+    async def sleep(self, policy: Policy, history: History, tools: SleepTools) -> Policy:
+        """Turn what happened into the next policy; the same policy when nothing is to change.
+
+        The version is set by the caller. Mistakes of the model end up in the records, never as exceptions.
+
+        Raises:
+            ServingError: the engine failed; the sleep is repeated when the run goes on.
+        """

@@ -1,0 +1,33 @@
+"""ReAct (paper, section 4.1): primitives and the episode's own context, nothing learnt between episodes."""
+
+from __future__ import annotations
+
+from envs import Task, TextEnv
+from speedrunner.actor import ActorSpec
+from speedrunner.history import History
+from speedrunner.library import Library
+from speedrunner.methods.base import SleepTools
+from speedrunner.records import Policy
+
+
+class ReAct:
+    """The control: its policy stays empty.
+
+    Args:
+        train: play the training rollouts all the same, from which nothing is learnt.
+    """
+
+    def __init__(self, *, train: bool = False) -> None:
+        self.trains = train
+
+    def initial(self) -> Policy:
+        """An empty policy."""
+        return Policy(version=0)
+
+    def agent(self, policy: Policy, task: Task, env: TextEnv) -> ActorSpec:
+        """The primitives alone."""
+        return ActorSpec(Library(env.primitives))
+
+    async def sleep(self, policy: Policy, history: History, tools: SleepTools) -> Policy:
+        """Change nothing."""
+        return policy

@@ -1,0 +1,100 @@
+"""What a run consists of: a pure function of its configuration and tasks (Algorithm 1, Appendix A.2)."""
+
+from __future__ import annotations
+
+import hashlib
+
+import msgspec
+
+from envs import Split, Task
+
+
+class InvalidPlan(Exception):
+    """A run asks for more tasks than its environment has."""
+
+
+class Wake(msgspec.Struct, frozen=True, tag="wake"):
+    """Play training tasks with one policy. `tasks` is by episode key, in the split's order."""
+
+    batch: int
+    policy: int
+    tasks: dict[str, Task]
+
+    @property
+    def name(self) -> str:
+        """What people and files call it."""
+        return f"wake/{self.batch:04d}"
+
+
+class Sleep(msgspec.Struct, frozen=True, tag="sleep"):
+    """Turn policy `number - 1` into policy `number`, after `rollouts` new training rollouts."""
+
+    number: int
+    rollouts: int
+
+    @property
+    def name(self) -> str:
+        """What people and files call it."""
+        return f"sleep/{self.number:04d}"
+
+
+class Evaluate(msgspec.Struct, frozen=True, tag="evaluate"):
+    """Play held-out tasks with one policy, after `checkpoint` training rollouts."""
+
+    checkpoint: int
+    policy: int
+    tasks: dict[str, Task]
+
+    @property
+    def name(self) -> str:
+        """What people and files call it."""
+        return f"evaluate/{self.checkpoint:04d}"
+
+
+Step = Wake | Sleep | Evaluate
+
+
+def step_key(step: Step) -> str:
+    """Name and content of a step, so that a finished one is not mistaken for another of the same name."""
+    return f"{step.name}-{hashlib.sha256(msgspec.json.encode(step)).hexdigest()[:12]}"
+
+
+def evaluation(checkpoint: int, policy: int, tasks: list[Task]) -> Evaluate:
+    """An evaluation of `tasks`; its episodes are called `test/0050/12`."""
+    keys = {f"test/{checkpoint:04d}/{number:04d}": task for number, task in enumerate(tasks)}
+    return Evaluate(checkpoint, policy, keys)
+
+
+def plan_run(
+    split: Split, *, trains: bool, rollouts: int, sleep_every: int, eval_every: int, test_episodes: int
+) -> list[Step]:
+    """List the steps of a run in their order.
+
+    A sleep follows every `sleep_every` rollouts and the last one. The checkpoint at n rollouts evaluates
+    the newest policy that was made from at most n of them. A method that does not train is evaluated at
+    the same checkpoints with its only policy.
+
+    Raises:
+        InvalidPlan: the split has too few tasks.
+    """
+    for name, wanted, there in (
+        ("run.rollouts", rollouts if trains else 0, len(split.train)),
+        ("run.test_episodes", test_episodes, len(split.test)),
+    ):
+        if wanted > there:
+            raise InvalidPlan(f"{name}={wanted}, but the environment's split has {there} such tasks")
+    checkpoints = sorted({*range(0, rollouts + 1, eval_every), rollouts}) if test_episodes else []
+    test = split.test[:test_episodes]
+    if not trains:
+        return [evaluation(checkpoint, 0, test) for checkpoint in checkpoints]
+    steps: list[Step] = []
+    starts = range(0, rollouts, sleep_every)
+    for batch, start in enumerate([*starts, rollouts]):
+        end = min(start + sleep_every, rollouts)
+        # Policy `batch` stands now: made from `start` rollouts and used until the next sleep.
+        until = end if start < rollouts else rollouts + 1
+        steps += [evaluation(c, batch, test) for c in checkpoints if start <= c < until]
+        if start < rollouts:
+            tasks = {f"train/{number:04d}": split.train[number] for number in range(start, end)}
+            steps += [Wake(batch, batch, tasks), Sleep(batch + 1, len(tasks))]
+    return steps

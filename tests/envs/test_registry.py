@@ -1,0 +1,177 @@
+"""Environments are made by name, with options that are checked before anything starts."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from envs import (
+    InvalidOption,
+    Limits,
+    Opening,
+    Outcome,
+    Split,
+    Task,
+    TextEnv,
+    UnknownEnvironment,
+    UnknownTask,
+    make,
+    splits,
+)
+from envs.registry import ENVIRONMENTS, options
+
+
+class Unsplit(TextEnv):
+    """An environment for single episodes, with one option of each type: it says nothing of splits."""
+
+    primitives = ()
+    description = "A room."
+    limits = Limits(llm_calls=1, actions=None)
+
+    def __init__(
+        self,
+        *,
+        doors: int = 1,
+        height: float = 2.5,
+        dark: bool = False,
+        title: str = "hall",
+        shape: Literal["round", "square"] = "round",
+        owner: str | None = None,
+    ) -> None:
+        self.made_with = (doors, height, dark, title, shape, owner)
+
+    def reset(self, task: Task) -> Opening:
+        return Opening("Rest.", self.description)
+
+    def call(self, name: str, **arguments: object) -> None:
+        self.check_call(name, arguments)
+
+    @property
+    def done(self) -> bool:
+        return False
+
+    def outcome(self) -> Outcome:
+        return Outcome(0.0, False, {})
+
+
+class Room(Unsplit):
+    """The same with a split that shares one option and has one of its own."""
+
+    @classmethod
+    def splits(cls, *, seed: int = 0, doors: int = 1) -> Split:
+        return Split([Task(cls.name, "default", seed)], [Task(cls.name, "default", seed + doors)])
+
+
+class Positional(Room):
+    """Its constructor has a parameter that no option can stand for."""
+
+    def __init__(self, doors: int) -> None:
+        super().__init__(doors=doors)
+
+
+ROOM = f"{__name__}:Room"
+
+
+class TestNames:
+    def test_registered_environments_are_known_by_their_own_name(self) -> None:
+        for name in ENVIRONMENTS:
+            assert make(name).name == name
+            assert {task.env for task in splits(name).train} == {name}
+
+    def test_another_packages_class_is_named_by_its_path(self) -> None:
+        assert isinstance(make(ROOM), Room)
+        assert Room.name == ROOM
+        assert splits(ROOM).train == [Task(ROOM, "default", 0)]
+
+    @pytest.mark.parametrize(
+        ("name", "said"),
+        [
+            ("babyia", r"no environment 'babyia'; there are babyai, or give package.module:Class"),
+            ("", r"no environment ''"),
+            (":Room", r"no environment ':Room'"),
+            (
+                "no.such.module:Room",
+                r"cannot import no.such.module \(ModuleNotFoundError: No module named 'no'\)",
+            ),
+            (f"{__name__}:Hut", f"{__name__} has no Hut"),
+            ("pathlib:Path", r"pathlib:Path is no subclass of envs.TextEnv"),
+            (f"{__name__}:ROOM", r"is no subclass of envs.TextEnv"),
+            (f"{__name__}:Positional", r"parameter 'doors' must be keyword-only and have a default"),
+        ],
+    )
+    def test_a_name_that_names_no_environment_is_refused_in_one_line(self, name: str, said: str) -> None:
+        for function in (make, splits, options):
+            with pytest.raises(UnknownEnvironment, match=said) as raised:
+                function(name)
+            assert "\n" not in str(raised.value)
+
+    def test_a_module_that_breaks_on_import_is_named_with_its_cause(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (tmp_path / "broken_house.py").write_text("raise RuntimeError('no roof\\nno walls')")
+        monkeypatch.syspath_prepend(tmp_path)
+        with pytest.raises(UnknownEnvironment, match=r"cannot import broken_house \(RuntimeError: no roof\)"):
+            make("broken_house:House")
+        assert "broken_house" not in sys.modules
+
+    def test_an_environment_without_a_split_says_so(self) -> None:
+        with pytest.raises(UnknownTask, match=r":Unsplit offers no split"):
+            splits(f"{__name__}:Unsplit")
+
+
+class TestOptions:
+    def test_values_of_every_supported_type_reach_the_constructor(self) -> None:
+        room = make(ROOM, doors=2, height=3, dark=True, title="den", shape="square", owner="me")
+        assert isinstance(room, Room)
+        assert room.made_with == (2, 3.0, True, "den", "square", "me")
+
+    def test_none_is_a_value_only_where_the_type_allows_it(self) -> None:
+        make(ROOM, owner=None)
+        with pytest.raises(InvalidOption, match=r"'title' of .* must be str, not None"):
+            make(ROOM, title=None)
+
+    @pytest.mark.parametrize(
+        ("option", "value", "said"),
+        [
+            ("doors", "2", "must be int, not '2'"),
+            ("doors", 2.0, r"must be int, not 2\.0"),
+            ("doors", True, "must be int, not True"),
+            ("height", "tall", "must be float, not 'tall'"),
+            ("dark", 1, "must be bool, not 1"),
+            ("title", 5, "must be str, not 5"),
+            ("shape", "oval", r"must be Literal\['round', 'square'\], not 'oval'"),
+            ("owner", 1, r"must be str \| None, not 1"),
+        ],
+    )
+    def test_a_value_of_another_type_is_refused(self, option: str, value: object, said: str) -> None:
+        for function in (make, splits):
+            with pytest.raises(InvalidOption, match=f"option '{option}' of {ROOM} {said}"):
+                function(ROOM, **{option: value})
+
+    def test_an_unknown_option_is_refused_with_the_alternatives(self) -> None:
+        with pytest.raises(InvalidOption, match="babyai has no option 'num_dist'; there are num_dists"):
+            make("babyai", num_dist=4)
+        with pytest.raises(InvalidOption, match="there are seed, doors, height, dark, title, shape, owner"):
+            splits(ROOM, doorz=4)
+
+    def test_make_and_splits_take_the_same_options_and_use_their_own(self) -> None:
+        given = {"seed": 5, "doors": 3, "title": "den"}
+        room = make(ROOM, **given)
+        assert isinstance(room, Room)
+        assert room.made_with[:4] == (3, 2.5, False, "den")
+        assert [task.index for task in splits(ROOM, **given).test] == [8]
+
+    def test_they_can_be_listed_with_their_defaults(self) -> None:
+        assert options("babyai") == {"num_dists": 0}
+        assert options(ROOM)["shape"] == "round"
+        assert options(f"{__name__}:Unsplit") == {
+            "doors": 1,
+            "height": 2.5,
+            "dark": False,
+            "title": "hall",
+            "shape": "round",
+            "owner": None,
+        }

@@ -1,0 +1,173 @@
+"""Model cards: what is read from them, and what a mistake in one is answered with."""
+
+from __future__ import annotations
+
+import copy
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from serving import cards
+from serving.cards import list_cards, load_card, prepare
+from serving.errors import InvalidCard, ServerFailed
+from serving.usage import Prices
+
+GOOD: dict[str, Any] = {
+    "name": "m",
+    "path": "weights",
+    "context": 4096,
+    "tool_format": "qwen3_json",
+    "roles": {"actor": {"string_tokens": 10}, "inducer": {"string_tokens": 20, "max_calls": 3}},
+    "prices": {"uncached": 1, "cached": 0.1, "output": 2},
+}
+
+
+def write(folder: Path, **changes: Any) -> str:
+    """A card like GOOD; a key like `roles__actor` changes a nested value, `None` removes one."""
+    content = copy.deepcopy(GOOD)
+    for place, value in changes.items():
+        *parents, last = place.split("__")
+        part = content
+        for parent in parents:
+            part = part.setdefault(parent, {})
+        if value is None:
+            del part[last]
+        else:
+            part[last] = value
+    file = folder / "card.yaml"
+    file.write_text(yaml.safe_dump(content, sort_keys=False))
+    return str(file)
+
+
+def test_the_bundled_card_is_listed_and_loads() -> None:
+    assert "tiny" in list_cards()
+    card = load_card("tiny")
+    assert card.name == "tiny"
+    assert card.route == "tokens"
+    assert card.prices == Prices(uncached=0.75, cached=0.075, output=4.5)
+    assert card.role("actor").thinking_tokens == 0
+
+
+@pytest.mark.parametrize("name", list_cards())
+def test_every_card_of_the_project_loads(name: str) -> None:
+    assert load_card(name).context > 0
+
+
+def test_roles_other_than_the_actor_sample_like_the_inducer(tmp_path: Path) -> None:
+    card = load_card(write(tmp_path))
+    assert card.role("actor").string_tokens == 10
+    assert card.role("inducer").max_calls == 3
+    assert card.role("curriculum") == card.role("inducer")
+
+
+def test_flags_stand_on_the_command_line_as_the_engine_reads_them(tmp_path: Path) -> None:
+    flags = {"enforce-eager": True, "enable-prefix-caching": False, "block-size": 32, "config": {"a": "b"}}
+    card = load_card(write(tmp_path, server__flags=flags))
+    assert card.server.arguments() == [
+        *["--enforce-eager", "--no-enable-prefix-caching"],
+        *["--block-size", "32", "--config", '{"a":"b"}'],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"contxt": 1}, ["contxt: unknown field", "did you mean 'context'", "tool_format"]),
+        ({"roles__actor__temprature": 1.0}, ["roles.actor.temprature: unknown field", "'temperature'"]),
+        ({"roles__critic": {"string_tokens": 1}}, ["roles.critic: unknown field", "known: actor, inducer"]),
+        ({"context": "long"}, ["context: Expected int", "'long'"]),
+        ({"context": 0}, ["context: Expected int >= 1", "given: 0"]),
+        ({"roles__actor__top_p": 1.5}, ["roles.actor.top_p", "<= 1.0", "1.5"]),
+        ({"dtype": "float8"}, ["dtype", "float8"]),
+        ({"roles__inducer": None}, ["roles", "missing required field inducer"]),
+        ({"prices": None}, ["missing required field prices"]),
+        ({"path": None}, ["exactly one of `path`", "has none"]),
+        ({"id": "Qwen/Q", "revision": "abc"}, ["exactly one of `path`", "has path and id"]),
+        ({"path": None, "id": "Qwen/Q"}, ["id: Qwen/Q", "needs a `revision`"]),
+        ({"revision": "abc"}, ["`revision` goes with `id`"]),
+        ({"path": None, "id": "Q", "revision": "a", "recipe": "r.py"}, ["`recipe` goes with `path`"]),
+        ({"path": None, "base_url": "https://h/v1"}, ["needs `route: chat`"]),
+        ({"api_key_env": "KEY"}, ["`api_key_env` goes with `base_url`"]),
+        ({"tool_format": None}, ["needs a `tool_format`", "qwen3_json or qwen3_xml"]),
+        ({"roles__actor__thinking_tokens": 64}, ["roles.actor.thinking_tokens must be 0"]),
+        ({"server__flags": {"--seed": 1}}, ["server.flags.--seed", "without its leading dashes"]),
+        ({"server__flags": {"port": 80}}, ["server.flags.port", "card's other fields"]),
+        ({"server__flags": {"seed": [1]}}, ["server.flags[...]", "got array"]),
+    ],
+)
+def test_a_mistake_gets_one_line_with_file_place_and_what_is_allowed(
+    tmp_path: Path, changes: dict[str, Any], words: list[str]
+) -> None:
+    file = write(tmp_path, **changes)
+    with pytest.raises(InvalidCard) as caught:
+        load_card(file)
+    message = str(caught.value)
+    assert "\n" not in message
+    for word in [file, *words]:
+        assert word in message
+
+
+def test_a_hosted_model_needs_an_address_and_nothing_else(tmp_path: Path) -> None:
+    hosted = {"path": None, "tool_format": None, "base_url": "https://h/v1", "route": "chat"}
+    card = load_card(write(tmp_path, **hosted, api_key_env="KEY", roles__actor__reasoning_effort="low"))
+    assert card.hosted
+    assert card.role("actor").reasoning_effort == "low"
+    with pytest.raises(InvalidCard, match=r"hosted at https://h/v1"):
+        prepare(card, print)
+
+
+def test_an_unknown_name_lists_the_cards_and_the_nearest() -> None:
+    with pytest.raises(InvalidCard, match=r"'tinny' \(did you mean 'tiny'\?\); known: .*tiny"):
+        load_card("tinny")
+
+
+@pytest.mark.parametrize("text", ["a: [", "- just\n- a list", "", "\x00"])
+def test_a_file_that_is_no_card_is_refused_by_name(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "broken.yaml"
+    file.write_text(text)
+    with pytest.raises(InvalidCard, match=r"broken\.yaml") as caught:
+        load_card(str(file))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InvalidCard, match=r"no model card at .*absent\.yaml"):
+        load_card(str(tmp_path / "absent.yaml"))
+
+
+def test_a_hub_model_is_left_to_the_engine(tmp_path: Path) -> None:
+    card = load_card(write(tmp_path, path=None, id="Qwen/Q", revision="abc"))
+    assert prepare(card, print) == "Qwen/Q"
+
+
+def test_a_missing_folder_without_a_recipe_is_named(tmp_path: Path) -> None:
+    card = load_card(write(tmp_path, path=str(tmp_path / "nowhere")))
+    with pytest.raises(InvalidCard, match=r"model 'm': there is no folder .*nowhere"):
+        prepare(card, print)
+
+
+def test_a_recipe_makes_the_folder_and_its_lines_are_passed_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cards, "MODELS", tmp_path)
+    (tmp_path / "recipe.py").write_text(
+        "import pathlib, sys\nprint('drawing')\npathlib.Path(sys.argv[sys.argv.index('--out') + 1]).mkdir()\n"
+    )
+    card = load_card(write(tmp_path, path=str(tmp_path / "made"), recipe="recipe.py"))
+    lines: list[str] = []
+    assert prepare(card, lines.append) == str(tmp_path / "made")
+    assert lines == ["drawing"]
+
+
+def test_a_failed_recipe_says_its_last_line_and_its_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cards, "MODELS", tmp_path)
+    (tmp_path / "recipe.py").write_text("raise SystemExit('no space left')")
+    card = load_card(write(tmp_path, path=str(tmp_path / "made"), recipe="recipe.py"))
+    with pytest.raises(ServerFailed, match="status 1: no space left") as caught:
+        prepare(card, print)
+    assert sys.executable in str(caught.value)

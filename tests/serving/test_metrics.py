@@ -1,0 +1,53 @@
+"""The engine's counters, read from the text of /metrics."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from serving.endpoint import Endpoint
+from serving.errors import ServerFailed
+from serving.metrics import CacheConfig, Counters, read_counters
+
+TEXT = """\
+# HELP vllm:prompt_tokens_total Number of prefill tokens processed.
+# TYPE vllm:prompt_tokens_total counter
+vllm:prompt_tokens_total{engine="0",model_name="tiny"} 1.0e+06
+vllm:prompt_tokens_total{engine="1",model_name="tiny"} 7.0
+# HELP vllm:prompt_tokens_created Number of prefill tokens processed.
+# TYPE vllm:prompt_tokens_created gauge
+vllm:prompt_tokens_created{engine="0",model_name="tiny"} 1.7e+09
+# HELP vllm:prompt_tokens_cached_total Number of cached prompt tokens.
+# TYPE vllm:prompt_tokens_cached_total counter
+vllm:prompt_tokens_cached_total{engine="0",model_name="tiny"} 640.0
+# HELP vllm:generation_tokens_total Number of generation tokens processed.
+# TYPE vllm:generation_tokens_total counter
+vllm:generation_tokens_total{engine="0",model_name="tiny"} 25.0
+# HELP vllm:cache_config_info Information of the LLMEngine CacheConfig
+# TYPE vllm:cache_config_info gauge
+vllm:cache_config_info{block_size="32",enable_prefix_caching="True",engine="0",num_gpu_blocks="16384"} 1.0
+vllm:cache_config_info{block_size="32",enable_prefix_caching="False",engine="1",num_gpu_blocks="9"} 1.0
+"""
+
+
+def test_counters_are_summed_over_engines() -> None:
+    assert Counters.parse(TEXT) == Counters(prompt=1_000_007, cached=640, generated=25)
+
+
+def test_a_difference_says_what_was_counted_between() -> None:
+    assert Counters(10, 5, 3) - Counters(4, 5, 1) == Counters(6, 0, 2)
+
+
+def test_a_missing_counter_is_an_error_and_never_zero() -> None:
+    with pytest.raises(ServerFailed, match="holds no vllm:generation_tokens_total"):
+        Counters.parse(TEXT.replace("generation_tokens_total", "renamed_total"))
+
+
+def test_the_cache_of_each_engine() -> None:
+    assert CacheConfig.parse(TEXT) == [CacheConfig(32, 16384, True), CacheConfig(32, 9, False)]
+
+
+async def test_counters_of_a_server_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(ServerFailed, match="nothing answers at"):
+        await read_counters(Endpoint.on_socket(tmp_path / "none"))

@@ -1,0 +1,107 @@
+"""The files in `configs/`: each composes, says nothing that nobody reads, keeps to the code's defaults."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from envs import registry
+from speedrunner import compose as composing
+from speedrunner import methods
+from speedrunner.compose import CONFIGS, GROUPS, compose
+from speedrunner.config import Config
+from speedrunner.config_check import InvalidConfig, keys_of
+from speedrunner.methods.registry import METHODS
+
+FILES = sorted(str(path.relative_to(CONFIGS)) for path in CONFIGS.rglob("*.*"))
+OWN = {"env": "tests.toy_env:Corridor", "method": "speedrunner.methods.react:ReAct"}
+
+
+def content(file: str) -> dict[str, Any]:
+    loaded = yaml.safe_load((CONFIGS / file).read_text())
+    assert isinstance(loaded, dict)
+    return loaded
+
+
+def choices(file: str) -> list[str]:
+    """The overrides that choose a file."""
+    group, _, choice = file.removesuffix(".yaml").rpartition("/")
+    if not group:
+        return []
+    return [f"{group}={choice}", *([f"{group}.name={OWN[group]}"] if choice == "custom" else [])]
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_every_file_composes(file: str) -> None:
+    compose(choices(file))
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_a_key_that_nothing_reads_is_noticed(
+    file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(CONFIGS, tmp_path / "configs")
+    with (tmp_path / "configs" / file).open("a") as changed:
+        changed.write("nobody_reads_this: 1\n")
+    monkeypatch.setattr(composing, "CONFIGS", tmp_path / "configs")
+    with pytest.raises(InvalidConfig, match="nobody_reads_this"):
+        compose(choices(file))
+
+
+def test_there_are_no_files_but_the_groups() -> None:
+    assert {file for file in FILES if file.partition("/")[0] not in GROUPS} == {"config.yaml"}
+    assert all(file.endswith(".yaml") for file in FILES)
+
+
+def test_config_yaml_shows_every_key_with_the_code_s_default() -> None:
+    shown = content("config.yaml")
+    assert [group for default in shown.pop("defaults")[1:] for group in default] == [
+        *GROUPS[:-1],
+        "optional experiment",
+    ]
+    keys = {key for key in keys_of(Config) if key.partition(".")[0] not in GROUPS}
+    assert {
+        f"{section}.{key}" if isinstance(values, dict) else section
+        for section, values in shown.items()
+        for key in (values if isinstance(values, dict) else [""])
+    } == keys
+    defaults = compose([])
+    for section, values in shown.items():
+        record = getattr(defaults, section)
+        if section == "run":
+            assert type(record)(**{**values, "dir": record.dir}) == record == type(record)(record.dir)
+        elif isinstance(values, dict):
+            assert type(record)(**values) == record == type(record)()
+        else:
+            assert values == record == Config.logging
+
+
+def test_each_environment_has_a_file_with_all_its_options() -> None:
+    files = {file.stem: content(f"env/{file.name}") for file in (CONFIGS / "env").iterdir()}
+    assert files.pop("custom") == {"name": "???"}
+    assert files == {name: {"name": name, **registry.options(name)} for name in registry.ENVIRONMENTS}
+
+
+def test_each_method_has_a_file_with_all_its_options() -> None:
+    files = {file.stem: content(f"method/{file.name}") for file in (CONFIGS / "method").iterdir()}
+    assert files.pop("custom") == {"name": "???"}
+    assert files == {name: {"name": name, **methods.options(name)} for name in METHODS}
+
+
+def test_price_lists_are_the_paper_s() -> None:
+    files = {file.stem: content(f"prices/{file.name}") for file in (CONFIGS / "prices").iterdir()}
+    assert files == {
+        "card": {"uncached": None, "cached": None, "output": None},
+        "gpt-5.4-mini": {"uncached": 0.75, "cached": 0.075, "output": 4.50},
+        "gemini-3-flash-preview": {"uncached": 0.35, "cached": 0.0875, "output": 1.05},
+    }
+
+
+def test_the_demo_is_short() -> None:
+    run = compose(["experiment=demo"]).run
+    assert (run.rollouts, run.sleep_every, run.eval_every, run.test_episodes) == (20, 10, 10, 6)
+    assert (run.in_flight, run.dir) == (8, "runs/demo")

@@ -1,0 +1,32 @@
+"""Importing our packages stays light: what is heavy is imported where it is used."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+HEAVY = ["torch", "transformers", "vllm", "minigrid", "gymnasium", "pygame", "numpy", "pandas"]
+
+
+@pytest.mark.parametrize("package", ["envs", "serving", "speedrunner"])
+def test_a_bare_import_is_quiet_and_loads_nothing_heavy(package: str) -> None:
+    program = f"import sys, {package}; print([name for name in {HEAVY} if name in sys.modules])"
+    run = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert (run.stdout.strip(), run.stderr) == ("[]", "")
+
+
+def test_options_and_splits_of_babyai_need_no_simulator() -> None:
+    program = (
+        "import sys, envs, envs.registry; envs.splits('babyai'); envs.registry.options('babyai'); "
+        f"envs.make('babyai'); print([name for name in {HEAVY} if name in sys.modules])"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    assert (run.stdout.strip(), run.stderr) == ("[]", "")
