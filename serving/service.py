@@ -73,12 +73,15 @@ class Balance(msgspec.Struct, frozen=True):
 class Service:
     """One card's engine for as long as it is needed. Made by `serve_model`."""
 
-    def __init__(self, card: ModelCard, meter: Meter, server: VllmServer | None, say: Say) -> None:
+    def __init__(
+        self, card: ModelCard, meter: Meter, server: VllmServer | None, say: Say, waiting: Say
+    ) -> None:
         self.card = card
         self.meter = meter
         self.model: Model
         self.server = server
         self._say = say
+        self._waiting = waiting
         self._restarts = 0
         self._restarted_at = -1.0
         self._restarting = asyncio.Lock()
@@ -93,7 +96,9 @@ class Service:
                 return False
             self._restarts += 1
             self._say(f"the engine died ({self.server.failure().splitlines()[0]}); starting it again")
-            await self.server.restart(lambda seconds, line: self._say(f"restarting, {seconds:.0f} s: {line}"))
+            await self.server.restart(
+                lambda seconds, line: self._waiting(f"starting vLLM again, {seconds:.0f} s: {line}")
+            )
             self._restarted_at = time.monotonic()
             return True
 
@@ -135,6 +140,7 @@ async def serve_model(
     log: Path,
     prices: Prices | None = None,
     say: Say = lambda line: None,
+    waiting: Say = lambda line: None,
 ) -> AsyncIterator[Service]:
     """Bring a model into service, and end what was started when the context ends, however it ends.
 
@@ -142,7 +148,8 @@ async def serve_model(
         write_row: gets every ledger row.
         log: file for the server's output.
         prices: price list other than the card's.
-        say: called with lines about the progress.
+        say: called with lines about what happens.
+        waiting: called about once a second with a line about what is waited for.
 
     Raises:
         InvalidCard, ServerFailed: see `serving.errors`.
@@ -159,12 +166,12 @@ async def serve_model(
         assert folder is not None
         server = VllmServer(card, folder, log, port=options.port, start_timeout_s=options.start_timeout_s)
         endpoint = server.endpoint
-    service = Service(card, meter, server, say)
+    service = Service(card, meter, server, say, waiting)
     engine: Engine | None = None
     try:
         if server is not None:
             say(f"starting vLLM with {card.name} (log: {log})")
-            await server.start(lambda seconds, line: say(f"starting vLLM, {seconds:.0f} s: {line}"))
+            await server.start(lambda seconds, line: waiting(f"starting vLLM, {seconds:.0f} s: {line}"))
         elif not card.hosted:
             await attach(endpoint, card.name)
         engine = await service._open(endpoint, tokenizer, options.request_timeout_s)

@@ -80,6 +80,11 @@ class Transcript:
         """The most tokens that an answer takes, the end of the turn included."""
         return self.grammar.tokens + 1
 
+    @property
+    def text(self) -> str:
+        """All of it as text."""
+        return self._tokenizer.decode(self.ids)
+
     def answer(self, ids: list[int]) -> Answer:
         """Append what the model generated, and read it."""
         self.ids += ids

@@ -11,11 +11,9 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.table import Table
 
 from envs import EnvironmentFault
 from serving.errors import ServingError
-from serving.service import Balance
 from speedrunner.compose import compose
 from speedrunner.config import Config
 from speedrunner.config_check import InvalidConfig
@@ -117,6 +115,7 @@ def version() -> None:
 
 
 def _run(config: Config) -> None:
+    from speedrunner.checkpoint_table import account_line, checkpoint_table, notes
     from speedrunner.checkpoints import checkpoint_rows
     from speedrunner.data import load
     from speedrunner.run import run as carry_out
@@ -125,59 +124,13 @@ def _run(config: Config) -> None:
     setup = set_up(config)
     console = Console(highlight=False)
     balance = _drained(lambda drain: carry_out(setup, console, drain), console)
-    data = load(config.run.dir)
-    rows = checkpoint_rows(data, setup.prices)
-    table = Table(title=f"{config.method.name} on {config.env.name} with {setup.card.name}")
-    for heading in ("rollouts", "score", "test episodes", "LLM calls", "uncached", "cached", "output"):
-        table.add_column(heading, justify="right")
-    for heading in ("USD/test episode", "USD/rollout", "public skills", "skills"):
-        table.add_column(heading, justify="right")
-    for row in rows:
-        unscored = f" ({row.unscored} unscored)" if row.unscored else ""
-        table.add_row(
-            str(row.rollouts),
-            "-" if row.score is None else f"{row.score:.3f}",
-            f"{row.episodes}{unscored}",
-            f"{row.llm_calls:.1f}",
-            f"{row.uncached:.0f}",
-            f"{row.cached:.0f}",
-            f"{row.output:.0f}",
-            f"{row.cost:.6f}",
-            "-" if row.rollout_cost is None else f"{row.rollout_cost:.6f}",
-            str(row.public),
-            str(row.skills),
-        )
-    console.print(table)
-    console.print(
-        "Means over test episodes; uncached, cached and output are tokens per test episode."
-        f" Prices in USD per million tokens: {setup.prices.uncached:g} uncached, {setup.prices.cached:g} cached,"
-        f" {setup.prices.output:g} output. USD/rollout is that of the training rollouts before a checkpoint,"
-        " with their share of the sleeps.",
-        style="dim",
-        soft_wrap=True,
-    )
-    for line in _account_lines(balance):
-        console.print(line, soft_wrap=True)
+    rows = checkpoint_rows(load(config.run.dir), setup.prices)
+    console.print(f"\n{config.method.name} on {config.env.name} with {setup.card.name}", style="bold")
+    console.print(checkpoint_table(rows))
+    console.print(notes(rows, setup.prices), style="dim", soft_wrap=True)
+    if balance is not None:
+        console.print(account_line(balance), soft_wrap=True)
     console.print(f"The run's files are in {Path(config.run.dir)}", soft_wrap=True)
-
-
-def _account_lines(balance: Balance | None) -> list[str]:
-    if balance is None:
-        return []
-    names = (("prompt", "prompt"), ("cached", "cached"), ("generated", "generated"))
-    sums = ", ".join(
-        f"{name} {getattr(balance.ledger, field)} / {getattr(balance.engine, field)}" for name, field in names
-    )
-    if balance.agrees:
-        verdict = "they agree to the token"
-    elif balance.exact:
-        verdict = "they DIFFER, which is a defect: please report it"
-    else:
-        verdict = (
-            f"they differ, as can be: {balance.unreported} requests were cut off before the engine reported"
-            " their tokens, or the engine served others too or was started again"
-        )
-    return [f"Tokens by ledger / by the engine's counters: {sums}: {verdict}."]
 
 
 def _drained(work: Callable[[Drain], Coroutine[Any, Any, Any]], console: Console) -> Any:
@@ -192,6 +145,7 @@ def _drained(work: Callable[[Drain], Coroutine[Any, Any, Any]], console: Console
 
 def main() -> None:
     """The console command. Errors meant for people are one line and exit status 1."""
+    sys.path.append("")  # somebody's own environment or method, as `package.module:Class`, lies here
     try:
         app()
     except PEOPLE_ERRORS as error:

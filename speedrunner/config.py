@@ -199,9 +199,11 @@ def changes_results(key: str) -> bool:
     """Whether a run with another value of this key is another run.
 
     The place of the directory, how many episodes share the engine, where the engine is and how patient we
-    are with it, the task of single episodes, and what is shown may all change when a run goes on.
+    are with it, prices, the task of single episodes, and what is shown may all change when a run goes on.
     """
-    return not (key in ("run.dir", "run.in_flight", "logging") or key.startswith(("serving.", "task.")))
+    return not (
+        key in ("run.dir", "run.in_flight", "logging") or key.startswith(("prices.", "serving.", "task."))
+    )
 
 
 def differences(before: Config, after: Config) -> list[str]:

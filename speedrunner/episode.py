@@ -9,10 +9,10 @@ from rich.console import Console
 
 from envs import Task
 from serving.conversation import Conversation, TokenConversation
-from serving.meter import LedgerRow
 from serving.service import serve_model
 from speedrunner.actor import Actor, Episode
 from speedrunner.hosts import HostPool
+from speedrunner.progress import Progress
 from speedrunner.records import Turn
 from speedrunner.run import Setup
 from speedrunner.trajectory_text import headline, turn_lines
@@ -38,7 +38,6 @@ async def play_episode(setup: Setup, console: Console, *, show_ids: bool) -> Non
     """
     task = chosen_task(setup)
     policy = setup.initial_policy()
-    rows: list[LedgerRow] = []
     turns = 0
 
     def say(text: str) -> None:
@@ -48,32 +47,37 @@ async def play_episode(setup: Setup, console: Console, *, show_ids: bool) -> Non
         nonlocal turns
         if turn is None:
             if isinstance(conversation, TokenConversation):
-                say(f"--- tag\n{conversation.tag}")
+                say(f"--- prompt, as the model's template renders it\n{conversation.transcript.text}")
+                say(f"--- tag that each answer must match\n{conversation.tag}")
             return
         turns += 1
-        for message in turn.messages:
-            say(f"--- {message.role}\n{message.content}")
+        if turns > 1 or not isinstance(conversation, TokenConversation):
+            for message in turn.messages:
+                say(f"--- {message.role}\n{message.content}")
         usage = turn.usage
         say(
             f"--- model ({turn.seconds:.2f} s; tokens: {usage.uncached} uncached, {usage.cached} cached,"
             f" {usage.reasoning} reasoning, {usage.action} action)\n{turn.text}"
         )
         if show_ids and isinstance(conversation, TokenConversation):
-            say(
-                f"--- all token ids so far ({len(conversation.transcript.ids)})\n{conversation.transcript.ids}"
-            )
+            all_ids = conversation.transcript.ids
+            say(f"--- all {len(all_ids)} token ids so far\n{all_ids}")
         for line in turn_lines(turns, turn):
             say(line)
 
-    with tempfile.TemporaryDirectory(prefix="speedrunner-episode-") as folder:
+    with (
+        tempfile.TemporaryDirectory(prefix="speedrunner-episode-") as folder,
+        Progress(console, total=1, finished=0) as progress,
+    ):
         async with (
             serve_model(
                 setup.card,
                 setup.service_options(),
-                write_row=rows.append,
+                write_row=lambda row: None,
                 log=Path(folder) / "server.log",
                 prices=setup.prices,
-                say=say,
+                say=progress.say,
+                waiting=progress.waiting,
             ) as service,
             HostPool(1, setup.config.env.name, setup.config.env.options) as pool,
             pool.host() as host,

@@ -29,12 +29,8 @@ from speedrunner.plan import Evaluate, Step, Wake, plan_run, step_key
 from speedrunner.policies import PolicyStore
 from speedrunner.progress import Progress
 from speedrunner.records import Policy
-from speedrunner.rundir import RunDirectory
+from speedrunner.rundir import RunDirectory, RunDirectoryError
 from speedrunner.versions import versions
-
-
-class RunRefused(Exception):
-    """A run's directory holds another run, or names a policy that does not exist."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +74,7 @@ class Setup:
         return EpisodeLimits(run.wall_clock_s, self.config.sandbox.call_wall_s, run.reply_chars)
 
     def initial_policy(self) -> Policy:
-        """The policy of version 0: the method's own, or a copy of another run's. Raises `RunRefused`."""
+        """The first policy: the method's own, or a copy of another run's. Raises `RunDirectoryError`."""
         start_from = self.config.run.start_from
         return self.method.initial() if start_from is None else stored_policy(start_from)
 
@@ -106,25 +102,27 @@ def set_up(config: Config) -> Setup:
 
 
 def split_name(name: str) -> tuple[Path, int | None]:
-    """Take `RUN` or `RUN:VERSION` apart. Raises `RunRefused`."""
+    """Take `RUN` or `RUN:VERSION` apart. Raises `RunDirectoryError`."""
     path, colon, version = name.rpartition(":")
     if not colon or Path(name).exists():
         return Path(name), None
     if not version.removeprefix("v").isdecimal():
-        raise RunRefused(f"{name!r} names no policy; write RUN or RUN:VERSION, such as runs/demo:2")
+        raise RunDirectoryError(f"{name!r} names no policy; write RUN or RUN:VERSION, such as runs/demo:2")
     return Path(path), int(version.removeprefix("v"))
 
 
 def stored_policy(name: str) -> Policy:
-    """The policy `RUN[:VERSION]` (the newest by default) as the first of another run. Raises `RunRefused`."""
+    """The policy `RUN[:VERSION]`, by default its newest, as another run's first. Raises `RunDirectoryError`."""
     path, version = split_name(name)
     store: PolicyStore = RunDirectory.open_for_reading(path).policies
     there = store.versions()
     if not there:
-        raise RunRefused(f"{path} has no policy yet")
+        raise RunDirectoryError(f"{path} has no policy yet")
     version = there[-1] if version is None else version
     if version not in there:
-        raise RunRefused(f"{path} has no policy v{version:04d}; it has v{there[0]:04d} to v{there[-1]:04d}")
+        raise RunDirectoryError(
+            f"{path} has no policy v{version:04d}; it has v{there[0]:04d} to v{there[-1]:04d}"
+        )
     return msgspec.structs.replace(store.load(version), version=0)
 
 
@@ -135,7 +133,7 @@ def evaluation_config(source: str, overrides: Sequence[str]) -> Config:
         overrides: what differs from it (`env=...`, `model=...`, `run.test_episodes=10`).
 
     Raises:
-        RunRefused, RunDirectoryError, InvalidConfig: the run, its policy or an override does not exist.
+        RunDirectoryError, InvalidConfig: the run, its policy or an override does not exist.
     """
     path, version = split_name(source)
     directory = RunDirectory.open_for_reading(path)
@@ -164,7 +162,7 @@ async def run(setup: Setup, console: Console, drain: Drain) -> Balance | None:
         engine shows no counters.
 
     Raises:
-        RunRefused, LockHeld, RunDirectoryError: the directory cannot be used for this run.
+        LockHeld, RunDirectoryError: the directory cannot be used for this run.
         Interrupted, RunStopped, ServingError, StorageError, HostError: it stopped; what is recorded stays,
             and the same call goes on.
     """
@@ -177,34 +175,33 @@ async def run(setup: Setup, console: Console, drain: Drain) -> Balance | None:
         if all(step_key(step) in finished for step in steps):
             return None
         tasks = [step.tasks for step in steps if isinstance(step, Wake | Evaluate)]
-        progress = Progress(console, sum(map(len, tasks)), len(directory.episodes()))
-        options = setup.service_options()
-        service_context = serve_model(
-            setup.card,
-            options,
-            write_row=directory.append_request,
-            log=directory.server_log,
-            prices=setup.prices,
-            say=progress.say,
-        )
-        size = min(config.run.in_flight, max(map(len, tasks), default=1) or 1)
-        async with (
-            service_context as service,
-            HostPool(size, config.env.name, config.env.options, directory.host_log) as pool,
-        ):
-            progress.begin(service.meter)
-            executor = Executor(
-                directory=directory,
-                env=setup.env,
-                method=setup.method,
-                model=service.model,
-                actor=Actor(setup.env, service.model, setup.episode_limits()),
-                pool=pool,
-                progress=progress,
-                drain=drain,
-            )
-            await executor.execute(steps)
-            return await service.balance()
+        hosts = min(config.run.in_flight, max(map(len, tasks), default=1))
+        with Progress(console, sum(map(len, tasks)), len(directory.episodes())) as progress:
+            async with (
+                serve_model(
+                    setup.card,
+                    setup.service_options(),
+                    write_row=directory.append_request,
+                    log=directory.server_log,
+                    prices=setup.prices,
+                    say=progress.say,
+                    waiting=progress.waiting,
+                ) as service,
+                HostPool(hosts, config.env.name, config.env.options, directory.host_log) as pool,
+            ):
+                progress.begin(service.meter)
+                executor = Executor(
+                    directory=directory,
+                    env=setup.env,
+                    method=setup.method,
+                    model=service.model,
+                    actor=Actor(setup.env, service.model, setup.episode_limits()),
+                    pool=pool,
+                    progress=progress,
+                    drain=drain,
+                )
+                await executor.execute(steps)
+                return await service.balance()
 
 
 def _claim(directory: RunDirectory, setup: Setup) -> None:
@@ -217,7 +214,7 @@ def _claim(directory: RunDirectory, setup: Setup) -> None:
         directory.write_policy(initial)
         return
     if changed := differences(from_yaml(text), setup.config):
-        raise RunRefused(
+        raise RunDirectoryError(
             f"{directory.path} is a run of another configuration: {'; '.join(changed)};"
             " take the change back, or name another directory with run.dir"
         )

@@ -1,0 +1,73 @@
+"""What all tests share: the tiny model, and one real server for every engine test that does not kill it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from serving.cards import ModelCard, load_card, prepare
+from serving.endpoint import Endpoint
+from serving.meter import LedgerRow
+from serving.model import Model
+from serving.server import VllmServer
+from serving.service import Service, ServiceOptions, serve_model
+from serving.tokens import ChatTokenizer
+
+
+@pytest.fixture(scope="session")
+def tiny_card() -> ModelCard:
+    return load_card("tiny")
+
+
+@pytest.fixture(scope="session")
+def tiny_folder(tiny_card: ModelCard) -> str:
+    """The bundled model, built on first use."""
+    return prepare(tiny_card, lambda line: None)
+
+
+@pytest.fixture(scope="session")
+def tiny_tokenizer(tiny_folder: str) -> ChatTokenizer:
+    return ChatTokenizer(tiny_folder)
+
+
+@pytest.fixture(scope="session")
+def vllm_endpoint(
+    tiny_card: ModelCard, tiny_folder: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Endpoint]:
+    """A real vLLM for the whole session; tests that kill servers start their own."""
+    server = VllmServer(tiny_card, tiny_folder, tmp_path_factory.mktemp("vllm") / "server.log")
+    asyncio.run(server.start())
+    try:
+        yield server.endpoint
+    finally:
+        asyncio.run(server.stop())
+
+
+@dataclass
+class EngineServer:
+    """The session's server as one test sees it, with a ledger of the test's own."""
+
+    service: Service
+    endpoint: Endpoint
+    card: ModelCard
+    rows: list[LedgerRow]
+
+    @property
+    def model(self) -> Model:
+        return self.service.model
+
+
+@pytest.fixture
+async def engine_server(
+    vllm_endpoint: Endpoint, tiny_card: ModelCard, tmp_path: Path
+) -> AsyncIterator[EngineServer]:
+    rows: list[LedgerRow] = []
+    options = ServiceOptions(url=str(vllm_endpoint))
+    async with serve_model(
+        tiny_card, options, write_row=rows.append, log=tmp_path / "unused.log"
+    ) as service:
+        yield EngineServer(service, vllm_endpoint, tiny_card, rows)
