@@ -157,7 +157,7 @@ async def serve_model(
     meter = Meter(write_row, prices or card.prices, options.spending_cap_usd)
     server: VllmServer | None = None
     tokenizer: ChatTokenizer | None = None
-    folder = None if card.hosted else prepare(card, say)
+    folder = None if card.hosted else prepare(card, waiting)
     if folder is not None and card.route == "tokens":
         tokenizer = ChatTokenizer(folder, card.revision)
     if card.hosted or options.url is not None:

@@ -12,20 +12,21 @@ from speedrunner.checkpoints import CheckpointRow
 COLUMNS = (
     "rollouts",
     "score",
-    "episodes",
-    "calls",
-    "uncached",
-    "cached",
-    "output",
-    "USD/episode",
-    "USD/rollout",
+    "test\nepisodes",
+    "LLM\ncalls",
+    "uncached\ntokens",
+    "cached\ntokens",
+    "output\ntokens",
+    "USD per\nepisode",
+    "USD per\nrollout",
     "skills",
 )
+"""Headings in two lines, so that a table fits into 80 characters."""
 
 
 def checkpoint_table(rows: list[CheckpointRow]) -> Table:
     """One line per checkpoint; `notes` explains the columns."""
-    table = Table(box=box.SIMPLE_HEAD, padding=(0, 0, 0, 1))
+    table = Table(box=box.SIMPLE_HEAD, padding=0, pad_edge=False, collapse_padding=True)
     for column in COLUMNS:
         table.add_column(column, justify="right", no_wrap=True)
     for row in rows:
@@ -48,14 +49,12 @@ def notes(rows: list[CheckpointRow], prices: Prices) -> str:
     """What the columns of `checkpoint_table` mean."""
     unscored = sum(row.unscored for row in rows)
     left_out = (
-        f" (-n): n that a fault of ours ended are left out of the score, {unscored} in all."
-        if unscored
-        else ""
+        f" {unscored} test episodes (-n) ended by a fault of ours and have no score." if unscored else ""
     )
     return (
-        "score, LLM calls, tokens (uncached and cached prompt, output) and USD/episode are means over a"
-        f" checkpoint's test episodes.{left_out} USD/rollout: training rollouts since the checkpoint before,"
-        " with their share of the sleeps. skills: public/all."
+        "Score, LLM calls, tokens (uncached and cached prompt, output) and USD per episode are means over the"
+        f" test episodes.{left_out} USD per rollout: the training rollouts since the checkpoint before, with"
+        " their share of the sleeps. Skills: public/all."
         f" USD per million tokens: {prices.uncached:g} uncached, {prices.cached:g} cached,"
         f" {prices.output:g} output."
     )

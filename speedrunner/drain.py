@@ -65,7 +65,8 @@ class Drain:
             Interrupted: a signal ended it.
         """
         loop = asyncio.get_running_loop()
-        task = self._task = asyncio.ensure_future(work)
+        task: asyncio.Task[T] = asyncio.ensure_future(work)
+        self._task = task
         for number in SIGNALS:
             loop.add_signal_handler(number, self._on_signal, number)
         try:

@@ -112,7 +112,7 @@ def split_name(name: str) -> tuple[Path, int | None]:
 
 
 def stored_policy(name: str) -> Policy:
-    """The policy `RUN[:VERSION]`, by default its newest, as another run's first. Raises `RunDirectoryError`."""
+    """The policy `RUN[:VERSION]` (by default the newest) for another run. Raises `RunDirectoryError`."""
     path, version = split_name(name)
     store: PolicyStore = RunDirectory.open_for_reading(path).policies
     there = store.versions()
@@ -173,6 +173,7 @@ async def run(setup: Setup, console: Console, drain: Drain) -> Balance | None:
         _claim(directory, setup)
         finished = set(directory.finished())
         if all(step_key(step) in finished for step in steps):
+            console.print(f"{path} is finished: nothing is left to play", soft_wrap=True)
             return None
         tasks = [step.tasks for step in steps if isinstance(step, Wake | Evaluate)]
         hosts = min(config.run.in_flight, max(map(len, tasks), default=1))
