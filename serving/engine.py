@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
+import re
 import time
 import uuid
 from collections.abc import Awaitable, Callable
@@ -43,7 +45,7 @@ class RetryPolicy(msgspec.Struct, frozen=True):
 
     def wait_s(self, retry: int) -> float:
         """Seconds before retry number `retry` (from 1), jittered so that episodes do not return at once."""
-        return min(self.longest_wait_s, self.first_wait_s * 2 ** (retry - 1)) * random.uniform(0.75, 1.25)
+        return min(self.longest_wait_s, self.first_wait_s * 2.0 ** (retry - 1)) * random.uniform(0.75, 1.25)
 
 
 class _Again(Exception):
@@ -140,11 +142,17 @@ class Engine:
 
         async def send() -> Any:
             # Ids in the extra body: as an argument of its own the client would walk every one of them.
-            return await self._client.completions.create(
+            return await self._client.completions.with_raw_response.create(
                 model=self.model, prompt="", max_tokens=max_tokens, extra_body=body
             )
 
-        return await self._send(send, len(prompt), max_tokens, labels)
+        reply = await self._send(send, len(prompt), max_tokens, labels)
+        if reply.choice.get("token_ids") is None:
+            reply.record("failed", reply.usage)
+            raise RequestRefused(
+                f"the engine at {self.endpoint} returns no token ids; the tokens route needs a recent vLLM"
+            )
+        return reply
 
     async def chat(
         self,
@@ -165,7 +173,7 @@ class Engine:
         """
 
         async def send() -> Any:
-            return await self._client.chat.completions.create(
+            return await self._client.chat.completions.with_raw_response.create(
                 model=self.model,
                 messages=messages,  # type: ignore[arg-type]
                 max_completion_tokens=max_tokens,
@@ -178,18 +186,22 @@ class Engine:
         self, send: Callable[[], Awaitable[Any]], prompt_bound: int, max_tokens: int, labels: dict[str, str]
     ) -> Reply:
         request = uuid.uuid4().hex[:16]
-        retry, held_back_s = 0, 0.0
-        while True:
-            await asyncio.sleep(max(0.0, self._not_before - time.monotonic()))
+        failures, held_back_s = 0, 0.0
+        for number in itertools.count():
+            # In a loop, since another request may prolong the wait meanwhile.
+            while (wait_s := self._not_before - time.monotonic()) > 0:  # noqa: ASYNC110
+                await asyncio.sleep(wait_s)
             started = time.monotonic()
 
             def row(
                 status: Status,
                 usage: Usage | None,
                 error: BaseException | None = None,
-                number: int = retry,
+                number: int = number,
                 started: float = started,
             ) -> None:
+                if usage is None:
+                    self.meter.assume(prompt_bound, max_tokens)
                 self.meter.record(
                     LedgerRow(
                         request=request,
@@ -201,7 +213,7 @@ class Engine:
                         wasted=status in ("aborted", "failed", "overflow"),
                         usage=usage,
                         seconds=round(time.monotonic() - started, 4),
-                        error=str(error) if error else None,
+                        error=(str(error) or type(error).__name__) if error else None,
                     )
                 )
 
@@ -216,14 +228,14 @@ class Engine:
                         # The limit is the account's: it holds back every request, not only this one.
                         self._not_before = max(self._not_before, time.monotonic() + error.after_s)
                         continue
-                retry += 1
+                failures += 1
                 if error.lost and self._recover is not None and await self._recover(started):
                     continue
-                if retry >= self._retry.tries:
+                if failures >= self._retry.tries:
                     if error.lost and not await self.endpoint.healthy():
                         raise EngineDead(f"the engine at {self.endpoint} is gone: {error}") from error
-                    raise RequestFailed(f"a request failed {retry} times, at last: {error}") from error
-                await asyncio.sleep(self._retry.wait_s(retry))
+                    raise RequestFailed(f"a request failed {failures} times, at last: {error}") from error
+                await asyncio.sleep(self._retry.wait_s(failures))
             except (ContextOverflow, RequestRefused) as error:
                 row("overflow" if isinstance(error, ContextOverflow) else "failed", Usage(), error)
                 raise
@@ -232,7 +244,8 @@ class Engine:
                 raise
             else:
                 seconds = time.monotonic() - started
-                return Reply(body, usage_of(body), seconds, lambda status, usage: row(status, usage))
+                return Reply(body, usage_of(body), seconds, row)
+        raise AssertionError("unreachable: every try returns, raises or goes on")
 
     async def _try(self, send: Callable[[], Awaitable[Any]]) -> dict[str, Any]:
         try:
@@ -245,7 +258,11 @@ class Engine:
             raise _judged(error) from error
         except openai.APIError as error:
             raise _Again(f"unreadable answer: {error}") from error
-        body: dict[str, Any] = response.model_dump()
+        try:
+            # Read by us: the client's own records lose or complain about what vLLM adds to the standard.
+            body = msgspec.json.decode(response.content, type=dict[str, Any])
+        except msgspec.DecodeError as error:
+            raise _Again(f"unreadable answer: {error}") from error
         if not body.get("choices") or not body.get("usage"):
             raise _Again("the answer holds no choice or no usage")
         if body["choices"][0].get("finish_reason") == "abort":
@@ -267,16 +284,21 @@ def usage_of(body: dict[str, Any]) -> Usage:
     )
 
 
+# vLLM tells the exact limit in words of its own: no token is left to answer with.
+_OVERFLOW = re.compile("maximum context length|max_tokens must be at least 1|context window")
+
+
 def _judged(error: openai.APIStatusError) -> Exception:
     """What an HTTP status means for the request."""
     status, text = error.status_code, _message(error)
     if status == 429:
-        return _Again(f"rate limit: {text}", after_s=_retry_after(error))
+        return _Again(f"rate limit: {text}", after_s=_retry_after(error), usage=Usage())
+    if status == 503:  # the queue is full: turned away before any work
+        return _Again(f"status {status}: {text}", usage=Usage())
     if status >= 500 or status in (408, 409):
         # vLLM answers 500 while its core dies; the next connection is refused.
         return _Again(f"status {status}: {text}", lost=status == 500 and "EngineCore" in text)
-    # The exact limit is told in other words: no token is left to answer with.
-    if status == 400 and ("maximum context length" in text or "max_tokens must be at least 1" in text):
+    if status == 400 and (error.code == "context_length_exceeded" or _OVERFLOW.search(text)):
         return ContextOverflow(text)
     return RequestRefused(f"status {status}: {text}")
 

@@ -63,6 +63,7 @@ class Meter:
         self._write = write
         self._cap_usd = cap_usd
         self._reserved_usd = 0.0
+        self._assumed_usd = 0.0
 
     @property
     def spent_usd(self) -> float:
@@ -78,6 +79,10 @@ class Meter:
         elif row.status in ("aborted", "failed"):
             self.unreported += 1
 
+    def assume(self, prompt_tokens: int, answer_tokens: int) -> None:
+        """Count a try whose usage the engine did not report at its worst; for the cap alone."""
+        self._assumed_usd += self.prices.cost(Usage(prompt=prompt_tokens, completion=answer_tokens))
+
     @contextmanager
     def reservation(self, prompt_tokens: int, answer_tokens: int) -> Iterator[None]:
         """Set money aside for a request at its worst, so that concurrent ones cannot pass the cap together.
@@ -86,7 +91,8 @@ class Meter:
             SpendingCapReached: the cap does not allow the request.
         """
         worst = self.prices.cost(Usage(prompt=prompt_tokens, completion=answer_tokens))
-        if self._cap_usd is not None and self.spent_usd + self._reserved_usd + worst > self._cap_usd:
+        committed = self.spent_usd + self._assumed_usd + self._reserved_usd
+        if self._cap_usd is not None and committed + worst > self._cap_usd:
             raise SpendingCapReached(
                 f"spent {self.spent_usd:.4f} USD, and the next request could cost {worst:.4f} USD more:"
                 f" over the cap of {self._cap_usd:.4f} USD (serving.spending_cap_usd)"

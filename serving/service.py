@@ -27,9 +27,6 @@ Say = Callable[[str], None]
 READINESS = {"phase": "readiness"}
 """Labels of the request that shows an engine to be ready."""
 
-RESTARTS = 1
-"""How often a server of ours that died is started again."""
-
 
 class ServiceOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How to reach or start an engine.
@@ -82,25 +79,36 @@ class Service:
         self.server = server
         self._say = say
         self._waiting = waiting
-        self._restarts = 0
-        self._restarted_at = -1.0
-        self._restarting = asyncio.Lock()
+        self._restart: asyncio.Task[float] | None = None
         self._counted_before = Counters(0, 0, 0)
 
     async def recover(self, since: float) -> bool:
-        """Start our server again if it died, once. See `serving.engine.Recover`."""
-        async with self._restarting:
-            if self._restarted_at > since:
-                return True
-            if self.server is None or self._restarts >= RESTARTS or await self.server.endpoint.healthy():
-                return False
-            self._restarts += 1
-            self._say(f"the engine died ({self.server.failure().splitlines()[0]}); starting it again")
-            await self.server.restart(
-                lambda seconds, line: self._waiting(f"starting vLLM again, {seconds:.0f} s: {line}")
-            )
-            self._restarted_at = time.monotonic()
-            return True
+        """Start our server again if it died, once. See `serving.engine.Recover`.
+
+        Raises:
+            ServerFailed: it did not start again.
+        """
+        if self.server is None:
+            return False
+        if self._restart is None and not await self.server.endpoint.healthy():
+            # Another request may have come first while this one asked.
+            self._restart = self._restart or asyncio.create_task(self._start_again(self.server))
+        # A task of the service's own: the request that found the server dead may run out of its time.
+        return self._restart is not None and await asyncio.shield(self._restart) > since
+
+    async def close(self) -> None:
+        """Give up a restart that goes on."""
+        if self._restart is not None:
+            self._restart.cancel()
+            await asyncio.gather(self._restart, return_exceptions=True)
+
+    async def _start_again(self, server: VllmServer) -> float:
+        """Restart the server; tells when it was ready."""
+        self._say(f"the engine died ({server.failure().splitlines()[0]}); starting it again")
+        await server.restart(
+            lambda seconds, line: self._waiting(f"starting vLLM again, {seconds:.0f} s: {line}")
+        )
+        return time.monotonic()
 
     async def balance(self) -> Balance | None:
         """Compare the ledger with the engine's counters; `None` where the engine shows none.
@@ -118,7 +126,7 @@ class Service:
             ledger=Counters(total.prompt, total.cached, total.completion),
             engine=now - self._counted_before,
             unreported=self.meter.unreported,
-            exact=self.server is not None and self._restarts == 0 and self.meter.unreported == 0,
+            exact=self.server is not None and self._restart is None and self.meter.unreported == 0,
         )
 
     async def _open(self, endpoint: Endpoint, tokenizer: ChatTokenizer | None, timeout_s: float) -> Engine:
@@ -180,6 +188,7 @@ async def serve_model(
         try:
             if engine is not None:
                 await engine.close()
+            await service.close()
         finally:
             if server is not None:
                 await server.stop(grace_s=2.0)

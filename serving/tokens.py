@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 import secrets
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +33,7 @@ class ChatTokenizer:
             self._tokenizer = AutoTokenizer.from_pretrained(str(folder), revision=revision)
             backend = json.loads(self._tokenizer.backend_tokenizer.to_str())
         except (OSError, ValueError, AttributeError) as error:
-            reason = str(error).strip().splitlines()[0]
+            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
             raise InvalidCard(f"{folder} holds no tokenizer that can be used: {reason}") from error
         if not self._tokenizer.chat_template:
             raise InvalidCard(f"{folder} has no chat template: give it a chat_template.jinja")
@@ -42,7 +43,6 @@ class ChatTokenizer:
         self._control_pattern = re.compile("|".join(map(re.escape, longest_first)))
         # Without its added tokens the same tokenizer reads every text as ordinary text.
         self._plain = Tokenizer.from_str(json.dumps({**backend, "added_tokens": []}))
-        self._texts = {id_: text.encode() for text, id_ in self._control.items()}
 
     def first_prompt(
         self, messages: list[dict[str, str]], tools: list[ToolSpec], **template_options: Any
@@ -138,7 +138,7 @@ class ChatTokenizer:
         """The text of generated ids, control tokens included; broken UTF-8 becomes U+FFFD."""
         return str(self._tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False))
 
-    def _encode(self, text: str, restore: Any) -> list[int]:
+    def _encode(self, text: str, restore: Callable[[str], str]) -> list[int]:
         ids: list[int] = []
         position = 0
         for found in self._control_pattern.finditer(text):

@@ -8,6 +8,8 @@ route and the skill library all go by its schema.
 from __future__ import annotations
 
 import inspect
+import math
+import warnings
 from typing import Any
 
 import msgspec
@@ -17,7 +19,16 @@ from serving.errors import InvalidTool
 Schema = dict[str, Any]
 
 ALLOWED_TYPES = "str, int, float, bool, Literal, list and TypedDict"
-_SCALARS = {"string": str, "integer": int, "number": (int, float), "boolean": bool}
+_SCALARS: dict[str, type | tuple[type, ...]] = {
+    "string": str,
+    "integer": int,
+    "number": (int, float),
+    "boolean": bool,
+}
+_UNDERSTOOD = {
+    *("type", "title", "description", "default", "enum", "const"),
+    *("items", "properties", "required", "additionalProperties"),
+}
 
 
 class ToolSpec(msgspec.Struct, frozen=True):
@@ -39,8 +50,16 @@ class ToolSpec(msgspec.Struct, frozen=True):
         """Turn a typed signature into a tool.
 
         Raises:
-            InvalidTool: a parameter has no annotation, or one that tool calls do not support.
+            InvalidTool: a parameter has no annotation, or one that tool calls do not support, or cannot be
+                given by name.
         """
+        for parameter in signature.parameters.values():
+            by_name = parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+            if not by_name or parameter.name.startswith("_"):
+                raise InvalidTool(
+                    f"{name}: parameter '{parameter}' cannot be given by name; use plain parameters"
+                    " (no *, ** or /) whose names do not begin with an underscore"
+                )
         # Pydantic, which is slow to import, comes with it.
         from outlines.types.utils import get_schema_from_signature
 
@@ -49,14 +68,17 @@ class ToolSpec(msgspec.Struct, frozen=True):
         stub.__name__ = name
         stub.__signature__ = signature  # type: ignore[attr-defined]
         try:
-            raw = get_schema_from_signature(stub)
+            with warnings.catch_warnings():
+                # Of names that pydantic uses itself, and of defaults that JSON cannot express.
+                warnings.simplefilter("ignore")
+                raw = get_schema_from_signature(stub)
         except Exception as error:
             raise InvalidTool(
                 f"{name}: its signature {signature} cannot be turned into a tool"
                 f" ({_first_line(error)}); annotate each parameter with {ALLOWED_TYPES}"
             ) from error
         definitions = raw.pop("$defs", {})
-        parameters = _simplify(raw, definitions, where=name)
+        parameters = _simplify(raw, definitions, name, ())
         parameters.pop("description", None)
         return cls(name=name, doc=doc, parameters=parameters)
 
@@ -75,23 +97,40 @@ def _first_line(error: Exception) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
-def _simplify(schema: Schema, definitions: dict[str, Schema], where: str) -> Schema:
-    """Keep what decoding understands of a pydantic schema; refuse everything else."""
+def _simplify(schema: Schema, definitions: dict[str, Schema], where: str, within: tuple[str, ...]) -> Schema:
+    """Keep what decoding understands of a pydantic schema; refuse everything else.
+
+    Args:
+        within: the definitions that this one is a part of.
+    """
+    refused = InvalidTool(f"{where}: its type is not supported; allowed are {ALLOWED_TYPES}")
     if "$ref" in schema:
-        return _simplify(definitions[schema["$ref"].rsplit("/", 1)[-1]], definitions, where)
-    kept = {key: schema[key] for key in ("description", "default") if key in schema}
-    if "const" in schema:
-        return {"enum": [schema["const"]], **kept}
-    if "enum" in schema:
-        return {"enum": schema["enum"], **kept}
+        target = schema["$ref"].rsplit("/", 1)[-1]
+        if target in within:
+            raise InvalidTool(f"{where}: {target} holds itself; allowed are types of bounded depth")
+        definition = definitions[target]
+        if definition.get("type") != "object":  # an Enum class, whose members JSON cannot express
+            raise refused
+        outer = {key: value for key, value in schema.items() if key != "$ref"}
+        return _simplify({**definition, **outer}, definitions, where, (*within, target))
+    if not schema.keys() <= _UNDERSTOOD:
+        raise refused
+    kept: Schema = {key: schema[key] for key in ("description", "default") if key in schema}
+    if isinstance(kept.get("default"), float) and not math.isfinite(kept["default"]):
+        del kept["default"]  # no JSON
+    if "const" in schema or "enum" in schema:
+        options = schema.get("enum", [schema.get("const")])
+        if not all(isinstance(option, (str, int)) for option in options):
+            raise refused
+        return {"enum": options, **kept}
     match schema.get("type"):
         case "string" | "integer" | "number" | "boolean" as scalar:
             return {"type": scalar, **kept}
-        case "array" if "items" in schema and "prefixItems" not in schema:
-            return {"type": "array", "items": _simplify(schema["items"], definitions, where), **kept}
-        case "object" if "additionalProperties" not in schema or schema["additionalProperties"] is False:
+        case "array" if "items" in schema:
+            return {"type": "array", "items": _simplify(schema["items"], definitions, where, within), **kept}
+        case "object" if schema.get("additionalProperties", False) is False:
             properties = {
-                key: _simplify(value, definitions, f"{where}.{key}")
+                key: _simplify(value, definitions, f"{where}.{key}", within)
                 for key, value in schema.get("properties", {}).items()
             }
             required = schema.get("required", [])
@@ -102,7 +141,7 @@ def _simplify(schema: Schema, definitions: dict[str, Schema], where: str) -> Sch
                 "additionalProperties": False,
                 **kept,
             }
-    raise InvalidTool(f"{where}: its type is not supported; allowed are {ALLOWED_TYPES}")
+    raise refused
 
 
 def _mismatch(value: object, schema: Schema, path: str) -> str | None:

@@ -7,6 +7,7 @@ whatever the engine cached stays a prefix.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass
 from typing import Literal
 
@@ -92,9 +93,7 @@ class Transcript:
         if not complete:
             self.ids.append(self._end_of_turn)
         body = ids[:-1] if complete else ids
-        reasoning_ids = self._reasoning_length(body)
-        reasoning = self._tokenizer.decode(body[:reasoning_ids])
-        text = self._tokenizer.decode(body[reasoning_ids:])
+        reasoning, text, reasoning_tokens = self._split(body)
         call, problem = None, None
         try:
             if not complete:
@@ -103,25 +102,24 @@ class Transcript:
         except InvalidCall as error:
             problem = error
         self._has_call = call is not None
-        if self._thinks:
-            reasoning = reasoning.strip().removeprefix("<think>").removesuffix("</think>").strip("\n")
-        return Answer(text.removeprefix("\n\n"), reasoning, reasoning_ids, call, problem)
+        return Answer(text, reasoning, reasoning_tokens, call, problem)
 
     def tell(self, text: str) -> None:
         """Append the reply to the last answer and open the model's next turn."""
         before, after = self._format.tool_reply() if self._has_call else self._format.user_turn()
         self.ids += self._tokenizer.framed(before, text, after + self._opening)
 
-    def _reasoning_length(self, ids: list[int]) -> int:
+    def _split(self, ids: list[int]) -> tuple[str, str, int]:
+        """Reasoning, the text after it, and how many of `ids` are the reasoning with its frame."""
+        text = self._tokenizer.decode(ids)
         if not self._thinks:
-            return 0
-        end = self._tokenizer.control_id("</think>")
-        # The region's closing constant may be spelled with the control token or in ordinary ones.
-        if end in ids:
-            return ids.index(end) + 1
-        text = ""
-        for length in range(1, len(ids) + 1):
-            text = self._tokenizer.decode(ids[:length])
-            if "</think>" in text:
-                return length
-        return len(ids)
+            return "", text, 0
+        reasoning, end, rest = text.partition(_THINK_END.strip())
+        tokens = len(ids)
+        if end:
+            # The frame may be spelled with control tokens or with ordinary ones.
+            tokens = bisect_left(
+                range(len(ids) + 1), True, key=lambda count: end in self._tokenizer.decode(ids[:count])
+            )
+        reasoning = reasoning.removeprefix(_THINK_BEGIN).removesuffix("\n")
+        return reasoning, rest.removeprefix("\n\n"), tokens

@@ -1,0 +1,274 @@
+"""Both routes through one protocol, against an engine that says what the test wants."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+import pytest
+
+from serving.cards import ModelCard, Role, Roles
+from serving.conversation import ChatConversation, Conversation, TokenConversation
+from serving.engine import Engine, RetryPolicy
+from serving.errors import ContextOverflow, InvalidCall, RequestRefused, TruncatedCall
+from serving.formats import ParsedCall
+from serving.meter import LedgerRow, Meter
+from serving.metrics import read_counters
+from serving.model import Model
+from serving.tokens import ChatTokenizer
+from serving.tools import ToolSpec
+from serving.usage import Usage
+from tests import scripted_engine as scripted
+from tests.scripted_engine import Answer, Script, ScriptedEngine, call, say
+
+GO = ToolSpec(
+    "go",
+    "Go somewhere.",
+    {
+        "type": "object",
+        "properties": {"to": {"type": "string"}},
+        "required": ["to"],
+        "additionalProperties": False,
+    },
+)
+WAIT = ToolSpec(
+    "wait", "Wait.", {"type": "object", "properties": {}, "required": [], "additionalProperties": False}
+)
+MESSAGES = [{"role": "system", "content": "Play."}, {"role": "user", "content": "Begin."}]
+ROUTES = ["tokens", "chat"]
+
+
+class Rig:
+    """A scripted engine with a conversation and the rows it leaves."""
+
+    def __init__(
+        self, server: ScriptedEngine, talk: Conversation, meter: Meter, rows: list[LedgerRow]
+    ) -> None:
+        self.server, self.talk, self.meter, self.rows = server, talk, meter, rows
+
+
+@pytest.fixture
+def open_talk(tiny_tokenizer: ChatTokenizer, tiny_card: ModelCard) -> Callable[..., Any]:
+    @asynccontextmanager
+    async def rig(script: Script, route: str, thinking_tokens: int = 0, **changes: Any) -> AsyncIterator[Rig]:
+        role = Role(
+            string_tokens=40,
+            thinking_tokens=thinking_tokens,
+            temperature=0.5,
+            top_k=20,
+            reasoning_effort="low" if route == "chat" else None,
+        )
+        card = msgspec.structs.replace(
+            tiny_card, route=route, roles=Roles(actor=role, inducer=role), **changes
+        )
+        rows: list[LedgerRow] = []
+        with ScriptedEngine(tiny_tokenizer, script) as server:
+            meter = Meter(rows.append, card.prices)
+            engine = Engine(server.endpoint, "tiny", meter, RetryPolicy(tries=2, first_wait_s=0.0))
+            talk = Model(card, engine, tiny_tokenizer).converse(
+                "actor", MESSAGES, [GO, WAIT], {"episode": "7"}
+            )
+            try:
+                yield Rig(server, talk, meter, rows)
+            finally:
+                await engine.close()
+
+    return rig
+
+
+@pytest.mark.parametrize("route", ROUTES)
+async def test_a_call_is_asked_for_answered_and_answered_to(open_talk: Any, route: str) -> None:
+    async with open_talk([call("go", to="é\n"), call("wait")], route) as rig:
+        first = await rig.talk.ask()
+        assert first.call == ParsedCall("go", {"to": "é\n"})
+        assert first.problem is None
+        assert first.usage.completion > 0
+        rig.talk.tell("a wall")
+        second = await rig.talk.ask()
+        assert second.call == ParsedCall("wait", {})
+        assert second.usage.cached > 0
+        assert [row.usage for row in rig.rows] == [first.usage, second.usage]
+        assert [(row.status, row.wasted) for row in rig.rows] == [("ok", False)] * 2
+        assert rig.rows[0].labels == {"role": "actor", "episode": "7"}
+        assert [request.turn for request in rig.server.requests] == [0, 1]
+        assert "a wall" in rig.server.requests[1].last
+
+
+MISTAKES = [
+    (say("I would go left."), InvalidCall, "invalid"),
+    (say(""), InvalidCall, "invalid"),
+    (call("fly"), InvalidCall, "invalid"),
+    (call("go", to=3), InvalidCall, "invalid"),
+    (call("go"), InvalidCall, "invalid"),
+    (scripted.two_calls(call("wait"), call("wait")), InvalidCall, "invalid"),
+    (scripted.cut_arguments("go", '{"to": "fa'), InvalidCall, "invalid"),
+    (scripted.cut(call("go", to="far away"), 12), TruncatedCall, "truncated"),
+    (Answer(calls=call("go", to="x").calls, keep=12, finish="tool_calls"), InvalidCall, None),
+]
+
+
+@pytest.mark.parametrize("route", ROUTES)
+@pytest.mark.parametrize(("answer", "kind", "status"), MISTAKES)
+async def test_the_models_mistake_is_data_and_the_conversation_goes_on(
+    open_talk: Any, route: str, answer: Answer, kind: type[InvalidCall], status: str | None
+) -> None:
+    async with open_talk([answer, call("wait")], route) as rig:
+        first = await rig.talk.ask()
+        assert first.call is None
+        assert isinstance(first.problem, kind)
+        assert "\n" not in str(first.problem)
+        assert rig.rows[0].status in ((status,) if status else ("invalid", "truncated"))
+        assert not rig.rows[0].wasted
+        rig.talk.tell("make one call")
+        assert (await rig.talk.ask()).call == ParsedCall("wait", {})
+        assert rig.server.requests[1].last == "make one call"
+
+
+@pytest.mark.parametrize("route", ROUTES)
+@pytest.mark.parametrize("answer", [scripted.overflow(), scripted.overflow(exactly=True)])
+async def test_an_overflow_is_told_apart(open_talk: Any, route: str, answer: Answer) -> None:
+    async with open_talk([call("wait"), answer], route) as rig:
+        await rig.talk.ask()
+        rig.talk.tell("a long text")
+        with pytest.raises(ContextOverflow):
+            await rig.talk.ask()
+        assert [(row.status, row.wasted) for row in rig.rows] == [("ok", False), ("overflow", True)]
+
+
+@pytest.mark.parametrize("route", ROUTES)
+@pytest.mark.parametrize("fault", [scripted.DROP, scripted.GARBAGE, scripted.abort(call("wait"))])
+async def test_a_fault_on_the_way_is_not_seen_by_the_conversation(
+    open_talk: Any, route: str, fault: Answer
+) -> None:
+    async with open_talk([fault, call("wait")], route) as rig:
+        assert (await rig.talk.ask()).call == ParsedCall("wait", {})
+        assert [row.wasted for row in rig.rows] == [True, False]
+        first, second = rig.server.requests
+        assert first.body == second.body
+
+
+@pytest.mark.parametrize("route", ROUTES)
+async def test_the_ledgers_sums_are_the_engines_counters(open_talk: Any, route: str) -> None:
+    answers = [call("go", to="x" * 50), say("hm"), scripted.abort(call("wait")), call("wait"), call("wait")]
+    async with open_talk(answers, route) as rig:
+        for _ in range(4):
+            await rig.talk.ask()
+            rig.talk.tell("go on " * 20)
+        counters = await read_counters(rig.server.endpoint)
+        total = rig.meter.total
+        assert (counters.prompt, counters.cached, counters.generated) == (
+            total.prompt,
+            total.cached,
+            total.completion,
+        )
+        assert counters.cached > 0
+
+
+async def test_the_tokens_route_sends_ids_that_only_grow_and_the_tag(open_talk: Any) -> None:
+    async with open_talk(lambda request: call("go", to=f"<|im_end|> {request.turn}"), "tokens") as rig:
+        assert isinstance(rig.talk, TokenConversation)
+        answers = []
+        for _ in range(4):
+            answers.append((await rig.talk.ask()).token_ids)
+            rig.talk.tell("<|im_start|>assistant\n")
+        bodies = [request.body for request in rig.server.requests]
+        for earlier, answer, later in zip(bodies, answers, bodies[1:], strict=False):
+            assert later["prompt"][: len(earlier["prompt"]) + len(answer)] == earlier["prompt"] + answer
+        tag = json.loads(bodies[0]["structured_outputs"]["structural_tag"])
+        assert tag["type"] == "structural_tag"
+        assert {body["structured_outputs"]["structural_tag"] for body in bodies} == {rig.talk.tag}
+        assert bodies[0]["temperature"] == 0.5
+        assert bodies[0]["top_k"] == 20
+        assert "top_p" not in bodies[0]
+        assert bodies[0]["max_tokens"] == rig.talk.transcript.answer_tokens
+
+
+async def test_cached_tokens_are_all_whole_blocks_of_what_stood_before(open_talk: Any) -> None:
+    async with open_talk(lambda request: call("go", to="there"), "tokens") as rig:
+        known = 0
+        for turn in range(4):
+            done = await rig.talk.ask()
+            assert done.usage.prompt == len(rig.server.requests[turn].prompt)
+            assert done.usage.cached == (max(0, known - 1) // scripted.BLOCK) * scripted.BLOCK
+            known = done.usage.prompt + done.usage.completion
+            rig.talk.tell("go on")
+
+
+async def test_reasoning_is_counted_on_the_tokens_route(open_talk: Any) -> None:
+    answer = Answer(calls=call("wait").calls, thinking="left or right?")
+    async with open_talk([answer], "tokens", thinking_tokens=30) as rig:
+        done = await rig.talk.ask()
+        assert done.reasoning == "left or right?"
+        assert done.call == ParsedCall("wait", {})
+        assert 0 < done.usage.reasoning < done.usage.completion
+        assert rig.rows[0].usage == done.usage
+
+
+async def test_a_full_context_overflows_before_anything_is_sent(open_talk: Any) -> None:
+    async with open_talk([], "tokens", context=100) as rig:
+        with pytest.raises(ContextOverflow, match="context is 100"):
+            await rig.talk.ask()
+        assert rig.rows == []
+
+
+async def test_an_answer_cut_by_the_end_of_the_context_is_an_overflow(open_talk: Any) -> None:
+    async with open_talk([call("wait"), call("go", to="x" * 500)], "tokens") as rig:
+        prompt = len(rig.talk.transcript.ids)
+    async with open_talk([call("go", to="x" * 500)], "tokens", context=prompt + 10) as rig:
+        with pytest.raises(ContextOverflow, match="10 tokens left"):
+            await rig.talk.ask()
+        (row,) = rig.rows
+        assert (row.status, row.wasted) == ("overflow", True)
+        assert row.usage is not None
+        assert row.usage.completion == 10
+
+
+async def test_the_chat_route_sends_messages_tools_and_effort(open_talk: Any) -> None:
+    async with open_talk([call("wait"), call("wait")], "chat") as rig:
+        assert isinstance(rig.talk, ChatConversation)
+        await rig.talk.ask()
+        rig.talk.tell("a wall")
+        await rig.talk.ask()
+        first, second = (request.body for request in rig.server.requests)
+        assert first["messages"] == MESSAGES
+        assert first["tools"] == [GO.openai, WAIT.openai]
+        assert first["tool_choice"] == "required"
+        assert first["parallel_tool_calls"] is False
+        assert first["reasoning_effort"] == "low"
+        assert first["max_completion_tokens"] == 40 + ChatConversation.ANSWER_TOKENS
+        *before, assistant, reply = second["messages"]
+        assert before == MESSAGES
+        assert assistant["tool_calls"][0]["function"] == {"name": "wait", "arguments": "{}"}
+        assert reply == {
+            "role": "tool",
+            "tool_call_id": assistant["tool_calls"][0]["id"],
+            "content": "a wall",
+        }
+
+
+async def test_on_the_chat_route_each_of_several_calls_is_answered(open_talk: Any) -> None:
+    async with open_talk([scripted.two_calls(call("wait"), call("go", to="x")), call("wait")], "chat") as rig:
+        assert "2 tool calls" in str((await rig.talk.ask()).problem)
+        rig.talk.tell("one call only")
+        await rig.talk.ask()
+        assert [role for role, _ in rig.server.requests[1].messages[2:]] == ["assistant", "tool", "tool"]
+
+
+async def test_on_the_chat_route_thinking_is_sent_back(open_talk: Any) -> None:
+    answer = Answer(calls=call("wait").calls, thinking="left or right?")
+    async with open_talk([answer, call("wait")], "chat") as rig:
+        assert (await rig.talk.ask()).reasoning == "left or right?"
+        rig.talk.tell("a wall")
+        await rig.talk.ask()
+        assert rig.server.requests[1].body["messages"][2]["reasoning"] == "left or right?"
+
+
+@pytest.mark.parametrize("route", ROUTES)
+async def test_a_refused_request_is_not_the_models_mistake(open_talk: Any, route: str) -> None:
+    async with open_talk([scripted.refuse(400, "bad grammar")], route) as rig:
+        with pytest.raises(RequestRefused, match="bad grammar"):
+            await rig.talk.ask()
+        assert rig.rows[0].usage == Usage()

@@ -1,0 +1,78 @@
+"""A card with its engine: which kind of conversation each role gets."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from serving.cards import ModelCard
+from serving.conversation import ChatConversation, TokenConversation
+from serving.endpoint import Endpoint
+from serving.engine import Engine
+from serving.errors import InvalidCard
+from serving.meter import Meter
+from serving.model import Model
+from serving.tokens import ChatTokenizer
+from serving.tools import ToolSpec
+
+WAIT = ToolSpec(
+    "say",
+    "Say.",
+    {
+        "type": "object",
+        "properties": {"text": {"type": "string"}},
+        "required": ["text"],
+        "additionalProperties": False,
+    },
+)
+MESSAGES = [{"role": "user", "content": "Begin."}]
+
+
+def engine(card: ModelCard) -> Engine:
+    return Engine(Endpoint.parse("http://127.0.0.1:9/v1"), card.name, Meter(lambda row: None, card.prices))
+
+
+def with_roles(card: ModelCard, **actor: Any) -> ModelCard:
+    roles = msgspec.structs.replace(card.roles, actor=msgspec.structs.replace(card.roles.actor, **actor))
+    return msgspec.structs.replace(card, roles=roles)
+
+
+async def test_each_role_has_its_own_bounds(tiny_card: ModelCard, tiny_tokenizer: ChatTokenizer) -> None:
+    card = with_roles(tiny_card, string_tokens=10, thinking_tokens=0)
+    model = Model(card, engine(card), tiny_tokenizer)
+    sizes = {}
+    for role in ("actor", "inducer", "critic"):
+        talk = model.converse(role, MESSAGES, [WAIT], {})
+        assert isinstance(talk, TokenConversation)
+        sizes[role] = talk.transcript.answer_tokens
+    difference = card.roles.inducer.string_tokens - 10
+    assert sizes["inducer"] == sizes["critic"] == sizes["actor"] + difference
+
+
+async def test_a_role_that_thinks_gets_a_thinking_region(
+    tiny_card: ModelCard, tiny_tokenizer: ChatTokenizer
+) -> None:
+    card = with_roles(tiny_card, thinking_tokens=33)
+    talk = Model(card, engine(card), tiny_tokenizer).converse("actor", MESSAGES, [WAIT], {})
+    assert isinstance(talk, TokenConversation)
+    assert '"max_tokens": 33' in talk.tag
+
+
+async def test_the_chat_route_needs_neither_tokenizer_nor_format(tiny_card: ModelCard) -> None:
+    card = msgspec.structs.replace(tiny_card, route="chat", tool_format=None)
+    model = Model(card, engine(card), None)
+    assert isinstance(model.converse("actor", MESSAGES, [WAIT], {}), ChatConversation)
+    model.check_tool(WAIT)
+
+
+async def test_the_tokens_route_needs_both(tiny_card: ModelCard, tiny_tokenizer: ChatTokenizer) -> None:
+    with pytest.raises(InvalidCard, match="needs tool_format and a tokenizer"):
+        Model(tiny_card, engine(tiny_card), None)
+    card = msgspec.structs.replace(tiny_card, tool_format=None)
+    with pytest.raises(InvalidCard, match="needs tool_format and a tokenizer"):
+        Model(card, engine(card), tiny_tokenizer)
+    card = msgspec.structs.replace(tiny_card, tool_format="qwen9")  # type: ignore[arg-type]
+    with pytest.raises(InvalidCard, match="'qwen9' is unknown; known formats: qwen3_json"):
+        Model(card, engine(card), tiny_tokenizer)

@@ -1,0 +1,318 @@
+"""A model in service: reached, checked, metered, started again once, and put away."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import psutil
+import pytest
+
+from serving.cards import ModelCard, load_card
+from serving.errors import InvalidCard, ServerFailed
+from serving.meter import LedgerRow, Meter
+from serving.metrics import Counters
+from serving.server import VllmServer
+from serving.service import READINESS, Balance, Service, ServiceOptions, serve_model
+from serving.tokens import ChatTokenizer
+from serving.usage import Prices, Usage
+from tests.scripted_engine import ScriptedEngine, call, refuse, say
+
+
+class TestAttaching:
+    """To a server that runs already."""
+
+    @pytest.fixture
+    def card(self, tiny_card: ModelCard) -> ModelCard:
+        return msgspec.structs.replace(tiny_card, recipe=None)
+
+    async def test_a_real_request_shows_that_it_answers_and_stands_in_the_ledger(
+        self, card: ModelCard, tiny_tokenizer: ChatTokenizer, tmp_path: Path
+    ) -> None:
+        rows: list[LedgerRow] = []
+        with ScriptedEngine(tiny_tokenizer, [say("")]) as engine:
+            options = ServiceOptions(url=str(engine.endpoint))
+            async with serve_model(card, options, write_row=rows.append, log=tmp_path / "log") as service:
+                assert service.server is None
+                assert await service.balance() == Balance(
+                    ledger=Counters(1, 0, 1), engine=Counters(1, 0, 1), unreported=0, exact=False
+                )
+        (row,) = rows
+        assert (row.labels, row.status, row.usage) == (READINESS, "ok", Usage(1, 0, 1, 0))
+        assert not (tmp_path / "log").exists()
+
+    async def test_what_the_engine_counted_before_is_not_ours(
+        self, card: ModelCard, tiny_tokenizer: ChatTokenizer, tmp_path: Path
+    ) -> None:
+        with ScriptedEngine(tiny_tokenizer, lambda request: say("")) as engine:
+            engine.prompt, engine.cached, engine.generated = 1000, 500, 70
+            options = ServiceOptions(url=str(engine.endpoint))
+            async with serve_model(
+                card, options, write_row=lambda row: None, log=tmp_path / "log"
+            ) as service:
+                balance = await service.balance()
+                assert balance is not None
+                assert balance.agrees
+                engine.generated += 1  # somebody else's
+                other = await service.balance()
+                assert other is not None
+                assert (other.agrees, other.exact) == (False, False)
+
+    async def test_of_an_engine_that_is_gone_there_is_no_balance(
+        self, card: ModelCard, tiny_tokenizer: ChatTokenizer, tmp_path: Path
+    ) -> None:
+        with ScriptedEngine(tiny_tokenizer, [say("")]) as engine:
+            options = ServiceOptions(url=str(engine.endpoint))
+            async with serve_model(
+                card, options, write_row=lambda row: None, log=tmp_path / "log"
+            ) as service:
+                engine.stop()
+                assert await service.balance() is None
+
+    async def test_another_price_list_may_take_the_cards_place(
+        self, card: ModelCard, tiny_tokenizer: ChatTokenizer, tmp_path: Path
+    ) -> None:
+        prices = Prices(uncached=7.0, cached=0.0, output=1.0)
+        with ScriptedEngine(tiny_tokenizer, [say("")]) as engine:
+            options = ServiceOptions(url=str(engine.endpoint))
+            async with serve_model(
+                card, options, write_row=lambda row: None, log=tmp_path / "log", prices=prices
+            ) as service:
+                assert service.meter.spent_usd == pytest.approx(8e-6)
+
+    @pytest.mark.parametrize(
+        ("answer", "options", "message"),
+        [
+            (say(""), {"url": "http://127.0.0.1:9"}, "nothing answers at http://127.0.0.1:9/v1"),
+            (say(""), {"url": "unix:/nowhere/socket"}, "nothing answers at unix:/nowhere/socket"),
+            (say(""), {"url": "ftp://x"}, "'ftp://x' is not the address of a server"),
+            (refuse(404, "no such model"), {}, "is up but does not answer: status 404: no such model"),
+        ],
+    )
+    async def test_what_cannot_be_used_is_told(
+        self,
+        card: ModelCard,
+        tiny_tokenizer: ChatTokenizer,
+        tmp_path: Path,
+        answer: Any,
+        options: dict[str, str],
+        message: str,
+    ) -> None:
+        with ScriptedEngine(tiny_tokenizer, [answer]) as engine:
+            chosen = ServiceOptions(**({"url": str(engine.endpoint)} | options))  # type: ignore[arg-type]
+            with pytest.raises(ServerFailed) as error:
+                async with serve_model(card, chosen, write_row=lambda row: None, log=tmp_path / "log"):
+                    pass
+        assert message in str(error.value)
+        assert "\n" not in str(error.value)
+
+    async def test_a_server_of_another_model(
+        self, card: ModelCard, tiny_tokenizer: ChatTokenizer, tmp_path: Path
+    ) -> None:
+        with (
+            ScriptedEngine(tiny_tokenizer, [], model="large") as engine,
+            pytest.raises(ServerFailed, match="serves large, not 'tiny'"),
+        ):
+            options = ServiceOptions(url=str(engine.endpoint))
+            async with serve_model(card, options, write_row=lambda row: None, log=tmp_path / "log"):
+                pass
+
+    async def test_the_key_comes_from_the_environment(
+        self,
+        card: ModelCard,
+        tiny_tokenizer: ChatTokenizer,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        with ScriptedEngine(tiny_tokenizer, [say("")], api_key="sesame") as engine:
+            url = str(engine.endpoint)
+
+            async def open_(key: str | None) -> None:
+                options = ServiceOptions(url=url, api_key_env=key)
+                async with serve_model(card, options, write_row=lambda row: None, log=tmp_path / "log"):
+                    pass
+
+            with pytest.raises(ServerFailed, match="asks for an API key and none was given"):
+                await open_(None)
+            with pytest.raises(InvalidCard, match="environment variable TOY_KEY with its API key is not set"):
+                await open_("TOY_KEY")
+            monkeypatch.setenv("TOY_KEY", "open up")
+            with pytest.raises(ServerFailed, match="refuses the API key"):
+                await open_("TOY_KEY")
+            monkeypatch.setenv("TOY_KEY", "sesame")
+            await open_("TOY_KEY")
+
+
+async def test_a_hosted_model_is_neither_started_nor_asked_for_counters(
+    tiny_card: ModelCard, tiny_tokenizer: ChatTokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOY_KEY", "sesame")
+    with ScriptedEngine(tiny_tokenizer, [call("dig")], model="hosted", api_key="sesame") as engine:
+        card = ModelCard(
+            name="hosted",
+            context=1000,
+            roles=tiny_card.roles,
+            prices=tiny_card.prices,
+            base_url=str(engine.endpoint),
+            api_key_env="TOY_KEY",
+            route="chat",
+        )
+        rows: list[LedgerRow] = []
+        async with serve_model(
+            card, ServiceOptions(), write_row=rows.append, log=tmp_path / "log"
+        ) as service:
+            assert rows == []
+            assert await service.balance() is None
+            conversation = service.model.converse("actor", [{"role": "user", "content": "Dig."}], [], {})
+            assert (await conversation.ask()).call is None  # there is no such tool
+        assert [row.model for row in rows] == ["hosted"]
+
+
+HEALTHY = """
+import http.server, socketserver, sys
+
+class Answer(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        self.send_response(200)
+        self.end_headers()
+    def address_string(self):
+        return "client"
+
+class Unix(socketserver.UnixStreamServer):
+    def get_request(self):
+        return super().get_request()[0], ("client", 0)
+
+print("ready", flush=True)
+Unix(sys.argv[sys.argv.index("--uds") + 1], Answer).serve_forever()
+"""
+ONCE = """
+import pathlib, sys, time
+if pathlib.Path(sys.argv[0] + ".started").exists():
+    {then}
+pathlib.Path(sys.argv[0] + ".started").touch()
+"""
+DIES_AGAIN = ONCE.format(then="sys.exit('error: no memory left')") + HEALTHY
+HANGS = ONCE.format(then="time.sleep(1000)") + HEALTHY
+
+
+class TestRecovery:
+    """Of a server of ours, shown with a small stand-in for vLLM that takes the same flags."""
+
+    @pytest.fixture
+    async def service_of(self, tmp_path: Path) -> AsyncIterator[Callable[..., Any]]:
+        made: list[Service] = []
+
+        async def make(script: str = HEALTHY) -> tuple[Service, VllmServer, list[str]]:
+            file = tmp_path / "stand_in.py"
+            file.write_text(script)
+            said: list[str] = []
+            card = load_card("tiny")
+            server = VllmServer(card, "some/model", tmp_path / "log", program=[sys.executable, str(file)])
+            service = Service(
+                card, Meter(lambda row: None, card.prices), server, said.append, lambda line: None
+            )
+            made.append(service)
+            await server.start()
+            return service, server, said
+
+        yield make
+        for service in made:
+            await service.close()
+            assert service.server is not None
+            service.server.kill()
+
+    @staticmethod
+    async def kill(server: VllmServer) -> None:
+        """Kill it as a full memory would, and wait until it is gone."""
+        assert server.pid is not None
+        (process,) = psutil.Process(server.pid).children()
+        os.kill(process.pid, signal.SIGKILL)
+        while server.alive:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
+    @staticmethod
+    def now() -> float:
+        return asyncio.get_running_loop().time()
+
+    async def test_a_server_that_is_well_is_left_alone(self, service_of: Any) -> None:
+        service, server, said = await service_of()
+        pid = server.pid
+        assert not await service.recover(self.now())
+        assert (server.pid, said) == (pid, [])
+
+    async def test_a_dead_one_is_started_again_once_for_all_who_ask(self, service_of: Any) -> None:
+        service, server, said = await service_of()
+        since = self.now()
+        await self.kill(server)
+        assert await asyncio.gather(*(service.recover(since) for _ in range(5))) == [True] * 5
+        assert await server.endpoint.healthy()
+        (line,) = said
+        assert line.startswith("the engine died (the server of model 'tiny' was killed by SIGKILL")
+        assert line.endswith("; starting it again")
+
+    async def test_who_lost_a_connection_before_the_restart_tries_again_at_once(
+        self, service_of: Any
+    ) -> None:
+        service, server, _ = await service_of()
+        since = self.now()
+        await self.kill(server)
+        assert await service.recover(since)
+        pid = server.pid
+        assert await service.recover(since)
+        assert not await service.recover(self.now())  # a loss of its own, and the server is well
+        assert server.pid == pid
+
+    async def test_it_is_not_started_a_second_time(self, service_of: Any) -> None:
+        service, server, said = await service_of()
+        await self.kill(server)
+        assert await service.recover(self.now())
+        since = self.now()
+        await self.kill(server)
+        assert not await service.recover(since)
+        assert not server.alive
+        assert len(said) == 1
+
+    async def test_it_goes_on_when_the_request_that_began_it_is_given_up(self, service_of: Any) -> None:
+        service, server, _ = await service_of()
+        since = self.now()
+        await self.kill(server)
+        first = asyncio.create_task(service.recover(since))
+        while not server.alive:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+        first.cancel()
+        assert await service.recover(since)
+        assert first.cancelled()
+
+    async def test_all_who_ask_are_told_when_it_does_not_start(self, service_of: Any) -> None:
+        service, server, _ = await service_of(DIES_AGAIN)
+        since = self.now()
+        await self.kill(server)
+        for outcome in await asyncio.gather(
+            *(service.recover(since) for _ in range(3)), return_exceptions=True
+        ):
+            assert isinstance(outcome, ServerFailed)
+            assert "error: no memory left" in str(outcome)
+
+    async def test_closing_gives_a_restart_up_and_leaves_nothing(self, service_of: Any) -> None:
+        service, server, _ = await service_of(HANGS)
+        since = self.now()
+        await self.kill(server)
+        waiting = asyncio.create_task(service.recover(since))
+        while not server.alive:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+        root = psutil.Process(server.pid)
+        await service.close()
+        assert not root.is_running()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+
+    async def test_somebody_elses_server_is_not_started(self, tiny_card: ModelCard) -> None:
+        meter = Meter(lambda row: None, tiny_card.prices)
+        service = Service(tiny_card, meter, None, lambda line: None, lambda line: None)
+        assert not await service.recover(0.0)
