@@ -12,6 +12,8 @@ from envs.signatures import converted
 
 ENVIRONMENTS = {
     "babyai": "envs.babyai:BabyAI",
+    "scienceworld": "envs.scienceworld:ScienceWorld",
+    "crafter": "envs.crafter:Crafter",
 }
 """Registry name -> `package.module:Class`."""
 

@@ -83,6 +83,8 @@ def test_config_yaml_shows_every_key_with_the_code_s_default() -> None:
 def test_each_environment_has_a_file_with_all_its_options() -> None:
     files = {file.stem: content(f"env/{file.name}") for file in (CONFIGS / "env").iterdir()}
     assert files.pop("custom") == {"name": "???"}
+    assert files["crafter"].pop("seed") == "${run.seed}"  # it chooses the worlds (paper, Appendix D.1)
+    files["crafter"]["seed"] = 0
     assert files == {name: {"name": name, **registry.options(name)} for name in registry.ENVIRONMENTS}
 
 

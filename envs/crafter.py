@@ -1,0 +1,254 @@
+"""Crafter in text: survive and progress in an open world, seen and told in words (paper, Appendix D)."""
+
+from __future__ import annotations
+
+import inspect
+import random
+from typing import TYPE_CHECKING, Any
+
+from envs import crafter_text, numba_cache
+from envs.base import (
+    EpisodeOver,
+    InvalidOption,
+    Limits,
+    Opening,
+    Outcome,
+    Primitive,
+    Split,
+    Task,
+    TextEnv,
+)
+from envs.crafter_text import View
+
+if TYPE_CHECKING:
+    from numpy import uint8
+    from numpy.typing import NDArray
+
+    from envs.crafter_game import Game
+
+TASKS = ("default",)
+READ = "get_current_observation"
+FRAME_UNIT = 32
+"""Pixels of a cell's side in a frame."""
+MOST_ZOMBIES = 100
+"""A zombie frequency beyond which a chunk would aim at more zombies than it has cells."""
+
+TRAIN_SIZE, TEST_SIZE = 200, 30
+WORLD_SEEDS = range(2**31 - 1)
+
+ACTIONS = {
+    "move_north": ("move_up", "Face north and move one step there, if that cell is free."),
+    "move_south": ("move_down", "Face south and move one step there, if that cell is free."),
+    "move_east": ("move_right", "Face east and move one step there, if that cell is free."),
+    "move_west": ("move_left", "Face west and move one step there, if that cell is free."),
+    "do": (
+        "do",
+        "Collect the material, drink from the water, eat the ripe plant or hit the creature in front.",
+    ),
+    "sleep": ("sleep", "Fall asleep, unless your energy is full."),
+    "noop": ("noop", "Let one tick pass."),
+    "place_stone": ("place_stone", "Place a stone of yours in front of you."),
+    "place_table": ("place_table", "Place a table in front of you; needs wood in your inventory."),
+    "place_furnace": (
+        "place_furnace",
+        "Place a furnace in front of you; needs stone in your inventory.",
+    ),
+    "place_plant": ("place_plant", "Plant a sapling of yours on the grass in front of you."),
+    "make_wood_pickaxe": (
+        "make_wood_pickaxe",
+        "Craft a wood pickaxe; needs a nearby table, and wood in your inventory.",
+    ),
+    "make_stone_pickaxe": (
+        "make_stone_pickaxe",
+        "Craft a stone pickaxe; needs a nearby table, and wood and stone in your inventory.",
+    ),
+    "make_iron_pickaxe": (
+        "make_iron_pickaxe",
+        "Craft an iron pickaxe; needs a nearby table and furnace, and wood, coal and iron in your inventory.",
+    ),
+    "make_wood_sword": (
+        "make_wood_sword",
+        "Craft a wood sword; needs a nearby table, and wood in your inventory.",
+    ),
+    "make_stone_sword": (
+        "make_stone_sword",
+        "Craft a stone sword; needs a nearby table, and wood and stone in your inventory.",
+    ),
+    "make_iron_sword": (
+        "make_iron_sword",
+        "Craft an iron sword; needs a nearby table and furnace, and wood, coal and iron in your inventory.",
+    ),
+}
+"""Primitives that advance: upstream's name for the action, and what it does."""
+
+ACHIEVEMENTS = (
+    "Collect Wood",
+    "Place Table",
+    "Eat Cow",
+    "Collect Sapling",
+    "Collect Drink",
+    "Make Wood Pickaxe",
+    "Make Wood Sword",
+    "Place Plant",
+    "Defeat Zombie",
+    "Collect Stone",
+    "Place Stone",
+    "Eat Plant",
+    "Defeat Skeleton",
+    "Make Stone Pickaxe",
+    "Make Stone Sword",
+    "Wake Up",
+    "Place Furnace",
+    "Collect Coal",
+    "Collect Iron",
+    "Make Iron Pickaxe",
+    "Make Iron Sword",
+    "Collect Diamond",
+)
+"""In the paper's order."""
+
+INSTRUCTION = "Survive, and unlock as many of the 22 achievements as you can."
+
+_NUMBERED = "\n".join(f"{number}. {name}" for number, name in enumerate(ACHIEVEMENTS, start=1))
+
+DESCRIPTION = f"""\
+You are the player in Crafter, a survival game in an open world of 64 x 64 cells that you have not seen \
+before. Stay alive, and unlock as many of the 22 achievements as you can; each counts once.
+
+Achievements:
+{_NUMBERED}
+
+Rules:
+- Each action takes one tick; then the creatures around you act too. An action that is not possible changes \
+nothing, but takes its tick. Actions return nothing: {READ}() tells how things stand, and takes no tick.
+- The episode ends when your health reaches 0, or after 2000 actions.
+- Food, drink and energy fall over time: eat, drink and sleep. While one of them is 0 your health falls, \
+otherwise it recovers. While you sleep your actions have no effect; you wake up when your energy is full or \
+when you are hurt.
+- An action concerns the cell directly in front of you. "Nearby" is any cell next to you, diagonals included.
+- You can walk on grass, sand and path. Lava kills you if you step on it.
+- You have at most 9 of everything.
+
+Observations:
+- You see the 9 x 9 cells around you: up to 4 steps to the north, south, east and west.
+- "tree 2 steps north and 1 step east": where that is from you. A creature or plant hides the ground under it.
+- "You face grass at your front.": what is in the cell directly in front of you."""
+
+
+class Crafter(TextEnv):
+    """The Crafter game of package `crafter`: a seed gives the same world, rules and random draws as there.
+
+    It ends an episode itself when the player dies. The world of a task is the first episode of upstream's
+    `Env(seed=task.index)`. Where upstream depends on the order of memory addresses, creatures here go by the
+    order in which they entered their chunk, in every process.
+
+    Args:
+        zombie_frequency: scales how many zombies there are and how fast they come and go; 1 is upstream's
+            game, at 0 there are none (paper, Appendix D.6).
+        view: whether an observation lists the nearest cell of each kind or all cells in sight.
+
+    Raises:
+        InvalidOption: `zombie_frequency` is out of range.
+    """
+
+    name = "crafter"
+    description = DESCRIPTION
+    limits = Limits(llm_calls=2000, actions=2000)
+    primitives = (
+        *(
+            Primitive(name, inspect.Signature(return_annotation=None), doc)
+            for name, (_, doc) in ACTIONS.items()
+        ),
+        Primitive(
+            READ,
+            inspect.Signature(return_annotation=str),
+            "Return your status, your inventory and what you see, as text. Takes no tick.",
+            advances=False,
+        ),
+    )
+
+    def __init__(self, *, zombie_frequency: float = 1.0, view: View = "nearest") -> None:
+        if not 0 <= zombie_frequency <= MOST_ZOMBIES:
+            raise InvalidOption(
+                f"option 'zombie_frequency' of crafter must be from 0 to {MOST_ZOMBIES}, "
+                f"not {zombie_frequency}"
+            )
+        self._zombie_frequency = zombie_frequency
+        self._view = view
+        self._game: Game | None = None
+
+    @classmethod
+    def splits(cls, *, seed: int = 0) -> Split:
+        """Return 200 training and 30 test worlds.
+
+        One draw without replacement, `random.Random(seed).sample(range(2**31 - 1), 230)`: the first 200 world
+        seeds are for training, the last 30 for testing.
+
+        Args:
+            seed: the paper's top-level seed, of which it has three and names none; ours are 0, 1 and 2.
+
+        Raises:
+            InvalidOption: `seed` is negative.
+        """
+        if seed < 0:
+            raise InvalidOption(f"option 'seed' of crafter must be a whole number from 0, not {seed}")
+        worlds = random.Random(seed).sample(WORLD_SEEDS, TRAIN_SIZE + TEST_SIZE)
+        tasks = [Task(cls.name, TASKS[0], world) for world in worlds]
+        return Split(train=tasks[:TRAIN_SIZE], test=tasks[TRAIN_SIZE:])
+
+    def reset(self, task: Task) -> Opening:
+        """Start a task; its index is the world's seed. Raises `UnknownTask`."""
+        self.check_task(task, TASKS)
+        if self._game is None:
+            numba_cache.prepare()
+            from envs.crafter_game import Game  # here, so that splits and options need neither it nor numba
+
+            self._game = Game(self._zombie_frequency)
+        self._game.reset(task.index)
+        return Opening(instruction=INSTRUCTION, observation=self._observation(self._game))
+
+    def call(self, name: str, **arguments: Any) -> str | None:
+        """Act and return nothing, or read and return the observation."""
+        if self._game is None or self.done:
+            raise EpisodeOver("the episode is over; reset starts another")
+        self.check_call(name, arguments)
+        if name == READ:
+            return self._observation(self._game)
+        self._game.step(ACTIONS[name][0])
+        return None
+
+    @property
+    def done(self) -> bool:
+        """Whether the player is dead."""
+        return self._game is not None and self._game.player.health <= 0
+
+    def outcome(self) -> Outcome:
+        """Score the share of the 22 achievements that are unlocked; all of them are success."""
+        player = self._started().player
+        unlocked = [name for name in ACHIEVEMENTS if player.achievements[name.lower().replace(" ", "_")]]
+        detail = {"achievements": unlocked, "steps": self._started().step_count, "dead": self.done}
+        share = len(unlocked) / len(ACHIEVEMENTS)
+        return Outcome(score=share, success=share == 1, detail=detail)
+
+    def snapshot(self) -> dict[str, Any] | None:
+        """Return the 9 x 9 window, where the player stands and looks, vitals and inventory.
+
+        See `envs.crafter_text.snapshot` for its keys.
+        """
+        return None if self._game is None else crafter_text.snapshot(self._game)
+
+    def frame(self) -> NDArray[uint8]:
+        """Draw what the player sees and has; 288 x 288 pixels, red, green and blue as [row, column, color].
+
+        Raises:
+            EpisodeOver: before the first reset.
+        """
+        return self._started().picture(FRAME_UNIT)
+
+    def _observation(self, game: Game) -> str:
+        return crafter_text.describe(crafter_text.snapshot(game), self._view)
+
+    def _started(self) -> Game:
+        if self._game is None:
+            raise EpisodeOver("there is no episode yet; reset starts one")
+        return self._game

@@ -1,0 +1,108 @@
+"""Crafter in words: what the player is, has and sees (paper, Appendix D.3)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Literal
+
+if TYPE_CHECKING:
+    from envs.crafter_game import Game
+
+View = Literal["nearest", "all"]
+
+BEGIN, END = "<<OBSERVATION_BEGIN>>", "<<OBSERVATION_END>>"
+SLEEPING = "You are sleeping, and will not be able to take actions until energy is full."
+DEAD = "You died."
+
+VITALS = ("health", "food", "drink", "energy")
+SIGHT = 4
+"""Cells that the player sees in each direction."""
+OUTSIDE = "out"
+"""What a snapshot says of a cell beyond the map."""
+
+
+def snapshot(game: Game) -> dict[str, Any]:
+    """Return what the player is, has and sees as plain JSON values.
+
+    `window` holds nine rows from north to south, each of nine names from west to east, joined by commas: the
+    creature or thing on a cell, else the cell's material, or `out` beyond the map. `pos` and `facing` are
+    [x, y], where x grows to the east and y to the south.
+    """
+    player, inventory = game.player, game.player.inventory
+    x, y = player.x, player.y
+    ahead = int(player.facing[0]), int(player.facing[1])
+    around = range(-SIGHT, SIGHT + 1)
+    return {
+        **{vital: inventory[vital] for vital in VITALS},
+        "inventory": {name: n for name, n in inventory.items() if n and name not in VITALS},
+        "pos": [x, y],
+        "facing": list(ahead),
+        "facing_target": _name_at(game, x + ahead[0], y + ahead[1]),
+        "sleeping": bool(player.sleeping),
+        "window": [",".join(_name_at(game, x + right, y + down) for right in around) for down in around],
+        "achievements": sorted(name for name, times in player.achievements.items() if times),
+        "step": game.step_count,
+        "daylight": round(float(game.world.daylight), 6),
+    }
+
+
+def describe(seen: Mapping[str, Any], view: View = "nearest") -> str:
+    """Put a snapshot into words.
+
+    Args:
+        seen: a `snapshot`.
+        view: "nearest" lists the nearest cell of each kind, the nearest kind first; "all" lists every cell
+            but the player's, column by column from the west. Of equally near cells the western comes first,
+            then the northern.
+    """
+    lines = [BEGIN]
+    if seen["sleeping"]:
+        lines.append(SLEEPING)
+    elif seen["health"] <= 0:
+        lines.append(DEAD)
+    lines += ["Your status:", *(f"- {vital}: {seen[vital]}/9" for vital in VITALS)]
+    if seen["inventory"]:
+        lines += ["Your inventory:", *(f"- {name}: {number}" for name, number in seen["inventory"].items())]
+    else:
+        lines.append("You have nothing in your inventory.")
+
+    cells = list(_cells(seen["window"]))
+    if view == "nearest":
+        nearest: dict[str, tuple[str, int, int]] = {}
+        for cell in sorted(cells, key=lambda cell: abs(cell[1]) + abs(cell[2])):
+            nearest.setdefault(cell[0], cell)
+        cells = list(nearest.values())
+    if cells:
+        lines += ["You see:", *(f"- {name} {_offset(right, down)}" for name, right, down in cells)]
+    else:
+        lines.append("You see nothing away from you.")
+    front = "nothing" if seen["facing_target"] == OUTSIDE else seen["facing_target"]
+    return "\n".join([*lines, f"You face {front} at your front.", END])
+
+
+def _name_at(game: Game, x: int, y: int) -> str:
+    material, obj = game.world[x, y]
+    return type(obj).__name__.lower() if obj else material or OUTSIDE
+
+
+def _cells(window: list[str]) -> Iterator[tuple[str, int, int]]:
+    """Yield name, cells to the east and cells to the south of everything in sight but the player."""
+    rows = [row.split(",") for row in window]
+    for right in range(-SIGHT, SIGHT + 1):
+        for down in range(-SIGHT, SIGHT + 1):
+            name = rows[down + SIGHT][right + SIGHT]
+            if name != OUTSIDE and (right or down):
+                yield name, right, down
+
+
+def _offset(right: int, down: int) -> str:
+    parts = []
+    if down:
+        parts.append(_steps(abs(down), "south" if down > 0 else "north"))
+    if right:
+        parts.append(_steps(abs(right), "east" if right > 0 else "west"))
+    return " and ".join(parts)
+
+
+def _steps(count: int, direction: str) -> str:
+    return f"{count} step{'s' if count > 1 else ''} {direction}"

