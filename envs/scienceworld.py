@@ -129,9 +129,10 @@ class ScienceWorld(TextEnv):
         simulator = self._fresh_simulator()
         simulator.load(task.name, task.index)
         observation = simulator.step("look around")  # as upstream does, which brings the score up to date
+        opening = Opening(instruction=simulator.task_description(), observation=observation)
+        self._outcome = _scored(simulator)
         self._playing = True
-        self._outcome = self._scored(simulator)
-        return Opening(instruction=simulator.task_description(), observation=observation)
+        return opening
 
     def call(self, name: str, **arguments: Any) -> str:
         """Act, and return the parser's acknowledgement as it stands."""
@@ -142,7 +143,7 @@ class ScienceWorld(TextEnv):
         for parameter, value in checked.items():
             _check_argument(name, parameter, value)
         text = simulator.step(PHRASES[name](**checked))
-        self._outcome = self._scored(simulator)
+        self._outcome = _scored(simulator)
         return text
 
     def surroundings(self) -> str | None:
@@ -177,10 +178,11 @@ class ScienceWorld(TextEnv):
             self._simulator = Simulator(self._java)
         return self._simulator
 
-    def _scored(self, simulator: Simulator) -> Outcome:
-        score = simulator.score()
-        success = score >= 1.0
-        return Outcome(float(success), success, {"score_raw": score, "moves": simulator.moves()})
+
+def _scored(simulator: Simulator) -> Outcome:
+    score = simulator.score()
+    success = score >= 1.0
+    return Outcome(float(success), success, {"score_raw": score, "moves": simulator.moves()})
 
 
 def _check_argument(name: str, parameter: str, value: str | int) -> None:
@@ -192,7 +194,7 @@ def _check_argument(name: str, parameter: str, value: str | int) -> None:
     if value == "" and (name, parameter) == ("use", "target"):
         return
     if not value.strip():
-        raise InvalidPrimitiveCall(f"{name}: {parameter} is empty; it must name an object as the texts do")
+        raise InvalidPrimitiveCall(f"{name}: {parameter} is empty; give a name as the observations do")
     if len(value) > MAX_ARGUMENT_CHARS:
         raise InvalidPrimitiveCall(
             f"{name}: {parameter} has {len(value):,} characters; {MAX_ARGUMENT_CHARS} are allowed"
