@@ -141,6 +141,26 @@ def install_project() -> None:
         raise SetupFailed(f"the project itself cannot be installed: {failed}")
 
 
+def install_bubblewrap() -> None:
+    """Install what isolates skills, where this machine lets us; else say what to do, and go on."""
+    if sys.platform != "linux" or shutil.which("bwrap"):
+        return
+    failed: str | None = "only root can do that here"
+    if shutil.which("apt-get") and os.geteuid() == 0:
+        print("installing bubblewrap, which isolates skills", flush=True)
+        command = ("apt-get", "install", "--yes", "--no-install-recommends", "bubblewrap")
+        failed = attempt(*command)
+        if failed and attempt("apt-get", "update") is None:
+            failed = attempt(*command)
+    if failed:
+        print(
+            f"bubblewrap, which isolates skills, is not installed ({failed}): have it installed"
+            " (Debian, Ubuntu: apt install bubblewrap; Fedora: dnf install bubblewrap),"
+            " or see docs/sandbox.md for running without it (sandbox.kind=rlimits)",
+            flush=True,
+        )
+
+
 def install(kind: str | None) -> None:
     """Bring `.venv` to the state that the lock and pyproject.toml describe; nothing to do is the usual case.
 
@@ -155,10 +175,12 @@ def install(kind: str | None) -> None:
         "project": hashlib.sha256((ROOT / "pyproject.toml").read_bytes()).hexdigest(),
         "place": str(VENV),  # a virtual environment does not survive a move
     }
-    if stamp == wanted:
-        return
     LOG.parent.mkdir(exist_ok=True)
+    if stamp == wanted:
+        install_bubblewrap()
+        return
     LOG.unlink(missing_ok=True)
+    install_bubblewrap()
     STAMP.unlink(missing_ok=True)
     if {**stamp, "project": wanted["project"]} != wanted:
         check_machine(kind)

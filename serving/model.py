@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 from serving.cards import ModelCard
 from serving.conversation import ChatConversation, Conversation, TokenConversation
 from serving.engine import Engine
 from serving.errors import InvalidCard
 from serving.formats import load_format
 from serving.tokens import ChatTokenizer
+from serving.tool_check import ToolCheck
 from serving.tools import ToolSpec
 from serving.transcript import Transcript
 
@@ -63,6 +66,22 @@ class Model:
         return TokenConversation(self.engine, transcript, settings, self.card.context, labels)
 
     def check_tool(self, tool: ToolSpec) -> None:
-        """Make sure that calls of `tool` can be decoded. Raises `InvalidTool`."""
-        if self._format is not None:
-            self._format.call(tool, string_tokens=1)
+        """Make sure that the actor's calls of `tool` can be decoded and read (tokens route).
+
+        Takes about a second the first time, milliseconds then.
+
+        Raises:
+            InvalidTool: they cannot.
+        """
+        if self._tool_check is not None:
+            self._tool_check.check(tool)
+
+    def count_tokens(self, text: str) -> int:
+        """Tokens of a text from outside; without a tokenizer, its bytes, which are never fewer."""
+        return len(text.encode() if self._tokenizer is None else self._tokenizer.outside_text(text))
+
+    @cached_property
+    def _tool_check(self) -> ToolCheck | None:
+        if self._format is None or self._tokenizer is None:
+            return None
+        return ToolCheck(self._tokenizer, self._format, self.card.role("actor").string_tokens)

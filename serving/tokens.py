@@ -44,6 +44,11 @@ class ChatTokenizer:
         # Without its added tokens the same tokenizer reads every text as ordinary text.
         self._plain = Tokenizer.from_str(json.dumps({**backend, "added_tokens": []}))
 
+    @property
+    def huggingface(self) -> Any:
+        """The tokenizer as `transformers` knows it."""
+        return self._tokenizer
+
     def first_prompt(
         self, messages: list[dict[str, str]], tools: list[ToolSpec], **template_options: Any
     ) -> tuple[list[int], str]:

@@ -15,7 +15,7 @@ from serving.conversation import Conversation
 from serving.errors import RequestFailed, RequestRefused
 from serving.model import Model
 from serving.tools import ToolSpec
-from speedrunner.hosts import Host, HostError, HostFault, HostTimedOut
+from speedrunner.hosts import Host, HostError, HostFault
 from speedrunner.library import Library
 from speedrunner.loop import AgentLimits, Reply, run_agent
 from speedrunner.prompts import render
@@ -90,13 +90,13 @@ class Actor:
     def opening(self, spec: ActorSpec, opening: Opening) -> list[Message]:
         """The first messages. The system message is the same for all episodes of a policy."""
         system = render(
-            "actor_system",
+            "actor/system",
             description=self._env.description,
             has_skills=bool(spec.library.public),
             submits=self._env.submits,
             notes=spec.notes,
         )
-        user = render("actor_user", instruction=opening.instruction, observation=opening.observation)
+        user = render("actor/user", instruction=opening.instruction, observation=opening.observation)
         return [Message("system", system), Message("user", user)]
 
     def converse(self, spec: ActorSpec, messages: list[Message], labels: dict[str, str]) -> Conversation:
@@ -152,9 +152,6 @@ class Actor:
             conversation = self.converse(spec, messages, labels)
             watch(conversation, None)
             trajectory.ending = await run_agent(conversation, messages, execute, limits, record)
-        except HostTimedOut as error:
-            # A skill that could not be interrupted: its episode is over, and stands where it stood.
-            trajectory.ending, trajectory.error = Ending.WALL_CLOCK, str(error)
         except HostError as error:
             trajectory.ending = Ending.ENVIRONMENT_ERROR
             trajectory.error = error.traceback if isinstance(error, HostFault) else str(error)

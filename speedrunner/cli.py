@@ -1,8 +1,9 @@
-"""The command line: `speedrunner run | eval | episode | version`."""
+"""The command line: `speedrunner run | eval | episode | library | bench | version`."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import sys
 from collections.abc import Callable, Coroutine
@@ -14,14 +15,17 @@ from rich.console import Console
 
 from envs import EnvironmentFault
 from serving.errors import ServingError
+from speedrunner.bench.sandbox import sandbox as bench_sandbox
 from speedrunner.compose import compose
 from speedrunner.config import Config
 from speedrunner.config_check import InvalidConfig
 from speedrunner.drain import Drain, Interrupted
 from speedrunner.executor import RunStopped
 from speedrunner.hosts import HostError
+from speedrunner.library_cli import app as library_app
 from speedrunner.methods import InvalidMethodOption, UnknownMethod
 from speedrunner.plan import InvalidPlan
+from speedrunner.sandbox.limits import SandboxError
 from speedrunner.storage import StorageError
 
 PEOPLE_ERRORS = (
@@ -31,6 +35,7 @@ PEOPLE_ERRORS = (
     InvalidMethodOption,
     InvalidPlan,
     RunStopped,
+    SandboxError,
     ServingError,
     StorageError,
     UnknownMethod,
@@ -45,6 +50,11 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+app.add_typer(library_app, name="library")
+bench = typer.Typer(help="Measure this machine against stated targets.", no_args_is_help=True)
+app.add_typer(bench, name="bench")
+bench.command("sandbox")(bench_sandbox)
 
 Overrides = Annotated[
     list[str] | None,
@@ -98,9 +108,10 @@ def episode(
     from speedrunner.episode import play_episode
     from speedrunner.run import set_up
 
-    setup = set_up(compose(overrides or []))
-    out = Console(highlight=False)
-    _drained(lambda drain: play_episode(setup, out, show_ids=ids), Console(stderr=True, highlight=False))
+    config = compose(overrides or [])
+    _show_messages(config)
+    setup = set_up(config)
+    _drained(lambda drain: play_episode(setup, _console(), show_ids=ids), _console(stderr=True))
 
 
 @app.command()
@@ -121,8 +132,9 @@ def _run(config: Config) -> None:
     from speedrunner.run import run as carry_out
     from speedrunner.run import set_up
 
+    _show_messages(config)
     setup = set_up(config)
-    console = Console(highlight=False)
+    console = _console()
     balance = _drained(lambda drain: carry_out(setup, console, drain), console)
     rows = checkpoint_rows(load(config.run.dir), setup.prices)
     console.print(f"\n{config.method.name} on {config.env.name} with {setup.card.name}", style="bold")
@@ -131,6 +143,18 @@ def _run(config: Config) -> None:
     if balance is not None:
         console.print(account_line(balance), soft_wrap=True)
     console.print(f"The run's files are in {Path(config.run.dir)}", soft_wrap=True)
+
+
+def _console(*, stderr: bool = False) -> Console:
+    """A console that prints texts as they are: paths and games may hold what would be markup."""
+    return Console(stderr=stderr, highlight=False, markup=False, emoji=False)
+
+
+def _show_messages(config: Config) -> None:
+    """Let our own messages through from the level that `logging` names; other packages' warnings as well."""
+    logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.WARNING)
+    for package in ("serving", "envs", "speedrunner"):
+        logging.getLogger(package).setLevel(config.logging.upper())
 
 
 def _drained(work: Callable[[Drain], Coroutine[Any, Any, Any]], console: Console) -> Any:
@@ -145,11 +169,12 @@ def _drained(work: Callable[[Drain], Coroutine[Any, Any, Any]], console: Console
 
 def main() -> None:
     """The console command. Errors meant for people are one line and exit status 1."""
-    sys.path.append("")  # somebody's own environment or method, as `package.module:Class`, lies here
+    sys.path.append(str(Path.cwd()))  # where somebody's own `package.module:Class` lies; hosts inherit it
     try:
         app()
     except PEOPLE_ERRORS as error:
-        print(f"error: {error}", file=sys.stderr)
+        lines = [line.strip() for line in str(error).splitlines()]
+        print(f"error: {'; '.join(filter(None, lines))}", file=sys.stderr)
         sys.exit(1)
     except BrokenPipeError:
         # The reader of our output has gone (`| head`).

@@ -21,7 +21,7 @@ from speedrunner.config import Config, EnvConfig, MethodConfig, from_mapping, fr
 from speedrunner.config_check import InvalidConfig, keys_of, shown, suggest, unknown_key
 
 CONFIGS = CHECKOUT / "configs"
-GROUPS = ("env", "method", "model", "prices", "experiment")
+GROUPS = ("env", "method", "model", "prices", "sandbox", "experiment")
 OPEN_GROUPS = ("env", "method")
 """Groups that also take a `package.module:Class`."""
 

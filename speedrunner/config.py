@@ -121,8 +121,12 @@ class ServingConfig:
 
 @dataclass(frozen=True)
 class SandboxConfig:
-    """What skills may use."""
+    """How skills and inducer code, which nobody has read, are confined (docs/sandbox.md)."""
 
+    #: `bubblewrap` isolates them from the machine; `rlimits` limits resources only, and warns on every run.
+    kind: Literal["bubblewrap", "rlimits"] = "bubblewrap"
+    #: Address space of one of their processes, in MiB.
+    memory_mb: Annotated[int, msgspec.Meta(ge=64)] = 1024
     #: Wall clock of one tool call in seconds; `None`: what is left of the episode.
     call_wall_s: Seconds | None = None
 

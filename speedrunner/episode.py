@@ -41,7 +41,7 @@ async def play_episode(setup: Setup, console: Console, *, show_ids: bool) -> Non
     turns = 0
 
     def say(text: str) -> None:
-        console.print(text, markup=False, soft_wrap=True)
+        console.print(text, soft_wrap=True)
 
     def watch(conversation: Conversation, turn: Turn | None) -> None:
         nonlocal turns
@@ -79,7 +79,7 @@ async def play_episode(setup: Setup, console: Console, *, show_ids: bool) -> Non
                 say=progress.say,
                 waiting=progress.waiting,
             ) as service,
-            HostPool(1, setup.config.env.name, setup.config.env.options) as pool,
+            HostPool(1, setup.config.env.name, setup.config.env.options, sandbox=setup.sandbox()) as pool,
             pool.host() as host,
         ):
             actor = Actor(setup.env, service.model, setup.episode_limits())

@@ -18,8 +18,9 @@ from speedrunner.hosts import HostPool
 from speedrunner.methods.base import Method, SleepTools
 from speedrunner.plan import Evaluate, Sleep, Step, Wake, step_key
 from speedrunner.progress import Progress
-from speedrunner.records import Ending, SleepRecord, Trajectory
+from speedrunner.records import SleepRecord, Trajectory
 from speedrunner.rundir import RunDirectory, sleep_key
+from speedrunner.sandbox.limits import Sandbox
 from speedrunner.summary import summarise
 
 FAULTS_IN_A_ROW = 5
@@ -42,9 +43,11 @@ class Executor:
     pool: HostPool
     progress: Progress
     drain: Drain
+    sandbox: Sandbox
+    attempts: dict[str, int]
+    """Of each episode and sleep so far, interrupted ones included."""
 
     def __post_init__(self) -> None:
-        self._attempts = self.directory.attempts()
         self._faults = 0
 
     async def execute(self, steps: list[Step]) -> None:
@@ -139,11 +142,11 @@ class Executor:
             env=self.env,
             model=self.model,
             labels={"phase": "sleep", "episode": key, "attempt": str(attempt)},
+            sandbox=self.sandbox,
         )
         began = time.monotonic()
         with self.progress.step(step.name, 1, 0), self.drain.unit():
             learnt = await self.method.sleep(policy, History(self.directory), tools)
-        overflowed = [agent.role for agent in tools.agents if agent.ending is Ending.CONTEXT_OVERFLOW]
         self.directory.write_sleep(
             SleepRecord(
                 sleep=step.number,
@@ -152,7 +155,7 @@ class Executor:
                 agents=tools.agents,
                 edits=tools.edits,
                 seconds=round(time.monotonic() - began, 3),
-                error=f"the context of {overflowed[0]} overflowed" if overflowed else None,
+                error=tools.error,
             )
         )
         self.directory.write_policy(msgspec.structs.replace(learnt, version=step.number))
@@ -163,8 +166,8 @@ class Executor:
         )
 
     def _next_attempt(self, key: str) -> int:
-        self._attempts[key] = self._attempts.get(key, 0) + 1
-        return self._attempts[key]
+        self.attempts[key] = self.attempts.get(key, 0) + 1
+        return self.attempts[key]
 
     def _count_faults(self, trajectory: Trajectory) -> None:
         self._faults = self._faults + 1 if trajectory.ending.is_fault else 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from speedrunner.records import Policy, Trajectory
 from speedrunner.rundir import RunDirectory
 
@@ -11,6 +13,11 @@ class History:
 
     def __init__(self, directory: RunDirectory) -> None:
         self._directory = directory
+
+    @property
+    def folders(self) -> dict[str, Path]:
+        """The files behind it, for code that reads them itself: `trajectories` and `policies`."""
+        return {name: self._directory.path / name for name in ("trajectories", "policies")}
 
     def batches(self) -> list[int]:
         """Batches played so far, ascending."""

@@ -1,35 +1,35 @@
 """A host: the process that owns one environment and plays its episodes, one tool call at a time.
 
-It runs primitives and skills, counts actions, records call trees and keeps time limits. It is started and
-spoken to by `speedrunner.hosts`, over one socket whose number is its only argument. What is wrong with a
-call is the agent's affair and part of the reply; what is wrong with the environment is a `Fault`.
+It runs primitives, counts actions, records call trees and keeps time limits; skills run in a sandboxed child
+(`speedrunner.sandbox`), one for each episode. It is started and spoken to by `speedrunner.hosts`, over one
+socket whose number is its first argument. What is wrong with a call is the agent's affair and part of the
+reply; what is wrong with the environment is a `Fault`.
 """
 
 from __future__ import annotations
 
 import ctypes
 import faulthandler
-import functools
+import hashlib
 import inspect
 import os
-import random
 import signal
 import socket
 import sys
 import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
-from types import FrameType
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 from envs import EnvironmentFault, EpisodeOver, InvalidPrimitiveCall, Outcome, Primitive, TextEnv, make
-from speedrunner.call_tree import MODULE_FILE, CallTree, Tracebacks
+from speedrunner.call_tree import CallTree
 from speedrunner.host_messages import (
     HEADER,
     REQUESTS,
     Execute,
     Executed,
     Fault,
+    Finish,
     Opened,
     Ready,
     Reply,
@@ -38,134 +38,133 @@ from speedrunner.host_messages import (
     Start,
     pack,
 )
-from speedrunner.records import CallNode, Ending
-
-RECURSION_LIMIT = 1_000
-"""Python frames, for skills."""
-
-RECURSION_RESERVE = 1_000
-"""Frames that a primitive has for itself, however deep the skill that calls it."""
-
-AGAIN_S = 0.2
-"""Seconds between interruptions of a call that goes on after its time limit."""
+from speedrunner.records import Ending
+from speedrunner.sandbox.channel import InvalidMessage
+from speedrunner.sandbox.limits import SandboxError
+from speedrunner.sandbox.pool import ChildPool
+from speedrunner.sandbox.skills import Ended, Granted, Library, Refused, Skills
 
 
-class Unwound(BaseException):
-    """Ends a skill from below. Not an `Exception`, so that a skill's own error handling lets it through."""
-
-
-class EpisodeEnded(Unwound):
-    """A primitive was called after the environment had ended the episode."""
-
-
-class ActionLimitReached(Unwound):
-    """A primitive was called after the episode's last action."""
-
-
-class TimeLimitReached(Unwound):
-    """The tool call used up its time."""
-
-
-class EnvironmentBroke(Unwound):
+class EnvironmentBroke(Exception):
     """The environment raised something that it should not."""
 
-
-class Timer:
-    """Interrupts the main thread when a call's time is up, again and again until the call gives in."""
-
-    def __init__(self) -> None:
-        self.expired = False
-        self._limit_s = 0.0
-        self._running = False
-        self._held = False
-        signal.signal(signal.SIGALRM, self._alarm)
-
-    def start(self, seconds: float) -> None:
-        """Raise `TimeLimitReached` in `seconds` from now, wherever the program then is."""
-        self._limit_s = max(seconds, 0.001)  # 0 would mean never
-        self.expired, self._running = False, True
-        signal.setitimer(signal.ITIMER_REAL, self._limit_s, AGAIN_S)
-
-    def stop(self) -> None:
-        """Raise nothing any more."""
-        self._running = False
-        signal.setitimer(signal.ITIMER_REAL, 0)
-
-    @contextmanager
-    def held(self) -> Iterator[None]:
-        """Interrupt nothing inside, but at its end: a world must not be left half-stepped."""
-        self._held = True
-        try:
-            yield
-        finally:
-            self._held = False
-        if self.expired:
-            raise self._error()
-
-    def _alarm(self, number: int, frame: FrameType | None) -> None:
-        if self._running:
-            self.expired = True
-            if not self._held:
-                raise self._error()
-
-    def _error(self) -> TimeLimitReached:
-        return TimeLimitReached(f"stopped at the time limit of {self._limit_s:g} s")
+    def __init__(self, fault: Fault) -> None:
+        super().__init__(fault.message)
+        self.fault = fault
 
 
 class Episode:
-    """One episode: the world, its budget of actions, and the library that may act in it."""
+    """One episode: the world, its budget of actions, and the library that may act in it.
 
-    def __init__(self, env: TextEnv, timer: Timer, request: Reset) -> None:
+    It is the `World` of the library's skills: they run in a child process and ask it for primitives.
+    """
+
+    def __init__(self, env: TextEnv, pool: ChildPool, request: Reset) -> None:
         self._env = env
-        self._timer = timer
         self._action_limit = request.action_limit
         self._actions = 0
         self._observation: str | None = None
-        self._fault: Fault | None = None
-        random.seed(f"{request.task.name} {request.task.index}")  # skills may draw; plays must repeat
-        self._tracebacks = Tracebacks(request.module)
-        self._tree = CallTree(self._tracebacks.describe)
-        self._tools = {each.name: self._primitive(each) for each in env.primitives}
-        module: dict[str, Any] = {**self._tools, "__name__": "skills"}
-        exec(compile(request.module, MODULE_FILE, "exec", dont_inherit=True), module)
-        for name in (*request.public, *request.private):
-            module[name] = self._skill(name, module[name])
-        self._tools |= {name: module[name] for name in request.public}
+        self._tree = CallTree("", "tool", {})
+        self._primitives = {each.name: each for each in env.primitives}
+        self._public = request.public
+        self._skills: Skills | None = None
         self.opened = Opened(env.reset(request.task), env.outcome())
+        if request.public:
+            # Skills may draw and plays must repeat, but what a skill sees must not name the task.
+            seed = hashlib.sha256(f"{request.task.name} {request.task.index}".encode()).hexdigest()
+            primitives = {each.name: each.doc for each in env.primitives}
+            library = Library(request.module, (*request.public, *request.private), primitives, seed)
+            self._skills = Skills(pool, library, self)
 
     def execute(self, request: Execute) -> Executed | Fault:
-        """Run one tool call; everything that it can do wrong ends in its node."""
-        call = request.call
-        self._tree = CallTree(self._tracebacks.describe)
+        """Run one tool call; everything that it can do wrong ends in its node.
+
+        Raises:
+            SandboxError: no process for skills starts.
+        """
+        name, arguments = request.call.name, request.call.arguments
         self._observation = None
-        error: BaseException | None = None
-        sys.setrecursionlimit(RECURSION_LIMIT)
         try:
-            try:
-                self._timer.start(request.time_limit_s)
-                if call.name not in self._tools:
-                    raise LookupError(f"no tool {call.name!r}; there are {', '.join(self._tools)}")
-                self._tools[call.name](**call.arguments)
-            finally:
-                self._timer.stop()
-        except BaseException as raised:  # whatever a skill raises is the skill's: SystemExit, too
-            self._timer.stop()  # the first may itself have been interrupted
-            error = raised
-        if self._fault is not None:
-            return self._fault
-        node = self._tree.root or CallNode(call.name, "tool", call.arguments)
-        if error is not None and node.error is None:
-            node.error = self._tracebacks.describe(error)
+            ended = self._run(name, arguments, request.time_limit_s)
+        except EnvironmentBroke as broken:
+            return broken.fault
+        self._tree.end(0, ended.result, ended.error, ended.omitted)
         outcome = self._env.outcome()
         return Executed(
-            node=node,
+            node=self._tree.root,
             observation=self._observation,
             surroundings=self._env.surroundings(),
             outcome=outcome,
             actions=self._actions,
             ending=self._ending(outcome),
-            timed_out=self._timer.expired,
+            timed_out=ended.timed_out,
         )
+
+    def close(self) -> None:
+        """End the skills' process."""
+        if self._skills is not None:
+            self._skills.close()
+
+    def call(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Granted | Refused:
+        """Run a primitive for a skill, and record it."""
+        if (primitive := self._primitives.get(name)) is None:
+            raise InvalidMessage(f"the call of a primitive that is none ({name[:80]!r})")
+        if (refused := self._refusal(primitive)) is not None:
+            return refused
+        arguments, problem = _bound(primitive, args, kwargs)
+        depth = self._tree.begin(name, "primitive", arguments, always=primitive.advances)
+        answer = problem or self._act(primitive, arguments)
+        if depth is not None:
+            self._tree.end(depth, *_outcome(answer))
+        return answer
+
+    def enter(self, name: str, arguments: Mapping[str, Any]) -> None:
+        """Record that a skill was called from another one."""
+        self._tree.begin(name, "skill", arguments)
+
+    def leave(self, depth: int, omitted: int, result: Any, error: str | None) -> None:
+        """Record how such a call ended."""
+        self._tree.end(depth, result, error, omitted)
+
+    def _run(self, name: str, arguments: Mapping[str, Any], limit_s: float) -> Ended:
+        """Run what the actor called."""
+        if name in self._public and self._skills is not None:
+            self._tree = CallTree(name, "skill", arguments)
+            return self._skills.run(name, arguments, limit_s)
+        if (primitive := self._primitives.get(name)) is None:
+            self._tree = CallTree(name, "tool", arguments)
+            names = ", ".join([*self._primitives, *self._public])
+            return Ended(None, f"LookupError: no tool {name!r}; there are {names}")
+        if (refused := self._refusal(primitive)) is not None:
+            self._tree = CallTree(name, "tool", arguments)
+            return Ended(*_outcome(refused))
+        arguments, problem = _bound(primitive, (), arguments)
+        self._tree = CallTree(name, "primitive", arguments)
+        return Ended(*_outcome(problem or self._act(primitive, arguments)))
+
+    def _act(self, primitive: Primitive, arguments: Mapping[str, Any]) -> Granted | Refused:
+        try:
+            text = self._env.call(primitive.name, **arguments)
+        except InvalidPrimitiveCall as error:
+            return Refused("InvalidPrimitiveCall", str(error))
+        except EpisodeOver as error:
+            return Refused("EpisodeEnded", str(error), final=True)
+        except BaseException as error:
+            raise EnvironmentBroke(fault(error, f"{primitive.name} failed")) from error
+        if primitive.advances:
+            self._actions += 1
+            self._tree.count_action()
+        self._observation = text
+        return Granted(text)
+
+    def _refusal(self, primitive: Primitive) -> Refused | None:
+        if self._env.done:
+            text = "stopped, because the environment had already ended the episode"
+            return Refused("EpisodeEnded", text, final=True)
+        if primitive.advances and self._out_of_actions:
+            text = f"stopped at the limit of {self._action_limit} actions"
+            return Refused("ActionLimitReached", text, final=True)
+        return None
 
     def _ending(self, outcome: Outcome) -> Ending | None:
         if self._env.done:
@@ -176,75 +175,29 @@ class Episode:
     def _out_of_actions(self) -> bool:
         return self._action_limit is not None and self._actions >= self._action_limit
 
-    def _primitive(self, primitive: Primitive) -> Callable[..., Any]:
-        """Return the primitive as the function that skills call."""
-        name, signature, advances = primitive.name, primitive.signature, primitive.advances
-        act = functools.partial(self._act, primitive)
 
-        def function(*args: Any, **kwargs: Any) -> Any:
-            self._check_running(advances)
-            return self._tree.run(name, "primitive", act, signature, args, kwargs, always=advances)
-
-        return _dressed(function, name, primitive.doc, signature)
-
-    def _skill(self, name: str, skill: Callable[..., Any]) -> Callable[..., Any]:
-        """Return the skill so that each call of it is recorded."""
-        signature = inspect.signature(skill)
-
-        def function(*args: Any, **kwargs: Any) -> Any:
-            return self._tree.run(name, "skill", skill, signature, args, kwargs)
-
-        return _dressed(function, name, skill.__doc__ or "", signature)
-
-    def _check_running(self, advances: bool) -> None:
-        if self._fault is not None:
-            raise EnvironmentBroke(self._fault.message)
-        if self._env.done:
-            raise EpisodeEnded("stopped, because the environment had already ended the episode")
-        if advances and self._out_of_actions:
-            raise ActionLimitReached(f"stopped at the limit of {self._action_limit} actions")
-
-    def _act(self, primitive: Primitive, /, **arguments: Any) -> str | None:
-        with self._timer.held(), _frames_to_spare():
-            try:
-                text = self._env.call(primitive.name, **arguments)
-            except InvalidPrimitiveCall:
-                raise
-            except EpisodeOver as error:
-                raise EpisodeEnded(str(error)) from error
-            except BaseException as error:
-                self._fault = fault(error, f"{primitive.name} failed")
-                raise EnvironmentBroke(self._fault.message) from error
-            if primitive.advances:
-                self._actions += 1
-                self._tree.count_action()
-            self._observation = text
-        return text
-
-
-def _dressed(
-    function: Callable[..., Any], name: str, doc: str, signature: inspect.Signature
-) -> Callable[..., Any]:
-    function.__name__ = function.__qualname__ = name
-    function.__doc__ = doc
-    function.__signature__ = signature  # type: ignore[attr-defined]
-    return function
-
-
-@contextmanager
-def _frames_to_spare() -> Iterator[None]:
-    """Let a world finish its step even when it is called from the bottom of a deep recursion."""
-    sys.setrecursionlimit(RECURSION_LIMIT + RECURSION_RESERVE)
+def _bound(
+    primitive: Primitive, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> tuple[Mapping[str, Any], Refused | None]:
+    """Return a call's arguments by parameter name; where they do not fit, none and why."""
     try:
-        yield
-    finally:
-        with suppress(RecursionError):
-            sys.setrecursionlimit(RECURSION_LIMIT)
+        return primitive.signature.bind(*args, **kwargs).arguments, None
+    except TypeError as error:
+        shown = primitive.signature.replace(return_annotation=inspect.Signature.empty)
+        return {}, Refused("TypeError", f"{primitive.name}{shown}: {error}")
+
+
+def _outcome(answer: Granted | Refused) -> tuple[str | None, str | None]:
+    """The result and the error that are recorded."""
+    if isinstance(answer, Granted):
+        return answer.result, None
+    return None, f"{answer.kind}: {answer.text}"
 
 
 def fault(error: BaseException, what: str) -> Fault:
     """Describe an error that is not the agent's."""
-    reason = str(error) if isinstance(error, EnvironmentFault) else f"{type(error).__name__}: {error}"
+    meant = isinstance(error, EnvironmentFault | SandboxError)
+    reason = str(error) if meant else f"{type(error).__name__}: {error}"
     return Fault(f"{what}: {reason}", "".join(traceback.format_exception(error)))
 
 
@@ -275,33 +228,78 @@ class Channel:
             self._socket.sendall(packed)
 
 
+class Server:
+    """Answers the owner's requests, one after another."""
+
+    def __init__(self, start: Start) -> None:
+        self._pool = ChildPool(start.sandbox)
+        self._pool.refill()  # while the environment is made
+        self._episode: Episode | None = None
+        try:
+            self._env = make(start.env, **start.options)
+        except BaseException:
+            self._pool.close()
+            raise
+
+    def answer(self, request: Reset | Execute | Finish) -> Reply | None:
+        """Do what is asked for."""
+        match request:
+            case Reset():
+                self._finish()
+                self._episode = Episode(self._env, self._pool, request)
+                return self._episode.opened
+            case Execute():
+                assert self._episode is not None
+                return self._episode.execute(request)
+            case Finish():
+                self._finish()
+                return None
+
+    def prepare(self) -> None:
+        """Use the time until the next request."""
+        self._pool.refill()
+
+    def close(self) -> None:
+        """End all processes and close the environment."""
+        self._finish()
+        self._pool.close()
+        self._env.close()
+
+    def _finish(self) -> None:
+        if self._episode is not None:
+            self._episode.close()
+            self._episode = None
+
+
 def serve(channel: Channel) -> None:
     """Answer requests until the owner closes the socket."""
-    timer = Timer()
-    env: TextEnv | None = None
-    episode: Episode | None = None
-    while (request := channel.receive()) is not None:
-        reply: Reply
-        what = "the environment failed"
-        try:
-            match request:
-                case Start(env=name, options=options):
-                    what = f"the environment {name} could not be made"
-                    env = make(name, **options)
-                    reply = Ready()
-                case Reset(task=task):
-                    assert env is not None
-                    what = f"task {task.name} {task.index} could not be started"
-                    episode = Episode(env, timer, request)
-                    reply = episode.opened
-                case Execute():
-                    assert episode is not None
-                    reply = episode.execute(request)
-        except Exception as error:
-            reply = fault(error, what)
-        channel.send(reply)
-    if env is not None:
-        env.close()
+    start = channel.receive()
+    if not isinstance(start, Start):
+        return
+    try:
+        server = Server(start)
+    except Exception as error:
+        channel.send(fault(error, f"the environment {start.env} could not be made"))
+        return
+    channel.send(Ready())
+    try:
+        while (request := channel.receive()) is not None:
+            assert not isinstance(request, Start)
+            try:
+                reply = server.answer(request)
+            except Exception as error:
+                reply = fault(error, _what(request))
+            if reply is not None:
+                channel.send(reply)
+            server.prepare()
+    finally:
+        server.close()
+
+
+def _what(request: Reset | Execute | Finish) -> str:
+    if isinstance(request, Reset):
+        return f"task {request.task.name} {request.task.index} could not be started"
+    return "the environment failed"
 
 
 def _die_with_owner(owner: int) -> None:

@@ -1,4 +1,4 @@
-"""What the main process and a host say to each other: one request, one reply, as length-prefixed JSON."""
+"""What the main process and a host say to each other: a request, its reply, as length-prefixed JSON."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import msgspec
 
 from envs import Opening, Outcome, Task
 from speedrunner.records import CallNode, Ending, ToolCall
+from speedrunner.sandbox.limits import Sandbox
 
 
 class Start(msgspec.Struct, tag=True, frozen=True):
@@ -16,6 +17,7 @@ class Start(msgspec.Struct, tag=True, frozen=True):
 
     env: str
     options: dict[str, Any]
+    sandbox: Sandbox
 
 
 class Reset(msgspec.Struct, tag=True, frozen=True):
@@ -41,6 +43,10 @@ class Execute(msgspec.Struct, tag=True, frozen=True):
 
     call: ToolCall
     time_limit_s: float
+
+
+class Finish(msgspec.Struct, tag=True, frozen=True):
+    """The episode is over: end what its skills left behind. There is no reply."""
 
 
 class Ready(msgspec.Struct, tag=True, frozen=True):
@@ -83,7 +89,7 @@ class Fault(msgspec.Struct, tag=True, frozen=True):
     traceback: str
 
 
-Request = Start | Reset | Execute
+Request = Start | Reset | Execute | Finish
 Reply = Ready | Opened | Executed | Fault
 
 REQUESTS: msgspec.json.Decoder[Request] = msgspec.json.Decoder(Request)

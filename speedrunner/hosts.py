@@ -24,6 +24,7 @@ from speedrunner.host_messages import (
     Execute,
     Executed,
     Fault,
+    Finish,
     Opened,
     Reply,
     Request,
@@ -33,6 +34,8 @@ from speedrunner.host_messages import (
 )
 from speedrunner.library import Library
 from speedrunner.records import ToolCall
+from speedrunner.sandbox.limits import Sandbox
+from speedrunner.sandbox.process import require
 
 START_LIMIT_S = 180.0
 """Seconds that a host may take to import and make its environment."""
@@ -41,7 +44,7 @@ RESET_LIMIT_S = 180.0
 """Seconds that an environment may take to begin an episode."""
 
 GRACE_S = 3.0
-"""Seconds after a call's time limit until a host that has not stopped the call itself is killed."""
+"""Seconds after a call's time limit until a host that has not stopped the call is killed with its world."""
 
 CLOSE_LIMIT_S = 3.0
 """Seconds that an idle host may take to close its environment."""
@@ -64,7 +67,7 @@ class HostDied(HostError):
 
 
 class HostTimedOut(HostDied):
-    """The host did not answer in time and was killed: for a tool call, a skill that cannot be interrupted."""
+    """The host did not answer in time and was killed: its environment hangs. No skill brings that about."""
 
 
 class Host:
@@ -92,13 +95,20 @@ class Host:
         self._status: int | None = None
 
     @classmethod
-    async def start(cls, env: str, options: Mapping[str, Any], log: Path | None = None) -> Host:
+    async def start(
+        cls,
+        env: str,
+        options: Mapping[str, Any],
+        log: Path | None = None,
+        sandbox: Sandbox = Sandbox(),  # noqa: B008 - immutable
+    ) -> Host:
         """Start a host and make its environment.
 
         Args:
             env: name of the environment, as for `envs.make`.
             options: the environment's.
             log: file to which the process's error stream is appended; `None` to drop it.
+            sandbox: how skills are confined.
 
         Raises:
             HostFault: the environment could not be made.
@@ -109,7 +119,7 @@ class Host:
             reader, writer = await asyncio.open_unix_connection(sock=ours)
             host = cls(env, log, _spawn(theirs.fileno(), log), reader, writer)
         try:
-            await host._request(Start(env, dict(options)), START_LIMIT_S)
+            await host._request(Start(env, dict(options), sandbox), START_LIMIT_S)
         except BaseException:
             host.kill()
             raise
@@ -154,13 +164,18 @@ class Host:
 
         Raises:
             HostFault: the environment broke.
-            HostTimedOut: the call could not be stopped and the host was killed.
+            HostTimedOut: the environment hangs and the host was killed.
             HostDied: the process ended.
         """
         reply = await self._request(Execute(call, time_limit_s), max(time_limit_s, 0.0) + GRACE_S)
         assert isinstance(reply, Executed)
         self.outcome = reply.outcome
         return reply
+
+    def finish(self) -> None:
+        """Say that the episode is over, so that nothing of its skills stays; `reset` may follow."""
+        if self.usable:
+            self._writer.write(pack(Finish()))
 
     async def close(self) -> None:
         """End the process: an idle one may close its environment first. Calling it twice is harmless."""
@@ -225,7 +240,7 @@ def _spawn(fd: int, log: Path | None) -> subprocess.Popen[bytes]:
     group can be killed."""
     environment = os.environ | {
         "PYTHONPATH": os.pathsep.join(each for each in sys.path if each),
-        "PYTHONHASHSEED": "0",  # the order of sets in skills must repeat
+        "PYTHONHASHSEED": "0",  # the order of sets in environments must repeat
         "OMP_NUM_THREADS": "1",
         "OPENBLAS_NUM_THREADS": "1",
     }
@@ -249,14 +264,21 @@ class HostPool:
         env: name of the environment, as for `envs.make`.
         options: the environment's.
         log: file to which the error streams of all hosts are appended; `None` to drop them.
+        sandbox: how skills are confined.
     """
 
     def __init__(
-        self, size: int, env: str, options: Mapping[str, Any] | None = None, log: Path | None = None
+        self,
+        size: int,
+        env: str,
+        options: Mapping[str, Any] | None = None,
+        log: Path | None = None,
+        sandbox: Sandbox = Sandbox(),  # noqa: B008 - immutable
     ) -> None:
         self._env = env
         self._options = dict(options or {})
         self._log = log
+        self._sandbox = sandbox
         self._hosts: dict[int, Host] = {}  # by slot
         self._free: asyncio.LifoQueue[int] = asyncio.LifoQueue()  # the last used is the warmest
         self._slots = range(size)
@@ -267,7 +289,9 @@ class HostPool:
 
         Raises:
             HostError: one did not start.
+            SandboxUnavailable: skills cannot be confined in this way on this machine.
         """
+        require(self._sandbox)
         starts = [asyncio.create_task(self._start(slot)) for slot in self._slots]
         try:
             await asyncio.gather(*starts)
@@ -299,14 +323,17 @@ class HostPool:
             if host is None or not host.usable:
                 host = await self._start(slot)
             yield host
-        finally:  # an interrupted call would go on running: it ends with its host
-            if (used := self._hosts.get(slot)) is not None and not used.usable:
-                used.kill()
+        finally:
+            if (used := self._hosts.get(slot)) is not None:
+                if used.usable:
+                    used.finish()
+                else:  # an interrupted call would go on running: it ends with its host
+                    used.kill()
             self._free.put_nowait(slot)
 
     async def _start(self, slot: int) -> Host:
         async with self._starting:
-            self._hosts[slot] = await Host.start(self._env, self._options, self._log)
+            self._hosts[slot] = await Host.start(self._env, self._options, self._log, self._sandbox)
         return self._hosts[slot]
 
     async def _close(self) -> None:

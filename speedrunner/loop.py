@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from serving.conversation import Conversation
 from serving.errors import ContextOverflow
+from serving.usage import Usage
 from speedrunner.records import CallNode, Ending, Message, ToolCall, Turn
 
 
@@ -51,6 +52,7 @@ async def run_agent(
     execute: Callable[[ToolCall], Awaitable[Reply]],
     limits: AgentLimits,
     record: Callable[[Turn], None],
+    status: Callable[[str, Usage, int], str] = lambda text, usage, calls: text,
 ) -> Ending:
     """Let an agent work until a tool, a limit or the context ends it.
 
@@ -58,13 +60,15 @@ async def run_agent(
         conversation: opened with the messages of `opening`.
         execute: runs one valid tool call.
         record: gets each turn as soon as it is complete.
+        status: called with each reply, the usage of the answer to it and the number of calls left; returns
+            the reply as the agent is to see it.
 
     Raises:
         ServingError: the engine failed (never for the model's own mistakes).
         Exception: whatever `execute` raises.
     """
     messages = opening
-    for _ in range(limits.llm_calls):
+    for left in reversed(range(limits.llm_calls)):
         try:
             async with asyncio.timeout_at(limits.deadline):
                 completion = await conversation.ask()
@@ -96,6 +100,7 @@ async def run_agent(
             return ending
         if limits.remaining_s <= 0:
             return Ending.WALL_CLOCK
+        text = status(text, turn.usage, left)
         conversation.tell(text)
         messages = [Message("tool" if turn.call else "user", text)]
     return Ending.CALL_LIMIT

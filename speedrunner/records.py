@@ -201,10 +201,13 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     format: int = FORMAT
 
 
+EditAction = Literal["write", "edit", "rename", "visibility", "delete", "notes"]
+
+
 class Edit(msgspec.Struct, frozen=True):
     """One edit that an inducer asked for. `error` says why it was refused; `None` means accepted."""
 
-    action: Literal["write", "delete", "notes"]
+    action: EditAction
     name: str
     error: str | None = None
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from speedrunner.call_tree import short_error
 from speedrunner.host_messages import Executed
+from speedrunner.sandbox.child.tracebacks import short_error
 
 
 def actor_view(executed: Executed, limit_chars: int) -> str:

@@ -26,10 +26,11 @@ from speedrunner.executor import Executor
 from speedrunner.hosts import HostPool
 from speedrunner.methods.base import Method
 from speedrunner.plan import Evaluate, Step, Wake, plan_run, step_key
-from speedrunner.policies import PolicyStore
 from speedrunner.progress import Progress
 from speedrunner.records import Policy
 from speedrunner.rundir import RunDirectory, RunDirectoryError
+from speedrunner.sandbox.limits import Sandbox
+from speedrunner.sandbox.process import require
 from speedrunner.versions import versions
 
 
@@ -73,6 +74,10 @@ class Setup:
         run = self.config.run
         return EpisodeLimits(run.wall_clock_s, self.config.sandbox.call_wall_s, run.reply_chars)
 
+    def sandbox(self) -> Sandbox:
+        """How skills and inducer code are confined."""
+        return Sandbox(self.config.sandbox.kind, self.config.sandbox.memory_mb)
+
     def initial_policy(self) -> Policy:
         """The first policy: the method's own, or a copy of another run's. Raises `RunDirectoryError`."""
         start_from = self.config.run.start_from
@@ -84,10 +89,11 @@ def set_up(config: Config) -> Setup:
 
     Raises:
         EnvironmentFault, UnknownMethod, InvalidMethodOption, InvalidCard: something in it does not exist.
+        SandboxUnavailable: skills cannot be isolated on this machine.
     """
     card = load_card(config.model.card)
     own, other = card.prices, config.prices
-    return Setup(
+    setup = Setup(
         config=config,
         env=envs.make(config.env.name, **config.env.options),
         split=envs.splits(config.env.name, **config.env.options),
@@ -99,6 +105,8 @@ def set_up(config: Config) -> Setup:
             output=own.output if other.output is None else other.output,
         ),
     )
+    require(setup.sandbox())
+    return setup
 
 
 def split_name(name: str) -> tuple[Path, int | None]:
@@ -111,11 +119,15 @@ def split_name(name: str) -> tuple[Path, int | None]:
     return Path(path), int(version.removeprefix("v"))
 
 
-def stored_policy(name: str) -> Policy:
-    """The policy `RUN[:VERSION]` (by default the newest) for another run. Raises `RunDirectoryError`."""
+def find_policy(name: str) -> tuple[RunDirectory, int]:
+    """The run that `RUN[:VERSION]` names, and the version (by default the newest).
+
+    Raises:
+        RunDirectoryError: there is no such run, or it has no such policy.
+    """
     path, version = split_name(name)
-    store: PolicyStore = RunDirectory.open_for_reading(path).policies
-    there = store.versions()
+    directory = RunDirectory.open_for_reading(path)
+    there = directory.policies.versions()
     if not there:
         raise RunDirectoryError(f"{path} has no policy yet")
     version = there[-1] if version is None else version
@@ -123,7 +135,13 @@ def stored_policy(name: str) -> Policy:
         raise RunDirectoryError(
             f"{path} has no policy v{version:04d}; it has v{there[0]:04d} to v{there[-1]:04d}"
         )
-    return msgspec.structs.replace(store.load(version), version=0)
+    return directory, version
+
+
+def stored_policy(name: str) -> Policy:
+    """The policy `RUN[:VERSION]` (by default the newest) for another run. Raises `RunDirectoryError`."""
+    directory, version = find_policy(name)
+    return msgspec.structs.replace(directory.policies.load(version), version=0)
 
 
 def evaluation_config(source: str, overrides: Sequence[str]) -> Config:
@@ -135,21 +153,18 @@ def evaluation_config(source: str, overrides: Sequence[str]) -> Config:
     Raises:
         RunDirectoryError, InvalidConfig: the run, its policy or an override does not exist.
     """
-    path, version = split_name(source)
-    directory = RunDirectory.open_for_reading(path)
-    versions_there = directory.policies.versions()
-    if version is None and versions_there:
-        version = versions_there[-1]
-    name = f"{path}:{version}"
-    stored_policy(name)
+    directory, version = find_policy(source)
     config = compose(overrides, base=directory.config())
     what = re.sub(r"[^\w.-]+", "_", f"{config.env.name}-{config.model.card}")
-    beside = f"{path}-eval-v{version:04d}-{what}"
+    beside = f"{directory.path}-eval-v{version:04d}-{what}"
     chosen = any(override.startswith("run.dir=") for override in overrides)
     return dataclasses.replace(
         config,
         run=dataclasses.replace(
-            config.run, rollouts=0, start_from=name, dir=config.run.dir if chosen else beside
+            config.run,
+            rollouts=0,
+            start_from=f"{directory.path}:{version}",
+            dir=config.run.dir if chosen else beside,
         ),
     )
 
@@ -177,6 +192,7 @@ async def run(setup: Setup, console: Console, drain: Drain) -> Balance | None:
             return None
         tasks = [step.tasks for step in steps if isinstance(step, Wake | Evaluate)]
         hosts = min(config.run.in_flight, max(map(len, tasks), default=1))
+        attempts = directory.attempts()  # a damaged ledger is told before a server is started
         with Progress(console, sum(map(len, tasks)), len(directory.episodes())) as progress:
             async with (
                 serve_model(
@@ -188,7 +204,9 @@ async def run(setup: Setup, console: Console, drain: Drain) -> Balance | None:
                     say=progress.say,
                     waiting=progress.waiting,
                 ) as service,
-                HostPool(hosts, config.env.name, config.env.options, directory.host_log) as pool,
+                HostPool(
+                    hosts, config.env.name, config.env.options, directory.host_log, setup.sandbox()
+                ) as pool,
             ):
                 progress.begin(service.meter)
                 executor = Executor(
@@ -200,6 +218,8 @@ async def run(setup: Setup, console: Console, drain: Drain) -> Balance | None:
                     pool=pool,
                     progress=progress,
                     drain=drain,
+                    sandbox=setup.sandbox(),
+                    attempts=attempts,
                 )
                 await executor.execute(steps)
                 return await service.balance()

@@ -1,29 +1,24 @@
-"""One skill's source text, understood without running it.
+"""The source text of skills, understood without running it.
 
-Skills are written by a model, so nothing here executes them: the text is parsed, its signature is rebuilt
-from the syntax tree, and `symtable` says which names it takes from the module around it.
+Skills are written by a model, so nothing here executes them.
 """
 
 from __future__ import annotations
 
 import ast
 import builtins
-import copy
 import functools
+import importlib
 import inspect
-import operator
-import symtable
 import textwrap
-import types
-import typing
 import warnings
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
 
-import msgspec
-
-from envs.signatures import converted
+from speedrunner.skill_names import needs, reads
+from speedrunner.skill_signature import read_signature
+from speedrunner.skill_types import Types, is_literal, is_text
 
 ALLOWED_MODULES = (
     "collections",
@@ -66,13 +61,16 @@ FORBIDDEN_BUILTINS = frozenset(
 BUILTINS = frozenset(vars(builtins)) - FORBIDDEN_BUILTINS
 
 SOURCE_LIMIT = 20_000
-"""Characters that one skill's source may have."""
+"""Characters that the source of one edit may have."""
+
+MODULE_LIMIT = 1_000_000
+"""Characters that a whole library may have."""
+
+CLASS_LIMIT = 2_000
+"""Characters of one class: classes hold data that skills pass to each other, behaviour belongs in skills."""
 
 NAME_LIMIT = 64
 """Characters that a skill's name may have; model tool formats allow no more."""
-
-_SCALARS: Mapping[str, type] = {"str": str, "int": int, "float": float, "bool": bool}
-_TYPES = "str, int, float, bool, Literal[...] and list[...]"
 
 
 class InvalidSkill(Exception):
@@ -80,55 +78,139 @@ class InvalidSkill(Exception):
 
 
 @dataclass(frozen=True, slots=True)
+class Definition:
+    """An import, a constant or a class, which skills share.
+
+    Attributes:
+        name: what it binds.
+        source: its text; an import that binds several names is split.
+        reads: names that it takes from the module, each with its first line.
+        needs: those of `reads` that must exist when the module is loaded.
+    """
+
+    name: str
+    kind: Literal["import", "constant", "class"]
+    source: str
+    line: int
+    reads: Mapping[str, int] = field(default_factory=dict)
+    needs: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
 class SkillSource:
-    """What one skill's text says.
+    """What one function's text says.
 
     Attributes:
         name: the function's name.
         source: the function's own text, without what stands before it.
+        line: where it begins in the text that was read.
         doc: its docstring, unindented.
         signature: its parameters with real types and defaults; without a return type.
-        preamble: the imports and constants before it: name -> statement.
         reads: names that its code takes from the module, each with its first line.
-        mentions: all names in it, those of annotations and local variables included.
     """
 
     name: str
     source: str
+    line: int
     doc: str
     signature: inspect.Signature
-    preamble: Mapping[str, str]
     reads: Mapping[str, int]
-    mentions: frozenset[str]
+
+
+class Problem(NamedTuple):
+    """What is wrong with a text, and in which line."""
+
+    line: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ModuleSource:
+    """What a module's text says.
+
+    Attributes:
+        definitions: by name, in their order.
+        functions: in their order.
+        problems: what is wrong with the text itself; whether its names exist is left to the library.
+    """
+
+    definitions: Mapping[str, Definition]
+    functions: tuple[SkillSource, ...]
+    problems: tuple[Problem, ...] = ()
+
+    def check(self, *more: Problem) -> None:
+        """Raise `InvalidSkill` with all problems, and those of others, in the order of lines."""
+        if problems := sorted({*self.problems, *more}):
+            raise InvalidSkill("\n".join(f"line {line}: {text}" for line, text in problems))
+
+
+def parse_module(source: str, preamble: str = "") -> ModuleSource:
+    """Read a module of skills: imports, constants, small classes and typed, documented functions.
+
+    Args:
+        source: the text.
+        preamble: definitions that it is added to, whose classes its annotations may name.
+
+    Raises:
+        InvalidSkill: it is no Python, or too long.
+    """
+    if len(source) > MODULE_LIMIT:
+        raise InvalidSkill(f"the source has {len(source)} characters; {MODULE_LIMIT} are allowed")
+    try:
+        classes = _classes(_parsed(preamble)) if preamble else {}
+        reader = _Reader(source, classes)
+        return reader.module(_parsed(source))
+    except RecursionError:
+        raise InvalidSkill("the source is nested too deeply") from None
 
 
 @functools.lru_cache(maxsize=4096)
-def parse_skill(source: str) -> SkillSource:
-    """Read one function, with the imports and constants before it.
+def parse_edit(source: str, preamble: str = "") -> ModuleSource:
+    """Read the text of one edit: a single function, with the definitions before it.
+
+    Args:
+        source: the text; indented as a whole or not.
+        preamble: as for `parse_module`.
 
     Raises:
-        InvalidSkill: with every problem found in the text itself; whether its names exist is left to the
-            library.
+        InvalidSkill: as `parse_module`; or there is no function, more than one, or something after it.
     """
     if len(source) > SOURCE_LIMIT:
         raise InvalidSkill(f"the source has {len(source)} characters; {SOURCE_LIMIT} are allowed")
     source = textwrap.dedent(source)
     try:
-        return _Reader(source).read(_parsed(source))
+        body = _parsed(source).body
     except RecursionError:
         raise InvalidSkill("the source is nested too deeply") from None
+    functions = [each for each in body if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)]
+    if len(functions) != 1:
+        names = ", ".join(each.name for each in functions) or "none"
+        raise InvalidSkill(f"the source must hold exactly one function at its top level, not {names}")
+    if functions[0] is not body[-1]:
+        line = body[body.index(functions[0]) + 1].lineno
+        raise InvalidSkill(f"line {line}: nothing may follow the function {functions[0].name}")
+    return parse_module(source, preamble)
 
 
-def parse_preamble(preamble: str) -> dict[str, str]:
-    """Split a module's imports and constants: name -> statement, in their order.
+def parse_skill(source: str, preamble: str = "") -> SkillSource:
+    """Read a single function; see `parse_edit`. Raises `InvalidSkill` with every problem."""
+    module = parse_edit(source, preamble)
+    module.check()
+    return module.functions[0]
+
+
+@functools.lru_cache(maxsize=512)
+def parse_preamble(preamble: str) -> Mapping[str, Definition]:
+    """Read imports, constants and classes, by name in their order.
 
     Raises:
-        InvalidSkill: it holds anything else.
+        InvalidSkill: something is wrong with one, or there is anything else.
     """
-    reader = _Reader(preamble)
-    statements = reader.preamble(_parsed(preamble).body)
-    reader.finish()
-    return statements
+    module = parse_module(preamble)
+    module.check()
+    if module.functions:
+        raise InvalidSkill("there may be imports, constants and classes only")
+    return module.definitions
 
 
 def _parsed(source: str) -> ast.Module:
@@ -147,67 +229,87 @@ def _parsed(source: str) -> ast.Module:
 class _Reader:
     """Reads one text and collects its problems."""
 
-    def __init__(self, source: str) -> None:
+    def __init__(self, source: str, classes: Mapping[str, ast.ClassDef]) -> None:
         self._source = source
-        self._problems: list[tuple[int, str]] = []
+        self._classes = classes
+        self._problems: list[Problem] = []
 
-    def read(self, tree: ast.Module) -> SkillSource:
-        functions = [each for each in tree.body if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)]
-        if len(functions) != 1:
-            names = ", ".join(each.name for each in functions) or "none"
-            raise InvalidSkill(f"the source must hold exactly one function at its top level, not {names}")
-        function = functions[0]
-        if isinstance(function, ast.AsyncFunctionDef):
-            raise InvalidSkill(f"line {function.lineno}: an async function cannot be a skill; use plain def")
-        if function is not tree.body[-1]:
-            after = tree.body[tree.body.index(function) + 1]
-            self._problem(after, f"nothing may follow the function {function.name}")
+    def module(self, tree: ast.Module) -> ModuleSource:
+        types = Types({**self._classes, **_classes(tree)})
+        definitions: dict[str, Definition] = {}
+        functions: list[SkillSource] = []
+        names: set[str] = set()
+        for statement in tree.body:
+            match statement:
+                case ast.AsyncFunctionDef():
+                    self._problem(statement, "an async function cannot be a skill; use plain def")
+                case ast.FunctionDef(name=name):
+                    if name in names or name in definitions:
+                        self._problem(statement, f"{name} is defined twice; choose another name")
+                    names.add(name)
+                    functions.append(self._function(statement, types))
+                case ast.ImportFrom(module="__future__"):
+                    pass  # the library's module has what a skill may want of it
+                case ast.Expr(value=ast.Constant(value=str())):
+                    pass  # a docstring, or a comment in the shape of a string
+                case _:
+                    found = self._definitions(statement)
+                    for name in found.keys() & names:
+                        self._problem(statement, f"{name} is defined twice; choose another name")
+                    definitions |= found
+        return ModuleSource(definitions, tuple(functions), tuple(self._problems))
+
+    def _definitions(self, statement: ast.stmt) -> dict[str, Definition]:
+        line = statement.lineno
+        match statement:
+            case ast.Import() | ast.ImportFrom():
+                self._check_import(statement)
+                return {
+                    name: Definition(name, "import", text, line)
+                    for name, text in _imported(statement).items()
+                }
+            case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
+                if not is_literal(statement.value):
+                    self._problem(statement, f"the constant {name} must be a literal value")
+                text = self._text(statement)
+                return {name: Definition(name, "constant", text, line)}
+            case ast.ClassDef(name=name):
+                self._check_class(statement)
+                text = self._text(statement)
+                return {name: Definition(name, "class", text, line, reads(statement), needs(statement))}
+        self._problem(statement, "only imports, constants, classes and functions may stand at the top level")
+        return {}
+
+    def _function(self, function: ast.FunctionDef, types: Types) -> SkillSource:
         self._check_name(function)
-        self._check_body(function)
+        for decorator in function.decorator_list:
+            self._problem(decorator, "a skill cannot be decorated")
+        self._check_code(function)
+        if any(isinstance(each, ast.Yield | ast.YieldFrom) for each in _own_nodes(function)):
+            self._problem(function, f"{function.name} yields; a skill must return its result")
         doc = (ast.get_docstring(function) or "").strip()
         if not doc:
             self._problem(function, f"{function.name} needs a docstring that says what it does and returns")
-        if not _is_text(doc):
+        if not is_text(doc):
             self._problem(function, f"the docstring of {function.name} is no valid Unicode text")
-        signature = self._signature(function)
-        preamble = self.preamble(tree.body[: tree.body.index(function)])
-        self.finish()
         return SkillSource(
             name=function.name,
             source=ast.get_source_segment(self._source, function) or "",
+            line=function.lineno,
             doc=doc,
-            signature=signature,
-            preamble=preamble,
-            reads=_reads(function),
-            mentions=frozenset(each.id for each in ast.walk(function) if isinstance(each, ast.Name)),
+            signature=read_signature(function, types, self._problem),
+            reads=reads(function),
         )
 
-    def preamble(self, statements: list[ast.stmt]) -> dict[str, str]:
-        found: dict[str, str] = {}
-        for statement in statements:
-            match statement:
-                case ast.ImportFrom(module="__future__"):
-                    pass  # the library's module has what a skill may want of it
-                case ast.Import() | ast.ImportFrom():
-                    self._check_import(statement)
-                    found |= _imported(statement)
-                case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
-                    if not _is_literal(statement.value):
-                        self._problem(statement, f"the constant {name} must be a literal value")
-                    found[name] = ast.get_source_segment(self._source, statement) or ""
-                case ast.Expr(value=ast.Constant(value=str())):
-                    pass  # a comment in the shape of a string
-                case _:
-                    self._problem(statement, "only imports and constants may stand before the function")
-        return found
+    def _text(self, statement: ast.stmt) -> str:
+        """The text of a statement, its decorators included."""
+        text = ast.get_source_segment(self._source, statement) or ""
+        decorators = getattr(statement, "decorator_list", [])
+        lines = [f"@{ast.get_source_segment(self._source, each)}" for each in decorators]
+        return "\n".join([*lines, text])
 
-    def finish(self) -> None:
-        """Raise what was found."""
-        if self._problems:
-            raise InvalidSkill("\n".join(f"line {line}: {text}" for line, text in sorted(self._problems)))
-
-    def _problem(self, where: ast.stmt | ast.expr | ast.arg, text: str) -> None:
-        self._problems.append((where.lineno, text))
+    def _problem(self, where: ast.stmt | ast.expr | ast.arg | ast.keyword, text: str) -> None:
+        self._problems.append(Problem(where.lineno, text))
 
     def _check_name(self, function: ast.FunctionDef) -> None:
         name = function.name
@@ -217,10 +319,8 @@ class _Reader:
                 f"{name!r} cannot name a skill: at most {NAME_LIMIT} ASCII characters, not beginning with __",
             )
 
-    def _check_body(self, function: ast.FunctionDef) -> None:
-        for decorator in function.decorator_list:
-            self._problem(decorator, "a skill cannot be decorated")
-        for node in ast.walk(function):
+    def _check_code(self, block: ast.FunctionDef | ast.ClassDef) -> None:
+        for node in ast.walk(block):
             match node:
                 case ast.Import() | ast.ImportFrom():
                     self._check_import(node)
@@ -228,107 +328,46 @@ class _Reader:
                     self._problem(node, "global is not allowed; pass values as arguments and return them")
                 case ast.AsyncFunctionDef() | ast.AsyncFor() | ast.AsyncWith() | ast.Await():
                     self._problem(node, "async code is not allowed in a skill")
-        if any(isinstance(each, ast.Yield | ast.YieldFrom) for each in _own_nodes(function)):
-            self._problem(function, f"{function.name} yields; a skill must return its result")
+
+    def _check_class(self, node: ast.ClassDef) -> None:
+        size = len(self._text(node))
+        if size > CLASS_LIMIT:
+            self._problem(node, f"the class {node.name} has {size} characters; {CLASS_LIMIT} are allowed")
+        self._check_code(node)
+        for decorator in node.decorator_list:
+            called = decorator.func if isinstance(decorator, ast.Call) else decorator
+            if ast.unparse(called) not in ("dataclass", "dataclasses.dataclass"):
+                self._problem(decorator, "dataclass is the only decorator that a class may have")
+        for keyword in node.keywords:
+            if keyword.arg != "total" or not isinstance(keyword.value, ast.Constant):
+                self._problem(keyword, "a class takes no keyword but TypedDict's total")
+        for statement in node.body:
+            match statement:
+                case ast.FunctionDef() | ast.AnnAssign() | ast.Assign() | ast.Pass():
+                    pass
+                case ast.Expr(value=ast.Constant()):
+                    pass
+                case ast.AsyncFunctionDef():
+                    pass  # told as async code
+                case _:
+                    self._problem(statement, "only fields and methods may stand in a class")
 
     def _check_import(self, statement: ast.Import | ast.ImportFrom) -> None:
         for module in _modules(statement):
             if module not in ALLOWED_MODULES:
                 allowed = ", ".join(ALLOWED_MODULES)
                 self._problem(statement, f"cannot import {module}; allowed are {allowed}")
-        if isinstance(statement, ast.ImportFrom) and any(each.name == "*" for each in statement.names):
-            self._problem(statement, "import names one by one instead of *")
-
-    def _signature(self, function: ast.FunctionDef) -> inspect.Signature:
-        given = function.args
-        for variadic in (given.vararg, given.kwarg):
-            if variadic is not None:
-                self._problem(variadic, f"variable arguments are not allowed; name each ({variadic.arg})")
-        for positional in given.posonlyargs:
-            self._problem(positional, f"{positional.arg} must be passable by name; remove the /")
-        ordinary = [*given.posonlyargs, *given.args]
-        defaults = [*[None] * (len(ordinary) - len(given.defaults)), *given.defaults]
-        parameters = [
-            self._parameter(each, default, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-            for each, default in zip(ordinary, defaults, strict=True)
-        ] + [
-            self._parameter(each, default, inspect.Parameter.KEYWORD_ONLY)
-            for each, default in zip(given.kwonlyargs, given.kw_defaults, strict=True)
-        ]
-        return inspect.Signature(parameters)
-
-    def _parameter(self, given: ast.arg, default: ast.expr | None, kind: Any) -> inspect.Parameter:
-        annotation: Any = inspect.Parameter.empty
-        value: Any = inspect.Parameter.empty
-        if given.annotation is None:
-            self._problem(given, f"the parameter {given.arg} needs a type: {_TYPES} are allowed")
-        else:
-            try:
-                annotation = _type(given.annotation)
-            except _UnknownType:
-                text = ast.unparse(given.annotation)
-                self._problem(given, f"the parameter {given.arg} cannot be {text}: {_TYPES} are allowed")
-        if default is not None:
-            value = None
-            if not _is_literal(default):
-                self._problem(default, f"the default of {given.arg} must be a literal value")
-            elif not _fits(value := ast.literal_eval(default), annotation):
-                text = ast.unparse(default)
-                self._problem(default, f"the default of {given.arg} cannot be {text}: use its type or None")
-        return inspect.Parameter(given.arg, kind, default=value, annotation=annotation)
+        if isinstance(statement, ast.ImportFrom) and statement.module in ALLOWED_MODULES:
+            there = importlib.import_module(statement.module)
+            for alias in statement.names:
+                if alias.name == "*":
+                    self._problem(statement, "import names one by one instead of *")
+                elif not hasattr(there, alias.name):
+                    self._problem(statement, f"{statement.module} has no {alias.name}")
 
 
-class _UnknownType(Exception):
-    pass
-
-
-def _type(annotation: ast.expr) -> Any:
-    match annotation:
-        case ast.Name(id=name) if name in _SCALARS:
-            return _SCALARS[name]
-        case ast.Subscript(value=ast.Name(id="list"), slice=item):
-            return types.GenericAlias(list, (_type(item),))
-        case ast.Subscript(value=kind, slice=values) if ast.unparse(kind) in ("Literal", "typing.Literal"):
-            options = values.elts if isinstance(values, ast.Tuple) else [values]
-            if options and all(_is_literal(each) for each in options):
-                choices = tuple(ast.literal_eval(each) for each in options)
-                if all(isinstance(each, str | int) for each in choices):
-                    return operator.getitem(typing.cast(Any, typing.Literal), choices)
-    raise _UnknownType
-
-
-def _is_literal(node: ast.expr | None) -> bool:
-    if node is None:
-        return False
-    try:
-        ast.literal_eval(node)
-    except (ValueError, TypeError, SyntaxError, MemoryError):
-        return False
-    return all(
-        _is_text(each.value)
-        for each in ast.walk(node)
-        if isinstance(each, ast.Constant) and isinstance(each.value, str)
-    )
-
-
-def _fits(default: object, annotation: Any) -> bool:
-    """Tell whether a default can stand in a tool's JSON schema."""
-    try:
-        if default is None or msgspec.json.decode(msgspec.json.encode(default)) != default:
-            return default is None
-        converted(default, annotation)
-    except (TypeError, ValueError, OverflowError, msgspec.MsgspecError):
-        return False
-    return True
-
-
-def _is_text(value: str) -> bool:
-    """Tell whether the text can be written out: lone surrogates cannot."""
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+def _classes(tree: ast.Module) -> dict[str, ast.ClassDef]:
+    return {each.name: each for each in tree.body if isinstance(each, ast.ClassDef)}
 
 
 def _modules(statement: ast.Import | ast.ImportFrom) -> list[str]:
@@ -358,37 +397,3 @@ def _own_nodes(function: ast.FunctionDef) -> Iterator[ast.AST]:
         yield node
         if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
             waiting.extend(ast.iter_child_nodes(node))
-
-
-class _WithoutTypes(ast.NodeTransformer):
-    """Drops annotations: they are never evaluated, so their names need not exist."""
-
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
-        node.returns = None
-        return self.generic_visit(node)
-
-    def visit_arg(self, node: ast.arg) -> ast.AST:
-        node.annotation = None
-        return node
-
-    def visit_AnnAssign(self, node: ast.AnnAssign) -> ast.AST:
-        node.annotation = ast.Constant(None)
-        return self.generic_visit(node)
-
-
-def _reads(function: ast.FunctionDef) -> dict[str, int]:
-    bare = _WithoutTypes().visit(copy.deepcopy(function))
-    names = set(_global_names(symtable.symtable(ast.unparse(bare), "<skill>", "exec")))
-    lines: dict[str, int] = {}
-    for node in ast.walk(function):
-        if isinstance(node, ast.Name) and node.id in names:
-            lines[node.id] = min(node.lineno, lines.get(node.id, node.lineno))
-    return lines
-
-
-def _global_names(table: symtable.SymbolTable) -> Iterator[str]:
-    for scope in table.get_children():
-        for symbol in scope.get_symbols():
-            if symbol.is_global() and symbol.is_referenced():
-                yield symbol.get_name()
-        yield from _global_names(scope)

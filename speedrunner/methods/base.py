@@ -7,12 +7,13 @@ from typing import Protocol
 
 from envs import Task, TextEnv
 from serving.model import Model
-from serving.tools import ToolSpec
+from serving.usage import Usage
 from speedrunner.actor import ActorSpec
 from speedrunner.history import History
 from speedrunner.library import Library
 from speedrunner.loop import AgentLimits, run_agent
 from speedrunner.records import AgentRecord, Edit, Ending, Message, Policy
+from speedrunner.sandbox.limits import Sandbox
 from speedrunner.toolbox import Toolbox
 
 
@@ -23,15 +24,19 @@ class SleepTools:
     Attributes:
         sleep: number of this sleep, 1 for the first.
         labels: stand in the ledger rows of every request.
+        sandbox: how code that an agent writes is confined.
         edits: to be extended with each edit that an agent asked for.
+        error: why the sleep changes nothing although it should have.
     """
 
     sleep: int
     env: TextEnv
     model: Model
     labels: dict[str, str]
+    sandbox: Sandbox = Sandbox()  # noqa: RUF009 - immutable
     agents: list[AgentRecord] = field(default_factory=list)
     edits: list[Edit] = field(default_factory=list)
+    error: str | None = None
 
     def library(self, policy: Policy) -> Library:
         """The policy's skills over this environment's primitives, checked for the model in use."""
@@ -44,17 +49,27 @@ class SleepTools:
     async def run_agent(self, role: str, messages: list[Message], toolbox: Toolbox, llm_calls: int) -> Ending:
         """Let an agent work with the tools of `toolbox` until it finishes or its calls are used up.
 
+        Each reply states how many calls and tokens are left.
+
         Raises:
             ServingError: the engine failed.
         """
         record = AgentRecord(role=role, turns=[], ending=Ending.ENGINE_ERROR)
         self.agents.append(record)
         plain = [{"role": message.role, "content": message.content} for message in messages]
-        specs: list[ToolSpec] = toolbox.specs
-        conversation = self.model.converse(role, plain, specs, self.labels)
+        conversation = self.model.converse(role, plain, toolbox.specs, self.labels)
+
+        def status(text: str, usage: Usage, calls: int) -> str:
+            used = usage.prompt + usage.completion + self.model.count_tokens(text)
+            tokens = max(self.model.card.context - used, 0)
+            return f"{text}\n\n({calls} calls and {tokens} tokens left)"
+
+        limits = AgentLimits(llm_calls)
         record.ending = await run_agent(
-            conversation, messages, toolbox.execute, AgentLimits(llm_calls), record.turns.append
+            conversation, messages, toolbox.execute, limits, record.turns.append, status
         )
+        if record.ending is Ending.CONTEXT_OVERFLOW:
+            self.error = f"the context of {role} overflowed"
         return record.ending
 
 

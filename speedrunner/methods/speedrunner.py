@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from contextlib import AsyncExitStack
+from typing import Literal
 
 import msgspec
 
 from envs import Task, TextEnv
 from speedrunner.actor import ActorSpec
 from speedrunner.history import History
+from speedrunner.inducer.draft import Draft
+from speedrunner.inducer.interpreter import Interpreter
+from speedrunner.inducer.reading import reading
 from speedrunner.library import Library
 from speedrunner.methods.base import SleepTools
 from speedrunner.prompts import render
-from speedrunner.records import Edit, Ending, Message, Policy, Trajectory
-from speedrunner.skill_source import ALLOWED_MODULES, InvalidSkill
-from speedrunner.toolbox import Toolbox, ToolError
-from speedrunner.trajectory_text import headline, trajectory_lines
+from speedrunner.records import Ending, Message, Policy
+from speedrunner.skill_source import ALLOWED_MODULES
+from speedrunner.skill_types import SUPPORTED
+from speedrunner.toolbox import Tool, Toolbox
+from speedrunner.trajectory_text import headline
+
+READING_SHARE = 0.5
+"""Part of the model's context that trajectories may take where there is no code interpreter."""
+
+
+def finish(summary: str) -> str:
+    """End your work. `summary` says in a few sentences what you changed and why."""
+    return "The library is stored."
 
 
 class SpeedRunner:
@@ -24,13 +37,33 @@ class SpeedRunner:
     Args:
         inducer_calls: requests of one sleep (paper, Appendix A.1: 100).
         output_chars: longest result of one of the inducer's tools, in characters.
+        code_wall_s: seconds that one piece of the inducer's code may take.
+        on_limit: whether the draft is adopted or discarded when the calls are used up.
+        prompt: what the inducer is asked for; `asi_style`: to abstract observed behaviour (section 4.1).
+        visibility: `all_public` shows the actor every skill (section 4.1).
+        interpreter: `off` puts the batch's trajectories in the context instead (section 4.1).
     """
 
     trains = True
 
-    def __init__(self, *, inducer_calls: int = 100, output_chars: int = 8000) -> None:
+    def __init__(
+        self,
+        *,
+        inducer_calls: int = 100,
+        output_chars: int = 8000,
+        code_wall_s: float = 60.0,
+        on_limit: Literal["adopt", "discard"] = "adopt",
+        prompt: Literal["goal_oriented", "asi_style"] = "goal_oriented",
+        visibility: Literal["split", "all_public"] = "split",
+        interpreter: Literal["on", "off"] = "on",
+    ) -> None:
         self._calls = inducer_calls
         self._output_chars = output_chars
+        self._code_wall_s = code_wall_s
+        self._on_limit = on_limit
+        self._prompt = prompt
+        self._split = visibility == "split"
+        self._interpreter = interpreter == "on"
 
     def initial(self) -> Policy:
         """An empty library."""
@@ -38,114 +71,72 @@ class SpeedRunner:
 
     def agent(self, policy: Policy, task: Task, env: TextEnv) -> ActorSpec:
         """The policy's library."""
+        policy = self._shown(policy)
         return ActorSpec(Library(env.primitives, policy.skills, policy.preamble))
 
     async def sleep(self, policy: Policy, history: History, tools: SleepTools) -> Policy:
-        """Let the inducer edit the library. When its context overflows, nothing changes."""
+        """Let the inducer edit the library. When its context overflows, nothing changes.
+
+        Raises:
+            ServingError: the engine failed.
+            SandboxError: the inducer's code cannot be run here.
+        """
+        policy = self._shown(policy)
+        draft = Draft(tools.library(policy), tools.sleep, tools.edits, self._output_chars)
+        offered: list[Tool] = [*draft.tools(all_public=not self._split)]
         calls = tools.calls("inducer", self._calls)
-        trajectories = history.trajectories()
-        session = InducerSession(tools, tools.library(policy), trajectories, self._output_chars)
-        batch = history.batch(history.batches()[-1])
-        messages = [
-            Message(
-                "system",
-                render(
-                    "inducer_system",
-                    description=tools.env.description,
-                    primitives=tools.env.primitives,
-                    modules=sorted(ALLOWED_MODULES),
-                ),
-            ),
-            Message(
-                "user",
-                render(
-                    "inducer_user",
-                    sleep=tools.sleep,
-                    batch=[headline(trajectory) for trajectory in batch],
-                    history=len(trajectories),
-                    skills=policy.skills,
-                    calls=calls,
-                ),
-            ),
-        ]
-        toolbox = Toolbox(session.tools, session.finish, calls)
-        ending = await tools.run_agent("inducer", messages, toolbox, calls)
-        if ending is Ending.CONTEXT_OVERFLOW:
+        async with AsyncExitStack() as stack:
+            if self._interpreter:
+                interpreter = Interpreter(
+                    tools.sandbox,
+                    history.folders,
+                    tools.env.primitives,
+                    lambda: draft.library,
+                    output_chars=self._output_chars,
+                    wall_s=self._code_wall_s,
+                )
+                offered.insert(0, (await stack.enter_async_context(interpreter)).execute_code)
+            messages = self._messages(policy, history, tools, calls)
+            ending = await tools.run_agent("inducer", messages, Toolbox(offered, finish), calls)
+        if ending is Ending.CALL_LIMIT and self._on_limit == "discard":
+            tools.error = f"the inducer used up its {calls} calls"
+        if tools.error is not None:
             return policy
-        library = session.library
-        return msgspec.structs.replace(policy, skills=library.skills, preamble=library.preamble)
+        return msgspec.structs.replace(policy, skills=draft.library.skills, preamble=draft.library.preamble)
 
+    def _messages(self, policy: Policy, history: History, tools: SleepTools, calls: int) -> list[Message]:
+        batch = history.batch(history.batches()[-1])
+        system = render(
+            "inducer/system",
+            goal=render(f"inducer/{self._prompt}"),
+            description=tools.env.description,
+            primitives=tools.env.primitives,
+            types=SUPPORTED,
+            modules=sorted(ALLOWED_MODULES),
+            split=self._split,
+            interpreter=self._interpreter,
+            wall_s=f"{self._code_wall_s:g}",
+            output_chars=self._output_chars,
+        )
+        room = int(tools.model.card.context * READING_SHARE)
+        found = reading([] if self._interpreter else batch, room, tools.model.count_tokens)
+        user = render(
+            "inducer/user",
+            sleep=tools.sleep,
+            batch=[headline(trajectory) for trajectory in batch],
+            history=len(history.trajectories()),
+            interpreter=self._interpreter,
+            texts=found.texts,
+            left_out=found.left_out,
+            skills=policy.skills,
+            split=self._split,
+            calls=calls,
+        )
+        return [Message("system", system), Message("user", user)]
 
-class InducerSession:
-    """The inducer's tools over one draft of the library. Their docstrings are what it is told."""
-
-    def __init__(
-        self, sleep: SleepTools, library: Library, trajectories: list[Trajectory], output_chars: int
-    ) -> None:
-        self.library = library
-        self._sleep = sleep
-        self._trajectories = {trajectory.episode: trajectory for trajectory in trajectories}
-        self._output_chars = output_chars
-        self.tools: list[Callable[..., str]] = [
-            self.list_trajectories,
-            self.read_trajectory,
-            self.show_skill,
-            self.write_skill,
-            self.delete_skill,
-        ]
-
-    def list_trajectories(self, first: int = 0) -> str:
-        """List all recorded episodes, oldest first, one line each, from number `first` on."""
-        lines = [headline(trajectory) for trajectory in self._trajectories.values()]
-        return self._cut("\n".join(lines[max(first, 0) :]) or "There are no more.", "go on with `first`")
-
-    def read_trajectory(self, episode: str, from_line: int = 0) -> str:
-        """Read an episode: its task, then each call of the actor with every call that it made in turn, their
-        results and errors; from line `from_line` on."""
-        if episode not in self._trajectories:
-            raise ToolError(f"there is no episode {episode!r}; list_trajectories names them")
-        lines = "\n".join(trajectory_lines(self._trajectories[episode])).splitlines()
-        return self._cut("\n".join(lines[max(from_line, 0) :]), f"of {len(lines)} lines; use `from_line`")
-
-    def show_skill(self, name: str) -> str:
-        """Show a skill's source and which skills call it."""
-        try:
-            return self._cut(self.library.show(name), "the source is longer")
-        except InvalidSkill as error:
-            raise ToolError(str(error)) from error
-
-    def write_skill(self, source: str, public: bool) -> str:
-        """Add a skill, or replace the one of the same name. `source` is one Python function with annotations
-        and a docstring, imports before it. `public` tells whether the actor sees it."""
-        try:
-            edited = self.library.write(source, public=public, sleep=self._sleep.sleep)
-        except InvalidSkill as error:
-            self._sleep.edits.append(Edit("write", "", str(error)))
-            raise ToolError(str(error)) from error
-        before = {skill.name: skill for skill in self.library.skills}
-        changed = [skill.name for skill in edited.skills if before.get(skill.name) != skill]
-        self.library = edited
-        if not changed:
-            return "The library holds exactly this skill already."
-        self._sleep.edits.append(Edit("write", changed[0]))
-        return f"{changed[0]} is written. The library has {len(edited.skills)} skills."
-
-    def delete_skill(self, name: str) -> str:
-        """Delete a skill that no other skill calls."""
-        try:
-            self.library = self.library.delete(name)
-        except InvalidSkill as error:
-            self._sleep.edits.append(Edit("delete", name, str(error)))
-            raise ToolError(str(error)) from error
-        self._sleep.edits.append(Edit("delete", name))
-        return f"{name} is deleted. The library has {len(self.library.skills)} skills."
-
-    def finish(self, summary: str) -> str:
-        """End your work. `summary` says in a few sentences what you changed and why."""
-        return "The library is stored."
-
-    def _cut(self, text: str, hint: str) -> str:
-        if len(text) <= self._output_chars:
-            return text
-        shown = text[: self._output_chars]
-        return f"{shown}\n[cut after {len(shown)} of {len(text)} characters; {hint}]"
+    def _shown(self, policy: Policy) -> Policy:
+        """The policy with the visibility that the option asks for."""
+        if self._split:
+            return policy
+        skills = tuple(msgspec.structs.replace(skill, public=True) for skill in policy.skills)
+        return msgspec.structs.replace(policy, skills=skills)

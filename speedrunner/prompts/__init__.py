@@ -17,5 +17,5 @@ def _environment() -> Environment:
 
 
 def render(name: str, **variables: Any) -> str:
-    """Fill in the prompt `name` (`actor_system`), without leading or trailing blank lines."""
+    """Fill in the prompt `name` (`actor/system`), without leading or trailing blank lines."""
     return _environment().get_template(f"{name}.jinja").render(**variables).strip()

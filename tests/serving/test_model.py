@@ -11,7 +11,7 @@ from serving.cards import ModelCard
 from serving.conversation import ChatConversation, TokenConversation
 from serving.endpoint import Endpoint
 from serving.engine import Engine
-from serving.errors import InvalidCard
+from serving.errors import InvalidCard, InvalidTool
 from serving.meter import Meter
 from serving.model import Model
 from serving.tokens import ChatTokenizer
@@ -65,6 +65,30 @@ async def test_the_chat_route_needs_neither_tokenizer_nor_format(tiny_card: Mode
     model = Model(card, engine(card), None)
     assert isinstance(model.converse("actor", MESSAGES, [WAIT], {}), ChatConversation)
     model.check_tool(WAIT)
+
+
+def unreadable(schema: dict[str, Any]) -> ToolSpec:
+    return msgspec.structs.replace(WAIT, parameters={**WAIT.parameters, "properties": {"text": schema}})
+
+
+async def test_tools_are_checked_against_the_served_tokenizer(
+    tiny_card: ModelCard, tiny_tokenizer: ChatTokenizer
+) -> None:
+    model = Model(tiny_card, engine(tiny_card), tiny_tokenizer)
+    model.check_tool(WAIT)
+    with pytest.raises(InvalidTool, match=r"^say: a call that its schema allows cannot be read"):
+        # The grammar takes its options as they are, the reader by their types.
+        model.check_tool(unreadable({"enum": [float("nan")]}))
+
+
+async def test_text_is_counted_in_tokens_or_in_bytes_where_there_is_no_tokenizer(
+    tiny_card: ModelCard, tiny_tokenizer: ChatTokenizer
+) -> None:
+    text = "go to the grüne box <|im_end|>"
+    served = Model(tiny_card, engine(tiny_card), tiny_tokenizer)
+    assert served.count_tokens(text) == len(tiny_tokenizer.outside_text(text))
+    card = msgspec.structs.replace(tiny_card, route="chat", tool_format=None)
+    assert Model(card, engine(card), None).count_tokens(text) == 31
 
 
 async def test_the_tokens_route_needs_both(tiny_card: ModelCard, tiny_tokenizer: ChatTokenizer) -> None:

@@ -115,13 +115,11 @@ class TestAttaching:
     async def test_a_server_of_another_model(
         self, card: ModelCard, tiny_tokenizer: ChatTokenizer, tmp_path: Path
     ) -> None:
-        with (
-            ScriptedEngine(tiny_tokenizer, [], model="large") as engine,
-            pytest.raises(ServerFailed, match="serves large, not 'tiny'"),
-        ):
+        with ScriptedEngine(tiny_tokenizer, [], model="large") as engine:
             options = ServiceOptions(url=str(engine.endpoint))
-            async with serve_model(card, options, write_row=lambda row: None, log=tmp_path / "log"):
-                pass
+            with pytest.raises(ServerFailed, match="serves large, not 'tiny'"):
+                async with serve_model(card, options, write_row=lambda row: None, log=tmp_path / "log"):
+                    pass
 
     async def test_the_key_comes_from_the_environment(
         self,

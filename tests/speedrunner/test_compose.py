@@ -8,6 +8,7 @@ import pytest
 from hydra.core.global_hydra import GlobalHydra
 
 import serving.cards
+from speedrunner import methods
 from speedrunner.compose import compose
 from speedrunner.config import (
     Config,
@@ -54,7 +55,7 @@ class TestChoices:
         assert compose([]) == Config(
             run=RunConfig("runs/babyai-speedrunner-tiny-seed0"),
             env=EnvConfig("babyai", {"num_dists": 0}),
-            method=MethodConfig("speedrunner", {"inducer_calls": 100, "output_chars": 8000}),
+            method=MethodConfig("speedrunner", methods.options("speedrunner")),
             model=ModelConfig("tiny"),
         )
 

@@ -20,11 +20,12 @@ import pytest_asyncio
 
 from envs import Opening, Outcome, Task
 from speedrunner import hosts
-from speedrunner.call_tree import DEPTH_LIMIT, DESCRIPTION_LIMIT, NODE_LIMIT, TEXT_LIMIT
 from speedrunner.host_messages import Executed
 from speedrunner.hosts import HostDied, HostFault, HostPool, HostTimedOut
 from speedrunner.library import Library
 from speedrunner.records import CallNode, Ending, ToolCall
+from speedrunner.sandbox.child.bounds import DEPTH_LIMIT, NODE_LIMIT, TEXT_LIMIT
+from speedrunner.sandbox.child.values import DESCRIPTION_LIMIT
 from tests.toy_env import Corridor
 
 ENV = "tests.toy_env:Corridor"
@@ -307,10 +308,9 @@ class TestHostileSkills:
         async with episode(pool, library) as call:
             assert (await call("skill", time_limit_s=0.1)).timed_out
 
-    async def test_swallowing_all_interruptions_costs_the_host_but_not_the_next_episode(
-        self, monkeypatch: pytest.MonkeyPatch
+    async def test_swallowing_all_interruptions_costs_the_skills_process_but_not_the_episode(
+        self, pool: HostPool
     ) -> None:
-        monkeypatch.setattr(hosts, "GRACE_S", 0.5)
         library = skills(
             '''
             def skill():
@@ -323,17 +323,30 @@ class TestHostileSkills:
                         pass
             '''
         )
-        async with HostPool(1, ENV) as pool:
-            async with pool.host() as host:
-                first = host.pid
-                await host.reset(Task(ENV, "default", 10), library, None)
-                await host.execute(ToolCall("walk", {"steps": 5}), PLENTY_S)
-                with pytest.raises(HostTimedOut, match=r"did not answer skill within 0\.8 s and was killed"):
-                    await host.execute(ToolCall("skill", {}), 0.3)
-                assert not alive(first)
-                assert host.outcome == Outcome(0.5, False, {"position": 5})  # as of its last reply
-            async with episode(pool, library) as call:
-                assert (await call("walk", steps=10)).ending is Ending.SUCCESS
+        async with pool.host() as host:
+            first = host.pid
+            await host.reset(Task(ENV, "default", 10), library, None)
+            await host.execute(ToolCall("walk", {"steps": 5}), PLENTY_S)
+            executed = await host.execute(ToolCall("skill", {}), 0.3)
+            assert executed.timed_out
+            assert "TimeLimitReached: stopped at the time limit of 0.3 s" in (executed.node.error or "")
+            assert executed.outcome == Outcome(0.5, False, {"position": 5})
+            walked = await host.execute(ToolCall("walk", {"steps": 5}), PLENTY_S)
+            assert (walked.ending, walked.actions, host.pid) == (Ending.SUCCESS, 2, first)
+
+    async def test_a_skill_that_swallows_the_end_is_killed_and_told_why(self, pool: HostPool) -> None:
+        source = '''
+            def skill():
+                """Walk for ever, whatever is raised."""
+                while True:
+                    try:
+                        walk()
+                    except BaseException:
+                        pass
+        '''
+        executed = await play(pool, source, distance=3)
+        assert (executed.ending, executed.actions, executed.timed_out) == (Ending.SUCCESS, 3, False)
+        assert (executed.node.error or "").startswith("EpisodeEnded: stopped, because the environment had")
 
     @pytest.mark.parametrize(
         ("body", "error"),
@@ -507,6 +520,20 @@ class TestFaults:
             assert not alive(first)
             async with episode(pool, library) as call:
                 assert (await call("walk")).node.error is None
+
+    async def test_an_environment_that_hangs_costs_its_host(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(hosts, "GRACE_S", 0.05)
+        async with HostPool(1, ENV) as pool:
+            async with pool.host() as host:
+                first = host.pid
+                await host.reset(Task(ENV, "slow_step", 10), skills(), None)
+                await host.execute(ToolCall("look", {}), PLENTY_S)
+                with pytest.raises(HostTimedOut, match=r"did not answer walk within 0\.1 s and was killed"):
+                    await host.execute(ToolCall("walk", {}), 0.05)
+                assert not alive(first)
+                assert host.outcome == Outcome(0.0, False, {"position": 0})  # as of its last reply
+            async with episode(pool, skills()) as call:
+                assert (await call("walk", steps=10)).ending is Ending.SUCCESS
 
     async def test_a_reset_that_fails_is_a_fault(self) -> None:
         async with HostPool(1, ENV) as pool, pool.host() as host:

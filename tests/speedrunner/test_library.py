@@ -10,7 +10,8 @@ import pytest
 from serving.errors import InvalidTool
 from serving.tools import ToolSpec
 from speedrunner.library import Library
-from speedrunner.skill_source import ALLOWED_MODULES, SOURCE_LIMIT, InvalidSkill, parse_skill
+from speedrunner.skill_source import ALLOWED_MODULES, CLASS_LIMIT, SOURCE_LIMIT, InvalidSkill, parse_skill
+from speedrunner.skill_types import SUPPORTED
 from tests.toy_env import Corridor
 
 WALK_FAR = '''
@@ -23,6 +24,8 @@ def run() -> str:
     """Walk very far."""
     return walk_far(10)
 '''
+POINT = "from typing import TypedDict\n\nclass Point(TypedDict):\n    x: int\n    name: str\n\n"
+TREE = "from typing import TypedDict\n\nclass Tree(TypedDict):\n    below: list[Tree]\n\n"
 
 
 @pytest.fixture
@@ -98,6 +101,221 @@ class TestEdits:
             getattr(library, operation)("walk_fra")
 
 
+class TestEditingByExactText:
+    def test_one_piece_of_a_skill_is_replaced(self, empty: Library) -> None:
+        library = write(empty, WALK_FAR, public=False).edit("walk_far", "steps=steps", "steps=2", sleep=4)
+        (skill,) = library.skills
+        assert skill.source == WALK_FAR.strip().replace("steps=steps", "steps=2")
+        assert (skill.public, skill.created, skill.edited) == (False, 1, 4)
+
+    @pytest.mark.parametrize(
+        ("old", "new", "text"),
+        [
+            ("steps", "n", "the text to replace occurs 3 times in walk_far; give more of what is around it"),
+            ("", "n", "the text to replace does not occur in walk_far"),
+            (
+                "return walk(n=steps)",
+                "",
+                "; the nearest line is `return walk(steps=steps)` (spaces",
+            ),
+            ("zzz", "n", "the text to replace does not occur in walk_far; show walk_far first"),
+            ("def walk_far", "def far", "the edit would turn walk_far into far; rename it instead"),
+            ("walk(steps", "wlk(steps", "line 3: wlk is not defined; did you mean walk?"),
+        ],
+    )
+    def test_what_is_refused(self, empty: Library, old: str, new: str, text: str) -> None:
+        with pytest.raises(InvalidSkill) as caught:
+            write(empty, WALK_FAR).edit("walk_far", old, new, sleep=2)
+        assert text in str(caught.value)
+
+    def test_a_shared_constant_can_be_edited_for_all_who_use_it(self, empty: Library) -> None:
+        library = write(empty, "STEPS = 2\n" + function(body="return STEPS"))
+        library = write(library, function(body="return STEPS").replace("skill", "other"))
+        library = write(library, WALK_FAR).edit("STEPS", "2", "3", sleep=5)
+        assert library.preamble == "STEPS = 3"
+        assert {each.name: each.edited for each in library.skills} == {"skill": 5, "other": 5, "walk_far": 1}
+
+    def test_an_edited_class_must_still_suit_the_skills_that_use_it(self, empty: Library) -> None:
+        library = write(empty, POINT + function("p: Point", "return p['x']"))
+        (*_, tool) = library.edit("Point", "x: int", "x: float", sleep=2).tools()
+        assert tool.parameters["properties"]["p"]["properties"]["x"] == {"type": "number"}
+        with pytest.raises(InvalidSkill, match=r"^skill, line 1: the parameter p cannot be Point"):
+            library.edit("Point", "x: int", "x: set", sleep=2)
+        with pytest.raises(InvalidSkill, match=r"^line 1: Base is not defined"):
+            library.edit("Point", "(TypedDict)", "(Base)", sleep=2)
+        with pytest.raises(InvalidSkill, match=r"^the edit would turn Point into Place$"):
+            library.edit("Point", "class Point", "class Place", sleep=2)
+
+
+class TestRenaming:
+    def test_every_call_follows(self, empty: Library) -> None:
+        library = write(write(write(empty, WALK_FAR), RUN), function(body="return run()"))
+        renamed = library.rename("walk_far", "_stride", sleep=3)
+        assert [(each.name, each.edited, each.created) for each in renamed.skills] == [
+            ("_stride", 3, 1),
+            ("run", 3, 1),
+            ("skill", 1, 1),
+        ]
+        assert renamed.skills[1].source == RUN.strip().replace("walk_far", "_stride")
+        assert renamed.call_graph()["run"] == ("_stride",)
+
+    def test_only_references_change(self, empty: Library) -> None:
+        source = (
+            "def again(n: int) -> str:\n"
+            '    """Call again, and again."""\n'
+            "    if n == 0: return f'é {again(1)} again'  # again\n"
+            "    return {'again': again, 'é': again(n - 1)}['again'](0)"
+        )
+        (skill,) = write(empty, source).rename("again", "once_more", sleep=2).skills
+        assert skill.source == (
+            "def once_more(n: int) -> str:\n"
+            '    """Call again, and again."""\n'
+            "    if n == 0: return f'é {once_more(1)} again'  # again\n"
+            "    return {'again': once_more, 'é': once_more(n - 1)}['again'](0)"
+        )
+
+    def test_methods_of_shared_classes_follow_too(self, empty: Library) -> None:
+        library = write(empty, WALK_FAR)
+        walker = "class W:\n    def go(self):\n        return walk_far(2)\n"
+        library = write(library, walker + function(body="return W().go()"))
+        with pytest.raises(InvalidSkill, match=r"^walk_far is called by W; "):
+            library.delete("walk_far")
+        assert "return stride(2)" in library.rename("walk_far", "stride", sleep=2).preamble
+
+    @pytest.mark.parametrize(
+        ("new", "text"),
+        [
+            ("run", "run is already in the library; choose another name"),
+            ("walk", "line 1: walk is already a primitive; choose another name"),
+            ("print", "line 1: print is already a Python builtin"),
+            ("walk far", "'walk far' is no name for a function"),
+            ("class", "'class' is no name for a function"),
+            ("__far", "line 1: '__far' cannot name a skill"),
+            ("steps", "walk_far uses steps also as a name of its own; change that first, then rename"),
+        ],
+    )
+    def test_what_is_refused(self, empty: Library, new: str, text: str) -> None:
+        with pytest.raises(InvalidSkill) as caught:
+            write(write(empty, WALK_FAR), RUN).rename("walk_far", new, sleep=2)
+        assert text in str(caught.value)
+
+    def test_a_caller_with_a_variable_of_the_old_name_is_left_to_its_author(self, empty: Library) -> None:
+        body = "def inner():\n        walk_far = 1\n        return walk_far\n    return walk_far(1)"
+        with pytest.raises(InvalidSkill, match=r"^skill uses walk_far also as a name of its own"):
+            write(write(empty, WALK_FAR), function(body=body)).rename("walk_far", "stride", sleep=2)
+
+
+class TestVisibility:
+    def test_a_skill_is_hidden_and_shown(self, empty: Library) -> None:
+        library = write(empty, WALK_FAR)
+        hidden = library.set_visibility("walk_far", public=False, sleep=2)
+        assert not hidden.public
+        assert hidden.skills[0].edited == 2
+        assert hidden.set_visibility("walk_far", public=True, sleep=3).public[0].edited == 3
+
+    def test_what_it_is_already_is_no_edit(self, empty: Library) -> None:
+        library = write(empty, WALK_FAR)
+        assert library.set_visibility("walk_far", public=True, sleep=2) is library
+
+    def test_showing_one_checks_it(self) -> None:
+        def check(spec: ToolSpec) -> None:
+            raise InvalidTool(f"{spec.name} cannot be decoded")
+
+        library = write(Library(Corridor().primitives, check=check), WALK_FAR, public=False)
+        with pytest.raises(InvalidSkill, match="walk_far cannot be offered as a tool"):
+            library.set_visibility("walk_far", public=True, sleep=2)
+
+
+class TestClasses:
+    def test_a_typed_dict_is_a_type_of_parameters(self, empty: Library) -> None:
+        source = POINT + 'class Way(Point, total=False):\n    """A way."""\n    next: list[Point]\n\n'
+        library = write(empty, source + function("way: Way, far: bool = False"))
+        fields = {"x": {"type": "integer"}, "name": {"type": "string"}}
+        rest = {"required": ["x", "name"], "additionalProperties": False}
+        point = {"type": "object", "properties": fields, **rest}
+        assert library.tools()[-1].parameters["properties"]["way"] == {
+            "type": "object",
+            "properties": {**fields, "next": {"type": "array", "items": point}},
+            "description": "A way.",
+            **rest,
+        }
+
+    def test_fields_that_may_be_left_out(self, empty: Library) -> None:
+        source = "from typing import NotRequired\n" + POINT.replace("x: int", "x: NotRequired[int]")
+        tool = write(empty, source + function("p: Point")).tools()[-1]
+        assert tool.parameters["properties"]["p"]["required"] == ["name"]
+
+    def test_a_later_skill_may_use_it(self, empty: Library) -> None:
+        library = write(empty, POINT + function("p: Point", "return p['x']"))
+        library = write(library, function("p: list[Point]", "return len(p)").replace("skill", "other"))
+        assert library.delete("skill").preamble == POINT.strip().replace("\n\n", "\n")
+        assert library.delete("skill").delete("other").preamble == ""
+
+    def test_classes_stand_after_what_they_need(self, empty: Library) -> None:
+        source = (
+            "from dataclasses import dataclass\nclass Far(Near):\n    pass\n"
+            "@dataclass\nclass Near:\n    steps: int = LIMIT\n"
+            "    def go(self):\n        return walk(self.steps)\n"
+            "LIMIT = 3\n"
+        )
+        library = write(empty, source + function(body="return Far().go()"))
+        module: dict[str, object] = {"walk": lambda steps: f"walked {steps}", "__name__": "builtins"}
+        exec(library.module_source(), module)
+        assert module["skill"]() == "walked 3"  # type: ignore[operator]
+
+    def test_shared_definitions_can_be_shown(self, empty: Library) -> None:
+        library = write(empty, POINT + function("p: Point"))
+        assert library.show("Point").startswith("# shared, used by skill\nclass Point(TypedDict):\n")
+
+    def test_the_names_in_a_class_must_exist_too(self, empty: Library) -> None:
+        assert "line 3: fly is not defined" in refusal(
+            empty, "class W:\n    def go(self):\n        fly()\n" + function(body="return W()")
+        )
+
+
+class TestWholeModules:
+    MODULE = f'''"""Skills."""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+class Point(TypedDict):
+    x: int
+
+LIMIT = 3
+{WALK_FAR}
+def _hidden(p: Point) -> int:
+    """Help."""
+    return min(p["x"], LIMIT)
+'''
+
+    def test_underscored_functions_are_private(self, empty: Library) -> None:
+        library = Library.of_module(empty.primitives, self.MODULE)
+        assert {each.name: each.public for each in library.skills} == {"walk_far": True, "_hidden": False}
+        assert library.preamble.splitlines()[0] == "from typing import TypedDict"
+
+    def test_what_a_library_writes_it_reads(self, empty: Library) -> None:
+        library = Library.of_module(empty.primitives, self.MODULE)
+        assert Library.of_module(empty.primitives, library.module_source()) == library
+
+    def test_functions_may_call_each_other_in_any_order(self, empty: Library) -> None:
+        library = Library.of_module(empty.primitives, RUN + WALK_FAR)
+        assert library.call_graph() == {"run": ("walk_far",), "walk_far": ("walk",)}
+
+    def test_every_problem_is_told_with_its_line(self, empty: Library) -> None:
+        source = "import os\n" + function("a", body="fly()") + function() + "x = len('')\n"
+        with pytest.raises(InvalidSkill) as caught:
+            Library.of_module(empty.primitives, source)
+        assert str(caught.value).splitlines() == [
+            "line 1: cannot import os; allowed are " + ", ".join(ALLOWED_MODULES),
+            "line 2: the parameter a needs a type: " + SUPPORTED + " are allowed",
+            "line 4: fly is not defined; there are look, os, skill, walk, x",
+            "line 5: skill is defined twice; choose another name",
+            "line 8: the constant x must be a literal value",
+        ]
+
+
 class TestTheFunctionItself:
     @pytest.mark.parametrize(
         ("source", "text"),
@@ -108,7 +326,38 @@ class TestTheFunctionItself:
             (function() + "print('hello')\n", "line 4: nothing may follow the function skill"),
             ("async " + function(), "line 1: an async function cannot be a skill"),
             ("import functools\n@functools.cache\n" + function(), "line 2: a skill cannot be decorated"),
-            ("class Walker:\n    pass\n" + function(), "line 1: only imports and constants may stand before"),
+            (
+                "print('hello')\n" + function(),
+                "line 1: only imports, constants, classes and functions may stand",
+            ),
+            (
+                "class Walker:\n    x = [print() for _ in 'a']\n    print()\n" + function(),
+                "line 3: only fields and",
+            ),
+            (
+                "class Walker:\n    async def go(self): pass\n" + function(),
+                "line 2: async code is not allowed",
+            ),
+            ("class Walker(metaclass=type):\n    pass\n" + function(), "line 1: a class takes no keyword"),
+            ("@print\nclass Walker:\n    pass\n" + function(), "line 1: dataclass is the only decorator"),
+            (
+                f"class W:\n    x = '{'x' * CLASS_LIMIT}'\n" + function(),
+                "line 1: the class W has 2019 characters",
+            ),
+            (
+                "class W:\n    x = walk()\n" + function(body="return W"),
+                "line 1: the class W needs walk before",
+            ),
+            ("class A(B): pass\nclass B(A): pass\n" + function(), "the classes "),
+            (
+                "class P:\n    x: int\n" + function("p: P"),
+                "line 3: the parameter p cannot be P (P is no TypedDict)",
+            ),
+            (TREE + function("p: Tree"), "the parameter p cannot be Tree (Tree holds itself)"),
+            (
+                POINT.replace("x: int", "x: set") + function("p: Point"),
+                "the parameter p cannot be Point: str, int",
+            ),
             (function("*steps: int"), "line 1: variable arguments are not allowed; name each (steps)"),
             (function("**steps: int"), "line 1: variable arguments are not allowed; name each (steps)"),
             (function("steps: int, /"), "line 1: steps must be passable by name"),
@@ -132,6 +381,7 @@ class TestTheFunctionItself:
             (function(body="from . import secrets"), "line 3: cannot import ."),
             ("import sys\n" + function(), "line 1: cannot import sys"),
             ("from math import *\n" + function(), "line 1: import names one by one instead of *"),
+            ("from math import pie\n" + function(), "line 1: math has no pie"),
             (function(body="global place; place = 1"), "line 3: global is not allowed"),
             (function(body="yield walk()"), "line 1: skill yields; a skill must return its result"),
             (function(body="return open('x')"), "line 3: open is not available to skills"),
@@ -238,7 +488,10 @@ class TestPreamble:
     def test_an_edit_cannot_change_what_others_use(self, empty: Library) -> None:
         library = write(empty, self.MATHS + "    return STEPS\n")
         text = refusal(library, "STEPS = 3\n" + function(body="return STEPS").replace("skill", "other"))
-        assert text == "STEPS is already `STEPS = [1, 2]`, used by skill; choose another name"
+        assert text == (
+            "line 1: STEPS is already `STEPS = [1, 2]`, used by skill;"
+            " choose another name, or edit STEPS itself"
+        )
 
     def test_ones_own_constant_can_be_changed(self, empty: Library) -> None:
         library = write(empty, self.MATHS + "    return STEPS\n")

@@ -1,0 +1,1 @@
+"""Measurements of this machine against stated targets: `speedrunner bench`."""

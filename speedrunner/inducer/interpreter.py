@@ -1,0 +1,71 @@
+"""The inducer's code interpreter: a Python session over the run's trajectories and libraries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib.resources import files
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from envs import Primitive
+from speedrunner.library import Library
+from speedrunner.sandbox.limits import Sandbox
+from speedrunner.sandbox.session import CodeSession
+
+DRAFT_WALL_S = 30.0
+"""Seconds that importing the draft may take."""
+
+
+class Interpreter:
+    """Runs the inducer's code in the sandbox for the length of one sleep. An async context manager.
+
+    Args:
+        sandbox: how the code is confined.
+        folders: what it may read: the run's `trajectories` and `policies`.
+        primitives: names that stand for an error in it, since there is no environment.
+        draft: called for the library as it stands, which the code can import.
+        output_chars: characters after which an output is cut, saying so.
+        wall_s: seconds that one piece of code may take.
+    """
+
+    def __init__(
+        self,
+        sandbox: Sandbox,
+        folders: Mapping[str, Path],
+        primitives: tuple[Primitive, ...],
+        draft: Callable[[], Library],
+        *,
+        output_chars: int,
+        wall_s: float,
+    ) -> None:
+        names = ", ".join(repr(each.name) for each in primitives)
+        workspace = files("speedrunner.inducer").joinpath("workspace.py").read_text(encoding="utf-8")
+        self._session = CodeSession(
+            sandbox,
+            mounts=folders,
+            bootstrap=f"{workspace}\n_set_primitives({names})\n",
+            output_chars=output_chars,
+        )
+        self._draft = draft
+        self._wall_s = wall_s
+
+    async def __aenter__(self) -> Self:
+        """Start the session. Raises `SandboxError`."""
+        await self._session.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._session.__aexit__(kind, error, trace)
+
+    async def execute_code(self, code: str) -> str:
+        """Run Python code in your session and return what it printed, with the value of its last expression
+        or its traceback."""
+        draft = self._draft().module_source()
+        problem = await self._session.execute(f"_set_draft({draft!r})", DRAFT_WALL_S)
+        said = await self._session.execute(code, self._wall_s) or "(no output)"
+        if problem:
+            said = f"[the draft cannot be imported: {problem.splitlines()[-1]}]\n{said}"
+        return said

@@ -1,0 +1,124 @@
+"""What the inducer's Python session begins with. Runs in the sandbox: the standard library is all there is.
+
+The session has `MOUNTS` before this, the paths of the run's `trajectories` and `policies`, which hold
+training episodes only.
+"""
+
+from __future__ import annotations
+
+import json
+import linecache
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+MOUNTS: dict[str, str] = globals().get("MOUNTS", {})
+
+
+class NotAvailable(Exception):
+    """A primitive was called although there is no environment."""
+
+
+def batches() -> list[int]:
+    """The batches that were played, ascending."""
+    return sorted(int(path.stem.split("_")[1]) for path in Path(MOUNTS["trajectories"]).glob("batch_*.jsonl"))
+
+
+def versions() -> list[int]:
+    """The library versions that there are, ascending."""
+    return sorted(int(path.name[1:]) for path in Path(MOUNTS["policies"]).glob("v[0-9]*"))
+
+
+def load_trajectories(batch: int | None = None, policy: int | None = None) -> list[dict[str, Any]]:
+    """Recorded episodes, oldest first, of one batch or of one library version only."""
+    found = []
+    for number in batches() if batch is None else [batch]:
+        with Path(MOUNTS["trajectories"], f"batch_{number:04d}.jsonl").open(encoding="utf-8") as lines:
+            played = [json.loads(line) for line in lines if line.endswith("\n")]
+        found += sorted(played, key=lambda each: str(each["episode"]))
+    return [each for each in found if policy is None or each["policy"] == policy]
+
+
+def opening(trajectory: dict[str, Any]) -> str:
+    """What the actor was told of its task."""
+    messages = trajectory["turns"][0]["messages"] if trajectory["turns"] else []
+    return "\n".join(message["content"] for message in messages if message["role"] == "user")
+
+
+def calls(trajectory: dict[str, Any]) -> Iterator[tuple[int, int, dict[str, Any]]]:
+    """Every executed call, as (turn from 1, depth, call); depth 0 is what the actor called itself."""
+
+    def walk(turn: int, depth: int, call: dict[str, Any]) -> Iterator[tuple[int, int, dict[str, Any]]]:
+        yield turn, depth, call
+        for below in call["calls"]:
+            yield from walk(turn, depth + 1, below)
+
+    for number, turn in enumerate(trajectory["turns"], start=1):
+        if turn["executed"] is not None:
+            yield from walk(number, 0, turn["executed"])
+
+
+def show(trajectory: dict[str, Any], first: int = 1, last: int | None = None) -> None:
+    """Print turns: what the actor thought and called, and what came of it."""
+    outcome = trajectory["outcome"]
+    score = "unscored" if outcome is None else f"score {outcome['score']:g}"
+    print(f"{trajectory['episode']}: policy v{trajectory['policy']:04d}, {trajectory['ending']}, {score}")
+    if first == 1:
+        print(opening(trajectory))
+    for number, turn in list(enumerate(trajectory["turns"], start=1))[max(first, 1) - 1 : last]:
+        print(f"[{number}] {turn['reasoning']}".rstrip())
+        if turn["executed"] is None:
+            print(f"  no valid call: {turn['error']}; written: {turn['text']!r}")
+            continue
+        for _, depth, call in calls({"turns": [turn]}):
+            pad = "  " * (depth + 1)
+            arguments = ", ".join(f"{name}={value!r}" for name, value in call["arguments"].items())
+            came = f"-> {call['result']!r}" if call["error"] is None else f"error: {call['error']}"
+            print(f"{pad}{call['name']}({arguments}) {came}")
+
+
+def library_source(version: int) -> str:
+    """The module of a past library version."""
+    return Path(MOUNTS["policies"], f"v{version:04d}", "skills.py").read_text(encoding="utf-8")
+
+
+def load_library(version: int) -> ModuleType:
+    """A past library version as a module; `skills_index` in it says which skills were public."""
+    module = _module(f"library_v{version:04d}", library_source(version))
+    index = Path(MOUNTS["policies"], f"v{version:04d}", "library.json").read_text(encoding="utf-8")
+    vars(module)["skills_index"] = json.loads(index)["skills"]
+    return module
+
+
+_primitives: tuple[str, ...] = ()
+
+
+def _set_primitives(*names: str) -> None:
+    global _primitives
+    _primitives = names
+
+
+def _set_draft(source: str) -> None:
+    """Make the draft importable as `library`, and bind it to that name."""
+    globals()["library"] = _module("library", source)
+
+
+def _module(name: str, source: str) -> ModuleType:
+    module = ModuleType(name)
+    sys.modules[name] = module  # where dataclasses look for the module of a class
+    file = f"<{name}>"
+    linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
+    module.__file__ = file
+    vars(module).update({each: _primitive(each) for each in _primitives})
+    exec(compile(source, file, "exec", dont_inherit=True), vars(module))
+    return module
+
+
+def _primitive(name: str) -> Callable[..., Any]:
+    def function(*args: Any, **kwargs: Any) -> Any:
+        raise NotAvailable(f"{name} is not available here: there is no environment, only what was recorded")
+
+    function.__name__ = function.__qualname__ = name
+    return function

@@ -1,0 +1,112 @@
+"""The host's end of a child's pipes: it waits for a stated time only, and takes nothing on trust."""
+
+from __future__ import annotations
+
+import os
+import select
+import time
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+
+from speedrunner.sandbox.child.bounds import FRAME_LIMIT
+from speedrunner.sandbox.child.wire import HEADER
+
+CHUNK = 65_536
+"""Bytes that are read at once."""
+
+
+class ChannelError(Exception):
+    """The child cannot be talked to any more."""
+
+
+class ChannelTimeout(ChannelError):
+    """The child did not say, or take, a whole message in time."""
+
+
+class ChannelClosed(ChannelError):
+    """The child's process has ended, or has closed its pipes."""
+
+
+class InvalidMessage(ChannelError):
+    """The child said something that it must not say at this point."""
+
+
+class Channel:
+    """Length-prefixed messages over two pipes.
+
+    Args:
+        reading: file descriptor of the pipe that the child writes to.
+        writing: file descriptor of the pipe that it reads from.
+    """
+
+    def __init__(self, reading: int, writing: int) -> None:
+        self._reading, self._writing = reading, writing
+        os.set_blocking(reading, False)
+        os.set_blocking(writing, False)
+        self._readable, self._writable = select.poll(), select.poll()
+        self._readable.register(reading, select.POLLIN)
+        self._writable.register(writing, select.POLLOUT)
+        self._buffer = bytearray()
+
+    def send(self, message: object, deadline: float) -> None:
+        """Write one message, by the monotonic clock's `deadline`. Raises `ChannelError`."""
+        body = msgspec.json.encode(message)
+        rest = memoryview(HEADER.pack(len(body)) + body)
+        while rest:
+            try:
+                rest = rest[os.write(self._writing, rest) :]
+            except BlockingIOError:
+                self._wait(self._writable, deadline)
+            except OSError as error:
+                raise ChannelClosed(str(error)) from error
+
+    def receive(self, decoder: msgspec.json.Decoder[Any], deadline: float) -> Any:
+        """Wait for one message until the monotonic clock's `deadline`. Raises `ChannelError`."""
+        if time.monotonic() > deadline:
+            raise ChannelTimeout
+        self._fill(HEADER.size, deadline)
+        (size,) = HEADER.unpack_from(self._buffer)
+        if size > FRAME_LIMIT:
+            raise InvalidMessage(f"a message of {size} bytes; {FRAME_LIMIT} are allowed")
+        end = HEADER.size + size
+        self._fill(end, deadline)
+        body = bytes(self._buffer[HEADER.size : end])
+        del self._buffer[:end]
+        try:
+            return decoder.decode(body)
+        except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+            raise InvalidMessage(f"a message that is none ({error})") from error
+
+    def check_quiet(self) -> None:
+        """Raise `InvalidMessage` or `ChannelClosed` where something has arrived that was not asked for."""
+        with suppress(ChannelTimeout):
+            self._fill(1, 0.0)
+            raise InvalidMessage("a message although none of its skills was running")
+
+    def drain(self, deadline: float) -> None:
+        """Throw away what arrives, until the child has closed its end or time is up."""
+        try:
+            while True:
+                self._buffer.clear()
+                self._fill(1, deadline)
+        except ChannelError:
+            return
+
+    def _fill(self, size: int, deadline: float) -> None:
+        """Read until the buffer has `size` bytes."""
+        while len(self._buffer) < size:
+            try:
+                part = os.read(self._reading, CHUNK)
+            except BlockingIOError:
+                self._wait(self._readable, deadline)
+                continue
+            if not part:
+                raise ChannelClosed("it has closed its pipe")
+            self._buffer += part
+
+    def _wait(self, poll: select.poll, deadline: float) -> None:
+        left_s = deadline - time.monotonic()
+        if left_s <= 0 or not poll.poll(left_s * 1_000 + 1):
+            raise ChannelTimeout

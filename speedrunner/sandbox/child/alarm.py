@@ -1,0 +1,70 @@
+"""The child's own time limit: it tells a call that forgot the time where it was. The host's does the rest."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from contextlib import suppress
+from types import FrameType
+
+RECURSION_LIMIT = 1_000
+"""Python frames, for untrusted code."""
+
+RECURSION_RESERVE = 1_000
+"""Frames that a message to the host has for itself, however deep the code that sends it."""
+
+AGAIN_S = 0.2
+"""Seconds between interruptions of a call that goes on after its time limit."""
+
+
+class TimeLimitReached(BaseException):
+    """The call used up its time. Not an `Exception`, so that usual error handling lets it through."""
+
+    __module__ = "builtins"  # tracebacks name it without
+
+
+class Alarm:
+    """Interrupts the main thread when a call's time is up, again and again until the call gives in.
+
+    Inside `with alarm:`, nothing is interrupted, but at its end, and recursion has frames to spare: a message
+    must not be left half-said.
+    """
+
+    def __init__(self) -> None:
+        self.expired = False
+        self._limit_s = 0.0
+        self._running = False
+        self._held = False
+        signal.signal(signal.SIGALRM, self._ring)
+
+    def start(self, seconds: float) -> None:
+        """Raise `TimeLimitReached` in `seconds` from now, wherever the program then is."""
+        self._limit_s = max(seconds, 0.001)  # 0 would mean never
+        self.expired, self._running, self._held = False, True, False
+        sys.setrecursionlimit(RECURSION_LIMIT)
+        signal.setitimer(signal.ITIMER_REAL, self._limit_s, AGAIN_S)
+
+    def stop(self) -> None:
+        """Raise nothing any more."""
+        self._running = False
+        signal.setitimer(signal.ITIMER_REAL, 0)
+
+    def __enter__(self) -> None:
+        self._held = True
+        sys.setrecursionlimit(RECURSION_LIMIT + RECURSION_RESERVE)
+
+    def __exit__(self, *_: object) -> None:
+        with suppress(RecursionError):  # still too deep for it
+            sys.setrecursionlimit(RECURSION_LIMIT)
+        self._held = False
+        if self.expired and self._running:
+            raise self._error()
+
+    def _ring(self, number: int, frame: FrameType | None) -> None:
+        if self._running:
+            self.expired = True
+            if not self._held:
+                raise self._error()
+
+    def _error(self) -> TimeLimitReached:
+        return TimeLimitReached(f"stopped at the time limit of {self._limit_s:g} s")

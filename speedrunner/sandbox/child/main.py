@@ -1,0 +1,42 @@
+"""Where a sandboxed process begins; see `speedrunner.sandbox.process` for who starts it, and how."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import signal
+import sys
+
+from .alarm import Alarm
+from .limits import confine, die_with
+from .wire import Wire, encode
+
+PRELOADED = (
+    *("collections", "copy", "dataclasses", "enum", "functools", "heapq", "itertools", "json", "math"),
+    *("operator", "random", "re", "statistics", "string", "typing"),
+)
+"""What the code is likely to import, imported while nobody waits."""
+
+
+def main(role: str, settings: str) -> None:
+    """Confine this process, say so, and serve the host until it closes the pipe.
+
+    Args:
+        role: the module beside this one that serves.
+        settings: JSON with the resource `limits`, and the `parent` to die with (0 for none).
+    """
+    serve = importlib.import_module(f".{role}", __package__).serve
+    given = json.loads(settings)
+    if given["parent"]:
+        die_with(given["parent"])
+    for number in (signal.SIGINT, signal.SIGTERM):  # they reach whole groups; the host decides
+        signal.signal(number, signal.SIG_IGN)
+    sys.dont_write_bytecode = True
+    os.umask(0o077)
+    for module in PRELOADED:
+        importlib.import_module(module)
+    wire, alarm = Wire(), Alarm()
+    confine(given["limits"])
+    wire.send(encode(["ready"]))
+    serve(wire, alarm)

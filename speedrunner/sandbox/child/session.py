@@ -1,0 +1,128 @@
+"""A Python session: pieces of code run one after another in one namespace, and print."""
+
+from __future__ import annotations
+
+import ast
+import io
+import linecache
+import sys
+import traceback
+from collections.abc import Mapping
+from pathlib import Path
+from types import CodeType
+from typing import Any
+
+from .alarm import Alarm
+from .values import valid_text
+from .wire import Wire, encode
+
+CHUNK = 16_384
+"""Characters of one message."""
+
+HERE = str(Path(__file__).parent)
+
+
+class Output(io.TextIOBase):
+    """Standard output and error. Of `limit` characters the first half is sent at once, the last one kept.
+
+    Attributes:
+        written: characters in all.
+        tail: the last ones of those that were not sent.
+    """
+
+    def __init__(self, wire: Wire, alarm: Alarm, limit: int) -> None:
+        self.written = 0
+        self.tail = ""
+        self._wire = wire
+        self._alarm = alarm
+        self._head_room = limit // 2
+        self._tail_room = limit - limit // 2
+
+    def writable(self) -> bool:
+        """Yes."""
+        return True
+
+    def write(self, text: str) -> int:
+        """Send what there is room for."""
+        self.written += len(text)
+        sent = min(len(text), self._head_room)
+        for start in range(0, sent, CHUNK):
+            body = encode(["print", valid_text(text[start : min(start + CHUNK, sent)])])
+            with self._alarm:
+                self._wire.send(body)
+        self._head_room -= sent
+        if sent < len(text):
+            self.tail = (self.tail + text[sent:])[-self._tail_room :]
+        return len(text)
+
+
+def trace(error: BaseException) -> str:
+    """Return an error's traceback without our own frames."""
+    shown = traceback.TracebackException.from_exception(error)
+    shown.stack = traceback.StackSummary.from_list(
+        [frame for frame in shown.stack if not frame.filename.startswith(HERE)]
+    )
+    return "".join(shown.format())
+
+
+class Session:
+    """One namespace that lasts."""
+
+    def __init__(self, wire: Wire, alarm: Alarm) -> None:
+        self._wire = wire
+        self._alarm = alarm
+        self._names: dict[str, Any] = {"__name__": "__main__"}
+        self._pieces = 0
+
+    def start(self, mounts: Mapping[str, str], bootstrap: str) -> None:
+        """Run the code that prepares the namespace, and tell the host what it raised."""
+        self._names["MOUNTS"] = dict(mounts)
+        try:
+            exec(compile(bootstrap, "<bootstrap>", "exec", dont_inherit=True), self._names)
+        except BaseException as error:
+            self._wire.send(encode(["done", 0, "", trace(error)]))
+        else:
+            self._wire.send(encode(["done", 0, "", None]))
+
+    def execute(self, code: str, limit_s: float, limit_chars: int) -> None:
+        """Run one piece; its output, its last expression's value and its error are printed."""
+        self._pieces += 1
+        output = Output(self._wire, self._alarm, limit_chars)
+        sys.stdout = sys.stderr = output
+        file = f"<execute {self._pieces}>"
+        linecache.cache[file] = (len(code), None, code.splitlines(keepends=True), file)
+        try:
+            try:
+                self._alarm.start(limit_s)
+                self._run(code, file, output)
+            finally:
+                self._alarm.stop()
+        except BaseException as error:
+            self._alarm.stop()
+            output.write(trace(error))
+        self._wire.send(encode(["done", output.written, valid_text(output.tail), None]))
+
+    def _run(self, code: str, file: str, output: Output) -> None:
+        tree = compile(code, file, "exec", ast.PyCF_ONLY_AST, dont_inherit=True)
+        assert isinstance(tree, ast.Module)
+        last: CodeType | None = None
+        if tree.body and isinstance(tree.body[-1], ast.Expr):
+            expression = tree.body.pop()
+            assert isinstance(expression, ast.Expr)
+            last = compile(ast.Expression(expression.value), file, "eval", dont_inherit=True)
+        exec(compile(tree, file, "exec", dont_inherit=True), self._names)
+        if last is not None:
+            value = eval(last, self._names)
+            if value is not None:
+                output.write(f"{value!r}\n")
+
+
+def serve(wire: Wire, alarm: Alarm) -> None:
+    """Run pieces of code as they come."""
+    session = Session(wire, alarm)
+    while True:
+        what, *rest = wire.receive()
+        if what == "start":
+            session.start(*rest)
+        else:
+            session.execute(*rest)

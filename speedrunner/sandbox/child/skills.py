@@ -1,0 +1,227 @@
+"""Running a library's skills: their calls are told to the host, their primitives are asked of it."""
+
+from __future__ import annotations
+
+import inspect
+import random
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from types import ModuleType
+from typing import Any
+
+from .alarm import Alarm, TimeLimitReached
+from .bounds import DEPTH_LIMIT, FRAME_LIMIT, NODE_LIMIT, TEXT_LIMIT
+from .tracebacks import MODULE_FILE, Tracebacks
+from .values import DESCRIPTION_LIMIT, to_json
+from .wire import Wire, encode
+
+
+class InvalidPrimitiveCall(Exception):
+    """A primitive was called with arguments that it does not allow."""
+
+
+class EpisodeEnded(BaseException):
+    """A primitive was called after the environment had ended the episode."""
+
+
+class ActionLimitReached(BaseException):
+    """A primitive was called after the episode's last action."""
+
+
+REFUSALS: dict[str, type[BaseException]] = {
+    each.__name__: each
+    for each in (InvalidPrimitiveCall, TypeError, EpisodeEnded, ActionLimitReached, TimeLimitReached)
+}
+"""What the host may answer instead of a primitive's result."""
+
+
+class Tracer:
+    """Tells the host which skills run inside which, and with what result, for one tool call."""
+
+    def __init__(self, wire: Wire, alarm: Alarm) -> None:
+        self._wire = wire
+        self._alarm = alarm
+        self._omitted = [0]  # calls that were not told, for each skill that is running and was
+        self._nodes = 1
+        self._room = TEXT_LIMIT
+
+    @property
+    def omitted(self) -> int:
+        """Calls that were not told below the tool call itself."""
+        return self._omitted[0]
+
+    def primitive(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """Ask the host to run a primitive."""
+        body = encode(["call", name, args, kwargs])
+        if len(body) > FRAME_LIMIT:
+            raise ValueError(f"the arguments of {name} take {len(body)} bytes; {FRAME_LIMIT} are allowed")
+        self._nodes += 1
+        with self._alarm:
+            self._wire.send(body)
+            answer, *rest = self._wire.receive()
+        if answer == "return":
+            return rest[0]
+        kind, text = rest
+        raise REFUSALS[kind](text)
+
+    def skill(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        signature: inspect.Signature,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any],
+        describe: Callable[[BaseException], str],
+    ) -> Any:
+        """Call a skill from another one."""
+        if self._nodes >= NODE_LIMIT or len(self._omitted) >= DEPTH_LIMIT:
+            self._omitted[-1] += 1
+            return function(**bound(name, signature, args, kwargs))
+        self._nodes += 1
+        depth = len(self._omitted)
+        arguments: dict[str, Any] = {}
+        refusal: TypeError | None = None
+        try:
+            arguments = bound(name, signature, args, kwargs)
+        except TypeError as error:
+            refusal = error
+        self._tell(["enter", name, {each: self.plain(value) for each, value in arguments.items()}])
+        self._omitted.append(0)
+        try:
+            if refusal is not None:
+                raise refusal
+            result = function(**arguments)
+            plain = self.plain(result)
+        except BaseException as error:
+            self._leave(depth, None, describe(error))
+            raise
+        self._leave(depth, plain, None)
+        return result
+
+    def plain(self, value: Any) -> Any:
+        """Return a value as it can be recorded."""
+        plain, size = to_json(value, self._room)
+        self._room -= size
+        return plain
+
+    def _leave(self, depth: int, result: Any, error: str | None) -> None:
+        message = ["leave", depth, sum(self._omitted[depth:]), result, error]
+        del self._omitted[depth:]  # also what an interruption left open below
+        self._tell(message)
+
+    def _tell(self, message: list[Any]) -> None:
+        with self._alarm:
+            body = encode(message)
+            if len(body) > FRAME_LIMIT:  # characters of several bytes
+                body = encode([*message[:-2], *map(_shortened, message[-2:])])
+            self._wire.send(body)
+
+
+def _shortened(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: to_json(each, DESCRIPTION_LIMIT)[0] for name, each in value.items()}
+    return value if value is None else to_json(value, DESCRIPTION_LIMIT)[0]
+
+
+class Episode:
+    """A library's module, loaded afresh for one episode."""
+
+    def __init__(
+        self,
+        wire: Wire,
+        alarm: Alarm,
+        source: str,
+        skills: Sequence[str],
+        primitives: Mapping[str, str],
+        seed: str,
+    ) -> None:
+        self._wire = wire
+        self._alarm = alarm
+        self._tracer = Tracer(wire, alarm)
+        self._tracebacks = Tracebacks(source)
+        self._skills: dict[str, tuple[Callable[..., Any], inspect.Signature]] = {}
+        self._failure: BaseException | None = None
+        random.seed(seed)  # skills may draw; plays must repeat
+        sys.modules["skills"] = ModuleType("skills")  # where dataclasses look for the module of a class
+        module = vars(sys.modules["skills"])
+        module.update({name: self._primitive(name, doc) for name, doc in primitives.items()})
+        try:
+            exec(compile(source, MODULE_FILE, "exec", dont_inherit=True), module)
+            for name in skills:
+                self._skills[name] = module[name], inspect.signature(module[name])
+                module[name] = self._skill(name)
+        except BaseException as error:  # told to those who call a skill of it
+            self._failure = error
+
+    def run(self, name: str, arguments: dict[str, Any], limit_s: float) -> None:
+        """Run one skill as a tool call and tell the host how it ended."""
+        self._tracer = Tracer(self._wire, self._alarm)
+        plain: Any = None
+        text: str | None = None
+        try:
+            try:
+                self._alarm.start(limit_s)
+                if self._failure is not None:
+                    raise self._failure
+                function, signature = self._skills[name]
+                plain = self._tracer.plain(function(**bound(name, signature, (), arguments)))
+            finally:
+                self._alarm.stop()
+        except BaseException as error:  # whatever a skill raises is the skill's: SystemExit, too
+            self._alarm.stop()  # the first may itself have been interrupted
+            plain, text = None, self._tracebacks.describe(error)
+        body = encode(["end", self._tracer.omitted, plain, text])
+        if len(body) > FRAME_LIMIT:
+            body = encode(["end", self._tracer.omitted, _shortened(plain), text])
+        self._wire.send(body)
+
+    def _primitive(self, name: str, doc: str) -> Callable[..., Any]:
+        """Return the primitive as the function that skills call."""
+
+        def function(*args: Any, **kwargs: Any) -> Any:
+            return self._tracer.primitive(name, args, kwargs)
+
+        return _dressed(function, name, doc)
+
+    def _skill(self, name: str) -> Callable[..., Any]:
+        """Return a skill so that each call of it is told."""
+        skill, signature = self._skills[name]
+        describe = self._tracebacks.describe
+
+        def function(*args: Any, **kwargs: Any) -> Any:
+            return self._tracer.skill(name, skill, signature, args, kwargs, describe)
+
+        return _dressed(function, name, skill.__doc__ or "")
+
+
+def bound(
+    name: str, signature: inspect.Signature, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return a call's arguments by parameter name.
+
+    Raises:
+        TypeError: they do not fit the signature.
+    """
+    try:
+        return signature.bind(*args, **kwargs).arguments
+    except TypeError as error:
+        shown = signature.replace(return_annotation=inspect.Signature.empty)
+        raise TypeError(f"{name}{shown}: {error}") from None
+
+
+def _dressed(function: Callable[..., Any], name: str, doc: str) -> Callable[..., Any]:
+    function.__name__ = function.__qualname__ = name
+    function.__doc__ = doc
+    return function
+
+
+def serve(wire: Wire, alarm: Alarm) -> None:
+    """Load a library when the host says so, and run its skills."""
+    episode: Episode | None = None
+    while True:
+        what, *rest = wire.receive()
+        if what == "load":
+            episode = Episode(wire, alarm, *rest)
+        else:
+            assert episode is not None
+            episode.run(*rest)

@@ -1,0 +1,80 @@
+"""Errors of skills as text: what happened, and where in the library."""
+
+from __future__ import annotations
+
+import ast
+import bisect
+import itertools
+
+from .values import valid_text
+
+MODULE_FILE = "<skills>"
+"""File name under which the library's module is compiled, by which its frames are known."""
+
+MESSAGE_LIMIT = 2_000
+"""Characters of an exception's message."""
+
+LINE_LIMIT = 200
+"""Characters of a source line in a traceback."""
+
+FRAME_LIMIT = 20
+"""Lines of a traceback."""
+
+TRACEBACK = "Traceback (outermost call first):"
+
+
+class Tracebacks:
+    """Describes exceptions by those of their frames that lie inside one library module."""
+
+    def __init__(self, module_source: str) -> None:
+        functions = [each for each in ast.parse(module_source).body if isinstance(each, ast.FunctionDef)]
+        self._lines = module_source.splitlines()
+        self._starts = [each.lineno for each in functions]
+        self._names = [each.name for each in functions]
+
+    def describe(self, error: BaseException) -> str:
+        """Return the error's type, message and place in one paragraph, then a traceback.
+
+        Lines are counted from each function's `def`, as its author sees it.
+        """
+        head = f"{type(error).__name__}: {_message(error)}".removesuffix(": ")
+        places = []
+        trace = error.__traceback__
+        while trace is not None:
+            if trace.tb_frame.f_code.co_filename == MODULE_FILE:
+                places.append(trace.tb_lineno)
+            trace = trace.tb_next
+        if not places:
+            return head
+        return f"{head} (in {self._place(places[-1])})\n{TRACEBACK}\n" + "\n".join(self._frames(places))
+
+    def _place(self, line: int) -> str:
+        index = bisect.bisect_right(self._starts, line) - 1
+        if index < 0:
+            return f"the preamble, line {line}"
+        return f"{self._names[index]}, line {line - self._starts[index] + 1}"
+
+    def _frames(self, places: list[int]) -> list[str]:
+        frames = []
+        for line, group in itertools.groupby(places):
+            times = len(list(group))
+            repeated = f" [{times} times]" if times > 1 else ""
+            code = self._lines[line - 1].strip()[:LINE_LIMIT]
+            frames.append(f"  {self._place(line)}: {code}{repeated}")
+        if len(frames) > FRAME_LIMIT:
+            half = FRAME_LIMIT // 2
+            frames[half:-half] = [f"  ... {len(frames) - 2 * half} more calls ..."]
+        return frames
+
+
+def short_error(error: str) -> str:
+    """Return a recorded error's type, message and place, without its traceback."""
+    return error.partition(f"\n{TRACEBACK}\n")[0]
+
+
+def _message(error: BaseException) -> str:
+    try:
+        text = valid_text(str(error))
+    except Exception as failure:
+        return f"<message failed: {type(failure).__name__}>"
+    return text if len(text) <= MESSAGE_LIMIT else f"{text[:MESSAGE_LIMIT]}... ({len(text)} characters)"

@@ -1,0 +1,56 @@
+"""What sandboxed code may use."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+MIB = 2**20
+
+TMP_BYTES = 16 * MIB
+"""Size of the folder `/tmp`, the only place under bubblewrap where files can be written, and of one file."""
+
+CPU_S = 3_600
+"""CPU seconds of one process, twice the paper's wall clock of an episode; the host's limits come first."""
+
+OPEN_FILES = 64
+"""Open files of one process."""
+
+INSTEAD = (
+    "to run skills with limits on resources only, which does not keep them from your files and the network,"
+    " set sandbox.kind=rlimits"
+)
+
+
+class SandboxError(Exception):
+    """A sandboxed process did not start, or does not answer as it should."""
+
+
+class SandboxUnavailable(SandboxError):
+    """The configured kind of sandbox cannot run on this machine."""
+
+
+@dataclass(frozen=True)
+class Sandbox:
+    """How untrusted code is confined.
+
+    Attributes:
+        kind: `bubblewrap` isolates it from the machine; `rlimits` limits resources only.
+        memory_mb: address space of one process, in MiB.
+    """
+
+    kind: Literal["bubblewrap", "rlimits"] = "bubblewrap"
+    memory_mb: int = 1024
+
+    def resources(self) -> dict[str, int]:
+        """Resource limits by the kernel's names, as the process sets them itself before any foreign code."""
+        return {
+            "AS": self.memory_mb * MIB,
+            "CPU": CPU_S,
+            "FSIZE": TMP_BYTES,
+            "NOFILE": OPEN_FILES,
+            "NPROC": 0,
+            "CORE": 0,
+            "MEMLOCK": 0,
+            "MSGQUEUE": 0,
+        }

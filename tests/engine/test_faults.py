@@ -1,0 +1,276 @@
+"""What happens to a run when its real engine fails: one case of each fault."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import msgspec
+import psutil
+import pytest
+import yaml
+
+from serving.cards import CHECKOUT, ModelCard, load_card
+from serving.endpoint import Endpoint
+from serving.metrics import read_counters
+from serving.server import VllmServer
+from speedrunner.data import load
+from speedrunner.records import Ending
+from tests.scripted_runs import check_finished, command, complaint, speedrunner
+
+pytestmark = pytest.mark.slow
+
+BABYAI = (
+    *("env=babyai", "run.rollouts=4", "run.sleep_every=4", "run.eval_every=4", "run.test_episodes=4"),
+    "run.in_flight=4",
+)
+PLANNED = [
+    *(f"train/{number:04d}" for number in range(4)),
+    *(f"test/{checkpoint:04d}/{number:04d}" for checkpoint in (0, 4) for number in range(4)),
+]
+
+
+def card_file(folder: Path, card: ModelCard) -> str:
+    """A model card as an override."""
+    file = folder / "changed.yaml"
+    file.write_text(yaml.safe_dump(msgspec.to_builtins(card)))
+    return f"model.card={file}"
+
+
+class Command:
+    """A run in a process of its own."""
+
+    def __init__(self, run: Path, *overrides: str) -> None:
+        self.run = run
+        settings = (*BABYAI, f"run.dir={run}", *overrides)
+        chosen = {each.partition("=")[0]: each for each in settings}  # the later one counts
+        self.process = subprocess.Popen(
+            command("run", *chosen.values()),
+            cwd=CHECKOUT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    @property
+    def lines(self) -> int:
+        """Rows of the ledger."""
+        file = self.run / "requests.jsonl"
+        return file.read_bytes().count(b"\n") if file.exists() else 0
+
+    def wait_for(self, there: Callable[[], bool]) -> None:
+        """Until the run has come as far as that."""
+        while not there():
+            assert self.process.poll() is None, self.process.communicate()
+            time.sleep(0.01)
+
+    def requests(self, further: int) -> None:
+        """Until that many more requests were answered."""
+        target = self.lines + further
+        self.wait_for(lambda: self.lines >= target)
+
+    @property
+    def tree(self) -> list[psutil.Process]:
+        """Its process and all below."""
+        root = psutil.Process(self.process.pid)
+        return [root, *root.children(recursive=True)]
+
+    def api_server(self) -> psutil.Process:
+        """vLLM's API server below it."""
+        (server,) = (
+            each
+            for each in self.tree
+            if "vllm.entrypoints.openai.api_server" in each.cmdline()
+            and "guard.py" not in " ".join(each.cmdline())
+        )
+        return server
+
+    def end(self) -> subprocess.CompletedProcess[str]:
+        """Its end."""
+        out, err = self.process.communicate(timeout=400)
+        return subprocess.CompletedProcess(self.process.args, self.process.returncode, out, err)
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Callable[..., Command]]:
+    """Starts runs; none outlives its test."""
+    begun: list[Command] = []
+
+    def start(*overrides: str) -> Command:
+        begun.append(Command(tmp_path / "run", *overrides))
+        return begun[-1]
+
+    yield start
+    for each in begun:
+        each.process.kill()
+        each.process.communicate()
+
+
+def all_end(processes: list[psutil.Process]) -> bool:
+    """Whether all are gone within a minute."""
+    _, alive = psutil.wait_procs(processes, timeout=60)
+    return [each for each in alive if each.status() != psutil.STATUS_ZOMBIE] == []
+
+
+def go_on(run: Path, endpoint: Endpoint) -> None:
+    """Finish the run with the session's server."""
+    done = speedrunner("run", *BABYAI, f"run.dir={run}", f"serving.url={endpoint}", timeout_s=400)
+    assert done.returncode == 0, done.stderr
+    check_finished(run, PLANNED, sleeps=1)
+
+
+def test_a_killed_server_is_started_again_and_the_run_finishes(start: Callable[..., Command]) -> None:
+    run = start()
+    run.requests(10)
+    run.api_server().kill()
+    done = run.end()
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.count("starting it again") == 1
+    check_finished(run.run, PLANNED, sleeps=1)
+    data = load(run.run)
+    lost = [row for row in data.requests if row.wasted]
+    assert lost
+    assert {row.status for row in lost} <= {"failed", "aborted"}
+    assert not any(row.ending.is_fault for row in data.episodes)
+    assert "DIFFER" not in done.stdout
+
+
+def test_a_server_killed_twice_stops_the_run_which_goes_on(
+    start: Callable[..., Command], vllm_endpoint: Endpoint
+) -> None:
+    run = start()
+    run.requests(5)
+    first = run.api_server()
+    first.kill()
+    run.wait_for(
+        lambda: any("api_server" in " ".join(each.cmdline()) and each != first for each in living(run))
+    )
+    run.requests(15)
+    everything = run.tree
+    run.api_server().kill()
+    line = complaint(run.end())
+    assert line.startswith("the engine at unix:")
+    assert "is gone" in line
+    assert all_end(everything)
+    go_on(run.run, vllm_endpoint)
+
+
+def living(run: Command) -> list[psutil.Process]:
+    """Processes below a run whose command line can be read."""
+    return [each for each in run.tree if each.is_running() and each.status() != psutil.STATUS_ZOMBIE]
+
+
+def test_a_server_of_somebody_else_that_dies_stops_the_run_which_goes_on(
+    start: Callable[..., Command],
+    tiny_card: ModelCard,
+    tiny_folder: str,
+    tmp_path: Path,
+    vllm_endpoint: Endpoint,
+) -> None:
+    server = VllmServer(tiny_card, tiny_folder, tmp_path / "server.log")
+    asyncio.run(server.start())
+    try:
+        run = start(f"serving.url={server.endpoint}")
+        run.requests(10)
+        server.kill()
+        line = complaint(run.end())
+    finally:
+        server.kill()
+    assert line.startswith(f"the engine at {server.endpoint} is gone: ")
+    go_on(run.run, vllm_endpoint)
+
+
+def test_answers_aborted_by_a_shutdown_are_asked_for_again(
+    start: Callable[..., Command], tiny_card: ModelCard, tmp_path: Path
+) -> None:
+    # Long answers, so that the signal meets them in their middle.
+    actor = msgspec.structs.replace(tiny_card.roles.actor, thinking_tokens=500)
+    card = msgspec.structs.replace(tiny_card, roles=msgspec.structs.replace(tiny_card.roles, actor=actor))
+    run = start(card_file(tmp_path, card), "env=tests.odd_envs:Ring", "run.rollouts=0")
+    run.requests(3)
+    server = run.api_server()
+    arguments = server.cmdline()
+    endpoint = Endpoint.on_socket(Path(arguments[arguments.index("--uds") + 1]))
+
+    def writing() -> bool:
+        answered = sum(row.usage.completion for row in load(run.run).requests if row.usage)
+        return asyncio.run(read_counters(endpoint)).generated > answered + 200
+
+    run.wait_for(writing)
+    (core,) = (each for each in server.children() if "EngineCore" in each.name())
+    core.terminate()
+    done = run.end()
+    assert (done.returncode, done.stderr) == (0, "")
+    check_finished(run.run, [f"test/0000/{number:04d}" for number in range(4)], sleeps=0)
+    data = load(run.run)
+    assert {row.ending for row in data.episodes} == {Ending.CALL_LIMIT}
+    aborted = [row for row in data.requests if row.status == "aborted"]
+    assert aborted
+    assert {(row.wasted, row.error) for row in aborted} == {
+        (True, "the engine was shut down in the middle of the answer")
+    }
+    assert any(row.usage is not None and row.usage.completion > 0 for row in aborted)
+
+
+def test_a_context_that_the_engine_finds_full_ends_the_episode(
+    vllm_endpoint: Endpoint, tmp_path: Path, tiny_card: ModelCard
+) -> None:
+    # Our own arithmetic would see it first: this card claims more than the server has.
+    card = card_file(tmp_path, msgspec.structs.replace(tiny_card, context=10 * tiny_card.context))
+    run = tmp_path / "run"
+    done = speedrunner(
+        *("run", "env=tests.odd_envs:Ring", "env.words=2000", card, f"run.dir={run}"),
+        *("run.rollouts=0", "run.test_episodes=1", "run.reply_chars=100000", f"serving.url={vllm_endpoint}"),
+        timeout_s=300,
+    )
+    assert done.returncode == 0, done.stderr
+    (row,) = load(run).episodes
+    assert (row.ending, row.score) == (Ending.CONTEXT_OVERFLOW, 0.5)
+    assert 0 < row.llm_calls < 5
+    last = load(run).requests[-1]
+    assert (last.status, last.wasted) == ("overflow", True)
+    assert "maximum context length" in str(last.error)
+
+
+def test_ctrl_c_leaves_no_process(start: Callable[..., Command]) -> None:
+    run = start()
+    run.requests(8)
+    everything = run.tree
+    names = [" ".join(each.cmdline()) for each in everything]
+    assert any("api_server" in name for name in names)
+    assert any("speedrunner.host" in name for name in names)
+    run.process.send_signal(signal.SIGINT)
+    done = run.end()
+    assert (done.returncode, done.stderr) == (130, "")
+    assert all_end(everything)
+    assert not (run.run / "lock").exists()
+
+
+def test_ctrl_c_while_the_server_starts_leaves_no_process(start: Callable[..., Command]) -> None:
+    run = start()
+    run.wait_for(lambda: any("api_server" in " ".join(each.cmdline()) for each in living(run)))
+    everything = run.tree
+    run.process.send_signal(signal.SIGINT)
+    done = run.end()
+    assert (done.returncode, done.stderr) == (130, "")
+    assert all_end(everything)
+
+
+def test_a_server_that_dies_at_its_start_is_explained_in_one_line(tmp_path: Path) -> None:
+    card = load_card("tiny")
+    flags = {**card.server.flags, "block-size": 7}
+    broken = msgspec.structs.replace(card, server=msgspec.structs.replace(card.server, flags=flags))
+    done = speedrunner(
+        "run", *BABYAI, f"run.dir={tmp_path / 'run'}", card_file(tmp_path, broken), timeout_s=300
+    )
+    line = complaint(done)
+    assert line.startswith("the server of model 'tiny' ended with status ")
+    assert "block" in line
+    assert f"log: {tmp_path / 'run' / 'server.log'}" in line
+    assert "--block-size 7" in line
+    assert load(tmp_path / "run").episodes == []
+    assert (tmp_path / "run" / "server.log").stat().st_size > 0

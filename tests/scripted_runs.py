@@ -1,0 +1,233 @@
+"""The real serving and run machinery over a scripted engine: single conversations, and whole runs."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+import yaml
+from rich.console import Console
+
+from serving.cards import CHECKOUT, ModelCard, Role, Roles
+from serving.engine import Engine, RetryPolicy
+from serving.meter import LedgerRow, Meter
+from serving.model import Model
+from serving.service import Balance
+from serving.tokens import ChatTokenizer
+from serving.usage import Usage
+from speedrunner.compose import compose
+from speedrunner.data import RunData, load
+from speedrunner.drain import Drain
+from speedrunner.run import run, set_up
+from tests.scripted_engine import Answer, Request, Script, ScriptedEngine, call, say
+
+CORRIDOR = "tests.toy_env:Corridor"
+
+
+def roomy(card: ModelCard, **changes: object) -> ModelCard:
+    """A card whose inducer may write whole skills; `changes` to any of its fields."""
+    roles = Roles(
+        actor=Role(string_tokens=80, temperature=1.0), inducer=Role(string_tokens=3000, temperature=1.0)
+    )
+    return msgspec.structs.replace(card, **{"recipe": None, "roles": roles, **changes})  # type: ignore[arg-type]
+
+
+@dataclass
+class ScriptedModel:
+    """A model whose engine is scripted, and the ledger of what it was asked."""
+
+    model: Model
+    server: ScriptedEngine
+    rows: list[LedgerRow]
+
+
+@asynccontextmanager
+async def scripted_model(
+    script: Script, card: ModelCard, tokenizer: ChatTokenizer
+) -> AsyncIterator[ScriptedModel]:
+    """A scripted engine with the real client, conversations included."""
+    rows: list[LedgerRow] = []
+    with ScriptedEngine(tokenizer, script, model=card.name) as server:
+        retry = RetryPolicy(tries=2, first_wait_s=0.0)
+        engine = Engine(server.endpoint, card.name, Meter(rows.append, card.prices), retry)
+        try:
+            yield ScriptedModel(Model(card, engine, tokenizer), server, rows)
+        finally:
+            await engine.close()
+
+
+@dataclass
+class ScriptedRun:
+    """One run's directory, model card and scripted engine; plays it in this process or as a user would."""
+
+    folder: Path
+    card: ModelCard
+    server: ScriptedEngine
+    settings: list[str] = field(default_factory=list)
+    printed: str = ""
+    """What the run played last in this process printed."""
+
+    @property
+    def dir(self) -> Path:
+        """The run's directory."""
+        return self.folder / "run"
+
+    @property
+    def data(self) -> RunData:
+        """The run as it is on the disk now."""
+        return load(self.dir)
+
+    @property
+    def arguments(self) -> list[str]:
+        """How to reach the model."""
+        file = self.folder / "scripted.yaml"
+        file.write_text(yaml.safe_dump(msgspec.to_builtins(self.card)))
+        return [f"model.card={file}", f"serving.url={self.server.endpoint}"]
+
+    def overrides(self, *more: str) -> list[str]:
+        """Its configuration on a command line; of two values of a key the later one counts."""
+        all_ = [*self.settings, f"run.dir={self.dir}", *self.arguments, *more]
+        return list({each.partition("=")[0]: each for each in all_}.values())
+
+    async def play(self, *more: str, drain: Drain | None = None) -> Balance | None:
+        """Begin it or go on with it, in this process."""
+        output = io.StringIO()
+        setup = set_up(compose(self.overrides(*more)))
+        drain = drain or Drain(lambda line: None)
+        try:
+            return await drain.run(run(setup, Console(file=output, width=200), drain))
+        finally:
+            self.printed = output.getvalue()
+
+    def cli(self, *more: str, command: str = "run") -> subprocess.CompletedProcess[str]:
+        """Begin it or go on with it, as a command."""
+        return speedrunner(command, *self.overrides(*more))
+
+
+def speedrunner(
+    *arguments: str, cwd: Path = CHECKOUT, env: Mapping[str, str] | None = None, timeout_s: float = 180
+) -> subprocess.CompletedProcess[str]:
+    """The command line, to its end."""
+    return subprocess.run(
+        command(*arguments), cwd=cwd, env={**os.environ, **(env or {})}, capture_output=True, text=True,
+        timeout=timeout_s,
+    )  # fmt: skip
+
+
+def command(*arguments: str) -> list[str]:
+    """The command line as a list."""
+    return [sys.executable, "-m", "speedrunner.cli", *arguments]
+
+
+def complaint(done: subprocess.CompletedProcess[str]) -> str:
+    """The one line with which a command failed."""
+    assert done.returncode == 1, (done.returncode, done.stdout[-2000:], done.stderr[-2000:])
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("error: "), line
+    return line.removeprefix("error: ")
+
+
+TO_FLAG = '''import re
+
+def to_flag() -> str:
+    """Walk to the flag, wherever it stands. Returns what is seen there."""
+    field, flag = (int(number) for number in re.findall(r"-?\\d+", look())[:2])
+    return walk(steps=flag - field)'''
+
+
+def walker(request: Request) -> Answer:
+    """An actor that walks field by field, or calls the skill where it has it."""
+    return call("to_flag") if "to_flag" in request.tools else call("walk", steps=1)
+
+
+def flag(request: Request) -> int:
+    """Where the flag is, which tells episodes apart: training tasks have it at 3 to 6, test tasks at 7, 8."""
+    found = re.search(r"flag is at field (\d+)", request.task)
+    return int(found[1]) if found else 0
+
+
+def script(
+    actor: Callable[[Request], Answer] = walker, inducer: tuple[Answer, ...] = ()
+) -> Callable[[Request], Answer]:
+    """A run's script: `actor` plays, and each sleep goes through `inducer` and finishes."""
+
+    def answer(request: Request) -> Answer:
+        if not request.tools:  # the request that shows the engine to be ready
+            return say("")
+        if "write_skill" not in request.tools:
+            return actor(request)
+        return [*inducer, call("finish", summary="Done.")][min(request.turn, len(inducer))]
+
+    return answer
+
+
+Runs = Callable[..., ScriptedRun]
+"""Makes runs: of a script, settings, and changes to the model card."""
+
+LEARN = (call("write_skill", source=TO_FLAG, public=True),)
+
+SCHEDULE = (
+    f"env={CORRIDOR}",
+    *("run.rollouts=4", "run.sleep_every=2", "run.eval_every=2", "run.test_episodes=2"),
+    "run.in_flight=2",
+)
+
+PLANNED = [
+    *(f"test/{checkpoint:04d}/{number:04d}" for checkpoint in (0, 2, 4) for number in (0, 1)),
+    *(f"train/{number:04d}" for number in range(4)),
+]
+
+
+def keys(data: RunData) -> list[str]:
+    """Every finished episode, from its own file."""
+    return sorted(each.episode for each in (*data.trajectories(), *data.evaluations()))
+
+
+def check_whole(run: ScriptedRun) -> None:
+    """What every finished run of the corridor must be, however often it was stopped."""
+    check_finished(run.dir, PLANNED, sleeps=2)
+
+
+def check_finished(folder: Path, planned: list[str], sleeps: int) -> None:
+    """Each planned episode and each sleep once, with its rows of the ledger, and nothing half-written."""
+    data = load(folder)
+    assert keys(data) == sorted(row.episode for row in data.episodes) == sorted(planned)
+    assert data.policies.versions() == list(range(sleeps + 1))
+    assert [record.sleep for record in data.sleeps] == list(range(1, sleeps + 1))
+    check_ledger(data)
+    check_files(folder)
+
+
+def check_ledger(data: RunData) -> None:
+    """Each turn of each finished episode and sleep has its row, with the same tokens, and none is wasted."""
+    kept: dict[tuple[str, str], list[Usage]] = {}
+    for row in data.requests:
+        if row.usage is not None and not row.wasted and "episode" in row.labels:
+            kept.setdefault((row.labels["episode"], row.labels["attempt"]), []).append(row.usage)
+    for played in (*data.trajectories(), *data.evaluations()):
+        usages = [turn.usage for turn in played.turns]
+        assert kept.pop((played.episode, str(played.attempt)), []) == usages, played.episode
+    for record in data.sleeps:
+        turns = [turn.usage for agent in record.agents for turn in agent.turns]
+        assert kept.pop((f"sleep/{record.sleep:04d}", str(record.attempt)), []) == turns
+    assert kept == {}
+
+
+def check_files(folder: Path) -> None:
+    """No half-written file, no lock, nothing in preparation."""
+    for file in folder.rglob("*.jsonl"):
+        content = file.read_text()
+        assert content.endswith("\n"), file
+        for line in content.splitlines():
+            json.loads(line)
+    assert not (folder / "lock").exists()
+    assert [path for path in folder.rglob("*") if path.name.endswith(".tmp")] == []

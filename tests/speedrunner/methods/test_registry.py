@@ -1,0 +1,100 @@
+"""Methods by name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from speedrunner import methods
+from speedrunner.methods import InvalidMethodOption, UnknownMethod
+from speedrunner.methods.react import ReAct
+from speedrunner.methods.registry import METHODS
+from speedrunner.methods.speedrunner import SpeedRunner
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_every_method_is_made_without_options_and_begins_with_version_0(name: str) -> None:
+    assert methods.make(name).initial().version == 0
+
+
+def test_options_are_passed_on() -> None:
+    assert isinstance(methods.make("react", train=True), ReAct)
+    assert methods.make("react", train=True).trains
+    assert not methods.make("react").trains
+    assert isinstance(methods.make("speedrunner", inducer_calls=3), SpeedRunner)
+    assert methods.options("react") == {"train": False}
+
+
+OWN = """
+class Own:
+    trains = True
+    def __init__(self, *, size: int = 1) -> None:
+        self.size = size
+    def initial(self): ...
+    def agent(self, policy, task, env): ...
+    async def sleep(self, policy, history, tools): ...
+
+class Sleepless:
+    def initial(self): ...
+    def agent(self, policy, task, env): ...
+
+class Positional(Own):
+    def __init__(self, size: int = 1) -> None: ...
+
+class Demanding(Own):
+    def __init__(self, *, size: int) -> None: ...
+
+def function(): ...
+"""
+
+
+@pytest.fixture
+def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "own_methods.py").write_text(OWN)
+    (tmp_path / "broken_methods.py").write_text("import nothing_of_the_kind")
+    monkeypatch.syspath_prepend(tmp_path)
+
+
+@pytest.mark.usefixtures("own")
+class TestSomebodysOwn:
+    def test_is_made_by_its_place(self) -> None:
+        made = methods.make("own_methods:Own", size=4)
+        assert vars(made) == {"size": 4}
+        assert methods.options("own_methods:Own") == {"size": 1}
+
+    @pytest.mark.parametrize(
+        ("name", "message"),
+        [
+            (
+                "raect",
+                "no method 'raect'; there are react, speedrunner, or give package.module:Class",
+            ),
+            ("own_methods:", "no method 'own_methods:'"),
+            ("own_methods:None_", "method 'own_methods:None_': own_methods has no None_"),
+            ("no_such_module:Own", "cannot import no_such_module (ModuleNotFoundError: No module named"),
+            ("broken_methods:Own", "cannot import broken_methods (ModuleNotFoundError: No module named"),
+            ("own_methods:Sleepless", "own_methods:Sleepless is no method: it lacks sleep"),
+            ("own_methods:function", "own_methods:function is no method: it lacks initial, agent, sleep"),
+            ("own_methods:Positional", "parameter 'size' must be keyword-only and have a default"),
+            ("own_methods:Demanding", "parameter 'size' must be keyword-only and have a default"),
+        ],
+    )
+    def test_what_is_no_method_is_refused_in_one_line(self, name: str, message: str) -> None:
+        with pytest.raises(UnknownMethod) as error:
+            methods.make(name)
+        assert message in str(error.value)
+        assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"inducer_cals": 3}, "method speedrunner has no option 'inducer_cals'; there are inducer_calls, o"),
+        ({"inducer_calls": "many"}, "option 'inducer_calls' of method speedrunner must be int, not 'many'"),
+    ],
+)
+def test_options_that_it_does_not_take(options: dict[str, object], message: str) -> None:
+    with pytest.raises(InvalidMethodOption) as error:
+        methods.make("speedrunner", **options)
+    assert str(error.value).startswith(message)
