@@ -15,8 +15,8 @@ from serving.conversation import Conversation
 from serving.errors import RequestFailed, RequestRefused
 from serving.model import Model
 from serving.tools import ToolSpec
-from speedrunner.hosts import Host, HostError, HostFault
-from speedrunner.library import Library
+from speedrunner.hosts.pool import Host, HostError, HostFault
+from speedrunner.library.library import Library
 from speedrunner.loop import AgentLimits, Reply, run_agent
 from speedrunner.prompts import render
 from speedrunner.records import CallNode, Ending, Message, ToolCall, Trajectory, Turn

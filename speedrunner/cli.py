@@ -16,17 +16,17 @@ from rich.console import Console
 from envs import EnvironmentFault
 from serving.errors import ServingError
 from speedrunner.bench.sandbox import sandbox as bench_sandbox
-from speedrunner.compose import compose
-from speedrunner.config import Config
-from speedrunner.config_check import InvalidConfig
+from speedrunner.config.check import InvalidConfig
+from speedrunner.config.compose import compose
+from speedrunner.config.schema import Config
 from speedrunner.drain import Drain, Interrupted
 from speedrunner.executor import RunStopped
-from speedrunner.hosts import HostError
-from speedrunner.library_cli import app as library_app
+from speedrunner.hosts.pool import HostError
+from speedrunner.library.cli import app as library_app
 from speedrunner.methods import InvalidMethodOption, UnknownMethod
 from speedrunner.plan import InvalidPlan
 from speedrunner.sandbox.limits import SandboxError
-from speedrunner.storage import StorageError
+from speedrunner.store.files import StorageError
 
 PEOPLE_ERRORS = (
     EnvironmentFault,
@@ -126,9 +126,9 @@ def version() -> None:
 
 
 def _run(config: Config) -> None:
-    from speedrunner.checkpoint_table import account_line, checkpoint_table, notes
-    from speedrunner.checkpoints import checkpoint_rows
     from speedrunner.data import load
+    from speedrunner.report.checkpoints import checkpoint_rows
+    from speedrunner.report.table import account_line, checkpoint_table, notes
     from speedrunner.run import run as carry_out
     from speedrunner.run import set_up
 

@@ -13,9 +13,9 @@ import msgspec
 import yaml
 
 from serving.meter import LedgerRow
-from speedrunner.policies import PolicyStore
 from speedrunner.records import EpisodeRow, SleepRecord, Trajectory
-from speedrunner.rundir import RunDirectory, RunDirectoryError, sleep_key
+from speedrunner.store.policies import PolicyStore
+from speedrunner.store.rundir import RunDirectory, RunDirectoryError, sleep_key
 
 if TYPE_CHECKING:
     import pandas

@@ -11,7 +11,7 @@ from envs import Task
 from serving.conversation import Conversation, TokenConversation
 from serving.service import serve_model
 from speedrunner.actor import Actor, Episode
-from speedrunner.hosts import HostPool
+from speedrunner.hosts.pool import HostPool
 from speedrunner.progress import Progress
 from speedrunner.records import Turn
 from speedrunner.run import Setup

@@ -13,15 +13,15 @@ from envs import Task, TextEnv
 from serving.model import Model
 from speedrunner.actor import Actor, Episode
 from speedrunner.drain import Drain
-from speedrunner.history import History
-from speedrunner.hosts import HostPool
+from speedrunner.hosts.pool import HostPool
 from speedrunner.methods.base import Method, SleepTools
 from speedrunner.plan import Evaluate, Sleep, Step, Wake, step_key
 from speedrunner.progress import Progress
 from speedrunner.records import SleepRecord, Trajectory
-from speedrunner.rundir import RunDirectory, sleep_key
 from speedrunner.sandbox.limits import Sandbox
-from speedrunner.summary import summarise
+from speedrunner.store.history import History
+from speedrunner.store.rundir import RunDirectory, sleep_key
+from speedrunner.store.summary import summarise
 
 FAULTS_IN_A_ROW = 5
 """Episodes in a row that may end by a fault of ours before the run stops: the fault is not the episode's."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from speedrunner.host_messages import Executed
+from speedrunner.hosts.messages import Executed
 from speedrunner.sandbox.child.tracebacks import short_error
 
 

@@ -19,18 +19,18 @@ from serving.service import Balance, ServiceOptions, serve_model
 from serving.usage import Prices
 from speedrunner import methods
 from speedrunner.actor import Actor, EpisodeLimits
-from speedrunner.compose import compose
-from speedrunner.config import VERSIONS, Config, differences, from_yaml, to_yaml
+from speedrunner.config.compose import compose
+from speedrunner.config.schema import VERSIONS, Config, differences, from_yaml, to_yaml
 from speedrunner.drain import Drain
 from speedrunner.executor import Executor
-from speedrunner.hosts import HostPool
+from speedrunner.hosts.pool import HostPool
 from speedrunner.methods.base import Method
 from speedrunner.plan import Evaluate, Step, Wake, plan_run, step_key
 from speedrunner.progress import Progress
 from speedrunner.records import Policy
-from speedrunner.rundir import RunDirectory, RunDirectoryError
 from speedrunner.sandbox.limits import Sandbox
 from speedrunner.sandbox.process import require
+from speedrunner.store.rundir import RunDirectory, RunDirectoryError
 from speedrunner.versions import versions
 
 

@@ -67,7 +67,5 @@ async def engine_server(
 ) -> AsyncIterator[EngineServer]:
     rows: list[LedgerRow] = []
     options = ServiceOptions(url=str(vllm_endpoint))
-    async with serve_model(
-        tiny_card, options, write_row=rows.append, log=tmp_path / "unused.log"
-    ) as service:
+    async with serve_model(tiny_card, options, write_row=rows.append, log=tmp_path / "unused.log") as service:
         yield EngineServer(service, vllm_endpoint, tiny_card, rows)

@@ -24,7 +24,7 @@ from serving.model import Model
 from serving.service import Balance
 from serving.tokens import ChatTokenizer
 from serving.usage import Usage
-from speedrunner.compose import compose
+from speedrunner.config.compose import compose
 from speedrunner.data import RunData, load
 from speedrunner.drain import Drain
 from speedrunner.run import run, set_up

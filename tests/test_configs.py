@@ -10,11 +10,11 @@ import pytest
 import yaml
 
 from envs import registry
-from speedrunner import compose as composing
 from speedrunner import methods
-from speedrunner.compose import CONFIGS, GROUPS, compose
-from speedrunner.config import Config
-from speedrunner.config_check import InvalidConfig, keys_of
+from speedrunner.config import compose as composing
+from speedrunner.config.check import InvalidConfig, keys_of
+from speedrunner.config.compose import CONFIGS, GROUPS, compose
+from speedrunner.config.schema import Config
 from speedrunner.methods.registry import METHODS
 
 FILES = sorted(str(path.relative_to(CONFIGS)) for path in CONFIGS.rglob("*.*"))

@@ -102,8 +102,8 @@ class Nothing(TextEnv):
 
 def measure() -> Result:
     """Play short episodes and count the time; takes about 30 seconds. Raises `SandboxError`."""
-    from speedrunner.host import Episode
-    from speedrunner.host_messages import Execute, Executed, Reset
+    from speedrunner.hosts.messages import Execute, Executed, Reset
+    from speedrunner.hosts.process import Episode
     from speedrunner.records import ToolCall
     from speedrunner.sandbox.limits import Sandbox
     from speedrunner.sandbox.pool import ChildPool

@@ -6,9 +6,9 @@ import re
 from collections.abc import Callable
 from functools import partial
 
-from speedrunner.library import Library
+from speedrunner.library.library import Library
+from speedrunner.library.skill_source import InvalidSkill
 from speedrunner.records import Edit, EditAction
-from speedrunner.skill_source import InvalidSkill
 from speedrunner.toolbox import ToolError
 
 

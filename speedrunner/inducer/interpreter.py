@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Self
 
 from envs import Primitive
-from speedrunner.library import Library
+from speedrunner.library.library import Library
 from speedrunner.sandbox.limits import Sandbox
 from speedrunner.sandbox.session import CodeSession
 

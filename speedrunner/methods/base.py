@@ -9,11 +9,11 @@ from envs import Task, TextEnv
 from serving.model import Model
 from serving.usage import Usage
 from speedrunner.actor import ActorSpec
-from speedrunner.history import History
-from speedrunner.library import Library
+from speedrunner.library.library import Library
 from speedrunner.loop import AgentLimits, run_agent
 from speedrunner.records import AgentRecord, Edit, Ending, Message, Policy
 from speedrunner.sandbox.limits import Sandbox
+from speedrunner.store.history import History
 from speedrunner.toolbox import Toolbox
 
 

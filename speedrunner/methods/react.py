@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from envs import Task, TextEnv
 from speedrunner.actor import ActorSpec
-from speedrunner.history import History
-from speedrunner.library import Library
+from speedrunner.library.library import Library
 from speedrunner.methods.base import SleepTools
 from speedrunner.records import Policy
+from speedrunner.store.history import History
 
 
 class ReAct:

@@ -9,16 +9,16 @@ import msgspec
 
 from envs import Task, TextEnv
 from speedrunner.actor import ActorSpec
-from speedrunner.history import History
 from speedrunner.inducer.draft import Draft
 from speedrunner.inducer.interpreter import Interpreter
 from speedrunner.inducer.reading import reading
-from speedrunner.library import Library
+from speedrunner.library.library import Library
+from speedrunner.library.skill_source import ALLOWED_MODULES
+from speedrunner.library.skill_types import SUPPORTED
 from speedrunner.methods.base import SleepTools
 from speedrunner.prompts import render
 from speedrunner.records import Ending, Message, Policy
-from speedrunner.skill_source import ALLOWED_MODULES
-from speedrunner.skill_types import SUPPORTED
+from speedrunner.store.history import History
 from speedrunner.toolbox import Tool, Toolbox
 from speedrunner.trajectory_text import headline
 
@@ -115,6 +115,7 @@ class SpeedRunner:
             modules=sorted(ALLOWED_MODULES),
             split=self._split,
             interpreter=self._interpreter,
+            memory_mb=tools.sandbox.memory_mb,
             wall_s=f"{self._code_wall_s:g}",
             output_chars=self._output_chars,
         )

@@ -28,7 +28,7 @@ def everything(
     c: Literal["é", "<|im_end|>", 3],
     d: float = 1.0,
     e: bool = True,
-    f: list[str] = [],
+    f: list[str] = [],  # noqa: B006 - the type is what matters
 ) -> None:
     """All types."""
 

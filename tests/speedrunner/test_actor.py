@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from speedrunner import hosts
+from speedrunner.hosts import pool as hosts
 from speedrunner.records import Ending
 from tests.odd_envs import FORGERY
 from tests.scripted_engine import (

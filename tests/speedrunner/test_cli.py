@@ -18,11 +18,11 @@ import msgspec
 import pytest
 
 from serving.cards import CHECKOUT
-from speedrunner.compose import compose
-from speedrunner.config import to_yaml
+from speedrunner.config.compose import compose
+from speedrunner.config.schema import to_yaml
 from speedrunner.data import load
 from speedrunner.records import Ending, Policy
-from speedrunner.rundir import RunDirectory
+from speedrunner.store.rundir import RunDirectory
 from tests.scripted_engine import HANG, Answer, Request, call
 from tests.scripted_runs import (
     CORRIDOR,

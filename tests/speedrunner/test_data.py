@@ -10,8 +10,8 @@ from serving.meter import LedgerRow
 from serving.usage import Usage
 from speedrunner.data import load
 from speedrunner.records import Policy
-from speedrunner.rundir import RunDirectory, RunDirectoryError, sleep_key
-from speedrunner.summary import summarise
+from speedrunner.store.rundir import RunDirectory, RunDirectoryError, sleep_key
+from speedrunner.store.summary import summarise
 
 
 def request(number: int, wasted: bool = False, usage: Usage | None = None, **labels: str) -> LedgerRow:

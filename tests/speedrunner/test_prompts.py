@@ -18,12 +18,12 @@ from envs import Opening, Task
 from speedrunner.actor import Actor, ActorSpec, EpisodeLimits
 from speedrunner.inducer.draft import Draft
 from speedrunner.inducer.interpreter import Interpreter
-from speedrunner.library import Library
+from speedrunner.library.library import Library
+from speedrunner.library.skill_source import ALLOWED_MODULES
+from speedrunner.library.skill_types import SUPPORTED
 from speedrunner.methods.speedrunner import finish
 from speedrunner.prompts import render
 from speedrunner.records import Ending, Message, Policy, Trajectory
-from speedrunner.skill_source import ALLOWED_MODULES
-from speedrunner.skill_types import SUPPORTED
 from speedrunner.trajectory_text import headline
 
 GOLDEN = Path(__file__).parents[1] / "data" / "prompts"
@@ -75,6 +75,7 @@ def inducer_system(goal: str = "goal_oriented", *, split: bool = True, interpret
         modules=sorted(ALLOWED_MODULES),
         split=split,
         interpreter=interpreter,
+        memory_mb=1024,
         wall_s="60",
         output_chars=8000,
     )

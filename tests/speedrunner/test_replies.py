@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from envs import Outcome
-from speedrunner.host_messages import Executed
+from speedrunner.hosts.messages import Executed
 from speedrunner.records import CallNode
 from speedrunner.replies import actor_view
 

@@ -19,14 +19,14 @@ from serving.cards import CHECKOUT
 from serving.errors import SpendingCapReached
 from serving.usage import Usage
 from speedrunner.actor import EpisodeLimits
-from speedrunner.compose import compose
+from speedrunner.config.compose import compose
 from speedrunner.data import load
 from speedrunner.drain import Drain, Interrupted
 from speedrunner.plan import Evaluate, Sleep, Wake, step_key
 from speedrunner.records import Ending
 from speedrunner.run import evaluation_config, set_up, stored_policy
 from speedrunner.run import run as carry_out
-from speedrunner.rundir import RunDirectory, RunDirectoryError
+from speedrunner.store.rundir import RunDirectory, RunDirectoryError
 from tests import babyai_player
 from tests.scripted_engine import (
     Answer,

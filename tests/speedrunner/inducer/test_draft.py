@@ -11,7 +11,7 @@ import envs
 from serving.errors import InvalidTool
 from serving.tools import ToolSpec
 from speedrunner.inducer.draft import Draft
-from speedrunner.library import Library
+from speedrunner.library.library import Library
 from speedrunner.records import Edit
 from speedrunner.toolbox import Toolbox, ToolError
 

@@ -9,12 +9,12 @@ import pytest
 from run_samples import trajectory
 
 import envs
-from speedrunner.history import History
 from speedrunner.inducer.interpreter import Interpreter
-from speedrunner.library import Library
+from speedrunner.library.library import Library
 from speedrunner.records import Policy
-from speedrunner.rundir import RunDirectory
 from speedrunner.sandbox.limits import Sandbox
+from speedrunner.store.history import History
+from speedrunner.store.rundir import RunDirectory
 
 ENV = envs.make("babyai")
 STEP = 'def _step() -> str:\n    """Go."""\n    return go_forward()'

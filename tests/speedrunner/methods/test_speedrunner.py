@@ -14,11 +14,11 @@ from run_samples import TASK, trajectory
 import envs
 from serving.cards import ModelCard
 from serving.tokens import ChatTokenizer
-from speedrunner.history import History
 from speedrunner.methods.base import SleepTools
 from speedrunner.methods.speedrunner import SpeedRunner
 from speedrunner.records import Ending, Policy, Skill
-from speedrunner.rundir import RunDirectory
+from speedrunner.store.history import History
+from speedrunner.store.rundir import RunDirectory
 from tests.scripted_engine import Request, Script, call, overflow, say
 from tests.scripted_runs import roomy, scripted_model
 

@@ -18,8 +18,8 @@ import pytest
 import pytest_asyncio
 
 from envs import Task
-from speedrunner.host_messages import Executed
-from speedrunner.hosts import Host, HostPool
+from speedrunner.hosts.messages import Executed
+from speedrunner.hosts.pool import Host, HostPool
 from speedrunner.records import CallNode, Ending, ToolCall
 from speedrunner.sandbox.child.bounds import DEPTH_LIMIT, NODE_LIMIT
 from speedrunner.sandbox.limits import MIB, Sandbox
@@ -314,7 +314,7 @@ ATTACKS = {
     "the environment and the task": Attack(
         """
         import gc, sys
-        known = {'envs', 'tests.toy_env', 'speedrunner.host'} & set(sys.modules)
+        known = {'envs', 'tests.toy_env', 'speedrunner.hosts.process'} & set(sys.modules)
         names = {type(each).__name__ for each in gc.get_objects()}
         return sorted(known) + sorted(names & {'Corridor', 'Task', 'TextEnv'})
         """,

@@ -1,0 +1,1 @@
+"""The configuration: its typed records, their checks, and its composition from `configs/`."""

@@ -1,0 +1,186 @@
+"""Composing a configuration from `configs/`, the model cards, and overrides of the command line."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+from hydra import compose as hydra_compose
+from hydra import initialize_config_dir
+from hydra.core.config_store import ConfigStore
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import HydraException
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+import envs
+import envs.registry
+from serving.cards import CHECKOUT, list_cards
+from speedrunner.config.check import InvalidConfig, keys_of, shown, suggest, unknown_key
+from speedrunner.config.schema import Config, EnvConfig, MethodConfig, from_mapping, from_yaml, to_mapping
+
+CONFIGS = CHECKOUT / "configs"
+GROUPS = ("env", "method", "model", "prices", "sandbox", "experiment")
+OPEN_GROUPS = ("env", "method")
+"""Groups that also take a `package.module:Class`."""
+
+SECTIONS = tuple(section.name for section in dataclasses.fields(Config))
+
+_EXISTING_RUN = "existing_run"
+
+
+def compose(overrides: Sequence[str], *, base: str | None = None) -> Config:
+    """Compose and check a configuration.
+
+    Args:
+        overrides: in Hydra's grammar: `env=babyai` chooses a file of a group, `run.rollouts=20` sets a value,
+            `env=package.module:Class` takes somebody's own environment (a method likewise), whose options
+            are set as any other.
+        base: text of an existing run's `config.yaml`, which then stands in for the defaults; a group that is
+            chosen in spite of it replaces its whole section.
+
+    Raises:
+        InvalidConfig: an override cannot be read, or names what does not exist; a value has the wrong type or
+            makes no sense; the environment or the method does not take its options.
+    """
+    choices, settings = _read(overrides)
+    if base is not None:
+        _store_existing_run(from_yaml(base), chosen=choices)
+    for card in list_cards():
+        ConfigStore.instance().store(group="model", name=card, node={"card": card})
+    selection = [f"{group}={choice}" for group, choice in choices.items()]
+    try:
+        with initialize_config_dir(str(CONFIGS), version_base="1.3"):
+            composed = hydra_compose("config" if base is None else _EXISTING_RUN, [*selection, *settings])
+        for key in sorted(OmegaConf.missing_keys(composed)):
+            section = key.partition(".")[0]
+            how = f": write {section}=package.module:Class" if section in OPEN_GROUPS else ""
+            raise InvalidConfig(f"{key} is not set{how}")
+        content = OmegaConf.to_container(composed, resolve=True)
+    except (HydraException, OmegaConfBaseException) as error:
+        raise InvalidConfig(_one_line(error)) from error
+    config = from_mapping(content)
+    _check_options(config)
+    return config
+
+
+def group_choices(group: str) -> list[str]:
+    """What `GROUP=` may choose, sorted."""
+    return (
+        list_cards() if group == "model" else sorted(path.stem for path in (CONFIGS / group).glob("*.yaml"))
+    )
+
+
+def _read(overrides: Sequence[str]) -> tuple[dict[str, str], list[str]]:
+    """The choice of each group that is named, and overrides that set values, whether they exist or not.
+
+    What does not exist is found out afterwards, in the composed whole, as it is for files.
+    """
+    parser = OverridesParser.create()
+    known = keys_of(Config)
+    choices: dict[str, str] = {}
+    settings: list[str] = []
+    for text in overrides:
+        try:
+            override = parser.parse_override(text)
+            if not override.key_or_group:
+                raise HydraException("no key")
+        except HydraException as error:
+            raise InvalidConfig(
+                f"cannot read {text!r} ({_one_line(error)}): write KEY=VALUE, such as run.rollouts=20, "
+                "or KEY=\"'VALUE'\" where the value has special characters"
+            ) from None
+        key, given = override.key_or_group, text.partition("=")[2]
+        if override.is_delete():
+            raise InvalidConfig(
+                f"{text}: a key cannot be taken away; set it, to null where it may have no value"
+            )
+        if override.is_sweep_override():
+            raise InvalidConfig(f"{text}: one value at a time; quote a text with commas: {key}=\"'{given}'\"")
+        value = override.value()
+        if override.package is not None or key.partition(".")[0] not in {*GROUPS, *SECTIONS}:
+            raise unknown_key(text.partition("=")[0].lstrip("+"), value, known)
+        if key not in GROUPS:
+            settings.append(f"++{key}={given}")
+            continue
+        if key in choices:
+            raise InvalidConfig(f"{text}: {key} is chosen twice")
+        if key in OPEN_GROUPS and isinstance(value, str) and ":" in value:
+            choices[key] = "custom"
+            settings.append(f"++{key}.name={given}")
+        elif value in group_choices(key):
+            choices[key] = str(value)
+        else:
+            raise _unknown_choice(key, value)
+    return choices, settings
+
+
+def _unknown_choice(group: str, value: object) -> InvalidConfig:
+    known = group_choices(group)
+    elsewhere = {"model": ", or model.card=PATH/TO/CARD.yaml"}
+    if group in OPEN_GROUPS:
+        known.remove("custom")
+        elsewhere[group] = ", or package.module:Class"
+    near = suggest(shown(value), known)
+    there_are = ", ".join(known) + elsewhere.get(group, "")
+    return InvalidConfig(f"{group}={shown(value)} is not among its choices{near}; there are {there_are}")
+
+
+def _store_existing_run(config: Config, *, chosen: Collection[str]) -> None:
+    """Make a run's configuration one that Hydra can start from, without the sections of chosen groups."""
+    sections = {name: section for name, section in to_mapping(config).items() if name not in chosen}
+    defaults: list[Any] = ["_self_", *({group: None} for group in GROUPS)]
+    ConfigStore.instance().store(name=_EXISTING_RUN, node={"defaults": defaults, **sections})
+
+
+def _check_options(config: Config) -> None:
+    from speedrunner import methods  # here, because it imports much
+
+    _check(
+        "env",
+        config.env,
+        envs.registry.options,
+        lambda name, **options: envs.make(name, **options).close(),
+        (envs.UnknownEnvironment, envs.InvalidOption),
+    )
+    _check(
+        "method",
+        config.method,
+        methods.options,
+        methods.make,
+        (methods.UnknownMethod, methods.InvalidMethodOption),
+    )
+
+
+def _check(
+    section: str,
+    chosen: EnvConfig | MethodConfig,
+    options: Callable[[str], Collection[str]],
+    make: Callable[..., object],
+    errors: tuple[type[Exception], ...],
+) -> None:
+    """Make what was chosen once, which checks its name and its options."""
+    try:
+        known = [f"{section}.{each}" for each in ("name", *options(chosen.name))]
+        for option, value in chosen.options.items():
+            if f"{section}.{option}" not in known:
+                raise unknown_key(f"{section}.{option}", value, known)
+        make(chosen.name, **chosen.options)
+    except InvalidConfig:
+        raise
+    except errors as error:
+        raise InvalidConfig(f"{section}: {error}") from error
+    except Exception as error:  # a constructor of somebody's may raise anything
+        reason = f"{type(error).__name__}: {_one_line(error)}"
+        raise InvalidConfig(f"{section}={chosen.name} cannot be made: {reason}") from error
+
+
+def _one_line(error: BaseException) -> str:
+    """The text of an error; Hydra's own may wrap the telling one, and OmegaConf's add details."""
+    while not str(error) and error.__cause__:
+        error = error.__cause__
+    if isinstance(error, OmegaConfBaseException) and error.full_key:
+        return f"{error.full_key}: {str(error).splitlines()[0]}"
+    lines = [line.strip() for line in str(error).splitlines()]
+    return " ".join(line for line in lines if line)

@@ -1,0 +1,244 @@
+"""The configuration of a run: its typed records, and their YAML form."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+import yaml
+
+from speedrunner.config.check import InvalidConfig, checked, shown
+
+Count = Annotated[int, msgspec.Meta(ge=0)]
+AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
+Port = Annotated[int, msgspec.Meta(ge=1, le=65535)]
+Seconds = Annotated[float, msgspec.Meta(gt=0)]
+Usd = Annotated[float, msgspec.Meta(ge=0)]
+Text = Annotated[str, msgspec.Meta(min_length=1)]
+
+VERSIONS = "versions"
+"""Key that a run's `config.yaml` may have beside its configuration: the versions of what ran."""
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """One run: where it is, how long, how often it sleeps and is evaluated."""
+
+    #: Directory of the run; a relative one counts from the current directory.
+    dir: Text
+    #: Names the run; seeds of one experiment differ by sampling.
+    seed: Count = 0
+    #: Training episodes in all; 0 evaluates the initial policy only.
+    rollouts: Count = 200
+    #: Training episodes between two sleeps.
+    sleep_every: AtLeastOne = 10
+    #: Training episodes between two evaluations.
+    eval_every: AtLeastOne = 50
+    #: Held-out episodes of one evaluation; 0 for none.
+    test_episodes: Count = 30
+    #: Episodes that are played at the same time, at most.
+    in_flight: AtLeastOne = 16
+    #: Wall clock of one episode in seconds, after which it is ended and scored as it stands.
+    wall_clock_s: Seconds = 1800.0
+    #: Longest tool result in the actor's view, in characters; on disk nothing is cut.
+    reply_chars: AtLeastOne = 4000
+    #: Another run's policy to begin with, `RUN` (its newest) or `RUN:VERSION`; `None`: the method's first.
+    start_from: Text | None = None
+
+
+@dataclass(frozen=True)
+class EnvConfig:
+    """The environment. In YAML, its options stand beside its name: `env.num_dists`."""
+
+    #: Registry name, or `package.module:Class`.
+    name: Text
+    #: What its constructor and its splits take; options that are left out keep their defaults.
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class MethodConfig:
+    """The method. In YAML, its options stand beside its name: `method.inducer_calls`."""
+
+    #: Registry name, or `package.module:Class`.
+    name: Text
+    #: What its constructor takes; options that are left out keep their defaults.
+    options: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class TaskConfig:
+    """The task that `speedrunner episode` plays."""
+
+    #: Its name within the environment; `None`: that of the first training task.
+    name: Text | None = None
+    #: World seed or variation; `None`: that of the first training task (of this name).
+    index: Count | None = None
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """The model of every role."""
+
+    #: Name of a card in `models/`, or the path of any card's `.yaml` file.
+    card: Text
+
+
+@dataclass(frozen=True)
+class PricesConfig:
+    """A price list that takes the place of the card's."""
+
+    #: USD per million prompt tokens that had to be computed; `None`: the card's.
+    uncached: Usd | None = None
+    #: USD per million prompt tokens from the prefix cache; `None`: the card's.
+    cached: Usd | None = None
+    #: USD per million generated tokens; `None`: the card's.
+    output: Usd | None = None
+
+
+@dataclass(frozen=True)
+class ServingConfig:
+    """How the engine is started or reached."""
+
+    #: A running server to use, `unix:/path/to/socket` or `http://HOST:PORT/v1`; `None` starts one.
+    url: Text | None = None
+    #: Environment variable with the API key for `url`; `None` for a server that asks for none.
+    api_key_env: Text | None = None
+    #: TCP port on loopback for the server that is started; `None` for a Unix socket.
+    port: Port | None = None
+    #: Seconds that a starting server may take until it is ready.
+    start_timeout_s: Seconds = 900.0
+    #: Seconds that one request may take.
+    request_timeout_s: Seconds = 1800.0
+    #: USD after which no request is sent any more; `None` for no cap.
+    spending_cap_usd: Usd | None = None
+
+
+@dataclass(frozen=True)
+class SandboxConfig:
+    """How skills and inducer code, which nobody has read, are confined (docs/sandbox.md)."""
+
+    #: `bubblewrap` isolates them from the machine; `rlimits` limits resources only, and warns on every run.
+    kind: Literal["bubblewrap", "rlimits"] = "bubblewrap"
+    #: Address space of one of their processes, in MiB.
+    memory_mb: Annotated[int, msgspec.Meta(ge=64)] = 1024
+    #: Wall clock of one tool call in seconds; `None`: what is left of the episode.
+    call_wall_s: Seconds | None = None
+
+
+@dataclass(frozen=True)
+class Config:
+    """The whole configuration of a run."""
+
+    run: RunConfig
+    env: EnvConfig
+    method: MethodConfig
+    model: ModelConfig
+    task: TaskConfig = TaskConfig()
+    prices: PricesConfig = PricesConfig()
+    serving: ServingConfig = ServingConfig()
+    sandbox: SandboxConfig = SandboxConfig()
+    #: The least severe messages that are shown.
+    logging: Literal["debug", "info", "warning", "error"] = "info"
+
+
+def from_mapping(content: object) -> Config:
+    """Check a configuration in the form that it has in YAML, and return it typed.
+
+    Options of the environment and the method are taken as they are: `compose` checks them. A `run.dir` of
+    `None` becomes a name made of the configuration's parts.
+
+    Raises:
+        InvalidConfig: a key is unknown or missing, or a value has the wrong type or makes no sense.
+    """
+    run = content.get("run") if isinstance(content, Mapping) else None
+    if isinstance(content, Mapping) and isinstance(run, Mapping) and run.get("dir") is None:
+        config = checked(Config, {**content, "run": {**run, "dir": "runs/unnamed"}})
+        config = dataclasses.replace(config, run=dataclasses.replace(config.run, dir=_default_dir(config)))
+    else:
+        config = checked(Config, content)
+    if config.serving.url is not None and config.serving.port is not None:
+        raise InvalidConfig(
+            f"serving.port={config.serving.port} is for a server that is started, and "
+            f"serving.url={config.serving.url} reaches one that runs: give one of them"
+        )
+    return config
+
+
+def to_mapping(config: Config) -> dict[str, Any]:
+    """The configuration in the form that it has in YAML; the order of its keys is always the same."""
+    sections = dataclasses.asdict(config)
+    for section in sections.values():
+        if isinstance(section, dict) and "options" in section:
+            section.update(sorted(section.pop("options").items()))
+    return sections
+
+
+def from_yaml(text: str) -> Config:
+    """Read what `to_yaml` wrote; keys that this version has beyond it get their defaults.
+
+    Raises:
+        InvalidConfig: it is no YAML, or as for `from_mapping`.
+    """
+    try:
+        content = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise InvalidConfig(f"the configuration is no YAML: {' '.join(str(error).split())}") from None
+    if isinstance(content, dict):
+        content.pop(VERSIONS, None)
+    return from_mapping(content)
+
+
+def to_yaml(config: Config) -> str:
+    """The text of a configuration; equal configurations give equal texts."""
+    return yaml.safe_dump(to_mapping(config), sort_keys=False, allow_unicode=True)
+
+
+def changes_results(key: str) -> bool:
+    """Whether a run with another value of this key is another run.
+
+    The place of the directory, how many episodes share the engine, where the engine is and how patient we
+    are with it, prices, the task of single episodes, and what is shown may all change when a run goes on.
+    """
+    return not (
+        key in ("run.dir", "run.in_flight", "logging") or key.startswith(("prices.", "serving.", "task."))
+    )
+
+
+def differences(before: Config, after: Config) -> list[str]:
+    """What keeps `after` from going on with a run of `before`, such as `run.rollouts: 20 -> 40`.
+
+    Keys of which `changes_results` says no are left out.
+    """
+    old, new = _flat(before), _flat(after)
+    return [
+        f"{key}: {_shown_at(old, key)} -> {_shown_at(new, key)}"
+        for key in {**old, **new}
+        if changes_results(key) and (key not in old or key not in new or old[key] != new[key])
+    ]
+
+
+def _default_dir(config: Config) -> str:
+    card = Path(config.model.card)
+    model = card.stem if card.suffix in (".yaml", ".yml") else config.model.card
+    name = f"{config.env.name}-{config.method.name}-{model}-seed{config.run.seed}"
+    return "runs/" + re.sub(r"[^\w.-]+", "_", name)
+
+
+def _flat(config: Config) -> dict[str, Any]:
+    flat = {}
+    for name, section in to_mapping(config).items():
+        if isinstance(section, dict):
+            flat.update({f"{name}.{key}": value for key, value in section.items()})
+        else:
+            flat[name] = section
+    return flat
+
+
+def _shown_at(values: Mapping[str, Any], key: str) -> str:
+    return shown(values[key]) if key in values else "(not set)"

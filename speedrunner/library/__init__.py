@@ -1,0 +1,1 @@
+"""The skill library: functions, the rules they must keep, edits, and their commands."""

@@ -1,0 +1,169 @@
+"""`speedrunner library show | diff | graph | check | try`: skill libraries for people."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from speedrunner.library.skill_source import InvalidSkill
+from speedrunner.records import Policy
+from speedrunner.store.rundir import RunDirectory
+
+app = typer.Typer(help="Look at skill libraries, and try modules of skills.", no_args_is_help=True)
+
+Run = Annotated[Path, typer.Argument(metavar="RUN", help="A run's directory.", show_default=False)]
+Version = Annotated[
+    int | None, typer.Argument(metavar="[VERSION]", help="By default the newest.", show_default=False)
+]
+Module = Annotated[
+    Path,
+    typer.Argument(
+        metavar="FILE.py", help="A module of skills.", exists=True, dir_okay=False, show_default=False
+    ),
+]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[KEY=VALUE]...", help="env=babyai, model=tiny and others.", show_default=False),
+]
+
+
+@app.command()
+def show(run: Run, version: Version = None) -> None:
+    """Print the source of a library version, with who may call each skill and which sleeps wrote it."""
+    from speedrunner.library.text import source_text
+
+    _, policy = _policy(run, version)
+    typer.echo(source_text(policy))
+
+
+@app.command()
+def diff(run: Run, version: Version = None) -> None:
+    """Print what a library version changed of the one before it."""
+    from speedrunner.library.text import diff_lines
+
+    directory, policy = _policy(run, version)
+    before = directory.policies.load(policy.version - 1) if policy.version else Policy(version=0)
+    for line in list(diff_lines(before, policy)) or [f"v{policy.version:04d} changed no skill"]:
+        typer.echo(line)
+
+
+@app.command()
+def graph(run: Run, version: Version = None) -> None:
+    """Print which skills call which, and which primitives."""
+    import envs
+    from speedrunner.config.schema import from_yaml
+    from speedrunner.library.library import Library
+    from speedrunner.library.text import graph_lines
+
+    directory, policy = _policy(run, version)
+    config = from_yaml(directory.config() or "")
+    env = envs.make(config.env.name, **config.env.options)
+    try:
+        for line in graph_lines(Library(env.primitives, policy.skills, policy.preamble)):
+            typer.echo(line)
+    finally:
+        env.close()
+
+
+@app.command()
+def check(file: Module, overrides: Overrides = None) -> None:
+    """Validate a module as an edit of the library would be, and print each error.
+
+    Functions whose names begin with an underscore are taken for private ones. The calls of the others are
+    checked for the model's tokenizer; no server is started.
+
+    Example: speedrunner library check skills.py env=babyai model=tiny
+    """
+    from serving.cards import prepare
+    from serving.formats import load_format
+    from serving.tokens import ChatTokenizer
+    from serving.tool_check import ToolCheck
+    from serving.tools import ToolSpec
+    from speedrunner.config.compose import compose
+    from speedrunner.library.library import Library
+    from speedrunner.run import set_up
+
+    setup = set_up(compose(overrides or []))
+    card = setup.card
+
+    def accept(tool: ToolSpec) -> None:
+        """A hosted model's tokenizer is not known."""
+
+    checked = accept
+    if card.route == "tokens" and card.tool_format is not None:
+        folder = prepare(card, lambda line: typer.echo(line, err=True))
+        tokenizer = ChatTokenizer(folder, card.revision)
+        tool_format = load_format(card.tool_format)
+        checked = ToolCheck(tokenizer, tool_format, card.role("actor").string_tokens).check
+    try:
+        library = Library.of_module(setup.env.primitives, _text(file), checked)
+    except InvalidSkill as error:
+        for line in str(error).splitlines():
+            typer.echo(f"{file}: {line}")
+        raise typer.Exit(1) from None
+    typer.echo(
+        f"{file} is valid: {len(library.skills)} skills, {len(library.public)} of them public, for"
+        f" {setup.config.env.name} and {card.name}"
+    )
+
+
+@app.command(name="try")
+def try_(
+    file: Module,
+    skill: Annotated[str, typer.Argument(help="The function to call.", show_default=False)],
+    overrides: Overrides = None,
+    arguments: Annotated[str, typer.Option(metavar="JSON", help="Its arguments by name.")] = "{}",
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one object: result, error, calls, actions, done, score.")
+    ] = False,
+) -> None:
+    """Call one skill of a module in the sandbox, on a fresh episode, and print everything that it ran.
+
+    The call may take `sandbox.call_wall_s` seconds, by default 60. The exit status is 1 when it was refused,
+    failed or was killed.
+
+    Example: speedrunner library try skills.py explore env=babyai task.index=7 --arguments '{"steps": 5}'
+    """
+    from speedrunner.config.compose import compose
+    from speedrunner.episode import chosen_task
+    from speedrunner.library.trial import Tried, try_skill
+    from speedrunner.run import set_up
+    from speedrunner.trajectory_text import call_lines
+
+    setup = set_up(compose(overrides or []))
+    try:
+        source = _text(file)
+    except InvalidSkill as error:
+        tried = Tried(error=str(error))
+    else:
+        tried = asyncio.run(try_skill(setup, chosen_task(setup), source, skill, arguments))
+    if as_json:
+        typer.echo(msgspec.json.encode(tried).decode())
+    else:
+        lines = call_lines(tried.calls) if tried.calls else (tried.error or "").splitlines()
+        for line in lines:
+            typer.echo(line)
+        if tried.calls:
+            state = "the episode is over" if tried.done else "the episode goes on"
+            typer.echo(f"{tried.actions} actions, score {tried.score:g}, {state}")
+    if tried.error is not None:
+        raise typer.Exit(1)
+
+
+def _policy(run: Path, version: int | None) -> tuple[RunDirectory, Policy]:
+    """A stored policy. Raises `RunDirectoryError`."""
+    from speedrunner.run import find_policy
+
+    directory, found = find_policy(str(run) if version is None else f"{run}:{version}")
+    return directory, directory.policies.load(found)
+
+
+def _text(file: Path) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise InvalidSkill(f"{file} is no text in UTF-8: {error.reason}") from None

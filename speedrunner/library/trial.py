@@ -1,0 +1,98 @@
+"""One skill of a module, run in the sandbox on a fresh episode."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from envs import Task
+from envs.signatures import converted
+from speedrunner.hosts.pool import HostError, HostPool
+from speedrunner.library.library import Library
+from speedrunner.library.skill_source import InvalidSkill
+from speedrunner.records import CallNode, Ending, ToolCall
+from speedrunner.run import Setup
+
+CALL_WALL_S = 60.0
+"""Seconds that the call may take where `sandbox.call_wall_s` says nothing."""
+
+
+class Tried(msgspec.Struct, kw_only=True):
+    """What came of it.
+
+    Attributes:
+        result: what the skill returned.
+        error: why it was refused, failed or was killed; `None` when it returned.
+        calls: the tree of everything that ran; `None` when it was refused.
+        actions: primitives that advanced the world.
+        done: whether the environment has ended the episode.
+        score: in [0, 1], as the episode stands; `None` when there was none.
+    """
+
+    result: Any = None
+    error: str | None = None
+    calls: CallNode | None = None
+    actions: int = 0
+    done: bool = False
+    score: float | None = None
+
+
+async def try_skill(setup: Setup, task: Task, source: str, skill: str, arguments: str) -> Tried:
+    """Validate a module and call one skill of it, a private one too.
+
+    Args:
+        source: the module.
+        arguments: of the call, as a JSON object.
+
+    Raises:
+        SandboxUnavailable: skills cannot be confined on this machine.
+    """
+    try:
+        library = Library.of_module(setup.env.primitives, source)
+        call = _checked_call(library, skill, arguments)
+    except InvalidSkill as error:
+        return Tried(error=str(error))
+    shown = tuple(msgspec.structs.replace(each, public=True) for each in library.skills)
+    library = Library(library.primitives, shown, library.preamble)
+    limit_s = setup.config.sandbox.call_wall_s or CALL_WALL_S
+    env = setup.config.env
+    tried = Tried()
+    try:
+        async with HostPool(1, env.name, env.options, sandbox=setup.sandbox()) as pool, pool.host() as host:
+            await host.reset(task, library, setup.env.limits.actions)
+            tried.score = host.outcome.score if host.outcome else None
+            executed = await host.execute(call, limit_s)
+    except HostError as error:
+        tried.error = str(error)
+        return tried
+    return Tried(
+        result=executed.node.result,
+        error=executed.node.error,
+        calls=executed.node,
+        actions=executed.actions,
+        done=executed.ending in (Ending.SUCCESS, Ending.FAILURE),
+        score=executed.outcome.score,
+    )
+
+
+def _checked_call(library: Library, skill: str, arguments: str) -> ToolCall:
+    """Read a call as strictly as a model's. Raises `InvalidSkill`."""
+    library.show(skill)  # names what there is
+    try:
+        given = msgspec.json.decode(arguments.encode(), type=dict[str, Any])
+    except (msgspec.MsgspecError, UnicodeError) as error:
+        raise InvalidSkill(f"the arguments are no JSON object: {error}") from None
+    signature = library.signatures().get(skill)
+    if signature is None:
+        raise InvalidSkill(f"{skill} is no skill; it is shared by skills")
+    try:
+        bound = signature.bind(**given)
+    except TypeError as error:
+        raise InvalidSkill(f"{skill}{signature}: {error}") from None
+    for name, value in bound.arguments.items():
+        try:
+            converted(value, signature.parameters[name].annotation)
+        except ValueError as error:
+            raise InvalidSkill(f"{skill}{signature}: {name} {error}") from None
+    return ToolCall(skill, given)

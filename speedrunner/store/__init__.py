@@ -1,0 +1,1 @@
+"""A run on disk: safe files, the lock, the directory and its records."""

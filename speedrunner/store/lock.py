@@ -1,0 +1,274 @@
+"""One process owns a folder: a lock for local disks, NFS and Lustre, which names its owner.
+
+The lock is a folder that holds one file, its owner's, with a name that is never used twice. It is claimed
+by renaming a prepared folder onto it, which the file system does only where nothing stands or an empty
+folder does. So, without `fcntl` (unreliable on network file systems):
+
+- Of any number of claimants one wins: after the first rename the folder is not empty. The owner's file
+  comes with it, so no lock is ever without a name.
+- Taking over a stale lock is removing the dead owner's file and claiming like everybody else. Two takers
+  cannot both win, as the rename decides; and a taker that was slow removes a name that no longer exists,
+  never the new owner's, whose name differs.
+
+An owner on this machine is known to be alive or gone from the process table. Any other shows that it lives
+by touching its file; its age is measured by the file system's own clock, since clocks of nodes differ.
+"""
+
+from __future__ import annotations
+
+import errno
+import getpass
+import os
+import shutil
+import socket
+import threading
+import time
+import uuid
+from pathlib import Path
+from types import TracebackType
+
+import msgspec
+
+from speedrunner.store.files import StorageError, explained, temporary_name
+
+BEAT_S = 20.0
+"""Seconds between two signs of life."""
+STALE_S = 120.0
+"""Seconds without a sign of life after which an owner on another machine counts as gone."""
+
+_TRIES = 100
+_PAUSE_S = 0.05
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # goes on while the machine sleeps
+
+
+class LockHeld(StorageError):
+    """Another process owns the folder."""
+
+
+class LockLost(StorageError):
+    """The lock is no longer ours; nothing more may be written."""
+
+
+class Owner(msgspec.Struct, frozen=True, kw_only=True):
+    """A process that holds the lock.
+
+    Attributes:
+        machine: what its process ids are unique in: this boot of the kernel, and the container.
+        started: start of the process in clock ticks since boot, which tells a reused id apart.
+        job: Slurm job id.
+        since: Unix seconds on the owner's clock.
+    """
+
+    host: str
+    machine: str
+    pid: int
+    started: int | None
+    user: str
+    job: str | None
+    since: float
+
+    def __str__(self) -> str:
+        job = f" (Slurm job {self.job})" if self.job else ""
+        since = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(self.since))
+        return f"process {self.pid} of {self.user} on {self.host}{job}, since {since}"
+
+
+class RunLock:
+    """Context manager that holds the lock at `path`, whose parent folder exists.
+
+    Raises on entering:
+        LockHeld: another process holds it.
+        StorageError: it cannot be written.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._token = uuid.uuid4().hex
+        self._pid = os.getpid()
+        self._file = path / f"{socket.gethostname()}-{self._pid}-{self._token}.json"
+        self._lost = False
+        self._last_beat = 0.0
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._beat, name="run-lock", daemon=True)
+
+    def __enter__(self) -> RunLock:
+        for _ in range(_TRIES):
+            if self._claim():
+                break
+            holder = self._holder()
+            if holder is None:
+                # Released between our two looks; or removed while someone reads it, which NFS hides
+                # under a name with a dot until that reader is done.
+                time.sleep(_PAUSE_S)
+            elif self._is_stale(holder):
+                with explained(self.path, "taken over from a process that is gone"):
+                    holder.unlink(missing_ok=True)
+            else:
+                raise self._held_by(holder)
+        else:
+            raise LockHeld(f"{self.path.parent} is wanted by many processes at once: try again")
+        self._last_beat = time.clock_gettime(_CLOCK)
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if os.getpid() != self._pid:
+            return  # a forked child unwinds; the lock stays its parent's
+        self._stop.set()
+        self._thread.join()
+        with explained(self.path, "released"):
+            self._file.unlink(missing_ok=True)
+            try:
+                self.path.rmdir()
+            except OSError as failure:
+                # Not ours to remove: the next owner's, or a reader's remains.
+                if failure.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT):
+                    raise
+
+    def check(self) -> None:
+        """Raise `LockLost` if another process took the lock over while this one seemed gone.
+
+        Cheap: it looks at the disk only when the last sign of life is old, as after a machine's sleep.
+        """
+        if time.clock_gettime(_CLOCK) - self._last_beat > STALE_S / 2:
+            self.refresh()
+        if self._lost:
+            holder = self._holder()
+            by = f"taken over by {_describe(holder)}" if holder else "removed"
+            raise LockLost(
+                f"the lock on {self.path.parent} is no longer ours, it was {by} while this process "
+                "seemed gone: nothing more is written"
+            )
+
+    def refresh(self) -> None:
+        """Give a sign of life, or notice that the lock is lost."""
+        try:
+            os.utime(self._file)
+        except (FileNotFoundError, NotADirectoryError):
+            self._lost = True
+        except OSError:
+            return  # the file system is away; the next beat tries again
+        self._last_beat = time.clock_gettime(_CLOCK)
+
+    def _beat(self) -> None:
+        while not self._stop.wait(BEAT_S):
+            self.refresh()
+
+    def _claim(self) -> bool:
+        """Try to become the owner; tell whether that worked."""
+        claim = temporary_name(self.path.with_name(self._token))
+        owner = msgspec.json.encode(_this_process())
+        with explained(self.path, "written"):
+            claim.mkdir()
+            try:
+                (claim / self._file.name).write_bytes(owner)
+                claim.rename(self.path)
+            except OSError as error:
+                # Held by somebody, or a new owner tidied our claim away.
+                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT):
+                    raise
+            finally:
+                shutil.rmtree(claim, ignore_errors=True)
+            # Not the rename's own answer: NFS may repeat a rename whose first answer was lost.
+            return self._file.exists()
+
+    def _holder(self) -> Path | None:
+        with explained(self.path, "read"):
+            try:
+                return next((file for file in self.path.iterdir() if not file.name.startswith(".")), None)
+            except FileNotFoundError:
+                return None
+
+    def _is_stale(self, holder: Path) -> bool:
+        owner = _read_owner(holder)
+        alive = None if owner is None else _is_alive(owner)
+        return self._silence(holder) > STALE_S if alive is None else not alive
+
+    def _silence(self, holder: Path) -> float:
+        """Seconds since the last sign of life, on the file system's clock."""
+        probe = temporary_name(self.path.with_name(f"{self._token}-probe"))
+        with explained(self.path, "checked"):
+            probe.touch()
+            try:
+                return probe.stat().st_mtime - holder.stat().st_mtime
+            except FileNotFoundError:
+                return 0.0  # one of the two went; the next try sees what is there now
+            finally:
+                probe.unlink(missing_ok=True)
+
+    def _held_by(self, holder: Path) -> LockHeld:
+        owner = _read_owner(holder)
+        line = f"{self.path.parent} is in use by {_describe(holder)}: wait for it or stop it"
+        if owner is None or _is_alive(owner) is None:
+            line += (
+                f" (if it is gone for good, the lock expires {STALE_S:.0f} s after its last sign of life, "
+                f"which was {max(self._silence(holder), 0.0):.0f} s ago)"
+            )
+        return LockHeld(line)
+
+
+def _describe(holder: Path) -> str:
+    return str(_read_owner(holder) or holder.name.removesuffix(".json"))
+
+
+def _read_owner(holder: Path) -> Owner | None:
+    """Who holds the lock; `None` when that cannot be read (gone, not ours to read, lost in a crash)."""
+    try:
+        return msgspec.json.decode(holder.read_bytes(), type=Owner)
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+        return None
+
+
+def _this_process() -> Owner:
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # an account without a name, as in containers
+        user = f"user {os.getuid()}"
+    pid = os.getpid()
+    return Owner(
+        host=socket.gethostname(),
+        machine=_machine(),
+        pid=pid,
+        started=_start(pid),
+        user=user,
+        job=os.environ.get("SLURM_JOB_ID"),
+        since=time.time(),
+    )
+
+
+def _machine() -> str:
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        return f"{boot} {Path('/proc/self/ns/pid').readlink()}"
+    except OSError:
+        return uuid.uuid4().hex  # no Linux: nobody can be looked up, signs of life decide
+
+
+def _start(pid: int) -> int | None:
+    """Start of a process in clock ticks since boot; 0 when only its parent's notice is missing (a zombie).
+
+    `None` when it cannot be known: no such process, or the system hides other people's. From /proc
+    and not through psutil, whose start times move when the wall clock is set.
+    """
+    try:
+        # The second field, the command's name in brackets, may hold anything.
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return None
+    return 0 if fields[0] in "ZX" else int(fields[19])
+
+
+def _is_alive(owner: Owner) -> bool | None:
+    """Whether the owner's process runs; `None` when this machine's process table cannot tell."""
+    if owner.machine != _machine():
+        return None
+    try:
+        os.kill(owner.pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass  # somebody else's, so it is there
+    started = _start(owner.pid)
+    return None if started is None else started == owner.started

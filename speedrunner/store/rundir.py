@@ -1,0 +1,312 @@
+"""A run's directory: where everything lies, and typed reads and appends.
+
+config.yaml                    resolved configuration and versions
+policies/v0000/                one folder per policy version
+trajectories/batch_0000.jsonl  training episodes, one line each, batches counted from 0
+evaluations/0050.jsonl         held-out episodes after that many training rollouts
+sleeps/0001.json               one file per sleep
+episodes.jsonl                 one summary row per episode
+requests.jsonl                 the ledger
+state.json                     what is finished
+server.log, hosts.log          for people
+lock/                          names the process that owns the run
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from speedrunner.records import FORMAT, EpisodeRow, Policy, SleepRecord, Trajectory
+from speedrunner.store.files import (
+    Record,
+    StorageError,
+    UnknownFormat,
+    append_record,
+    explained,
+    is_leftover,
+    read_record,
+    read_records,
+    reason,
+    remove_leftovers,
+    repair,
+    sync,
+    write_atomic,
+)
+from speedrunner.store.lock import RunLock
+from speedrunner.store.policies import PolicyStore
+from speedrunner.store.summary import summarise
+
+_FOLDERS = ("policies", "trajectories", "evaluations", "sleeps")
+_BEFORE_CONFIG = {"lock", "server.log", "hosts.log"}
+"""What may stand in a folder whose run was killed before it could write its configuration."""
+
+
+class RunDirectoryError(StorageError):
+    """A folder is not a run that can be read or gone on with."""
+
+
+class _State(msgspec.Struct):
+    finished: list[str] = []
+    format: int = FORMAT
+
+
+def sleep_key(sleep: int) -> str:
+    """The key of a sleep, as episodes have theirs: the label `episode` of its ledger rows."""
+    return f"sleep/{sleep:04d}"
+
+
+class RunDirectory:
+    """All paths of a run. Made by `open_for_reading` or `open_for_writing`.
+
+    Reads work at any time, from any process, also while the run goes on. Writes need the lock: each raises
+    `LockLost` when it was lost, `StorageError` when the disk refuses (the file is as before), and must not
+    be followed by others then.
+    """
+
+    def __init__(self, path: Path, lock: RunLock | None) -> None:
+        self.path = path
+        self._lock = lock
+        self.policies = PolicyStore(path / "policies")
+        self.server_log = path / "server.log"
+        self.host_log = path / "hosts.log"
+        self._config = path / "config.yaml"
+        self._state = path / "state.json"
+        self._episodes = path / "episodes.jsonl"
+        self._requests = path / "requests.jsonl"
+
+    @classmethod
+    def open_for_reading(cls, path: Path) -> RunDirectory:
+        """Open an existing run without a lock. Raises `RunDirectoryError`."""
+        with _as_run_directory_error(path):
+            if not path.exists():
+                raise RunDirectoryError(f"{path} does not exist: name a run's directory")
+            run = cls(path, None)
+            run._check()
+            if run.config() is None:
+                raise RunDirectoryError(f"{path} holds no run: it has no config.yaml")
+        return run
+
+    @classmethod
+    @contextmanager
+    def open_for_writing(cls, path: Path) -> Iterator[RunDirectory]:
+        """Own a run, new or existing, for as long as the context lasts.
+
+        What a kill left behind is set right first: leftovers are removed, torn tails cut off, and summary
+        rows that are missing for finished episodes appended.
+
+        Raises:
+            LockHeld: another process owns it.
+            RunDirectoryError: it is no run, of another version, or not accessible.
+        """
+        with _as_run_directory_error(path):
+            if not path.exists():
+                path.mkdir(parents=True, exist_ok=True)
+            cls(path, None)._check()  # before anything is written into a folder that is not ours
+        with RunLock(path / "lock") as lock:
+            run = cls(path, lock)
+            with _as_run_directory_error(path):
+                for folder in _FOLDERS:
+                    (path / folder).mkdir(exist_ok=True)
+                remove_leftovers(path)
+                for file in [*path.glob("*.jsonl"), *path.glob("*/*.jsonl")]:
+                    repair(file)
+            for row in run.missing_episodes(run.episodes()):
+                run.append_episode(row)
+            yield run
+
+    def config(self) -> str | None:
+        """Text of `config.yaml`; `None` when there is none yet."""
+        if not self._config.exists():
+            return None
+        with explained(self._config, "read"):
+            return self._config.read_text(encoding="utf-8", errors="replace")
+
+    def write_config(self, text: str) -> None:
+        """Write `config.yaml`, which makes the folder a run."""
+        self._own()
+        write_atomic(self._config, text.encode())
+
+    def finished(self) -> list[str]:
+        """Keys of the finished steps, in the order in which they were finished."""
+        return self._read_state().finished
+
+    def mark_finished(self, step: str) -> None:
+        """Note that a step is finished; to be called after all its records are written."""
+        self._own()
+        state = self._read_state()
+        if step not in state.finished:
+            write_atomic(self._state, _State([*state.finished, step]))
+
+    def write_policy(self, policy: Policy) -> None:
+        """Store a new policy version. Raises `InvalidPolicy` too."""
+        self._own()
+        self.policies.save(policy)
+
+    def append_trajectory(self, batch: int, trajectory: Trajectory) -> None:
+        """Append a finished training episode; it is on the disk when this returns."""
+        self._append_finished(self._batch(batch), trajectory)
+
+    def append_evaluation(self, checkpoint: int, trajectory: Trajectory) -> None:
+        """Append a finished held-out episode; it is on the disk when this returns."""
+        self._append_finished(self._evaluation(checkpoint), trajectory)
+
+    def append_episode(self, row: EpisodeRow) -> None:
+        """Append a summary row, after its trajectory (from which it can be derived again)."""
+        self._own()
+        append_record(self._episodes, row, durable=False)
+
+    def append_request(self, row: msgspec.Struct) -> None:
+        """Append a row of the ledger.
+
+        It survives a kill at once, and a power cut from when its episode or sleep is on the disk.
+        """
+        self._own()
+        append_record(self._requests, row, durable=False)
+
+    def write_sleep(self, record: SleepRecord) -> None:
+        """Write the record of a sleep (again, if a killed attempt came as far as this)."""
+        self._own()
+        sync(self._requests)
+        write_atomic(self.path / "sleeps" / f"{record.sleep:04d}.json", record)
+
+    def batches(self) -> list[int]:
+        """Batches with a finished episode, ascending."""
+        return _numbers(self.path / "trajectories", r"batch_(\d{4,})\.jsonl")
+
+    def checkpoints(self) -> list[int]:
+        """Evaluations with a finished episode, ascending."""
+        return _numbers(self.path / "evaluations", r"(\d{4,})\.jsonl")
+
+    def trajectories(self, batch: int) -> list[Trajectory]:
+        """Finished training episodes of one batch, in the order in which they ended."""
+        return self._read(self._batch(batch), Trajectory)
+
+    def evaluations(self, checkpoint: int) -> list[Trajectory]:
+        """Finished held-out episodes of one evaluation, in the order in which they ended."""
+        return self._read(self._evaluation(checkpoint), Trajectory)
+
+    def sleeps(self) -> list[SleepRecord]:
+        """Sleeps whose record is written, ascending."""
+        folder = self.path / "sleeps"
+        with _as_run_directory_error(self.path):
+            return [
+                read_record(folder / f"{sleep:04d}.json", SleepRecord)
+                for sleep in _numbers(folder, r"(\d{4,})\.json")
+            ]
+
+    def episodes(self) -> list[EpisodeRow]:
+        """Summary rows that are written; see `missing_episodes`."""
+        return self._read(self._episodes, EpisodeRow)
+
+    def requests(self, row: type[Record]) -> list[Record]:
+        """Rows of the ledger, as records of type `row`."""
+        return self._read(self._requests, row)
+
+    def attempts(self) -> dict[str, int]:
+        """Highest attempt in the ledger for each value of the label `episode`; the next try is one more."""
+        highest: dict[str, int] = {}
+        for row in self.requests(_Labelled):
+            if "episode" in row.labels and "attempt" in row.labels:
+                episode, attempt = row.labels["episode"], int(row.labels["attempt"])
+                highest[episode] = max(attempt, highest.get(episode, 0))
+        return highest
+
+    def missing_episodes(self, rows: list[EpisodeRow]) -> list[EpisodeRow]:
+        """Summaries of finished episodes that `rows` lacks, as after a kill between the two appends."""
+        written = {(row.episode, row.attempt) for row in rows}
+        missing = []
+        for path, phase, checkpoint, keys in self._finished_episodes():
+            if not written.issuperset((key.episode, key.attempt) for key in keys):
+                missing += [summarise(episode, phase, checkpoint) for episode in self._read(path, Trajectory)]
+        return [row for row in missing if (row.episode, row.attempt) not in written]
+
+    def _finished_episodes(self) -> Iterator[tuple[Path, Literal["train", "test"], int, list[_Key]]]:
+        """File, phase, checkpoint and keys of every batch and evaluation."""
+        played = 0
+        for batch in self.batches():
+            path = self._batch(batch)
+            keys = self._read(path, _Key)
+            yield path, "train", played, keys
+            played += len(keys)
+        for checkpoint in self.checkpoints():
+            path = self._evaluation(checkpoint)
+            yield path, "test", checkpoint, self._read(path, _Key)
+
+    def _batch(self, batch: int) -> Path:
+        return self.path / "trajectories" / f"batch_{batch:04d}.jsonl"
+
+    def _evaluation(self, checkpoint: int) -> Path:
+        return self.path / "evaluations" / f"{checkpoint:04d}.jsonl"
+
+    def _append_finished(self, path: Path, trajectory: Trajectory) -> None:
+        self._own()
+        sync(self._requests)  # a finished episode never lacks rows of its ledger
+        append_record(path, trajectory, durable=True)
+
+    def _own(self) -> None:
+        if self._lock is None:
+            raise RunDirectoryError(f"{self.path} was opened for reading and cannot be written")
+        self._lock.check()
+
+    def _read(self, path: Path, type_: type[Record]) -> list[Record]:
+        with _as_run_directory_error(self.path):
+            return read_records(path, type_)
+
+    def _read_state(self) -> _State:
+        return read_record(self._state, _State) if self._state.exists() else _State()
+
+    def _check(self) -> None:
+        """Whether the folder is a run of this version's layout, or may become one."""
+        if not self.path.is_dir():
+            raise RunDirectoryError(f"{self.path} is a file: a run needs a directory of its own")
+        foreign = sorted(
+            entry.name
+            for entry in self.path.iterdir()
+            if entry.name not in _BEFORE_CONFIG and entry.name not in _FOLDERS and not is_leftover(entry)
+        )
+        if foreign and not self._config.exists():
+            raise RunDirectoryError(
+                f"{self.path} holds no run (it has {foreign[0]}, but no config.yaml): name another directory"
+            )
+        self._read_state()
+
+
+class _Key(msgspec.Struct):
+    """What tells a finished episode; the rest of its trajectory is not decoded."""
+
+    episode: str
+    attempt: int
+    format: int = FORMAT
+
+
+class _Labelled(msgspec.Struct):
+    """What tells whose request a row of the ledger is."""
+
+    labels: dict[str, str]
+
+
+def _numbers(folder: Path, pattern: str) -> list[int]:
+    if not folder.is_dir():
+        return []
+    with explained(folder, "read"):
+        matches = (re.fullmatch(pattern, path.name) for path in folder.iterdir())
+        return sorted(int(match[1]) for match in matches if match)
+
+
+@contextmanager
+def _as_run_directory_error(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except UnknownFormat as error:
+        raise RunDirectoryError(str(error)) from error
+    except OSError as error:
+        raise RunDirectoryError(
+            f"{path} cannot be used as a run's directory: {reason(error)}; "
+            "check the path and its permissions, or name another one"
+        ) from error

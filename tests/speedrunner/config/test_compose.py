@@ -1,0 +1,197 @@
+"""Composing a configuration: choices, values, somebody's own classes, existing runs, and mistakes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hydra.core.global_hydra import GlobalHydra
+
+import serving.cards
+from speedrunner import methods
+from speedrunner.config.check import InvalidConfig
+from speedrunner.config.compose import compose
+from speedrunner.config.schema import (
+    Config,
+    EnvConfig,
+    MethodConfig,
+    ModelConfig,
+    PricesConfig,
+    RunConfig,
+    differences,
+    from_yaml,
+    to_yaml,
+)
+
+CORRIDOR = "tests.toy_env:Corridor"
+MAKER = "tests.speedrunner.test_compose:Maker"
+
+
+class Maker:
+    """Somebody's own method."""
+
+    learns = True
+
+    def __init__(self, *, size: int = 1) -> None:
+        if size > 9:
+            raise RuntimeError("too much\nby far")
+
+    def initial(self) -> None: ...
+
+    def agent(self) -> None: ...
+
+    def sleep(self) -> None: ...
+
+
+def complaint(*overrides: str) -> str:
+    with pytest.raises(InvalidConfig) as error:
+        compose(overrides)
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+class TestChoices:
+    def test_without_overrides_everything_has_its_default(self) -> None:
+        assert compose([]) == Config(
+            run=RunConfig("runs/babyai-speedrunner-tiny-seed0"),
+            env=EnvConfig("babyai", {"num_dists": 0}),
+            method=MethodConfig("speedrunner", methods.options("speedrunner")),
+            model=ModelConfig("tiny"),
+        )
+
+    def test_choices_and_values(self) -> None:
+        config = compose(["env=babyai", "method=react", "model=tiny", "run.rollouts=20", "env.num_dists=4"])
+        assert config.run == RunConfig("runs/babyai-react-tiny-seed0", rollouts=20)
+        assert (config.env, config.method) == (
+            EnvConfig("babyai", {"num_dists": 4}),
+            MethodConfig("react", {"train": False}),
+        )
+
+    def test_a_value_wins_over_an_experiment_wherever_it_stands(self) -> None:
+        run = compose(["run.rollouts=5", "experiment=demo"]).run
+        assert (run.rollouts, run.dir) == (5, "runs/demo")
+
+    def test_a_price_list_wins_over_the_card_s(self) -> None:
+        config = compose(["prices=gpt-5.4-mini", "prices.output=3"])
+        assert config.prices == PricesConfig(0.75, 0.075, 3.0)
+
+    def test_every_card_is_a_choice(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(serving.cards, "MODELS", tmp_path)
+        for name in ("tiny", "qwen3.5-27b"):
+            (tmp_path / f"{name}.yaml").touch()
+        assert compose(["model=qwen3.5-27b"]).model == ModelConfig("qwen3.5-27b")
+
+    def test_a_card_elsewhere_is_given_by_its_path(self) -> None:
+        assert compose(["model.card=/tmp/my.yaml"]).model == ModelConfig("/tmp/my.yaml")
+
+    def test_values_may_refer_to_others(self) -> None:
+        assert compose(["run.dir='runs/${env.name}/${run.seed}'", "run.seed=2"]).run.dir == "runs/babyai/2"
+
+
+class TestOwnClasses:
+    @pytest.mark.parametrize("option", ["env.pit=-3", "+env.pit=-3", "++env.pit=-3"])
+    def test_an_environment_with_its_options(self, option: str) -> None:
+        assert compose([f"env={CORRIDOR}", option]).env == EnvConfig(CORRIDOR, {"pit": -3})
+
+    def test_an_environment_s_split_has_options_too(self) -> None:
+        assert compose([f"env={CORRIDOR}", "env.train=8"]).env.options == {"train": 8}
+
+    def test_a_method_with_its_options(self) -> None:
+        assert compose([f"method={MAKER}", "method.size=3"]).method == MethodConfig(MAKER, {"size": 3})
+
+    def test_the_group_s_file_may_be_chosen_by_name(self) -> None:
+        assert compose(["env=custom", f"env.name={CORRIDOR}"]).env == EnvConfig(CORRIDOR)
+
+    def test_their_mistakes_are_told_in_one_line(self) -> None:
+        assert complaint("env=custom") == "env.name is not set: write env=package.module:Class"
+        assert "cannot import no.such" in complaint("env=no.such:Place")
+        assert "tests.toy_env has no Nothing" in complaint("env=tests.toy_env:Nothing")
+        assert "there is no env.size" in complaint(f"env={CORRIDOR}", "env.size=3")
+        assert "'pit' of" in complaint(f"env={CORRIDOR}", "env.pit=deep")
+        assert "no method" in complaint(f"method={CORRIDOR}")
+        assert "RuntimeError: too much" in complaint(f"method={MAKER}", "method.size=10")
+
+
+class TestMistakes:
+    @pytest.mark.parametrize(
+        ("override", "parts"),
+        [
+            ("run.rolouts=3", ["run.rolouts", "did you mean run.rollouts?", "given as 3", "run.seed"]),
+            ("+run.rolouts=3", ["run.rolouts", "did you mean run.rollouts?"]),
+            ("run={rolouts: 3}", ["run.rolouts", "did you mean run.rollouts?"]),
+            ("rollouts=3", ["did you mean run.rollouts?"]),
+            ("hydra.run.dir=x", ["there is no hydra.run.dir", "there are run, env, "]),
+            ("env@x=babyai", ["there is no env@x"]),
+            ("run.rollouts=abc", ["run.rollouts must be int >= 0, not abc"]),
+            ("run.rollouts.x=3", ["run.rollouts must be int"]),
+            ("run=3", ["run must be a mapping, not 3"]),
+            ("env=foo", ["env=foo", "there are babyai, or package.module:Class"]),
+            ("env=babay", ["did you mean babyai?"]),
+            ("env=null", ["env=null", "babyai"]),
+            ("model=nope", ["model=nope", "there are tiny", "model.card=PATH"]),
+            ("method=x", ["method=x", "react, speedrunner, or package.module:Class"]),
+            ("prices=gpt-5.4", ["did you mean gpt-5.4-mini?", "card, gemini-3-flash-preview"]),
+            ("experiment=demos", ["did you mean demo?"]),
+            ("env.num_dist=3", ["there is no env.num_dist (did you mean env.num_dists?)"]),
+            ("env.num_dists=abc", ["env", "num_dists", "must be int, not 'abc'"]),
+            ("env.num_dists=1000", ["env", "num_dists", "from 0 to 12"]),
+            ("method.inducer_cals=3", ["(did you mean method.inducer_calls?)"]),
+            ("method.inducer_calls=abc", ["method", "inducer_calls", "must be int, not 'abc'"]),
+            ("run.rollouts", ["'run.rollouts'", "KEY=VALUE"]),
+            ("=3", ["'=3'", "KEY=VALUE"]),
+            ("--verbose", ["'--verbose'", "KEY=VALUE"]),
+            ("~run.rollouts", ["~run.rollouts", "cannot be taken away"]),
+            ("run.seed=1,2", ["run.seed=1,2", "one value at a time"]),
+            ("run.dir='${env.nme}'", ["run.dir", "env.nme"]),
+            ("run.dir=???", ["run.dir is not set"]),
+        ],
+    )
+    def test_each_gives_one_line_that_names_the_key_and_what_there_is(
+        self, override: str, parts: list[str]
+    ) -> None:
+        message = complaint(override)
+        assert [part for part in parts if part not in message] == [], message
+
+    def test_a_group_is_chosen_once(self) -> None:
+        assert complaint("env=babyai", f"env={CORRIDOR}") == f"env={CORRIDOR}: env is chosen twice"
+
+
+class TestExistingRun:
+    BEFORE = ("experiment=demo", f"env={CORRIDOR}", "env.pit=-3")
+
+    @pytest.fixture
+    def text(self) -> str:
+        return to_yaml(compose(self.BEFORE))
+
+    def test_its_configuration_stands_in_for_the_defaults(self, text: str) -> None:
+        assert compose([], base=text) == from_yaml(text)
+
+    def test_the_same_command_gives_the_same_configuration(self, text: str) -> None:
+        assert compose(self.BEFORE, base=text) == from_yaml(text)
+
+    def test_values_change_it(self, text: str) -> None:
+        changed = compose(["run.rollouts=40", "serving.port=8000"], base=text)
+        assert changed.serving.port == 8000
+        assert differences(from_yaml(text), changed) == ["run.rollouts: 20 -> 40"]
+
+    def test_a_chosen_group_replaces_the_section_and_its_options(self, text: str) -> None:
+        assert compose(["env=babyai"], base=text).env == EnvConfig("babyai", {"num_dists": 0})
+
+    def test_versions_beside_it_do_not_matter(self, text: str) -> None:
+        assert compose([], base=f"{text}versions: {{python: 3.11.7}}\n") == from_yaml(text)
+
+    def test_mistakes_in_it_are_told(self) -> None:
+        with pytest.raises(InvalidConfig, match=r"no run\.rolouts"):
+            compose([], base="run: {dir: x, rolouts: 3}")
+
+
+def test_nothing_is_left_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    compose([])
+    complaint("run.dir='${nowhere}'")
+    compose([])
+    assert (Path.cwd(), list(tmp_path.iterdir())) == (tmp_path, [])
+    assert not GlobalHydra.instance().is_initialized()
+    assert capfd.readouterr() == ("", "")

@@ -1,0 +1,187 @@
+"""The records of a run's configuration, their YAML, and what may change when a run goes on."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import Any
+
+import pytest
+
+from speedrunner.config.check import InvalidConfig, keys_of
+from speedrunner.config.schema import (
+    Config,
+    EnvConfig,
+    MethodConfig,
+    ModelConfig,
+    RunConfig,
+    changes_results,
+    differences,
+    from_mapping,
+    from_yaml,
+    to_mapping,
+    to_yaml,
+)
+
+
+def config(**run: Any) -> Config:
+    return Config(
+        run=RunConfig(**{"dir": "runs/one", **run}),
+        env=EnvConfig("babyai", {"num_dists": 4}),
+        method=MethodConfig("react"),
+        model=ModelConfig("tiny"),
+    )
+
+
+def with_value(key: str, value: object) -> dict[str, Any]:
+    """The YAML form of a valid configuration with one value changed."""
+    content = to_mapping(config())
+    section, _, name = key.rpartition(".")
+    (content[section] if section else content)[name] = value
+    return content
+
+
+class TestYaml:
+    def test_reads_back_what_was_written(self) -> None:
+        assert from_yaml(to_yaml(config(seed=3))) == config(seed=3)
+
+    def test_options_stand_beside_the_name(self) -> None:
+        assert to_mapping(config())["env"] == {"name": "babyai", "num_dists": 4}
+
+    def test_equal_configurations_have_equal_texts(self) -> None:
+        one = dataclasses.replace(config(), env=EnvConfig("babyai", {"a": 1, "b": 2}))
+        other = dataclasses.replace(config(), env=EnvConfig("babyai", {"b": 2, "a": 1}))
+        assert to_yaml(one) == to_yaml(other)
+
+    def test_an_older_file_gets_the_defaults_of_keys_that_it_lacks(self) -> None:
+        text = "run: {dir: x}\nenv: {name: babyai}\nmethod: {name: react}\nmodel: {card: tiny}\n"
+        assert from_yaml(text).run == RunConfig("x")
+
+    def test_versions_beside_the_configuration_are_no_part_of_it(self) -> None:
+        assert from_yaml(to_yaml(config()) + "versions: {python: 3.11.7}\n") == config()
+
+    def test_an_environment_that_is_not_installed_can_be_read(self) -> None:
+        elsewhere = dataclasses.replace(config(), env=EnvConfig("no.such:Place", {"size": 3}))
+        assert from_yaml(to_yaml(elsewhere)) == elsewhere
+
+    @pytest.mark.parametrize("text", ["run: [", "- run", "", "run: 3"])
+    def test_what_is_no_configuration_is_refused_in_one_line(self, text: str) -> None:
+        with pytest.raises(InvalidConfig) as error:
+            from_yaml(text)
+        assert "\n" not in str(error.value)
+
+
+class TestChecks:
+    @pytest.mark.parametrize(
+        ("key", "value", "message"),
+        [
+            ("run.rollouts", -1, "run.rollouts must be int >= 0, not -1"),
+            ("run.rollouts", "abc", "run.rollouts must be int >= 0, not abc"),
+            ("run.rollouts", True, "run.rollouts must be int >= 0, not true"),
+            ("run.rollouts", 2.5, "run.rollouts must be int >= 0, not 2.5"),
+            ("run.seed", -1, "run.seed must be int >= 0, not -1"),
+            ("run.sleep_every", 0, "run.sleep_every must be int >= 1, not 0"),
+            ("run.eval_every", 0, "run.eval_every must be int >= 1, not 0"),
+            ("run.in_flight", 0, "run.in_flight must be int >= 1, not 0"),
+            ("run.test_episodes", -1, "run.test_episodes must be int >= 0, not -1"),
+            ("run.reply_chars", 0, "run.reply_chars must be int >= 1, not 0"),
+            ("run.wall_clock_s", 0, "run.wall_clock_s must be float > 0, not 0"),
+            ("run.wall_clock_s", float("inf"), "run.wall_clock_s must be finite, not Infinity"),
+            ("run.wall_clock_s", float("nan"), "run.wall_clock_s must be float > 0, not NaN"),
+            ("run.dir", "", 'run.dir must be non-empty str, not ""'),
+            ("run.dir", 3, "run.dir must be non-empty str, not 3"),
+            ("task.index", -1, "task.index must be int >= 0 or null, not -1"),
+            ("prices.cached", -0.1, "prices.cached must be float >= 0 or null, not -0.1"),
+            ("sandbox.call_wall_s", 0, "sandbox.call_wall_s must be float > 0 or null, not 0"),
+            ("serving.port", 70000, "serving.port must be int >= 1 and <= 65535 or null, not 70000"),
+            ("logging", "loud", "logging must be debug or info or warning or error, not loud"),
+            ("run", None, "run must be a mapping, not null"),
+        ],
+    )
+    def test_an_impossible_value_is_named_with_what_is_allowed(
+        self, key: str, value: object, message: str
+    ) -> None:
+        with pytest.raises(InvalidConfig, match=f"^{re.escape(message)}$"):
+            from_mapping(with_value(key, value))
+
+    def test_an_unknown_key_is_named_with_the_nearest_and_its_section(self) -> None:
+        with pytest.raises(InvalidConfig) as error:
+            from_mapping(with_value("run.rolouts", 3))
+        assert str(error.value).startswith(
+            "there is no run.rolouts (did you mean run.rollouts?), given as 3; there are run.dir, run.seed, "
+        )
+
+    def test_an_unknown_section_is_named_with_those_that_exist(self) -> None:
+        with pytest.raises(InvalidConfig, match="there is no zoo, given as 3; there are run, env, method, "):
+            from_mapping(with_value("zoo", 3))
+
+    def test_a_key_without_its_section_is_found(self) -> None:
+        with pytest.raises(InvalidConfig, match=r"no rollouts \(did you mean run\.rollouts\?\)"):
+            from_mapping(with_value("rollouts", 3))
+
+    @pytest.mark.parametrize("key", ["env.name", "model.card"])
+    def test_a_required_key_that_is_missing_is_named(self, key: str) -> None:
+        content = to_mapping(config())
+        section, name = key.split(".")
+        del content[section][name]
+        with pytest.raises(InvalidConfig, match=f"{key} is not set"):
+            from_mapping(content)
+
+    def test_a_whole_number_will_do_for_seconds(self) -> None:
+        seconds = from_mapping(with_value("run.wall_clock_s", 60)).run.wall_clock_s
+        assert (seconds, type(seconds)) == (60.0, float)
+
+    def test_a_server_is_either_started_or_attached_to(self) -> None:
+        content = with_value("serving", {"url": "unix:/tmp/engine", "port": 8000})
+        with pytest.raises(InvalidConfig, match=r"serving\.port=8000 .* serving\.url=unix:/tmp/engine"):
+            from_mapping(content)
+
+
+class TestDirectory:
+    def test_is_made_of_the_parts_when_none_is_given(self) -> None:
+        assert from_mapping(with_value("run.dir", None)).run.dir == "runs/babyai-react-tiny-seed0"
+
+    def test_is_one_plain_name_whatever_the_parts_are_called(self) -> None:
+        content = with_value("run.dir", None)
+        content["env"] = {"name": "my.envs:Maze"}
+        content["model"] = {"card": "/models/qwen3.5-27b.yaml"}
+        assert from_mapping(content).run.dir == "runs/my.envs_Maze-react-qwen3.5-27b-seed0"
+
+
+class TestDifferences:
+    def test_names_each_value_that_changed(self) -> None:
+        assert differences(config(rollouts=20), config(rollouts=40, seed=1)) == [
+            "run.seed: 0 -> 1",
+            "run.rollouts: 20 -> 40",
+        ]
+
+    def test_names_options_and_what_is_not_set_on_one_side(self) -> None:
+        other = dataclasses.replace(config(), env=EnvConfig("my.envs:Maze", {"size": 3}))
+        assert differences(config(), other) == [
+            "env.name: babyai -> my.envs:Maze",
+            "env.num_dists: 4 -> (not set)",
+            "env.size: (not set) -> 3",
+        ]
+
+    def test_leaves_out_what_does_not_change_results(self) -> None:
+        content = to_mapping(config())
+        content["run"].update(dir="moved", in_flight=2)
+        content["serving"].update(url="unix:/tmp/engine", request_timeout_s=1)
+        content.update(task={"index": 7}, logging="debug")
+        assert differences(config(), from_mapping(content)) == []
+
+    def test_every_key_either_changes_results_or_is_known_not_to(self) -> None:
+        harmless = [key for key in keys_of(Config) if not changes_results(key)]
+        assert harmless == [
+            "run.dir",
+            "run.in_flight",
+            "task.name",
+            "task.index",
+            "serving.url",
+            "serving.api_key_env",
+            "serving.port",
+            "serving.start_timeout_s",
+            "serving.request_timeout_s",
+            "serving.spending_cap_usd",
+            "logging",
+        ]

@@ -1,0 +1,582 @@
+"""The skill library: what an edit may say, what it changes, and how refusals read."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from serving.errors import InvalidTool
+from serving.tools import ToolSpec
+from speedrunner.library.library import Library
+from speedrunner.library.skill_source import (
+    ALLOWED_MODULES,
+    CLASS_LIMIT,
+    SOURCE_LIMIT,
+    InvalidSkill,
+    parse_skill,
+)
+from speedrunner.library.skill_types import SUPPORTED
+from speedrunner.records import Policy
+from speedrunner.store.policies import PolicyStore
+from tests.toy_env import Corridor
+
+WALK_FAR = '''
+def walk_far(steps: int) -> str:
+    """Walk to the right."""
+    return walk(steps=steps)
+'''
+RUN = '''
+def run() -> str:
+    """Walk very far."""
+    return walk_far(10)
+'''
+POINT = "from typing import TypedDict\n\nclass Point(TypedDict):\n    x: int\n    name: str\n\n"
+TREE = "from typing import TypedDict\n\nclass Tree(TypedDict):\n    below: list[Tree]\n\n"
+
+
+@pytest.fixture
+def empty() -> Library:
+    return Library(Corridor().primitives)
+
+
+def write(library: Library, source: str, public: bool = True, sleep: int = 1) -> Library:
+    return library.write(source, public=public, sleep=sleep)
+
+
+def refusal(library: Library, source: str, public: bool = True) -> str:
+    with pytest.raises(InvalidSkill) as caught:
+        write(library, source, public)
+    return str(caught.value)
+
+
+def function(parameters: str = "", body: str = "return None", doc: str = '"""Do it."""') -> str:
+    return f"def skill({parameters}):\n    {doc}\n    {body}\n"
+
+
+class TestEdits:
+    def test_a_written_skill_is_the_functions_own_text(self, empty: Library) -> None:
+        (skill,) = write(empty, WALK_FAR, public=False, sleep=3).skills
+        assert skill.name == "walk_far"
+        assert skill.source == WALK_FAR.strip()
+        assert skill.doc == "Walk to the right."
+        assert (skill.public, skill.created, skill.edited) == (False, 3, 3)
+
+    def test_an_edit_leaves_the_library_it_began_with(self, empty: Library) -> None:
+        write(empty, WALK_FAR)
+        assert empty.skills == ()
+
+    def test_replacing_keeps_the_place_and_the_creation(self, empty: Library) -> None:
+        library = write(write(empty, WALK_FAR), RUN)
+        changed = write(library, WALK_FAR.replace("right", "flag"), sleep=2)
+        assert [each.name for each in changed.skills] == ["walk_far", "run"]
+        assert (changed.skills[0].created, changed.skills[0].edited) == (1, 2)
+
+    def test_an_edit_that_changes_nothing_is_no_edit(self, empty: Library) -> None:
+        library = write(empty, WALK_FAR)
+        assert write(library, WALK_FAR, sleep=2) == library
+
+    def test_changing_visibility_is_an_edit(self, empty: Library) -> None:
+        (skill,) = write(write(empty, WALK_FAR), WALK_FAR, public=False, sleep=2).skills
+        assert (skill.public, skill.edited) == (False, 2)
+
+    def test_an_indented_source_is_accepted(self, empty: Library) -> None:
+        indented = "".join(f"    {line}\n" for line in WALK_FAR.strip().splitlines())
+        assert write(empty, indented).skills[0].source == WALK_FAR.strip()
+
+    def test_deleting(self, empty: Library) -> None:
+        assert write(empty, WALK_FAR).delete("walk_far") == empty
+
+    def test_what_others_call_cannot_be_deleted(self, empty: Library) -> None:
+        library = write(write(empty, WALK_FAR), RUN)
+        with pytest.raises(InvalidSkill, match=r"^walk_far is called by run; change or delete these first$"):
+            library.delete("walk_far")
+
+    def test_a_recursive_skill_can_be_deleted(self, empty: Library) -> None:
+        recursive = function("n: int", "return skill(n - 1)")
+        assert write(empty, recursive).delete("skill") == empty
+
+    def test_showing_names_visibility_and_callers(self, empty: Library) -> None:
+        library = write(write(empty, WALK_FAR, public=False), RUN)
+        assert library.show("walk_far") == f"# private, called by run\n{WALK_FAR.strip()}"
+        assert library.show("run").startswith("# public, called by no other skill\n")
+
+    @pytest.mark.parametrize("operation", ["show", "delete"])
+    def test_a_missing_skill_is_named_with_near_matches(self, empty: Library, operation: str) -> None:
+        library = write(empty, WALK_FAR)
+        with pytest.raises(InvalidSkill, match=r"^there is no skill walk_fra; did you mean walk_far\?$"):
+            getattr(library, operation)("walk_fra")
+
+
+class TestEditingByExactText:
+    def test_one_piece_of_a_skill_is_replaced(self, empty: Library) -> None:
+        library = write(empty, WALK_FAR, public=False).edit("walk_far", "steps=steps", "steps=2", sleep=4)
+        (skill,) = library.skills
+        assert skill.source == WALK_FAR.strip().replace("steps=steps", "steps=2")
+        assert (skill.public, skill.created, skill.edited) == (False, 1, 4)
+
+    @pytest.mark.parametrize(
+        ("old", "new", "text"),
+        [
+            ("steps", "n", "the text to replace occurs 3 times in walk_far; give more of what is around it"),
+            ("", "n", "the text to replace does not occur in walk_far"),
+            (
+                "return walk(n=steps)",
+                "",
+                "; the nearest line is `return walk(steps=steps)` (spaces",
+            ),
+            ("zzz", "n", "the text to replace does not occur in walk_far; show walk_far first"),
+            ("def walk_far", "def far", "the edit would turn walk_far into far; rename it instead"),
+            ("walk(steps", "wlk(steps", "line 3: wlk is not defined; did you mean walk?"),
+        ],
+    )
+    def test_what_is_refused(self, empty: Library, old: str, new: str, text: str) -> None:
+        with pytest.raises(InvalidSkill) as caught:
+            write(empty, WALK_FAR).edit("walk_far", old, new, sleep=2)
+        assert text in str(caught.value)
+
+    def test_a_shared_constant_can_be_edited_for_all_who_use_it(self, empty: Library) -> None:
+        library = write(empty, "STEPS = 2\n" + function(body="return STEPS"))
+        library = write(library, function(body="return STEPS").replace("skill", "other"))
+        library = write(library, WALK_FAR).edit("STEPS", "2", "3", sleep=5)
+        assert library.preamble == "STEPS = 3"
+        assert {each.name: each.edited for each in library.skills} == {"skill": 5, "other": 5, "walk_far": 1}
+
+    def test_an_edited_class_must_still_suit_the_skills_that_use_it(self, empty: Library) -> None:
+        library = write(empty, POINT + function("p: Point", "return p['x']"))
+        (*_, tool) = library.edit("Point", "x: int", "x: float", sleep=2).tools()
+        assert tool.parameters["properties"]["p"]["properties"]["x"] == {"type": "number"}
+        with pytest.raises(InvalidSkill, match=r"^skill, line 1: the parameter p cannot be Point"):
+            library.edit("Point", "x: int", "x: set", sleep=2)
+        with pytest.raises(InvalidSkill, match=r"^line 1: Base is not defined"):
+            library.edit("Point", "(TypedDict)", "(Base)", sleep=2)
+        with pytest.raises(InvalidSkill, match=r"^the edit would turn Point into Place$"):
+            library.edit("Point", "class Point", "class Place", sleep=2)
+
+
+class TestRenaming:
+    def test_every_call_follows(self, empty: Library) -> None:
+        library = write(write(write(empty, WALK_FAR), RUN), function(body="return run()"))
+        renamed = library.rename("walk_far", "_stride", sleep=3)
+        assert [(each.name, each.edited, each.created) for each in renamed.skills] == [
+            ("_stride", 3, 1),
+            ("run", 3, 1),
+            ("skill", 1, 1),
+        ]
+        assert renamed.skills[1].source == RUN.strip().replace("walk_far", "_stride")
+        assert renamed.call_graph()["run"] == ("_stride",)
+
+    def test_only_references_change(self, empty: Library) -> None:
+        source = (
+            "def again(n: int) -> str:\n"
+            '    """Call again, and again."""\n'
+            "    if n == 0: return f'é {again(1)} again'  # again\n"
+            "    return {'again': again, 'é': again(n - 1)}['again'](0)"
+        )
+        (skill,) = write(empty, source).rename("again", "once_more", sleep=2).skills
+        assert skill.source == (
+            "def once_more(n: int) -> str:\n"
+            '    """Call again, and again."""\n'
+            "    if n == 0: return f'é {once_more(1)} again'  # again\n"
+            "    return {'again': once_more, 'é': once_more(n - 1)}['again'](0)"
+        )
+
+    def test_methods_of_shared_classes_follow_too(self, empty: Library) -> None:
+        library = write(empty, WALK_FAR)
+        walker = "class W:\n    def go(self):\n        return walk_far(2)\n"
+        library = write(library, walker + function(body="return W().go()"))
+        with pytest.raises(InvalidSkill, match=r"^walk_far is called by W; "):
+            library.delete("walk_far")
+        assert "return stride(2)" in library.rename("walk_far", "stride", sleep=2).preamble
+
+    @pytest.mark.parametrize(
+        ("new", "text"),
+        [
+            ("run", "run is already in the library; choose another name"),
+            ("walk", "line 1: walk is already a primitive; choose another name"),
+            ("print", "line 1: print is already a Python builtin"),
+            ("walk far", "'walk far' is no name for a function"),
+            ("class", "'class' is no name for a function"),
+            ("__far", "line 1: '__far' cannot name a skill"),
+            ("steps", "walk_far uses steps also as a name of its own; change that first, then rename"),
+        ],
+    )
+    def test_what_is_refused(self, empty: Library, new: str, text: str) -> None:
+        with pytest.raises(InvalidSkill) as caught:
+            write(write(empty, WALK_FAR), RUN).rename("walk_far", new, sleep=2)
+        assert text in str(caught.value)
+
+    def test_a_caller_with_a_variable_of_the_old_name_is_left_to_its_author(self, empty: Library) -> None:
+        body = "def inner():\n        walk_far = 1\n        return walk_far\n    return walk_far(1)"
+        with pytest.raises(InvalidSkill, match=r"^skill uses walk_far also as a name of its own"):
+            write(write(empty, WALK_FAR), function(body=body)).rename("walk_far", "stride", sleep=2)
+
+
+class TestVisibility:
+    def test_a_skill_is_hidden_and_shown(self, empty: Library) -> None:
+        library = write(empty, WALK_FAR)
+        hidden = library.set_visibility("walk_far", public=False, sleep=2)
+        assert not hidden.public
+        assert hidden.skills[0].edited == 2
+        assert hidden.set_visibility("walk_far", public=True, sleep=3).public[0].edited == 3
+
+    def test_what_it_is_already_is_no_edit(self, empty: Library) -> None:
+        library = write(empty, WALK_FAR)
+        assert library.set_visibility("walk_far", public=True, sleep=2) is library
+
+    def test_showing_one_checks_it(self) -> None:
+        def check(spec: ToolSpec) -> None:
+            raise InvalidTool(f"{spec.name} cannot be decoded")
+
+        library = write(Library(Corridor().primitives, check=check), WALK_FAR, public=False)
+        with pytest.raises(InvalidSkill, match="walk_far cannot be offered as a tool"):
+            library.set_visibility("walk_far", public=True, sleep=2)
+
+
+class TestClasses:
+    def test_a_typed_dict_is_a_type_of_parameters(self, empty: Library) -> None:
+        source = POINT + 'class Way(Point, total=False):\n    """A way."""\n    next: list[Point]\n\n'
+        library = write(empty, source + function("way: Way, far: bool = False"))
+        fields = {"x": {"type": "integer"}, "name": {"type": "string"}}
+        rest = {"required": ["x", "name"], "additionalProperties": False}
+        point = {"type": "object", "properties": fields, **rest}
+        assert library.tools()[-1].parameters["properties"]["way"] == {
+            "type": "object",
+            "properties": {**fields, "next": {"type": "array", "items": point}},
+            "description": "A way.",
+            **rest,
+        }
+
+    def test_fields_that_may_be_left_out(self, empty: Library) -> None:
+        source = "from typing import NotRequired\n" + POINT.replace("x: int", "x: NotRequired[int]")
+        tool = write(empty, source + function("p: Point")).tools()[-1]
+        assert tool.parameters["properties"]["p"]["required"] == ["name"]
+
+    def test_a_later_skill_may_use_it(self, empty: Library) -> None:
+        library = write(empty, POINT + function("p: Point", "return p['x']"))
+        library = write(library, function("p: list[Point]", "return len(p)").replace("skill", "other"))
+        assert library.delete("skill").preamble == POINT.strip().replace("\n\n", "\n")
+        assert library.delete("skill").delete("other").preamble == ""
+
+    def test_classes_stand_after_what_they_need(self, empty: Library) -> None:
+        source = (
+            "from dataclasses import dataclass\nclass Far(Near):\n    pass\n"
+            "@dataclass\nclass Near:\n    steps: int = LIMIT\n"
+            "    def go(self):\n        return walk(self.steps)\n"
+            "LIMIT = 3\n"
+        )
+        library = write(empty, source + function(body="return Far().go()"))
+        module: dict[str, object] = {"walk": lambda steps: f"walked {steps}", "__name__": "builtins"}
+        exec(library.module_source(), module)
+        assert module["skill"]() == "walked 3"  # type: ignore[operator]
+
+    def test_they_are_stored_with_the_policy(self, empty: Library, tmp_path: Path) -> None:
+        source = "from dataclasses import dataclass\n@dataclass\nclass P:\n    x: int\n\n\n    y: int = 1\n"
+        library = write(empty, source + POINT + function("p: Point", "return P(p['x'])"))
+        policy = Policy(version=1, skills=library.skills, preamble=library.preamble)
+        store = PolicyStore(tmp_path)
+        store.save(policy)
+        assert store.load(1) == policy
+        assert "@dataclass\nclass P:" in (tmp_path / "v0001" / "skills.py").read_text()
+
+    def test_shared_definitions_can_be_shown(self, empty: Library) -> None:
+        library = write(empty, POINT + function("p: Point"))
+        assert library.show("Point").startswith("# shared, used by skill\nclass Point(TypedDict):\n")
+
+    def test_the_names_in_a_class_must_exist_too(self, empty: Library) -> None:
+        assert "line 3: fly is not defined" in refusal(
+            empty, "class W:\n    def go(self):\n        fly()\n" + function(body="return W()")
+        )
+
+
+class TestWholeModules:
+    MODULE = f'''"""Skills."""
+
+from __future__ import annotations
+
+from typing import TypedDict
+
+class Point(TypedDict):
+    x: int
+
+LIMIT = 3
+{WALK_FAR}
+def _hidden(p: Point) -> int:
+    """Help."""
+    return min(p["x"], LIMIT)
+'''
+
+    def test_underscored_functions_are_private(self, empty: Library) -> None:
+        library = Library.of_module(empty.primitives, self.MODULE)
+        assert {each.name: each.public for each in library.skills} == {"walk_far": True, "_hidden": False}
+        assert library.preamble.splitlines()[0] == "from typing import TypedDict"
+
+    def test_what_a_library_writes_it_reads(self, empty: Library) -> None:
+        library = Library.of_module(empty.primitives, self.MODULE)
+        assert Library.of_module(empty.primitives, library.module_source()) == library
+
+    def test_functions_may_call_each_other_in_any_order(self, empty: Library) -> None:
+        library = Library.of_module(empty.primitives, RUN + WALK_FAR)
+        assert library.call_graph() == {"run": ("walk_far",), "walk_far": ("walk",)}
+
+    def test_every_problem_is_told_with_its_line(self, empty: Library) -> None:
+        source = "import os\n" + function("a", body="fly()") + function() + "x = len('')\n"
+        with pytest.raises(InvalidSkill) as caught:
+            Library.of_module(empty.primitives, source)
+        assert str(caught.value).splitlines() == [
+            "line 1: cannot import os; allowed are " + ", ".join(ALLOWED_MODULES),
+            "line 2: the parameter a needs a type: " + SUPPORTED + " are allowed",
+            "line 4: fly is not defined; there are look, os, skill, walk, x",
+            "line 5: skill is defined twice; choose another name",
+            "line 8: the constant x must be a literal value",
+        ]
+
+
+class TestTheFunctionItself:
+    @pytest.mark.parametrize(
+        ("source", "text"),
+        [
+            ("def skill(:\n", "line 1: "),
+            ("", "exactly one function at its top level, not none"),
+            (function() + function().replace("skill", "other"), "exactly one function"),
+            (function() + "print('hello')\n", "line 4: nothing may follow the function skill"),
+            ("async " + function(), "line 1: an async function cannot be a skill"),
+            ("import functools\n@functools.cache\n" + function(), "line 2: a skill cannot be decorated"),
+            (
+                "print('hello')\n" + function(),
+                "line 1: only imports, constants, classes and functions may stand",
+            ),
+            (
+                "class Walker:\n    x = [print() for _ in 'a']\n    print()\n" + function(),
+                "line 3: only fields and",
+            ),
+            (
+                "class Walker:\n    async def go(self): pass\n" + function(),
+                "line 2: async code is not allowed",
+            ),
+            ("class Walker(metaclass=type):\n    pass\n" + function(), "line 1: a class takes no keyword"),
+            ("@print\nclass Walker:\n    pass\n" + function(), "line 1: dataclass is the only decorator"),
+            (
+                f"class W:\n    x = '{'x' * CLASS_LIMIT}'\n" + function(),
+                "line 1: the class W has 2019 characters",
+            ),
+            (
+                "class W:\n    x = walk()\n" + function(body="return W"),
+                "line 1: the class W needs walk before",
+            ),
+            ("class A(B): pass\nclass B(A): pass\n" + function(), "the classes "),
+            (
+                "class P:\n    x: int\n" + function("p: P"),
+                "line 3: the parameter p cannot be P (P is no TypedDict)",
+            ),
+            (TREE + function("p: Tree"), "the parameter p cannot be Tree (Tree holds itself)"),
+            (
+                POINT.replace("x: int", "x: set") + function("p: Point"),
+                "the parameter p cannot be Point: str, int",
+            ),
+            (function("*steps: int"), "line 1: variable arguments are not allowed; name each (steps)"),
+            (function("**steps: int"), "line 1: variable arguments are not allowed; name each (steps)"),
+            (function("steps: int, /"), "line 1: steps must be passable by name"),
+            (function("steps"), "line 1: the parameter steps needs a type: str, int, float, bool, Literal"),
+            (function("a: dict"), "line 1: the parameter a cannot be dict: str, int, float, bool, Literal"),
+            (function("a: str | None = None"), "the parameter a cannot be str | None"),
+            (function("a: list"), "the parameter a cannot be list"),
+            (function("a: list[set[int]]"), "the parameter a cannot be list[set[int]]"),
+            (function("a: Literal[1.5]"), "the parameter a cannot be Literal[1.5]"),
+            (function("a: Literal[open]"), "the parameter a cannot be Literal[open]"),
+            (function("a: int = len('x')"), "line 1: the default of a must be a literal value"),
+            (function("a: int = len('x'), b: int = 1"), "line 1: the default of a must be a literal value"),
+            (function("a: int = 'x'"), "line 1: the default of a cannot be 'x': use its type or None"),
+            (function("a: float = 1e999"), "the default of a cannot be 1e309"),
+            (function("a: float = 1j"), "the default of a cannot be 1j"),
+            (function("a: list[int] = {1, 2}"), "the default of a cannot be {1, 2}"),
+            (function(doc=""), "line 1: skill needs a docstring"),
+            (function(doc='"""  """'), "line 1: skill needs a docstring"),
+            (function(body="import os"), "line 3: cannot import os; allowed are collections, copy"),
+            (function(body="from os.path import join"), "line 3: cannot import os.path"),
+            (function(body="from . import secrets"), "line 3: cannot import ."),
+            ("import sys\n" + function(), "line 1: cannot import sys"),
+            ("from math import *\n" + function(), "line 1: import names one by one instead of *"),
+            ("from math import pie\n" + function(), "line 1: math has no pie"),
+            (function(body="global place; place = 1"), "line 3: global is not allowed"),
+            (function(body="yield walk()"), "line 1: skill yields; a skill must return its result"),
+            (function(body="return open('x')"), "line 3: open is not available to skills"),
+            (function(body="return eval('1')"), "line 3: eval is not available to skills"),
+            ("LIMIT = len('abc')\n" + function(), "line 1: the constant LIMIT must be a literal value"),
+            (function(body="break"), "line 3: 'break' outside loop"),
+            (function(body="x = '\0'"), "cannot contain null bytes"),
+            (function(body="x = '\ud800'"), "the source is no Python: "),
+            (function(doc='"""\\ud800"""'), "line 1: the docstring of skill is no valid Unicode text"),
+            (function('a: str = "\\ud800"'), "line 1: the default of a must be a literal value"),
+            (function(body="return " + "(" * 500 + ")" * 500), "too many nested parentheses"),
+            (function(body="return " + "-" * 5000 + "1"), "the source is "),
+            (function(body=f"return '{'x' * SOURCE_LIMIT}'"), f"{SOURCE_LIMIT} are allowed"),
+            (function().replace("skill", "s" * 65), "cannot name a skill"),
+            (function().replace("skill", "schritt_für_schritt"), "cannot name a skill"),
+            (function().replace("skill", "__init__"), "cannot name a skill"),
+        ],
+    )
+    def test_what_is_refused(self, empty: Library, source: str, text: str) -> None:
+        assert text in refusal(empty, source, public=False)
+
+    def test_all_problems_are_told_at_once_in_the_order_of_lines(self, empty: Library) -> None:
+        source = "import os\ndef skill(a, *b: int):\n    import sys\n    return 1\n"
+        lines = refusal(empty, source).splitlines()
+        assert [line.split(":")[0] for line in lines] == ["line 1", "line 2", "line 2", "line 2", "line 3"]
+
+    @pytest.mark.parametrize("module", ALLOWED_MODULES)
+    def test_the_allowed_modules(self, empty: Library, module: str) -> None:
+        write(empty, function(body=f"import {module}"))
+
+    def test_generators_inside_a_skill_are_allowed(self, empty: Library) -> None:
+        body = "def inner():\n        yield 1\n    return sum(inner()) + sum(x for x in range(3))"
+        write(empty, function(body=body))
+
+    def test_validation_runs_nothing(self, empty: Library, capsys: pytest.CaptureFixture[str]) -> None:
+        refusal(empty, "print('ran')\n" + function("a: int = print('ran')", "print('ran')"))
+        write(empty, function(body="print('ran')"))
+        assert capsys.readouterr().out == ""
+
+
+class TestNames:
+    def test_calls_to_what_does_not_exist_name_near_matches(self, empty: Library) -> None:
+        library = write(empty, WALK_FAR)
+        text = refusal(library, function(body="walk_fat(1)\n    lok()"))
+        assert text == (
+            "line 3: walk_fat is not defined; did you mean walk_far or walk?\n"
+            "line 4: lok is not defined; did you mean look?"
+        )
+
+    def test_names_far_from_all_are_answered_with_all(self, empty: Library) -> None:
+        assert refusal(empty, function(body="teleport()")) == (
+            "line 3: teleport is not defined; there are look, skill, walk"
+        )
+
+    def test_a_name_used_as_a_value_must_exist_too(self, empty: Library) -> None:
+        assert "line 3: jump is not defined" in refusal(empty, function(body="return list(map(jump, [1]))"))
+
+    def test_local_names_are_no_concern_of_the_library(self, empty: Library) -> None:
+        body = (
+            "def step(n):\n        return [walk(steps=i) for i in range(n)]\n"
+            "    input = step(2)\n    (lambda far: far)(input)\n"
+            "    try:\n        pass\n    except ValueError as error:\n        return error\n"
+            "    class Place:\n        x: Anything = 1\n    return Place"
+        )
+        write(empty, function(body=body))
+
+    def test_annotations_that_are_never_evaluated_need_not_resolve(self, empty: Library) -> None:
+        write(empty, 'def skill() -> Optional[Any]:\n    """Do it."""\n    x: Any = 1\n    return x\n')
+
+    @pytest.mark.parametrize(
+        ("name", "what"),
+        [
+            ("walk", "a primitive"),
+            ("print", "a Python builtin"),
+            ("open", "a Python builtin"),
+            ("submit_answer", "a tool of the actor"),
+        ],
+    )
+    def test_taken_names(self, empty: Library, name: str, what: str) -> None:
+        assert f"{name} is already {what}" in refusal(empty, function().replace("skill", name))
+
+    @pytest.mark.parametrize("statement", ["walk = 1", "import math as look", "skill = 2"])
+    def test_constants_and_imports_take_no_names_either(self, empty: Library, statement: str) -> None:
+        assert "choose another name" in refusal(empty, f"{statement}\n{function()}")
+
+
+class TestPreamble:
+    MATHS = 'import math\nfrom re import sub as s\nSTEPS = [1, 2]\n\ndef skill():\n    """Do it."""\n'
+
+    def test_imports_and_constants_before_the_function_join_the_module(self, empty: Library) -> None:
+        library = write(empty, self.MATHS + "    return math.pi, s, STEPS\n")
+        assert library.preamble == "from re import sub as s\nimport math\nSTEPS = [1, 2]"
+        assert library.skills[0].source.startswith("def skill")
+
+    def test_what_no_skill_mentions_is_dropped(self, empty: Library) -> None:
+        assert write(empty, self.MATHS + "    return STEPS\n").preamble == "STEPS = [1, 2]"
+        assert write(empty, self.MATHS + "    return STEPS\n").delete("skill").preamble == ""
+
+    def test_another_skill_may_use_it(self, empty: Library) -> None:
+        library = write(empty, self.MATHS + "    return STEPS\n")
+        library = write(library, function(body="return STEPS").replace("skill", "other"))
+        assert library.delete("skill").preamble == "STEPS = [1, 2]"
+
+    def test_an_edit_cannot_change_what_others_use(self, empty: Library) -> None:
+        library = write(empty, self.MATHS + "    return STEPS\n")
+        text = refusal(library, "STEPS = 3\n" + function(body="return STEPS").replace("skill", "other"))
+        assert text == (
+            "line 1: STEPS is already `STEPS = [1, 2]`, used by skill;"
+            " choose another name, or edit STEPS itself"
+        )
+
+    def test_ones_own_constant_can_be_changed(self, empty: Library) -> None:
+        library = write(empty, self.MATHS + "    return STEPS\n")
+        assert write(library, "STEPS = 3\n" + function(body="return STEPS")).preamble == "STEPS = 3"
+
+
+class TestSignatures:
+    def test_types_and_defaults_are_real_objects(self, empty: Library) -> None:
+        parameters = 'a: str, b: list[list[int]], c: Literal["x", 2] = "x", *, d: float = -1.5, e: int = None'
+        signature = write(empty, function(parameters)).signatures()["skill"]
+        found = {each.name: (each.annotation, each.default) for each in signature.parameters.values()}
+        assert found == {
+            "a": (str, inspect.Parameter.empty),
+            "b": (list[list[int]], inspect.Parameter.empty),
+            "c": (Literal["x", 2], "x"),
+            "d": (float, -1.5),
+            "e": (int, None),
+        }
+        assert signature.parameters["d"].kind is inspect.Parameter.KEYWORD_ONLY
+
+    def test_tools_are_the_primitives_then_the_longest_unchanged_skills(self, empty: Library) -> None:
+        library = write(empty, function().replace("skill", "b_late"), sleep=2)
+        library = write(library, function().replace("skill", "z_early"), sleep=1)
+        library = write(library, function().replace("skill", "a_late"), sleep=2)
+        library = write(library, function().replace("skill", "hidden"), public=False)
+        assert [each.name for each in library.tools()] == ["walk", "look", "z_early", "a_late", "b_late"]
+
+    def test_public_skills_must_pass_the_check(self) -> None:
+        def check(spec: ToolSpec) -> None:
+            raise InvalidTool(f"{spec.name} cannot be decoded")
+
+        library = Library(Corridor().primitives, check=check)
+        assert refusal(library, WALK_FAR) == (
+            "walk_far cannot be offered as a tool: walk_far cannot be decoded"
+        )
+        write(library, WALK_FAR, public=False)
+
+    def test_an_edited_library_keeps_its_check(self) -> None:
+        checked: list[str] = []
+        library = Library(Corridor().primitives, check=lambda spec: checked.append(spec.name))
+        write(write(library, WALK_FAR), RUN)
+        assert checked == ["walk_far", "run"]
+
+
+class TestModule:
+    def test_the_call_graph_holds_skills_and_primitives(self, empty: Library) -> None:
+        library = write(write(write(empty, WALK_FAR), RUN), function("n: int", "return skill(n), look()"))
+        assert library.call_graph() == {
+            "walk_far": ("walk",),
+            "run": ("walk_far",),
+            "skill": ("look", "skill"),
+        }
+
+    def test_the_module_runs_with_the_primitives_among_its_globals(self, empty: Library) -> None:
+        library = write(write(empty, WALK_FAR), "LENGTH = 10\n" + RUN.replace("10", "LENGTH"))
+        module = {"walk": lambda steps: f"walked {steps}"}
+        exec(library.module_source(), module)
+        assert module["run"]() == "walked 10"  # type: ignore[call-arg]
+
+    def test_a_module_of_types_that_are_not_imported_still_loads(self, empty: Library) -> None:
+        module: dict[str, object] = {}
+        exec(write(empty, function('a: Literal["x"] = "x"')).module_source(), module)
+        assert "skill" in module
+
+    def test_an_empty_library_is_a_module_too(self, empty: Library) -> None:
+        exec(empty.module_source(), {})
+
+    def test_a_stored_skill_reads_as_it_was_written(self, empty: Library) -> None:
+        (skill,) = write(empty, WALK_FAR).skills
+        assert parse_skill(skill.source).doc == skill.doc

@@ -1,0 +1,30 @@
+"""What an inducer may read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from run_samples import trajectory
+
+from speedrunner.records import Policy
+from speedrunner.store.history import History
+from speedrunner.store.rundir import RunDirectory
+
+
+def test_it_holds_training_episodes_in_the_order_of_their_tasks_and_no_held_out_one(tmp_path: Path) -> None:
+    with RunDirectory.open_for_writing(tmp_path / "run") as run:
+        run.write_policy(Policy(version=0))
+        run.write_policy(Policy(version=1, notes="mind the gap"))
+        for batch, number in ((0, 1), (0, 0), (1, 3), (1, 2)):  # the order in which they ended
+            run.append_trajectory(batch, trajectory(f"train/{number:04d}", policy=batch))
+        run.append_evaluation(0, trajectory("test/0000/0000"))
+        history = History(run)
+        assert history.batches() == [0, 1]
+        assert [each.episode for each in history.batch(1)] == ["train/0002", "train/0003"]
+        assert [(each.episode, each.policy) for each in history.trajectories()] == [
+            ("train/0000", 0),
+            ("train/0001", 0),
+            ("train/0002", 1),
+            ("train/0003", 1),
+        ]
+        assert history.policy(1).notes == "mind the gap"
