@@ -296,8 +296,8 @@ def _judged(error: openai.APIStatusError) -> Exception:
     if status == 503:  # the queue is full: turned away before any work
         return _Again(f"status {status}: {text}", usage=Usage())
     if status >= 500 or status in (408, 409):
-        # vLLM answers 500 while its core dies; the next connection is refused.
-        return _Again(f"status {status}: {text}", lost=status == 500 and "EngineCore" in text)
+        # vLLM answers 500 while its core dies, for seconds, before connections are refused.
+        return _Again(f"status {status}: {text}", lost=status == 500)
     if status == 400 and (error.code == "context_length_exceeded" or _OVERFLOW.search(text)):
         return ContextOverflow(text)
     return RequestRefused(f"status {status}: {text}")

@@ -50,10 +50,15 @@ class Meter:
             whose row was not written.
         prices: the price list.
         cap_usd: hard limit of what may be spent; `None` for none.
+        spent_before: tokens of earlier processes of the same run, which count towards the cap.
     """
 
     def __init__(
-        self, write: Callable[[LedgerRow], None], prices: Prices, cap_usd: float | None = None
+        self,
+        write: Callable[[LedgerRow], None],
+        prices: Prices,
+        cap_usd: float | None = None,
+        spent_before: Usage | None = None,
     ) -> None:
         self.prices = prices
         self.total = Usage()
@@ -63,7 +68,7 @@ class Meter:
         self._write = write
         self._cap_usd = cap_usd
         self._reserved_usd = 0.0
-        self._assumed_usd = 0.0
+        self._assumed_usd = prices.cost(spent_before or Usage())
 
     @property
     def spent_usd(self) -> float:

@@ -20,7 +20,7 @@ from serving.metrics import Counters, read_counters
 from serving.model import Model
 from serving.server import VllmServer
 from serving.tokens import ChatTokenizer
-from serving.usage import Prices
+from serving.usage import Prices, Usage
 
 Say = Callable[[str], None]
 
@@ -129,14 +129,12 @@ class Service:
             exact=self.server is not None and self._restart is None and self.meter.unreported == 0,
         )
 
-    async def _open(self, endpoint: Endpoint, tokenizer: ChatTokenizer | None, timeout_s: float) -> Engine:
-        retry = RetryPolicy(timeout_s=timeout_s)
-        engine = Engine(endpoint, self.card.name, self.meter, retry, self.recover)
+    async def open(self, engine: Engine, tokenizer: ChatTokenizer | None) -> None:
+        """Make the model usable through `engine`. Raises `ServerFailed`."""
         self.model = Model(self.card, engine, tokenizer)
         if not self.card.hosted:
-            self._counted_before = await read_counters(endpoint)
+            self._counted_before = await read_counters(engine.endpoint)
             await wait_until_ready(engine, READINESS)
-        return engine
 
 
 @asynccontextmanager
@@ -147,6 +145,7 @@ async def serve_model(
     write_row: Callable[[LedgerRow], None],
     log: Path,
     prices: Prices | None = None,
+    spent_before: Usage | None = None,
     say: Say = lambda line: None,
     waiting: Say = lambda line: None,
 ) -> AsyncIterator[Service]:
@@ -156,13 +155,14 @@ async def serve_model(
         write_row: gets every ledger row.
         log: file for the server's output.
         prices: price list other than the card's.
+        spent_before: tokens that count towards the spending cap already.
         say: called with lines about what happens.
         waiting: called about once a second with a line about what is waited for.
 
     Raises:
         InvalidCard, ServerFailed: see `serving.errors`.
     """
-    meter = Meter(write_row, prices or card.prices, options.spending_cap_usd)
+    meter = Meter(write_row, prices or card.prices, options.spending_cap_usd, spent_before)
     server: VllmServer | None = None
     tokenizer: ChatTokenizer | None = None
     folder = None if card.hosted else prepare(card, waiting)
@@ -175,19 +175,19 @@ async def serve_model(
         server = VllmServer(card, folder, log, port=options.port, start_timeout_s=options.start_timeout_s)
         endpoint = server.endpoint
     service = Service(card, meter, server, say, waiting)
-    engine: Engine | None = None
+    retry = RetryPolicy(timeout_s=options.request_timeout_s)
+    engine = Engine(endpoint, card.name, meter, retry, service.recover)
     try:
         if server is not None:
             say(f"starting vLLM with {card.name} (log: {log})")
             await server.start(lambda seconds, line: waiting(f"starting vLLM, {seconds:.0f} s: {line}"))
         elif not card.hosted:
             await attach(endpoint, card.name)
-        engine = await service._open(endpoint, tokenizer, options.request_timeout_s)
+        await service.open(engine, tokenizer)
         yield service
     finally:
         try:
-            if engine is not None:
-                await engine.close()
+            await engine.close()
             await service.close()
         finally:
             if server is not None:

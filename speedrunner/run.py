@@ -15,8 +15,9 @@ from rich.console import Console
 import envs
 from envs import Split, TextEnv
 from serving.cards import ModelCard, load_card
+from serving.meter import LedgerRow
 from serving.service import Balance, ServiceOptions, serve_model
-from serving.usage import Prices
+from serving.usage import Prices, Usage
 from speedrunner import methods
 from speedrunner.actor import Actor, EpisodeLimits
 from speedrunner.config.compose import compose
@@ -141,7 +142,10 @@ def find_policy(name: str) -> tuple[RunDirectory, int]:
 def stored_policy(name: str) -> Policy:
     """The policy `RUN[:VERSION]` (by default the newest) for another run. Raises `RunDirectoryError`."""
     directory, version = find_policy(name)
-    return msgspec.structs.replace(directory.policies.load(version), version=0)
+    policy = directory.policies.load(version)
+    # For this run they were there from the start; tools are ordered by the sleep of their last edit.
+    skills = tuple(msgspec.structs.replace(skill, created=0, edited=0) for skill in policy.skills)
+    return msgspec.structs.replace(policy, version=0, skills=skills)
 
 
 def evaluation_config(source: str, overrides: Sequence[str]) -> Config:
@@ -192,7 +196,9 @@ async def run(setup: Setup, console: Console, drain: Drain) -> Balance | None:
             return None
         tasks = [step.tasks for step in steps if isinstance(step, Wake | Evaluate)]
         hosts = min(config.run.in_flight, max(map(len, tasks), default=1))
-        attempts = directory.attempts()  # a damaged ledger is told before a server is started
+        # A damaged ledger is told before a server is started.
+        attempts = directory.attempts()
+        usages = [row.usage for row in directory.requests(LedgerRow) if row.usage is not None]
         with Progress(console, sum(map(len, tasks)), len(directory.episodes())) as progress:
             async with (
                 serve_model(
@@ -201,6 +207,7 @@ async def run(setup: Setup, console: Console, drain: Drain) -> Balance | None:
                     write_row=directory.append_request,
                     log=directory.server_log,
                     prices=setup.prices,
+                    spent_before=sum(usages, Usage()),
                     say=progress.say,
                     waiting=progress.waiting,
                 ) as service,

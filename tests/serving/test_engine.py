@@ -269,7 +269,7 @@ async def test_the_hook_is_not_asked_when_the_engine_still_speaks(serve: Any) ->
 
         return recover
 
-    refusals = [scripted.refuse(503, "full"), scripted.refuse(500, "internal"), scripted.rate_limit(0.1)]
+    refusals = [scripted.refuse(503, "full"), scripted.refuse(502, "a proxy"), scripted.rate_limit(0.1)]
     async with serve([*refusals, OK], recover=hook) as rig:
         await rig.complete()
 

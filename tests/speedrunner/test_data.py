@@ -4,7 +4,6 @@ import subprocess
 import sys
 
 import pytest
-from run_samples import sleep, trajectory
 
 from serving.meter import LedgerRow
 from serving.usage import Usage
@@ -12,6 +11,7 @@ from speedrunner.data import load
 from speedrunner.records import Policy
 from speedrunner.store.rundir import RunDirectory, RunDirectoryError, sleep_key
 from speedrunner.store.summary import summarise
+from tests.speedrunner.run_samples import sleep, trajectory
 
 
 def request(number: int, wasted: bool = False, usage: Usage | None = None, **labels: str) -> LedgerRow:
@@ -24,7 +24,7 @@ def request(number: int, wasted: bool = False, usage: Usage | None = None, **lab
         wasted=wasted,
         usage=usage,
         seconds=0.5,
-        try_=1,
+        retry=0,
         error=None if usage else "connection lost",
     )
 

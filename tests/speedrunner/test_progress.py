@@ -7,13 +7,13 @@ import re
 
 import pytest
 from rich.console import Console
-from run_samples import trajectory
 
 from serving.meter import LedgerRow, Meter
 from serving.usage import Prices, Usage
 from speedrunner import progress as showing
 from speedrunner.progress import Progress
 from speedrunner.records import Ending
+from tests.speedrunner.run_samples import trajectory
 
 
 @pytest.fixture

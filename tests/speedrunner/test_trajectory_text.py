@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from run_samples import trajectory
-
 from envs import Outcome
 from serving.usage import Usage
 from speedrunner.records import CallNode, Ending, Message, ToolCall, Turn
 from speedrunner.trajectory_text import call_lines, headline, trajectory_lines, turn_lines
+from tests.speedrunner.run_samples import trajectory
 
 
 def turn(**changes: object) -> Turn:

@@ -24,7 +24,7 @@ from speedrunner.config.schema import (
 )
 
 CORRIDOR = "tests.toy_env:Corridor"
-MAKER = "tests.speedrunner.test_compose:Maker"
+MAKER = "tests.speedrunner.config.test_compose:Maker"
 
 
 class Maker:
@@ -125,7 +125,7 @@ class TestMistakes:
             ("run.rollouts=abc", ["run.rollouts must be int >= 0, not abc"]),
             ("run.rollouts.x=3", ["run.rollouts must be int"]),
             ("run=3", ["run must be a mapping, not 3"]),
-            ("env=foo", ["env=foo", "there are babyai, or package.module:Class"]),
+            ("env=foo", ["env=foo", "there are babyai, crafter, scienceworld, or package.module:Class"]),
             ("env=babay", ["did you mean babyai?"]),
             ("env=null", ["env=null", "babyai"]),
             ("model=nope", ["model=nope", "there are tiny", "model.card=PATH"]),

@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
-from run_samples import trajectory
 
 import envs
 from speedrunner.inducer.interpreter import Interpreter
@@ -15,6 +14,7 @@ from speedrunner.records import Policy
 from speedrunner.sandbox.limits import Sandbox
 from speedrunner.store.history import History
 from speedrunner.store.rundir import RunDirectory
+from tests.speedrunner.run_samples import trajectory
 
 ENV = envs.make("babyai")
 STEP = 'def _step() -> str:\n    """Go."""\n    return go_forward()'

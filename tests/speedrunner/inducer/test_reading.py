@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from run_samples import trajectory
-
 from speedrunner.inducer.reading import reading
 from speedrunner.trajectory_text import trajectory_lines
+from tests.speedrunner.run_samples import trajectory
 
 BATCH = [trajectory(f"train/{number:04d}", policy=number) for number in range(3)]
 TEXTS = ["\n".join(trajectory_lines(each)) for each in BATCH]

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from run_samples import TASK, trajectory
 
 import envs
 from serving.cards import ModelCard
@@ -21,6 +20,7 @@ from speedrunner.store.history import History
 from speedrunner.store.rundir import RunDirectory
 from tests.scripted_engine import Request, Script, call, overflow, say
 from tests.scripted_runs import roomy, scripted_model
+from tests.speedrunner.run_samples import TASK, trajectory
 
 SKILL = '''def advance() -> str:
     """Go two steps forward."""

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
-from run_samples import trajectory
 
 from envs import Outcome
 from serving.metrics import Counters
@@ -19,6 +18,7 @@ from speedrunner.report.checkpoints import CheckpointRow, checkpoint_rows
 from speedrunner.report.table import account_line, checkpoint_table, notes
 from speedrunner.store.rundir import RunDirectory
 from speedrunner.store.summary import summarise
+from tests.speedrunner.run_samples import trajectory
 
 PRICES = Prices(uncached=1.0, cached=0.5, output=10.0)
 

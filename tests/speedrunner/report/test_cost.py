@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from run_samples import sleep, trajectory
 
 from serving.usage import Prices, Usage
 from speedrunner.records import AgentRecord, Ending, EpisodeRow, SleepRecord, Turn
 from speedrunner.report.cost import mean_usage, rollout_costs
 from speedrunner.store.summary import summarise
+from tests.speedrunner.run_samples import sleep, trajectory
 
 PRICES = Prices(uncached=0.75, cached=0.075, output=4.5)
 

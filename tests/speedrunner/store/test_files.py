@@ -12,7 +12,6 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from run_samples import trajectory
 
 from speedrunner.records import Trajectory
 from speedrunner.store.files import (
@@ -27,6 +26,7 @@ from speedrunner.store.files import (
     temporary_name,
     write_atomic,
 )
+from tests.speedrunner.run_samples import trajectory
 
 
 class Note(msgspec.Struct):
@@ -139,8 +139,8 @@ FILL = """
 import sys
 from pathlib import Path
 from speedrunner.store.files import StorageError, append_record, read_records
-sys.path.insert(0, sys.argv[2])
-from test_storage import Note
+sys.path.insert(0, sys.argv[2])  # the checkout
+from tests.speedrunner.store.test_files import Note
 path = Path(sys.argv[1]) / "notes.jsonl"
 appended = 0
 try:
@@ -158,7 +158,7 @@ print(appended)
 def fill(folder: Path, preexec=None) -> tuple[str, int]:
     """Append in another process until the disk refuses; its message and how many records it wrote."""
     done = subprocess.run(
-        [sys.executable, "-c", FILL, str(folder), str(Path(__file__).parent)],
+        [sys.executable, "-c", FILL, str(folder), str(Path(__file__).parents[3])],
         capture_output=True,
         text=True,
         preexec_fn=preexec,

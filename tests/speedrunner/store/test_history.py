@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from run_samples import trajectory
-
 from speedrunner.records import Policy
 from speedrunner.store.history import History
 from speedrunner.store.rundir import RunDirectory
+from tests.speedrunner.run_samples import trajectory
 
 
 def test_it_holds_training_episodes_in_the_order_of_their_tasks_and_no_held_out_one(tmp_path: Path) -> None:

@@ -10,13 +10,13 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from run_samples import sleep, trajectory
 
 from speedrunner.records import Policy
 from speedrunner.store.files import StorageError, temporary_name
 from speedrunner.store.lock import LockHeld, LockLost
 from speedrunner.store.rundir import RunDirectory, RunDirectoryError, sleep_key
 from speedrunner.store.summary import summarise
+from tests.speedrunner.run_samples import sleep, trajectory
 
 
 class Row(msgspec.Struct):
@@ -192,9 +192,9 @@ class TestOpeningAgain:
 PLAY_ON = """
 import sys
 from pathlib import Path
-sys.path.insert(0, sys.argv[2])
-from run_samples import trajectory
-from test_rundir import Row
+sys.path.insert(0, sys.argv[2])  # the checkout
+from tests.speedrunner.run_samples import trajectory
+from tests.speedrunner.store.test_rundir import Row
 from speedrunner.records import Policy
 from speedrunner.store.rundir import RunDirectory
 from speedrunner.store.summary import summarise
@@ -219,7 +219,7 @@ def test_a_kill_at_any_instant_loses_and_doubles_nothing(path):
     moments = random.Random(5)
     for _ in range(6):
         process = subprocess.Popen(
-            [sys.executable, "-c", PLAY_ON, str(path), str(Path(__file__).parent)],
+            [sys.executable, "-c", PLAY_ON, str(path), str(Path(__file__).parents[3])],
             stdout=subprocess.PIPE,
             text=True,
         )

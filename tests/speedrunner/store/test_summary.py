@@ -1,11 +1,10 @@
 from __future__ import annotations
 
-from run_samples import TASK, trajectory
-
 from envs import Outcome
 from serving.usage import Usage
 from speedrunner.records import Ending, EpisodeRow
 from speedrunner.store.summary import summarise
+from tests.speedrunner.run_samples import TASK, trajectory
 
 
 def test_every_count_of_a_row():
