@@ -85,6 +85,7 @@ class BabyAI(TextEnv):
     name = "babyai"
     description = DESCRIPTION
     limits = Limits(llm_calls=30, actions=None)
+    memory_mb = 80
     primitives = tuple(
         Primitive(action, inspect.Signature(return_annotation=str), doc) for action, doc in ACTIONS.items()
     )

@@ -124,6 +124,9 @@ class TextEnv(ABC):
     limits: Limits
     submits: ClassVar[bool] = False
     """Whether the actor ends the episode itself, with the extra tool `submit_answer`."""
+    memory_mb: ClassVar[int] = 300
+    """Resident memory, in megabytes, that a process with one instance takes at most: Python, the simulator,
+    and the processes that the instance starts. No more are started than fit into the machine's memory."""
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)

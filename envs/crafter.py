@@ -154,6 +154,7 @@ class Crafter(TextEnv):
     name = "crafter"
     description = DESCRIPTION
     limits = Limits(llm_calls=2000, actions=2000)
+    memory_mb = 200
     primitives = (
         *(
             Primitive(name, inspect.Signature(return_annotation=None), doc)

@@ -52,6 +52,15 @@ def options(name: str) -> dict[str, Any]:
     return {option: parameter.default for option, parameter in _all_options(_resolve(name)).items()}
 
 
+def memory_mb(name: str) -> int:
+    """Return what a process with one instance takes, in megabytes; see `TextEnv.memory_mb`.
+
+    Raises:
+        UnknownEnvironment: as for `make`.
+    """
+    return _resolve(name).memory_mb
+
+
 def _resolve(name: str) -> type[TextEnv]:
     path = ENVIRONMENTS.get(name, name)
     module_name, _, class_name = path.partition(":")

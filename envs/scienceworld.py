@@ -85,6 +85,7 @@ class ScienceWorld(TextEnv):
     description = DESCRIPTION
     limits = Limits(llm_calls=100, actions=None)
     submits = True
+    memory_mb = 540  # 480 of them the Java process's
     primitives = _primitives()
 
     def __init__(self, *, java: str | None = None) -> None:

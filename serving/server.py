@@ -173,6 +173,8 @@ class VllmServer:
     def failure(self) -> str:
         """What to tell people when the server is found dead: the log's telling lines, command, log."""
         status = self._process.poll() if self._process else None
+        if status is None:
+            return self._report("no longer answers")
         ended = "was killed by SIGKILL" if status in (-9, 137) else f"ended with status {status}"
         return self._report(ended)
 

@@ -14,6 +14,7 @@ _COLOR = re.compile(r"\x1b\[[0-9;]*m")
 _EXCEPTION = re.compile(r"^[A-Za-z_][\w.]*(Error|Exception|Interrupt|Exit|Failed)(:|$)")
 _OTHER = re.compile(r"\berror: |Segmentation fault|Bus error|Illegal instruction|[Oo]ut of memory|\bKilled\b")
 _CONSEQUENCE = re.compile(r"root cause|EngineDeadError|EngineCore encountered an issue")
+_NOISE = re.compile(r"Warning: |[Tt]riton|^\s|^_C_|reserved_cpus")
 _LONGEST = 500
 """Characters of one telling line."""
 
@@ -38,7 +39,9 @@ def telling_lines(log: Path, start: int = 0, most: int = 3) -> list[str]:
     found = [
         _whole(lines, i) for i, line in enumerate(lines) if _EXCEPTION.match(line) or _OTHER.search(line)
     ]
-    causes = [line for line in found if not _CONSEQUENCE.search(line)] or found or lines[-most:]
+    causes = [line for line in found if not _CONSEQUENCE.search(line)] or found
+    if not causes:
+        causes = [line for line in lines if not _NOISE.search(line)][-most:]
     return [line[:_LONGEST] for line in dict.fromkeys(causes)][:most]
 
 

@@ -1,4 +1,4 @@
-"""The command line: `speedrunner run | eval | episode | library | bench | version`."""
+"""The command line: `speedrunner run | eval | episode | play | library | envs | bench | version`."""
 
 from __future__ import annotations
 
@@ -15,11 +15,13 @@ from rich.console import Console
 
 from envs import EnvironmentFault
 from serving.errors import ServingError
+from speedrunner.bench.envs import envs as bench_envs
 from speedrunner.bench.sandbox import sandbox as bench_sandbox
 from speedrunner.config.check import InvalidConfig
 from speedrunner.config.compose import compose
-from speedrunner.config.schema import Config
+from speedrunner.config.schema import Config, TaskConfig
 from speedrunner.drain import Drain, Interrupted
+from speedrunner.envs_cli import app as envs_app
 from speedrunner.executor import RunStopped
 from speedrunner.hosts.pool import HostError
 from speedrunner.library.cli import app as library_app
@@ -27,6 +29,7 @@ from speedrunner.methods import InvalidMethodOption, UnknownMethod
 from speedrunner.plan import InvalidPlan
 from speedrunner.sandbox.limits import SandboxError
 from speedrunner.store.files import StorageError
+from speedrunner.terminal import visible
 
 PEOPLE_ERRORS = (
     EnvironmentFault,
@@ -52,9 +55,11 @@ app = typer.Typer(
 )
 
 app.add_typer(library_app, name="library")
+app.add_typer(envs_app, name="envs")
 bench = typer.Typer(help="Measure this machine against stated targets.", no_args_is_help=True)
 app.add_typer(bench, name="bench")
 bench.command("sandbox")(bench_sandbox)
+bench.command("envs")(bench_envs)
 
 Overrides = Annotated[
     list[str] | None,
@@ -115,6 +120,21 @@ def episode(
 
 
 @app.command()
+def play(overrides: Overrides = None) -> None:
+    """Play an episode yourself, with the actor's primitives and texts. No model is needed.
+
+    Example: speedrunner play env=crafter task.index=7
+    """
+    from speedrunner.play import play as play_in_terminal
+
+    if sys.stdin.isatty():
+        import readline  # noqa: F401 - which lets `input` edit lines and recall them
+    config = compose(overrides or [])
+    _show_messages(config)
+    play_in_terminal(config, lambda text: typer.echo(visible(text)))
+
+
+@app.command()
 def version() -> None:
     """Print the versions that can change a run's results."""
     from speedrunner.versions import versions
@@ -133,9 +153,12 @@ def _run(config: Config) -> None:
     from speedrunner.run import set_up
 
     _show_messages(config)
+    if config.task != TaskConfig():
+        raise InvalidConfig("task.name and task.index are for `episode` and `play`; a run plays its split")
     setup = set_up(config)
     console = _console()
-    balance = _drained(lambda drain: carry_out(setup, console, drain), console)
+    kept = "; what is recorded stays, the same command goes on"
+    balance = _drained(lambda drain: carry_out(setup, console, drain), console, kept)
     rows = checkpoint_rows(load(config.run.dir), setup.prices)
     console.print(f"\n{config.method.name} on {config.env.name} with {setup.card.name}", style="bold")
     console.print(checkpoint_table(rows))
@@ -157,13 +180,17 @@ def _show_messages(config: Config) -> None:
         logging.getLogger(package).setLevel(config.logging.upper())
 
 
-def _drained(work: Callable[[Drain], Coroutine[Any, Any, Any]], console: Console) -> Any:
-    """Run `work`, drained on SIGINT and SIGTERM, with exit status 128 + the signal's number then."""
+def _drained(work: Callable[[Drain], Coroutine[Any, Any, Any]], console: Console, kept: str = "") -> Any:
+    """Run `work`, drained on SIGINT and SIGTERM, with exit status 128 + the signal's number then.
+
+    Args:
+        kept: said after the signal's name.
+    """
     drain = Drain(lambda line: console.print(line, soft_wrap=True))
     try:
         return asyncio.run(drain.run(work(drain)))
     except Interrupted as interrupted:
-        console.print(f"{interrupted}; what is recorded stays, the same command goes on", soft_wrap=True)
+        console.print(f"{interrupted}{kept}", soft_wrap=True)
         raise typer.Exit(128 + interrupted.number) from None
 
 
@@ -174,7 +201,7 @@ def main() -> None:
         app()
     except PEOPLE_ERRORS as error:
         lines = [line.strip() for line in str(error).splitlines()]
-        print(f"error: {'; '.join(filter(None, lines))}", file=sys.stderr)
+        print(visible(f"error: {'; '.join(filter(None, lines))}"), file=sys.stderr)
         sys.exit(1)
     except BrokenPipeError:
         # The reader of our output has gone (`| head`).

@@ -7,24 +7,17 @@ from pathlib import Path
 
 from rich.console import Console
 
-from envs import Task
 from serving.conversation import Conversation, TokenConversation
 from serving.service import serve_model
 from speedrunner.actor import Actor, Episode
+from speedrunner.config.task import chosen_task
+from speedrunner.executor import RunStopped
 from speedrunner.hosts.pool import HostPool
 from speedrunner.progress import Progress
 from speedrunner.records import Turn
 from speedrunner.run import Setup
+from speedrunner.terminal import visible
 from speedrunner.trajectory_text import headline, turn_lines
-
-
-def chosen_task(setup: Setup) -> Task:
-    """The task that `task.name` and `task.index` name; what they leave out is the first training task's."""
-    wanted, tasks = setup.config.task, setup.split.train
-    named = [task for task in tasks if wanted.name in (None, task.name)]
-    name = wanted.name or tasks[0].name
-    index = wanted.index if wanted.index is not None else (named or tasks)[0].index
-    return Task(setup.config.env.name, name, index)
 
 
 async def play_episode(setup: Setup, console: Console, *, show_ids: bool) -> None:
@@ -36,12 +29,12 @@ async def play_episode(setup: Setup, console: Console, *, show_ids: bool) -> Non
     Raises:
         ServingError, HostError, EnvironmentFault: something failed.
     """
-    task = chosen_task(setup)
+    task = chosen_task(setup.config)
     policy = setup.initial_policy()
     turns = 0
 
     def say(text: str) -> None:
-        console.print(text, soft_wrap=True)
+        console.print(visible(text), soft_wrap=True)
 
     def watch(conversation: Conversation, turn: Turn | None) -> None:
         nonlocal turns
@@ -70,7 +63,13 @@ async def play_episode(setup: Setup, console: Console, *, show_ids: bool) -> Non
         Progress(console, total=1, finished=0) as progress,
     ):
         async with (
-            serve_model(
+            HostPool(1, setup.config.env.name, setup.config.env.options, sandbox=setup.sandbox()) as pool,
+            pool.host() as host,
+        ):
+            spec = setup.method.agent(policy, task, setup.env)
+            # A task that does not exist is told before a server is started.
+            await host.reset(task, spec.library, setup.env.limits.actions)
+            async with serve_model(
                 setup.card,
                 setup.service_options(),
                 write_row=lambda row: None,
@@ -78,18 +77,14 @@ async def play_episode(setup: Setup, console: Console, *, show_ids: bool) -> Non
                 prices=setup.prices,
                 say=progress.say,
                 waiting=progress.waiting,
-            ) as service,
-            HostPool(1, setup.config.env.name, setup.config.env.options, sandbox=setup.sandbox()) as pool,
-            pool.host() as host,
-        ):
-            actor = Actor(setup.env, service.model, setup.episode_limits())
-            spec = setup.method.agent(policy, task, setup.env)
-            trajectory = await actor.play(Episode("episode", task, 0), spec, host, {}, watch)
-            say(f"=== {headline(trajectory)}")
-            if trajectory.error:
-                say(trajectory.error)
-            usage = trajectory.usage
-            say(
-                f"{usage.uncached} uncached, {usage.cached} cached, {usage.completion} output tokens;"
-                f" {service.meter.prices.cost(usage):.6f} USD"
-            )
+            ) as service:
+                actor = Actor(setup.env, service.model, setup.episode_limits())
+                trajectory = await actor.play(Episode("episode", task, 0), spec, host, {}, watch)
+                say(f"=== {headline(trajectory)}")
+                if trajectory.ending.is_fault:
+                    raise RunStopped(f"the episode ended by {trajectory.ending}: {trajectory.error}")
+                usage = trajectory.usage
+                say(
+                    f"{usage.uncached} uncached, {usage.cached} cached, {usage.completion} output tokens;"
+                    f" {service.meter.prices.cost(usage):.6f} USD"
+                )

@@ -15,6 +15,7 @@ from rich.text import Text
 
 from serving.meter import Meter
 from speedrunner.records import Trajectory
+from speedrunner.terminal import visible
 
 PLAIN_EVERY_S = 15.0
 """Time between two plain lines of one step, or of one wait."""
@@ -61,7 +62,7 @@ class Progress:
     def say(self, line: str) -> None:
         """Print a line that stays."""
         self._told = time.monotonic()
-        self._console.print(Text(line), soft_wrap=True)
+        self._console.print(Text(visible(line)), soft_wrap=True)
 
     def waiting(self, line: str) -> None:
         """Show a line about what is being waited for."""
@@ -88,7 +89,7 @@ class Progress:
             self.say(line)
 
     def _text(self) -> Text:
-        return Text(self._waiting or self._line(), overflow="ellipsis", no_wrap=True)
+        return Text(visible(self._waiting or self._line()), overflow="ellipsis", no_wrap=True)
 
     def _line(self) -> str:
         seconds = max(time.monotonic() - self._began, 1e-9)

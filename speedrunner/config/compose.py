@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Collection, Sequence
+from pathlib import Path
 from typing import Any
 
 from hydra import compose as hydra_compose
 from hydra import initialize_config_dir
 from hydra.core.config_store import ConfigStore
 from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.core.override_parser.types import Override
 from hydra.errors import HydraException
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -62,7 +64,8 @@ def compose(overrides: Sequence[str], *, base: str | None = None) -> Config:
         raise InvalidConfig(_one_line(error)) from error
     config = from_mapping(content)
     _check_options(config)
-    return config
+    at_home = str(Path(config.run.dir).expanduser())
+    return dataclasses.replace(config, run=dataclasses.replace(config.run, dir=at_home))
 
 
 def group_choices(group: str) -> list[str]:
@@ -83,7 +86,7 @@ def _read(overrides: Sequence[str]) -> tuple[dict[str, str], list[str]]:
     settings: list[str] = []
     for text in overrides:
         try:
-            override = parser.parse_override(text)
+            text, override = _parse(parser, text)
             if not override.key_or_group:
                 raise HydraException("no key")
         except HydraException as error:
@@ -106,7 +109,9 @@ def _read(overrides: Sequence[str]) -> tuple[dict[str, str], list[str]]:
             continue
         if key in choices:
             raise InvalidConfig(f"{text}: {key} is chosen twice")
-        if key in OPEN_GROUPS and isinstance(value, str) and ":" in value:
+        if key == "model" and isinstance(value, str) and value.endswith((".yaml", ".yml")):
+            settings.append(f"++model.card={given}")
+        elif key in OPEN_GROUPS and isinstance(value, str) and ":" in value:
             choices[key] = "custom"
             settings.append(f"++{key}.name={given}")
         elif value in group_choices(key):
@@ -114,6 +119,18 @@ def _read(overrides: Sequence[str]) -> tuple[dict[str, str], list[str]]:
         else:
             raise _unknown_choice(key, value)
     return choices, settings
+
+
+def _parse(parser: OverridesParser, text: str) -> tuple[str, Override]:
+    """An override as it was meant: a value beyond Hydra's grammar (`~/runs`, `été`) is taken literally."""
+    try:
+        return text, parser.parse_override(text)
+    except HydraException:
+        key, equals, value = text.partition("=")
+        if not equals or any(sign in value for sign in "'\"[]{}()"):
+            raise
+        quoted = f"{key}='{value}'"
+        return quoted, parser.parse_override(quoted)
 
 
 def _unknown_choice(group: str, value: object) -> InvalidConfig:

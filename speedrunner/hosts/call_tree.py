@@ -20,6 +20,9 @@ from speedrunner.sandbox.child.values import to_json, valid_text
 ERROR_LIMIT = 20_000
 """Characters of one recorded error, its traceback included."""
 
+MOST_OMITTED = 10**9
+"""What the child may say at most of calls that it did not report."""
+
 NOT_KEPT = "<not kept>"
 """Stands for a value when even the descriptions of a tool call have reached `TEXT_LIMIT`."""
 
@@ -79,7 +82,7 @@ class CallTree:
             return
         now = time.perf_counter()
         node = self._open[depth]
-        node.omitted += omitted
+        node.omitted += min(max(omitted, 0), MOST_OMITTED)  # told by the child, which may lie
         if error is None:
             node.result = self._plain(result)
         else:

@@ -16,7 +16,9 @@ from typing import Any, Self
 
 import msgspec
 
+import envs.registry
 from envs import Opening, Outcome, Task
+from speedrunner.hosts.memory import available_mb
 from speedrunner.hosts.messages import (
     FRAME_LIMIT,
     HEADER,
@@ -49,6 +51,9 @@ GRACE_S = 3.0
 CLOSE_LIMIT_S = 3.0
 """Seconds that an idle host may take to close its environment."""
 
+SKILLS_MB = 30
+"""Memory of a host's two sandboxed processes, one of them spare, before the skills in them ask for more."""
+
 
 class HostError(Exception):
     """An episode cannot go on for a reason that is not the agent's."""
@@ -68,6 +73,10 @@ class HostDied(HostError):
 
 class HostTimedOut(HostDied):
     """The host did not answer in time and was killed: its environment hangs. No skill brings that about."""
+
+
+class TooManyHosts(HostError):
+    """The machine has not the memory for as many hosts as were asked for."""
 
 
 class Host:
@@ -256,6 +265,19 @@ def _spawn(fd: int, log: Path | None) -> subprocess.Popen[bytes]:
         )
 
 
+def _require_memory(env: str, hosts: int) -> None:
+    """Refuse hosts that would have to swap. Raises `UnknownEnvironment`, `TooManyHosts`."""
+    each, available = envs.registry.memory_mb(env) + SKILLS_MB, available_mb()
+    if hosts * each <= available:
+        return
+    fit = available // each
+    remedy = f"set run.in_flight to {fit} or less" if fit else "free some, or take a larger machine"
+    raise TooManyHosts(
+        f"{hosts} hosts of {env} take up to {hosts * each:,} MB of memory, {each} MB each, and"
+        f" {available:,} MB are available: {remedy}"
+    )
+
+
 class HostPool:
     """A fixed number of warm hosts of one environment. An async context manager.
 
@@ -288,10 +310,13 @@ class HostPool:
         """Start all hosts.
 
         Raises:
+            UnknownEnvironment: there is no such environment.
+            TooManyHosts: they would not fit into the machine's memory; none is started.
             HostError: one did not start.
             SandboxUnavailable: skills cannot be confined in this way on this machine.
         """
         require(self._sandbox)
+        _require_memory(self._env, len(self._slots))
         starts = [asyncio.create_task(self._start(slot)) for slot in self._slots]
         try:
             await asyncio.gather(*starts)

@@ -12,6 +12,7 @@ import typer
 from speedrunner.library.skill_source import InvalidSkill
 from speedrunner.records import Policy
 from speedrunner.store.rundir import RunDirectory
+from speedrunner.terminal import visible
 
 app = typer.Typer(help="Look at skill libraries, and try modules of skills.", no_args_is_help=True)
 
@@ -37,7 +38,7 @@ def show(run: Run, version: Version = None) -> None:
     from speedrunner.library.text import source_text
 
     _, policy = _policy(run, version)
-    typer.echo(source_text(policy))
+    typer.echo(visible(source_text(policy)))
 
 
 @app.command()
@@ -48,7 +49,7 @@ def diff(run: Run, version: Version = None) -> None:
     directory, policy = _policy(run, version)
     before = directory.policies.load(policy.version - 1) if policy.version else Policy(version=0)
     for line in list(diff_lines(before, policy)) or [f"v{policy.version:04d} changed no skill"]:
-        typer.echo(line)
+        typer.echo(visible(line))
 
 
 @app.command()
@@ -64,7 +65,7 @@ def graph(run: Run, version: Version = None) -> None:
     env = envs.make(config.env.name, **config.env.options)
     try:
         for line in graph_lines(Library(env.primitives, policy.skills, policy.preamble)):
-            typer.echo(line)
+            typer.echo(visible(line))
     finally:
         env.close()
 
@@ -103,7 +104,7 @@ def check(file: Module, overrides: Overrides = None) -> None:
         library = Library.of_module(setup.env.primitives, _text(file), checked)
     except InvalidSkill as error:
         for line in str(error).splitlines():
-            typer.echo(f"{file}: {line}")
+            typer.echo(visible(f"{file}: {line}"))
         raise typer.Exit(1) from None
     typer.echo(
         f"{file} is valid: {len(library.skills)} skills, {len(library.public)} of them public, for"
@@ -129,7 +130,7 @@ def try_(
     Example: speedrunner library try skills.py explore env=babyai task.index=7 --arguments '{"steps": 5}'
     """
     from speedrunner.config.compose import compose
-    from speedrunner.episode import chosen_task
+    from speedrunner.config.task import chosen_task
     from speedrunner.library.trial import Tried, try_skill
     from speedrunner.run import set_up
     from speedrunner.trajectory_text import call_lines
@@ -140,13 +141,13 @@ def try_(
     except InvalidSkill as error:
         tried = Tried(error=str(error))
     else:
-        tried = asyncio.run(try_skill(setup, chosen_task(setup), source, skill, arguments))
+        tried = asyncio.run(try_skill(setup, chosen_task(setup.config), source, skill, arguments))
     if as_json:
         typer.echo(msgspec.json.encode(tried).decode())
     else:
         lines = call_lines(tried.calls) if tried.calls else (tried.error or "").splitlines()
         for line in lines:
-            typer.echo(line)
+            typer.echo(visible(line))
         if tried.calls:
             state = "the episode is over" if tried.done else "the episode goes on"
             typer.echo(f"{tried.actions} actions, score {tried.score:g}, {state}")

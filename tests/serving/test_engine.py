@@ -160,11 +160,11 @@ async def test_waits_between_tries_grow_up_to_a_limit() -> None:
 
 
 async def test_an_answer_that_does_not_come_is_dropped_after_its_time(serve: Any) -> None:
-    retry = RetryPolicy(tries=2, first_wait_s=0.0, timeout_s=0.3)
+    retry = RetryPolicy(tries=2, first_wait_s=0.0, timeout_s=3.0)
     async with serve([scripted.HANG, OK], retry=retry) as rig:
         await rig.complete()
         assert rig.statuses == ["aborted", "ok"]
-        assert "no answer within 0.3 s" in str(rig.rows[0].error)
+        assert "no answer within 3 s" in str(rig.rows[0].error)
 
 
 REFUSALS = {

@@ -100,7 +100,7 @@ class TestSignals:
 class TestCommands:
     def test_help_names_every_command_and_shows_how_to_write_settings(self) -> None:
         text = speedrunner("--help").stdout
-        for command_ in ("run", "eval", "episode", "version"):
+        for command_ in ("run", "eval", "episode", "play", "library", "envs", "bench", "version"):
             assert re.search(rf"^. {command_} ", text, re.MULTILINE), text
         text = speedrunner("run", "--help").stdout
         assert "speedrunner run env=babyai method=speedrunner model=tiny run.rollouts=20" in " ".join(

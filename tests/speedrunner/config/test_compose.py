@@ -195,3 +195,15 @@ def test_nothing_is_left_behind(
     assert (Path.cwd(), list(tmp_path.iterdir())) == (tmp_path, [])
     assert not GlobalHydra.instance().is_initialized()
     assert capfd.readouterr() == ("", "")
+
+
+class TestPlainValues:
+    """What people type, and Hydra's grammar has no words for, is taken as it stands."""
+
+    def test_a_home_folder_and_letters_beyond_ascii(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("HOME", "/home/someone")
+        assert compose(["run.dir=~/my runs"]).run.dir == "/home/someone/my runs"
+        assert compose(["run.dir=/tmp/été"]).run.dir == "/tmp/été"
+
+    def test_the_path_of_a_card_is_a_choice_of_model(self) -> None:
+        assert compose(["model=/tmp/mine.yaml"]).model.card == "/tmp/mine.yaml"

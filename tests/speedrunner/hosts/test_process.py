@@ -542,18 +542,9 @@ class TestFaults:
             ):
                 await host.reset(Task(ENV, "broken_reset", 1), skills(), None)
 
-    @pytest.mark.parametrize(
-        ("env", "options", "text"),
-        [
-            ("nonsense", {}, "the environment nonsense could not be made: no environment 'nonsense'"),
-            (ENV, {"depth": 3}, "has no option 'depth'; there are"),
-        ],
-    )
-    async def test_an_environment_that_cannot_be_made(
-        self, env: str, options: dict[str, Any], text: str
-    ) -> None:
-        with pytest.raises(HostFault, match=text):
-            async with HostPool(2, env, options):
+    async def test_an_environment_that_cannot_be_made(self) -> None:
+        with pytest.raises(HostFault, match=f"{ENV} could not be made: .* has no option 'depth'; there are"):
+            async with HostPool(2, ENV, {"depth": 3}):
                 pass
 
     async def test_a_host_that_is_killed_in_a_call_is_replaced(self, tmp_path: Path) -> None:

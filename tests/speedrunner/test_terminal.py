@@ -1,0 +1,12 @@
+"""Text from outside cannot steer a terminal."""
+
+from speedrunner.terminal import visible
+
+
+def test_control_characters_are_written_out() -> None:
+    assert visible("\x1b]0;title\x07\x1b[2J\x9b1m\r\x7f") == r"\x1b]0;title\x07\x1b[2J\x9b1m\x0d\x7f"
+
+
+def test_other_text_stays_as_it_is() -> None:
+    text = "a\tb\nc é ✓ 日本"
+    assert visible(text) == text
