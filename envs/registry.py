@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 from collections.abc import Mapping
 from typing import Any
 
 from envs.base import InvalidOption, Split, TextEnv, UnknownEnvironment
-from envs.signatures import converted
+from envs.plugins import checked_options, imported, require_options
 
 ENVIRONMENTS = {
     "babyai": "envs.babyai:BabyAI",
@@ -62,25 +61,18 @@ def memory_mb(name: str) -> int:
 
 
 def _resolve(name: str) -> type[TextEnv]:
-    path = ENVIRONMENTS.get(name, name)
-    module_name, _, class_name = path.partition(":")
-    if not (module_name and class_name):
-        known = ", ".join(ENVIRONMENTS)
-        raise UnknownEnvironment(f"no environment {name!r}; there are {known}, or give package.module:Class")
     try:
-        found = getattr(importlib.import_module(module_name), class_name)
-    except AttributeError:
-        raise UnknownEnvironment(f"environment {name!r}: {module_name} has no {class_name}") from None
-    except Exception as error:  # importing somebody's module may raise anything
-        reason = f"{type(error).__name__}: {error}".splitlines()[0]
-        raise UnknownEnvironment(f"environment {name!r}: cannot import {module_name} ({reason})") from error
-    if not (isinstance(found, type) and issubclass(found, TextEnv)):
-        raise UnknownEnvironment(f"environment {name!r}: {path} is no subclass of envs.TextEnv")
-    for parameter in _all_options(found).values():
-        if parameter.kind is not parameter.KEYWORD_ONLY or parameter.default is parameter.empty:
-            raise UnknownEnvironment(
-                f"environment {name!r}: parameter {parameter.name!r} must be keyword-only and have a default"
-            )
+        found = imported(name, ENVIRONMENTS)
+        if not (isinstance(found, type) and issubclass(found, TextEnv)):
+            raise ValueError(f"{ENVIRONMENTS.get(name, name)} is no subclass of envs.TextEnv")
+        require_options(_all_options(found))
+    except KeyError:
+        known = ", ".join(ENVIRONMENTS)
+        raise UnknownEnvironment(
+            f"no environment {name!r}; there are {known}, or give package.module:Class"
+        ) from None
+    except ValueError as error:
+        raise UnknownEnvironment(f"environment {name!r}: {error}") from error
     return found
 
 
@@ -106,14 +98,7 @@ def _select(accepted: Mapping[str, inspect.Parameter], options: Mapping[str, Any
 
 
 def _checked(kind: type[TextEnv], options: Mapping[str, Any]) -> dict[str, Any]:
-    allowed = _all_options(kind)
-    checked = {}
-    for option, value in options.items():
-        if option not in allowed:
-            there_are = f"there are {', '.join(allowed)}" if allowed else "it has none"
-            raise InvalidOption(f"{kind.name} has no option {option!r}; {there_are}")
-        try:
-            checked[option] = converted(value, allowed[option].annotation)
-        except ValueError as error:
-            raise InvalidOption(f"option {option!r} of {kind.name} {error}") from None
-    return checked
+    try:
+        return checked_options(kind.name, options, _all_options(kind))
+    except ValueError as error:
+        raise InvalidOption(str(error)) from None

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 from typing import Any, cast
 
-from envs.signatures import converted
+from envs.plugins import checked_options, imported, require_options
 from speedrunner.methods.base import Method
 
 METHODS = {
@@ -36,16 +35,10 @@ def make(name: str, **options: Any) -> Method:
         InvalidMethodOption: no such option, or a value it does not take.
     """
     kind = _resolve(name)
-    allowed = _parameters(kind)
-    checked = {}
-    for option, value in options.items():
-        if option not in allowed:
-            there_are = f"there are {', '.join(allowed)}" if allowed else "it has none"
-            raise InvalidMethodOption(f"method {name} has no option {option!r}; {there_are}")
-        try:
-            checked[option] = converted(value, allowed[option].annotation)
-        except ValueError as error:
-            raise InvalidMethodOption(f"option {option!r} of method {name} {error}") from None
+    try:
+        checked = checked_options(f"method {name}", options, _parameters(kind))
+    except ValueError as error:
+        raise InvalidMethodOption(str(error)) from None
     return cast(Method, kind(**checked))
 
 
@@ -59,25 +52,16 @@ def _parameters(kind: type) -> dict[str, inspect.Parameter]:
 
 
 def _resolve(name: str) -> type:
-    path = METHODS.get(name, name)
-    module_name, _, class_name = path.partition(":")
-    if not (module_name and class_name):
-        known = ", ".join(METHODS)
-        raise UnknownMethod(f"no method {name!r}; there are {known}, or give package.module:Class")
     try:
-        found = getattr(importlib.import_module(module_name), class_name)
-    except AttributeError:
-        raise UnknownMethod(f"method {name!r}: {module_name} has no {class_name}") from None
-    except Exception as error:  # importing somebody's module may raise anything
-        reason = f"{type(error).__name__}: {error}".splitlines()[0]
-        raise UnknownMethod(f"method {name!r}: cannot import {module_name} ({reason})") from error
-    missing = [part for part in ("initial", "agent", "sleep") if not callable(getattr(found, part, None))]
-    if not isinstance(found, type) or missing:
-        lacks = ", ".join(missing) or "a class"
-        raise UnknownMethod(f"method {name!r}: {path} is no method: it lacks {lacks}")
-    for parameter in _parameters(found).values():
-        if parameter.kind is not parameter.KEYWORD_ONLY or parameter.default is parameter.empty:
-            raise UnknownMethod(
-                f"method {name!r}: parameter {parameter.name!r} must be keyword-only and have a default"
-            )
+        found = imported(name, METHODS)
+        missing = [part for part in ("initial", "agent", "sleep") if not callable(getattr(found, part, None))]
+        if not isinstance(found, type) or missing:
+            lacks = ", ".join(missing) or "a class"
+            raise ValueError(f"{METHODS.get(name, name)} is no method: it lacks {lacks}")
+        require_options(_parameters(found))
+    except KeyError:
+        known = ", ".join(METHODS)
+        raise UnknownMethod(f"no method {name!r}; there are {known}, or give package.module:Class") from None
+    except ValueError as error:
+        raise UnknownMethod(f"method {name!r}: {error}") from error
     return found
