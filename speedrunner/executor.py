@@ -129,7 +129,7 @@ class Executor:
                         group.create_task(play(key, task), name=key)
             except BaseExceptionGroup as group_error:
                 raise _first(group_error) from None
-        self.drain.check()
+            self.drain.check()
 
     async def _sleep(self, step: Sleep) -> None:
         if step.number in self.directory.policies.versions():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,11 @@ from serving.model import Model
 from serving.server import VllmServer
 from serving.service import Service, ServiceOptions, serve_model
 from serving.tokens import ChatTokenizer
+
+# Started in the background, a test run ignores these signals, and so would every process that it starts.
+for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, handler)
 
 
 @pytest.fixture(scope="session")

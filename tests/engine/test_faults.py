@@ -184,7 +184,7 @@ def test_a_server_of_somebody_else_that_dies_stops_the_run_which_goes_on(
     go_on(run.run, vllm_endpoint)
 
 
-def test_answers_aborted_by_a_shutdown_are_asked_for_again(
+def test_answers_lost_to_a_shutdown_are_asked_for_again(
     start: Callable[..., Command], tiny_card: ModelCard, tmp_path: Path
 ) -> None:
     # Long answers, so that the signal meets them in their middle.
@@ -209,12 +209,14 @@ def test_answers_aborted_by_a_shutdown_are_asked_for_again(
     check_finished(run.run, [f"test/0000/{number:04d}" for number in range(4)], sleeps=0)
     data = load(run.run)
     assert {row.ending for row in data.episodes} == {Ending.CALL_LIMIT}
-    aborted = [row for row in data.requests if row.status == "aborted"]
-    assert aborted
-    assert {(row.wasted, row.error) for row in aborted} == {
-        (True, "the engine was shut down in the middle of the answer")
+    # The engine chooses between a 200 that says "abort", a 500 and a lost connection; its answer is lost in
+    # each case, and the request stands in the ledger. (tests/serving/test_engine.py plays each of them.)
+    lost = [row for row in data.requests if row.wasted]
+    assert lost
+    assert {row.status for row in lost} <= {"aborted", "failed"}
+    assert {row.error for row in lost if row.status == "aborted"} <= {
+        "the engine was shut down in the middle of the answer"
     }
-    assert any(row.usage is not None and row.usage.completion > 0 for row in aborted)
 
 
 def test_a_context_that_the_engine_finds_full_ends_the_episode(
