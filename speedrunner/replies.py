@@ -32,6 +32,8 @@ def actor_view(executed: Executed, limit_chars: int) -> str:
 
 
 def _text(result: object) -> str:
+    if result is None:
+        return "None"  # as Python says it: what most primitives of Crafter return (paper, Appendix D.2)
     return result if isinstance(result, str) else msgspec.json.encode(result).decode()
 
 

@@ -121,8 +121,8 @@ class TestPlay:
     def test_crafter(self) -> None:
         done = play("env=crafter", "task.index=7", typed="move_north\nget_current_observation\n")
         assert (done.returncode, done.stderr) == (0, "")
-        assert "\n> null\n> " in done.stdout
-        assert "You face " in done.stdout.partition("> null")[2]
+        assert "\n> None\n> " in done.stdout
+        assert "You face " in done.stdout.partition("> None")[2]
         assert "=== left: score 0, 2 calls, 1 actions; " in done.stdout
 
     def test_a_game_does_not_steer_the_terminal(self, tmp_path: Path) -> None:

@@ -41,7 +41,7 @@ def view(
         (3, "3"),
         (True, "true"),
         (["ä", {"x": 1.5}], '["ä",{"x":1.5}]'),
-        (None, "null"),
+        (None, "None"),
     ],
 )
 def test_a_result_is_its_own_text_or_json(result: Any, text: str) -> None:
