@@ -127,8 +127,7 @@ class ScienceWorld(TextEnv):
             last = VARIATIONS[task.name] - 1
             raise UnknownTask(f"{task.name} has the variations 0 to {last}, not {task.index}")
         self._playing, self._outcome = False, None
-        simulator = self._fresh_simulator()
-        simulator.load(task.name, task.index)
+        simulator = self._loaded(task)
         observation = simulator.step("look around")  # as upstream does, which brings the score up to date
         opening = Opening(instruction=simulator.task_description(), observation=observation)
         self._outcome = _scored(simulator)
@@ -168,6 +167,22 @@ class ScienceWorld(TextEnv):
         if self._simulator is not None:
             self._simulator.close()
             self._simulator = None
+
+    def _loaded(self, task: Task) -> Simulator:
+        """Load a task into the present Java process, or into a new one where that has died since."""
+        from envs.scienceworld_jvm import SimulatorFailed
+
+        reused = self._simulator is not None
+        try:
+            simulator = self._fresh_simulator()
+            simulator.load(task.name, task.index)
+        except SimulatorFailed:
+            if not reused:
+                raise
+            self.close()
+            simulator = self._fresh_simulator()
+            simulator.load(task.name, task.index)
+        return simulator
 
     def _fresh_simulator(self) -> Simulator:
         """Return the Java process for the next episode: the present one if it runs and has not grown."""
