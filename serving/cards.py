@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
-import re
-import shlex
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +10,9 @@ from typing import Annotated, Any, Literal
 import msgspec
 import yaml
 
-from serving.errors import InvalidCard, ServerFailed
+from serving.card_errors import explain, suggest
+from serving.errors import InvalidCard
+from serving.recipes import run_recipe
 from serving.usage import Prices
 
 CHECKOUT = Path(__file__).resolve().parents[1]
@@ -23,9 +21,12 @@ MODELS = CHECKOUT / "models"
 Positive = Annotated[int, msgspec.Meta(gt=0)]
 Share = Annotated[float, msgspec.Meta(gt=0, le=1)]
 
+SHAPES = "shapes/build.py"
+"""The recipe, relative to `MODELS`, that makes model folders without weights."""
+
 OWN_FLAGS = frozenset(
     {"model", "served-model-name", "revision", "tokenizer-revision", "max-model-len", "dtype"}
-    | {"host", "port", "uds", "api-key"}
+    | {"host", "port", "uds", "api-key", "data-parallel-size", "load-format"}
 )
 """Flags that the server object sets itself, from the card's other fields; a card's `server.flags` may not."""
 
@@ -50,6 +51,10 @@ class Role(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     top_k: Positive | None = None
     max_calls: Positive | None = None
     reasoning_effort: Literal["none", "minimal", "low", "medium", "high"] | None = None
+
+    def calls(self, most: int) -> int:
+        """Requests that the role may make where a method allows `most`."""
+        return min(most, self.max_calls or most)
 
 
 class Roles(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -84,6 +89,20 @@ class ServerOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return arguments
 
 
+class Holds(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How many conversations of one length a replica's prefix cache keeps at the same time.
+
+    Attributes:
+        conversations: how many.
+        tokens: the length of each.
+        by: `arithmetic` (docs/gpu.md has the formula) or `measured`.
+    """
+
+    conversations: Positive
+    tokens: Positive
+    by: Literal["arithmetic", "measured"]
+
+
 class ModelCard(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """One model: where it is, how it is served, how its roles sample, and what its tokens cost.
 
@@ -91,6 +110,7 @@ class ModelCard(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
 
     Attributes:
         name: the name under which the engine serves it, and which requests carry as `model`.
+        tried: what was tried with this card, on what, and what was not.
         context: the longest prompt plus completion, in tokens.
         roles: sampling and budgets per role.
         prices: USD per million tokens.
@@ -107,10 +127,19 @@ class ModelCard(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
         thinking: how a thinking region opens: the model has `none`, writes `<think>` itself (`generated`), or
             finds it at the end of its prompt (`prompted`).
         dtype: number type of weights and activations.
+        cache: what the prefix cache keeps: `attention` (any prefix, in whole blocks), or `hybrid` (linear
+            attention, whose states are kept only at the ends of prompts, in units of `match_unit`).
+        holds: how many conversations that is, on the smallest GPUs that the card is for.
+        gpus: GPUs that one replica takes; 0 for a CPU or a hosted model.
+        replicas: copies of the model behind one address (data parallel). Each has a cache of its own; the
+            request header `X-data-parallel-rank` chooses one.
+        load_format: `dummy` loads random weights into the model's true shape; nothing is downloaded.
+        shape: the name of that shape, as `models/shapes/build.py` knows it.
         server: vLLM's own options.
     """
 
     name: str
+    tried: Annotated[str, msgspec.Meta(min_length=1)]
     context: Positive
     roles: Roles
     prices: Prices
@@ -124,6 +153,12 @@ class ModelCard(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     tool_format: Literal["qwen3_json", "qwen3_xml"] | None = None
     thinking: Literal["none", "generated", "prompted"] = "none"
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
+    cache: Literal["attention", "hybrid"] = "attention"
+    holds: list[Holds] = []
+    gpus: Annotated[int, msgspec.Meta(ge=0)] = 0
+    replicas: Positive = 1
+    load_format: Literal["auto", "dummy"] = "auto"
+    shape: str | None = None
     server: ServerOptions = ServerOptions()
 
     def role(self, name: str) -> Role:
@@ -134,6 +169,18 @@ class ModelCard(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     def hosted(self) -> bool:
         """Whether someone else serves the model, so that no server is started for it."""
         return self.base_url is not None
+
+    @property
+    def match_unit(self) -> int | None:
+        """Tokens in whose multiples prefix-cache hits end; `None` where the engine chooses its block."""
+        unit = self.server.flags.get("prefix-match-unit", self.server.flags.get("block-size"))
+        return unit if isinstance(unit, int) else None
+
+    def arguments(self) -> list[str]:
+        """What the card adds to the server's command: replicas, weights, and `server.flags`."""
+        replicas = ["--data-parallel-size", str(self.replicas)] if self.replicas > 1 else []
+        weights = ["--load-format", self.load_format] if self.load_format != "auto" else []
+        return [*replicas, *weights, *self.server.arguments()]
 
 
 def list_cards() -> list[str]:
@@ -159,7 +206,7 @@ def load_card(name_or_path: str) -> ModelCard:
             raise InvalidCard(f"no model card at {file}") from None
         known = list_cards()
         raise InvalidCard(
-            f"no model card is called {name_or_path!r}{_suggest(name_or_path, known)}; "
+            f"no model card is called {name_or_path!r}{suggest(name_or_path, known)}; "
             f"known: {', '.join(known)}; the path of a .yaml file will do too"
         ) from None
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
@@ -167,10 +214,50 @@ def load_card(name_or_path: str) -> ModelCard:
     try:
         card = msgspec.convert(content, ModelCard)
     except msgspec.ValidationError as error:
-        raise InvalidCard(f"model card {file}: {_explain(str(error), content)}") from None
+        raise InvalidCard(f"model card {file}: {explain(str(error), content, ModelCard)}") from None
     if problem := _contradiction(card):
         raise InvalidCard(f"model card {file}: {problem}")
-    return card
+    return _without_weights(card) if card.load_format == "dummy" else card
+
+
+def adapted(card: ModelCard, replicas: int | None = None, load_format: str | None = None) -> ModelCard:
+    """The card with other `replicas` and another `load_format`; `None` (or `auto`) keeps what it says.
+
+    Raises:
+        InvalidCard: the card does not allow it.
+    """
+    changes = {"replicas": replicas, "load_format": load_format}
+    given = {name: value for name, value in changes.items() if value not in (None, "auto")}
+    try:
+        changed = msgspec.convert(msgspec.to_builtins(card) | given, ModelCard)
+        problem = _contradiction(changed)
+    except msgspec.ValidationError as error:
+        problem = explain(str(error), given, ModelCard)
+    if problem:
+        settings = " ".join(f"model.{name}={value}" for name, value in given.items())
+        raise InvalidCard(f"{settings} does not go with model {card.name!r}: {problem}")
+    return _without_weights(changed) if changed.load_format == "dummy" else changed
+
+
+def model_path(card: ModelCard) -> str:
+    """What vLLM takes as `--model`: the absolute path of a folder, or a hub id.
+
+    Raises:
+        InvalidCard: the card names a hosted model.
+    """
+    if card.id is not None:
+        return card.id
+    if card.path is None:
+        raise InvalidCard(f"model {card.name!r} is hosted at {card.base_url}: it cannot be started here")
+    return str(CHECKOUT / Path(card.path).expanduser())
+
+
+def recipe_command(card: ModelCard) -> list[str] | None:
+    """The command that makes the model's folder; `None` where the card has no recipe."""
+    if card.recipe is None:
+        return None
+    shape = ["--shape", str(card.shape)] if card.load_format == "dummy" else []
+    return [sys.executable, str(MODELS / card.recipe), *shape, "--out", model_path(card)]
 
 
 def prepare(card: ModelCard, progress: Callable[[str], None]) -> str:
@@ -180,39 +267,26 @@ def prepare(card: ModelCard, progress: Callable[[str], None]) -> str:
         progress: called with each line that the recipe prints.
 
     Returns:
-        What vLLM takes as `--model`: the absolute path of a folder, or a hub id.
+        What vLLM takes as `--model`; see `model_path`.
 
     Raises:
         InvalidCard: the card names a hosted model, or a folder that is missing and has no recipe.
         ServerFailed: the recipe failed.
     """
-    if card.id is not None:
-        return card.id
-    if card.path is None:
-        raise InvalidCard(f"model {card.name!r} is hosted at {card.base_url}: it cannot be started here")
-    folder = CHECKOUT / Path(card.path).expanduser()
-    if card.recipe is not None:
-        _run_recipe(card.name, [sys.executable, str(MODELS / card.recipe), "--out", str(folder)], progress)
-    if not folder.is_dir():
+    path = model_path(card)
+    if (command := recipe_command(card)) is not None:
+        run_recipe(card.name, command, progress)
+    if path != card.id and not Path(path).is_dir():
         raise InvalidCard(
-            f"model {card.name!r}: there is no folder {folder}; download it or correct the card's `path`"
+            f"model {card.name!r}: there is no folder {path}; download it or correct the card's `path`"
         )
-    return str(folder)
+    return path
 
 
-def _run_recipe(model: str, command: list[str], progress: Callable[[str], None]) -> None:
-    last = "no output"
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
-        assert process.stdout is not None
-        for line in process.stdout:
-            if line.strip():
-                last = line.strip()
-                progress(last)
-    if process.returncode != 0:
-        raise ServerFailed(
-            f"the recipe of model {model!r} failed with status {process.returncode}: {last} "
-            f"(command: {shlex.join(command)})"
-        )
+def _without_weights(card: ModelCard) -> ModelCard:
+    """The card with its shape's folder in the place of its weights."""
+    folder = f".cache/models/{card.shape}-shape"
+    return msgspec.structs.replace(card, path=folder, recipe=SHAPES, id=None, revision=None)
 
 
 def _contradiction(card: ModelCard) -> str | None:
@@ -231,8 +305,8 @@ def _contradiction(card: ModelCard) -> str | None:
         return "`recipe` goes with `path` alone"
     if card.hosted and card.route != "chat":
         return "`base_url` (a hosted model) needs `route: chat`"
-    if card.hosted and card.server != ServerOptions():
-        return "`base_url` (a hosted model) allows no `server`: nothing is started for it"
+    if card.hosted and (name := _set_in_vain(card)):
+        return f"`base_url` (a hosted model) allows no `{name}`: nothing is started for it"
     if not card.hosted and card.api_key_env is not None:
         return "`api_key_env` goes with `base_url` alone: a server started here makes its own key"
     if card.route == "tokens" and card.tool_format is None:
@@ -240,7 +314,17 @@ def _contradiction(card: ModelCard) -> str | None:
     thinkers = [name for name in ("actor", "inducer") if card.role(name).thinking_tokens]
     if card.thinking == "none" and thinkers:
         return f"roles.{thinkers[0]}.thinking_tokens must be 0 where `thinking` is none"
-    for flag in card.server.flags:
+    if card.load_format == "dummy" and card.shape is None:
+        return "`load_format: dummy` needs a `shape` (models/shapes/build.py lists them)"
+    flags = card.server.flags
+    if card.cache == "hybrid" and "prefix-match-unit" not in flags:
+        return "`cache: hybrid` needs server.flags.prefix-match-unit, such as 16"
+    if card.cache == "attention" and "prefix-match-unit" in flags:
+        return "server.flags.prefix-match-unit goes with `cache: hybrid` alone"
+    shards = flags.get("tensor-parallel-size", 1)
+    if card.gpus and shards != card.gpus:
+        return f"`gpus: {card.gpus}` contradicts server.flags.tensor-parallel-size, which is {shards}"
+    for flag in flags:
         if flag.startswith("-"):
             return f"server.flags.{flag}: write the flag without its leading dashes"
         if flag in OWN_FLAGS:
@@ -248,34 +332,10 @@ def _contradiction(card: ModelCard) -> str | None:
     return None
 
 
-_PLACE = re.compile(r"^(?P<what>.*?)(?: - at `\$\.?(?P<place>.*)`)?$", re.DOTALL)
-_UNKNOWN = re.compile(r"unknown field `(.*)`")
-
-
-def _explain(message: str, content: Any) -> str:
-    """msgspec's message, led by the place in the file and with the given value or the known fields."""
-    match = _PLACE.match(message)
-    assert match is not None
-    what, place = match["what"], match["place"] or ""
-    if unknown := _UNKNOWN.search(what):
-        known = list(_struct_at(place).__struct_fields__)
-        name = f"{place}.{unknown[1]}" if place else unknown[1]
-        return f"{name}: unknown field{_suggest(unknown[1], known)}; known: {', '.join(known)}"
-    if "missing required field" not in what and "..." not in place:
-        for key in filter(None, place.split(".")):
-            content = content[key]
-        what += f" (given: {content!r})"
-    return f"{place or 'the card'}: {what.replace('`', '')}"
-
-
-def _struct_at(place: str) -> type[msgspec.Struct]:
-    """The record type of the part of a card at a dotted `place`."""
-    struct: type[msgspec.Struct] = ModelCard
-    for key in filter(None, place.split(".")):
-        struct = next(field.type for field in msgspec.structs.fields(struct) if field.name == key)
-    return struct
-
-
-def _suggest(word: str, known: list[str]) -> str:
-    near = difflib.get_close_matches(word, known, n=1)
-    return f" (did you mean {near[0]!r}?)" if near else ""
+def _set_in_vain(card: ModelCard) -> str | None:
+    """The first field of a hosted model's card that speaks of a server of ours."""
+    plain = ModelCard(
+        name=card.name, tried=card.tried, context=card.context, roles=card.roles, prices=card.prices
+    )
+    ours = ("cache", "holds", "gpus", "replicas", "load_format", "shape", "server")
+    return next((name for name in ours if getattr(card, name) != getattr(plain, name)), None)

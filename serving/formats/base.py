@@ -7,11 +7,14 @@ from typing import Any, Protocol, cast
 
 import msgspec
 
-from serving.errors import InvalidCard
+from serving.errors import InvalidCall, InvalidCard
 from serving.grammar import Part
 from serving.tools import ToolSpec
 
-FORMATS = {"qwen3_json": "serving.formats.qwen3_json"}
+FORMATS = {
+    "qwen3_json": "serving.formats.qwen3_json",
+    "qwen3_xml": "serving.formats.qwen3_xml",
+}
 """Name in a model card -> module that implements `ToolFormat`."""
 
 
@@ -22,6 +25,19 @@ class ParsedCall(msgspec.Struct, frozen=True):
     arguments: dict[str, Any]
 
 
+def checked_call(found: ParsedCall, tools: dict[str, ToolSpec], text: str) -> ParsedCall:
+    """`found`, once it names one of `tools` and satisfies its schema.
+
+    Raises:
+        InvalidCall: it does not; `text` is what the model wrote.
+    """
+    if found.name not in tools:
+        raise InvalidCall(f"there is no tool {found.name!r}; tools: {', '.join(tools)}", text)
+    if problem := tools[found.name].problem_with(found.arguments):
+        raise InvalidCall(f"{found.name}: {problem}", text)
+    return found
+
+
 class ToolFormat(Protocol):
     """One native format, as a module with these functions."""
 
@@ -29,6 +45,9 @@ class ToolFormat(Protocol):
         """The grammar of one call of `tool`, its strings bounded to `string_tokens` each.
 
         It allows exactly what the model's chat template would write for such a call.
+
+        Raises:
+            InvalidTool: the format cannot express some call of `tool`.
         """
 
     def parse(self, text: str, tools: dict[str, ToolSpec]) -> ParsedCall:

@@ -5,40 +5,24 @@ The grammar is canonical: the bytes that Qwen3's chat template writes for the sa
 
 from __future__ import annotations
 
-import json
-from typing import Any
-
 import msgspec
 
 from serving.errors import InvalidCall
-from serving.formats.base import ParsedCall
-from serving.grammar import Part, constant, grammar, one_of, optional, regex, repeated, sequence
-from serving.tools import Schema, ToolSpec
+from serving.formats.base import ParsedCall, checked_call
+from serving.formats.json_value import dumps, json_value
+from serving.formats.turns import tool_reply, user_turn
+from serving.grammar import Part, constant, sequence
+from serving.tools import ToolSpec
 
-LIST_ITEMS = 32
-"""The longest list that a call may hold."""
+__all__ = ["call", "parse", "tool_reply", "user_turn"]
 
 BEGIN, END = "<tool_call>\n", "\n</tool_call>"
-
-# Bounded by tokens and not by characters: a count of characters makes the engine's token masks slow
-# (seconds a token at a thousand characters and a large vocabulary). So does one repetition over both plain
-# characters and escapes (35 ms a token); a starred character class has a fast path. Surrogates are left out,
-# since they are no UTF-8.
-_STRING = r"""
-root ::= "\"" body "\""
-body[max_tokens=%d] ::= [ !#-\[\]-\uD7FF\uE000-\U0010FFFF]* ("\\" escape [ !#-\[\]-\uD7FF\uE000-\U0010FFFF]*)*
-escape ::= ["\\bfnrt] | "u00" ("0" [0-7bef] | "1" [0-9a-f])
-"""
-_ESCAPE_REST = 5  # an escape or a character that began within the bound may end beyond it
-_INTEGER = r"(0|-?[1-9][0-9]{0,14})"
-# Room for every float from 1e-99 to 1e99 as Python writes it.
-_NUMBER = r"-?(0|[1-9][0-9]{0,15})(\.[0-9]{1,20})?([eE][-+]?[0-9]{1,2})?"
 
 
 def call(tool: ToolSpec, string_tokens: int) -> Part:
     """The grammar of one call of `tool`."""
-    head = constant(f'{BEGIN}{{"name": {_dumps(tool.name)}, "arguments": ')
-    return sequence(head, _object(tool.parameters, string_tokens), constant("}" + END))
+    head = constant(f'{BEGIN}{{"name": {dumps(tool.name)}, "arguments": ')
+    return sequence(head, json_value(tool.parameters, string_tokens), constant("}" + END))
 
 
 def parse(text: str, tools: dict[str, ToolSpec]) -> ParsedCall:
@@ -57,68 +41,4 @@ def parse(text: str, tools: dict[str, ToolSpec]) -> ParsedCall:
         found = msgspec.json.decode(inside.encode(), type=ParsedCall)
     except (msgspec.DecodeError, UnicodeEncodeError) as error:
         raise InvalidCall(f"the tool call is not readable: {error}", text) from error
-    if found.name not in tools:
-        raise InvalidCall(f"there is no tool {found.name!r}; tools: {', '.join(tools)}", text)
-    if problem := tools[found.name].problem_with(found.arguments):
-        raise InvalidCall(f"{found.name}: {problem}", text)
-    return found
-
-
-def tool_reply() -> tuple[str, str]:
-    """Template text around a tool's reply."""
-    return "\n<|im_start|>user\n<tool_response>\n", "\n</tool_response><|im_end|>\n"
-
-
-def user_turn() -> tuple[str, str]:
-    """Template text around a user message."""
-    return "\n<|im_start|>user\n", "<|im_end|>\n"
-
-
-def _dumps(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
-
-
-def _value(schema: Schema, string_tokens: int) -> Part:
-    if "enum" in schema:
-        return one_of(*(constant(_dumps(option)) for option in schema["enum"]))
-    match schema["type"]:
-        case "string":
-            return grammar(_STRING % string_tokens, string_tokens + _ESCAPE_REST + 2)
-        case "integer":
-            return regex(_INTEGER, 16)
-        case "number":
-            return regex(_NUMBER, 42)
-        case "boolean":
-            return one_of(constant("true"), constant("false"))
-        case "array":
-            item = _value(schema["items"], string_tokens)
-            items = sequence(item, repeated(sequence(constant(", "), item), LIST_ITEMS - 1))
-            return sequence(constant("["), optional(items), constant("]"))
-        case _:
-            return _object(schema, string_tokens)
-
-
-def _object(schema: Schema, string_tokens: int) -> Part:
-    """An object whose properties stand in the schema's order, the optional ones present or not."""
-    members = [
-        (
-            sequence(constant(f"{_dumps(key)}: "), _value(value, string_tokens)),
-            key in schema["required"],
-        )
-        for key, value in schema["properties"].items()
-    ]
-    # The first member present has no comma before it; which one that is depends on the optional ones.
-    bodies: list[Part] = []
-    for index, (member, required) in enumerate(members):
-        rest = [
-            after if needed else optional(after)
-            for after, needed in ((sequence(constant(", "), m), n) for m, n in members[index + 1 :])
-        ]
-        bodies.append(sequence(member, *rest))
-        if required:
-            break
-    else:
-        if not bodies:
-            return constant("{}")
-        return sequence(constant("{"), optional(one_of(*bodies)), constant("}"))
-    return sequence(constant("{"), one_of(*bodies), constant("}"))
+    return checked_call(found, tools, text)

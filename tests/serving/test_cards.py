@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,18 +12,22 @@ import pytest
 import yaml
 
 from serving import cards
-from serving.cards import list_cards, load_card, prepare
+from serving.cards import CHECKOUT, Holds, adapted, list_cards, load_card, model_path, prepare
 from serving.errors import InvalidCard, ServerFailed
 from serving.usage import Prices
 
 GOOD: dict[str, Any] = {
     "name": "m",
+    "tried": "Nothing.",
     "path": "weights",
     "context": 4096,
     "tool_format": "qwen3_json",
     "roles": {"actor": {"string_tokens": 10}, "inducer": {"string_tokens": 20, "max_calls": 3}},
     "prices": {"uncached": 1, "cached": 0.1, "output": 2},
 }
+
+HOSTED = {"path": None, "tool_format": None, "base_url": "https://h/v1", "route": "chat"}
+HOLDS = {"conversations": 3, "tokens": 8192, "by": "arithmetic"}
 
 
 def write(folder: Path, **changes: Any) -> str:
@@ -51,11 +56,6 @@ def test_the_bundled_card_is_listed_and_loads() -> None:
     assert card.role("actor").thinking_tokens == 0
 
 
-@pytest.mark.parametrize("name", list_cards())
-def test_every_card_of_the_project_loads(name: str) -> None:
-    assert load_card(name).context > 0
-
-
 def test_roles_other_than_the_actor_sample_like_the_inducer(tmp_path: Path) -> None:
     card = load_card(write(tmp_path))
     assert card.role("actor").string_tokens == 10
@@ -72,9 +72,66 @@ def test_flags_stand_on_the_command_line_as_the_engine_reads_them(tmp_path: Path
     ]
 
 
+def test_a_card_says_what_its_cache_keeps(tmp_path: Path) -> None:
+    assert load_card(write(tmp_path)).match_unit is None
+    dense = load_card(write(tmp_path, server__flags={"block-size": 32}, holds=[HOLDS]))
+    assert (dense.cache, dense.match_unit) == ("attention", 32)
+    assert dense.holds == [Holds(conversations=3, tokens=8192, by="arithmetic")]
+    hybrid = load_card(
+        write(tmp_path, cache="hybrid", server__flags={"prefix-match-unit": 16, "block-size": 640})
+    )
+    assert hybrid.match_unit == 16
+
+
+def test_replicas_and_load_format_stand_on_the_command_line(tmp_path: Path) -> None:
+    card = load_card(write(tmp_path, shape="s", server__flags={"seed": 1}))
+    assert card.arguments() == ["--seed", "1"]
+    assert adapted(card, 1, None).arguments() == ["--seed", "1"]
+    assert adapted(card, 2, "dummy").arguments() == [
+        *["--data-parallel-size", "2"],
+        *["--load-format", "dummy", "--seed", "1"],
+    ]
+
+
+def test_the_card_s_own_values_stay_where_nothing_else_is_asked_for(tmp_path: Path) -> None:
+    card = load_card(write(tmp_path, shape="s", replicas=2, load_format="dummy"))
+    assert (card.replicas, card.load_format) == (2, "dummy")
+    assert adapted(card, None, None) == card
+    assert adapted(card, None, "auto") == card
+
+
+def test_without_weights_the_shape_stands_for_the_model_and_no_revision_is_named(tmp_path: Path) -> None:
+    card = load_card(write(tmp_path, path=None, id="Qwen/Q", revision="abc", shape="s"))
+    dummy = adapted(card, load_format="dummy")
+    assert (dummy.id, dummy.revision) == (None, None)
+    assert model_path(dummy) == str(CHECKOUT / ".cache/models/s-shape")
+    stated = write(tmp_path, path=None, id="Qwen/Q", revision="abc", shape="s", load_format="dummy")
+    assert load_card(stated) == dummy
+
+
+@pytest.mark.parametrize(
+    ("changes", "replicas", "load_format", "message"),
+    [
+        ({}, None, "dummy", "model.load_format=dummy does not go with model 'm': `load_format: dummy` needs"),
+        ({}, 0, None, "model.replicas=0 does not go with model 'm': replicas: Expected int >= 1 (given: 0)"),
+        ({}, None, "gguf", "model.load_format=gguf does not go with model 'm': load_format: Invalid enum"),
+        (HOSTED, 2, None, "model.replicas=2 does not go with model 'm': `base_url` (a hosted model) allows"),
+    ],
+)
+def test_what_a_card_does_not_allow_is_told(
+    tmp_path: Path, changes: dict[str, Any], replicas: int | None, load_format: str | None, message: str
+) -> None:
+    card = load_card(write(tmp_path, **changes))
+    with pytest.raises(InvalidCard, match=re.escape(message)) as caught:
+        adapted(card, replicas, load_format)
+    assert "\n" not in str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
+        ({"tried": None}, ["missing required field tried"]),
+        ({"tried": ""}, ["tried: Expected str of length >= 1"]),
         ({"contxt": 1}, ["contxt: unknown field", "did you mean 'context'", "tool_format"]),
         ({"roles__actor__temprature": 1.0}, ["roles.actor.temprature: unknown field", "'temperature'"]),
         ({"roles__critic": {"string_tokens": 1}}, ["roles.critic: unknown field", "known: actor, inducer"]),
@@ -96,6 +153,18 @@ def test_flags_stand_on_the_command_line_as_the_engine_reads_them(tmp_path: Path
         ({"server__flags": {"--seed": 1}}, ["server.flags.--seed", "without its leading dashes"]),
         ({"server__flags": {"port": 80}}, ["server.flags.port", "card's other fields"]),
         ({"server__flags": {"seed": [1]}}, ["server.flags[...]", "got array"]),
+        ({"server__flags": {"data-parallel-size": 2}}, ["data-parallel-size", "card's other fields"]),
+        ({"cache": "hybrid"}, ["`cache: hybrid` needs server.flags.prefix-match-unit, such as 16"]),
+        ({"server__flags": {"prefix-match-unit": 16}}, ["prefix-match-unit goes with `cache: hybrid`"]),
+        ({"gpus": 2}, ["`gpus: 2` contradicts server.flags.tensor-parallel-size, which is 1"]),
+        ({"load_format": "dummy"}, ["`load_format: dummy` needs a `shape`"]),
+        ({"holds": [{"tokens": 1, "by": "guess"}]}, ["holds[0].by", "'guess'"]),
+        ({"holds": [{"tokns": 1}]}, ["holds[0].tokns: unknown field", "'tokens'", "conversations"]),
+        ({**HOSTED, "replicas": 2}, ["(a hosted model) allows no `replicas`"]),
+        ({**HOSTED, "gpus": 1}, ["(a hosted model) allows no `gpus`"]),
+        ({**HOSTED, "shape": "s"}, ["(a hosted model) allows no `shape`"]),
+        ({**HOSTED, "server__env": {"A": 1}}, ["(a hosted model) allows no `server`"]),
+        ({**HOSTED, "holds": [HOLDS]}, ["(a hosted model) allows no `holds`"]),
     ],
 )
 def test_a_mistake_gets_one_line_with_file_place_and_what_is_allowed(
@@ -111,8 +180,7 @@ def test_a_mistake_gets_one_line_with_file_place_and_what_is_allowed(
 
 
 def test_a_hosted_model_needs_an_address_and_nothing_else(tmp_path: Path) -> None:
-    hosted = {"path": None, "tool_format": None, "base_url": "https://h/v1", "route": "chat"}
-    card = load_card(write(tmp_path, **hosted, api_key_env="KEY", roles__actor__reasoning_effort="low"))
+    card = load_card(write(tmp_path, **HOSTED, api_key_env="KEY", roles__actor__reasoning_effort="low"))
     assert card.hosted
     assert card.role("actor").reasoning_effort == "low"
     with pytest.raises(InvalidCard, match=r"hosted at https://h/v1"):

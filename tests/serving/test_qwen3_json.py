@@ -13,50 +13,14 @@ from hypothesis import strategies as st
 
 from serving.errors import InvalidCall
 from serving.formats import ParsedCall, load_format, qwen3_json
-from serving.formats.qwen3_json import LIST_ITEMS, call, parse
-from serving.grammar import one_of, structural_tag
+from serving.formats.json_value import LIST_ITEMS
+from serving.formats.qwen3_json import call, parse
+from serving.grammar import one_of
 from serving.tokens import ChatTokenizer
 from serving.tools import ToolSpec
 from tests.grammar_walks import Walks, avoids, stretches
+from tests.tool_samples import TOOLS
 
-STRING = {"type": "string"}
-INTEGER = {"type": "integer"}
-NUMBER = {"type": "number"}
-BOOLEAN = {"type": "boolean"}
-CHOICE = {"enum": ["plain", 'a "b"\n', "é <|im_end|></tool_call>", 3, True]}
-
-
-def array(items: dict[str, Any]) -> dict[str, Any]:
-    return {"type": "array", "items": items}
-
-
-def record(required: str = "", /, **properties: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": [key for key in properties if key in required.split()],
-        "additionalProperties": False,
-    }
-
-
-INNER = record("z", y=NUMBER, z=CHOICE)
-TOOLS = {
-    name: ToolSpec(name=name, doc="", parameters=parameters)
-    for name, parameters in {
-        "nothing": record(),
-        "say": record("text", text=STRING),
-        "numbers": record("a b", a=INTEGER, b=NUMBER),
-        "first_optional": record("c", a=STRING, b=INTEGER, c=BOOLEAN),
-        "middle_optional": record("a d", a=CHOICE, b=NUMBER, c=STRING, d=BOOLEAN),
-        "last_optional": record("a", a=INTEGER, b=STRING, c=CHOICE),
-        "all_optional": record(a=STRING, b=INTEGER, c=BOOLEAN),
-        "strings": record("items", items=array(STRING)),
-        "grid": record("rows", rows=array(array(INTEGER))),
-        "nested": record(
-            "p l", p=record("n i", x=INTEGER, n=STRING, i=INNER), l=array(record("s", s=STRING))
-        ),
-    }.items()
-}
 TENDENCIES = {
     "evenly": None,
     "towards broken characters": stretches,
@@ -221,15 +185,6 @@ FORBIDDEN = [
 def test_other_spellings_are_not_allowed(walks: Walks, name: str, arguments: str) -> None:
     text = f'<tool_call>\n{{"name": "{name}", "arguments": {arguments}}}\n</tool_call>'
     assert not walks.accepts(call(TOOLS[name], 50), text)
-
-
-def test_masks_do_not_slow_down_with_the_bound() -> None:
-    # One starred class a run of plain characters: a star over both these and escapes costs a walk through
-    # the vocabulary for each token.
-    body = next(line for line in qwen3_json._STRING.splitlines() if line.startswith("body"))
-    plain, _, rest = body.partition("::=")[2].strip().partition("* ")
-    assert rest == f'("\\\\" escape {plain}*)*'
-    assert len(structural_tag(call(TOOLS["say"], 2000))) < 1000
 
 
 READ = [

@@ -1,0 +1,126 @@
+"""A hybrid model in Qwen3.5's format: valid calls, growing prefixes, reuse up to the last prompt."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import random
+from collections.abc import Iterator
+
+import msgspec
+import pytest
+
+from serving.cards import ModelCard, load_card, prepare
+from serving.conversation import Completion, TokenConversation
+from serving.endpoint import Endpoint
+from serving.engine import Engine
+from serving.meter import LedgerRow, Meter
+from serving.metrics import Counters, read_counters
+from serving.model import Model
+from serving.server import VllmServer
+from serving.tokens import ChatTokenizer
+from tests.tool_samples import TOOLS
+
+LABELS = {"episode": "test"}
+MESSAGES = [{"role": "system", "content": "Call a tool."}]
+
+
+@pytest.fixture(scope="module")
+def card() -> ModelCard:
+    return load_card("tiny-hybrid")
+
+
+@pytest.fixture(scope="module")
+def folder(card: ModelCard) -> str:
+    return prepare(card, lambda line: None)
+
+
+@pytest.fixture(scope="module")
+def tokenizer(folder: str) -> ChatTokenizer:
+    return ChatTokenizer(folder)
+
+
+@pytest.fixture(scope="module")
+def endpoint(card: ModelCard, folder: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Endpoint]:
+    server = VllmServer(card, folder, tmp_path_factory.mktemp("hybrid") / "server.log")
+    asyncio.run(server.start())
+    try:
+        yield server.endpoint
+    finally:
+        asyncio.run(server.stop())
+
+
+def thinking(card: ModelCard, tokens: int) -> ModelCard:
+    """The card with another budget for the actor's thinking, and short strings."""
+    actor = msgspec.structs.replace(card.roles.actor, string_tokens=24, thinking_tokens=tokens)
+    return msgspec.structs.replace(card, roles=msgspec.structs.replace(card.roles, actor=actor))
+
+
+async def play(talk: TokenConversation, turns: int, reply: str) -> list[Completion]:
+    answers = []
+    for turn in range(turns):
+        before = list(talk.transcript.ids)
+        answers.append(await talk.ask())
+        known = before + answers[-1].token_ids
+        assert talk.transcript.ids[: len(known)] == known
+        talk.tell(f"{reply} {turn}")
+    return answers
+
+
+def check_reuse(card: ModelCard, answers: list[Completion]) -> None:
+    """Each turn resumes at the end of the prompt before it: a hybrid model never keeps what it generated."""
+    unit = card.server.flags["prefix-match-unit"]
+    assert isinstance(unit, int)
+    for earlier, later in itertools.pairwise(answers):
+        assert later.usage.cached == (earlier.usage.prompt - 1) // unit * unit
+        assert later.usage.prompt > earlier.usage.prompt + earlier.usage.completion
+
+
+@pytest.mark.parametrize("budget", [32, 0], ids=["thinking", "silent"])
+async def test_every_call_is_valid_and_every_turn_resumes_where_the_last_prompt_ended(
+    card: ModelCard, endpoint: Endpoint, tokenizer: ChatTokenizer, budget: int
+) -> None:
+    rows: list[LedgerRow] = []
+    engine = Engine(endpoint, card.name, Meter(rows.append, card.prices))
+    model = Model(thinking(card, budget), engine, tokenizer)
+    counted = await read_counters(endpoint)
+    rng = random.Random(budget)
+    talks = []
+    for number in range(12):
+        said = [*MESSAGES, {"role": "user", "content": f"{budget} {number}"}]
+        talk = model.converse("actor", said, rng.sample(list(TOOLS.values()), 4), LABELS)
+        assert isinstance(talk, TokenConversation)
+        talks.append(talk)
+    played = await asyncio.gather(*(play(talk, 5, "go on\n</tool_response><|im_end|>") for talk in talks))
+    await engine.close()
+    answers = [answer for each in played for answer in each]
+    assert len(answers) == 60
+    assert [str(answer.problem) for answer in answers if answer.problem] == []
+    assert [row.status for row in rows] == ["ok"] * 60
+    assert len({answer.text for answer in answers}) > 30, "the model does not sample"
+    assert all((answer.usage.reasoning > 0) == (budget > 0) for answer in answers)
+    for each in played:
+        check_reuse(card, each)
+    ledger = Counters(
+        prompt=sum(answer.usage.prompt for answer in answers),
+        cached=sum(answer.usage.cached for answer in answers),
+        generated=sum(answer.usage.completion for answer in answers),
+    )
+    assert await read_counters(endpoint) - counted == ledger
+
+
+async def test_a_conversation_over_several_blocks_is_reused_in_the_same_way(
+    card: ModelCard, endpoint: Endpoint, tokenizer: ChatTokenizer
+) -> None:
+    engine = Engine(endpoint, card.name, Meter(lambda row: None, card.prices))
+    model = Model(thinking(card, 32), engine, tokenizer)
+    said = [*MESSAGES, {"role": "user", "content": "look around " * 400}]
+    talk = model.converse("actor", said, [TOOLS["nothing"], TOOLS["say"]], LABELS)
+    assert isinstance(talk, TokenConversation)
+    answers = await play(talk, 5, "a long reply " * 120)
+    await engine.close()
+    block = card.server.flags["block-size"]
+    assert isinstance(block, int)
+    assert answers[0].usage.prompt > block
+    assert answers[-1].usage.prompt > 3 * block
+    check_reuse(card, answers)

@@ -1,0 +1,46 @@
+"""Tools of every argument type, for the tests of tool formats."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from serving.tools import ToolSpec
+
+STRING = {"type": "string"}
+INTEGER = {"type": "integer"}
+NUMBER = {"type": "number"}
+BOOLEAN = {"type": "boolean"}
+CHOICE = {"enum": ["plain", 'a "b"\n', "é <|im_end|></tool_call>", 3, True]}
+
+
+def array(items: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "array", "items": items}
+
+
+def record(required: str = "", /, **properties: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": [key for key in properties if key in required.split()],
+        "additionalProperties": False,
+    }
+
+
+INNER = record("z", y=NUMBER, z=CHOICE)
+TOOLS = {
+    name: ToolSpec(name=name, doc="", parameters=parameters)
+    for name, parameters in {
+        "nothing": record(),
+        "say": record("text", text=STRING),
+        "numbers": record("a b", a=INTEGER, b=NUMBER),
+        "first_optional": record("c", a=STRING, b=INTEGER, c=BOOLEAN),
+        "middle_optional": record("a d", a=CHOICE, b=NUMBER, c=STRING, d=BOOLEAN),
+        "last_optional": record("a", a=INTEGER, b=STRING, c=CHOICE),
+        "all_optional": record(a=STRING, b=INTEGER, c=BOOLEAN),
+        "strings": record("items", items=array(STRING)),
+        "grid": record("rows", rows=array(array(INTEGER))),
+        "nested": record(
+            "p l", p=record("n i", x=INTEGER, n=STRING, i=INNER), l=array(record("s", s=STRING))
+        ),
+    }.items()
+}
