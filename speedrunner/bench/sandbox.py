@@ -102,8 +102,8 @@ class Nothing(TextEnv):
 
 def measure() -> Result:
     """Play short episodes and count the time; takes about 30 seconds. Raises `SandboxError`."""
+    from speedrunner.hosts.episode import HostedEpisode
     from speedrunner.hosts.messages import Execute, Executed, Reset
-    from speedrunner.hosts.process import Episode
     from speedrunner.records import ToolCall
     from speedrunner.sandbox.limits import Sandbox
     from speedrunner.sandbox.pool import ChildPool
@@ -120,7 +120,7 @@ def measure() -> Result:
         for _ in range(EPISODES):
             time.sleep(EPISODE_S)
             began = time.perf_counter()
-            episode = Episode(env, pool, reset)
+            episode = HostedEpisode(env, pool, reset)
             waits.append(time.perf_counter() - began)
             try:
                 pool.refill()

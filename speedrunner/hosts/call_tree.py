@@ -1,10 +1,11 @@
 """Recording one tool call as the tree of calls that it made, within bounds that no skill can exceed.
 
 The host builds the tree. Primitives are recorded where they run; which skills ran around them is what the
-skills' process says, and can be no more than calls of skills that exist, in a tree of bounded size. Arguments
-and results are kept whole while there is room for the tool call, and as short descriptions afterwards; pure
-computation stops being recorded at a stated number and depth of calls. Calls that advance the world are
-always recorded.
+skills' process says, and can be no more than calls of skills that exist, in a tree of bounded size.
+Arguments, results and errors are kept whole while there is room for the tool call, and as short descriptions
+afterwards.
+Pure computation, and calls that were refused, stop being recorded at a stated number and depth of calls;
+those that advance the world have a number of their own. What is not recorded is counted.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from typing import Any, Literal
 
 from speedrunner.records import CallNode
 from speedrunner.sandbox.child.bounds import DEPTH_LIMIT, NODE_LIMIT, TEXT_LIMIT
-from speedrunner.sandbox.child.values import to_json, valid_text
+from speedrunner.sandbox.child.values import DESCRIPTION_LIMIT, to_json, valid_text
 
 ERROR_LIMIT = 20_000
 """Characters of one recorded error, its traceback included."""
@@ -39,39 +40,22 @@ class CallTree:
     ) -> None:
         self._room = TEXT_LIMIT
         self._nodes = 1
+        self._action_nodes = 0
         self.root = CallNode(name, kind, self._arguments(arguments))
         self._open = [self.root]  # the recorded calls being executed, outermost first
         self._began = [time.perf_counter()]
 
-    def begin(
-        self,
-        name: str,
-        kind: Literal["primitive", "skill"],
-        arguments: Mapping[str, Any],
-        *,
-        always: bool = False,
-    ) -> int | None:
-        """Record that a call begins below the one that is running.
-
-        Args:
-            name: of the call.
-            kind: of the call.
-            arguments: by parameter name.
-            always: record it beyond the limits, too.
-
-        Returns:
-            Its depth, for `end`; `None` when it is counted only.
-        """
+    def begin(self, name: str, arguments: Mapping[str, Any]) -> None:
+        """Record that a skill begins below the one that is running."""
         parent = self._open[-1]
-        if not always and (self._nodes >= NODE_LIMIT or len(self._open) >= DEPTH_LIMIT):
+        if self._nodes >= NODE_LIMIT or len(self._open) >= DEPTH_LIMIT:
             parent.omitted += 1
-            return None
+            return
         self._nodes += 1
-        node = CallNode(name, kind, self._arguments(arguments))
+        node = CallNode(name, "skill", self._arguments(arguments))
         parent.calls.append(node)
         self._open.append(node)
         self._began.append(time.perf_counter())
-        return len(self._open) - 1
 
     def end(self, depth: int, result: Any, error: str | None, omitted: int = 0) -> None:
         """Record how the running call at a depth ended, and with it those below; 0 is the tool call.
@@ -85,16 +69,53 @@ class CallTree:
         node.omitted += min(max(omitted, 0), MOST_OMITTED)  # told by the child, which may lie
         if error is None:
             node.result = self._plain(result)
+        elif depth == 0:
+            node.error = _shortened(valid_text(error), ERROR_LIMIT)  # what the actor reads, and only one
         else:
-            error = valid_text(error)
-            if len(error) > ERROR_LIMIT:
-                error = f"{error[:ERROR_LIMIT]}\n  ... {len(error) - ERROR_LIMIT} more characters ..."
-            node.error = error
+            node.error = self._error(error)
         for ended, began in zip(self._open[depth:], self._began[depth:], strict=True):
             ended.seconds = now - began
-            if ended is not node:  # it did not get to say how it ended
-                ended.error = error
+            if ended is not node and error is not None:  # it did not get to say how it ended
+                ended.error = self._error(error)
         del self._open[depth:], self._began[depth:]
+
+    def add(
+        self,
+        name: str,
+        arguments: Mapping[str, Any],
+        result: str | None,
+        error: str | None,
+        *,
+        seconds: float,
+        acted: bool,
+    ) -> None:
+        """Record a primitive that ran, or was refused, below the call that is running.
+
+        Args:
+            name: of the primitive.
+            arguments: by parameter name.
+            result: what it returned.
+            error: why it was refused; `None` where it ran.
+            seconds: that it took.
+            acted: whether it advanced the world.
+        """
+        parent = self._open[-1]
+        if acted:
+            self.count_action()
+            full = self._action_nodes >= NODE_LIMIT
+            self._action_nodes += 1
+        else:
+            full = self._nodes >= NODE_LIMIT or len(self._open) >= DEPTH_LIMIT
+            self._nodes += not full
+        if full:
+            parent.omitted += 1
+            return
+        node = CallNode(name, "primitive", self._arguments(arguments), actions=int(acted), seconds=seconds)
+        if error is None:
+            node.result = self._plain(result)
+        else:
+            node.error = self._error(error)
+        parent.calls.append(node)
 
     def count_action(self) -> None:
         """Add one action to every call that is being executed."""
@@ -102,7 +123,14 @@ class CallTree:
             node.actions += 1
 
     def _arguments(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        return {name: self._plain(value) for name, value in arguments.items()}
+        """Return arguments to record; none when even their names would be too much."""
+        kept: dict[str, Any] = {}
+        for name, value in arguments.items():
+            if self._room < -TEXT_LIMIT:
+                break
+            self._room -= len(name)
+            kept[name] = self._plain(value)
+        return kept
 
     def _plain(self, value: Any) -> Any:
         if self._room < -TEXT_LIMIT:  # even descriptions add up
@@ -110,3 +138,18 @@ class CallTree:
         plain, size = to_json(value, self._room)
         self._room -= size
         return plain
+
+    def _error(self, error: str) -> str:
+        if self._room < -TEXT_LIMIT:
+            return NOT_KEPT
+        error = valid_text(error)
+        fits = min(len(error), ERROR_LIMIT) <= self._room
+        error = _shortened(error, ERROR_LIMIT if fits else DESCRIPTION_LIMIT)
+        self._room -= len(error)
+        return error
+
+
+def _shortened(error: str, limit: int) -> str:
+    if len(error) <= limit:
+        return error
+    return f"{error[:limit]}\n  ... {len(error) - limit} more characters ..."

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import struct
-from typing import Any
+import asyncio
+from typing import Any, BinaryIO
 
 import msgspec
 
 from envs import Opening, Outcome, Task
 from speedrunner.records import CallNode, Ending, ToolCall
+from speedrunner.sandbox.child.wire import HEADER
 from speedrunner.sandbox.limits import Sandbox
 
 
@@ -92,17 +93,71 @@ class Fault(msgspec.Struct, tag=True, frozen=True):
 Request = Start | Reset | Execute | Finish
 Reply = Ready | Opened | Executed | Fault
 
-REQUESTS: msgspec.json.Decoder[Request] = msgspec.json.Decoder(Request)
-REPLIES: msgspec.json.Decoder[Reply] = msgspec.json.Decoder(Reply)
+_REQUESTS: msgspec.json.Decoder[Request] = msgspec.json.Decoder(Request)
+_REPLIES: msgspec.json.Decoder[Reply] = msgspec.json.Decoder(Reply)
 
-HEADER = struct.Struct(">I")
-"""Each message is preceded by the number of its bytes."""
+REPLY_LIMIT = 256 * 2**20
+"""Bytes that one reply may have. The bounds on what is recorded keep it far below."""
 
-FRAME_LIMIT = 256 * 2**20
-"""Bytes that one message may have."""
+
+class InvalidReply(Exception):
+    """A host said something that is no reply."""
 
 
 def pack(message: Request | Reply) -> bytes:
     """Return the message as it goes over the wire."""
     body = msgspec.json.encode(message)
     return HEADER.pack(len(body)) + body
+
+
+def pack_reply(reply: Reply) -> bytes:
+    """Return a reply as it goes over the wire, which its reader takes whatever the environment says.
+
+    A record that is too large loses the calls below the tool call, and says how many. What cannot be written
+    at all, an environment's text or outcome, becomes a `Fault`.
+    """
+    try:
+        packed = pack(reply)
+        if len(packed) > REPLY_LIMIT and isinstance(reply, Executed):
+            packed = pack(msgspec.structs.replace(reply, node=_pruned(reply.node)))
+    except Exception as error:
+        return pack(Fault(f"the reply cannot be written as JSON: {type(error).__name__}: {error}", ""))
+    if len(packed) > REPLY_LIMIT:
+        return pack(Fault(f"the reply takes {len(packed):,} bytes; {REPLY_LIMIT:,} are allowed", ""))
+    return packed
+
+
+def read_request(stream: BinaryIO) -> Request | None:
+    """Wait for the next request; `None` when the owner has closed the socket or is gone."""
+    header = stream.read(HEADER.size)
+    if len(header) < HEADER.size:
+        return None
+    (size,) = HEADER.unpack(header)
+    body = stream.read(size)
+    return _REQUESTS.decode(body) if len(body) == size else None
+
+
+async def read_reply(reader: asyncio.StreamReader) -> Reply:
+    """Wait for the next reply.
+
+    Raises:
+        InvalidReply: it is none.
+        OSError, EOFError: the host is gone.
+    """
+    (size,) = HEADER.unpack(await reader.readexactly(HEADER.size))
+    if size > REPLY_LIMIT:
+        raise InvalidReply(f"a reply of {size} bytes was announced")
+    try:
+        return _REPLIES.decode(await reader.readexactly(size))
+    except msgspec.MsgspecError as error:
+        raise InvalidReply(str(error)) from error
+
+
+def _pruned(node: CallNode) -> CallNode:
+    """The call alone; those below it are counted."""
+    below, open_nodes = 0, [node]
+    while open_nodes:
+        calls = open_nodes.pop().calls
+        below += len(calls)
+        open_nodes += calls
+    return msgspec.structs.replace(node, calls=[], omitted=node.omitted + below)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import shutil
 import sys
 from collections.abc import Mapping
@@ -10,8 +11,13 @@ from pathlib import Path
 
 from speedrunner.sandbox.limits import INSTEAD, TMP_BYTES, SandboxUnavailable
 
-SYSTEM_FOLDERS = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
-"""Folders of the root that are part of `/usr`, or stand beside it on older systems."""
+SYSTEM = Path("/usr")
+
+FOLDERS = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
+"""Where programs and libraries stand: in `/usr`, in the root on older systems, and in a Python of its own."""
+
+PACKAGES = ("site-packages", "dist-packages")
+"""Folders of installed packages, the environments among them."""
 
 
 def command(mounts: Mapping[str, Path], filter_fd: int) -> list[str]:
@@ -55,7 +61,7 @@ def executable() -> str:
 def interpreter() -> str:
     """The path of the Python interpreter inside the sandbox. Raises `SandboxUnavailable`."""
     prefix, program = _python()
-    return str(program) if prefix.is_relative_to("/usr") else f"/python/{program.relative_to(prefix)}"
+    return str(program) if prefix == SYSTEM else f"/python/{program.relative_to(prefix)}"
 
 
 def environment() -> dict[str, str]:
@@ -75,15 +81,36 @@ def _python() -> tuple[Path, Path]:
 
 @functools.cache
 def _system() -> tuple[str, ...]:
-    """Options that show the read-only system: `/usr`, and this Python at `/python` where it stands apart."""
-    options = ["--ro-bind", "/usr", "/usr"]
-    for folder in (Path("/", name) for name in SYSTEM_FOLDERS):
-        if folder.is_symlink():
-            options += ["--symlink", str(folder.readlink()), str(folder)]
-        elif folder.is_dir():
-            options += ["--ro-bind", str(folder), str(folder)]
+    """Options that show the read-only system: programs and libraries of `/usr`, and this Python at `/python`
+    where it stands apart; what is installed into a Python is hidden."""
+    options = [*_shown(Path("/"), Path("/")), *_shown(SYSTEM, SYSTEM)]
     options += ["--ro-bind-try", "/etc/ld.so.cache", "/etc/ld.so.cache"]
     prefix, _ = _python()
-    if not prefix.is_relative_to("/usr"):
-        options += ["--ro-bind", str(prefix), "/python"]
+    if prefix != SYSTEM:
+        options += _shown(prefix, Path("/python"))
     return tuple(options)
+
+
+def _shown(root: Path, place: Path) -> list[str]:
+    """Options that show the programs and libraries of `root` at `place`, without installed packages."""
+    options = []
+    for folder in (root / name for name in FOLDERS):
+        inside = place / folder.name
+        if folder.is_symlink():
+            options += ["--symlink", str(folder.readlink()), str(inside)]
+        elif folder.is_dir():
+            options += ["--ro-bind", str(folder), str(inside)]
+            for packages in (str(inside / each.relative_to(folder)) for each in _packages(folder)):
+                options += ["--tmpfs", packages, "--remount-ro", packages]
+    return options
+
+
+def _packages(root: Path) -> list[Path]:
+    """The outermost folders of installed packages below `root`; other programs bring their own, too."""
+    found = set()
+    for folder, folders, _ in os.walk(root):
+        for name in PACKAGES:
+            if name in folders:
+                folders.remove(name)
+                found.add(Path(folder, name).resolve())  # which may be a link
+    return sorted(each for each in found if each.is_relative_to(root) and not found & set(each.parents))

@@ -10,11 +10,14 @@ from typing import Any
 
 import msgspec
 
-from speedrunner.sandbox.child.bounds import FRAME_LIMIT
+from speedrunner.sandbox.child.bounds import MESSAGE_LIMIT
 from speedrunner.sandbox.child.wire import HEADER
 
 CHUNK = 65_536
 """Bytes that are read at once."""
+
+POLL_S = 3_600.0
+"""Seconds of one wait; what `poll` takes has an end."""
 
 
 class ChannelError(Exception):
@@ -68,8 +71,8 @@ class Channel:
             raise ChannelTimeout
         self._fill(HEADER.size, deadline)
         (size,) = HEADER.unpack_from(self._buffer)
-        if size > FRAME_LIMIT:
-            raise InvalidMessage(f"a message of {size} bytes; {FRAME_LIMIT} are allowed")
+        if size > MESSAGE_LIMIT:
+            raise InvalidMessage(f"a message of {size} bytes; {MESSAGE_LIMIT} are allowed")
         end = HEADER.size + size
         self._fill(end, deadline)
         body = bytes(self._buffer[HEADER.size : end])
@@ -83,7 +86,7 @@ class Channel:
         """Raise `InvalidMessage` or `ChannelClosed` where something has arrived that was not asked for."""
         with suppress(ChannelTimeout):
             self._fill(1, 0.0)
-            raise InvalidMessage("a message although none of its skills was running")
+            raise InvalidMessage("a message although it had been given nothing to run")
 
     def drain(self, deadline: float) -> None:
         """Throw away what arrives, until the child has closed its end or time is up."""
@@ -107,6 +110,7 @@ class Channel:
             self._buffer += part
 
     def _wait(self, poll: select.poll, deadline: float) -> None:
-        left_s = deadline - time.monotonic()
-        if left_s <= 0 or not poll.poll(left_s * 1_000 + 1):
-            raise ChannelTimeout
+        while (left_s := deadline - time.monotonic()) > 0:
+            if poll.poll(min(left_s, POLL_S) * 1_000 + 1):
+                return
+        raise ChannelTimeout

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from contextlib import suppress
 
 from speedrunner.sandbox.limits import Sandbox, SandboxError
 from speedrunner.sandbox.process import Child
@@ -22,9 +23,13 @@ class ChildPool:
         self._waiting: deque[Child] = deque()
 
     def refill(self) -> None:
-        """Start what is missing, without waiting for it. To be called whenever there is time."""
-        while len(self._waiting) < self._spares:
-            self._waiting.append(Child(self._sandbox, "skills"))
+        """Start what is missing, without waiting for it. To be called whenever there is time.
+
+        Where the machine starts no process now, `take` tries again.
+        """
+        with suppress(SandboxError):
+            while len(self._waiting) < self._spares:
+                self._waiting.append(Child(self._sandbox, "skills"))
 
     def take(self) -> Child:
         """Return a process that is ready and nobody else's; its taker ends it.

@@ -49,6 +49,7 @@ class Child:
 
     Raises:
         SandboxUnavailable: this kind of sandbox cannot run here.
+        SandboxError: the machine starts no process now.
     """
 
     def __init__(
@@ -56,23 +57,11 @@ class Child:
     ) -> None:
         self._kind = sandbox.kind
         self._mounts = dict(mounts or {})
-        isolated = sandbox.kind == "bubblewrap"
-        settings = {"limits": sandbox.resources(), "parent": 0 if isolated else os.getpid()}
-        arguments = ["-s", "-P", "-S", "-c", PROGRAM]
-        if isolated:
-            self._process = self._isolated([*arguments, "/sandbox", role, json.dumps(settings)])
-        else:
-            program = getattr(sys, "_base_executable", sys.executable)
-            self._process = subprocess.Popen(
-                [program, *arguments, str(CODE.parent), role, json.dumps(settings)],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                bufsize=0,
-                cwd="/",
-                env={"PYTHONHASHSEED": "0", "LD_LIBRARY_PATH": os.environ.get("LD_LIBRARY_PATH", "")},
-                start_new_session=True,
-            )
+        start = self._isolated if sandbox.kind == "bubblewrap" else self._limited
+        try:
+            self._process = start(role, sandbox.resources())
+        except OSError as error:  # the machine has no memory, processes or descriptors left
+            raise SandboxError(f"a sandboxed process cannot be started: {error}") from error
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self.channel = Channel(self._process.stdout.fileno(), self._process.stdin.fileno())
@@ -131,13 +120,29 @@ class Child:
             return f"killed by {signal.Signals(number).name}"
         return f"exit status {status}"
 
-    def _isolated(self, arguments: list[str]) -> subprocess.Popen[bytes]:
+    def _limited(self, role: str, limits: Mapping[str, int]) -> subprocess.Popen[bytes]:
+        program = getattr(sys, "_base_executable", sys.executable)
+        return subprocess.Popen(
+            [program, *_arguments(str(CODE.parent), role, limits, os.getpid())],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            bufsize=0,
+            cwd="/",
+            env={"PYTHONHASHSEED": "0", "LD_LIBRARY_PATH": os.environ.get("LD_LIBRARY_PATH", "")},
+            start_new_session=True,
+        )
+
+    def _isolated(self, role: str, limits: Mapping[str, int]) -> subprocess.Popen[bytes]:
+        arguments = _arguments("/sandbox", role, limits, parent=0)
         places = {"/sandbox/child": CODE} | {self.place(name): path for name, path in self._mounts.items()}
         program = seccomp.program()
         reading, writing = os.pipe()
         try:
-            os.write(writing, program)
-            os.close(writing)
+            try:
+                os.write(writing, program)
+            finally:
+                os.close(writing)
             return subprocess.Popen(
                 [*bubblewrap.command(places, reading), bubblewrap.interpreter(), *arguments],
                 stdin=subprocess.PIPE,
@@ -160,6 +165,12 @@ class Child:
         return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
 
+def _arguments(folder: str, role: str, limits: Mapping[str, int], parent: int) -> list[str]:
+    """The interpreter's arguments; `folder` is where it finds the package `child`."""
+    settings = json.dumps({"limits": limits, "parent": parent})
+    return ["-s", "-P", "-S", "-c", PROGRAM, folder, role, settings]
+
+
 def require(sandbox: Sandbox) -> None:
     """Start one process and end it, so that what cannot work is known before anything else begins.
 
@@ -173,12 +184,15 @@ def require(sandbox: Sandbox) -> None:
             "sandbox.kind=rlimits: skills and inducer code are NOT isolated: they can read your files and use"
             " the network; run nothing with it that you would not run yourself"
         )
-    trial = Child(sandbox, "skills")
     try:
-        trial.wait()
+        trial = Child(sandbox, "skills")
+        try:
+            trial.wait()
+        finally:
+            trial.kill()
+    except SandboxUnavailable:
+        raise
     except SandboxError as error:
         if sandbox.kind == "rlimits":
             raise SandboxUnavailable(str(error)) from error
         raise SandboxUnavailable(f"bubblewrap cannot run here: {error}; {INSTEAD}") from error
-    finally:
-        trial.kill()

@@ -9,12 +9,16 @@ from typing import Annotated, Any, Protocol
 
 import msgspec
 
-from speedrunner.sandbox.channel import ChannelClosed, ChannelTimeout, InvalidMessage
+from speedrunner.sandbox.channel import ChannelClosed, ChannelError, ChannelTimeout, InvalidMessage
+from speedrunner.sandbox.limits import SandboxError
 from speedrunner.sandbox.pool import ChildPool
 from speedrunner.sandbox.process import Child
 
 STOP_S = 0.5
 """Seconds after its time limit in which a call can stop by itself, before its process is killed."""
+
+START_S = 2.0
+"""Seconds that the start of a call's process may add to the call's limit; a longer one uses it up."""
 
 UNWIND_S = 1.0
 """Seconds in which a call has to end after it was told that the episode is over."""
@@ -69,7 +73,7 @@ _SAID: msgspec.json.Decoder[Call | Enter | Leave | End] = msgspec.json.Decoder(C
 
 
 @dataclass(frozen=True, slots=True)
-class Library:
+class SkillModule:
     """What a child loads.
 
     Attributes:
@@ -133,16 +137,16 @@ class Skills:
 
     Args:
         pool: where children come from.
-        library: what they load.
+        module: what they load.
         world: what the skills act upon.
 
     Raises:
         SandboxError: no child starts.
     """
 
-    def __init__(self, pool: ChildPool, library: Library, world: World) -> None:
+    def __init__(self, pool: ChildPool, module: SkillModule, world: World) -> None:
         self._pool = pool
-        self._library = library
+        self._module = module
         self._world = world
         self._child: Child | None = self._fresh()
 
@@ -153,14 +157,15 @@ class Skills:
             SandboxError: no child starts.
             Exception: what the world raised.
         """
-        due = time.monotonic() + limit_s
+        began = time.monotonic()
+        child = self._child = self._child or self._fresh()
+        due = min(time.monotonic(), began + START_S) + limit_s
         deadline = due + STOP_S
         stopped = Refused("TimeLimitReached", f"stopped at the time limit of {limit_s:g} s", final=True)
         refusal: Refused | None = None
-        child = self._child = self._child or self._fresh()
         try:
             child.channel.check_quiet()
-            child.channel.send(("run", name, arguments, limit_s), deadline)
+            child.channel.send(("run", name, arguments, limit_s, due - time.monotonic()), deadline)
             while not isinstance(said := child.channel.receive(_SAID, deadline), End):
                 match said:
                     case Call():
@@ -170,7 +175,7 @@ class Skills:
                         if isinstance(answer, Refused) and answer.final and refusal is None:
                             refusal, deadline = answer, min(deadline, time.monotonic() + UNWIND_S)
                     case Enter():
-                        if said.name not in self._library.skills:
+                        if said.name not in self._module.skills:
                             raise InvalidMessage(f"the call of a skill that is none ({said.name[:80]!r})")
                         self._world.enter(said.name, said.arguments)
                     case Leave():
@@ -197,13 +202,13 @@ class Skills:
 
     def _fresh(self) -> Child:
         child = self._pool.take()
-        loaded = self._library
-        message = ("load", loaded.source, loaded.skills, loaded.primitives, loaded.seed)
+        module = self._module
+        message = ("load", module.source, module.skills, module.primitives, module.seed)
         try:
             child.channel.send(message, time.monotonic() + LOAD_LIMIT_S)
-        except BaseException:
+        except ChannelError as error:
             child.kill()
-            raise
+            raise SandboxError(f"a process takes no library: {type(error).__name__} {error}") from error
         return child
 
 

@@ -37,12 +37,12 @@ class Alarm:
         self._held = False
         signal.signal(signal.SIGALRM, self._ring)
 
-    def start(self, seconds: float) -> None:
-        """Raise `TimeLimitReached` in `seconds` from now, wherever the program then is."""
-        self._limit_s = max(seconds, 0.001)  # 0 would mean never
+    def start(self, limit_s: float, left_s: float) -> None:
+        """Raise `TimeLimitReached` in `left_s` from now, wherever the program then is; it names `limit_s`."""
+        self._limit_s = limit_s
         self.expired, self._running, self._held = False, True, False
         sys.setrecursionlimit(RECURSION_LIMIT)
-        signal.setitimer(signal.ITIMER_REAL, self._limit_s, AGAIN_S)
+        signal.setitimer(signal.ITIMER_REAL, max(left_s, 0.001), AGAIN_S)  # 0 would mean never
 
     def stop(self) -> None:
         """Raise nothing any more."""

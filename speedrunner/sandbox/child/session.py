@@ -93,7 +93,7 @@ class Session:
         linecache.cache[file] = (len(code), None, code.splitlines(keepends=True), file)
         try:
             try:
-                self._alarm.start(limit_s)
+                self._alarm.start(limit_s, limit_s)
                 self._run(code, file, output)
             finally:
                 self._alarm.stop()

@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any
 
 from .alarm import Alarm, TimeLimitReached
-from .bounds import DEPTH_LIMIT, FRAME_LIMIT, NODE_LIMIT, TEXT_LIMIT
+from .bounds import DEPTH_LIMIT, MESSAGE_LIMIT, NODE_LIMIT, TEXT_LIMIT
 from .tracebacks import MODULE_FILE, Tracebacks
 from .values import DESCRIPTION_LIMIT, to_json
 from .wire import Wire, encode
@@ -53,8 +53,8 @@ class Tracer:
     def primitive(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Ask the host to run a primitive."""
         body = encode(["call", name, args, kwargs])
-        if len(body) > FRAME_LIMIT:
-            raise ValueError(f"the arguments of {name} take {len(body)} bytes; {FRAME_LIMIT} are allowed")
+        if len(body) > MESSAGE_LIMIT:
+            raise ValueError(f"the arguments of {name} take {len(body)} bytes; {MESSAGE_LIMIT} are allowed")
         self._nodes += 1
         with self._alarm:
             self._wire.send(body)
@@ -112,7 +112,7 @@ class Tracer:
     def _tell(self, message: list[Any]) -> None:
         with self._alarm:
             body = encode(message)
-            if len(body) > FRAME_LIMIT:  # characters of several bytes
+            if len(body) > MESSAGE_LIMIT:  # characters of several bytes
                 body = encode([*message[:-2], *map(_shortened, message[-2:])])
             self._wire.send(body)
 
@@ -123,7 +123,7 @@ def _shortened(value: Any) -> Any:
     return value if value is None else to_json(value, DESCRIPTION_LIMIT)[0]
 
 
-class Episode:
+class LoadedModule:
     """A library's module, loaded afresh for one episode."""
 
     def __init__(
@@ -153,14 +153,21 @@ class Episode:
         except BaseException as error:  # told to those who call a skill of it
             self._failure = error
 
-    def run(self, name: str, arguments: dict[str, Any], limit_s: float) -> None:
-        """Run one skill as a tool call and tell the host how it ended."""
+    def run(self, name: str, arguments: dict[str, Any], limit_s: float, left_s: float) -> None:
+        """Run one skill as a tool call and tell the host how it ended.
+
+        Args:
+            name: of the skill.
+            arguments: by parameter name.
+            limit_s: seconds that the call may take in all, as its error states them.
+            left_s: seconds of these that are left.
+        """
         self._tracer = Tracer(self._wire, self._alarm)
         plain: Any = None
         text: str | None = None
         try:
             try:
-                self._alarm.start(limit_s)
+                self._alarm.start(limit_s, left_s)
                 if self._failure is not None:
                     raise self._failure
                 function, signature = self._skills[name]
@@ -171,7 +178,7 @@ class Episode:
             self._alarm.stop()  # the first may itself have been interrupted
             plain, text = None, self._tracebacks.describe(error)
         body = encode(["end", self._tracer.omitted, plain, text])
-        if len(body) > FRAME_LIMIT:
+        if len(body) > MESSAGE_LIMIT:
             body = encode(["end", self._tracer.omitted, _shortened(plain), text])
         self._wire.send(body)
 
@@ -217,11 +224,11 @@ def _dressed(function: Callable[..., Any], name: str, doc: str) -> Callable[...,
 
 def serve(wire: Wire, alarm: Alarm) -> None:
     """Load a library when the host says so, and run its skills."""
-    episode: Episode | None = None
+    module: LoadedModule | None = None
     while True:
         what, *rest = wire.receive()
         if what == "load":
-            episode = Episode(wire, alarm, *rest)
+            module = LoadedModule(wire, alarm, *rest)
         else:
-            assert episode is not None
-            episode.run(*rest)
+            assert module is not None
+            module.run(*rest)

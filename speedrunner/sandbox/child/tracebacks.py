@@ -17,10 +17,11 @@ MESSAGE_LIMIT = 2_000
 LINE_LIMIT = 200
 """Characters of a source line in a traceback."""
 
-FRAME_LIMIT = 20
+TRACEBACK_LINES = 20
 """Lines of a traceback."""
 
 TRACEBACK = "Traceback (outermost call first):"
+"""The line between an error's first paragraph and its traceback."""
 
 
 class Tracebacks:
@@ -61,15 +62,10 @@ class Tracebacks:
             repeated = f" [{times} times]" if times > 1 else ""
             code = self._lines[line - 1].strip()[:LINE_LIMIT]
             frames.append(f"  {self._place(line)}: {code}{repeated}")
-        if len(frames) > FRAME_LIMIT:
-            half = FRAME_LIMIT // 2
+        if len(frames) > TRACEBACK_LINES:
+            half = TRACEBACK_LINES // 2
             frames[half:-half] = [f"  ... {len(frames) - 2 * half} more calls ..."]
         return frames
-
-
-def short_error(error: str) -> str:
-    """Return a recorded error's type, message and place, without its traceback."""
-    return error.partition(f"\n{TRACEBACK}\n")[0]
 
 
 def _message(error: BaseException) -> str:

@@ -9,7 +9,6 @@ import psutil
 import pytest
 from typer.testing import CliRunner
 
-from envs.scienceworld_phrases import PHRASES
 from speedrunner.bench import envs
 from speedrunner.bench.envs import Effort, Figure
 from speedrunner.cli import app
@@ -37,23 +36,6 @@ class TestMeasure:
             ("crafter", "resets/s"): 10.0,
         }
         assert envs.MOST_MB == {"scienceworld": 480.0}
-
-    def test_gold_paths_are_read_as_primitives(self) -> None:
-        for phrase, call in {
-            "look in sink": ("look_in", {"obj": "sink"}),
-            "look around": ("look_around", {}),
-            "drop sodium": ("put_down", {"obj": "sodium"}),
-            "use thermometer on sea": ("use", {"obj": "thermometer", "target": "sea"}),
-            "connect a b terminal 1 to anode in c": (
-                "connect",
-                {"obj_a": "a b terminal 1", "obj_b": "anode in c"},
-            ),
-            "wait": ("wait", {}),
-        }.items():
-            assert envs._primitive_call(phrase) == call
-            assert phrase in (PHRASES[call[0]](**call[1]), "drop sodium", "wait")
-        with pytest.raises(ValueError, match="no primitive says 'fly'"):
-            envs._primitive_call("fly")
 
 
 MET = Figure("crafter", "steps/s", 1200.0, 150.0, 8.0, 6.0, True)

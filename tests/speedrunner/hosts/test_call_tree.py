@@ -3,72 +3,141 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 
 from speedrunner.hosts.call_tree import ERROR_LIMIT, NOT_KEPT, CallTree
 from speedrunner.sandbox.child.bounds import DEPTH_LIMIT, NODE_LIMIT, TEXT_LIMIT
+from speedrunner.sandbox.child.values import DESCRIPTION_LIMIT
 
 
 def tree() -> CallTree:
     return CallTree("go", "skill", {"n": 1})
 
 
+def primitive(recorded: CallTree, name: str, error: str | None = None, *, acted: bool = False) -> None:
+    recorded.add(name, {}, None if error else "a wall", error, seconds=0.5, acted=acted)
+
+
 def test_calls_stand_below_the_one_that_is_running_in_their_order() -> None:
     recorded = tree()
-    inner = recorded.begin("inner", "skill", {})
-    look = recorded.begin("look", "primitive", {})
-    assert (inner, look) == (1, 2)
-    recorded.end(2, "a wall", None)
+    recorded.begin("inner", {})
+    primitive(recorded, "look")
     recorded.end(1, None, "ValueError: no door")
-    recorded.begin("walk", "primitive", {"steps": 2})
-    recorded.count_action()
-    recorded.end(1, "moved", None)
+    primitive(recorded, "walk", acted=True)
     recorded.end(0, True, None)
     root = recorded.root
     assert (root.name, root.arguments, root.result, root.actions) == ("go", {"n": 1}, True, 1)
-    assert [(each.name, each.actions) for each in root.calls] == [("inner", 0), ("walk", 1)]
+    assert [(each.name, each.kind, each.actions) for each in root.calls] == [
+        ("inner", "skill", 0),
+        ("walk", "primitive", 1),
+    ]
     assert root.calls[0].error == "ValueError: no door"
-    assert root.calls[0].calls[0].result == "a wall"
+    look = root.calls[0].calls[0]
+    assert (look.result, look.error, look.actions, look.seconds) == ("a wall", None, 0, 0.5)
 
 
 def test_calls_that_did_not_say_how_they_ended_share_the_error_of_the_one_above() -> None:
     recorded = tree()
-    recorded.begin("inner", "skill", {})
+    recorded.begin("inner", {})
     recorded.end(0, None, "TimeLimitReached: stopped")
     assert recorded.root.calls[0].error == "TimeLimitReached: stopped"
 
 
 def test_ends_of_calls_that_were_not_recorded_are_no_ends_of_others() -> None:
     recorded = tree()
-    recorded.begin("inner", "skill", {})
+    recorded.begin("inner", {})
     recorded.end(7, "forged", None)
     recorded.end(1, "true", None)
     assert recorded.root.calls[0].result == "true"
 
 
-def test_depth_and_number_are_bounded_but_not_for_actions() -> None:
+def test_depth_is_bounded_but_not_for_actions() -> None:
     recorded = tree()
-    depths = [recorded.begin("inner", "skill", {}) for _ in range(DEPTH_LIMIT + 10)]
-    assert depths.count(None) == 11
-    assert recorded.begin("walk", "primitive", {}, always=True) == DEPTH_LIMIT
+    for _ in range(DEPTH_LIMIT + 10):
+        recorded.begin("inner", {})
+    primitive(recorded, "look")
+    primitive(recorded, "walk", acted=True)
+    depth, node = 0, recorded.root
+    while node.calls:
+        depth, node = depth + 1, node.calls[-1]
+    assert (depth, node.name) == (DEPTH_LIMIT, "walk")
     recorded.end(1, None, None)
+    assert recorded.root.calls[0].actions == 1
+
+
+@pytest.mark.parametrize("error", [None, "InvalidPrimitiveCall: no"])
+def test_calls_that_change_nothing_are_counted_beyond_their_number(error: str | None) -> None:
+    recorded = tree()
+    for _ in range(NODE_LIMIT + 10):
+        primitive(recorded, "look", error)
+    root = recorded.root
+    assert (len(root.calls), root.omitted) == (NODE_LIMIT - 1, 11)
+    recorded.begin("inner", {})
+    assert root.omitted == 12
+
+
+def test_actions_have_a_number_of_their_own() -> None:
+    recorded = tree()
     for _ in range(NODE_LIMIT):
-        if (depth := recorded.begin("look", "primitive", {})) is not None:
-            recorded.end(depth, None, None)
-    assert recorded.root.omitted > 0
-    assert recorded.begin("walk", "primitive", {}, always=True) == 1
+        primitive(recorded, "look")
+    for _ in range(NODE_LIMIT + 10):
+        primitive(recorded, "walk", acted=True)
+    root = recorded.root
+    assert sum(each.name == "walk" for each in root.calls) == NODE_LIMIT
+    assert (root.actions, root.omitted) == (NODE_LIMIT + 10, 11)
+
+
+def size(recorded: CallTree) -> int:
+    return len(msgspec.json.encode(recorded.root))
 
 
 def test_values_are_kept_whole_then_described_then_left_out() -> None:
     recorded = tree()
     text = "x" * (TEXT_LIMIT // 4)
     for _ in range(NODE_LIMIT - 1):
-        recorded.begin("note", "skill", {"text": text})
+        recorded.begin("note", {"text": text})
         recorded.end(1, text, None)
     recorded.end(0, None, None)
     first, last = recorded.root.calls[0], recorded.root.calls[-1]
     assert first.arguments == {"text": text}
     assert last.result == NOT_KEPT
-    assert len(msgspec.json.encode(recorded.root)) < 2 * TEXT_LIMIT + 300 * NODE_LIMIT
+    assert size(recorded) < 2 * TEXT_LIMIT + 300 * NODE_LIMIT
+
+
+def test_errors_are_kept_whole_then_described_then_left_out() -> None:
+    recorded = tree()
+    text = "x" * ERROR_LIMIT
+    for _ in range(NODE_LIMIT - 1):
+        recorded.begin("fail", {})
+        recorded.end(1, None, text)
+    recorded.end(0, None, text)
+    errors = [each.error or "" for each in recorded.root.calls]
+    full = TEXT_LIMIT // ERROR_LIMIT - 1  # the tool call's argument has taken some
+    assert errors[0] == recorded.root.error == text
+    assert len(errors[full - 1]) == ERROR_LIMIT
+    assert len(errors[full]) < 2 * DESCRIPTION_LIMIT
+    assert errors[-1] == NOT_KEPT
+    assert size(recorded) < 2 * TEXT_LIMIT + 300 * NODE_LIMIT
+
+
+def test_an_error_that_many_calls_share_is_kept_as_often_as_there_is_room() -> None:
+    recorded = tree()
+    for _ in range(NODE_LIMIT // DEPTH_LIMIT):
+        for _ in range(DEPTH_LIMIT):
+            recorded.begin("inner", {})
+        recorded.end(1, None, "x" * ERROR_LIMIT)
+    assert size(recorded) < 2 * TEXT_LIMIT + 300 * NODE_LIMIT
+
+
+def test_names_of_arguments_take_room_too() -> None:
+    recorded = tree()
+    names = {f"{number:0900}": 1 for number in range(100)}
+    for _ in range(NODE_LIMIT // 100):
+        recorded.begin("note", names)
+        recorded.end(1, None, None)
+    assert recorded.root.calls[0].arguments == names
+    assert recorded.root.calls[-1].arguments == {}
+    assert size(recorded) < 3 * TEXT_LIMIT
 
 
 def test_long_errors_are_cut_and_say_so() -> None:

@@ -11,7 +11,8 @@ import envs.registry
 from envs import Task, UnknownEnvironment
 from envs.scienceworld import ScienceWorld
 from speedrunner.hosts import pool as pools
-from speedrunner.hosts.pool import SKILLS_MB, Host, HostFault, HostPool, TooManyHosts
+from speedrunner.hosts.host import Host, HostFault
+from speedrunner.hosts.pool import SKILLS_MB, HostPool, TooManyHosts
 from speedrunner.library.library import Library
 from speedrunner.records import ToolCall
 

@@ -19,9 +19,10 @@ import pytest
 import pytest_asyncio
 
 from envs import Opening, Outcome, Task
-from speedrunner.hosts import pool as hosts
+from speedrunner.hosts import host as hosts
+from speedrunner.hosts.host import HostDied, HostFault, HostTimedOut
 from speedrunner.hosts.messages import Executed
-from speedrunner.hosts.pool import HostDied, HostFault, HostPool, HostTimedOut
+from speedrunner.hosts.pool import HostPool
 from speedrunner.library.library import Library
 from speedrunner.records import CallNode, Ending, ToolCall
 from speedrunner.sandbox.child.bounds import DEPTH_LIMIT, NODE_LIMIT, TEXT_LIMIT
@@ -211,6 +212,10 @@ class TestSkills:
         executed = await play(pool, source)
         assert (executed.node.result, executed.node.error) == ("InvalidPrimitiveCall", None)
         assert executed.node.calls[0].error is not None
+
+    async def test_a_time_limit_may_be_as_long_as_it_likes(self, pool: HostPool) -> None:
+        async with episode(pool, skills('def skill():\n    """Walk."""\n    return walk(10)')) as call:
+            assert (await call("skill", time_limit_s=3e6)).node.error is None
 
     async def test_missing_arguments_are_the_skills_error(self, pool: HostPool) -> None:
         executed = await play(pool, 'def skill(n: int):\n    """Count."""')
@@ -496,6 +501,14 @@ class TestLargeTrees:
         assert (len(node.calls), node.omitted) == (NODE_LIMIT, 501)
         assert node.calls[-1].name == "walk"
 
+    async def test_actions_beyond_all_bounds_are_counted(self, pool: HostPool) -> None:
+        n = NODE_LIMIT + 5
+        source = f'def skill():\n    """Walk."""\n    for _ in range({n}):\n        walk(0)'
+        executed = await play(pool, source)
+        node = executed.node
+        assert (len(node.calls), node.omitted) == (NODE_LIMIT, 5)
+        assert node.actions == executed.actions == n
+
 
 class TestFaults:
     async def test_an_environment_that_breaks_is_a_fault_and_no_error_of_the_skill(self) -> None:
@@ -562,6 +575,16 @@ class TestFaults:
                     await host.execute(ToolCall("look", {}), PLENTY_S)
             async with episode(pool, library) as call_again:
                 assert (await call_again("walk")).node.error is None
+
+    async def test_a_host_that_dies_between_episodes_is_replaced_unnoticed(self) -> None:
+        async with HostPool(1, ENV) as pool:
+            async with pool.host() as host:
+                await host.reset(Task(ENV, "default", 10), skills(), None)
+            os.kill(host.pid, signal.SIGKILL)
+            await until(lambda: not alive(host.pid))
+            async with pool.host() as other:
+                await other.reset(Task(ENV, "default", 10), skills(), None)
+                assert (await other.execute(ToolCall("walk", {}), PLENTY_S)).node.error is None
 
     async def test_signals_to_the_group_are_the_owners_affair(self, pool: HostPool) -> None:
         async with pool.host() as host:
@@ -633,7 +656,7 @@ class TestPool:
 
 OWNER = '''
     import asyncio, sys
-    from speedrunner.hosts.pool import Host
+    from speedrunner.hosts.host import Host
     from speedrunner.library.library import Library
     from speedrunner.records import ToolCall
     from envs import Task

@@ -8,20 +8,25 @@ from __future__ import annotations
 import asyncio
 import os
 import re
+import shutil
+import socket
+import tempfile
 import textwrap
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+import msgspec
 import pytest
 import pytest_asyncio
 
 from envs import Task
+from speedrunner.hosts.host import Host
 from speedrunner.hosts.messages import Executed
-from speedrunner.hosts.pool import Host, HostPool
+from speedrunner.hosts.pool import HostPool
 from speedrunner.records import CallNode, Ending, ToolCall
-from speedrunner.sandbox.child.bounds import DEPTH_LIMIT, NODE_LIMIT
+from speedrunner.sandbox.child.bounds import DEPTH_LIMIT, NODE_LIMIT, TEXT_LIMIT
 from speedrunner.sandbox.limits import MIB, Sandbox
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -29,6 +34,9 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 ENV = "tests.toy_env:Corridor"
 MEMORY_MB = 500 + os.getpid() % 400
 """Stands in the command line of every process of these tests, and of no other's."""
+
+SOCKET = Path(tempfile.gettempdir(), f"speedrunner-{os.getpid()}", "socket")
+"""Where somebody else listens while these tests run."""
 
 SHORT_S = 0.5
 """For those that never end."""
@@ -39,7 +47,7 @@ PLENTY_S = 30.0
 TIME = "TimeLimitReached: stopped at the time limit"
 KILLED = "InvalidMessage: the process of the skills sent .*it was killed"
 GONE = "SkillProcessEnded: the process of the skills ended"
-REFUSED = "PermissionError|Operation not permitted|Read-only file system|No such file|can't start new thread"
+REFUSED = "PermissionError: .*Operation not permitted"
 
 
 @dataclass
@@ -110,6 +118,28 @@ ATTACKS = {
                 look()
             except BaseException:
                 pass
+        """,
+        error=TIME,
+        rlimits=True,
+    ),
+    "primitives that are refused, for ever": Attack(
+        """
+        while True:
+            try:
+                walk('far')
+            except Exception:
+                pass
+        """,
+        error=TIME,
+        rlimits=True,
+    ),
+    "actions for ever": Attack("while True: walk(0)", error=TIME, rlimits=True),
+    "forged errors for ever": Attack(
+        """
+        error = 'x' * 20_000
+        while True:
+            say('enter', 'helper', {})
+            say('leave', 1, 0, None, error)
         """,
         error=TIME,
         rlimits=True,
@@ -282,6 +312,26 @@ ATTACKS = {
         error="OSError: .*Too many open files",
         rlimits=True,
     ),
+    "installed packages": Attack(
+        """
+        import os, sys
+        found = []
+        for folder, folders, files in os.walk('/'):
+            if folder == '/':
+                folders.remove('proc')
+            if os.path.basename(folder) in ('site-packages', 'dist-packages'):
+                found += folders + files
+                sys.path.append(folder)
+        for name in ('envs', 'minigrid', 'crafter', 'scienceworld', 'speedrunner', 'msgspec', 'pip'):
+            try:
+                __import__(name)
+                found.append(name)
+            except ImportError:
+                pass
+        return found
+        """,
+        result=r"\[\]",
+    ),
     # What others know
     "environment variables": Attack(
         """
@@ -328,7 +378,11 @@ ATTACKS = {
         "import socket\nsocket.socket(socket.AF_UNIX).connect('\\0hostile')", error=REFUSED
     ),
     "a Unix socket in a folder": Attack(
-        "import socket\nsocket.socket(socket.AF_UNIX).connect(FOLDER + '/socket')", error=REFUSED
+        "import socket\nsocket.socket(socket.AF_UNIX).connect(SOCKET)", error=REFUSED
+    ),
+    "seeing a Unix socket in a folder": Attack(
+        "import os\nreturn os.path.exists(SOCKET), os.path.exists(os.path.dirname(SOCKET))",
+        result=r"\[False, False\]",
     ),
     "a netlink socket": Attack(
         "import socket\nsocket.socket(socket.AF_NETLINK, socket.SOCK_RAW)", error=REFUSED
@@ -426,7 +480,12 @@ class Unchecked:
     """A library that nobody has validated."""
 
     def __init__(self, body: str) -> None:
-        known = {"HOME": str(Path.home()), "CHECKOUT": str(Path.cwd()), "FOLDER": str(Path(__file__).parent)}
+        known = {
+            "HOME": str(Path.home()),
+            "CHECKOUT": str(Path.cwd()),
+            "FOLDER": str(Path(__file__).parent),
+            "SOCKET": str(SOCKET),
+        }
         self._source = "\n\n".join(
             [
                 *(f"{name} = {value!r}" for name, value in known.items()),
@@ -447,6 +506,20 @@ class Unchecked:
 class _Named:
     name: str
     public: bool = True
+
+
+@pytest.fixture(scope="module")
+def listener() -> Iterator[socket.socket]:
+    """A Unix socket of somebody else, who would answer."""
+    SOCKET.parent.mkdir()
+    try:
+        with socket.socket(socket.AF_UNIX) as listening:
+            listening.bind(str(SOCKET))
+            listening.listen()
+            listening.setblocking(False)
+            yield listening
+    finally:
+        shutil.rmtree(SOCKET.parent)
 
 
 def ours() -> set[int]:
@@ -474,13 +547,15 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=["bubblewrap", "rlimits"])
-async def pool(request: pytest.FixtureRequest) -> AsyncIterator[HostPool]:
+async def pool(request: pytest.FixtureRequest, listener: socket.socket) -> AsyncIterator[HostPool]:
     kind: Literal["bubblewrap", "rlimits"] = request.param
     os.environ["SPEEDRUNNER_TEST_SECRET"] = "SECRET"
     try:
         async with HostPool(1, ENV, sandbox=Sandbox(kind, MEMORY_MB)) as started:
             started.kind = kind  # type: ignore[attr-defined]
             yield started
+            with pytest.raises(BlockingIOError):  # nobody has called
+                listener.accept()
     finally:
         del os.environ["SPEEDRUNNER_TEST_SECRET"]
     await until(lambda: not ours())
@@ -533,6 +608,27 @@ def names(node: CallNode) -> list[str]:
     return [each.name for each in node.calls]
 
 
+@pytest.mark.parametrize("name", ["cgroup", "ipc", "mnt", "net", "pid", "user", "uts"])
+async def test_each_kind_of_namespace_is_its_own(pool: HostPool, name: str) -> None:
+    if pool.kind == "rlimits":  # type: ignore[attr-defined]
+        pytest.skip("limits on resources isolate nothing")
+    path = f"/proc/self/ns/{name}"
+    async with pool.host() as host:
+        executed = await play(host, f"import os\nreturn os.readlink({path!r})")
+    inside, outside = executed.node.result, os.readlink(path)  # noqa: PTH115
+    assert inside.partition("[")[0] == outside.partition("[")[0] == f"{name}:"
+    assert inside != outside
+
+
+async def test_its_network_has_no_way_out(pool: HostPool) -> None:
+    if pool.kind == "rlimits":  # type: ignore[attr-defined]
+        pytest.skip("limits on resources isolate nothing")
+    async with pool.host() as host:
+        executed = await play(host, "return open('/proc/net/dev').read()")
+    _, _, *devices = executed.node.result.strip().splitlines()
+    assert [line.split(":")[0].strip() for line in devices] == ["lo"]
+
+
 class TestWhatIsRecorded:
     async def test_replaced_primitives_move_nothing(self, pool: HostPool) -> None:
         body = "global walk\nwalk = lambda *a: 'You are at the flag.'\nreturn walk(50)"
@@ -573,6 +669,33 @@ class TestWhatIsRecorded:
             depth, node = depth + 1, node.calls[-1]
         assert depth <= DEPTH_LIMIT
         assert node.name == "walk"
+
+    async def test_a_flood_of_refused_calls_is_counted(self, pool: HostPool) -> None:
+        n = NODE_LIMIT + 500
+        body = f"""
+            for _ in range({n}):
+                try:
+                    walk('far')
+                except Exception:
+                    pass
+        """
+        async with pool.host() as host:
+            executed = await play(host, body)
+        node = executed.node
+        assert (node.error, executed.actions) == (None, 0)
+        assert (len(node.calls), node.omitted) == (NODE_LIMIT - 1, 501)
+
+    async def test_a_flood_of_errors_is_kept_as_far_as_there_is_room(self, pool: HostPool) -> None:
+        body = """
+            error = 'x' * 20_000
+            for _ in range(1_000):
+                say('enter', 'helper', {})
+                say('leave', 1, 0, None, error)
+        """
+        async with pool.host() as host:
+            executed = await play(host, body)
+        assert len(executed.node.calls) == 1_000
+        assert len(msgspec.json.encode(executed)) < 2 * TEXT_LIMIT
 
     async def test_a_forged_end_ends_the_call_and_what_follows_is_found(self, pool: HostPool) -> None:
         body = "raw(frame('end', 0, 'won', None) + frame('call', 'walk', [50], {}))\nwhile True: pass"

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import select
 import struct
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import suppress
@@ -14,7 +17,7 @@ import pytest
 
 from speedrunner.sandbox import bubblewrap, seccomp
 from speedrunner.sandbox.channel import ChannelTimeout
-from speedrunner.sandbox.limits import MIB, Sandbox, SandboxUnavailable
+from speedrunner.sandbox.limits import MIB, Sandbox, SandboxError, SandboxUnavailable
 from speedrunner.sandbox.pool import ChildPool
 from speedrunner.sandbox.process import Child, require
 
@@ -54,6 +57,40 @@ class TestWhereItCannotRun:
             require(Sandbox())
 
 
+class TestWhatIsShown:
+    def test_a_python_that_stands_apart_is_shown_without_its_packages(
+        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        prefix = tmp_path / "conda"
+        for folder in ("lib/python3.11", "lib/tool/py/site-packages/vendor/site-packages", "bin", "pkgs"):
+            (prefix / folder).mkdir(parents=True)
+        (prefix / "lib/python3.11/site-packages").symlink_to("../tool/py/site-packages")
+        (prefix / "lib/python3.11/dist-packages").mkdir()
+        (prefix / "lib/python3.1").symlink_to("python3.11")
+        (prefix / "lib64").symlink_to("lib")
+        (prefix / "bin/python3.11").touch()
+        monkeypatch.setattr(sys, "base_prefix", str(prefix))
+        monkeypatch.setattr(sys, "_base_executable", str(prefix / "bin/python3.11"))
+        shown = bubblewrap._system.__wrapped__()
+        python = [word for word in shown if word.startswith(("/python", str(prefix)))]
+        hidden = ["/python/lib/python3.11/dist-packages", "/python/lib/tool/py/site-packages"]
+        assert python == [
+            *(str(prefix / "bin"), "/python/bin"),
+            *(str(prefix / "lib"), "/python/lib"),
+            *(each for each in hidden for _ in range(2)),
+            "/python/lib64",
+        ]
+        for each in hidden:
+            at = shown.index(each)
+            assert shown[at - 1 : at + 3] == ("--tmpfs", each, "--remount-ro", each)
+        assert bubblewrap.interpreter() == "/python/bin/python3.11"
+
+    def test_of_usr_only_programs_and_libraries_are_shown(self) -> None:
+        shown = bubblewrap._system()
+        places = {Path(word) for word in shown if word.startswith("/usr/")}
+        assert {each.parts[2] for each in places} <= set(bubblewrap.FOLDERS)
+
+
 class TestProcesses:
     @pytest.mark.parametrize("kind", ["bubblewrap", "rlimits"])
     def test_killing_ends_it_and_can_be_repeated(self, kind: str) -> None:
@@ -87,6 +124,35 @@ class TestProcesses:
                 child.channel.receive(None, time.monotonic() + 0.05)  # type: ignore[arg-type]
         finally:
             child.kill()
+
+
+def open_files() -> set[str]:
+    return {each.name for each in Path("/proc/self/fd").iterdir()}
+
+
+@pytest.fixture
+def no_more_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+    monkeypatch.setattr(subprocess, "Popen", refuse)
+
+
+@pytest.mark.usefixtures("no_more_processes")
+class TestWhereTheMachineIsFull:
+    @pytest.mark.parametrize("kind", ["bubblewrap", "rlimits"])
+    def test_nothing_is_started_ahead_and_who_needs_one_is_told(self, kind: str) -> None:
+        pool = ChildPool(Sandbox(kind))  # type: ignore[arg-type]
+        before = open_files()
+        pool.refill()
+        with pytest.raises(SandboxError, match=r"cannot be started: .*temporarily unavailable"):
+            pool.take()
+        pool.close()
+        assert open_files() == before
+
+    def test_a_sandbox_is_not_available(self) -> None:
+        with pytest.raises(SandboxUnavailable, match="temporarily unavailable"):
+            require(Sandbox())
 
 
 class TestPool:

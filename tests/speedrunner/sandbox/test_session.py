@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -128,6 +129,25 @@ async def test_mounted_folders_cannot_be_written_to(folder: Path) -> None:
         answer = await session.execute("open(MOUNTS['draft'] + '/b.txt', 'w')", PLENTY_S)
     assert "Read-only file system" in answer
     assert not (folder / "b.txt").exists()
+
+
+async def test_a_socket_in_a_mounted_folder_is_seen_and_cannot_be_called(tmp_path: Path) -> None:
+    """The mount shows it; what keeps the code from it is the filter of system calls."""
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "s"))
+        listener.listen()
+        listener.setblocking(False)
+        code = "import os, socket\npath = MOUNTS['draft'] + '/s'\nprint(os.path.exists(path))\n"
+        async with CodeSession(Sandbox(), mounts={"draft": tmp_path}) as session:
+            answer = await session.execute(code + "socket.socket(socket.AF_UNIX).connect(path)", PLENTY_S)
+        assert answer.startswith("True\n")
+        assert answer.endswith("PermissionError: [Errno 1] Operation not permitted")
+        with pytest.raises(BlockingIOError):
+            listener.accept()
+
+
+async def test_a_time_limit_may_be_as_long_as_it_likes(session: CodeSession) -> None:
+    assert await session.execute("import time\ntime.sleep(0.01)\n5", 3e6) == "5"
 
 
 async def test_bootstrap_code_that_fails_is_our_mistake() -> None:
