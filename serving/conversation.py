@@ -1,23 +1,27 @@
 """Conversations: one protocol, two routes to an engine.
 
-`ask` sends what stands and returns one completion; `tell` appends the reply to it. A completion without a
-valid tool call is an ordinary result (the model's mistake is data): its `problem` says what was wrong, and
-`tell` then answers it as a user would.
+`ready` waits until the conversation may go on, `ask` sends what stands and returns one completion, `tell`
+appends the reply to it, `close` ends it. A completion without a valid tool call is an ordinary result (the
+model's mistake is data): its `problem` says what was wrong, and `tell` then answers it as a user would.
 """
 
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import msgspec
 
+from serving.admission import Seat
 from serving.cards import Role
 from serving.engine import Engine, Reply
 from serving.errors import ContextOverflow, InvalidCall, TruncatedCall
 from serving.formats import ParsedCall
 from serving.grammar import structural_tag
 from serving.meter import Status
+from serving.metrics import CacheConfig
 from serving.tools import ToolSpec
 from serving.transcript import Transcript
 from serving.usage import Usage
@@ -45,6 +49,9 @@ class Completion(msgspec.Struct, frozen=True, kw_only=True):
 class Conversation(Protocol):
     """One agent's append-only exchange with a model."""
 
+    async def ready(self) -> float:
+        """Wait until the engine's cache has room for the conversation. Returns the seconds held back."""
+
     async def ask(self) -> Completion:
         """Let the model answer.
 
@@ -56,6 +63,30 @@ class Conversation(Protocol):
     def tell(self, text: str) -> None:
         """Append the reply to the last answer."""
 
+    def close(self) -> None:
+        """End it, and give its place in the cache away. A second call does nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a conversation lives in an engine.
+
+    Attributes:
+        replica: the engine's replica that it stays with.
+        address: the same for requests; `None` where there is one replica only.
+        cache: that replica's cache, where it is known.
+        shared: first tokens of the conversation that were sent alone before.
+        seat: its place in the cache; `None` where nobody is held back.
+        on_leave: called once at its end.
+    """
+
+    replica: int = 0
+    address: int | None = None
+    cache: CacheConfig | None = None
+    shared: int = 0
+    seat: Seat | None = None
+    on_leave: Callable[[], None] = lambda: None
+
 
 class TokenConversation:
     """A conversation as token ids, its calls constrained by a grammar of ours (`/v1/completions`).
@@ -63,25 +94,48 @@ class TokenConversation:
     Attributes:
         transcript: all its ids so far.
         tag: the structural tag that each request carries.
+        options: what else it carries beside the prompt and its length.
+        place: where it lives in the engine.
     """
 
     def __init__(
-        self, engine: Engine, transcript: Transcript, role: Role, context: int, labels: dict[str, str]
+        self,
+        engine: Engine,
+        transcript: Transcript,
+        role: Role,
+        context: int,
+        labels: dict[str, str],
+        place: Place = Place(),
     ) -> None:
         self.transcript = transcript
         self.tag = structural_tag(transcript.grammar)
         self._engine = engine
         self._context = context
-        self._labels = labels
-        self._options = {
+        self._labels = {**labels, "replica": str(place.replica)}
+        self.place = place
+        self._open = True
+        self._last = (0, 0)  # tokens of the last prompt, and of the answer to it
+        self.options = {
             **_sampling(role),
             "structured_outputs": {"structural_tag": self.tag},
             # A grammar leaves open which of the model's end tokens ends it; only one ends a turn.
             "logit_bias": {str(id_): -100 for id_ in transcript.other_ends},
         }
 
+    async def ready(self) -> float:
+        """See `Conversation`."""
+        seat = self.place.seat
+        return await seat.enter(len(self.transcript.ids)) if seat is not None else 0.0
+
     async def ask(self) -> Completion:
         """See `Conversation`."""
+        try:
+            return await self._ask()
+        finally:
+            if self.place.seat is not None:
+                self.place.seat.pause()
+
+    async def _ask(self) -> Completion:
         prompt = list(self.transcript.ids)
         room = self._context - len(prompt)
         if room < 1:
@@ -89,8 +143,19 @@ class TokenConversation:
                 f"the conversation has {len(prompt)} tokens; the model's context is {self._context}"
             )
         most = min(room, self.transcript.answer_tokens)
-        reply = await self._engine.complete(prompt, max_tokens=most, labels=self._labels, **self._options)
+        cache, (last_prompt, last_answer) = self.place.cache, self._last
+        reply = await self._engine.complete(
+            prompt,
+            max_tokens=most,
+            labels=self._labels,
+            replica=self.place.address,
+            cacheable=cache.most_cached(self.place.shared, last_prompt, last_answer, len(prompt))
+            if cache
+            else None,
+            **self.options,
+        )
         ids: list[int] = reply.choice["token_ids"]
+        self._last = (len(prompt), len(ids))
         answer = self.transcript.answer(ids)
         usage = msgspec.structs.replace(reply.usage, reasoning=answer.reasoning_tokens)
         if isinstance(answer.problem, TruncatedCall) and len(ids) >= room:
@@ -112,6 +177,14 @@ class TokenConversation:
     def tell(self, text: str) -> None:
         """See `Conversation`."""
         self.transcript.tell(text)
+
+    def close(self) -> None:
+        """See `Conversation`."""
+        if self._open:
+            self._open = False
+            if self.place.seat is not None:
+                self.place.seat.leave()
+            self.place.on_leave()
 
 
 class ChatConversation:
@@ -147,6 +220,10 @@ class ChatConversation:
         self._open_calls: list[str] = []
         # A token stands for at least one byte, so bytes bound tokens.
         self._prompt_bound = _bytes(self.messages) + _bytes(self._options["tools"]) + 1024
+
+    async def ready(self) -> float:
+        """See `Conversation`: its length is not known here, so that nothing is held back."""
+        return 0.0
 
     async def ask(self) -> Completion:
         """See `Conversation`."""
@@ -188,6 +265,9 @@ class ChatConversation:
             self._append({"role": "tool", "tool_call_id": call_id, "content": text})
         if not self._open_calls:
             self._append({"role": "user", "content": text})
+
+    def close(self) -> None:
+        """See `Conversation`."""
 
     def _append(self, message: dict[str, Any]) -> None:
         self.messages.append(message)

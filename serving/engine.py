@@ -58,12 +58,14 @@ class _Again(Exception):
         *,
         after_s: float | None = None,
         lost: bool = False,
+        hung: bool = False,
         usage: Usage | None = None,
     ) -> None:
         super().__init__(reason)
         self.status = status
         self.after_s = after_s  # what the engine asked for (Retry-After)
-        self.lost = lost  # the connection is gone, perhaps with the engine
+        self.lost = lost or hung  # the connection is gone, perhaps with the engine
+        self.hung = hung  # another try would wait as long, and as vainly
         self.usage = usage
 
 
@@ -92,6 +94,7 @@ class Engine:
         meter: gets a row for every try.
         retry: see `RetryPolicy`.
         recover: see `Recover`; `None` when nobody can start the engine again.
+        transport: what carries requests; `None` for connections to `endpoint`.
     """
 
     def __init__(
@@ -101,6 +104,7 @@ class Engine:
         meter: Meter,
         retry: RetryPolicy | None = None,
         recover: Recover | None = None,
+        transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
         self.endpoint = endpoint
         self.model = model
@@ -108,6 +112,7 @@ class Engine:
         self._retry = retry or RetryPolicy()
         self._recover = recover
         self._not_before = 0.0
+        self._waiting: set[asyncio.Timeout] = set()
         timeout = httpx2.Timeout(self._retry.timeout_s, connect=10.0)
         self._client = openai.AsyncOpenAI(
             base_url=endpoint.base_url,
@@ -115,7 +120,8 @@ class Engine:
             max_retries=0,
             timeout=timeout,
             http_client=httpx2.AsyncClient(
-                transport=httpx2.AsyncHTTPTransport(
+                transport=transport
+                or httpx2.AsyncHTTPTransport(
                     uds=str(endpoint.socket) if endpoint.socket else None,
                     limits=httpx2.Limits(max_connections=MAX_CONNECTIONS, keepalive_expiry=KEEPALIVE_S),
                 ),
@@ -123,30 +129,45 @@ class Engine:
             ),
         )
 
+    @property
+    def in_flight(self) -> int:
+        """Requests that wait for their answer."""
+        return len(self._waiting)
+
     async def close(self) -> None:
         """Close the connections."""
         await self._client.close()
 
     async def complete(
-        self, prompt: list[int], *, max_tokens: int, labels: dict[str, str], **options: Any
+        self,
+        prompt: list[int],
+        *,
+        max_tokens: int,
+        labels: dict[str, str],
+        replica: int | None = None,
+        cacheable: int | None = None,
+        **options: Any,
     ) -> Reply:
         """Continue token ids; the choice holds `token_ids` and `finish_reason`.
 
         Args:
+            replica: which of the engine's replicas is to answer; `None` leaves it to the engine.
+            cacheable: the most prompt tokens that its cache can give, for the ledger.
             options: further fields of the request (`structured_outputs`, `temperature`, ...).
 
         Raises:
             ContextOverflow, RequestRefused, RequestFailed, EngineDead, SpendingCapReached: see `errors`.
         """
         body = {**options, "prompt": prompt, "return_token_ids": True}
+        headers = None if replica is None else {"X-data-parallel-rank": str(replica)}
 
         async def send() -> Any:
             # Ids in the extra body: as an argument of its own the client would walk every one of them.
             return await self._client.completions.with_raw_response.create(
-                model=self.model, prompt="", max_tokens=max_tokens, extra_body=body
+                model=self.model, prompt="", max_tokens=max_tokens, extra_body=body, extra_headers=headers
             )
 
-        reply = await self._send(send, len(prompt), max_tokens, labels)
+        reply = await self._send(send, len(prompt), max_tokens, labels, cacheable)
         if reply.choice.get("token_ids") is None:
             reply.record("failed", reply.usage)
             raise RequestRefused(
@@ -182,8 +203,19 @@ class Engine:
 
         return await self._send(send, prompt_bound, max_tokens, labels)
 
+    def give_up(self) -> None:
+        """End every request that waits for an answer with `EngineDead`: the engine hangs."""
+        now = asyncio.get_running_loop().time()
+        for waiting in self._waiting:
+            waiting.reschedule(now)
+
     async def _send(
-        self, send: Callable[[], Awaitable[Any]], prompt_bound: int, max_tokens: int, labels: dict[str, str]
+        self,
+        send: Callable[[], Awaitable[Any]],
+        prompt_bound: int,
+        max_tokens: int,
+        labels: dict[str, str],
+        cacheable: int | None = None,
     ) -> Reply:
         request = uuid.uuid4().hex[:16]
         failures, held_back_s = 0, 0.0
@@ -200,8 +232,7 @@ class Engine:
                 number: int = number,
                 started: float = started,
             ) -> None:
-                if usage is None:
-                    self.meter.assume(prompt_bound, max_tokens)
+                most = Usage(prompt=prompt_bound, completion=max_tokens) if usage is None else None
                 self.meter.record(
                     LedgerRow(
                         request=request,
@@ -214,6 +245,8 @@ class Engine:
                         usage=usage,
                         seconds=round(time.monotonic() - started, 4),
                         error=(str(error) or type(error).__name__) if error else None,
+                        cacheable=cacheable,
+                        at_most=most,
                     )
                 )
 
@@ -231,8 +264,8 @@ class Engine:
                 failures += 1
                 if error.lost and self._recover is not None and await self._recover(started):
                     continue
-                if failures >= self._retry.tries:
-                    if error.lost and not await self.endpoint.healthy():
+                if error.hung or failures >= self._retry.tries:
+                    if error.hung or (error.lost and not await self.endpoint.healthy()):
                         raise EngineDead(f"the engine at {self.endpoint} is gone: {error}") from error
                     raise RequestFailed(f"a request failed {failures} times, at last: {error}") from error
                 await asyncio.sleep(self._retry.wait_s(failures))
@@ -248,8 +281,16 @@ class Engine:
         raise AssertionError("unreachable: every try returns, raises or goes on")
 
     async def _try(self, send: Callable[[], Awaitable[Any]]) -> dict[str, Any]:
+        waiting = asyncio.timeout(None)
         try:
-            response = await send()
+            async with waiting:
+                self._waiting.add(waiting)
+                try:
+                    response = await send()
+                finally:
+                    self._waiting.discard(waiting)
+        except TimeoutError as error:
+            raise _Again("it hangs: none of its counters moves any more", "aborted", hung=True) from error
         except openai.APITimeoutError as error:
             raise _Again(f"no answer within {self._retry.timeout_s:g} s", "aborted", lost=True) from error
         except openai.APIConnectionError as error:

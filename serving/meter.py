@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Literal
 
 import msgspec
@@ -27,6 +27,8 @@ class LedgerRow(msgspec.Struct, frozen=True, kw_only=True):
         wasted: its tokens, if any, served nothing: a later try or nobody used the answer.
         usage: as the engine reported it; `None` where it reported nothing.
         seconds: from sending to the answer's end.
+        cacheable: the most prompt tokens that the cache could have given (tokens route).
+        at_most: where there is no usage: what the engine may have counted.
     """
 
     request: str
@@ -39,36 +41,68 @@ class LedgerRow(msgspec.Struct, frozen=True, kw_only=True):
     usage: Usage | None
     seconds: float
     error: str | None = None
+    cacheable: int | None = None
+    at_most: Usage | None = None
     format: int = 1
 
 
+class Spending:
+    """What a run has spent and may spend, over all the engines that it uses.
+
+    Args:
+        cap_usd: hard limit; `None` for none.
+        before_usd: what earlier processes of the same run have spent.
+    """
+
+    def __init__(self, cap_usd: float | None = None, before_usd: float = 0.0) -> None:
+        self._cap_usd = cap_usd
+        self._committed_usd = before_usd
+
+    def commit(self, usd: float) -> None:
+        """Count money that is gone."""
+        self._committed_usd += usd
+
+    @contextmanager
+    def reservation(self, usd: float) -> Iterator[None]:
+        """Set money aside for as long as the context lasts.
+
+        Raises:
+            SpendingCapReached: the cap does not allow it.
+        """
+        if self._cap_usd is not None and self._committed_usd + usd > self._cap_usd:
+            raise SpendingCapReached(
+                f"{self._committed_usd:.4f} USD are spent or promised, and the next request could cost"
+                f" {usd:.4f} USD more: over the cap of {self._cap_usd:.4f} USD (serving.spending_cap_usd)"
+            )
+        self._committed_usd += usd
+        try:
+            yield
+        finally:
+            self._committed_usd -= usd
+
+
 class Meter:
-    """Counts tokens and money of everything that goes through one engine.
+    """Counts tokens and money of everything that one client sends to one engine.
 
     Args:
         write: called with each row before the answer is handed on, so that no answer is ever used
             whose row was not written.
         prices: the price list.
-        cap_usd: hard limit of what may be spent; `None` for none.
-        spent_before: tokens of earlier processes of the same run, which count towards the cap.
+        spending: what may be spent; `None` for as much as one likes.
     """
 
     def __init__(
-        self,
-        write: Callable[[LedgerRow], None],
-        prices: Prices,
-        cap_usd: float | None = None,
-        spent_before: Usage | None = None,
+        self, write: Callable[[LedgerRow], None], prices: Prices, spending: Spending | None = None
     ) -> None:
         self.prices = prices
         self.total = Usage()
         self.requests = 0
         self.unreported = 0
         """Tries of which the engine reported no usage although it may have worked on them."""
+        self.at_most = Usage()
+        """What the engine may have counted for them."""
         self._write = write
-        self._cap_usd = cap_usd
-        self._reserved_usd = 0.0
-        self._assumed_usd = prices.cost(spent_before or Usage())
+        self._spending = spending or Spending()
 
     @property
     def spent_usd(self) -> float:
@@ -76,34 +110,23 @@ class Meter:
         return self.prices.cost(self.total)
 
     def record(self, row: LedgerRow) -> None:
-        """Write a row and count it."""
+        """Write a row and count it; what was not reported counts as spent at its worst."""
         self._write(row)
         self.requests += 1
         if row.usage is not None:
             self.total += row.usage
-        elif row.status in ("aborted", "failed"):
+            self._spending.commit(self.prices.cost(row.usage))
+        elif row.at_most is not None:
             self.unreported += 1
+            self.at_most += row.at_most
+            self._spending.commit(self.prices.cost(row.at_most))
 
-    def assume(self, prompt_tokens: int, answer_tokens: int) -> None:
-        """Count a try whose usage the engine did not report at its worst; for the cap alone."""
-        self._assumed_usd += self.prices.cost(Usage(prompt=prompt_tokens, completion=answer_tokens))
-
-    @contextmanager
-    def reservation(self, prompt_tokens: int, answer_tokens: int) -> Iterator[None]:
+    def reservation(self, prompt_tokens: int, answer_tokens: int) -> AbstractContextManager[None]:
         """Set money aside for a request at its worst, so that concurrent ones cannot pass the cap together.
 
         Raises:
             SpendingCapReached: the cap does not allow the request.
         """
-        worst = self.prices.cost(Usage(prompt=prompt_tokens, completion=answer_tokens))
-        committed = self.spent_usd + self._assumed_usd + self._reserved_usd
-        if self._cap_usd is not None and committed + worst > self._cap_usd:
-            raise SpendingCapReached(
-                f"spent {self.spent_usd:.4f} USD, and the next request could cost {worst:.4f} USD more:"
-                f" over the cap of {self._cap_usd:.4f} USD (serving.spending_cap_usd)"
-            )
-        self._reserved_usd += worst
-        try:
-            yield
-        finally:
-            self._reserved_usd -= worst
+        return self._spending.reservation(
+            self.prices.cost(Usage(prompt=prompt_tokens, completion=answer_tokens))
+        )

@@ -1,4 +1,4 @@
-"""The engine's own counters, against which our accounts are checked."""
+"""The engine's own counters and figures, against which our accounts are checked."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from serving.errors import ServerFailed
 
 
 class Counters(msgspec.Struct, frozen=True):
-    """Tokens since the server's start, summed over its engines.
+    """Tokens since the server's start, summed over its replicas.
 
     Attributes:
         prompt: prompt tokens of every request that reached its first token, cached ones included.
@@ -21,16 +21,19 @@ class Counters(msgspec.Struct, frozen=True):
         generated: tokens produced, those of aborted requests included.
     """
 
-    prompt: int
-    cached: int
-    generated: int
+    prompt: int = 0
+    cached: int = 0
+    generated: int = 0
+
+    def __add__(self, other: Counters) -> Counters:
+        return Counters(
+            self.prompt + other.prompt, self.cached + other.cached, self.generated + other.generated
+        )
 
     def __sub__(self, earlier: Counters) -> Counters:
         """What was counted since `earlier`."""
         return Counters(
-            self.prompt - earlier.prompt,
-            self.cached - earlier.cached,
-            self.generated - earlier.generated,
+            self.prompt - earlier.prompt, self.cached - earlier.cached, self.generated - earlier.generated
         )
 
     @classmethod
@@ -56,30 +59,56 @@ class Counters(msgspec.Struct, frozen=True):
 
 
 class CacheConfig(msgspec.Struct, frozen=True):
-    """The prefix cache of one engine.
+    """The prefix cache of one replica.
 
     Attributes:
         block_size: tokens per block.
         num_gpu_blocks: blocks, on whatever device the engine runs.
         enable_prefix_caching: whether blocks are shared at all.
+        match_unit: tokens by which a match of a prefix is rounded down.
+        hybrid: whether the model has recurrent states, which are kept at the ends of prompts only.
     """
 
     block_size: int
     num_gpu_blocks: int
     enable_prefix_caching: bool
+    match_unit: int
+    hybrid: bool = False
 
     @classmethod
     def parse(cls, text: str) -> list[CacheConfig]:
-        """One per engine, from the text of `/metrics`."""
+        """One per replica, in their order, from the text of `/metrics`."""
         infos = [sample.labels for sample in _samples(text) if sample.name == "vllm:cache_config_info"]
         return [
             cls(
                 block_size=int(info["block_size"]),
                 num_gpu_blocks=int(info["num_gpu_blocks"]),
                 enable_prefix_caching=info["enable_prefix_caching"] == "True",
+                match_unit=int(_given(info.get("prefix_match_unit")) or info["block_size"]),
+                hybrid=info.get("mamba_cache_mode", "none") != "none",
             )
-            for info in infos
+            for info in sorted(infos, key=lambda info: int(info.get("engine", 0)))
         ]
+
+    def most_cached(self, shared: int, previous_prompt: int, previous_output: int, prompt: int) -> int:
+        """The most prompt tokens that the cache can give a request (measured rules of vLLM 0.32).
+
+        An attention cache reuses whole blocks of whatever was sent or generated before; a hybrid one resumes
+        where an earlier prompt ended. The last token of a prompt is always computed.
+
+        Args:
+            shared: first tokens that an earlier request consisted of, such as a warmed-up prefix.
+            previous_prompt: tokens of the same conversation's last prompt; 0 for its first request.
+            previous_output: tokens generated after it.
+            prompt: tokens of this prompt.
+        """
+        if not self.enable_prefix_caching:
+            return 0
+        if self.hybrid:
+            reusable = max(shared, previous_prompt) - 1
+        else:
+            reusable = min(max(shared, previous_prompt + previous_output - 1), prompt - 1)
+        return max(reusable, 0) // self.match_unit * self.match_unit
 
 
 async def read_counters(endpoint: Endpoint) -> Counters:
@@ -88,8 +117,26 @@ async def read_counters(endpoint: Endpoint) -> Counters:
 
 
 async def read_cache_config(endpoint: Endpoint) -> list[CacheConfig]:
-    """The cache of each engine. Raises `ServerFailed` if the server does not answer."""
+    """The cache of each replica. Raises `ServerFailed` if the server does not answer."""
     return CacheConfig.parse((await endpoint.get("/metrics")).text)
+
+
+async def read_activity(endpoint: Endpoint) -> float:
+    """A number that grows whenever the engine gets anything done. Raises `ServerFailed`."""
+    text = (await endpoint.get("/metrics")).text
+    return sum(sample.value for sample in _samples(text) if sample.name in _ACTIVITY)
+
+
+_ACTIVITY = {
+    "vllm:prompt_tokens_total",
+    "vllm:generation_tokens_total",
+    "vllm:iteration_tokens_total_count",
+    "vllm:request_success_total",
+}
+
+
+def _given(text: str | None) -> str | None:
+    return None if text in (None, "None") else text
 
 
 def _samples(text: str) -> Iterator[Sample]:

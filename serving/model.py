@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 
+from serving.admission import Admission
 from serving.cards import ModelCard
-from serving.conversation import ChatConversation, Conversation, TokenConversation
+from serving.conversation import ChatConversation, Conversation, Place, TokenConversation
 from serving.engine import Engine
 from serving.errors import InvalidCard
 from serving.formats import load_format
+from serving.meter import Meter
+from serving.metrics import CacheConfig
 from serving.tokens import ChatTokenizer
 from serving.tool_check import ToolCheck
 from serving.tools import ToolSpec
-from serving.transcript import Transcript
+from serving.transcript import Transcript, common_prefix
+from serving.usage import Usage
+
+Messages = list[dict[str, str]]
 
 
 class Model:
@@ -20,29 +27,46 @@ class Model:
 
     Args:
         tokenizer: needed on the tokens route.
+        caches: the prefix cache of each replica; none where the engine does not tell.
+        admissions: who may be cached, for each replica; none to let everybody in.
 
     Raises:
         InvalidCard: the card's route needs a tool format or a tokenizer that is missing.
     """
 
-    def __init__(self, card: ModelCard, engine: Engine, tokenizer: ChatTokenizer | None) -> None:
+    def __init__(
+        self,
+        card: ModelCard,
+        engine: Engine,
+        tokenizer: ChatTokenizer | None,
+        caches: Sequence[CacheConfig] = (),
+        admissions: Sequence[Admission] = (),
+    ) -> None:
         self.card = card
         self.engine = engine
+        self.caches = caches
         self._tokenizer = tokenizer
+        self._admissions = admissions
+        self._open = [0] * max(len(caches), 1)
+        self._warm: dict[int, list[list[int]]] = {}
+        """By replica: prefixes that it was sent alone."""
         self._format = None
         if card.route == "tokens":
             if card.tool_format is None or tokenizer is None:
                 raise InvalidCard(f"model {card.name!r}: the tokens route needs tool_format and a tokenizer")
             self._format = load_format(card.tool_format)
 
+    @property
+    def meter(self) -> Meter:
+        """What has been used."""
+        return self.engine.meter
+
     def converse(
-        self,
-        role: str,
-        messages: list[dict[str, str]],
-        tools: list[ToolSpec],
-        labels: dict[str, str],
+        self, role: str, messages: Messages, tools: list[ToolSpec], labels: dict[str, str]
     ) -> Conversation:
-        """Open a conversation.
+        """Open a conversation; its owner closes it.
+
+        It stays with one replica, the one with the fewest open conversations, where its prefix is cached.
 
         Args:
             role: `actor`, `inducer` or another; chooses sampling and budgets from the card.
@@ -54,16 +78,60 @@ class Model:
         labels = {"role": role, **labels}
         if self._format is None or self._tokenizer is None:
             return ChatConversation(self.engine, messages, tools, settings, labels)
-        transcript = Transcript(
-            self._tokenizer,
-            self._format,
-            messages,
-            tools,
-            thinking_style=self.card.thinking,
-            thinking_tokens=settings.thinking_tokens,
-            string_tokens=settings.string_tokens,
+        transcript = self._transcript(role, messages, tools)
+        replica = self._open.index(min(self._open))
+        return TokenConversation(
+            self.engine, transcript, settings, self.card.context, labels, self._place(replica, transcript.ids)
         )
-        return TokenConversation(self.engine, transcript, settings, self.card.context, labels)
+
+    async def warm(
+        self, role: str, messages: Messages, tools: list[ToolSpec], labels: dict[str, str]
+    ) -> list[tuple[int, Usage]]:
+        """Send the prefix that all conversations with these tools and this system message share, alone.
+
+        Otherwise the first of many that begin at once compute it each for themselves; a hybrid model
+        could never reuse it, since it keeps its state at the ends of prompts only.
+
+        Args:
+            messages: any such conversation's; what comes after the system message does not matter.
+
+        Returns:
+            For each replica the prefix's length in tokens, and its usage; nothing on the chat route.
+
+        Raises:
+            ServingError: the engine failed.
+        """
+        prefix = self.shared_prefix(role, messages, tools)
+        sent = []
+        for replica, cache in enumerate(self.caches):
+            if not cache.match_unit <= len(prefix) < self.card.context:
+                continue
+            reply = await self.engine.complete(
+                prefix,
+                max_tokens=1,
+                labels={"role": "warming", **labels, "replica": str(replica)},
+                replica=self._address(replica),
+            )
+            reply.record("ok", reply.usage)
+            warm = self._warm.setdefault(replica, [])
+            if prefix not in warm:
+                warm.append(prefix)
+            sent.append((len(prefix), reply.usage))
+        return sent
+
+    def shared_prefix(self, role: str, messages: Messages, tools: list[ToolSpec]) -> list[int]:
+        """The token ids with which all first prompts begin that have this system message and these tools.
+
+        None on the chat route.
+        """
+        if self._format is None:
+            return []
+        system = messages[:1]
+        prompts = [
+            self._transcript(role, [*system, {"role": "user", "content": text}], tools).ids
+            for text in ("A", "!")
+        ]
+        return common_prefix(*prompts)
 
     def check_tool(self, tool: ToolSpec) -> None:
         """Make sure that the actor's calls of `tool` can be decoded and read (tokens route).
@@ -79,6 +147,40 @@ class Model:
     def count_tokens(self, text: str) -> int:
         """Tokens of a text from outside; without a tokenizer, its bytes, which are never fewer."""
         return len(text.encode() if self._tokenizer is None else self._tokenizer.outside_text(text))
+
+    def _transcript(self, role: str, messages: Messages, tools: list[ToolSpec]) -> Transcript:
+        assert self._tokenizer is not None
+        assert self._format is not None
+        settings = self.card.role(role)
+        return Transcript(
+            self._tokenizer,
+            self._format,
+            messages,
+            tools,
+            thinking_style=self.card.thinking,
+            thinking_tokens=settings.thinking_tokens,
+            string_tokens=settings.string_tokens,
+        )
+
+    def _place(self, replica: int, ids: list[int]) -> Place:
+        warm = [len(prefix) for prefix in self._warm.get(replica, []) if ids[: len(prefix)] == prefix]
+        shared = max(warm, default=0)
+        self._open[replica] += 1
+
+        def leave() -> None:
+            self._open[replica] -= 1
+
+        return Place(
+            replica=replica,
+            address=self._address(replica),
+            cache=self.caches[replica] if self.caches else None,
+            shared=shared,
+            seat=self._admissions[replica].seat(shared) if self._admissions else None,
+            on_leave=leave,
+        )
+
+    def _address(self, replica: int) -> int | None:
+        return replica if len(self.caches) > 1 else None
 
     @cached_property
     def _tool_check(self) -> ToolCheck | None:

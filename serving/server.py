@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import getpass
 import os
 import secrets
 import shlex
@@ -97,7 +98,7 @@ class VllmServer:
             command += ["--uds", str(self.endpoint.socket)]
         else:
             command += ["--host", "127.0.0.1", "--port", str(self._port)]
-        return command + card.server.arguments()
+        return command + card.arguments()
 
     @property
     def shell_line(self) -> str:
@@ -195,6 +196,8 @@ class VllmServer:
             "VLLM_LOGGING_COLOR": "0",
             "VLLM_RPC_BASE_PATH": str(self._folder),  # vLLM's own sockets, which it leaves behind
             "VLLM_HOST_IP": "127.0.0.1",  # nothing of ours listens to other machines
+            "TMPDIR": str(self._folder),  # whatever else it leaves behind goes with the folder
+            "TORCHINDUCTOR_CACHE_DIR": f"{tempfile.gettempdir()}/torchinductor_{getpass.getuser()}",
             **{name: str(value) for name, value in self.card.server.env.items()},
         }
         # Each of its processes would else compile thousands of modules again, at every start.

@@ -10,7 +10,7 @@ from __future__ import annotations
 import inspect
 import math
 import warnings
-from typing import Any
+from typing import Any, Literal, NotRequired, Required, get_args, get_origin
 
 import msgspec
 
@@ -19,6 +19,12 @@ from serving.errors import InvalidTool
 Schema = dict[str, Any]
 
 ALLOWED_TYPES = "str, int, float, bool, Literal, list and TypedDict"
+NESTING_LIMIT = 4
+"""Levels of lists and TypedDicts, one within another: each more doubles the grammar of a call."""
+
+TYPES_LIMIT = 100
+"""Types in the parameters of one tool; those of items and fields count wherever they occur."""
+
 _SCALARS: dict[str, type | tuple[type, ...]] = {
     "string": str,
     "integer": int,
@@ -77,6 +83,15 @@ class ToolSpec(msgspec.Struct, frozen=True):
                 f"{name}: its signature {signature} cannot be turned into a tool"
                 f" ({_first_line(error)}); annotate each parameter with {ALLOWED_TYPES}"
             ) from error
+        left = TYPES_LIMIT
+        for parameter in signature.parameters.values():
+            where = f"{name}.{parameter.name}"
+            for annotation, depth in _types(parameter.annotation, where, ()):
+                left -= 1
+                if depth > NESTING_LIMIT:
+                    raise InvalidTool(f"{where}: its type is nested more than {NESTING_LIMIT} levels deep")
+                if left < 0:
+                    raise InvalidTool(f"{name}: its parameters hold more than {TYPES_LIMIT} types")
         definitions = raw.pop("$defs", {})
         parameters = _simplify(raw, definitions, name, ())
         parameters.pop("description", None)
@@ -97,13 +112,35 @@ def _first_line(error: Exception) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
+def _is_allowed(annotation: Any, within: tuple[Any, ...]) -> bool:
+    """Tell apart what would have the same schema: tuples and lists, other classes and TypedDicts.
+
+    Args:
+        within: the TypedDicts that this one is a part of.
+    """
+    from typing_extensions import get_type_hints, is_typeddict
+
+    if any(annotation is each for each in (str, int, float, bool)) or get_origin(annotation) is Literal:
+        return True
+    if get_origin(annotation) in (list, Required, NotRequired):
+        return all(_is_allowed(each, within) for each in get_args(annotation))
+    if not is_typeddict(annotation):
+        return False
+    fields = get_type_hints(annotation, include_extras=True).values()
+    return annotation in within or all(_is_allowed(each, (*within, annotation)) for each in fields)
+
+
+def _refused(where: str) -> InvalidTool:
+    return InvalidTool(f"{where}: its type is not supported; allowed are {ALLOWED_TYPES}")
+
+
 def _simplify(schema: Schema, definitions: dict[str, Schema], where: str, within: tuple[str, ...]) -> Schema:
     """Keep what decoding understands of a pydantic schema; refuse everything else.
 
     Args:
         within: the definitions that this one is a part of.
     """
-    refused = InvalidTool(f"{where}: its type is not supported; allowed are {ALLOWED_TYPES}")
+    refused = _refused(where)
     if "$ref" in schema:
         target = schema["$ref"].rsplit("/", 1)[-1]
         if target in within:

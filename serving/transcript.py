@@ -123,3 +123,10 @@ class Transcript:
             )
         reasoning = reasoning.removeprefix(_THINK_BEGIN).removesuffix("\n")
         return reasoning, rest.removeprefix("\n\n"), tokens
+
+
+def common_prefix(one: list[int], other: list[int]) -> list[int]:
+    """The ids with which both lists begin."""
+    shorter = min(len(one), len(other))
+    differing = (n for n in range(shorter) if one[n] != other[n])
+    return one[: next(differing, shorter)]

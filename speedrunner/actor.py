@@ -6,6 +6,7 @@ import hashlib
 import time
 import traceback
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 
 import msgspec
@@ -15,7 +16,8 @@ from serving.conversation import Conversation
 from serving.errors import RequestFailed, RequestRefused
 from serving.model import Model
 from serving.tools import ToolSpec
-from speedrunner.hosts.pool import Host, HostError, HostFault
+from serving.usage import Usage
+from speedrunner.hosts.host import Host, HostError, HostFault
 from speedrunner.library.library import Library
 from speedrunner.loop import AgentLimits, Reply, run_agent
 from speedrunner.prompts import render
@@ -101,8 +103,22 @@ class Actor:
 
     def converse(self, spec: ActorSpec, messages: list[Message], labels: dict[str, str]) -> Conversation:
         """Open the actor's conversation."""
-        plain = [{"role": message.role, "content": message.content} for message in messages]
-        return self._model.converse("actor", plain, self.tools(spec), labels)
+        return self._model.converse("actor", _plain(messages), self.tools(spec), labels)
+
+    def shared_prefix(self, spec: ActorSpec) -> list[int]:
+        """The token ids with which every episode of `spec` begins; none on the chat route."""
+        return self._model.shared_prefix("actor", self._any_opening(spec), self.tools(spec))
+
+    async def warm(self, spec: ActorSpec, labels: dict[str, str]) -> list[tuple[int, Usage]]:
+        """Send that prefix alone, before the episodes begin. See `serving.model.Model.warm`."""
+        return await self._model.warm("actor", self._any_opening(spec), self.tools(spec), labels)
+
+    def check_tool(self, tool: ToolSpec) -> None:
+        """Raise `InvalidTool` where the actor's model could not call it."""
+        self._model.check_tool(tool)
+
+    def _any_opening(self, spec: ActorSpec) -> list[dict[str, str]]:
+        return _plain(self.opening(spec, Opening("", "")))
 
     async def play(
         self,
@@ -140,7 +156,8 @@ class Actor:
             opening = await host.reset(episode.task, spec.library, self._env.limits.actions)
             messages = self.opening(spec, opening)
             trajectory.prompt_hash = _digest(messages, self.tools(spec))
-            limits = AgentLimits(self._calls(), began + self._limits.wall_clock_s)
+            calls = self._model.card.role("actor").calls(self._env.limits.llm_calls)
+            limits = AgentLimits(calls, began + self._limits.wall_clock_s)
 
             async def execute(call: ToolCall) -> Reply:
                 return await self._execute(host, call, limits)
@@ -149,9 +166,9 @@ class Actor:
                 trajectory.turns.append(turn)
                 watch(conversation, turn)
 
-            conversation = self.converse(spec, messages, labels)
-            watch(conversation, None)
-            trajectory.ending = await run_agent(conversation, messages, execute, limits, record)
+            with closing(self.converse(spec, messages, labels)) as conversation:
+                watch(conversation, None)
+                trajectory.ending = await run_agent(conversation, messages, execute, limits, record)
         except HostError as error:
             trajectory.ending = Ending.ENVIRONMENT_ERROR
             trajectory.error = error.traceback if isinstance(error, HostFault) else str(error)
@@ -163,10 +180,6 @@ class Actor:
         trajectory.seconds = round(time.monotonic() - began, 3)
         return trajectory
 
-    def _calls(self) -> int:
-        own = self._model.card.role("actor").max_calls
-        return min(own or self._env.limits.llm_calls, self._env.limits.llm_calls)
-
     async def _execute(self, host: Host, call: ToolCall, limits: AgentLimits) -> Reply:
         if call.name == SUBMIT_ANSWER.name:
             node = CallNode(name=call.name, kind="tool", arguments=call.arguments)
@@ -175,6 +188,10 @@ class Actor:
         own_s = self._limits.call_wall_s
         executed = await host.execute(call, remaining_s if own_s is None else min(own_s, remaining_s))
         return Reply(actor_view(executed, self._limits.reply_chars), executed.node, executed.ending)
+
+
+def _plain(messages: list[Message]) -> list[dict[str, str]]:
+    return [{"role": message.role, "content": message.content} for message in messages]
 
 
 def _digest(messages: list[Message], tools: list[ToolSpec]) -> str:

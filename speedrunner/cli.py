@@ -1,4 +1,4 @@
-"""The command line: `speedrunner run | eval | episode | play | library | envs | bench | version`."""
+"""The command line: `speedrunner run | sweep | eval | episode | play | serve | probe | library | ...`."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ import os
 import sys
 from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 
 from envs import EnvironmentFault
 from serving.errors import ServingError
-from speedrunner.bench.envs import envs as bench_envs
+from speedrunner.bench.envs import bench_envs
 from speedrunner.bench.sandbox import sandbox as bench_sandbox
 from speedrunner.config.check import InvalidConfig
 from speedrunner.config.compose import compose
@@ -23,13 +23,18 @@ from speedrunner.config.schema import Config, TaskConfig
 from speedrunner.drain import Drain, Interrupted
 from speedrunner.envs_cli import app as envs_app
 from speedrunner.executor import RunStopped
-from speedrunner.hosts.pool import HostError
-from speedrunner.library.cli import app as library_app
+from speedrunner.hosts.host import HostError
+from speedrunner.library_cli import app as library_app
 from speedrunner.methods import InvalidMethodOption, UnknownMethod
 from speedrunner.plan import InvalidPlan
+from speedrunner.probe import app as probe_app
 from speedrunner.sandbox.limits import SandboxError
+from speedrunner.serve import serve
 from speedrunner.store.files import StorageError
 from speedrunner.terminal import visible
+
+if TYPE_CHECKING:
+    from speedrunner.run import Setup
 
 PEOPLE_ERRORS = (
     EnvironmentFault,
@@ -45,6 +50,8 @@ PEOPLE_ERRORS = (
 )
 """Errors whose text is meant for people; everything else is a bug and shows its traceback."""
 
+KEPT = "; what is recorded stays, the same command goes on"
+
 app = typer.Typer(
     help="LLM agents that learn programmatic skills online, on open models served by vLLM.",
     no_args_is_help=True,
@@ -56,10 +63,12 @@ app = typer.Typer(
 
 app.add_typer(library_app, name="library")
 app.add_typer(envs_app, name="envs")
+app.add_typer(probe_app, name="probe")
 bench = typer.Typer(help="Measure this machine against stated targets.", no_args_is_help=True)
 app.add_typer(bench, name="bench")
 bench.command("sandbox")(bench_sandbox)
 bench.command("envs")(bench_envs)
+app.command("serve")(serve)
 
 Overrides = Annotated[
     list[str] | None,
@@ -81,6 +90,35 @@ def run(overrides: Overrides = None) -> None:
     Example: speedrunner run env=babyai method=speedrunner model=tiny run.rollouts=20
     """
     _run(compose(overrides or []))
+
+
+@app.command()
+def sweep(
+    file: Annotated[Path, typer.Argument(help="YAML: a list of runs, `- method=react run.seed=1` each.")],
+    overrides: Overrides = None,
+) -> None:
+    """Play several runs side by side on one server, which ends with the last of them.
+
+    What follows FILE holds for all of them. A run that stops leaves the others alone; the same command goes
+    on with it.
+
+    Example: speedrunner sweep runs.yaml env=babyai model=tiny run.rollouts=20
+    """
+    from speedrunner.report.table import account_line
+    from speedrunner.sweep import read_runs
+    from speedrunner.sweep import sweep as carry_out
+
+    setups = read_runs(file, overrides or [])
+    _show_messages(setups[0].config)
+    console = _console()
+    result = _drained(lambda drain: carry_out(setups, console, drain), console, KEPT)
+    for setup in setups:
+        _show_run(setup, console)
+    if result.balance is not None:
+        console.print(account_line(result.balance), soft_wrap=True)
+    if result.failures:
+        lines = [f"{path}: {reason}" for path, reason in result.failures.items()]
+        raise RunStopped(f"{len(lines)} of {len(setups)} runs stopped; " + "; ".join(lines))
 
 
 @app.command(name="eval")
@@ -146,9 +184,7 @@ def version() -> None:
 
 
 def _run(config: Config) -> None:
-    from speedrunner.data import load
-    from speedrunner.report.checkpoints import checkpoint_rows
-    from speedrunner.report.table import account_line, checkpoint_table, notes
+    from speedrunner.report.table import account_line
     from speedrunner.run import run as carry_out
     from speedrunner.run import set_up
 
@@ -157,14 +193,23 @@ def _run(config: Config) -> None:
         raise InvalidConfig("task.name and task.index are for `episode` and `play`; a run plays its split")
     setup = set_up(config)
     console = _console()
-    kept = "; what is recorded stays, the same command goes on"
-    balance = _drained(lambda drain: carry_out(setup, console, drain), console, kept)
+    balance = _drained(lambda drain: carry_out(setup, console, drain), console, KEPT)
+    _show_run(setup, console)
+    if balance is not None:
+        console.print(account_line(balance), soft_wrap=True)
+
+
+def _show_run(setup: Setup, console: Console) -> None:
+    """Print a run's checkpoints."""
+    from speedrunner.data import load
+    from speedrunner.report.checkpoints import checkpoint_rows
+    from speedrunner.report.table import checkpoint_table, notes
+
+    config = setup.config
     rows = checkpoint_rows(load(config.run.dir), setup.prices)
     console.print(f"\n{config.method.name} on {config.env.name} with {setup.card.name}", style="bold")
     console.print(checkpoint_table(rows))
     console.print(notes(rows, setup.prices), style="dim", soft_wrap=True)
-    if balance is not None:
-        console.print(account_line(balance), soft_wrap=True)
     console.print(f"The run's files are in {Path(config.run.dir)}", soft_wrap=True)
 
 
@@ -203,6 +248,8 @@ def main() -> None:
         lines = [line.strip() for line in str(error).splitlines()]
         print(visible(f"error: {'; '.join(filter(None, lines))}"), file=sys.stderr)
         sys.exit(1)
+    except KeyboardInterrupt:
+        sys.exit(130)
     except BrokenPipeError:
         # The reader of our output has gone (`| head`).
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

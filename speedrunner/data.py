@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import msgspec
 import yaml
 
+from serving.balance import Balance
 from serving.meter import LedgerRow
 from speedrunner.records import EpisodeRow, SleepRecord, Trajectory
 from speedrunner.store.policies import PolicyStore
 from speedrunner.store.rundir import RunDirectory, RunDirectoryError, sleep_key
+from speedrunner.store.summary import attempts
 
 if TYPE_CHECKING:
     import pandas
@@ -86,12 +88,17 @@ class RunData:
         tried by another one. The newest attempt of one that is not finished counts as going on.
         """
         rows = self._directory.requests(LedgerRow)
-        kept = self._directory.attempts()
+        kept = attempts(rows)
         kept |= {row.episode: row.attempt for row in self.episodes}
         kept |= {sleep_key(sleep.sleep): sleep.attempt for sleep in self.sleeps}
         return [
             msgspec.structs.replace(row, wasted=row.wasted or _was_given_up(row.labels, kept)) for row in rows
         ]
+
+    @cached_property
+    def accounts(self) -> list[Balance]:
+        """The ledger beside the engine's counters, as each process found it at its end."""
+        return self._directory.accounts(Balance)
 
     def frame(self, table: Literal["episodes", "requests"]) -> pandas.DataFrame:
         """A table as a flat data frame: nested fields become columns such as `usage_prompt`, `task_name`."""

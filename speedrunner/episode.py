@@ -8,7 +8,7 @@ from pathlib import Path
 from rich.console import Console
 
 from serving.conversation import Conversation, TokenConversation
-from serving.service import serve_model
+from serving.deployment import deploy
 from speedrunner.actor import Actor, Episode
 from speedrunner.config.task import chosen_task
 from speedrunner.executor import RunStopped
@@ -69,16 +69,17 @@ async def play_episode(setup: Setup, console: Console, *, show_ids: bool) -> Non
             spec = setup.method.agent(policy, task, setup.env)
             # A task that does not exist is told before a server is started.
             await host.reset(task, spec.library, setup.env.limits.actions)
-            async with serve_model(
-                setup.card,
-                setup.service_options(),
-                write_row=lambda row: None,
-                log=Path(folder) / "server.log",
-                prices=setup.prices,
-                say=progress.say,
-                waiting=progress.waiting,
-            ) as service:
-                actor = Actor(setup.env, service.model, setup.episode_limits())
+            async with (
+                deploy(
+                    setup.card,
+                    setup.service_options(),
+                    log=Path(folder) / "server.log",
+                    say=progress.say,
+                    waiting=progress.waiting,
+                ) as deployment,
+                deployment.client(lambda row: None, prices=setup.prices.actor) as model,
+            ):
+                actor = Actor(setup.env, model, setup.episode_limits())
                 trajectory = await actor.play(Episode("episode", task, 0), spec, host, {}, watch)
                 say(f"=== {headline(trajectory)}")
                 if trajectory.ending.is_fault:
@@ -86,5 +87,5 @@ async def play_episode(setup: Setup, console: Console, *, show_ids: bool) -> Non
                 usage = trajectory.usage
                 say(
                     f"{usage.uncached} uncached, {usage.cached} cached, {usage.completion} output tokens;"
-                    f" {service.meter.prices.cost(usage):.6f} USD"
+                    f" {model.meter.prices.cost(usage):.6f} USD"
                 )

@@ -11,13 +11,14 @@ import msgspec
 
 from envs import Task, TextEnv
 from serving.model import Model
+from serving.transcript import common_prefix
 from speedrunner.actor import Actor, Episode
 from speedrunner.drain import Drain
 from speedrunner.hosts.pool import HostPool
 from speedrunner.methods.base import Method, SleepTools
 from speedrunner.plan import Evaluate, Sleep, Step, Wake, step_key
 from speedrunner.progress import Progress
-from speedrunner.records import SleepRecord, Trajectory
+from speedrunner.records import Policy, PrefixChange, SleepRecord, Trajectory
 from speedrunner.sandbox.limits import Sandbox
 from speedrunner.store.history import History
 from speedrunner.store.rundir import RunDirectory, sleep_key
@@ -38,7 +39,7 @@ class Executor:
     directory: RunDirectory
     env: TextEnv
     method: Method
-    model: Model
+    inducer: Model
     actor: Actor
     pool: HostPool
     progress: Progress
@@ -51,7 +52,7 @@ class Executor:
         self._faults = 0
 
     async def execute(self, steps: list[Step]) -> None:
-        """Do every step that is not finished yet.
+        """Do every step that is not finished yet. Evaluations, which change nothing, run beside what follows.
 
         Raises:
             RunStopped: too many faults in a row.
@@ -59,21 +60,26 @@ class Executor:
             ServingError, StorageError, HostError: the engine, the disk or all hosts failed.
         """
         finished = set(self.directory.finished())
-        for step in steps:
-            key = step_key(step)
-            if key in finished:
-                continue
-            self.drain.check()
-            match step:
-                case Wake():
-                    await self._wake(step)
-                case Sleep():
-                    await self._sleep(step)
-                case Evaluate():
-                    await self._evaluate(step)
-            self.directory.mark_finished(key)
+        try:
+            async with asyncio.TaskGroup() as evaluations:
+                for step in steps:
+                    key = step_key(step)
+                    if key in finished:
+                        continue
+                    if self.drain.requested:
+                        break
+                    match step:
+                        case Wake():
+                            await self._wake(step, key)
+                        case Sleep():
+                            await self._sleep(step, key)
+                        case Evaluate():
+                            evaluations.create_task(self._evaluate(step, key), name=key)
+        except BaseExceptionGroup as group_error:
+            raise _first(group_error) from None
+        self.drain.check()
 
-    async def _wake(self, step: Wake) -> None:
+    async def _wake(self, step: Wake, key: str) -> None:
         first = min(int(key.rsplit("/", 1)[1]) for key in step.tasks)
 
         def keep(trajectory: Trajectory) -> None:
@@ -81,72 +87,88 @@ class Executor:
             self.directory.append_episode(summarise(trajectory, "train", first))
 
         played = self.directory.trajectories(step.batch)
-        await self._play(step, played, keep, phase="train", tries=1)
+        await self._play(step, key, played, keep, phase="train", tries=1)
 
-    async def _evaluate(self, step: Evaluate) -> None:
+    async def _evaluate(self, step: Evaluate, key: str) -> None:
         def keep(trajectory: Trajectory) -> None:
             self.directory.append_evaluation(step.checkpoint, trajectory)
             self.directory.append_episode(summarise(trajectory, "test", step.checkpoint))
 
         # A fault of ours says nothing about the policy: held-out episodes are tried once more.
         played = self.directory.evaluations(step.checkpoint)
-        await self._play(step, played, keep, phase="test", tries=2)
+        await self._play(step, key, played, keep, phase="test", tries=2)
 
     async def _play(
         self,
         step: Wake | Evaluate,
+        key: str,
         played: list[Trajectory],
         keep: Callable[[Trajectory], None],
         *,
         phase: str,
         tries: int,
     ) -> None:
-        """Play the tasks of a step that have not been played, as many at once as there are hosts."""
+        """Play the tasks of a step that have not been played, as many at once as there are hosts.
+
+        A drain leaves the rest of them unplayed, and the step unfinished.
+        """
         policy = self.directory.policies.load(step.policy)
         done = {trajectory.episode for trajectory in played}
         pending = {key: task for key, task in step.tasks.items() if key not in done}
+        labels = {"phase": phase, "policy": str(step.policy)}
 
         async def play(key: str, task: Task) -> None:
             spec = self.method.agent(policy, task, self.env)
             for left in reversed(range(tries)):
-                async with self.pool.host() as host:
+                async with self.pool.host(behind=phase == "test") as host:
                     if self.drain.requested:
                         return
                     with self.drain.unit():
                         episode = Episode(key, task, step.policy, self._next_attempt(key))
-                        trajectory = await self.actor.play(episode, spec, host, {"phase": phase})
+                        trajectory = await self.actor.play(episode, spec, host, labels)
                 if not trajectory.ending.is_fault or not left:
                     break
                 self.progress.say(f"{key} ended by {trajectory.ending}; it is tried once more")
             keep(trajectory)
-            self.progress.episode(trajectory)
+            self.progress.episode(step.name, trajectory)
             self._count_faults(trajectory)
 
         with self.progress.step(step.name, len(step.tasks), len(done)):
-            try:
-                async with asyncio.TaskGroup() as group:
-                    for key, task in pending.items():
-                        group.create_task(play(key, task), name=key)
-            except BaseExceptionGroup as group_error:
-                raise _first(group_error) from None
-            self.drain.check()
+            if pending:
+                task = next(iter(pending.values()))
+                await self.actor.warm(self.method.agent(policy, task, self.env), labels)
+            async with asyncio.TaskGroup() as group:
+                for episode, task in pending.items():
+                    group.create_task(play(episode, task), name=episode)
+        if not self.drain.requested:
+            self.directory.mark_finished(key)
 
-    async def _sleep(self, step: Sleep) -> None:
-        if step.number in self.directory.policies.versions():
-            return  # killed between the last two writes of the sleep
+    async def _sleep(self, step: Sleep, key: str) -> None:
+        if step.number not in self.directory.policies.versions():
+            await self._learn(step)
+        # Otherwise a kill came between the last two writes of the sleep.
+        self.directory.mark_finished(key)
+
+    async def _learn(self, step: Sleep) -> None:
         policy = self.directory.policies.load(step.number - 1)
-        key = sleep_key(step.number)
-        attempt = self._next_attempt(key)
+        history = History(self.directory)
+        name = sleep_key(step.number)
+        attempt = self._next_attempt(name)
+        labels = {"phase": "sleep", "policy": str(policy.version), "episode": name, "attempt": str(attempt)}
         tools = SleepTools(
             sleep=step.number,
             env=self.env,
-            model=self.model,
-            labels={"phase": "sleep", "episode": key, "attempt": str(attempt)},
+            model=self.inducer,
+            check_tool=self.actor.check_tool,
+            labels=labels,
             sandbox=self.sandbox,
         )
         began = time.monotonic()
-        with self.progress.step(step.name, 1, 0), self.drain.unit():
-            learnt = await self.method.sleep(policy, History(self.directory), tools)
+        with self.progress.step(step.name, 0, 0), self.drain.unit():
+            learnt = await self.method.sleep(policy, history, tools)
+            learnt = msgspec.structs.replace(learnt, version=step.number)
+            seconds = time.monotonic() - began
+            prefix = await self._prefix_change(policy, learnt, history)
         self.directory.write_sleep(
             SleepRecord(
                 sleep=step.number,
@@ -154,15 +176,33 @@ class Executor:
                 attempt=attempt,
                 agents=tools.agents,
                 edits=tools.edits,
-                seconds=round(time.monotonic() - began, 3),
+                seconds=round(seconds, 3),
                 error=tools.error,
+                prefix=prefix,
             )
         )
-        self.directory.write_policy(msgspec.structs.replace(learnt, version=step.number))
+        self.directory.write_policy(learnt)
         accepted = sum(edit.error is None for edit in tools.edits)
+        kept = f"; {prefix.kept} of {prefix.before} prompt prefix tokens stay" if prefix else ""
         self.progress.say(
-            f"{key}: {len(learnt.skills)} skills; {accepted} edits accepted,"
-            f" {len(tools.edits) - accepted} refused"
+            f"{name}: {len(learnt.skills)} skills; {accepted} edits accepted,"
+            f" {len(tools.edits) - accepted} refused{kept}"
+        )
+
+    async def _prefix_change(self, before: Policy, after: Policy, history: History) -> PrefixChange | None:
+        """What the edits leave of the actor's cached prompt prefix, by ids and by the engine's word."""
+        task = history.batch(history.batches()[-1])[0].task
+        old = self.actor.shared_prefix(self.method.agent(before, task, self.env))
+        spec = self.method.agent(after, task, self.env)
+        new = self.actor.shared_prefix(spec)
+        if not new:
+            return None
+        sent = await self.actor.warm(spec, {"phase": "sleep", "policy": str(after.version)})
+        return PrefixChange(
+            before=len(old),
+            after=len(new),
+            kept=len(common_prefix(old, new)),
+            cached=min((usage.cached for _, usage in sent), default=0),
         )
 
     def _next_attempt(self, key: str) -> int:

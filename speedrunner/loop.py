@@ -28,13 +28,14 @@ class Reply:
     ending: Ending | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class AgentLimits:
     """Budgets of one agent's work.
 
     Attributes:
         llm_calls: requests to the model, answers without a valid call included.
-        deadline: moment of `time.monotonic()` at which the work is ended; `None` for none.
+        deadline: moment of `time.monotonic()` at which the work is ended; `None` for none. Time during which
+            we hold the agent back ourselves moves it.
     """
 
     llm_calls: int
@@ -69,6 +70,9 @@ async def run_agent(
     """
     messages = opening
     for left in reversed(range(limits.llm_calls)):
+        held_s = await conversation.ready()
+        if limits.deadline is not None:
+            limits.deadline += held_s
         try:
             async with asyncio.timeout_at(limits.deadline):
                 completion = await conversation.ask()
@@ -82,6 +86,7 @@ async def run_agent(
             reasoning=completion.reasoning,
             usage=completion.usage,
             seconds=round(completion.seconds, 4),
+            held_s=round(held_s, 4),
         )
         ending = None
         if completion.call is None:

@@ -89,12 +89,14 @@ class Turn(msgspec.Struct):
         call: the tool call that was parsed, if it was valid.
         executed: the tree of what was run for it.
         error: why there was no valid call.
+        held_s: how long the request was held back before, until the engine's cache had room, in seconds.
     """
 
     messages: list[Message]
     text: str
     usage: Usage
     seconds: float
+    held_s: float = 0.0
     reasoning: str = ""
     call: ToolCall | None = None
     executed: CallNode | None = None
@@ -220,6 +222,21 @@ class AgentRecord(msgspec.Struct):
     ending: Ending
 
 
+class PrefixChange(msgspec.Struct, frozen=True):
+    """What a sleep did to the prompt prefix that all episodes of a policy share (system message, tools).
+
+    Attributes:
+        before, after: its length under the old and the new policy, in tokens.
+        kept: first tokens that both have in common: what an edit leaves valid of the prefix cache.
+        cached: tokens that the engine took from its cache when the new prefix was sent first.
+    """
+
+    before: int
+    after: int
+    kept: int
+    cached: int
+
+
 class SleepRecord(msgspec.Struct, kw_only=True):
     """One sleep phase.
 
@@ -227,6 +244,7 @@ class SleepRecord(msgspec.Struct, kw_only=True):
         sleep: 1 for the run's first; the policy it leads to has the same number.
         rollouts: training rollouts since the sleep before, over which its cost is spread.
         error: why the sleep changed nothing although it should have (a context overflow, say).
+        prefix: what it invalidated of the prompt prefix; `None` on the chat route.
     """
 
     sleep: int
@@ -236,6 +254,7 @@ class SleepRecord(msgspec.Struct, kw_only=True):
     edits: list[Edit]
     seconds: float
     error: str | None = None
+    prefix: PrefixChange | None = None
     format: int = FORMAT
 
     @property

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,9 +15,11 @@ from rich.console import Console
 
 import envs
 from envs import Split, TextEnv
-from serving.cards import ModelCard, load_card
-from serving.meter import LedgerRow
-from serving.service import Balance, ServiceOptions, serve_model
+from serving.balance import Balance
+from serving.cards import ModelCard, adapted, load_card
+from serving.deployment import Deployment, ServiceOptions, deploy
+from serving.meter import LedgerRow, Spending
+from serving.start_check import check_engine
 from serving.usage import Prices, Usage
 from speedrunner import methods
 from speedrunner.actor import Actor, EpisodeLimits
@@ -29,9 +32,11 @@ from speedrunner.methods.base import Method
 from speedrunner.plan import Evaluate, Step, Wake, plan_run, step_key
 from speedrunner.progress import Progress
 from speedrunner.records import Policy
+from speedrunner.report.cost import RolePrices
 from speedrunner.sandbox.limits import Sandbox
 from speedrunner.sandbox.process import require
 from speedrunner.store.rundir import RunDirectory, RunDirectoryError
+from speedrunner.store.summary import attempts
 from speedrunner.versions import versions
 
 
@@ -44,7 +49,13 @@ class Setup:
     split: Split
     method: Method
     card: ModelCard
-    prices: Prices
+    inducer_card: ModelCard
+    """Of every role but the actor; often the same."""
+
+    @property
+    def prices(self) -> RolePrices:
+        """The price lists: the cards' own, or the one that the configuration puts in their place."""
+        return RolePrices(actor=self._prices(self.card), others=self._prices(self.inducer_card))
 
     def plan(self) -> list[Step]:
         """The steps of the run. Raises `InvalidPlan`."""
@@ -64,10 +75,12 @@ class Setup:
         return ServiceOptions(
             url=serving.url,
             api_key_env=serving.api_key_env,
+            api_key_file=serving.api_key_file,
             port=serving.port,
             start_timeout_s=serving.start_timeout_s,
             request_timeout_s=serving.request_timeout_s,
-            spending_cap_usd=serving.spending_cap_usd,
+            hang_timeout_s=serving.hang_timeout_s,
+            admission=serving.admission,
         )
 
     def episode_limits(self) -> EpisodeLimits:
@@ -84,6 +97,14 @@ class Setup:
         start_from = self.config.run.start_from
         return self.method.initial() if start_from is None else stored_policy(start_from)
 
+    def _prices(self, card: ModelCard) -> Prices:
+        own, other = card.prices, self.config.prices
+        return Prices(
+            uncached=own.uncached if other.uncached is None else other.uncached,
+            cached=own.cached if other.cached is None else other.cached,
+            output=own.output if other.output is None else other.output,
+        )
+
 
 def set_up(config: Config) -> Setup:
     """Make what a configuration names.
@@ -92,19 +113,15 @@ def set_up(config: Config) -> Setup:
         EnvironmentFault, UnknownMethod, InvalidMethodOption, InvalidCard: something in it does not exist.
         SandboxUnavailable: skills cannot be isolated on this machine.
     """
-    card = load_card(config.model.card)
-    own, other = card.prices, config.prices
+    model = config.model
+    card = adapted(load_card(model.card), replicas=model.replicas, load_format=model.load_format)
     setup = Setup(
         config=config,
         env=envs.make(config.env.name, **config.env.options),
         split=envs.splits(config.env.name, **config.env.options),
         method=methods.make(config.method.name, **config.method.options),
         card=card,
-        prices=Prices(
-            uncached=own.uncached if other.uncached is None else other.uncached,
-            cached=own.cached if other.cached is None else other.cached,
-            output=own.output if other.output is None else other.output,
-        ),
+        inducer_card=card if model.inducer is None else load_card(model.inducer),
     )
     require(setup.sandbox())
     return setup
@@ -185,51 +202,135 @@ async def run(setup: Setup, console: Console, drain: Drain) -> Balance | None:
         Interrupted, RunStopped, ServingError, StorageError, HostError: it stopped; what is recorded stays,
             and the same call goes on.
     """
-    config = setup.config
+    with begun(setup, console) as begun_run:
+        if begun_run is None:
+            return None
+        progress = begun_run.progress
+        async with deployed(setup, begun_run.directory.server_log, progress) as engines:
+            await begun_run.play(engines, drain)
+            balance = await engines.actor.balance()
+            if balance is not None:
+                begun_run.directory.append_accounts(balance)
+            return balance
+
+
+@dataclass(frozen=True)
+class Engines:
+    """The engine of the actor and that of every other role; often the same."""
+
+    actor: Deployment
+    others: Deployment
+
+
+@asynccontextmanager
+async def deployed(setup: Setup, log: Path, progress: Progress) -> AsyncIterator[Engines]:
+    """Bring the models of a configuration into service.
+
+    Raises:
+        InvalidCard, ServerFailed: see `serving.errors`.
+    """
+    options = setup.service_options()
+    say, waiting = progress.say, progress.waiting
+    async with deploy(setup.card, options, log=log, say=say, waiting=waiting) as actor:
+        if setup.inducer_card is setup.card:
+            yield Engines(actor, actor)
+            return
+        # A server that is named by address or port is the actor's.
+        own = msgspec.structs.replace(options, url=None, port=None, api_key_env=None, api_key_file=None)
+        log = log.with_name("inducer_server.log")
+        async with deploy(setup.inducer_card, own, log=log, say=say, waiting=waiting) as inducer:
+            yield Engines(actor, inducer)
+
+
+@dataclass(frozen=True)
+class BegunRun:
+    """A run whose directory is ours, and of which something is left to do."""
+
+    setup: Setup
+    directory: RunDirectory
+    steps: list[Step]
+    ledger: list[LedgerRow]
+    progress: Progress
+
+    async def play(self, engines: Engines, drain: Drain) -> None:
+        """Do what is left. Raises as `run`."""
+        setup, config, directory = self.setup, self.setup.config, self.directory
+        spending = Spending(config.serving.spending_cap_usd, spent_usd(self.ledger, setup))
+        async with AsyncExitStack() as stack:
+            actor_model = await stack.enter_async_context(
+                engines.actor.client(directory.append_request, prices=setup.prices.actor, spending=spending)
+            )
+            inducer = actor_model
+            if engines.others is not engines.actor:
+                inducer = await stack.enter_async_context(
+                    engines.others.client(
+                        directory.append_request, prices=setup.prices.others, spending=spending
+                    )
+                )
+            for model in dict.fromkeys((actor_model, inducer)):
+                await check_engine(model, {})
+            pool = await stack.enter_async_context(
+                HostPool(
+                    self._hosts(), config.env.name, config.env.options, directory.host_log, setup.sandbox()
+                )
+            )
+            self.progress.begin(actor_model.meter, lambda: engines.actor.held_back)
+            executor = Executor(
+                directory=directory,
+                env=setup.env,
+                method=setup.method,
+                inducer=inducer,
+                actor=Actor(setup.env, actor_model, setup.episode_limits()),
+                pool=pool,
+                progress=self.progress,
+                drain=drain,
+                sandbox=setup.sandbox(),
+                attempts=attempts(self.ledger),
+            )
+            await executor.execute(self.steps)
+
+    def _hosts(self) -> int:
+        """As many as episodes can be in flight: an evaluation is played beside the wake after it."""
+        wake = max((len(step.tasks) for step in self.steps if isinstance(step, Wake)), default=0)
+        test = max((len(step.tasks) for step in self.steps if isinstance(step, Evaluate)), default=0)
+        return min(self.setup.config.run.in_flight, max(wake + test, 1))
+
+
+@contextmanager
+def begun(setup: Setup, console: Console, name: str = "") -> Iterator[BegunRun | None]:
+    """Own a run's directory for as long as the context lasts; `None` when the run is finished.
+
+    Args:
+        name: leads each line of its progress, where several runs share a terminal.
+
+    Raises:
+        LockHeld, RunDirectoryError: the directory cannot be used for this run.
+    """
     steps = setup.plan()
-    path = Path(config.run.dir)
+    path = Path(setup.config.run.dir)
     with RunDirectory.open_for_writing(path) as directory:
         _claim(directory, setup)
         finished = set(directory.finished())
         if all(step_key(step) in finished for step in steps):
             console.print(f"{path} is finished: nothing is left to play", soft_wrap=True)
-            return None
-        tasks = [step.tasks for step in steps if isinstance(step, Wake | Evaluate)]
-        hosts = min(config.run.in_flight, max(map(len, tasks), default=1))
-        # A damaged ledger is told before a server is started.
-        attempts = directory.attempts()
-        usages = [row.usage for row in directory.requests(LedgerRow) if row.usage is not None]
-        with Progress(console, sum(map(len, tasks)), len(directory.episodes())) as progress:
-            async with (
-                serve_model(
-                    setup.card,
-                    setup.service_options(),
-                    write_row=directory.append_request,
-                    log=directory.server_log,
-                    prices=setup.prices,
-                    spent_before=sum(usages, Usage()),
-                    say=progress.say,
-                    waiting=progress.waiting,
-                ) as service,
-                HostPool(
-                    hosts, config.env.name, config.env.options, directory.host_log, setup.sandbox()
-                ) as pool,
-            ):
-                progress.begin(service.meter)
-                executor = Executor(
-                    directory=directory,
-                    env=setup.env,
-                    method=setup.method,
-                    model=service.model,
-                    actor=Actor(setup.env, service.model, setup.episode_limits()),
-                    pool=pool,
-                    progress=progress,
-                    drain=drain,
-                    sandbox=setup.sandbox(),
-                    attempts=attempts,
-                )
-                await executor.execute(steps)
-                return await service.balance()
+            yield None
+            return
+        episodes = sum(len(step.tasks) for step in steps if isinstance(step, Wake | Evaluate))
+        ledger = directory.requests(LedgerRow)  # a damaged one is told before a server is started
+        with Progress(console, episodes, len(directory.episodes()), name) as progress:
+            yield BegunRun(setup, directory, steps, ledger, progress)
+
+
+def spent_usd(rows: list[LedgerRow], setup: Setup) -> float:
+    """What the ledger's requests have cost, in USD."""
+    usages: dict[str, Usage] = {}
+    for row in rows:
+        usages[row.model] = usages.get(row.model, Usage()) + (row.usage or row.at_most or Usage())
+    prices = setup.prices
+    return sum(
+        (prices.actor if model == setup.card.name else prices.others).cost(usage)
+        for model, usage in usages.items()
+    )
 
 
 def _claim(directory: RunDirectory, setup: Setup) -> None:

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from serving.cards import ModelCard, load_card, prepare
+from serving.deployment import Deployment, ServiceOptions, deploy
 from serving.endpoint import Endpoint
 from serving.meter import LedgerRow
 from serving.model import Model
 from serving.server import VllmServer
-from serving.service import Service, ServiceOptions, serve_model
 from serving.tokens import ChatTokenizer
 
 # Started in the background, a test run ignores these signals, and so would every process that it starts.
@@ -57,14 +57,14 @@ def vllm_endpoint(
 class EngineServer:
     """The session's server as one test sees it, with a ledger of the test's own."""
 
-    service: Service
-    endpoint: Endpoint
+    deployment: Deployment
+    model: Model
     card: ModelCard
     rows: list[LedgerRow]
 
     @property
-    def model(self) -> Model:
-        return self.service.model
+    def endpoint(self) -> Endpoint:
+        return self.deployment.endpoint
 
 
 @pytest.fixture
@@ -73,5 +73,8 @@ async def engine_server(
 ) -> AsyncIterator[EngineServer]:
     rows: list[LedgerRow] = []
     options = ServiceOptions(url=str(vllm_endpoint))
-    async with serve_model(tiny_card, options, write_row=rows.append, log=tmp_path / "unused.log") as service:
-        yield EngineServer(service, vllm_endpoint, tiny_card, rows)
+    async with (
+        deploy(tiny_card, options, log=tmp_path / "unused.log") as deployment,
+        deployment.client(rows.append) as model,
+    ):
+        yield EngineServer(deployment, model, tiny_card, rows)

@@ -46,6 +46,7 @@ class Answer:
     usage: bool = True
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict)
+    after: threading.Event | None = None  # what it waits for, while others are answered
     fault: Literal["drop", "hang", "garbage", "die"] | None = None
 
     @property
@@ -137,6 +138,16 @@ class Request:
     tools: dict[str, Any]
 
     @property
+    def warms(self) -> bool:
+        """Whether it wants no answer: it puts a prefix into the cache."""
+        return self.body.get("max_tokens") == 1 and len(self.prompt) > 1
+
+    @property
+    def probes(self) -> bool:
+        """Whether it is one of those with which a run tries an engine before its first episode."""
+        return bool(self.tools) and all(name.startswith("probe_") for name in self.tools)
+
+    @property
     def turn(self) -> int:
         """Answers that the conversation holds already."""
         return sum(role == "assistant" for role, _ in self.messages)
@@ -164,7 +175,9 @@ class ScriptedEngine:
     """The server, in threads of its own; a context manager.
 
     Attributes:
-        requests: every request for an answer so far.
+        requests: every request for an answer so far; those that warm a prefix up or
+            probe the engine are answered without the script.
+        answers_probes: whether it does so with probes.
         mistakes: what went wrong in the script itself; raised at the end.
         prompt, cached, generated: the counters that `/metrics` shows.
     """
@@ -178,6 +191,7 @@ class ScriptedEngine:
         self.mistakes: list[BaseException] = []
         self.prompt = self.cached = self.generated = 0
         self.script = script
+        self.answers_probes = True
         self._served = 0
         self._tokenizer = tokenizer
         self._blocks: set[tuple[int, ...]] = set()
@@ -231,6 +245,9 @@ class ScriptedEngine:
         """What the script says to a request, and the response's body."""
         with self._lock:
             request = self._read(path, body)
+            if request.warms or (request.probes and self.answers_probes):
+                unasked = say("") if request.warms else _legal_call(request)
+                return unasked, json.dumps(self._complete(request, unasked)).encode()
             self.requests.append(request)
             try:
                 if callable(self.script):
@@ -326,6 +343,21 @@ class ScriptedEngine:
         }
 
 
+def _legal_call(request: Request) -> Answer:
+    """A call of the first tool that the request offers."""
+    function = next(iter(request.tools.values()))["function"]
+    return call(function["name"], **_legal(function["parameters"]))
+
+
+def _legal(schema: dict[str, Any]) -> Any:
+    """A value that a schema allows: the least of each kind."""
+    if "enum" in schema:
+        return schema["enum"][0]
+    if schema["type"] == "object":
+        return {name: _legal(schema["properties"][name]) for name in schema["required"]}
+    return {"string": "", "integer": 0, "number": 0.5, "boolean": False, "array": []}[schema["type"]]
+
+
 class _Server(ThreadingHTTPServer):
     daemon_threads = True
     allow_reuse_address = True
@@ -381,10 +413,15 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         engine = self.server.engine
-        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        sent = self.rfile.read(length := int(self.headers["Content-Length"]))
+        if len(sent) < length:
+            return  # the client has gone
+        body = json.loads(sent)
         if not self._allowed():
             return
         answer, content = engine.answer(self.path, body)
+        if answer.after is not None:
+            answer.after.wait(60)
         match answer.fault:
             case "hang":
                 self.server.ended.wait()

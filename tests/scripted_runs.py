@@ -17,11 +17,11 @@ import msgspec
 import yaml
 from rich.console import Console
 
+from serving.balance import Balance
 from serving.cards import CHECKOUT, ModelCard, Role, Roles
 from serving.engine import Engine, RetryPolicy
 from serving.meter import LedgerRow, Meter
 from serving.model import Model
-from serving.service import Balance
 from serving.tokens import ChatTokenizer
 from serving.usage import Usage
 from speedrunner.config.compose import compose
@@ -57,6 +57,7 @@ async def scripted_model(
     """A scripted engine with the real client, conversations included."""
     rows: list[LedgerRow] = []
     with ScriptedEngine(tokenizer, script, model=card.name) as server:
+        server.answers_probes = False
         retry = RetryPolicy(tries=2, first_wait_s=0.0)
         engine = Engine(server.endpoint, card.name, Meter(rows.append, card.prices), retry)
         try:
@@ -161,7 +162,7 @@ def script(
     """A run's script: `actor` plays, and each sleep goes through `inducer` and finishes."""
 
     def answer(request: Request) -> Answer:
-        if not request.tools:  # the request that shows the engine to be ready
+        if not request.tools:  # requests that show the engine to be ready, or warm up a prefix
             return say("")
         if "write_skill" not in request.tools:
             return actor(request)

@@ -83,10 +83,16 @@ class TaskConfig:
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """The model of every role."""
+    """The models of the roles."""
 
     #: Name of a card in `models/`, or the path of any card's `.yaml` file.
     card: Text
+    #: Another card for the inducer and every role but the actor; `None`: the same.
+    inducer: Text | None = None
+    #: Data-parallel replicas of the card's server; `None`: as the card says.
+    replicas: AtLeastOne | None = None
+    #: `dummy` serves random weights of the model's shape: nothing is downloaded.
+    load_format: Literal["auto", "dummy"] = "auto"
 
 
 @dataclass(frozen=True)
@@ -109,12 +115,19 @@ class ServingConfig:
     url: Text | None = None
     #: Environment variable with the API key for `url`; `None` for a server that asks for none.
     api_key_env: Text | None = None
+    #: File with the API key for `url`, such as `speedrunner serve` names.
+    api_key_file: Text | None = None
     #: TCP port on loopback for the server that is started; `None` for a Unix socket.
     port: Port | None = None
     #: Seconds that a starting server may take until it is ready.
     start_timeout_s: Seconds = 900.0
     #: Seconds that one request may take.
     request_timeout_s: Seconds = 1800.0
+    #: Seconds that the engine's counters may stand still while requests run before it counts as hung;
+    #: `None`: 60 on a GPU, 180 on a CPU.
+    hang_timeout_s: Seconds | None = None
+    #: Hold episodes back that the prefix cache has no room for.
+    admission: bool = True
     #: USD after which no request is sent any more; `None` for no cap.
     spending_cap_usd: Usd | None = None
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from envs import Task, TextEnv
 from serving.model import Model
+from serving.tools import ToolSpec
 from serving.usage import Usage
 from speedrunner.actor import ActorSpec
 from speedrunner.library.library import Library
@@ -23,6 +26,8 @@ class SleepTools:
 
     Attributes:
         sleep: number of this sleep, 1 for the first.
+        model: what the agents of the sleep are played by.
+        check_tool: raises `InvalidTool` where the actor could not call a skill.
         labels: stand in the ledger rows of every request.
         sandbox: how code that an agent writes is confined.
         edits: to be extended with each edit that an agent asked for.
@@ -32,6 +37,7 @@ class SleepTools:
     sleep: int
     env: TextEnv
     model: Model
+    check_tool: Callable[[ToolSpec], None]
     labels: dict[str, str]
     sandbox: Sandbox = Sandbox()  # noqa: RUF009 - immutable
     agents: list[AgentRecord] = field(default_factory=list)
@@ -40,11 +46,11 @@ class SleepTools:
 
     def library(self, policy: Policy) -> Library:
         """The policy's skills over this environment's primitives, checked for the model in use."""
-        return Library(self.env.primitives, policy.skills, policy.preamble, check=self.model.check_tool)
+        return Library(self.env.primitives, policy.skills, policy.preamble, check=self.check_tool)
 
     def calls(self, role: str, most: int) -> int:
         """Requests that a role may make: the method's own number, or the model card's if that is less."""
-        return min(most, self.model.card.role(role).max_calls or most)
+        return self.model.card.role(role).calls(most)
 
     async def run_agent(self, role: str, messages: list[Message], toolbox: Toolbox, llm_calls: int) -> Ending:
         """Let an agent work with the tools of `toolbox` until it finishes or its calls are used up.
@@ -57,7 +63,6 @@ class SleepTools:
         record = AgentRecord(role=role, turns=[], ending=Ending.ENGINE_ERROR)
         self.agents.append(record)
         plain = [{"role": message.role, "content": message.content} for message in messages]
-        conversation = self.model.converse(role, plain, toolbox.specs, self.labels)
 
         def status(text: str, usage: Usage, calls: int) -> str:
             used = usage.prompt + usage.completion + self.model.count_tokens(text)
@@ -65,9 +70,10 @@ class SleepTools:
             return f"{text}\n\n({calls} calls and {tokens} tokens left)"
 
         limits = AgentLimits(llm_calls)
-        record.ending = await run_agent(
-            conversation, messages, toolbox.execute, limits, record.turns.append, status
-        )
+        with closing(self.model.converse(role, plain, toolbox.specs, self.labels)) as conversation:
+            record.ending = await run_agent(
+                conversation, messages, toolbox.execute, limits, record.turns.append, status
+            )
         if record.ending is Ending.CONTEXT_OVERFLOW:
             self.error = f"the context of {role} overflowed"
         return record.ending

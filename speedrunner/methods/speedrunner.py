@@ -13,7 +13,7 @@ from speedrunner.inducer.draft import Draft
 from speedrunner.inducer.interpreter import Interpreter
 from speedrunner.inducer.reading import reading
 from speedrunner.library.library import Library
-from speedrunner.library.skill_source import ALLOWED_MODULES
+from speedrunner.library.rules import ALLOWED_MODULES
 from speedrunner.library.skill_types import SUPPORTED
 from speedrunner.methods.base import SleepTools
 from speedrunner.prompts import render
@@ -82,7 +82,7 @@ class SpeedRunner:
             SandboxError: the inducer's code cannot be run here.
         """
         policy = self._shown(policy)
-        draft = Draft(tools.library(policy), tools.sleep, tools.edits, self._output_chars)
+        draft = Draft(tools.library(policy), tools.sleep, tools.edits, self._output_chars, tools.sandbox)
         offered: list[Tool] = [*draft.tools(all_public=not self._split)]
         calls = tools.calls("inducer", self._calls)
         async with AsyncExitStack() as stack:
@@ -125,7 +125,7 @@ class SpeedRunner:
             "inducer/user",
             sleep=tools.sleep,
             batch=[headline(trajectory) for trajectory in batch],
-            history=len(history.trajectories()),
+            history=history.count(),
             interpreter=self._interpreter,
             texts=found.texts,
             left_out=found.left_out,

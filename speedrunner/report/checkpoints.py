@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from serving.usage import Prices
 from speedrunner.data import RunData
 from speedrunner.records import EpisodeRow
-from speedrunner.report.cost import mean_usage, rollout_costs
+from speedrunner.report.cost import RolePrices, mean_usage, rollout_costs
 
 
 class CheckpointRow(msgspec.Struct, frozen=True):
@@ -37,7 +36,7 @@ class CheckpointRow(msgspec.Struct, frozen=True):
     skills: int
 
 
-def checkpoint_rows(run: RunData, prices: Prices) -> list[CheckpointRow]:
+def checkpoint_rows(run: RunData, prices: RolePrices) -> list[CheckpointRow]:
     """Summarise every checkpoint of a run that has a test episode."""
     rows = []
     costs = rollout_costs(run.episodes, run.sleeps, prices)
@@ -57,7 +56,7 @@ def _number(episode: str) -> int:
 
 
 def _row(
-    point: int, played: list[EpisodeRow], since: list[float], run: RunData, prices: Prices
+    point: int, played: list[EpisodeRow], since: list[float], run: RunData, prices: RolePrices
 ) -> CheckpointRow:
     scores = [row.score for row in played if row.score is not None]
     uncached, cached, output = mean_usage(played)
@@ -71,7 +70,7 @@ def _row(
         uncached=uncached,
         cached=cached,
         output=output,
-        cost=sum(prices.cost(row.usage) for row in played) / len(played),
+        cost=sum(prices.actor.cost(row.usage) for row in played) / len(played),
         rollout_cost=sum(since) / len(since) if since else None,
         public=sum(skill.public for skill in policy.skills),
         skills=len(policy.skills),

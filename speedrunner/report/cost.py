@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from serving.usage import Prices, Usage
 from speedrunner.records import EpisodeRow, SleepRecord
 
 
-def rollout_costs(episodes: list[EpisodeRow], sleeps: list[SleepRecord], prices: Prices) -> dict[str, float]:
+@dataclass(frozen=True)
+class RolePrices:
+    """The price list of the actor's model and that of every other role's."""
+
+    actor: Prices
+    others: Prices
+
+    def of(self, role: str) -> Prices:
+        """The price list of a role."""
+        return self.actor if role == "actor" else self.others
+
+
+def rollout_costs(
+    episodes: list[EpisodeRow], sleeps: list[SleepRecord], prices: RolePrices
+) -> dict[str, float]:
     """USD of each training rollout: its own requests and its share of the sleep that followed its batch."""
-    by_policy = {record.sleep - 1: prices.cost(record.usage) / record.rollouts for record in sleeps}
+    by_policy = {record.sleep - 1: prices.others.cost(record.usage) / record.rollouts for record in sleeps}
     return {
-        row.episode: prices.cost(row.usage) + by_policy.get(row.policy, 0.0)
+        row.episode: prices.actor.cost(row.usage) + by_policy.get(row.policy, 0.0)
         for row in episodes
         if row.phase == "train"
     }

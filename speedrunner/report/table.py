@@ -5,9 +5,11 @@ from __future__ import annotations
 from rich import box
 from rich.table import Table
 
-from serving.service import Balance
+from serving.balance import Balance
+from serving.metrics import Counters
 from serving.usage import Prices
 from speedrunner.report.checkpoints import CheckpointRow
+from speedrunner.report.cost import RolePrices
 
 COLUMNS = (
     "rollouts",
@@ -45,7 +47,7 @@ def checkpoint_table(rows: list[CheckpointRow]) -> Table:
     return table
 
 
-def notes(rows: list[CheckpointRow], prices: Prices) -> str:
+def notes(rows: list[CheckpointRow], prices: RolePrices) -> str:
     """What the columns of `checkpoint_table` mean."""
     unscored = sum(row.unscored for row in rows)
     left_out = (
@@ -55,25 +57,36 @@ def notes(rows: list[CheckpointRow], prices: Prices) -> str:
         "Score, LLM calls, tokens (uncached and cached prompt, output) and USD per episode are means over the"
         f" test episodes.{left_out} USD per rollout: the training rollouts since the checkpoint before, with"
         " their share of the sleeps. Skills: public/all."
-        f" USD per million tokens: {prices.uncached:g} uncached, {prices.cached:g} cached,"
-        f" {prices.output:g} output."
+        f" USD per million tokens: {_price_list(prices.actor)}"
+        + ("." if prices.actor == prices.others else f"; of the sleeps: {_price_list(prices.others)}.")
     )
 
 
+def _price_list(prices: Prices) -> str:
+    return f"{prices.uncached:g} uncached, {prices.cached:g} cached, {prices.output:g} output"
+
+
 def account_line(balance: Balance) -> str:
-    """The ledger's sums beside the engine's counters."""
+    """The ledger's sums beside the engine's counters, and what is to be thought of the difference."""
     ledger, engine = balance.ledger, balance.engine
     sums = (
         f"prompt {ledger.prompt} / {engine.prompt}, cached {ledger.cached} / {engine.cached},"
         f" generated {ledger.generated} / {engine.generated}"
     )
-    if balance.agrees:
+    rest, most = balance.residual, balance.at_most
+    cut_off = (
+        f"{balance.unreported} requests were cut off before their tokens were told; the engine counted for"
+        f" them {rest.prompt} prompt and {rest.generated} generated tokens, at most {most.prompt} and"
+        f" {most.generated} being possible"
+    )
+    if rest == Counters():
         verdict = "they agree to the token"
-    elif balance.exact:
-        verdict = "they DIFFER, which is a defect: please report it"
-    else:
-        verdict = (
-            f"they differ, as can be: {balance.unreported} requests were cut off before the engine told their"
-            " tokens, or the engine served others too or was started again"
+    elif balance.agrees:
+        verdict = cut_off
+    elif balance.ours:
+        verdict = "they DIFFER, which is a defect: please report it" + (
+            f" ({cut_off})" if balance.unreported else ""
         )
+    else:
+        verdict = "they differ, as can be: the engine is not ours, and may have served others too"
     return f"Tokens by ledger / by engine: {sums}: {verdict}."

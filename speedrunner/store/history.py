@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 
 from speedrunner.records import Policy, Trajectory
+from speedrunner.store.files import explained
 from speedrunner.store.rundir import RunDirectory
+
+_PART = 2**20
+"""Bytes that are counted at once."""
 
 
 class History:
@@ -26,6 +31,14 @@ class History:
     def batch(self, number: int) -> list[Trajectory]:
         """The trajectories of one batch, in the order in which its tasks were drawn."""
         return sorted(self._directory.trajectories(number), key=lambda each: each.episode)
+
+    def count(self) -> int:
+        """How many trajectories there are, none of which is decoded."""
+        found = 0
+        for file in self.folders["trajectories"].glob("batch_*.jsonl"):
+            with explained(file, "read"), file.open("rb") as content:
+                found += sum(part.count(b"\n") for part in iter(partial(content.read, _PART), b""))
+        return found
 
     def trajectories(self) -> list[Trajectory]:
         """All trajectories, oldest batch first."""

@@ -7,6 +7,7 @@ evaluations/0050.jsonl         held-out episodes after that many training rollou
 sleeps/0001.json               one file per sleep
 episodes.jsonl                 one summary row per episode
 requests.jsonl                 the ledger
+accounts.jsonl                 the ledger's sums beside the engine's counters, one row per process
 state.json                     what is finished
 server.log, hosts.log          for people
 lock/                          names the process that owns the run
@@ -79,6 +80,7 @@ class RunDirectory:
         self._state = path / "state.json"
         self._episodes = path / "episodes.jsonl"
         self._requests = path / "requests.jsonl"
+        self._accounts = path / "accounts.jsonl"
 
     @classmethod
     def open_for_reading(cls, path: Path) -> RunDirectory:
@@ -169,6 +171,11 @@ class RunDirectory:
         self._own()
         append_record(self._requests, row, durable=False)
 
+    def append_accounts(self, balance: msgspec.Struct) -> None:
+        """Append what one process found when it compared the ledger with the engine's counters."""
+        self._own()
+        append_record(self._accounts, balance, durable=False)
+
     def write_sleep(self, record: SleepRecord) -> None:
         """Write the record of a sleep (again, if a killed attempt came as far as this)."""
         self._own()
@@ -208,14 +215,9 @@ class RunDirectory:
         """Rows of the ledger, as records of type `row`."""
         return self._read(self._requests, row)
 
-    def attempts(self) -> dict[str, int]:
-        """Highest attempt in the ledger for each value of the label `episode`; the next try is one more."""
-        highest: dict[str, int] = {}
-        for row in self.requests(_Labelled):
-            if "episode" in row.labels and "attempt" in row.labels:
-                episode, attempt = row.labels["episode"], int(row.labels["attempt"])
-                highest[episode] = max(attempt, highest.get(episode, 0))
-        return highest
+    def accounts(self, row: type[Record]) -> list[Record]:
+        """What each process found at its end, as records of type `row`."""
+        return self._read(self._accounts, row)
 
     def missing_episodes(self, rows: list[EpisodeRow]) -> list[EpisodeRow]:
         """Summaries of finished episodes that `rows` lacks, as after a kill between the two appends."""
@@ -283,12 +285,6 @@ class _Key(msgspec.Struct):
     episode: str
     attempt: int
     format: int = FORMAT
-
-
-class _Labelled(msgspec.Struct):
-    """What tells whose request a row of the ledger is."""
-
-    labels: dict[str, str]
 
 
 def _numbers(folder: Path, pattern: str) -> list[int]:

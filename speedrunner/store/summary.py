@@ -1,9 +1,11 @@
-"""The summary row of an episode, derived from its trajectory."""
+"""What is derived from stored records: an episode's summary row, the attempts that were made."""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal
 
+from serving.meter import LedgerRow
 from speedrunner.records import EpisodeRow, Trajectory
 
 
@@ -34,3 +36,13 @@ def summarise(trajectory: Trajectory, phase: Literal["train", "test"], checkpoin
         usage=trajectory.usage,
         seconds=trajectory.seconds,
     )
+
+
+def attempts(rows: Iterable[LedgerRow]) -> dict[str, int]:
+    """Highest attempt in the ledger for each value of the label `episode`; the next try is one more."""
+    highest: dict[str, int] = {}
+    for row in rows:
+        if "episode" in row.labels and "attempt" in row.labels:
+            episode, attempt = row.labels["episode"], int(row.labels["attempt"])
+            highest[episode] = max(attempt, highest.get(episode, 0))
+    return highest

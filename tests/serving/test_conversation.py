@@ -92,7 +92,8 @@ async def test_a_call_is_asked_for_answered_and_answered_to(open_talk: Any, rout
         assert second.usage.cached > 0
         assert [row.usage for row in rig.rows] == [first.usage, second.usage]
         assert [(row.status, row.wasted) for row in rig.rows] == [("ok", False)] * 2
-        assert rig.rows[0].labels == {"role": "actor", "episode": "7"}
+        where = {"replica": "0"} if route == "tokens" else {}
+        assert rig.rows[0].labels == {"role": "actor", "episode": "7", **where}
         assert [request.turn for request in rig.server.requests] == [0, 1]
         assert "a wall" in rig.server.requests[1].last
 

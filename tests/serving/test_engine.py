@@ -19,7 +19,7 @@ from serving.errors import (
     ServerFailed,
     SpendingCapReached,
 )
-from serving.meter import LedgerRow, Meter
+from serving.meter import LedgerRow, Meter, Spending
 from serving.metrics import read_counters
 from serving.tokens import ChatTokenizer
 from serving.usage import Prices, Usage
@@ -66,7 +66,7 @@ def serve(tiny_tokenizer: ChatTokenizer) -> Callable[..., Any]:
         rows: list[LedgerRow] = []
         with ScriptedEngine(tiny_tokenizer, script) as server:
             hook = recover(server) if recover else None
-            meter = Meter(rows.append, PRICES, cap_usd)
+            meter = Meter(rows.append, PRICES, Spending(cap_usd))
             engine = Engine(server.endpoint, "tiny", meter, retry, hook)
             try:
                 yield Rig(server, engine, rows)

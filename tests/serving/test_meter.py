@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from serving.errors import SpendingCapReached
-from serving.meter import LedgerRow, Meter, Status
+from serving.meter import LedgerRow, Meter, Spending, Status
 from serving.usage import Prices, Usage
 
 PRICES = Prices(uncached=1.0, cached=0.1, output=10.0)
 
 
-def row(status: Status, usage: Usage | None) -> LedgerRow:
+def row(status: Status, usage: Usage | None, at_most: Usage | None = None) -> LedgerRow:
     wasted = status in ("aborted", "failed", "overflow")
     return LedgerRow(
         request="r",
@@ -23,6 +23,7 @@ def row(status: Status, usage: Usage | None) -> LedgerRow:
         wasted=wasted,
         usage=usage,
         seconds=0.1,
+        at_most=at_most,
     )
 
 
@@ -31,11 +32,11 @@ def test_every_row_is_written_and_every_token_counted_wasted_ones_too() -> None:
     meter = Meter(rows.append, PRICES)
     meter.record(row("ok", Usage(100, 40, 10, 5)))
     meter.record(row("aborted", Usage(100, 0, 3)))
-    meter.record(row("failed", None))
+    meter.record(row("failed", None, at_most=Usage(prompt=70, completion=9)))
     assert [each.status for each in rows] == ["ok", "aborted", "failed"]
     assert meter.total == Usage(200, 40, 13, 5)
     assert meter.requests == 3
-    assert meter.unreported == 1
+    assert (meter.unreported, meter.at_most) == (1, Usage(prompt=70, completion=9))
     assert meter.spent_usd == pytest.approx((160 * 1.0 + 40 * 0.1 + 13 * 10.0) / 1e6)
 
 
@@ -51,7 +52,7 @@ def test_a_row_that_cannot_be_written_is_not_counted() -> None:
 
 
 def test_money_is_set_aside_while_a_request_runs_and_given_back_after() -> None:
-    meter = Meter(lambda row: None, PRICES, cap_usd=2.5e-3)
+    meter = Meter(lambda row: None, PRICES, Spending(2.5e-3))
     refused = pytest.raises(SpendingCapReached, match=r"0\.0010 USD more: over the cap of 0\.0025 USD")
     with meter.reservation(1000, 0), meter.reservation(1000, 0), refused, meter.reservation(1000, 0):
         pass
@@ -60,16 +61,16 @@ def test_money_is_set_aside_while_a_request_runs_and_given_back_after() -> None:
 
 
 def test_money_is_given_back_when_the_request_fails() -> None:
-    meter = Meter(lambda row: None, PRICES, cap_usd=1e-3)
+    meter = Meter(lambda row: None, PRICES, Spending(1e-3))
     for _ in range(3):
         with pytest.raises(ValueError, match="failed"), meter.reservation(900, 0):
             raise ValueError("failed")
 
 
 def test_what_was_spent_or_must_be_assumed_leaves_less() -> None:
-    meter = Meter(lambda row: None, PRICES, cap_usd=3e-3)
+    meter = Meter(lambda row: None, PRICES, Spending(3e-3))
     meter.record(row("ok", Usage(prompt=1000)))
-    meter.assume(1000, 0)
+    meter.record(row("aborted", None, at_most=Usage(prompt=1000)))
     with meter.reservation(900, 0):
         pass
     with pytest.raises(SpendingCapReached), meter.reservation(1100, 0):
@@ -79,4 +80,15 @@ def test_what_was_spent_or_must_be_assumed_leaves_less() -> None:
 
 def test_without_a_cap_nothing_is_refused() -> None:
     with Meter(lambda row: None, PRICES).reservation(10**9, 10**9):
+        pass
+
+
+def test_a_cap_holds_over_all_meters_and_over_earlier_processes() -> None:
+    spending = Spending(cap_usd=4e-3, before_usd=1e-3)
+    one = Meter(lambda row: None, PRICES, spending)
+    two = Meter(lambda row: None, Prices(uncached=2.0, cached=0.0, output=0.0), spending)
+    one.record(row("ok", Usage(prompt=1000)))
+    with two.reservation(1000, 0), pytest.raises(SpendingCapReached), one.reservation(100, 0):
+        pass
+    with two.reservation(900, 0), one.reservation(100, 0):
         pass

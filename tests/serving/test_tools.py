@@ -8,11 +8,13 @@ import json
 import re
 import typing
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 from typing import Any, Literal, NotRequired, Optional
 
 import pytest
+from pydantic import BaseModel
 from typing_extensions import TypedDict
 
 from serving.errors import InvalidTool
@@ -37,6 +39,19 @@ class Tree(TypedDict):
 
 class Plain(typing.TypedDict):
     x: int
+
+
+@dataclass
+class Place:
+    x: int
+
+
+class Model(BaseModel):
+    x: int
+
+
+class Route(TypedDict):
+    places: NotRequired[list[Place]]
 
 
 class Colour(enum.Enum):
@@ -91,6 +106,12 @@ REFUSED = [
     list,
     set[int],
     tuple[int, str],
+    tuple[int, ...],
+    list[tuple[int, ...]],
+    complex,
+    Place,
+    Model,
+    Route,
     Path,
     Colour,
     Tree,

@@ -2,20 +2,29 @@
 
 from __future__ import annotations
 
+import json
 import threading
 from collections import Counter
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from serving.errors import EngineDead, SpendingCapReached
+from serving.tokens import ChatTokenizer
 from serving.usage import Usage
+from speedrunner.config.compose import compose
 from speedrunner.executor import RunStopped
 from speedrunner.records import Ending
+from speedrunner.report.cost import rollout_costs
+from speedrunner.run import set_up
 from tests.scripted_engine import (
+    BLOCK,
     DROP,
     HANG,
     Answer,
     Request,
+    ScriptedEngine,
     overflow,
     refuse,
 )
@@ -41,7 +50,7 @@ class TestGoingOnAllTheSame:
         check_whole(run)
         assert [record.error for record in run.data.sleeps] == ["the context of inducer overflowed"] * 2
         assert all(not run.data.policies.load(version).skills for version in range(3))
-        assert {row.status for row in run.data.requests if row.labels["phase"] == "sleep"} == {
+        assert {row.status for row in run.data.requests if row.labels["role"] == "inducer"} == {
             "ok",
             "overflow",
         }
@@ -172,11 +181,130 @@ class TestFaults:
 
 class TestSpendingCap:
     async def test_it_stops_the_run_which_goes_on_under_a_higher_one(self, corridor: Runs) -> None:
-        run = corridor(script(walker, LEARN))
-        with pytest.raises(SpendingCapReached, match=r"over the cap of 0\.0060 USD \(serving\.spending_cap"):
-            await run.play("serving.spending_cap_usd=0.006")
+        run = corridor(script(walker, LEARN), route="chat")
+        with pytest.raises(SpendingCapReached, match=r"over the cap of 0\.0300 USD \(serving\.spending_cap"):
+            await run.play("serving.spending_cap_usd=0.03")
         total = sum((row.usage or Usage() for row in run.data.requests), Usage())
-        assert 0.001 < run.card.prices.cost(total) <= 0.006
+        assert 0.001 < run.card.prices.cost(total) <= 0.03
         assert 0 < len(keys(run.data)) < len(PLANNED)
         await run.play("serving.spending_cap_usd=1")
         check_whole(run)
+
+
+class TestEvaluationBesideTheWake:
+    async def test_a_slow_evaluation_keeps_nobody_waiting_and_plays_the_policy_of_its_checkpoint(
+        self, corridor: Runs
+    ) -> None:
+        released = threading.Event()
+
+        def actor(request: Request) -> Answer:
+            if flag(request) >= 7 and "to_flag" not in request.tools:  # test episodes of the empty library
+                return replace(walker(request), after=released)
+            return walker(request)
+
+        def answer(request: Request) -> Answer:
+            if "write_skill" in request.tools:
+                released.set()  # the first evaluation waits until the sleep after the first wake
+            return script(actor, LEARN)(request)
+
+        run = corridor(answer, "run.in_flight=4")
+        await run.play()
+        check_whole(run)
+        state = json.loads((run.dir / "state.json").read_text())["finished"]
+        names = [step.rpartition("-")[0] for step in state]
+        assert names.index("wake/0000") < names.index("evaluate/0000")
+        by_checkpoint = {
+            checkpoint: {episode.policy for episode in run.data.evaluations(checkpoint)}
+            for checkpoint in (0, 2, 4)
+        }
+        assert by_checkpoint == {0: {0}, 2: {1}, 4: {2}}
+        tools = {
+            (request.task, "to_flag" in request.tools)
+            for request in run.server.requests
+            if "write_skill" not in request.tools
+        }
+        assert len(tools) > len({task for task, _ in tools})  # the same tasks with both libraries
+
+    async def test_an_evaluation_that_fails_stops_the_run_which_goes_on(self, corridor: Runs) -> None:
+        broken = True
+
+        def actor(request: Request) -> Answer:
+            return refuse(402, "pay first") if broken and flag(request) >= 7 else walker(request)
+
+        run = corridor(script(actor), "run.in_flight=1", "run.test_episodes=2")
+        with pytest.raises(RunStopped, match="episodes in a row ended by a fault of ours"):
+            await run.play("run.eval_every=1")
+        broken = False
+        await run.play("run.eval_every=1")
+        assert {row.score for row in run.data.episodes if row.phase == "train"} == {1.0}
+
+
+class TestPromptPrefix:
+    async def test_each_sleep_says_what_it_left_of_the_prefix_that_all_episodes_share(
+        self, corridor: Runs
+    ) -> None:
+        run = corridor(script(walker, LEARN))
+        await run.play()
+        first, second = (record.prefix for record in run.data.sleeps)
+        assert first is not None
+        assert second is not None
+        # The skill's tool stands behind the primitives': what comes before it stays.
+        assert 0 < first.kept < first.before < first.after
+        assert first.cached <= first.kept
+        assert first.kept - first.cached < 2 * BLOCK
+        # Nothing was changed: all of it is in the cache, but for the last block.
+        assert second.before == second.after == second.kept == first.after
+        assert second.cached >= second.after - 1 - BLOCK
+
+    async def test_episodes_find_the_shared_prefix_in_the_cache(self, corridor: Runs) -> None:
+        run = corridor(script())
+        await run.play("run.rollouts=0", "run.test_episodes=2")
+        (warming,) = (row for row in run.data.requests if row.labels["role"] == "warming")
+        assert warming.usage is not None
+        actors = [row for row in run.data.requests if row.labels["role"] == "actor"]
+        assert all(row.usage and row.usage.cached >= warming.usage.prompt // BLOCK * BLOCK for row in actors)
+        assert all(row.usage and row.cacheable is not None for row in actors)
+        # Two first prompts may have more in common than what all have.
+        assert all(row.usage.cached >= row.cacheable for row in actors)
+
+
+async def test_the_inducer_may_be_another_model(
+    corridor: Runs, tiny_tokenizer: ChatTokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hosted one, say: its requests go there, at its prices, and into the same ledger."""
+    monkeypatch.setenv("TOY_KEY", "sesame")
+    with ScriptedEngine(tiny_tokenizer, script(walker, LEARN), model="large", api_key="sesame") as hosted:
+        card = tmp_path / "large.yaml"
+        card.write_text(
+            f"name: large\ncontext: 100000\nroute: chat\nbase_url: {hosted.endpoint}\n"
+            "api_key_env: TOY_KEY\ntried: in tests\nprices: {uncached: 100, cached: 100, output: 100}\n"
+            "roles:\n  actor: {string_tokens: 100}\n  inducer: {string_tokens: 3000}\n"
+        )
+        run = corridor(script(walker, LEARN))
+        await run.play(f"model.inducer={card}")
+    check_whole(run)
+    assert all("write_skill" in request.tools for request in hosted.requests)
+    assert not any("write_skill" in request.tools for request in run.server.requests)
+    assert len(run.data.policies.load(1).skills) == 1
+    by_model = Counter((row.model, row.labels["role"]) for row in run.data.requests)
+    assert by_model["large", "inducer"] == len(hosted.requests) == 4
+    prices = set_up(compose(run.overrides(f"model.inducer={card}"))).prices
+    usage = run.data.sleeps[0].usage
+    costs = rollout_costs(run.data.episodes, run.data.sleeps[:1], prices)
+    own = prices.actor.cost(next(row.usage for row in run.data.episodes if row.episode == "train/0000"))
+    assert costs["train/0000"] == pytest.approx(own + 100e-6 * (usage.prompt + usage.completion) / 2)
+
+
+async def test_an_engine_that_hangs_stops_the_run_which_goes_on(corridor: Runs) -> None:
+    hangs = True
+
+    def actor(request: Request) -> Answer:
+        return HANG if hangs and flag(request) == 4 and request.turn == 1 else walker(request)
+
+    run = corridor(script(actor))
+    with pytest.raises(EngineDead, match="it hangs: none of its counters moves any more"):
+        await run.play("serving.hang_timeout_s=0.5", "run.test_episodes=0")
+    hangs = False
+    run.server.restart()
+    await run.play("run.test_episodes=0")
+    assert keys(run.data) == [f"train/{number:04d}" for number in range(4)]

@@ -45,8 +45,8 @@ def test_a_finished_step_is_one_plain_line_with_everything_in_it(meter: Meter) -
     with Progress(console, total=10, finished=4) as progress:
         progress.begin(meter)
         with progress.step("wake/0001", 3, 1):
-            progress.episode(trajectory())
-            progress.episode(trajectory(ending=Ending.CALL_LIMIT))
+            progress.episode("wake/0001", trajectory())
+            progress.episode("wake/0001", trajectory(ending=Ending.CALL_LIMIT))
     *_, line = output.getvalue().splitlines()  # not wrapped, however narrow the console
     assert line.startswith("wake/0001 3/3 · episodes 6/10 · 1 success, 1 call_limit · ")
     assert "75% of prompt tokens cached · 0.0016 USD · " in line
@@ -59,7 +59,7 @@ def test_of_a_finished_run_nothing_is_left(meter: Meter) -> None:
     with Progress(console, total=1, finished=0) as progress:
         progress.begin(meter)
         with progress.step("evaluate/0000", 1, 0):
-            progress.episode(trajectory())
+            progress.episode("evaluate/0000", trajectory())
     assert "left" not in output.getvalue().splitlines()[-1]
 
 

@@ -76,7 +76,13 @@ def night(
         **options: Any,
     ) -> Night:
         async with scripted_model(script, roomy(tiny_card, **(card or {})), tiny_tokenizer) as engine:
-            tools = SleepTools(sleep=1, env=babyai, model=engine.model, labels={"episode": "sleep/0001"})
+            tools = SleepTools(
+                sleep=1,
+                env=babyai,
+                model=engine.model,
+                check_tool=engine.model.check_tool,
+                labels={"episode": "sleep/0001"},
+            )
             learnt = await SpeedRunner(**options).sleep(policy, history, tools)
             return Night(learnt, tools, engine.server.requests)
 

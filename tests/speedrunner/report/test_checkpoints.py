@@ -9,18 +9,20 @@ import pytest
 from rich.console import Console
 
 from envs import Outcome
+from serving.balance import Balance
 from serving.metrics import Counters
-from serving.service import Balance
 from serving.usage import Prices, Usage
 from speedrunner.data import load
 from speedrunner.records import AgentRecord, Ending, Policy, Skill, SleepRecord, Turn
 from speedrunner.report.checkpoints import CheckpointRow, checkpoint_rows
+from speedrunner.report.cost import RolePrices
 from speedrunner.report.table import account_line, checkpoint_table, notes
 from speedrunner.store.rundir import RunDirectory
 from speedrunner.store.summary import summarise
 from tests.speedrunner.run_samples import trajectory
 
-PRICES = Prices(uncached=1.0, cached=0.5, output=10.0)
+LIST = Prices(uncached=1.0, cached=0.5, output=10.0)
+PRICES = RolePrices(actor=LIST, others=LIST)
 
 
 def turn(usage: Usage) -> Turn:
@@ -140,19 +142,32 @@ def test_the_notes_tell_what_is_left_out_and_the_prices(run: RunDirectory) -> No
     assert "fault" not in notes(rows(run)[1:], PRICES)
 
 
+CUT_OFF = (
+    "2 requests were cut off before their tokens were told; the engine counted for them 1 prompt and 0"
+    " generated tokens, at most 9 and 4 being possible"
+)
+
+
 @pytest.mark.parametrize(
-    ("engine", "unreported", "exact", "verdict"),
+    ("engine", "at_most", "ours", "verdict"),
     [
-        (Counters(30, 20, 5), 0, True, "they agree to the token"),
-        (Counters(30, 20, 5), 0, False, "they agree to the token"),
-        (Counters(31, 20, 5), 0, True, "they DIFFER, which is a defect: please report it"),
-        (Counters(31, 20, 5), 2, False, "they differ, as can be: 2 requests were cut off"),
+        (Counters(30, 20, 5), Counters(), True, "they agree to the token"),
+        (Counters(30, 20, 5), Counters(9, 9, 9), False, "they agree to the token"),
+        (Counters(31, 20, 5), Counters(), True, "they DIFFER, which is a defect: please report it"),
+        (Counters(31, 20, 5), Counters(9, 9, 4), True, CUT_OFF),
+        (Counters(40, 20, 5), Counters(9, 9, 4), True, "they DIFFER"),
+        (Counters(29, 20, 5), Counters(9, 9, 4), True, "they DIFFER"),
+        (Counters(31, 20, 5), Counters(), False, "they differ, as can be: the engine is not ours"),
     ],
 )
 def test_the_account_says_whether_ledger_and_engine_agree(
-    engine: Counters, unreported: int, exact: bool, verdict: str
+    engine: Counters, at_most: Counters, ours: bool, verdict: str
 ) -> None:
-    line = account_line(Balance(Counters(30, 20, 5), engine, unreported, exact))
+    unreported = 2 if at_most != Counters() else 0
+    balance = Balance(
+        ledger=Counters(30, 20, 5), engine=engine, unreported=unreported, at_most=at_most, ours=ours, time=0.0
+    )
+    line = account_line(balance)
     assert line.startswith(
         f"Tokens by ledger / by engine: prompt 30 / {engine.prompt}, cached 20 / 20, generated 5 / 5: "
     )

@@ -19,6 +19,7 @@ def test_it_holds_training_episodes_in_the_order_of_their_tasks_and_no_held_out_
         run.append_evaluation(0, trajectory("test/0000/0000"))
         history = History(run)
         assert history.batches() == [0, 1]
+        assert history.count() == 4
         assert [each.episode for each in history.batch(1)] == ["train/0002", "train/0003"]
         assert [(each.episode, each.policy) for each in history.trajectories()] == [
             ("train/0000", 0),
@@ -27,3 +28,11 @@ def test_it_holds_training_episodes_in_the_order_of_their_tasks_and_no_held_out_
             ("train/0003", 1),
         ]
         assert history.policy(1).notes == "mind the gap"
+
+
+def test_counting_decodes_nothing_and_leaves_out_a_torn_tail(tmp_path: Path) -> None:
+    with RunDirectory.open_for_writing(tmp_path / "run") as run:
+        history = History(run)
+        assert history.count() == 0
+        (history.folders["trajectories"] / "batch_0000.jsonl").write_text('{"any": 1}\n{"thing": 2}\n{"epis')
+        assert history.count() == 2

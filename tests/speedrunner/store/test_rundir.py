@@ -14,7 +14,7 @@ import pytest
 from speedrunner.records import Policy
 from speedrunner.store.files import StorageError, temporary_name
 from speedrunner.store.lock import LockHeld, LockLost
-from speedrunner.store.rundir import RunDirectory, RunDirectoryError, sleep_key
+from speedrunner.store.rundir import RunDirectory, RunDirectoryError
 from speedrunner.store.summary import summarise
 from tests.speedrunner.run_samples import sleep, trajectory
 
@@ -95,18 +95,6 @@ class TestWriting:
             run.write_sleep(sleep(attempt=1))
             run.write_sleep(sleep(attempt=2))
             assert run.sleeps() == [sleep(attempt=2)]
-
-    def test_the_highest_attempt_of_an_episode_is_known_from_the_ledger(self, path):
-        with RunDirectory.open_for_writing(path) as run:
-            for labels in (
-                {"episode": "train/0000", "attempt": "1"},
-                {"episode": "train/0000", "attempt": "2"},
-                {"episode": "train/0000", "attempt": "1"},
-                {"episode": sleep_key(1), "attempt": "10"},
-                {"phase": "ready"},
-            ):
-                run.append_request(Row(labels))
-            assert run.attempts() == {"train/0000": 2, "sleep/0001": 10}
 
     def test_one_process_at_a_time(self, path):
         with (
@@ -235,7 +223,7 @@ def test_a_kill_at_any_instant_loses_and_doubles_nothing(path):
         assert played == [f"train/{number:04d}" for number in range(len(played))]
         assert len(played) <= len(finished) + 1
         assert [row.episode for row in run.episodes()] == played
-        assert set(run.attempts()) >= set(played)
+        assert {row.labels.get("episode") for row in run.requests(Row)} >= set(played)
         assert all(run.policies.load(version) for version in run.policies.versions())
         assert not list(path.rglob(".*"))
 

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 from envs import Outcome
+from serving.meter import LedgerRow
 from serving.usage import Usage
 from speedrunner.records import Ending, EpisodeRow
-from speedrunner.store.summary import summarise
+from speedrunner.store.rundir import sleep_key
+from speedrunner.store.summary import attempts, summarise
 from tests.speedrunner.run_samples import TASK, trajectory
 
 
@@ -37,3 +39,21 @@ def test_a_fault_of_ours_is_unscored_and_not_zero():
 def test_a_failure_is_scored():
     row = summarise(trajectory(ending=Ending.FAILURE, outcome=Outcome(0.25, False, {})), "train", 0)
     assert (row.score, row.success) == (0.25, False)
+
+
+def test_the_highest_attempt_of_an_episode_is_known_from_the_ledger():
+    labels = (
+        {"episode": "train/0000", "attempt": "1"},
+        {"episode": "train/0000", "attempt": "2"},
+        {"episode": "train/0000", "attempt": "1"},
+        {"episode": sleep_key(1), "attempt": "10"},
+        {"role": "readiness"},
+    )
+    rows = [
+        LedgerRow(
+            request="r", retry=0, time=0.0, labels=each, model="m", status="ok", wasted=False, usage=None,
+            seconds=0.0,
+        )
+        for each in labels
+    ]  # fmt: skip
+    assert attempts(rows) == {"train/0000": 2, "sleep/0001": 10}

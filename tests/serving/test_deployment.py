@@ -15,11 +15,12 @@ import psutil
 import pytest
 
 from serving.cards import ModelCard, load_card
+from serving.deployment import READINESS, Deployment, ServiceOptions, deploy
+from serving.endpoint import Endpoint
 from serving.errors import InvalidCard, ServerFailed
-from serving.meter import LedgerRow, Meter
+from serving.meter import LedgerRow
 from serving.metrics import Counters
 from serving.server import VllmServer
-from serving.service import READINESS, Balance, Service, ServiceOptions, serve_model
 from serving.tokens import ChatTokenizer
 from serving.usage import Prices, Usage
 from tests.scripted_engine import ScriptedEngine, call, refuse, say
@@ -38,11 +39,13 @@ class TestAttaching:
         rows: list[LedgerRow] = []
         with ScriptedEngine(tiny_tokenizer, [say("")]) as engine:
             options = ServiceOptions(url=str(engine.endpoint))
-            async with serve_model(card, options, write_row=rows.append, log=tmp_path / "log") as service:
-                assert service.server is None
-                assert await service.balance() == Balance(
-                    ledger=Counters(1, 0, 1), engine=Counters(1, 0, 1), unreported=0, exact=False
-                )
+            async with deploy(card, options, log=tmp_path / "log") as deployment:
+                assert deployment.server is None
+                async with deployment.client(rows.append):
+                    balance = await deployment.balance()
+        assert balance is not None
+        assert (balance.ledger, balance.engine) == (Counters(1, 0, 1), Counters(1, 0, 1))
+        assert (balance.unreported, balance.ours, balance.agrees) == (0, False, True)
         (row,) = rows
         assert (row.labels, row.status, row.usage) == (READINESS, "ok", Usage(1, 0, 1, 0))
         assert not (tmp_path / "log").exists()
@@ -53,38 +56,46 @@ class TestAttaching:
         with ScriptedEngine(tiny_tokenizer, lambda request: say("")) as engine:
             engine.prompt, engine.cached, engine.generated = 1000, 500, 70
             options = ServiceOptions(url=str(engine.endpoint))
-            async with serve_model(
-                card, options, write_row=lambda row: None, log=tmp_path / "log"
-            ) as service:
-                balance = await service.balance()
+            async with (
+                deploy(card, options, log=tmp_path / "log") as deployment,
+                deployment.client(lambda row: None),
+            ):
+                balance = await deployment.balance()
                 assert balance is not None
                 assert balance.agrees
                 engine.generated += 1  # somebody else's
-                other = await service.balance()
+                other = await deployment.balance()
                 assert other is not None
-                assert (other.agrees, other.exact) == (False, False)
+                assert (other.agrees, other.residual) == (False, Counters(0, 0, 1))
+
+    async def test_clients_share_the_engine_and_each_has_its_own_ledger_and_prices(
+        self, card: ModelCard, tiny_tokenizer: ChatTokenizer, tmp_path: Path
+    ) -> None:
+        prices = Prices(uncached=7.0, cached=0.0, output=1.0)
+        one: list[LedgerRow] = []
+        two: list[LedgerRow] = []
+        with ScriptedEngine(tiny_tokenizer, lambda request: say("")) as engine:
+            options = ServiceOptions(url=str(engine.endpoint))
+            async with (
+                deploy(card, options, log=tmp_path / "log") as deployment,
+                deployment.client(one.append, prices=prices) as dear,
+                deployment.client(two.append) as usual,
+            ):
+                assert dear.meter.spent_usd == pytest.approx(8e-6)
+                assert usual.meter.spent_usd == pytest.approx(card.prices.cost(Usage(1, 0, 1)))
+                balance = await deployment.balance()
+        assert (len(one), len(two)) == (1, 1)
+        assert balance is not None
+        assert (balance.ledger, balance.agrees) == (Counters(2, 0, 2), True)
 
     async def test_of_an_engine_that_is_gone_there_is_no_balance(
         self, card: ModelCard, tiny_tokenizer: ChatTokenizer, tmp_path: Path
     ) -> None:
         with ScriptedEngine(tiny_tokenizer, [say("")]) as engine:
             options = ServiceOptions(url=str(engine.endpoint))
-            async with serve_model(
-                card, options, write_row=lambda row: None, log=tmp_path / "log"
-            ) as service:
+            async with deploy(card, options, log=tmp_path / "log") as deployment:
                 engine.stop()
-                assert await service.balance() is None
-
-    async def test_another_price_list_may_take_the_cards_place(
-        self, card: ModelCard, tiny_tokenizer: ChatTokenizer, tmp_path: Path
-    ) -> None:
-        prices = Prices(uncached=7.0, cached=0.0, output=1.0)
-        with ScriptedEngine(tiny_tokenizer, [say("")]) as engine:
-            options = ServiceOptions(url=str(engine.endpoint))
-            async with serve_model(
-                card, options, write_row=lambda row: None, log=tmp_path / "log", prices=prices
-            ) as service:
-                assert service.meter.spent_usd == pytest.approx(8e-6)
+                assert await deployment.balance() is None
 
     @pytest.mark.parametrize(
         ("answer", "options", "message"),
@@ -107,7 +118,10 @@ class TestAttaching:
         with ScriptedEngine(tiny_tokenizer, [answer]) as engine:
             chosen = ServiceOptions(**({"url": str(engine.endpoint)} | options))  # type: ignore[arg-type]
             with pytest.raises(ServerFailed) as error:
-                async with serve_model(card, chosen, write_row=lambda row: None, log=tmp_path / "log"):
+                async with (
+                    deploy(card, chosen, log=tmp_path / "log") as deployment,
+                    deployment.client(lambda row: None),
+                ):
                     pass
         assert message in str(error.value)
         assert "\n" not in str(error.value)
@@ -118,7 +132,7 @@ class TestAttaching:
         with ScriptedEngine(tiny_tokenizer, [], model="large") as engine:
             options = ServiceOptions(url=str(engine.endpoint))
             with pytest.raises(ServerFailed, match="serves large, not 'tiny'"):
-                async with serve_model(card, options, write_row=lambda row: None, log=tmp_path / "log"):
+                async with deploy(card, options, log=tmp_path / "log"):
                     pass
 
     async def test_the_key_comes_from_the_environment(
@@ -133,7 +147,7 @@ class TestAttaching:
 
             async def open_(key: str | None) -> None:
                 options = ServiceOptions(url=url, api_key_env=key)
-                async with serve_model(card, options, write_row=lambda row: None, log=tmp_path / "log"):
+                async with deploy(card, options, log=tmp_path / "log"):
                     pass
 
             with pytest.raises(ServerFailed, match="asks for an API key and none was given"):
@@ -154,6 +168,7 @@ async def test_a_hosted_model_is_neither_started_nor_asked_for_counters(
     with ScriptedEngine(tiny_tokenizer, [call("dig")], model="hosted", api_key="sesame") as engine:
         card = ModelCard(
             name="hosted",
+            tried="in tests",
             context=1000,
             roles=tiny_card.roles,
             prices=tiny_card.prices,
@@ -162,23 +177,34 @@ async def test_a_hosted_model_is_neither_started_nor_asked_for_counters(
             route="chat",
         )
         rows: list[LedgerRow] = []
-        async with serve_model(
-            card, ServiceOptions(), write_row=rows.append, log=tmp_path / "log"
-        ) as service:
+        async with (
+            deploy(card, ServiceOptions(), log=tmp_path / "log") as deployment,
+            deployment.client(rows.append) as model,
+        ):
             assert rows == []
-            assert await service.balance() is None
-            conversation = service.model.converse("actor", [{"role": "user", "content": "Dig."}], [], {})
+            assert await deployment.balance() is None
+            conversation = model.converse("actor", [{"role": "user", "content": "Dig."}], [], {})
             assert (await conversation.ask()).call is None  # there is no such tool
         assert [row.model for row in rows] == ["hosted"]
 
 
 HEALTHY = """
-import http.server, socketserver, sys
+import http.server, json, socketserver, sys
 
 class Answer(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         self.send_response(200)
         self.end_headers()
+    def do_POST(self):
+        self.rfile.read(int(self.headers["content-length"]))
+        choice = {"text": "", "token_ids": [1], "finish_reason": "length"}
+        usage = {"prompt_tokens": 1, "completion_tokens": 1}
+        body = json.dumps({"choices": [choice], "usage": usage}).encode()
+        self.send_response(200)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
     def address_string(self):
         return "client"
 
@@ -204,17 +230,15 @@ class TestRecovery:
 
     @pytest.fixture
     async def service_of(self, tmp_path: Path) -> AsyncIterator[Callable[..., Any]]:
-        made: list[Service] = []
+        made: list[Deployment] = []
 
-        async def make(script: str = HEALTHY) -> tuple[Service, VllmServer, list[str]]:
+        async def make(script: str = HEALTHY) -> tuple[Deployment, VllmServer, list[str]]:
             file = tmp_path / "stand_in.py"
             file.write_text(script)
             said: list[str] = []
             card = load_card("tiny")
             server = VllmServer(card, "some/model", tmp_path / "log", program=[sys.executable, str(file)])
-            service = Service(
-                card, Meter(lambda row: None, card.prices), server, said.append, lambda line: None
-            )
+            service = Deployment(card, ServiceOptions(), server.endpoint, server, say=said.append)
             made.append(service)
             await server.start()
             return service, server, said
@@ -311,6 +335,5 @@ class TestRecovery:
             await waiting
 
     async def test_somebody_elses_server_is_not_started(self, tiny_card: ModelCard) -> None:
-        meter = Meter(lambda row: None, tiny_card.prices)
-        service = Service(tiny_card, meter, None, lambda line: None, lambda line: None)
+        service = Deployment(tiny_card, ServiceOptions(), Endpoint("http://127.0.0.1:9/v1"))
         assert not await service.recover(0.0)

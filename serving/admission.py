@@ -1,0 +1,139 @@
+"""Admission by cache capacity: who may keep its place in an engine's prefix cache, and who waits.
+
+A conversation that is cached costs its next turn only the new tokens. When more conversations go on than
+the cache can hold, each turn evicts another's prefix; on a hybrid model, played in turns, one too many makes
+every hit a miss. So conversations are *residents* of the cache or they wait, by age: the oldest waiting one
+comes in as soon as there is room for it, and when residents outgrow the cache the youngest makes room at the
+end of its turn and waits again. The oldest is always let in, so that somebody always goes on (no deadlock);
+nobody overtakes an older one (no starvation).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from dataclasses import dataclass, field
+
+from serving.metrics import CacheConfig
+
+ROOM_TO_GROW = 0.1
+"""Share of the cache that newcomers leave free, since those inside grow with each turn."""
+
+HYBRID_EXTRA_BLOCKS = 6
+"""Blocks that a conversation holds on a hybrid model beyond those of its tokens: measured with vLLM 0.32 as
+the number of idle conversations of a known length after which one more turned every hit into a miss."""
+
+
+@dataclass(eq=False)
+class Seat:
+    """One conversation's place: its owner calls `enter` before each request, `pause` after it, `leave` last.
+
+    Attributes:
+        age: its number in the order of opening; the lower, the older.
+        blocks: what it holds, or would hold if it were let in.
+    """
+
+    admission: Admission
+    age: int
+    shared_blocks: int
+    blocks: int = 0
+    resident: bool = False
+    busy: bool = False
+    let_in: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def enter(self, tokens: int) -> float:
+        """Wait until the conversation, now of `tokens`, may be cached. Returns the seconds held back."""
+        began = time.monotonic()
+        held = await self.admission._enter(self, tokens)
+        return time.monotonic() - began if held else 0.0
+
+    def pause(self) -> None:
+        """Its request is over; from here on it may have to make room."""
+        self.busy = False
+        self.admission._settle()
+
+    def leave(self) -> None:
+        """It is over, and whatever it holds may go. A second call does nothing."""
+        self.admission._leave(self)
+
+
+class Admission:
+    """The places of one engine.
+
+    Args:
+        cache: the engine's own figures.
+    """
+
+    def __init__(self, cache: CacheConfig) -> None:
+        self.capacity = cache.num_gpu_blocks - 1  # vLLM keeps one to itself
+        self.held_back = 0
+        """Conversations that had to wait so far."""
+        self._block_size = cache.block_size
+        self._extra = HYBRID_EXTRA_BLOCKS if cache.hybrid else 0
+        self._seats: list[Seat] = []
+        self._ages = itertools.count()
+
+    @property
+    def waiting(self) -> int:
+        """Conversations that wait now."""
+        return sum(not seat.resident and seat.busy for seat in self._seats)
+
+    @property
+    def open(self) -> int:
+        """Conversations that are open, let in or not."""
+        return len(self._seats)
+
+    @property
+    def resident_blocks(self) -> int:
+        """Blocks that the residents hold, what they share counted once."""
+        residents = [seat for seat in self._seats if seat.resident]
+        shared = max((seat.shared_blocks for seat in residents), default=0)
+        return shared + sum(seat.blocks for seat in residents)
+
+    def seat(self, shared_tokens: int = 0) -> Seat:
+        """A place for a new conversation, of which so many first tokens are other conversations' too."""
+        seat = Seat(self, next(self._ages), shared_tokens // self._block_size)
+        self._seats.append(seat)
+        return seat
+
+    async def _enter(self, seat: Seat, tokens: int) -> bool:
+        seat.blocks = max(-(-tokens // self._block_size) - seat.shared_blocks, 0) + self._extra
+        seat.busy = True
+        if not seat.resident:
+            seat.let_in.clear()
+        self._settle(asking=seat)
+        if seat.resident:
+            return False
+        self.held_back += 1
+        try:
+            await seat.let_in.wait()
+        except asyncio.CancelledError:
+            seat.busy = False
+            raise
+        return True
+
+    def _leave(self, seat: Seat) -> None:
+        if seat in self._seats:
+            self._seats.remove(seat)
+            seat.resident = seat.busy = False
+            self._settle()
+
+    def _settle(self, asking: Seat | None = None) -> None:
+        """Let the youngest make room until the residents fit, then let in whom there is room for."""
+        residents = [seat for seat in self._seats if seat.resident]  # oldest first
+        while self.resident_blocks > self.capacity and len(residents) > 1:
+            youngest = residents.pop()
+            if youngest.busy and youngest is not asking:
+                break  # it makes room when its request is over
+            youngest.resident = False
+            youngest.let_in.clear()
+        for seat in self._seats:
+            if seat.resident or not seat.busy:
+                continue
+            seat.resident = True
+            full = self.resident_blocks > self.capacity * (1 - ROOM_TO_GROW)
+            if full and any(other.resident for other in self._seats if other is not seat):
+                seat.resident = False
+                return  # nobody overtakes it
+            seat.let_in.set()

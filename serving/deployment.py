@@ -1,0 +1,286 @@
+"""A model in service: its server started or found, watched, shared by its clients, its accounts balanced."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+import msgspec
+
+from serving.admission import Admission
+from serving.balance import Balance
+from serving.cards import ModelCard, prepare
+from serving.endpoint import Endpoint, attach
+from serving.engine import Engine, RetryPolicy, wait_until_ready
+from serving.errors import InvalidCard, ServerFailed
+from serving.meter import LedgerRow, Meter, Spending
+from serving.metrics import CacheConfig, Counters, read_cache_config, read_counters
+from serving.model import Model
+from serving.server import VllmServer
+from serving.tokens import ChatTokenizer
+from serving.usage import Prices
+from serving.watchdog import watched
+
+Say = Callable[[str], None]
+
+READINESS = {"role": "readiness"}
+"""Labels of the request that shows an engine to be ready."""
+
+PATIENCE_S, CPU_PATIENCE_S = 60.0, 180.0
+"""How long an engine's counters may stand still while requests run before it counts as hung."""
+
+
+class ServiceOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How to reach or start an engine.
+
+    Attributes:
+        url: a running server to attach to (`http://HOST:PORT/v1`, `unix:/path`); `None` starts one.
+        api_key_env: environment variable with the running server's key.
+        api_key_file: file with the running server's key.
+        port: port of 127.0.0.1 for a started server; `None` for a Unix socket.
+        start_timeout_s: longest wait for a started server.
+        request_timeout_s: longest wait for one answer.
+        hang_timeout_s: how long the engine's counters may stand still while requests run; `None`: 60 s on a
+            GPU, 180 s on a CPU.
+        admission: hold conversations back that the prefix cache has no room for.
+    """
+
+    url: str | None = None
+    api_key_env: str | None = None
+    api_key_file: str | None = None
+    port: int | None = None
+    start_timeout_s: float = 900.0
+    request_timeout_s: float = 1800.0
+    hang_timeout_s: float | None = None
+    admission: bool = True
+
+
+class Deployment:
+    """One card's engine for as long as it is needed. Made by `deploy`.
+
+    Attributes:
+        endpoint: where it is.
+        server: the server that we started; `None` for one that others run.
+        caches: the prefix cache of each replica; empty where the engine tells none.
+    """
+
+    def __init__(
+        self,
+        card: ModelCard,
+        options: ServiceOptions,
+        endpoint: Endpoint,
+        server: VllmServer | None = None,
+        tokenizer: ChatTokenizer | None = None,
+        say: Say = lambda line: None,
+        waiting: Say = lambda line: None,
+    ) -> None:
+        self.card = card
+        self.endpoint = endpoint
+        self.server = server
+        self.caches: list[CacheConfig] = []
+        self._options = options
+        self._tokenizer = tokenizer
+        self._say = say
+        self._waiting = waiting
+        self._restart: asyncio.Task[float] | None = None
+        self._engines: list[Engine] = []
+        self._admissions: list[Admission] = []
+        self._counted_before = Counters()
+        self._metered_before = Counters()
+        # For requests of the deployment itself, such as those after a restart.
+        self._own_meter = Meter(lambda row: None, card.prices)
+        self._meters = [self._own_meter]
+
+    async def open(self) -> None:
+        """Read what the engine says of itself, before the first client. Raises `ServerFailed`."""
+        if self.card.hosted:
+            return
+        self._counted_before = await read_counters(self.endpoint)
+        self.caches = await read_cache_config(self.endpoint)
+        if self._options.admission and self.card.route == "tokens":
+            self._admissions = [Admission(cache) for cache in self.caches]
+
+    @asynccontextmanager
+    async def client(
+        self,
+        write_row: Callable[[LedgerRow], None],
+        *,
+        prices: Prices | None = None,
+        spending: Spending | None = None,
+        admission: bool = True,
+    ) -> AsyncIterator[Model]:
+        """A model with a ledger of its own; any number may share the engine.
+
+        Args:
+            write_row: gets every ledger row.
+            prices: price list other than the card's.
+            spending: what may be spent; `None` for as much as one likes.
+            admission: let its conversations be held back, where the options ask for it.
+
+        Raises:
+            ServerFailed: the engine does not answer.
+        """
+        meter = Meter(write_row, prices or self.card.prices, spending)
+        engine = self._engine(meter)
+        self._meters.append(meter)
+        self._engines.append(engine)
+        try:
+            if not self.card.hosted:
+                await wait_until_ready(engine, READINESS)
+            admissions = self._admissions if admission else []
+            yield Model(self.card, engine, self._tokenizer, self.caches, admissions)
+        finally:
+            self._engines.remove(engine)
+            await engine.close()
+
+    @property
+    def in_flight(self) -> int:
+        """Requests of all clients that wait for an answer."""
+        return sum(engine.in_flight for engine in self._engines)
+
+    @property
+    def held_back(self) -> int:
+        """Conversations that wait for room in the prefix cache."""
+        return sum(admission.waiting for admission in self._admissions)
+
+    async def recover(self, since: float) -> bool:
+        """Start our server again if it died, once. See `serving.engine.Recover`.
+
+        Raises:
+            ServerFailed: it did not start again.
+        """
+        if self.server is None:
+            return False
+        if self._restart is None and not await self.server.endpoint.healthy():
+            # Another request may have come first while this one asked.
+            self._restart = self._restart or asyncio.create_task(self._start_again(self.server))
+        # A task of the deployment's own: the request that found the server dead may run out of its time.
+        return self._restart is not None and await asyncio.shield(self._restart) > since
+
+    async def hung(self) -> None:
+        """End every request that waits; a server of ours is ended, and the first of them starts it again."""
+        if self.server is not None:
+            self._say("the engine hangs: its counters stand still although requests run; it is ended")
+            await asyncio.to_thread(self.server.kill)
+        for engine in self._engines:
+            engine.give_up()
+
+    async def close(self) -> None:
+        """Give up a restart that goes on."""
+        if self._restart is not None:
+            self._restart.cancel()
+            await asyncio.gather(self._restart, return_exceptions=True)
+
+    async def balance(self) -> Balance | None:
+        """Compare the ledgers of all clients with the engine's counters; `None` where it shows none.
+
+        A server that was started again has lost its counters: then since that start.
+        """
+        if self.card.hosted:
+            return None
+        try:
+            now = await read_counters(self.endpoint)
+        except ServerFailed:
+            return None
+        unreported = [meter.at_most for meter in self._meters]
+        return Balance(
+            ledger=self._metered() - self._metered_before,
+            engine=now - self._counted_before,
+            unreported=sum(meter.unreported for meter in self._meters),
+            at_most=Counters(
+                prompt=sum(each.prompt for each in unreported),
+                cached=sum(each.prompt for each in unreported),
+                generated=sum(each.completion for each in unreported),
+            ),
+            ours=self.server is not None,
+            time=round(time.time(), 3),
+        )
+
+    def _metered(self) -> Counters:
+        totals = [meter.total for meter in self._meters]
+        return sum((Counters(each.prompt, each.cached, each.completion) for each in totals), Counters())
+
+    def _engine(self, meter: Meter, *, recovers: bool = True) -> Engine:
+        retry = RetryPolicy(timeout_s=self._options.request_timeout_s)
+        return Engine(self.endpoint, self.card.name, meter, retry, self.recover if recovers else None)
+
+    async def _start_again(self, server: VllmServer) -> float:
+        """Restart the server; tells when it was ready."""
+        self._say(f"the engine died ({server.failure().splitlines()[0]}); starting it again")
+        await server.restart(
+            lambda seconds, line: self._waiting(f"starting vLLM again, {seconds:.0f} s: {line}")
+        )
+        self._counted_before, self._metered_before = Counters(), self._metered()
+        engine = self._engine(self._own_meter, recovers=False)
+        try:
+            await wait_until_ready(engine, READINESS)
+        finally:
+            await engine.close()
+        return time.monotonic()
+
+
+@asynccontextmanager
+async def deploy(
+    card: ModelCard,
+    options: ServiceOptions,
+    *,
+    log: Path,
+    say: Say = lambda line: None,
+    waiting: Say = lambda line: None,
+) -> AsyncIterator[Deployment]:
+    """Bring a model into service, and end what was started when the context ends, however it ends.
+
+    Args:
+        log: file for the server's output.
+        say: called with lines about what happens.
+        waiting: called about once a second with a line about what is waited for.
+
+    Raises:
+        InvalidCard, ServerFailed: see `serving.errors`.
+    """
+    folder = None if card.hosted else prepare(card, waiting)
+    tokenizer = ChatTokenizer(folder, card.revision) if folder and card.route == "tokens" else None
+    async with AsyncExitStack() as stack:
+        server: VllmServer | None = None
+        if card.hosted or options.url is not None:
+            endpoint = _running(card, options)
+        else:
+            assert folder is not None
+            server = VllmServer(card, folder, log, port=options.port, start_timeout_s=options.start_timeout_s)
+            endpoint = server.endpoint
+            stack.push_async_callback(server.stop, grace_s=2.0)
+            say(f"starting vLLM with {card.name} (log: {log})")
+            await server.start(lambda seconds, line: waiting(f"starting vLLM, {seconds:.0f} s: {line}"))
+        deployment = Deployment(card, options, endpoint, server, tokenizer, say, waiting)
+        stack.push_async_callback(deployment.close)
+        if not card.hosted:
+            if server is None:
+                await attach(endpoint, card.name)
+            usual_s = PATIENCE_S if card.gpus else CPU_PATIENCE_S
+            patience_s = options.hang_timeout_s or usual_s
+            await stack.enter_async_context(
+                watched(endpoint, patience_s, lambda: deployment.in_flight, deployment.hung)
+            )
+        await deployment.open()
+        yield deployment
+
+
+def _running(card: ModelCard, options: ServiceOptions) -> Endpoint:
+    name = options.api_key_env or card.api_key_env
+    key = os.environ.get(name) if name else None
+    if name and not key:
+        raise InvalidCard(f"model {card.name!r}: environment variable {name} with its API key is not set")
+    if options.api_key_file is not None:
+        try:
+            key = Path(options.api_key_file).expanduser().read_text(encoding="utf-8").strip()
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise ServerFailed(f"the key file {options.api_key_file} cannot be read: {reason}") from None
+    if options.url is not None:
+        return Endpoint.parse(options.url, api_key=key)
+    assert card.base_url is not None
+    return Endpoint(card.base_url, api_key=key)

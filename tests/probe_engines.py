@@ -1,0 +1,71 @@
+"""Scripted engines for probes: valid answers to the battery, and prefix caches in need of advice."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from serving.tokens import ChatTokenizer
+from tests.scripted_engine import Answer, Request, Script, ScriptedEngine, call, say
+
+
+def sample(schema: dict[str, Any]) -> Any:
+    """A value that satisfies a tool's schema."""
+    if "enum" in schema:
+        return schema["enum"][0]
+    match schema["type"]:
+        case "object":
+            return {key: sample(value) for key, value in schema["properties"].items()}
+        case "array":
+            return [sample(schema["items"])]
+        case "string":
+            return 'a "quoted"\nline'
+        case "boolean":
+            return True
+        case _:
+            return 7
+
+
+def sample_call(request: Request) -> Answer:
+    """A valid call of the first tool that is offered."""
+    for name, tool in request.tools.items():
+        return call(name, **sample(tool["function"]["parameters"]))
+    return say("")  # asked whether it is ready
+
+
+class Probed(ScriptedEngine):
+    """It asks its script about probes too."""
+
+    def __init__(self, tokenizer: ChatTokenizer, script: Script = sample_call) -> None:
+        super().__init__(tokenizer, script)
+        self.answers_probes = False
+
+
+class Silent(Probed):
+    """It caches, and tells so by its counters only."""
+
+    def _count(self, prompt: tuple[int, ...], generated: list[int]) -> dict[str, Any]:
+        return {**super()._count(prompt, generated), "prompt_tokens_details": None}
+
+
+class Forgetful(Probed):
+    """It forgets each prompt at once."""
+
+    def _count(self, prompt: tuple[int, ...], generated: list[int]) -> dict[str, Any]:
+        self._blocks.clear()
+        return super()._count(prompt, generated)
+
+
+class Off(Forgetful):
+    """Its cache is off, and it says so."""
+
+    @property
+    def metrics(self) -> str:
+        return super().metrics.replace('caching="True"', 'caching="False"')
+
+
+class Small(Forgetful):
+    """Its cache holds less than a conversation."""
+
+    @property
+    def metrics(self) -> str:
+        return super().metrics.replace('blocks="1000"', 'blocks="40"')

@@ -1,0 +1,157 @@
+"""Who may be in the prefix cache, and who waits: by age, without deadlock, without starvation."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from serving.admission import HYBRID_EXTRA_BLOCKS, Admission, Seat
+from serving.metrics import CacheConfig
+
+
+def cache(blocks: int, *, hybrid: bool = False) -> CacheConfig:
+    """A cache of so many usable blocks of ten tokens."""
+    return CacheConfig(10, blocks + 1, True, 10, hybrid=hybrid)
+
+
+async def asks(seat: Seat, tokens: int) -> asyncio.Task[float]:
+    """Let a conversation of `tokens` ask for its next request."""
+    task = asyncio.create_task(seat.enter(tokens))
+    await asyncio.sleep(0)
+    return task
+
+
+async def test_whoever_fits_is_let_in_at_once_and_was_not_held_back() -> None:
+    admission = Admission(cache(10))
+    assert await admission.seat().enter(45) == 0.0
+    assert await admission.seat().enter(40) == 0.0
+    assert admission.resident_blocks == 9
+    assert (admission.waiting, admission.held_back) == (0, 0)
+
+
+async def test_a_newcomer_leaves_room_to_grow_and_comes_in_when_someone_leaves() -> None:
+    admission = Admission(cache(10))
+    first, second = admission.seat(), admission.seat()
+    await first.enter(60)
+    waits = await asks(second, 40)  # 10 of 10 blocks: nobody could grow
+    assert (waits.done(), admission.waiting, admission.held_back) == (False, 1, 1)
+    first.leave()
+    assert await waits > 0
+    assert admission.waiting == 0
+
+
+async def test_when_residents_outgrow_the_cache_the_youngest_waits_at_its_next_turn() -> None:
+    admission = Admission(cache(10))
+    old, young = admission.seat(), admission.seat()
+    await old.enter(40)
+    old.pause()
+    await young.enter(40)
+    young.pause()
+    await old.enter(70)  # 7 + 4 blocks
+    waits = await asks(young, 45)
+    assert not waits.done()
+    old.pause()
+    await asyncio.sleep(0)
+    assert not waits.done()  # the old one is still there, only between two turns
+    old.leave()
+    assert await waits > 0
+
+
+async def test_one_in_the_middle_of_a_request_makes_room_when_that_is_over() -> None:
+    admission = Admission(cache(10))
+    old, young = admission.seat(), admission.seat()
+    await old.enter(40)
+    old.pause()
+    await young.enter(40)
+    await old.enter(70)  # too much, but the young one's request goes on
+    assert young.resident
+    young.pause()
+    assert not young.resident
+    assert admission.resident_blocks == 7
+
+
+async def test_the_oldest_goes_on_even_when_it_alone_outgrows_the_cache() -> None:
+    admission = Admission(cache(10))
+    seat = admission.seat()
+    assert await seat.enter(1000) == 0.0
+
+
+async def test_nobody_overtakes_an_older_one_that_waits() -> None:
+    admission = Admission(cache(10))
+    inside, large, small = (admission.seat() for _ in range(3))
+    await inside.enter(50)
+    large_waits = await asks(large, 90)
+    small_waits = await asks(small, 10)  # would fit
+    assert not small_waits.done()
+    inside.leave()
+    await large_waits
+    assert not small_waits.done()  # nine blocks and one: no room to grow is left
+    large.leave()
+    await small_waits
+
+
+async def test_a_shared_prefix_is_counted_once() -> None:
+    admission = Admission(cache(10))
+    for _ in range(5):
+        assert await admission.seat(shared_tokens=45).enter(50) == 0.0  # 4 blocks shared, 1 of its own each
+    assert admission.resident_blocks == 9
+
+
+async def test_a_hybrid_models_conversation_holds_blocks_beyond_its_tokens() -> None:
+    admission = Admission(cache(100, hybrid=True))
+    await admission.seat().enter(50)
+    assert admission.resident_blocks == 5 + HYBRID_EXTRA_BLOCKS
+
+
+async def test_one_that_gives_up_while_it_waits_stands_in_nobodys_way() -> None:
+    admission = Admission(cache(10))
+    inside, impatient, patient = (admission.seat() for _ in range(3))
+    await inside.enter(90)
+    gone, waits = await asks(impatient, 50), await asks(patient, 20)
+    gone.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await gone
+    impatient.leave()
+    inside.leave()
+    assert await waits > 0
+
+
+@settings(max_examples=150, deadline=None)
+@given(
+    blocks=st.integers(2, 30),
+    lives=st.lists(
+        st.lists(st.tuples(st.integers(1, 120), st.integers(0, 3)), min_size=1, max_size=6),
+        min_size=1,
+        max_size=12,
+    ),
+)
+def test_every_conversation_ends_however_they_grow(blocks: int, lives: list[list[tuple[int, int]]]) -> None:
+    """Each life is a list of turns: by how many tokens it grows, and how long its request takes."""
+    admission = Admission(cache(blocks))
+
+    def fits() -> bool:
+        residents = [each for each in admission._seats if each.resident]
+        busy = any(each.busy for each in residents)
+        return busy or len(residents) <= 1 or admission.resident_blocks <= admission.capacity
+
+    async def live(turns: list[tuple[int, int]]) -> None:
+        seat, tokens = admission.seat(), 0
+        for grows, steps in turns:
+            tokens += grows
+            await seat.enter(tokens)
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            seat.pause()
+            assert fits()
+            await asyncio.sleep(0)
+        seat.leave()
+
+    async def everybody() -> None:
+        async with asyncio.timeout(20):
+            await asyncio.gather(*(live(turns) for turns in lives))
+
+    asyncio.run(everybody())
+    assert (admission.open, admission.waiting) == (0, 0)

@@ -1,0 +1,60 @@
+"""An engine that answers its API and does nothing else is noticed."""
+
+from __future__ import annotations
+
+import asyncio
+
+from serving.tokens import ChatTokenizer
+from serving.watchdog import watched
+from tests.scripted_engine import ScriptedEngine
+
+
+class Alarm:
+    def __init__(self) -> None:
+        self.rung = asyncio.Event()
+        self.times = 0
+
+    async def ring(self) -> None:
+        self.times += 1
+        self.rung.set()
+
+
+async def test_counters_that_stand_still_while_requests_run_are_an_alarm(
+    tiny_tokenizer: ChatTokenizer,
+) -> None:
+    alarm = Alarm()
+    with ScriptedEngine(tiny_tokenizer, []) as engine:
+        async with asyncio.timeout(30), watched(engine.endpoint, 0.3, lambda: 1, alarm.ring):
+            await alarm.rung.wait()
+
+
+async def test_an_engine_that_gets_on_or_has_nothing_to_do_is_left_alone(
+    tiny_tokenizer: ChatTokenizer,
+) -> None:
+    alarm, looks = Alarm(), 0
+    in_flight = 0
+    enough = asyncio.Event()
+
+    def count() -> int:
+        nonlocal looks
+        looks += 1
+        engine.generated += in_flight  # it gets on whenever it has something to do
+        if looks == 40:
+            enough.set()
+        return in_flight
+
+    with ScriptedEngine(tiny_tokenizer, []) as engine:
+        async with asyncio.timeout(30), watched(engine.endpoint, 0.12, count, alarm.ring):
+            await enough.wait()
+            in_flight, looks = 1, 0
+            enough.clear()
+            await enough.wait()
+    assert alarm.times == 0
+
+
+async def test_an_api_that_says_nothing_shows_no_progress_either(tiny_tokenizer: ChatTokenizer) -> None:
+    alarm = Alarm()
+    with ScriptedEngine(tiny_tokenizer, []) as engine:
+        endpoint = engine.endpoint
+    async with asyncio.timeout(30), watched(endpoint, 0.3, lambda: 1, alarm.ring):
+        await alarm.rung.wait()
