@@ -2,46 +2,53 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from functools import partial
 
 from speedrunner.library.library import Library
+from speedrunner.library.loading import check_loading
+from speedrunner.library.skill_parser import function_name
 from speedrunner.library.skill_source import InvalidSkill
 from speedrunner.records import Edit, EditAction
-from speedrunner.toolbox import ToolError
+from speedrunner.sandbox.limits import Sandbox
+from speedrunner.toolbox import Tool, ToolError
 
 
 class Draft:
     """A library while it is edited. It is valid at every moment: an edit that would break it is refused.
+
+    Its tools raise `ToolError` for the inducer's mistakes, and `SandboxError` where nothing can be run here.
 
     Args:
         library: what the sleep begins with.
         sleep: the sleep's number.
         edits: gets a record of each edit that was asked for, the refused ones too.
         output_chars: longest text that a tool returns, in characters.
+        sandbox: where an edited module is loaded, if that can fail.
     """
 
-    def __init__(self, library: Library, sleep: int, edits: list[Edit], output_chars: int) -> None:
+    def __init__(
+        self, library: Library, sleep: int, edits: list[Edit], output_chars: int, sandbox: Sandbox
+    ) -> None:
         self.library = library
         self._sleep = sleep
         self._edits = edits
         self._output_chars = output_chars
+        self._sandbox = sandbox
 
-    def tools(self, *, all_public: bool) -> list[Callable[..., str]]:
+    def tools(self, *, all_public: bool) -> list[Tool]:
         """Return the tools in the order of use.
 
         Args:
             all_public: whether the actor is to see every skill (paper, section 4.1: an ablation).
         """
 
-        def write_skill(source: str) -> str:
+        async def write_skill(source: str) -> str:
             """Add a skill, or replace the one of the same name. `source` is its function, with those imports,
             constants and classes before it that the library lacks."""
-            return self.write_skill(source, public=True)
+            return await self.write_skill(source, public=True)
 
-        visible: list[Callable[..., str]] = [self.write_skill, self.set_visibility]
-        writing = [write_skill] if all_public else visible
+        writing: list[Tool] = [write_skill] if all_public else [self.write_skill, self.set_visibility]
         return [
             *(self.list_skills, self.show_skill, *writing),
             *(self.edit_skill, self.rename_skill, self.delete_skill),
@@ -67,46 +74,47 @@ class Draft:
             raise ToolError(str(error)) from error
         return self._page(source.splitlines(), from_line, "from_line")
 
-    def write_skill(self, source: str, public: bool) -> str:
+    async def write_skill(self, source: str, public: bool) -> str:
         """Add a skill, or replace the one of the same name. `source` is its function, with those imports,
         constants and classes before it that the library lacks; `public` tells whether the actor sees it."""
-        found = re.search(r"^\s*def\s+(\w+)", source, re.MULTILINE)
-        name = found[1] if found else ""
+        name = function_name(source)
         known = any(skill.name == name for skill in self.library.skills)
         edited = partial(self.library.write, source, public=public, sleep=self._sleep)
-        if not self._edit("write", name, edited):
+        if not await self._edit("write", name, edited):
             return "The library holds exactly this skill already."
         return self._done(f"{name} is {'replaced' if known else 'added'}")
 
-    def set_visibility(self, name: str, public: bool) -> str:
+    async def set_visibility(self, name: str, public: bool) -> str:
         """Show a skill to the actor, or hide it; other skills can call it either way."""
         seen = "public" if public else "private"
         edited = partial(self.library.set_visibility, name, public=public, sleep=self._sleep)
-        if not self._edit("visibility", name, edited):
+        if not await self._edit("visibility", name, edited):
             return f"{name} is {seen} already."
         return self._done(f"{name} is {seen} now")
 
-    def edit_skill(self, name: str, old: str, new: str) -> str:
+    async def edit_skill(self, name: str, old: str, new: str) -> str:
         """Replace the text `old`, which must occur exactly once in a skill (or in a shared constant or
         class), by `new`."""
-        if not self._edit("edit", name, partial(self.library.edit, name, old, new, sleep=self._sleep)):
+        if not await self._edit("edit", name, partial(self.library.edit, name, old, new, sleep=self._sleep)):
             return "This changes nothing."
         return self._done(f"{name} is changed")
 
-    def rename_skill(self, name: str, new_name: str) -> str:
+    async def rename_skill(self, name: str, new_name: str) -> str:
         """Rename a skill, and with it every call in the library; docstrings stay as they are."""
-        self._edit("rename", name, partial(self.library.rename, name, new_name, sleep=self._sleep))
+        await self._edit("rename", name, partial(self.library.rename, name, new_name, sleep=self._sleep))
         return self._done(f"{name} is {new_name} now")
 
-    def delete_skill(self, name: str) -> str:
+    async def delete_skill(self, name: str) -> str:
         """Delete a skill that no other skill calls."""
-        self._edit("delete", name, partial(self.library.delete, name))
+        await self._edit("delete", name, partial(self.library.delete, name))
         return self._done(f"{name} is deleted")
 
-    def _edit(self, action: EditAction, name: str, edited: Callable[[], Library]) -> bool:
+    async def _edit(self, action: EditAction, name: str, edited: Callable[[], Library]) -> bool:
         """Make an edit and record it; tell whether it changed anything. Raises `ToolError`."""
         try:
             library = edited()
+            if library.preamble != self.library.preamble:
+                await check_loading(library, self._sandbox)
         except InvalidSkill as error:
             self._edits.append(Edit(action, name, str(error)))
             raise ToolError(str(error)) from error
@@ -126,7 +134,7 @@ class Draft:
         most = self._output_chars
         end = first = max(first, 0)
         if first >= len(lines):
-            return "There are no more." if lines else "There are none."
+            return "There are no more." if lines else "The library is empty."
         shown: list[str] = []
         while end < len(lines) and (not shown or sum(map(len, shown)) + len(lines[end]) <= most):
             line = lines[end]

@@ -16,6 +16,21 @@ from speedrunner.sandbox.session import CodeSession
 DRAFT_WALL_S = 30.0
 """Seconds that importing the draft may take."""
 
+_BOOTSTRAP = """\
+def _begin(session):
+    import sys, types
+    workspace = sys.modules["workspace"] = types.ModuleType("workspace")
+    exec(compile({source!r}, "<workspace>", "exec", dont_inherit=True), vars(workspace))
+    workspace.begin(session, {primitives!r})
+
+_begin(globals())
+del _begin
+"""
+"""Loads `workspace.py` as a module of its own, so that the inducer's variables cannot get in its way."""
+
+_SET_DRAFT = "from workspace import set_draft as _set_draft\n_set_draft({source!r})"
+"""Imports the function each time, since the inducer's code may have taken the name."""
+
 
 class Interpreter:
     """Runs the inducer's code in the sandbox for the length of one sleep. An async context manager.
@@ -39,12 +54,11 @@ class Interpreter:
         output_chars: int,
         wall_s: float,
     ) -> None:
-        names = ", ".join(repr(each.name) for each in primitives)
         workspace = files("speedrunner.inducer").joinpath("workspace.py").read_text(encoding="utf-8")
         self._session = CodeSession(
             sandbox,
             mounts=folders,
-            bootstrap=f"{workspace}\n_set_primitives({names})\n",
+            bootstrap=_BOOTSTRAP.format(source=workspace, primitives=[each.name for each in primitives]),
             output_chars=output_chars,
         )
         self._draft = draft
@@ -63,8 +77,8 @@ class Interpreter:
     async def execute_code(self, code: str) -> str:
         """Run Python code in your session and return what it printed, with the value of its last expression
         or its traceback."""
-        draft = self._draft().module_source()
-        problem = await self._session.execute(f"_set_draft({draft!r})", DRAFT_WALL_S)
+        draft = _SET_DRAFT.format(source=self._draft().module_source())
+        problem = await self._session.execute(draft, DRAFT_WALL_S)
         said = await self._session.execute(code, self._wall_s) or "(no output)"
         if problem:
             said = f"[the draft cannot be imported: {problem.splitlines()[-1]}]\n{said}"

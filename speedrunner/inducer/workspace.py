@@ -1,24 +1,32 @@
 """What the inducer's Python session begins with. Runs in the sandbox: the standard library is all there is.
 
-The session has `MOUNTS` before this, the paths of the run's `trajectories` and `policies`, which hold
-training episodes only.
+A module of its own in there; the session gets its public functions as variables. `MOUNTS`, the session's too,
+are the paths of the run's `trajectories` and `policies`, which hold training episodes only.
 """
 
 from __future__ import annotations
 
+import io
 import json
 import linecache
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import redirect_stdout
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-MOUNTS: dict[str, str] = globals().get("MOUNTS", {})
+MOUNTS: dict[str, str] = {}
+
+_session: dict[str, Any] = {}
+_primitives: Sequence[str] = ()
+_draft: str | None = None
 
 
 class NotAvailable(Exception):
     """A primitive was called although there is no environment."""
+
+    __module__ = "builtins"  # tracebacks name it without
 
 
 def batches() -> list[int]:
@@ -92,17 +100,31 @@ def load_library(version: int) -> ModuleType:
     return module
 
 
-_primitives: tuple[str, ...] = ()
+def begin(session: dict[str, Any], primitives: Sequence[str]) -> None:
+    """Give a session its functions.
+
+    Args:
+        session: its variables.
+        primitives: names that stand for an error in libraries.
+    """
+    global _session, _primitives
+    _session, _primitives = session, primitives
+    MOUNTS.update(session["MOUNTS"])
+    offered = (batches, versions, load_trajectories, opening, calls, show, library_source, load_library)
+    session.update({each.__name__: each for each in (*offered, NotAvailable)})
 
 
-def _set_primitives(*names: str) -> None:
-    global _primitives
-    _primitives = names
+def set_draft(source: str) -> None:
+    """Make the draft importable as `library`, and a variable of that name.
 
-
-def _set_draft(source: str) -> None:
-    """Make the draft importable as `library`, and bind it to that name."""
-    globals()["library"] = _module("library", source)
+    One that is there already stays, with whatever the session has put in it.
+    """
+    global _draft
+    if source != _draft:
+        _draft = None
+        with redirect_stdout(io.StringIO()):  # what it prints is no output of the code that follows
+            _session["library"] = _module("library", source)
+        _draft = source
 
 
 def _module(name: str, source: str) -> ModuleType:
@@ -112,7 +134,8 @@ def _module(name: str, source: str) -> ModuleType:
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
     module.__file__ = file
     vars(module).update({each: _primitive(each) for each in _primitives})
-    exec(compile(source, file, "exec", dont_inherit=True), vars(module))
+    # Stored libraries lack the import by which annotations are not evaluated.
+    exec(compile(source, file, "exec", annotations.compiler_flag, dont_inherit=True), vars(module))
     return module
 
 

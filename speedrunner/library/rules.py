@@ -1,20 +1,73 @@
-"""What an edit may not do to the library that it meets: take names, miss names, change what others use."""
+"""What skills may hold, and what an edit may not do to the library that it meets.
+
+It may take no names, miss none, and not change what others use.
+"""
 
 from __future__ import annotations
 
+import builtins
 import difflib
 import graphlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
-from speedrunner.library.skill_source import (
-    BUILTINS,
-    FORBIDDEN_BUILTINS,
-    Definition,
-    ModuleSource,
-    Problem,
-    SkillSource,
+from speedrunner.library.preamble import in_order
+from speedrunner.library.skill_source import Definition, ModuleSource, Problem, SkillSource
+
+ALLOWED_MODULES = (
+    "collections",
+    "copy",
+    "dataclasses",
+    "enum",
+    "functools",
+    "heapq",
+    "itertools",
+    "json",
+    "math",
+    "operator",
+    "random",
+    "re",
+    "statistics",
+    "string",
+    "typing",
 )
+"""Modules that skills may import."""
+
+FORBIDDEN_BUILTINS = frozenset(
+    {
+        "__import__",
+        "breakpoint",
+        "compile",
+        "eval",
+        "exec",
+        "exit",
+        "globals",
+        "help",
+        "input",
+        "locals",
+        "open",
+        "quit",
+        "vars",
+    }
+)
+"""Builtins that a skill has no use for: they reach around the checks of the library."""
+
+BUILTINS = frozenset(vars(builtins)) - FORBIDDEN_BUILTINS
+
+SOURCE_LIMIT = 20_000
+"""Characters that the source of one edit may have, and so each function and each constant."""
+
+DEPTH_LIMIT = 300
+"""Levels of code within code. Python's own limit, ten times as many, is another one in each place."""
+
+MODULE_LIMIT = 400_000
+"""Characters that a whole library may have."""
+
+CLASS_LIMIT = 2_000
+"""Characters of one class: classes hold data that skills pass to each other, behaviour belongs in skills."""
+
+NAME_LIMIT = 64
+"""Characters that a skill's name may have; model tool formats allow no more."""
 
 RESERVED = frozenset({"submit_answer"})
 """Tools of the actor that are neither primitives nor skills."""
@@ -55,6 +108,10 @@ def name_problems(parsed: ModuleSource, met: Met) -> Iterator[Problem]:
             what = "an import, a constant or a class"
         if what is not None:
             yield Problem(line, f"{name} is already {what}; choose another name")
+    for part in (*parsed.functions, *parsed.definitions.values()):
+        for name, line in part.binds.items():
+            if name in met.primitives:
+                yield Problem(line, f"{name} is already a primitive; choose another name")
 
 
 def unknown_names(parsed: ModuleSource, met: Met) -> Iterator[Problem]:
@@ -63,12 +120,13 @@ def unknown_names(parsed: ModuleSource, met: Met) -> Iterator[Problem]:
     definitions = {**met.definitions, **parsed.definitions}
     callables = {*met.primitives, *met.skills, *functions}
     known = callables | definitions.keys()
+    may_be_anything = "*" in parsed.definitions  # which is refused for itself
     parts: list[SkillSource | Definition] = [*parsed.functions, *parsed.definitions.values()]
     for part in parts:
         for name, line in part.reads.items():
             if name in FORBIDDEN_BUILTINS and name not in known:
                 yield Problem(line, f"{name} is not available to skills")
-            elif name not in known and name not in BUILTINS:
+            elif name not in known and name not in BUILTINS and not may_be_anything:
                 yield Problem(line, f"{name} is not defined{suggestion(name, known)}")
     for each in parsed.definitions.values():
         for name in sorted(each.needs & callables):
@@ -97,13 +155,6 @@ def shared_changes(parsed: ModuleSource, met: Met) -> Iterator[Problem]:
                 f"{name} is already `{first_line(now.source)}`, used by {', '.join(others)};"
                 f" choose another name, or edit {name} itself",
             )
-
-
-def in_order(definitions: Mapping[str, Definition]) -> list[str]:
-    """Return the classes so that each stands after those that it needs. Raises `graphlib.CycleError`."""
-    classes = {name: each for name, each in definitions.items() if each.kind == "class"}
-    needs = {name: sorted(each.needs & classes.keys()) for name, each in classes.items()}
-    return list(graphlib.TopologicalSorter(needs).static_order())
 
 
 def first_line(text: str) -> str:

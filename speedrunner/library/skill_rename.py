@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 
+from speedrunner.library.skill_names import Block, bindings
 from speedrunner.library.skill_source import InvalidSkill
 
 
@@ -22,7 +23,7 @@ def renamed(source: str, old: str, new: str, where: str) -> str:
         InvalidSkill: the text uses one of the names for something else, too.
     """
     tree = ast.parse(source)
-    bound = {name for statement in tree.body for name in _bound_inside(statement)}
+    bound = {name for block in tree.body if isinstance(block, Block) for name, _ in bindings(block)}
     for name in (old, new):
         if name in bound:
             raise InvalidSkill(
@@ -35,7 +36,7 @@ def renamed(source: str, old: str, new: str, where: str) -> str:
         end = column + len(old.encode())
         lines[line - 1] = (text[:column] + new.encode() + text[end:]).decode(errors="replace")
     changed = "".join(lines)
-    if not _says(changed, _Renaming(old, new).visit(tree)):
+    if not _says(changed, tree, _Renaming(old, new)):
         raise InvalidSkill(f"{where} cannot be changed automatically; write it anew with the other name")
     return changed
 
@@ -51,24 +52,6 @@ def _places(tree: ast.Module, source: str, name: str) -> Iterator[tuple[int, int
                 yield node.lineno, len(lines[node.lineno - 1][: found.start(1)].encode())
 
 
-def _bound_inside(statement: ast.stmt) -> Iterator[str]:
-    """Names that a definition binds in itself: parameters, variables, functions inside it."""
-    for node in ast.walk(statement):
-        match node:
-            case ast.Name(id=name, ctx=ast.Store() | ast.Del()):
-                yield name
-            case ast.arg(arg=name) | ast.ExceptHandler(name=str(name)) | ast.alias(asname=str(name)):
-                yield name
-            case ast.alias(name=name):
-                yield name
-            case ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)):
-                yield name
-            case ast.MatchMapping(rest=str(name)):
-                yield name
-            case ast.FunctionDef(name=name) | ast.ClassDef(name=name) if node is not statement:
-                yield name
-
-
 class _Renaming(ast.NodeTransformer):
     def __init__(self, old: str, new: str) -> None:
         self._old, self._new = old, new
@@ -82,8 +65,8 @@ class _Renaming(ast.NodeTransformer):
         return self.generic_visit(node)
 
 
-def _says(source: str, tree: ast.Module) -> bool:
+def _says(source: str, tree: ast.Module, change: ast.NodeTransformer) -> bool:
     try:
-        return ast.dump(ast.parse(source)) == ast.dump(tree)
-    except (SyntaxError, ValueError):
+        return ast.dump(ast.parse(source)) == ast.dump(change.visit(tree))
+    except (SyntaxError, ValueError, RecursionError):
         return False

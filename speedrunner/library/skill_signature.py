@@ -9,7 +9,12 @@ from typing import Any, Protocol
 import msgspec
 
 from envs.signatures import converted
+from speedrunner.library.source_text import SourceText
 from speedrunner.library.skill_types import SUPPORTED, Types, UnsupportedType, is_literal
+
+
+SHOWN_CHARS = 80
+"""Characters of a type or a default in an error's text."""
 
 
 class Report(Protocol):
@@ -19,8 +24,14 @@ class Report(Protocol):
         """Note it."""
 
 
-def read_signature(function: ast.FunctionDef, types: Types, report: Report) -> inspect.Signature:
-    """Return a function's parameters; what a tool cannot have is reported."""
+def read_signature(
+    function: ast.FunctionDef, types: Types, text: SourceText, report: Report
+) -> inspect.Signature:
+    """Return a function's parameters; what a tool cannot have is reported.
+
+    Args:
+        text: where the function stands.
+    """
     given = function.args
     for variadic in (given.vararg, given.kwarg):
         if variadic is not None:
@@ -35,11 +46,11 @@ def read_signature(function: ast.FunctionDef, types: Types, report: Report) -> i
     ]
     for each, default in zip(given.kwonlyargs, given.kw_defaults, strict=True):
         parameters.append((each, default, kinds.KEYWORD_ONLY))
-    return inspect.Signature([_parameter(*each, types, report) for each in parameters])
+    return inspect.Signature([_parameter(*each, types, text, report) for each in parameters])
 
 
 def _parameter(
-    given: ast.arg, default: ast.expr | None, kind: Any, types: Types, report: Report
+    given: ast.arg, default: ast.expr | None, kind: Any, types: Types, text: SourceText, report: Report
 ) -> inspect.Parameter:
     annotation: Any = inspect.Parameter.empty
     value: Any = inspect.Parameter.empty
@@ -50,16 +61,21 @@ def _parameter(
             annotation = types.of(given.annotation)
         except UnsupportedType as error:
             why = f" ({error})" if str(error) else ""
-            text = ast.unparse(given.annotation)
-            report(given, f"the parameter {given.arg} cannot be {text}{why}: {SUPPORTED} are allowed")
+            written = _shortened(text.of(given.annotation))
+            report(given, f"the parameter {given.arg} cannot be {written}{why}: {SUPPORTED} are allowed")
     if default is not None:
         value = None
         if not is_literal(default):
             report(default, f"the default of {given.arg} must be a literal value")
         elif not _fits(value := ast.literal_eval(default), annotation):
-            text = ast.unparse(default)
-            report(default, f"the default of {given.arg} cannot be {text}: use its type or None")
+            written = _shortened(text.of(default))
+            report(default, f"the default of {given.arg} cannot be {written}: use its type or None")
     return inspect.Parameter(given.arg, kind, default=value, annotation=annotation)
+
+
+def _shortened(written: str) -> str:
+    words = " ".join(written.split())
+    return words if len(words) <= SHOWN_CHARS else f"{words[:SHOWN_CHARS]}..."
 
 
 def _fits(default: object, annotation: Any) -> bool:

@@ -9,6 +9,8 @@ import typing
 from collections.abc import Mapping
 from typing import Any
 
+from serving.tools import NESTING_LIMIT, TYPES_LIMIT
+
 SUPPORTED = "str, int, float, bool, Literal[...], list[...] and TypedDict classes"
 """What a parameter may be; `serving.tools` makes a JSON schema of each."""
 
@@ -28,45 +30,58 @@ class Types:
 
     def __init__(self, classes: Mapping[str, ast.ClassDef]) -> None:
         self._classes = classes
+        self._left = TYPES_LIMIT
 
     def of(self, annotation: ast.expr) -> Any:
         """Return the type that an annotation stands for. Raises `UnsupportedType`."""
-        return self._type(annotation, ())
+        self._left = TYPES_LIMIT
+        return self._type(annotation, (), 0)
 
-    def _type(self, annotation: ast.expr, within: tuple[str, ...]) -> Any:
+    def _type(self, annotation: ast.expr, within: tuple[str, ...], depth: int) -> Any:
+        """Read an annotation inside these classes, in so many lists and classes."""
+        if depth > NESTING_LIMIT:
+            raise UnsupportedType(f"it is nested more than {NESTING_LIMIT} levels deep")
+        self._count()
         match annotation:
             case ast.Name(id=name) if name in _SCALARS:
                 return _SCALARS[name]
             case ast.Name(id=name) if name in self._classes:
-                return self._typed_dict(name, within)
+                return self._typed_dict(name, within, depth)
             case ast.Subscript(value=ast.Name(id="list"), slice=item):
-                return types.GenericAlias(list, (self._type(item, within),))
-            case ast.Subscript(value=kind, slice=values) if _is(kind, "Literal"):
+                return types.GenericAlias(list, (self._type(item, within, depth + 1),))
+            case ast.Subscript(value=kind, slice=values) if is_from("typing", "Literal", kind):
                 options = values.elts if isinstance(values, ast.Tuple) else [values]
                 if options and all(is_literal(each) for each in options):
                     choices = tuple(ast.literal_eval(each) for each in options)
-                    if all(isinstance(each, str | int) for each in choices):
+                    if all(map(_is_choice, choices)):
                         return operator.getitem(typing.cast(Any, typing.Literal), choices)
         raise UnsupportedType
 
-    def _typed_dict(self, name: str, within: tuple[str, ...]) -> Any:
+    def _count(self) -> None:
+        """Count a type, before their number is too large to be read."""
+        self._left -= 1
+        if self._left < 0:
+            raise UnsupportedType(f"it holds more than {TYPES_LIMIT} types")
+
+    def _typed_dict(self, name: str, within: tuple[str, ...], depth: int) -> Any:
         from typing_extensions import TypedDict  # pydantic takes no other before Python 3.12
 
         if name in within:
             raise UnsupportedType(f"{name} holds itself")
-        fields = self._fields(self._classes[name], (*within, name))
+        fields = self._fields(self._classes[name], (*within, name), depth + 1)
         made: Any = TypedDict(name, fields)  # type: ignore[misc]
         made.__doc__ = ast.get_docstring(self._classes[name])
         return made
 
-    def _fields(self, node: ast.ClassDef, within: tuple[str, ...]) -> dict[str, Any]:
+    def _fields(self, node: ast.ClassDef, within: tuple[str, ...], depth: int) -> dict[str, Any]:
         from typing import NotRequired
 
+        self._count()
         fields: dict[str, Any] = {}
         for base in node.bases:
             if isinstance(base, ast.Name) and base.id in self._classes and base.id not in within:
-                fields |= self._fields(self._classes[base.id], (*within, base.id))
-            elif not _is(base, "TypedDict"):
+                fields |= self._fields(self._classes[base.id], (*within, base.id), depth)
+            elif not is_from("typing", "TypedDict", base):
                 raise UnsupportedType(f"{node.name} is no TypedDict")
         if not node.bases:
             raise UnsupportedType(f"{node.name} is no TypedDict")
@@ -76,18 +91,28 @@ class Types:
             match statement:
                 case ast.AnnAssign(target=ast.Name(id=field), annotation=annotation):
                     needed = required
-                    if isinstance(annotation, ast.Subscript) and _is(annotation.value, "NotRequired"):
+                    if isinstance(annotation, ast.Subscript) and is_from("typing", "NotRequired", annotation.value):
                         annotation, needed = annotation.slice, False
-                    elif isinstance(annotation, ast.Subscript) and _is(annotation.value, "Required"):
+                    elif isinstance(annotation, ast.Subscript) and is_from("typing", "Required", annotation.value):
                         annotation, needed = annotation.slice, True
-                    found = self._type(annotation, within)
+                    found = self._type(annotation, within, depth)
                     fields[field] = found if needed else NotRequired[found]
         return fields
 
 
-def _is(node: ast.expr, name: str) -> bool:
-    """Tell whether an expression names something of the module `typing`."""
-    return ast.unparse(node) in (name, f"typing.{name}")
+def is_from(module: str, name: str, node: ast.expr) -> bool:
+    """Tell whether an expression is a module's name, written with the module or without."""
+    match node:
+        case ast.Name(id=found):
+            return found == name
+        case ast.Attribute(value=ast.Name(id=owner), attr=found):
+            return (owner, found) == (module, name)
+    return False
+
+
+def _is_choice(value: object) -> bool:
+    """Tell whether a value can be an option in JSON, which readers agree on up to 64 bits."""
+    return isinstance(value, str) or (isinstance(value, int) and -(2**63) <= value < 2**63)
 
 
 def is_literal(node: ast.expr | None) -> bool:

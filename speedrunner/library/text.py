@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from speedrunner.library.library import Library
 from speedrunner.records import Policy
 
+EMPTY = "(the library is empty)"
+
 
 def source_text(policy: Policy) -> str:
     """The library's module, each function under a comment on who may call it and which sleeps wrote it."""
@@ -17,7 +19,7 @@ def source_text(policy: Policy) -> str:
         + f"\n{skill.source}"
         for skill in policy.skills
     )
-    return "\n\n\n".join(filter(None, [policy.preamble, *skills])) or "(the library is empty)"
+    return "\n\n\n".join(filter(None, [policy.preamble, *skills])) or EMPTY
 
 
 def diff_lines(before: Policy, after: Policy) -> Iterator[str]:
@@ -32,6 +34,8 @@ def graph_lines(library: Library) -> Iterator[str]:
 
     Each skill's own calls are shown where it occurs first; `...` stands for them afterwards.
     """
+    if not library.skills:
+        yield EMPTY
     graph = library.call_graph()
     public = {skill.name: skill.public for skill in library.skills}
     shown: set[str] = set()

@@ -19,11 +19,12 @@ from speedrunner.actor import Actor, ActorSpec, EpisodeLimits
 from speedrunner.inducer.draft import Draft
 from speedrunner.inducer.interpreter import Interpreter
 from speedrunner.library.library import Library
-from speedrunner.library.skill_source import ALLOWED_MODULES
+from speedrunner.library.rules import ALLOWED_MODULES
 from speedrunner.library.skill_types import SUPPORTED
 from speedrunner.methods.speedrunner import finish
 from speedrunner.prompts import render
 from speedrunner.records import Ending, Message, Policy, Trajectory
+from speedrunner.sandbox.limits import Sandbox
 from speedrunner.trajectory_text import headline
 
 GOLDEN = Path(__file__).parents[1] / "data" / "prompts"
@@ -97,7 +98,7 @@ def inducer_user(*, skills: bool = True, interpreter: bool = True, texts: int = 
 
 
 def inducer_tools() -> list[str]:
-    draft = Draft(Library(ENV.primitives), 1, [], 8000)
+    draft = Draft(Library(ENV.primitives), 1, [], 8000, Sandbox())
     tools = [Interpreter.execute_code, *draft.tools(all_public=False), finish]
     return [inspect.getdoc(tool) or "" for tool in tools]
 

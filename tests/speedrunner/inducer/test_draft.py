@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
 
@@ -12,7 +13,8 @@ from serving.errors import InvalidTool
 from serving.tools import ToolSpec
 from speedrunner.inducer.draft import Draft
 from speedrunner.library.library import Library
-from speedrunner.records import Edit
+from speedrunner.records import Edit, ToolCall
+from speedrunner.sandbox.limits import Sandbox
 from speedrunner.toolbox import Toolbox, ToolError
 
 SKILL = '''def advance() -> str:
@@ -44,15 +46,15 @@ def draft(babyai: envs.TextEnv, edits: list[Edit]) -> Drafts:
         library = Library(babyai.primitives)
         for source in sources:
             library = library.write(source, public=True, sleep=1)
-        return Draft(library, 3, edits, output_chars)
+        return Draft(library, 3, edits, output_chars, Sandbox())
 
     return draft
 
 
 class TestReading:
-    def test_skills_are_listed_with_parameters_and_calls(self, draft: Drafts) -> None:
+    async def test_skills_are_listed_with_parameters_and_calls(self, draft: Drafts) -> None:
         writing = draft(SKILL)
-        writing.write_skill(CALLER.replace("()", "(way: str = 'left')", 1), public=False)
+        await writing.write_skill(CALLER.replace("()", "(way: str = 'left')", 1), public=False)
         assert writing.list_skills().splitlines() == [
             "public advance(), calls go_forward",
             "private advance_twice(way: str = 'left'), calls advance",
@@ -61,7 +63,7 @@ class TestReading:
         assert writing.list_skills(first=2) == "There are no more."
 
     def test_an_empty_library_says_so(self, draft: Drafts) -> None:
-        assert draft().list_skills() == "There are none."
+        assert draft().list_skills() == "The library is empty."
 
     def test_a_skill_is_shown_with_its_callers(self, draft: Drafts) -> None:
         writing = draft(SKILL, CALLER)
@@ -96,28 +98,29 @@ class TestReading:
 
 
 class TestEditing:
-    def test_a_new_skill(self, draft: Drafts, edits: list[Edit]) -> None:
+    async def test_a_new_skill(self, draft: Drafts, edits: list[Edit]) -> None:
         writing = draft()
         assert (
-            writing.write_skill(SKILL, True) == "advance is added. The library has 1 skill, 1 of them public."
+            await writing.write_skill(SKILL, True)
+            == "advance is added. The library has 1 skill, 1 of them public."
         )
         assert edits == [Edit("write", "advance")]
         (skill,) = writing.library.skills
         assert (skill.name, skill.public, skill.created, skill.edited) == ("advance", True, 3, 3)
 
-    def test_replacing_one(self, draft: Drafts, edits: list[Edit]) -> None:
+    async def test_replacing_one(self, draft: Drafts, edits: list[Edit]) -> None:
         writing = draft(SKILL, CALLER)
-        assert writing.write_skill(SKILL.replace("two", "2"), False) == (
+        assert await writing.write_skill(SKILL.replace("two", "2"), False) == (
             "advance is replaced. The library has 2 skills, 1 of them public."
         )
         assert edits == [Edit("write", "advance")]
 
-    def test_the_other_edits(self, draft: Drafts, edits: list[Edit]) -> None:
+    async def test_the_other_edits(self, draft: Drafts, edits: list[Edit]) -> None:
         writing = draft(SKILL, CALLER)
-        assert writing.edit_skill("advance", "two", "2").startswith("advance is changed. ")
-        assert writing.rename_skill("advance", "_step").startswith("advance is _step now. ")
-        assert writing.set_visibility("_step", False).startswith("_step is private now. ")
-        assert writing.delete_skill("advance_twice").startswith("advance_twice is deleted. ")
+        assert (await writing.edit_skill("advance", "two", "2")).startswith("advance is changed. ")
+        assert (await writing.rename_skill("advance", "_step")).startswith("advance is _step now. ")
+        assert (await writing.set_visibility("_step", False)).startswith("_step is private now. ")
+        assert (await writing.delete_skill("advance_twice")).startswith("advance_twice is deleted. ")
         assert edits == [
             Edit("edit", "advance"),
             Edit("rename", "advance"),
@@ -128,20 +131,59 @@ class TestEditing:
         assert (skill.name, skill.public) == ("_step", False)
         assert "Go 2 steps" in skill.source
 
-    def test_what_changes_nothing_is_no_edit(self, draft: Drafts, edits: list[Edit]) -> None:
+    async def test_what_changes_nothing_is_no_edit(self, draft: Drafts, edits: list[Edit]) -> None:
         writing = draft(SKILL)
         before = writing.library
-        assert writing.write_skill(SKILL, True) == "The library holds exactly this skill already."
-        assert writing.set_visibility("advance", True) == "advance is public already."
-        assert writing.edit_skill("advance", "two", "two") == "This changes nothing."
+        assert await writing.write_skill(SKILL, True) == "The library holds exactly this skill already."
+        assert await writing.set_visibility("advance", True) == "advance is public already."
+        assert await writing.edit_skill("advance", "two", "two") == "This changes nothing."
         assert (edits, writing.library) == ([], before)
 
-    def test_another_value_of_its_constant_is_an_edit(self, draft: Drafts, edits: list[Edit]) -> None:
+    async def test_another_value_of_its_constant_is_an_edit(self, draft: Drafts, edits: list[Edit]) -> None:
         source = 'STEPS = 2\n\ndef advance() -> str:\n    """Go."""\n    return str(STEPS)'
         writing = draft(source)
-        assert writing.write_skill(source.replace("= 2", "= 3"), True).startswith("advance is replaced.")
+        assert (await writing.write_skill(source.replace("= 2", "= 3"), True)).startswith(
+            "advance is replaced."
+        )
         assert writing.library.preamble == "STEPS = 3"
         assert len(edits) == 1
+
+    @pytest.mark.parametrize(
+        ("source", "name"),
+        [
+            (f"class Area:\n    def size(self):\n        return 1\n\n{SKILL}", "advance"),
+            (f'NOTE = """\ndef note():\n"""\n{SKILL}', "advance"),
+            (SKILL.replace("def", "async def", 1), "advance"),
+            ("    " + SKILL.replace("\n", "\n    "), "advance"),
+            (f"class Area:\n    def size(self):\n        break\n\n{SKILL} +", "advance"),
+            ("class Area:\n    def size(self):\n        return 1", ""),
+            ("def (", ""),
+        ],
+    )
+    async def test_an_edit_is_named_after_its_function(
+        self, draft: Drafts, edits: list[Edit], source: str, name: str
+    ) -> None:
+        with suppress(ToolError):
+            said = await draft().write_skill(source, public=True)
+            assert said.startswith(f"{name} is added. ")
+        assert [edit.name for edit in edits] == [name]
+
+    async def test_a_class_that_cannot_be_defined_is_refused(self, draft: Drafts, edits: list[Edit]) -> None:
+        shared = "class Area:\n    size = 4 // 2"
+        source = f'{shared}\n\ndef size() -> int:\n    """The size."""\n    return Area.size'
+        writing = draft()
+        with pytest.raises(ToolError, match=r"^the class Area fails .*, in its line 2: ZeroDivisionError"):
+            await writing.write_skill(source.replace("2", "0"), public=True)
+        assert writing.library.skills == ()
+        await writing.write_skill(source, public=True)
+        with pytest.raises(ToolError, match="ZeroDivisionError"):
+            await writing.edit_skill("Area", "2", "0")
+        assert writing.library.preamble == shared
+        assert [(edit.action, edit.name, edit.error is None) for edit in edits] == [
+            ("write", "size", False),
+            ("write", "size", True),
+            ("edit", "Area", False),
+        ]
 
     @pytest.mark.parametrize(
         ("source", "reason"),
@@ -162,13 +204,13 @@ class TestEditing:
             ("(" * 5000, ""),
         ],
     )
-    def test_a_refused_source_is_an_edit_with_an_error_and_changes_nothing(
+    async def test_a_refused_source_is_an_edit_with_an_error_and_changes_nothing(
         self, draft: Drafts, edits: list[Edit], source: str, reason: str
     ) -> None:
         writing = draft(SKILL)
         before = writing.library
         with pytest.raises(ToolError) as error:
-            writing.write_skill(source, public=True)
+            await writing.write_skill(source, public=True)
         assert reason.lower() in str(error.value).lower()
         (refused,) = edits
         assert (refused.action, refused.error) == ("write", str(error.value))
@@ -184,27 +226,29 @@ class TestEditing:
             ("edit", ("advance", "go_forward", "fly"), "occurs 2 times in advance"),
         ],
     )
-    def test_so_are_other_refused_edits(
+    async def test_so_are_other_refused_edits(
         self, draft: Drafts, edits: list[Edit], action: str, arguments: tuple[str, ...], reason: str
     ) -> None:
         writing = draft(SKILL, CALLER)
         before = writing.library
         with pytest.raises(ToolError, match=reason) as error:
-            getattr(writing, f"{action}_skill")(*arguments)
+            await getattr(writing, f"{action}_skill")(*arguments)
         assert edits == [Edit(action, arguments[0], str(error.value))]  # type: ignore[arg-type]
         assert writing.library is before
 
-    def test_what_the_model_in_use_could_not_call_is_refused(self, draft: Drafts, edits: list[Edit]) -> None:
+    async def test_what_the_model_in_use_could_not_call_is_refused(
+        self, draft: Drafts, edits: list[Edit]
+    ) -> None:
         def check(spec: ToolSpec) -> None:
             raise InvalidTool("no token for it")
 
         writing = draft()
         writing.library = Library(writing.library.primitives, check=check)
         with pytest.raises(ToolError, match="advance cannot be offered as a tool: no token for it"):
-            writing.write_skill(SKILL, True)
-        writing.write_skill(SKILL, False)
+            await writing.write_skill(SKILL, True)
+        await writing.write_skill(SKILL, False)
         with pytest.raises(ToolError, match="advance cannot be offered as a tool: no token for it"):
-            writing.set_visibility("advance", True)
+            await writing.set_visibility("advance", True)
 
 
 class TestTools:
@@ -221,11 +265,11 @@ class TestTools:
         ]
         assert all(inspect.getdoc(tool) for tool in tools)
 
-    def test_without_private_skills_no_tool_knows_of_them(self, draft: Drafts) -> None:
+    async def test_without_private_skills_no_tool_knows_of_them(self, draft: Drafts) -> None:
         writing = draft()
         tools = writing.tools(all_public=True)
         assert "set_visibility" not in [tool.__name__ for tool in tools]
         specs = Toolbox(tools, writing.list_skills).specs
         assert not any("public" in str(spec.parameters) or "private" in spec.doc for spec in specs)
-        tools[2](SKILL)
+        await Toolbox(tools, writing.list_skills).execute(ToolCall("write_skill", {"source": SKILL}))
         assert writing.library.skills[0].public

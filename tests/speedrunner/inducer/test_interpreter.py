@@ -17,6 +17,7 @@ from speedrunner.store.rundir import RunDirectory
 from tests.speedrunner.run_samples import trajectory
 
 ENV = envs.make("babyai")
+AIM = 'def aim(at: Literal["left", "right"]) -> None:\n    """Turn."""\n    turn_left()'
 STEP = 'def _step() -> str:\n    """Go."""\n    return go_forward()'
 
 
@@ -41,7 +42,8 @@ class Bench:
 @pytest.fixture
 def history(tmp_path: Path) -> Iterator[History]:
     with RunDirectory.open_for_writing(tmp_path / "run") as run:
-        skills = Library(ENV.primitives).write(STEP, public=False, sleep=1).skills
+        library = Library(ENV.primitives).write(STEP, public=False, sleep=1)
+        skills = library.write(AIM, public=True, sleep=1).skills
         run.write_policy(Policy(version=0))
         run.write_policy(Policy(version=1, skills=skills))
         for batch, number in ((0, 1), (0, 0), (1, 2)):
@@ -96,6 +98,7 @@ async def test_past_libraries_can_be_read_and_imported(bench: Bench) -> None:
     assert await bench("old = load_library(1); old._step.__doc__, old.skills_index[0]['public']") == (
         "('Go.', False)"
     )
+    assert await bench("old.aim.__doc__") == "'Turn.'"
 
 
 async def test_the_draft_is_imported_as_it_stands(bench: Bench) -> None:
@@ -104,6 +107,37 @@ async def test_the_draft_is_imported_as_it_stands(bench: Bench) -> None:
     assert await bench("from library import _step\n_step is library._step") == "True"
     bench.draft = bench.draft.edit("_step", '"""Go."""', '"""Go on."""', sleep=2)
     assert await bench("library._step.__doc__") == "'Go on.'"
+
+
+async def test_what_code_puts_into_the_draft_stays_until_the_next_edit(bench: Bench) -> None:
+    bench.draft = bench.draft.write(STEP, public=False, sleep=2)
+    assert await bench("library.go_forward = lambda: 'a wall'; library._step()") == "'a wall'"
+    assert await bench("library._step()") == "'a wall'"
+    bench.draft = bench.draft.edit("_step", "Go.", "Go on.", sleep=2)
+    assert "NotAvailable" in await bench("library._step()")
+
+
+async def test_names_that_code_takes_are_in_nobody_s_way(bench: Bench) -> None:
+    taken = "_set_draft = _module = calls = json = sys = Path = _primitives = MOUNTS = globals = None"
+    assert await bench(f"{taken}\nt = load_trajectories()[0]") == "(no output)"
+    bench.draft = bench.draft.write(STEP, public=False, sleep=2)
+    assert await bench("library._step.__doc__") == "'Go.'"
+    assert "walk(steps=3)" in await bench("show(t)")
+
+
+async def test_a_session_that_begins_anew_has_the_draft_again(history: History) -> None:
+    bench = Bench(history, wall_s=0.5)
+    async with bench.interpreter:
+        bench.draft = bench.draft.write(STEP, public=False, sleep=2)
+        assert await bench("library._step.__doc__") == "'Go.'"
+        assert "the session was started anew" in await bench("import os; os._exit(1)")
+        assert await bench("library._step.__doc__, len(load_trajectories())") == "('Go.', 3)"
+
+
+async def test_a_draft_that_prints_when_it_is_imported_is_imported(bench: Bench) -> None:
+    source = 'class W:\n    x = print("hello")\n\ndef go() -> str:\n    """Go."""\n    return str(W.x)'
+    bench.draft = bench.draft.write(source, public=False, sleep=2)
+    assert await bench("library.go()") == "'None'"
 
 
 async def test_a_draft_that_cannot_be_imported_is_told(bench: Bench) -> None:

@@ -11,13 +11,9 @@ import pytest
 from serving.errors import InvalidTool
 from serving.tools import ToolSpec
 from speedrunner.library.library import Library
-from speedrunner.library.skill_source import (
-    ALLOWED_MODULES,
-    CLASS_LIMIT,
-    SOURCE_LIMIT,
-    InvalidSkill,
-    parse_skill,
-)
+from speedrunner.library.rules import ALLOWED_MODULES, CLASS_LIMIT, SOURCE_LIMIT
+from speedrunner.library.skill_parser import parse_skill
+from speedrunner.library.skill_source import InvalidSkill
 from speedrunner.library.skill_types import SUPPORTED
 from speedrunner.records import Policy
 from speedrunner.store.policies import PolicyStore
@@ -143,6 +139,10 @@ class TestEditingByExactText:
         library = write(library, WALK_FAR).edit("STEPS", "2", "3", sleep=5)
         assert library.preamble == "STEPS = 3"
         assert {each.name: each.edited for each in library.skills} == {"skill": 5, "other": 5, "walk_far": 1}
+
+    def test_an_edit_of_a_shared_constant_that_changes_nothing_is_no_edit(self, empty: Library) -> None:
+        library = write(empty, "STEPS = 2\n" + function(body="return STEPS"))
+        assert library.edit("STEPS", "2", "2", sleep=5) is library
 
     def test_an_edited_class_must_still_suit_the_skills_that_use_it(self, empty: Library) -> None:
         library = write(empty, POINT + function("p: Point", "return p['x']"))
@@ -398,6 +398,7 @@ class TestTheFunctionItself:
             (function(body="from os.path import join"), "line 3: cannot import os.path"),
             (function(body="from . import secrets"), "line 3: cannot import ."),
             ("import sys\n" + function(), "line 1: cannot import sys"),
+            ("import os.path\n" + function(body="return os.sep"), "line 1: cannot import os.path"),
             ("from math import *\n" + function(), "line 1: import names one by one instead of *"),
             ("from math import pie\n" + function(), "line 1: math has no pie"),
             (function(body="global place; place = 1"), "line 3: global is not allowed"),
@@ -420,6 +421,29 @@ class TestTheFunctionItself:
     )
     def test_what_is_refused(self, empty: Library, source: str, text: str) -> None:
         assert text in refusal(empty, source, public=False)
+
+    @pytest.mark.parametrize(
+        ("statement", "use"),
+        [
+            ("import collections.abc", "collections.abc.Sized"),
+            ("import os.path as join", "join"),
+            ("from os import path", "path"),
+            ("from math import *", "sqrt(2)"),
+        ],
+    )
+    def test_names_of_a_refused_import_are_not_reported_too(
+        self, empty: Library, statement: str, use: str
+    ) -> None:
+        text = refusal(empty, f"{statement}\n" + function(body=f"return {use}"))
+        assert len(text.splitlines()) == 1
+        assert text.startswith("line 1: ")
+
+    @pytest.mark.parametrize("public", [True, False])
+    def test_an_async_function_is_refused_whoever_may_call_it(self, empty: Library, public: bool) -> None:
+        assert "cannot be a skill; use plain def" in refusal(empty, "async " + function(), public)
+        library = write(empty, WALK_FAR, public)
+        with pytest.raises(InvalidSkill, match="cannot be a skill; use plain def"):
+            library.edit("walk_far", "def", "async def", sleep=2)
 
     def test_all_problems_are_told_at_once_in_the_order_of_lines(self, empty: Library) -> None:
         source = "import os\ndef skill(a, *b: int):\n    import sys\n    return 1\n"

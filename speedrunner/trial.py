@@ -8,7 +8,8 @@ import msgspec
 
 from envs import Task
 from envs.signatures import converted
-from speedrunner.hosts.pool import HostError, HostPool
+from speedrunner.hosts.host import HostError
+from speedrunner.hosts.pool import HostPool
 from speedrunner.library.library import Library
 from speedrunner.library.skill_source import InvalidSkill
 from speedrunner.records import CallNode, Ending, ToolCall

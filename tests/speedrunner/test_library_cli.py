@@ -81,6 +81,7 @@ class TestStoredVersions:
 
     def test_the_graph_knows_the_environment_s_primitives(self, learnt: ScriptedRun) -> None:
         assert library("graph", learnt.dir).stdout == "to_flag (public)\n  look, walk\n"
+        assert library("graph", learnt.dir, 0).stdout == "(the library is empty)\n"
 
     @pytest.mark.parametrize("command", ["show", "diff", "graph"])
     def test_what_does_not_exist_is_named(self, learnt: ScriptedRun, command: str) -> None:
@@ -102,6 +103,15 @@ class TestCheck:
         lines = checked.stdout.splitlines()
         assert [line.split(": ")[1] for line in lines] == ["line 14", "line 40"]
         assert "the parameter steps needs a type" in lines[0]
+
+    def test_a_class_that_cannot_be_defined(self, module: Path) -> None:
+        module.write_text(f"class W:\n    x = 1 / 0\n\n\n{MODULE}".replace("return look()", "return W.x"))
+        checked = library("check", module, f"env={CORRIDOR}")
+        assert checked.exit_code == 1
+        assert checked.stdout == (
+            f"{module}: the class W fails when the library is loaded, in its line 2:"
+            " ZeroDivisionError: division by zero\n"
+        )
 
     def test_names_are_those_of_the_environment(self, module: Path) -> None:
         checked = library("check", module, "env=babyai")

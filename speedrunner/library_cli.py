@@ -75,7 +75,7 @@ def check(file: Module, overrides: Overrides = None) -> None:
     """Validate a module as an edit of the library would be, and print each error.
 
     Functions whose names begin with an underscore are taken for private ones. The calls of the others are
-    checked for the model's tokenizer; no server is started.
+    checked for the model's tokenizer; no server is started. Classes are loaded in the sandbox.
 
     Example: speedrunner library check skills.py env=babyai model=tiny
     """
@@ -86,6 +86,7 @@ def check(file: Module, overrides: Overrides = None) -> None:
     from serving.tools import ToolSpec
     from speedrunner.config.compose import compose
     from speedrunner.library.library import Library
+    from speedrunner.library.loading import check_loading
     from speedrunner.run import set_up
 
     setup = set_up(compose(overrides or []))
@@ -102,6 +103,7 @@ def check(file: Module, overrides: Overrides = None) -> None:
         checked = ToolCheck(tokenizer, tool_format, card.role("actor").string_tokens).check
     try:
         library = Library.of_module(setup.env.primitives, _text(file), checked)
+        asyncio.run(check_loading(library, setup.sandbox()))
     except InvalidSkill as error:
         for line in str(error).splitlines():
             typer.echo(visible(f"{file}: {line}"))
@@ -131,9 +133,9 @@ def try_(
     """
     from speedrunner.config.compose import compose
     from speedrunner.config.task import chosen_task
-    from speedrunner.library.trial import Tried, try_skill
     from speedrunner.run import set_up
     from speedrunner.trajectory_text import call_lines
+    from speedrunner.trial import Tried, try_skill
 
     setup = set_up(compose(overrides or []))
     try:

@@ -1,0 +1,71 @@
+"""Classes that pass every rule and still cannot be defined."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from speedrunner.library import loading
+from speedrunner.library.library import Library
+from speedrunner.library.loading import check_loading
+from speedrunner.library.skill_source import InvalidSkill
+from speedrunner.sandbox.limits import Sandbox
+from tests.toy_env import Corridor
+
+SKILL = 'def skill() -> str:\n    """Do it."""\n    return str(P)\n'
+DATACLASS = "from dataclasses import dataclass\n\n@dataclass\nclass P:\n    x: int = 0\n"
+
+
+def library(definitions: str) -> Library:
+    return Library(Corridor().primitives).write(definitions + SKILL, public=True, sleep=1)
+
+
+@pytest.mark.parametrize(
+    ("definitions", "line", "error"),
+    [
+        (DATACLASS + "    y: int\n", 1, "TypeError: non-default argument"),
+        (DATACLASS + "    y: list = []\n", 1, "ValueError: mutable default"),
+        ("class P:\n    x = 1\n    y = 1 / 0\n", 3, "ZeroDivisionError: division by zero"),
+        ("class P:\n    def x(self, a={}[1]): pass\n", 2, "KeyError: 1"),
+        ("class P:\n    x = [walk() for _ in 'a']\n", 2, "NameError: name 'walk' is not defined"),
+        ("class P(int, str):\n    pass\n", 1, "TypeError: multiple bases"),
+        ("from enum import Enum\nclass P(Enum):\n    A = 1\n    A = 2\n", 3, "TypeError: "),
+        ("LIMIT = 0\nclass Q:\n    x = lambda: 1 / LIMIT\nclass P:\n    y = Q.x()\n", 2, "ZeroDivisionError"),
+    ],
+)
+async def test_the_class_the_line_and_the_error_are_named(definitions: str, line: int, error: str) -> None:
+    text = f"the class P fails when the library is loaded, in its line {line}: {error}"
+    with pytest.raises(InvalidSkill, match=f"^{re.escape(text)}"):
+        await check_loading(library(definitions), Sandbox())
+
+
+async def test_one_that_ends_its_process() -> None:
+    ending = "class P:\n    x = enum.sys.modules['os']._exit(3)\n"
+    with pytest.raises(InvalidSkill, match=r"^the library cannot be loaded: .* exit status 3$"):
+        await check_loading(library(f"import enum\n{ending}"), Sandbox())
+
+
+async def test_one_that_takes_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loading, "LOAD_WALL_S", 0.3)
+    endless = "class P:\n    x = sum(iter(int, 1))\n"
+    with pytest.raises(
+        InvalidSkill, match=r"^the library cannot be loaded: stopped at the time limit of 0.3 s"
+    ):
+        await check_loading(library(endless), Sandbox())
+
+
+@pytest.mark.parametrize(
+    "definitions",
+    [
+        DATACLASS + "    y: int = 1\n",
+        "from typing import TypedDict\nclass P(TypedDict):\n    x: Unknown\n",
+        "class P:\n    x = print('hello')\n    y = lambda: walk()\n",
+    ],
+)
+async def test_what_can_be_defined_is_accepted(definitions: str) -> None:
+    await check_loading(library(definitions), Sandbox())
+
+
+async def test_without_classes_nothing_is_run() -> None:
+    await check_loading(library("import re as P\n"), Sandbox(memory_mb=0))
