@@ -7,12 +7,13 @@ task and the same primitive calls give the same texts and outcome in any process
 from __future__ import annotations
 
 import inspect
+import textwrap
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from envs.signatures import converted
+from envs.signatures import converted, shown
 
 
 class EnvironmentFault(Exception):
@@ -186,11 +187,12 @@ class TextEnv(ABC):
             UnknownTask: with what is allowed.
         """
         if task.env != self.name:
-            raise UnknownTask(f"task of environment {task.env!r} was given to {self.name!r}")
+            raise UnknownTask(f"task of environment {shown(task.env)} was given to {self.name!r}")
         if task.name not in names:
-            raise UnknownTask(f"no task {task.name!r} in {self.name}; there are {', '.join(names)}")
+            raise UnknownTask(f"no task {shown(task.name)} in {self.name}; there are {', '.join(names)}")
         if type(task.index) is not int or task.index < 0:
-            raise UnknownTask(f"a {self.name} task's index must be a whole number from 0, not {task.index!r}")
+            given = shown(task.index)
+            raise UnknownTask(f"a {self.name} task's index must be a whole number from 0, not {given}")
 
     def check_call(self, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Check a call against the primitives' signatures; every `call` begins with it.
@@ -204,12 +206,13 @@ class TextEnv(ABC):
         primitive = next((each for each in self.primitives if each.name == name), None)
         if primitive is None:
             names = ", ".join(each.name for each in self.primitives)
-            raise InvalidPrimitiveCall(f"no primitive {name!r}; there are {names}")
+            raise InvalidPrimitiveCall(f"no primitive {shown(name)}; there are {names}")
         signature = primitive.signature
         try:
             bound = signature.bind(**arguments)
         except TypeError as error:
-            raise InvalidPrimitiveCall(f"{name}{signature}: {error}") from None
+            problem = textwrap.shorten(str(error), 200, placeholder=" ...")  # it may hold what was given
+            raise InvalidPrimitiveCall(f"{name}{signature}: {problem}") from None
         bound.apply_defaults()
         for parameter, value in bound.arguments.items():
             try:

@@ -2,43 +2,38 @@
 
 from __future__ import annotations
 
-import copy
-import hashlib
-import inspect
 import json
 import keyword
 import random
-import types
-import typing
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
 from envs.base import EpisodeOver, InvalidPrimitiveCall, Limits, Primitive, Split, Task, TextEnv, UnknownTask
-
-CALLS = 150
-"""Primitive calls of one random play, unless the episode ends before."""
+from envs.random_play import CALLS, PARTS, difference, made_up_arguments, play, read, state
 
 
-def findings(env: TextEnv, split: Split, *, calls: int = CALLS, seed: int = 0) -> Iterator[str]:
+def findings(env: TextEnv, tasks: Split | Task, *, calls: int = CALLS, seed: int = 0) -> Iterator[str]:
     """Check an environment against the promises of `TextEnv`.
 
-    Two training tasks are played with random primitive calls, the first of them twice.
+    Two training tasks are played with random primitive calls, the first of them three times.
 
     Args:
         env: freshly made, never reset; it is closed at the end.
-        split: its training and held-out tasks.
+        tasks: its training and held-out tasks; or the one that is played, if it offers no split.
         calls: primitive calls of each play; more than an episode lasts, if its end is to be checked too.
         seed: of the random calls.
 
     Yields:
         One line for each promise that is not kept; nothing for an environment that conforms.
     """
-    wrong = list(_split_findings(env, split)) + list(_attribute_findings(env))
+    wrong = list(_attribute_findings(env))
+    if isinstance(tasks, Split):
+        wrong = list(_split_findings(env, tasks)) + wrong
     if wrong:
         yield from wrong
         return
-    first, second = split.train[0], split.train[-1]
+    first, second = played_tasks(tasks)
     checks: list[Callable[[], Iterator[str]]] = [
         lambda: _unstarted_findings(env),
         lambda: _unknown_task_findings(env, first),
@@ -50,17 +45,17 @@ def findings(env: TextEnv, split: Split, *, calls: int = CALLS, seed: int = 0) -
         try:
             yield from check()
         except Exception as error:  # an environment under test may raise anything
-            place = _place_within(env, error)
-            yield f"{place}: raised {type(error).__name__}: {error}".splitlines()[0]
+            yield raised(env, error)
 
 
-def fingerprint(env: TextEnv, task: Task, *, calls: int = CALLS, seed: int = 0) -> str:
-    """Hash one random play of a task: its calls, texts, states and outcome.
+def played_tasks(tasks: Split | Task) -> tuple[Task, Task]:
+    """Return the two tasks, or one twice, that a check plays."""
+    return (tasks.train[0], tasks.train[-1]) if isinstance(tasks, Split) else (tasks, tasks)
 
-    Environments are deterministic, so the same arguments give the same fingerprint in every process.
-    """
-    trace = [event for event, _ in _play(env, task, calls, seed)]
-    return hashlib.sha256(json.dumps(trace, sort_keys=True, default=repr).encode()).hexdigest()
+
+def raised(env: TextEnv, error: Exception) -> str:
+    """Say in one line what an environment raised, and in which of its methods."""
+    return f"{_place_within(env, error)}: raised {type(error).__name__}: {error}".splitlines()[0]
 
 
 def _split_findings(env: TextEnv, split: Split) -> Iterator[str]:
@@ -106,8 +101,8 @@ def _attribute_findings(env: TextEnv) -> Iterator[str]:
 def _unstarted_findings(env: TextEnv) -> Iterator[str]:
     if env.done:
         yield "done: is true before the first reset"
-    primitive = env.primitives[0]
-    if not _raises(EpisodeOver, env.call, primitive.name, **_arguments(primitive, [], random.Random(0))):
+    name, arguments = _first_call(env)
+    if not _raises(EpisodeOver, env.call, name, **arguments):
         yield "call: must raise EpisodeOver before the first reset"
 
 
@@ -123,10 +118,12 @@ def _unknown_task_findings(env: TextEnv, task: Task) -> Iterator[str]:
 
 def _invalid_call_findings(env: TextEnv, task: Task) -> Iterator[str]:
     env.reset(task)
-    before = _state(env)
+    unsteady = list(_reading_findings(env))
+    yield from unsteady
+    before = state(env)
     wrong_calls: list[tuple[str, dict[str, Any]]] = [("no_such_primitive", {})]
     for primitive in env.primitives:
-        arguments = _arguments(primitive, [], random.Random(0))
+        arguments = made_up_arguments(primitive, [], random.Random(0))
         wrong_calls.append((primitive.name, arguments | {"no_such_parameter": 1}))
         wrong_calls += [
             (primitive.name, arguments | {name: object()}) for name in primitive.signature.parameters
@@ -135,21 +132,47 @@ def _invalid_call_findings(env: TextEnv, task: Task) -> Iterator[str]:
         given = f"{name}({', '.join(arguments)})"
         if not _raises(InvalidPrimitiveCall, env.call, name, **arguments):
             yield f"call: must raise InvalidPrimitiveCall for {given}, whose name or arguments are wrong"
-        if _state(env) != before:
+        if not unsteady and state(env) != before:
             yield f"call: an invalid call changed the world: {given}"
             return
 
 
+def _reading_findings(env: TextEnv) -> Iterator[str]:
+    """Reading the state must change nothing of it."""
+    unsteady = [part for part in PARTS if read(env, part) != read(env, part)]
+    yield from (f"{part}: two readings in a row differ; reading must change nothing" for part in unsteady)
+    for part in () if unsteady else PARTS:
+        for other in PARTS:
+            before = read(env, other)
+            read(env, part)
+            if read(env, other) != before:
+                yield f"{part}: reading it changed {other}; reading must change nothing"
+
+
 def _replay_findings(env: TextEnv, first: Task, second: Task, calls: int, seed: int) -> Iterator[str]:
-    played = list(_play(env, first, calls, seed))
-    other = list(_play(env, second, calls, seed + 1))
-    again = list(_play(env, first, calls, seed))
-    yield from dict.fromkeys(problem for _, problems in played + other for problem in problems)
-    for step, ((event, _), (repeated, _)) in enumerate(zip(played, again, strict=False)):
-        if event != repeated:
-            parts = ", ".join(part for part in event if event[part] != repeated.get(part))
-            yield f"determinism: {first}, played again, differs in {parts} after {step} equal calls"
-            return
+    played, problems = _played(env, first, calls, seed)
+    unread = _difference_unread(env, first, played)  # this and the next make the resets before differ
+    _, others = _played(env, second, calls, seed + 1)
+    again, _ = _played(env, first, calls, seed)
+    yield from dict.fromkeys(problems + others)
+    if found := difference(played, again):
+        yield f"determinism: {first}, played again, {found}"
+    elif unread:
+        yield f"determinism: {first}, played again without reading {', '.join(PARTS)} between, {unread}"
+
+
+def _difference_unread(env: TextEnv, task: Task, played: Sequence[dict[str, Any]]) -> str | None:
+    """Repeat a play as skills do, which see what calls return and no more until they are through."""
+    again: list[dict[str, Any]] = [{"opening": asdict(env.reset(task))}]
+    try:
+        for event in played[1:]:
+            name, arguments = event["call"]
+            again.append({"call": event["call"], "text": env.call(name, **arguments)})
+    except EpisodeOver:
+        return f"ends after {len(again) - 1} calls"
+    again[-1] |= state(env)
+    seen = [{part: event[part] for part in repeated} for event, repeated in zip(played, again, strict=True)]
+    return difference(seen, again)
 
 
 def _close_findings(env: TextEnv) -> Iterator[str]:
@@ -160,45 +183,36 @@ def _close_findings(env: TextEnv) -> Iterator[str]:
         yield f"close: a second call raised {type(error).__name__}"
 
 
-def _play(env: TextEnv, task: Task, calls: int, seed: int) -> Iterator[tuple[dict[str, Any], list[str]]]:
-    """Play at random; yield each event (reset, call) and what is wrong with it."""
-    rng = random.Random(seed)
-    opening = env.reset(task)
-    words = [*opening.instruction.split(), *opening.observation.split()]
-    event = {"opening": asdict(opening)} | _state(env)
-    problems = list(_state_findings(event))
-    if not opening.instruction.strip():
-        problems.append("reset: the opening has no instruction")
+def _played(env: TextEnv, task: Task, calls: int, seed: int) -> tuple[list[dict[str, Any]], list[str]]:
+    """Play at random; return the events and what is wrong with them."""
+    played: list[dict[str, Any]] = []
+    problems: list[str] = []
+    for event in play(env, task, calls=calls, seed=seed):
+        problems += _state_findings(event)
+        problems += _call_findings(env, played[-1], event) if played else _opening_findings(event)
+        played.append(event)
     if env.done:
-        problems.append("done: is true right after reset")
-    yield event, problems
-    for _ in range(calls):
-        primitive = rng.choice(env.primitives)
-        arguments = _arguments(primitive, words, rng)
-        if env.done:
-            if not _raises(EpisodeOver, env.call, primitive.name, **arguments):
-                yield {}, ["call: must raise EpisodeOver after the end"]
-            return
-        before = event
-        text = env.call(primitive.name, **arguments)
-        event = {"call": [primitive.name, arguments], "text": text} | _state(env)
-        problems = list(_state_findings(event))
-        returns = primitive.signature.return_annotation
-        if returns is str if text is None else returns is None or not isinstance(text, str):
-            problems.append(f"call: {primitive.name} returned {type(text).__name__} against its signature")
-        if not primitive.advances and any(event[part] != before[part] for part in ("outcome", "snapshot")):
-            problems.append(f"call: {primitive.name} changed the world although it does not advance")
-        words += str(text or "").split()
-        yield event, problems
+        name, arguments = played[-1].get("call") or _first_call(env)
+        if not _raises(EpisodeOver, env.call, name, **arguments):
+            problems.append("call: must raise EpisodeOver after the end")
+    return played, problems
 
 
-def _state(env: TextEnv) -> dict[str, Any]:
-    return {
-        "done": env.done,
-        "outcome": asdict(env.outcome()),
-        "snapshot": copy.deepcopy(env.snapshot()),
-        "surroundings": env.surroundings(),
-    }
+def _opening_findings(event: dict[str, Any]) -> Iterator[str]:
+    if not event["opening"]["instruction"].strip():
+        yield "reset: the opening has no instruction"
+    if event["done"]:
+        yield "done: is true right after reset"
+
+
+def _call_findings(env: TextEnv, before: dict[str, Any], event: dict[str, Any]) -> Iterator[str]:
+    (name, _), text = event["call"], event["text"]
+    primitive = next(each for each in env.primitives if each.name == name)
+    returns = primitive.signature.return_annotation
+    if returns is str if text is None else returns is None or not isinstance(text, str):
+        yield f"call: {name} returned {type(text).__name__} against its signature"
+    if not primitive.advances and any(event[part] != before[part] for part in ("outcome", "snapshot")):
+        yield f"call: {name} changed the world although it does not advance"
 
 
 def _state_findings(state: dict[str, Any]) -> Iterator[str]:
@@ -214,28 +228,8 @@ def _state_findings(state: dict[str, Any]) -> Iterator[str]:
         yield "surroundings: must be text or None"
 
 
-def _arguments(primitive: Primitive, words: list[str], rng: random.Random) -> dict[str, Any]:
-    parameters = primitive.signature.parameters.values()
-    return {
-        each.name: _value(each.annotation, words, rng) for each in parameters if each.default is each.empty
-    }
-
-
-def _value(annotation: Any, words: list[str], rng: random.Random) -> Any:
-    """Make up a value: a word that the world has used, a small number, one of several literals."""
-    origin, inner = typing.get_origin(annotation), typing.get_args(annotation)
-    if origin is typing.Literal:
-        return rng.choice(inner)
-    if origin in (typing.Union, types.UnionType):
-        return _value(inner[0], words, rng)
-    if origin is list:
-        return [_value(inner[0], words, rng)]
-    if annotation is str:
-        return rng.choice(words or ["word"])
-    simple = {bool: rng.random() < 0.5, int: rng.randrange(4), float: rng.random(), types.NoneType: None}
-    if annotation not in simple:
-        raise TypeError(f"no value can be made up for {inspect.formatannotation(annotation)}")
-    return simple[annotation]
+def _first_call(env: TextEnv) -> tuple[str, dict[str, Any]]:
+    return env.primitives[0].name, made_up_arguments(env.primitives[0], [], random.Random(0))
 
 
 def _raises(expected: type[Exception], action: Callable[..., object], /, *given: Any, **named: Any) -> bool:

@@ -8,7 +8,7 @@ import inspect
 from collections.abc import Mapping
 from typing import Any
 
-from envs.signatures import converted
+from envs.signatures import converted, shown
 
 Parameters = Mapping[str, inspect.Parameter]
 
@@ -24,6 +24,8 @@ def imported(name: str, registered: Mapping[str, str]) -> object:
         KeyError: it is neither.
         ValueError: it cannot be imported.
     """
+    if not isinstance(name, str):
+        raise KeyError(name)
     module_name, _, class_name = registered.get(name, name).partition(":")
     if not (module_name and class_name):
         raise KeyError(name)
@@ -60,7 +62,7 @@ def checked_options(whose: str, given: Mapping[str, Any], parameters: Parameters
     for option, value in given.items():
         if option not in parameters:
             there_are = f"there are {', '.join(parameters)}" if parameters else "it has none"
-            raise ValueError(f"{whose} has no option {option!r}; {there_are}")
+            raise ValueError(f"{whose} has no option {shown(option)}; {there_are}")
         try:
             checked[option] = converted(value, parameters[option].annotation)
         except ValueError as error:

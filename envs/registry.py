@@ -8,6 +8,7 @@ from typing import Any
 
 from envs.base import InvalidOption, Split, TextEnv, UnknownEnvironment
 from envs.plugins import checked_options, imported, require_options
+from envs.signatures import shown
 
 ENVIRONMENTS = {
     "babyai": "envs.babyai:BabyAI",
@@ -65,14 +66,16 @@ def _resolve(name: str) -> type[TextEnv]:
         found = imported(name, ENVIRONMENTS)
         if not (isinstance(found, type) and issubclass(found, TextEnv)):
             raise ValueError(f"{ENVIRONMENTS.get(name, name)} is no subclass of envs.TextEnv")
+        if missing := ", ".join(sorted(found.__abstractmethods__)):
+            raise ValueError(f"{found.__name__} is abstract: it does not define {missing}")
         require_options(_all_options(found))
     except KeyError:
         known = ", ".join(ENVIRONMENTS)
         raise UnknownEnvironment(
-            f"no environment {name!r}; there are {known}, or give package.module:Class"
+            f"no environment {shown(name)}; there are {known}, or give package.module:Class"
         ) from None
     except ValueError as error:
-        raise UnknownEnvironment(f"environment {name!r}: {error}") from error
+        raise UnknownEnvironment(f"environment {shown(name)}: {error}") from error
     return found
 
 

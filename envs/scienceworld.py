@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from envs.base import (
@@ -92,7 +93,9 @@ class ScienceWorld(TextEnv):
         self._java = java
         self._simulator: Simulator | None = None
         self._playing = False
+        # Asked of the simulator when they are wanted, once between two actions; `None` until then.
         self._outcome: Outcome | None = None
+        self._surroundings: str | None = None
 
     @classmethod
     def splits(cls, *, family: int | None = None) -> Split:
@@ -126,11 +129,11 @@ class ScienceWorld(TextEnv):
         if task.index >= VARIATIONS[task.name]:
             last = VARIATIONS[task.name] - 1
             raise UnknownTask(f"{task.name} has the variations 0 to {last}, not {task.index}")
-        self._playing, self._outcome = False, None
+        self._playing = False
+        self._outcome = self._surroundings = None
         simulator = self._loaded(task)
         observation = simulator.step("look around")  # as upstream does, which brings the score up to date
         opening = Opening(instruction=simulator.task_description(), observation=observation)
-        self._outcome = _scored(simulator)
         self._playing = True
         return opening
 
@@ -142,13 +145,16 @@ class ScienceWorld(TextEnv):
         checked = self.check_call(name, arguments)
         for parameter, value in checked.items():
             _check_argument(name, parameter, value)
+        self._surroundings = None
         text = simulator.step(PHRASES[name](**checked))
-        self._outcome = _scored(simulator)
+        self._outcome = None  # not before: where the step fails, what was read stands
         return text
 
     def surroundings(self) -> str | None:
         """Describe the place that the agent is in, by the simulator's free look."""
-        return self._simulator.look() if self._simulator is not None and self._playing else None
+        if self._surroundings is None and self._simulator is not None and self._playing:
+            self._surroundings = self._simulator.look()
+        return self._surroundings
 
     @property
     def done(self) -> bool:
@@ -156,14 +162,25 @@ class ScienceWorld(TextEnv):
         return False
 
     def outcome(self) -> Outcome:
-        """Score 1 if the simulator's score stands at its maximum, else 0."""
+        """Score 1 if the simulator's score stands at its maximum, else 0.
+
+        Raises:
+            SimulatorFailed: the simulator ended before the outcome of its last action was read.
+        """
         if self._outcome is None:
-            raise EpisodeOver("there is no episode yet; reset starts one")
+            if self._simulator is None or not self._playing:
+                raise EpisodeOver("there is no episode yet; reset starts one")
+            self._outcome = _scored(self._simulator)
         return self._outcome
 
     def close(self) -> None:
-        """End the Java process."""
-        self._playing = False
+        """End the Java process. The outcome stays readable."""
+        if self._playing:
+            from envs.scienceworld_jvm import SimulatorFailed
+
+            with suppress(SimulatorFailed):
+                self.outcome()
+        self._playing, self._surroundings = False, None
         if self._simulator is not None:
             self._simulator.close()
             self._simulator = None

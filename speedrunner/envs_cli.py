@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import sys
-from contextlib import redirect_stdout
 from typing import Annotated
 
 import typer
 
-from envs.conformance import CALLS
+from envs.random_play import CALLS
 from speedrunner.terminal import visible
+
+OPTIONS = "The environment's; task.name=... and task.index=... choose what is played, and need no split."
 
 app = typer.Typer(help="Look at environments, your own among them.", no_args_is_help=True)
 
@@ -27,12 +27,13 @@ def check(
     ],
     options: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[OPTION=VALUE]...", help="The environment's.", show_default=False),
+        typer.Argument(metavar="[OPTION=VALUE]...", help=OPTIONS, show_default=False),
     ] = None,
     calls: Annotated[
         int,
         typer.Option(min=1, help="Primitive calls of each play; its end is checked if it lasts no longer."),
     ] = CALLS,
+    seconds: Annotated[float, typer.Option(min=0.1, help="What one call of the environment may take.")] = 180,
 ) -> None:
     """Play an environment at random, without a model, and print each promise that it breaks.
 
@@ -40,23 +41,22 @@ def check(
 
     Example: speedrunner envs check scienceworld family=4
     """
-    import envs
-    from envs.conformance import findings
     from speedrunner.config.compose import compose
+    from speedrunner.config.schema import TaskConfig
+    from speedrunner.config.task import chosen_task
+    from speedrunner.envs_check import HASH_SEEDS, findings
+    from speedrunner.envs_check_process import Job
 
-    settings = [option if option.startswith("env.") else f"env.{option}" for option in options or []]
-    env = compose([f"env={name}", *settings]).env
-    split = envs.splits(env.name, **env.options)
-    made = envs.make(env.name, **env.options)
-    say = sys.stdout  # environments may print
+    settings = [each if each.startswith(("env.", "task.")) else f"env.{each}" for each in options or []]
+    config = compose([f"env={name}", *settings])
+    task = None if config.task == TaskConfig() else chosen_task(config)
     wrong = 0
-    try:
-        with redirect_stdout(sys.stderr):
-            for finding in findings(made, split, calls=calls):
-                typer.echo(visible(finding), file=say)
-                wrong += 1
-    finally:
-        made.close()
+    for finding in findings(Job(config.env.name, config.env.options, task, calls), seconds):
+        typer.echo(visible(finding))
+        wrong += 1
     if wrong:
         raise typer.Exit(1)
-    typer.echo(f"{name} conforms: two tasks played with up to {calls} random primitive calls each")
+    typer.echo(
+        f"{name} conforms: up to {calls} random primitive calls in each play, the same in"
+        f" {len(HASH_SEEDS)} processes"
+    )

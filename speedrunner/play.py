@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import ast
 import re
+import signal
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, redirect_stdout, suppress
 from inspect import Parameter, Signature
-from typing import Any
+from types import FrameType
+from typing import Any, Self
 
 import msgspec
 
 import envs
-from envs import TextEnv
+from envs import InvalidPrimitiveCall, TextEnv
 from speedrunner.actor import SUBMIT_ANSWER
 from speedrunner.config.schema import Config
 from speedrunner.config.task import chosen_task
+from speedrunner.hosts.episode import HostedEpisode
+from speedrunner.hosts.host import HostFault
 from speedrunner.hosts.messages import Execute, Fault, Reset
-from speedrunner.hosts.pool import HostFault
-from speedrunner.hosts.process import Episode
 from speedrunner.prompts import render
 from speedrunner.records import Ending, ToolCall
 from speedrunner.replies import actor_view
@@ -28,14 +30,45 @@ from speedrunner.sandbox.pool import ChildPool
 
 HINT = "Type NAME, NAME WORDS or NAME(PARAMETER=VALUE, ...); ? lists what there is, Ctrl-D ends."
 NO_LIMIT_S = 1e9
+SHOWN_CHARS = 100
+"""Of what was typed, in an error's text."""
 
 
 class UnreadableLine(Exception):
     """What was typed is no call."""
 
 
+class Interrupts:
+    """Ctrl-C takes effect where a line is waited for, so that no call of the environment is torn apart.
+
+    A second one before that ends the process at once. A context manager.
+    """
+
+    def __enter__(self) -> Self:
+        self._pending = False
+        self._previous = signal.signal(signal.SIGINT, self._note)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        signal.signal(signal.SIGINT, self._previous)
+
+    def input(self, prompt: str) -> str:
+        """Wait for a line. Raises `EOFError`, `KeyboardInterrupt`."""
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        try:
+            if self._pending:
+                raise KeyboardInterrupt
+            return input(prompt)
+        finally:
+            signal.signal(signal.SIGINT, self._note)
+
+    def _note(self, _number: int, _frame: FrameType | None) -> None:
+        self._pending = True
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def play(config: Config, say: Callable[[str], None]) -> None:
-    """Play the chosen task with lines of the standard input until it is over, or they are.
+    """Play the chosen task with lines of the standard input until it is over, or they are, or Ctrl-C.
 
     The environment's limit of actions holds; that of LLM calls does not.
 
@@ -46,15 +79,15 @@ def play(config: Config, say: Callable[[str], None]) -> None:
     task = chosen_task(config)
     actions, calls, ending = 0, 0, None
     pool = ChildPool(Sandbox())  # which starts nothing, as there are no skills
-    with closing(envs.make(config.env.name, **config.env.options)) as env:
+    with Interrupts() as interrupts, closing(envs.make(config.env.name, **config.env.options)) as env:
         with redirect_stdout(sys.stderr):
-            episode = Episode(env, pool, Reset(task, "", (), (), env.limits.actions))
+            episode = HostedEpisode(env, pool, Reset(task, "", (), (), env.limits.actions))
         opening = episode.opened.opening
         say(f"{env.description}\n\n{HINT}\n")
         say(render("actor/user", instruction=opening.instruction, observation=opening.observation))
         with suppress(EOFError, KeyboardInterrupt):
             while ending is None:
-                line = input("> ").strip()
+                line = interrupts.input("> ").strip()
                 if line == "?":
                     say("\n".join(_tools(env)))
                     continue
@@ -69,6 +102,11 @@ def play(config: Config, say: Callable[[str], None]) -> None:
                 if env.submits and call.name == SUBMIT_ANSWER.name:
                     ending = Ending.SUBMITTED
                     break
+                try:
+                    env.check_call(call.name, call.arguments)
+                except InvalidPrimitiveCall as error:
+                    say(f"Error: InvalidPrimitiveCall: {error}")
+                    continue
                 with redirect_stdout(sys.stderr):
                     executed = episode.execute(Execute(call, NO_LIMIT_S))
                 if isinstance(executed, Fault):
@@ -93,7 +131,7 @@ def read_call(line: str, signatures: Mapping[str, Signature]) -> ToolCall:
     """
     found = re.fullmatch(r"(\w+)\s*(.*)", line, re.DOTALL)
     if found is None:
-        raise UnreadableLine(f"{line!r} does not begin with a name. {HINT}")
+        raise UnreadableLine(f"{_brief(repr(line))} does not begin with a name. {HINT}")
     name, rest = found.groups()
     if name not in signatures or not rest:
         return ToolCall(name, {})
@@ -103,7 +141,7 @@ def read_call(line: str, signatures: Mapping[str, Signature]) -> ToolCall:
         return ToolCall(name, _literals(name, rest, signature))
     words = [each.strip() for each in rest.split(",", len(parameters) - 1)] if parameters else [rest]
     if len(words) > len(parameters):
-        raise UnreadableLine(f"{name} takes nothing, but was given {rest!r}")
+        raise UnreadableLine(f"{name} takes nothing, but was given {_brief(repr(rest))}")
     given = zip(parameters, words, strict=False)
     return ToolCall(name, {parameter.name: _from_word(parameter, word) for parameter, word in given})
 
@@ -117,12 +155,16 @@ def _literals(name: str, rest: str, signature: Signature) -> dict[str, Any]:
         positional = [ast.literal_eval(each) for each in tree.args]
         by_name = {str(each.arg): ast.literal_eval(each.value) for each in tree.keywords}
         return dict(signature.bind(*positional, **by_name).arguments)
-    except (SyntaxError, ValueError):
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
         raise UnreadableLine(
-            f"cannot read {name}{rest}: write texts in quotes, as in {name}(...='...')"
+            f"cannot read {_brief(name + rest)}: write texts in quotes, as in {name}(...='...')"
         ) from None
     except TypeError as error:
-        raise UnreadableLine(f"{name}{signature}: {error}") from None
+        raise UnreadableLine(f"{name}{signature}: {_brief(str(error))}") from None
+
+
+def _brief(text: str) -> str:
+    return text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}..."
 
 
 def _from_word(parameter: Parameter, word: str) -> Any:

@@ -2,21 +2,43 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import envs
-from envs import Task
+from envs import EnvironmentFault, Split, Task, UnknownTask
 from speedrunner.config.schema import Config
 
 
 def chosen_task(config: Config) -> Task:
-    """The task that `task.name` and `task.index` name; what they leave out is the first training task's.
+    """The task that `task.name` and `task.index` name.
+
+    What they leave out is the first training task's: of that name, where one is given. A name that is not
+    trained on, or is known without a split, begins at index 0.
 
     Raises:
-        EnvironmentFault: something was left out, and the environment has no split with these options.
+        EnvironmentFault: no name is given, and the environment has no split with these options.
     """
     name, index = config.task.name, config.task.index
-    if name is None or index is None:
-        tasks = envs.splits(config.env.name, **config.env.options).train
-        first = next((task for task in tasks if name in (None, task.name)), tasks[0])
-        name = first.name if name is None else name
-        index = first.index if index is None else index
+    if name is None:
+        first = split(config.env.name, config.env.options).train[0]
+        return Task(config.env.name, first.name, first.index if index is None else index)
+    if index is None:
+        index = _first_index(config, name)
     return Task(config.env.name, name, index)
+
+
+def split(env: str, options: Mapping[str, Any]) -> Split:
+    """`envs.splits`, whose error also says that a task can be named instead."""
+    try:
+        return envs.splits(env, **options)
+    except UnknownTask as error:
+        raise UnknownTask(f"{error}; or name a task: task.name=... task.index=...") from None
+
+
+def _first_index(config: Config, name: str) -> int:
+    try:
+        tasks = envs.splits(config.env.name, **config.env.options).train
+    except EnvironmentFault:
+        return 0
+    return next((task.index for task in tasks if task.name == name), 0)

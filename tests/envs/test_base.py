@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import pytest
 
-from envs import InvalidPrimitiveCall, Limits, Opening, Outcome, Primitive, Task, TextEnv
+from envs import InvalidPrimitiveCall, Limits, Opening, Outcome, Primitive, Task, TextEnv, UnknownTask
 
 
 def move(steps: int, pace: Literal["slow", "fast"] = "slow", load: float | None = None) -> str: ...  # type: ignore[empty-body]
@@ -60,9 +60,9 @@ SIGNATURE = "move(steps: int, pace: Literal['slow', 'fast'] = 'slow', load: floa
         (
             "move",
             {"steps": 1, "pace": "warp"},
-            f"{SIGNATURE}pace must be Literal['slow', 'fast'], not 'warp'",
+            f"{SIGNATURE}pace must be slow or fast, not 'warp'",
         ),
-        ("move", {"steps": 1, "load": "heavy"}, f"{SIGNATURE}load must be float | None, not 'heavy'"),
+        ("move", {"steps": 1, "load": "heavy"}, f"{SIGNATURE}load must be float or None, not 'heavy'"),
         ("rest", {"long": True}, "rest(): got an unexpected keyword argument 'long'"),
     ],
 )
@@ -74,7 +74,22 @@ def test_a_call_against_its_signature_is_refused_with_the_signature(
     assert str(raised.value) == said
 
 
-def test_a_long_wrong_value_is_cut_in_the_message() -> None:
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("move", {"steps": "1" * 10_000}),
+        ("move", {"steps": 1, "x" * 10_000: 1}),
+        ("fly" * 10_000, {}),
+    ],
+)
+def test_what_is_long_is_cut_in_the_message(name: str, arguments: dict[str, Any]) -> None:
     with pytest.raises(InvalidPrimitiveCall) as raised:
-        Walker().call("move", steps="1" * 10_000)
-    assert len(str(raised.value)) < 200
+        Walker().call(name, **arguments)
+    assert len(str(raised.value)) < 300
+
+
+@pytest.mark.parametrize("task", [Task("x" * 10_000, "go", 0), Task(Walker.name, "x" * 10_000, 0)])
+def test_so_is_a_long_task(task: Task) -> None:
+    with pytest.raises(UnknownTask) as raised:
+        Walker().check_task(task, ["go"])
+    assert len(str(raised.value)) < 300

@@ -12,7 +12,8 @@ from typing import Any, Literal
 import pytest
 
 from envs import EpisodeOver, Limits, Opening, Outcome, Primitive, Split, Task, TextEnv, UnknownTask
-from envs.conformance import findings, fingerprint
+from envs.conformance import findings
+from envs.random_play import fingerprint
 
 
 def push(direction: Literal["up", "down"], by: int = 1) -> str: ...  # type: ignore[empty-body]
@@ -195,6 +196,39 @@ class ClosesOnce(Elevator):
         self.closed = True
 
 
+class CountsItsResets(Elevator):
+    resets = 0
+
+    def reset(self, task: Task) -> Opening:
+        self.resets += 1
+        opening = super().reset(task)
+        return replace(opening, observation=f"{opening.observation}, {'ding' * (self.resets % 2)}")
+
+
+class MovesWhenScored(Elevator):
+    def outcome(self) -> Outcome:
+        self.floor += self.goal is not None
+        return super().outcome()
+
+
+class TicksWhenScored(Elevator):
+    """What its outcome does is seen in a later text alone."""
+
+    ticks = 0
+
+    def reset(self, task: Task) -> Opening:
+        self.ticks = 0
+        return super().reset(task)
+
+    def call(self, name: str, **arguments: Any) -> str | None:
+        text = super().call(name, **arguments)
+        return f"{text}, {self.ticks} ticks" if text else None
+
+    def outcome(self) -> Outcome:
+        self.ticks += 1
+        return super().outcome()
+
+
 class Crashes(Elevator):
     def call(self, name: str, **arguments: Any) -> str | None:
         text = super().call(name, **arguments)
@@ -223,6 +257,9 @@ class Crashes(Elevator):
         (ReturnsNothing(), "call: push returned NoneType against its signature"),
         (MovesWhenRead(), "call: read changed the world although it does not advance"),
         (ClosesOnce(), "close: a second call raised RuntimeError"),
+        (CountsItsResets(), "played again, differs in opening after 0 equal calls"),
+        (MovesWhenScored(), "outcome: reading it changed snapshot; reading must change nothing"),
+        (TicksWhenScored(), "without reading done, outcome, snapshot, surroundings between, differs in text"),
         (Crashes(), "call: raised ZeroDivisionError: the cable broke"),
     ],
     ids=lambda value: value.__class__.__name__ if isinstance(value, TextEnv) else "",
@@ -231,6 +268,18 @@ def test_a_broken_environment_is_told_what_is_wrong(env: TextEnv, finding: str) 
     lines = check(env)
     assert [line for line in lines if finding in line], lines
     assert not any("\n" in line for line in lines)
+
+
+def test_what_reading_changes_is_not_blamed_on_invalid_calls() -> None:
+    assert not any("invalid call" in line for line in check(MovesWhenScored()))
+
+
+def test_one_task_can_be_checked_without_a_split() -> None:
+    task = Task(Elevator.name, "default", 9)
+    assert list(findings(Elevator(), task)) == []
+    assert "differs in opening" in "; ".join(
+        findings(CountsItsResets(), replace(task, env=CountsItsResets.name))
+    )
 
 
 def altered(**changes: Any) -> Elevator:

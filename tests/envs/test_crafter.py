@@ -269,7 +269,7 @@ class TestTasksAndOptions:
             make("crafter", zombie_frequency=frequency)
 
     def test_an_unknown_view_is_refused(self) -> None:
-        with pytest.raises(InvalidOption, match=r"option 'view' of crafter must be .*'nearest', 'all'"):
+        with pytest.raises(InvalidOption, match="option 'view' of crafter must be nearest or all, not"):
             make("crafter", view="far")
 
     def test_the_highest_zombie_frequency_can_be_played(self) -> None:
@@ -317,7 +317,7 @@ def test_trajectories_are_the_same_in_every_process_in_any_order() -> None:
     program = """
 import random, sys
 from envs import Task, make
-from envs.conformance import fingerprint
+from envs.random_play import fingerprint
 plays = [(index, frequency) for index in (0, 2021) for frequency in (0.0, 1.0, 2.0)]
 random.Random(sys.argv[1]).shuffle(plays)
 envs = {frequency: make("crafter", zombie_frequency=frequency) for frequency in (0.0, 1.0, 2.0)}

@@ -151,8 +151,20 @@ class TestTexts:
             assert (workshop.surroundings() or "").startswith("This room is called the hallway.")
         assert workshop.outcome() == before
 
-    def test_there_are_none_before_the_first_episode(self) -> None:
-        assert make("scienceworld").surroundings() is None
+    def test_they_are_looked_at_anew_after_each_action(self, workshop: ScienceWorld) -> None:
+        seen = workshop.surroundings()
+        workshop.call("open", obj="door to hallway")
+        assert workshop.surroundings() != seen
+        workshop.reset(WORKSHOP)
+        assert workshop.surroundings() == seen
+
+    def test_there_are_none_before_the_first_episode_and_after_the_last(self) -> None:
+        env = make("scienceworld")
+        assert env.surroundings() is None
+        env.reset(WORKSHOP)
+        assert env.surroundings()
+        env.close()
+        assert env.surroundings() is None
 
 
 class TestAmbiguousRequests:
@@ -236,11 +248,23 @@ class TestEnds:
             with pytest.raises(EpisodeOver):
                 action()
         env.reset(WORKSHOP)
-        last = env.outcome()
         env.close()
         with pytest.raises(EpisodeOver):
             env.call("wait")
-        assert env.outcome() == last
+
+    def test_the_outcome_can_be_read_late(self, shared: ScienceWorld) -> None:
+        """After the last of several actions, and after the end of the process."""
+        phrases = ["wait1", "focus on red light bulb", "wait1"]
+        shared.reset(WORKSHOP)
+        for phrase in phrases:
+            play(shared, [phrase])
+            watched = shared.outcome()
+        env = ScienceWorld()
+        env.reset(WORKSHOP)
+        play(env, phrases)
+        env.close()
+        assert env.outcome() == watched
+        assert env.outcome().detail == {"score_raw": -1.0, "moves": 5}
 
 
 @pytest.mark.parametrize("name", [*FAMILIES[3], *FAMILIES[4]])
@@ -378,6 +402,19 @@ class TestProcess:
         assert env.reset(WORKSHOP) == opening
         assert not grown.is_running()
         env.close()
+
+    def test_an_outcome_that_died_with_it_is_not_made_up(self) -> None:
+        env = ScienceWorld()
+        env.reset(WORKSHOP)
+        env.outcome()
+        env.call("wait")
+        assert env._simulator is not None
+        psutil.Process(env._simulator.pid).kill()
+        with pytest.raises(SimulatorFailed):
+            env.outcome()
+        env.close()
+        with pytest.raises(EpisodeOver):
+            env.outcome()
 
     def test_its_death_is_a_fault_of_ours_and_the_next_episode_works(self) -> None:
         env = ScienceWorld()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -16,8 +17,8 @@ import pytest
 from py4j.java_gateway import GatewayParameters, JavaGateway
 from py4j.protocol import Py4JError
 
-from envs import EnvironmentFault
-from envs.scienceworld_jvm import NoJava, Simulator, SimulatorFailed
+from envs import EnvironmentFault, scienceworld_jvm
+from envs.scienceworld_jvm import HEAP_MB, NoJava, Simulator, SimulatorFailed
 
 ROOT = Path(__file__).parents[2]
 DATA = ROOT / "tests/data"
@@ -187,6 +188,42 @@ class TestErrors:
         with pytest.raises(NoJava, match=rf"{said}; .* set env\.java to a `java` program") as raised:
             Simulator(java)
         assert isinstance(raised.value, EnvironmentFault)
+
+    def test_options_from_the_environment_do_not_reach_it(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        options = "-XX:+UnlockExperimentalVMOptions -XX:hashCode=5 -Xmx2g -Duser.language=tr"
+        for variable in ("JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "JDK_JAVA_OPTIONS"):
+            monkeypatch.setenv(variable, options)
+        monkeypatch.setenv("CLASSPATH", str(DATA))
+        simulator = Simulator()
+        jvm = simulator._gateway.jvm
+        assert jvm.java.lang.Runtime.getRuntime().maxMemory() <= HEAP_MB * 2**20
+        assert jvm.System.getProperty("user.language") == "en"
+        assert jvm.System.identityHashCode(jvm.Object()) == jvm.System.identityHashCode(jvm.Object())
+        assert str(DATA) not in jvm.System.getProperty("java.class.path")
+        simulator.close()
+        monkeypatch.setenv("_JAVA_OPTIONS", "-Xnonsense")
+        Simulator().close()
+
+    @pytest.mark.parametrize(
+        ("script", "limit_s", "said"),
+        [
+            ("", 0.5, r"no answer within 0\.5 s"),
+            ("echo 25333", 0.5, r"no answer within 0\.5 s"),
+            ("echo Welcome to Java", 60.0, "no message"),
+            ("echo broken >&2; echo Welcome to Java", 60.0, "broken"),
+        ],
+    )
+    def test_a_program_that_stays_and_is_no_java_is_ended(
+        self, script: str, limit_s: float, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(scienceworld_jvm, "START_LIMIT_S", limit_s)
+        mark = f"1000.{os.getpid()}"
+        java = tmp_path / "java"
+        java.write_text(f"#!/bin/sh\n{script}\nsleep {mark}\n")
+        java.chmod(0o755)
+        with pytest.raises(NoJava, match=rf"does not run ScienceWorld \({said}\); .* set env\.java"):
+            Simulator(str(java))
+        assert not [each for each in psutil.process_iter(["cmdline"]) if mark in (each.info["cmdline"] or ())]
 
     def test_a_path_is_taken_from_where_we_stand(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import time
 from pathlib import Path
+from typing import Any
 
+import psutil
 import pytest
 
+from envs import Opening, Split, Task, TextEnv
 from serving.cards import CHECKOUT
 from tests.scripted_runs import CORRIDOR, complaint, speedrunner
+from tests.toy_env import Corridor
 
 
 @pytest.mark.parametrize("options", [["babyai", "num_dists=2"], ["crafter", "env.view=all"]])
@@ -15,7 +23,7 @@ def test_ours_conform(options: list[str]) -> None:
     done = speedrunner("envs", "check", *options, "--calls", "40")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == (
-        f"{options[0]} conforms: two tasks played with up to 40 random primitive calls each\n"
+        f"{options[0]} conforms: up to 40 random primitive calls in each play, the same in 3 processes\n"
     )
 
 
@@ -48,6 +56,106 @@ def test_each_broken_promise_is_a_line(tmp_path: Path) -> None:
     done = speedrunner("envs", "check", "my_world:Corridor", cwd=tmp_path)
     assert done.returncode == 1
     assert any(line.startswith("determinism: ") for line in done.stdout.splitlines()), done.stdout
+
+
+class ShowsAHash(Corridor):
+    """It looks the same all through one process."""
+
+    def _view(self) -> str:
+        return f"{super()._view()} A sign says {hash('flag')}."
+
+
+class JoinsASet(Corridor):
+    def _view(self) -> str:
+        return super()._view() + ", ".join({"lamp", "door", "rug", "clock", "chair"})
+
+
+class CountsItsResets(Corridor):
+    resets = 0
+
+    def reset(self, task: Task) -> Opening:
+        CountsItsResets.resets += task.env == self.name and task.index >= 0
+        opening = super().reset(task)
+        return Opening(opening.instruction, opening.observation + "!" * (self.resets % 2))
+
+
+class EndsItsProcess(Corridor):
+    def call(self, name: str, **arguments: Any) -> str:
+        if name == "walk" and self._position == 1:
+            os._exit(7)
+        return super().call(name, **arguments)
+
+
+class Hangs(Corridor):
+    def call(self, name: str, **arguments: Any) -> str:
+        while name == "walk" and self._position == 1:
+            time.sleep(0.1)
+        return super().call(name, **arguments)
+
+
+LEFT = [sys.executable, "-c", f"import time; time.sleep(1000); {os.getppid()}"]
+
+
+class LeavesProcesses(Corridor):
+    def reset(self, task: Task) -> Opening:
+        opening = super().reset(task)
+        subprocess.Popen(LEFT, start_new_session=True)
+        return opening
+
+
+class ClosesOnce(Corridor):
+    closed = False
+
+    def close(self) -> None:
+        if self.closed:
+            raise RuntimeError("closed already")
+        self.closed = True
+
+
+class CannotBeSplit(Corridor):
+    @classmethod
+    def splits(cls, *, train: int = 4, test: int = 2) -> Split:
+        raise RuntimeError("no bricks")
+
+
+@pytest.mark.parametrize(
+    ("kind", "finding"),
+    [
+        (ShowsAHash, "played in another process or order, differs in opening"),
+        (JoinsASet, "played in another process or order, differs in opening"),
+        (CountsItsResets, "differs in opening after 0 equal calls"),
+        (EndsItsProcess, "call: walk() ended the process (exit status 7)"),
+        (Hangs, "call: walk() did not return within 5 s"),
+        (LeavesProcesses, "close: leaves processes behind: "),
+        (ClosesOnce, "close: a second call raised RuntimeError"),
+        (CannotBeSplit, "splits or the constructor raised RuntimeError: no bricks"),
+    ],
+)
+def test_what_shows_from_outside_only_is_a_line_too(kind: type[TextEnv], finding: str) -> None:
+    limit = ["--seconds", "5"] if kind is Hangs else []
+    done = speedrunner("envs", "check", kind.name, "--calls", "20", *limit)
+    assert done.returncode == 1
+    (line,) = done.stdout.splitlines()
+    assert finding in line
+    assert "Traceback" not in done.stderr
+    assert not [each for each in psutil.process_iter(["cmdline"]) if each.info["cmdline"] == LEFT]
+
+
+class Unsplit(Corridor):
+    """For single episodes."""
+
+    splits = classmethod(TextEnv.splits.__func__)  # type: ignore[attr-defined]
+
+
+def test_an_environment_without_a_split_is_checked_on_the_task_that_is_named() -> None:
+    line = complaint(speedrunner("envs", "check", Unsplit.name))
+    assert "offers no split" in line
+    assert "or name a task: task.name=... task.index=..." in line
+    done = speedrunner("envs", "check", Unsplit.name, "task.name=default", "task.index=4", "--calls", "20")
+    assert done.returncode == 0, done.stdout
+    done = speedrunner("envs", "check", Unsplit.name, "task.name=maze")
+    assert done.returncode == 1
+    assert "reset: raised UnknownTask: no task 'maze' in" in done.stdout
 
 
 @pytest.mark.parametrize(

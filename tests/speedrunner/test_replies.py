@@ -88,6 +88,17 @@ def test_a_last_observation_that_was_cut_away_follows() -> None:
     assert shown.endswith("\n\nLast observation:\nYou see a flag.")
 
 
+def test_what_was_cut_is_not_said_again() -> None:
+    room = "You are in the kitchen, and a door leads on."
+    told = view(room, observation=room, surroundings=room, limit=20)
+    assert told == f"{room[:20]}\n[cut here: 24 of 44 characters are not shown]"
+    assert view(True, observation=room, surroundings=room, limit=20).count(room[:20]) == 1
+
+
+def test_surroundings_that_a_result_contains_are_not_repeated() -> None:
+    assert view("You stay. A kitchen.", surroundings="A kitchen.") == "You stay. A kitchen."
+
+
 def test_each_part_is_cut_by_itself() -> None:
     shown = view("X" * 30, observation="Y" * 30, surroundings="Z" * 30, limit=20)
     assert [part.count(letter) for part, letter in zip(shown.split("\n\n"), "XYZ", strict=True)] == [20] * 3

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from envs import InvalidOption, Task
+import envs
+from envs import InvalidOption, Task, TextEnv, UnknownTask
 from speedrunner.config.compose import compose
 from speedrunner.config.task import chosen_task
+from tests.toy_env import Corridor
 
 
 def chosen(*overrides: str) -> Task:
@@ -25,8 +27,30 @@ def test_name_and_index_can_be_given_alone() -> None:
     assert first.index != chosen(*family, "task.name=find-plant").index
 
 
-def test_a_name_that_is_not_trained_on_takes_the_first_index() -> None:
-    assert chosen("env=babyai", "task.name=open") == Task("babyai", "open", 83810)
+def test_a_name_that_is_not_trained_on_takes_an_index_of_its_own() -> None:
+    assert chosen("env=babyai", "task.name=open") == Task("babyai", "open", 0)
+    boil = Task("scienceworld", "boil", 0)
+    assert chosen("env=scienceworld", "env.family=3", "task.name=boil") == boil
+    assert chosen("env=scienceworld", "task.name=boil") == boil  # which needs no split
+
+
+def test_a_misspelt_name_is_told_from_one_without_a_split() -> None:
+    with pytest.raises(UnknownTask, match="no task 'boiling' in scienceworld; there are boil, melt"):
+        envs.make("scienceworld").reset(chosen("env=scienceworld", "task.name=boiling"))
+
+
+class Unsplit(Corridor):
+    """For single episodes."""
+
+    splits = classmethod(TextEnv.splits.__func__)  # type: ignore[attr-defined]
+
+
+def test_without_a_split_a_task_can_be_named() -> None:
+    name = f"{__name__}:Unsplit"
+    assert chosen(f"env={name}", "task.name=maze") == Task(name, "maze", 0)
+    assert chosen(f"env={name}", "task.name=maze", "task.index=5") == Task(name, "maze", 5)
+    with pytest.raises(UnknownTask, match=r"offers no split; .*; or name a task: task\.name="):
+        chosen(f"env={name}")
 
 
 def test_a_task_that_is_named_in_full_needs_no_split() -> None:

@@ -1,0 +1,114 @@
+"""Random plays of an environment, and whether two of them are the same."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import inspect
+import json
+import random
+import types
+import typing
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from envs.base import Primitive, Task, TextEnv
+
+CALLS = 150
+"""Primitive calls of one random play, unless the episode ends before."""
+
+PARTS = ("done", "outcome", "snapshot", "surroundings")
+"""What can be read of an environment at any time of an episode."""
+
+
+def play(env: TextEnv, task: Task, *, calls: int = CALLS, seed: int = 0) -> Iterator[dict[str, Any]]:
+    """Play at random.
+
+    Yields:
+        The reset and each call, with the state that it led to: `opening`, or `call` (name and arguments) and
+        `text`, beside `PARTS`.
+    """
+    rng = random.Random(seed)
+    opening = env.reset(task)
+    words = [*opening.instruction.split(), *opening.observation.split()]
+    yield {"opening": asdict(opening)} | state(env)
+    for _ in range(calls):
+        if env.done:
+            return
+        primitive = rng.choice(env.primitives)
+        arguments = made_up_arguments(primitive, words, rng)
+        text = env.call(primitive.name, **arguments)
+        yield {"call": [primitive.name, arguments], "text": text} | state(env)
+        words += str(text or "").split()
+
+
+def state(env: TextEnv) -> dict[str, Any]:
+    """Read all `PARTS`."""
+    return {part: read(env, part) for part in PARTS}
+
+
+def read(env: TextEnv, part: str) -> Any:
+    """Read one of `PARTS`, as it stands now."""
+    if part == "done":
+        return env.done
+    if part == "outcome":
+        return asdict(env.outcome())
+    return copy.deepcopy(env.snapshot()) if part == "snapshot" else env.surroundings()
+
+
+def trace(env: TextEnv, task: Task, *, calls: int = CALLS, seed: int = 0) -> list[dict[str, str]]:
+    """Return a random play in plain texts.
+
+    Environments are deterministic, so the same arguments give the same trace in every process.
+    """
+    events = play(env, task, calls=calls, seed=seed)
+    return [
+        {part: json.dumps(value, sort_keys=True, default=repr) for part, value in event.items()}
+        for event in events
+    ]
+
+
+def fingerprint(env: TextEnv, task: Task, *, calls: int = CALLS, seed: int = 0) -> str:
+    """Hash the trace of a random play: its calls, texts, states and outcome."""
+    return hashlib.sha256(json.dumps(trace(env, task, calls=calls, seed=seed)).encode()).hexdigest()
+
+
+def difference(first: Sequence[Mapping[str, Any]], again: Sequence[Mapping[str, Any]]) -> str | None:
+    """Say where two plays, or two traces, of one task and seed part; `None` where they do not."""
+    for step, (event, repeated) in enumerate(zip(first, again, strict=False)):
+        if event != repeated:
+            parts = ", ".join(part for part in event if event[part] != repeated.get(part))
+            return f"differs in {parts} after {step} equal calls"
+    return None
+
+
+def made_up_arguments(primitive: Primitive, words: list[str], rng: random.Random) -> dict[str, Any]:
+    """Make up values for the parameters of a primitive that have no default.
+
+    Args:
+        primitive: to be called.
+        words: that the world has used.
+        rng: chooses.
+    """
+    parameters = primitive.signature.parameters.values()
+    return {
+        each.name: _value(each.annotation, words, rng) for each in parameters if each.default is each.empty
+    }
+
+
+def _value(annotation: Any, words: list[str], rng: random.Random) -> Any:
+    """Make up a value: a word that the world has used, a small number, one of several literals."""
+    origin, inner = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is typing.Literal:
+        return rng.choice(inner)
+    if origin in (typing.Union, types.UnionType):
+        return _value(inner[0], words, rng)
+    if origin is list:
+        return [_value(inner[0], words, rng)]
+    if annotation is str:
+        return rng.choice(words or ["word"])
+    simple = {bool: rng.random() < 0.5, int: rng.randrange(4), float: rng.random(), types.NoneType: None}
+    if annotation not in simple:
+        raise TypeError(f"no value can be made up for {inspect.formatannotation(annotation)}")
+    return simple[annotation]
