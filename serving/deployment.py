@@ -87,6 +87,7 @@ class Deployment:
         self._say = say
         self._waiting = waiting
         self._restart: asyncio.Task[float] | None = None
+        self._ending: asyncio.Future[None] | None = None
         self._engines: list[Engine] = []
         self._admissions: list[Admission] = []
         self._counted_before = Counters()
@@ -165,7 +166,8 @@ class Deployment:
         """End every request that waits; a server of ours is ended, and the first of them starts it again."""
         if self.server is not None:
             self._say("the engine hangs: its counters stand still although requests run; it is ended")
-            await asyncio.to_thread(self.server.kill)
+            self._ending = asyncio.ensure_future(asyncio.to_thread(self.server.kill))
+            await asyncio.shield(self._ending)
         for engine in self._engines:
             engine.give_up()
 
@@ -210,6 +212,8 @@ class Deployment:
 
     async def _start_again(self, server: VllmServer) -> float:
         """Restart the server; tells when it was ready."""
+        if self._ending is not None:  # its requests learn of the end before all of it is over
+            await self._ending
         self._say(f"the engine died ({server.failure().splitlines()[0]}); starting it again")
         await server.restart(
             lambda seconds, line: self._waiting(f"starting vLLM again, {seconds:.0f} s: {line}")

@@ -133,24 +133,24 @@ async def probe_tools(
     """
     report = ToolsReport(kinds={probe.kind: Counts() for probe in battery()})
 
-    async def play(batch: list[ToolProbe]) -> list[Answered]:
-        answers = await _together(
-            lambda probe: send(model, with_room(role, probe), probe, LABELS), batch, in_flight
-        )
+    async def play(batch: list[ToolProbe], speed: Speed) -> list[Answered]:
+        # Rendering prompts is work of ours, so it is done before the time counts.
+        asked = [_Asked(model, with_room(role, probe), probe, LABELS) for probe in batch]
+        with _timed(speed):
+            answers = await together(_Asked.answer, asked, in_flight)
+        speed.tokens += sum(each.usage.completion for each in answers)
         for each in answers:
             report.add(each)
         progress(report.total.all)
         return answers
 
     turns = itertools.islice(itertools.cycle(battery()), count)
-    await play(list(itertools.islice(turns, len(battery()))))
+    await play(list(itertools.islice(turns, len(battery()))), Speed())
     while batch := list(itertools.islice(turns, ROUND * in_flight)):
-        with _timed(report.constrained):
-            answers = await play(batch)
-        report.constrained.tokens += sum(each.usage.completion for each in answers)
+        answers = await play(batch, report.constrained)
         if model.card.route == "tokens":
             with _timed(report.free):
-                free = await _together(lambda answer: _free(model, role, answer), answers, in_flight)
+                free = await together(lambda answer: _free(model, role, answer), answers, in_flight)
             report.free.tokens += sum(free)
     return report
 
@@ -165,30 +165,7 @@ async def send(model: Model, role: Role, probe: ToolProbe, labels: dict[str, str
     Raises:
         ServingError: the engine failed. On the chat route also where it refuses the probe.
     """
-    tools = [_strict(tool) if _built_in(model) else tool for tool in probe.tools]
-    talk = as_role(model, role).converse("actor", probe.messages, tools, labels)
-    prompt = list(talk.transcript.ids) if isinstance(talk, TokenConversation) else []
-    try:
-        answer = await talk.ask()
-    except ContextOverflow as error:
-        return Answered(probe=probe, status="truncated", problem=str(error), prompt=prompt)
-    except RequestRefused as error:
-        if model.card.route == "chat":
-            raise
-        return Answered(probe=probe, status="invalid", problem=str(error), prompt=prompt)
-    finally:
-        talk.close()
-    status: Status = "valid"
-    if answer.problem is not None:
-        status = "truncated" if isinstance(answer.problem, TruncatedCall) else "invalid"
-    return Answered(
-        probe=probe,
-        status=status,
-        problem=None if answer.problem is None else str(answer.problem),
-        usage=answer.usage,
-        prompt=prompt,
-        token_ids=answer.token_ids,
-    )
+    return await _Asked(model, role, probe, labels).answer()
 
 
 def with_room(role: Role, probe: ToolProbe) -> Role:
@@ -201,6 +178,41 @@ def as_role(model: Model, role: Role) -> Model:
     other = copy.copy(model)
     other.card = msgspec.structs.replace(model.card, roles=Roles(actor=role, inducer=role))
     return other
+
+
+class _Asked:
+    """A probe whose conversation is open."""
+
+    def __init__(self, model: Model, role: Role, probe: ToolProbe, labels: dict[str, str]) -> None:
+        tools = [_strict(tool) if _built_in(model) else tool for tool in probe.tools]
+        self._probe = probe
+        self._talk = as_role(model, role).converse("actor", probe.messages, tools, labels)
+
+    async def answer(self) -> Answered:
+        """Send it, and close the conversation. Raises as `send`."""
+        probe, talk = self._probe, self._talk
+        prompt = list(talk.transcript.ids) if isinstance(talk, TokenConversation) else []
+        try:
+            answer = await talk.ask()
+        except ContextOverflow as error:
+            return Answered(probe=probe, status="truncated", problem=str(error), prompt=prompt)
+        except RequestRefused as error:
+            if not prompt:
+                raise
+            return Answered(probe=probe, status="invalid", problem=str(error), prompt=prompt)
+        finally:
+            talk.close()
+        status: Status = "valid"
+        if answer.problem is not None:
+            status = "truncated" if isinstance(answer.problem, TruncatedCall) else "invalid"
+        return Answered(
+            probe=probe,
+            status=status,
+            problem=None if answer.problem is None else str(answer.problem),
+            usage=answer.usage,
+            prompt=prompt,
+            token_ids=answer.token_ids,
+        )
 
 
 class _StrictTool(ToolSpec, frozen=True):
@@ -237,7 +249,7 @@ async def _free(model: Model, role: Role, answered: Answered) -> int:
     return reply.usage.completion
 
 
-async def _together(do: Callable[[S], Awaitable[T]], each: Sequence[S], most: int) -> list[T]:
+async def together(do: Callable[[S], Awaitable[T]], each: Sequence[S], most: int) -> list[T]:
     """Do the same with all of `each`, at most so many at the same time; the first error ends all."""
     gate = asyncio.Semaphore(most)
 

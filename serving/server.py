@@ -195,7 +195,10 @@ class VllmServer:
             "PYTHONUNBUFFERED": "1",
             "VLLM_LOGGING_COLOR": "0",
             "VLLM_RPC_BASE_PATH": str(self._folder),  # vLLM's own sockets, which it leaves behind
-            "VLLM_HOST_IP": "127.0.0.1",  # nothing of ours listens to other machines
+            # Nothing of ours listens to other machines, whatever the machine's name resolves to.
+            "VLLM_HOST_IP": "127.0.0.1",
+            "GLOO_SOCKET_IFNAME": "lo",
+            "NCCL_SOCKET_IFNAME": "lo",
             "TMPDIR": str(self._folder),  # whatever else it leaves behind goes with the folder
             "TORCHINDUCTOR_CACHE_DIR": f"{tempfile.gettempdir()}/torchinductor_{getpass.getuser()}",
             **{name: str(value) for name, value in self.card.server.env.items()},

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-
 import msgspec
 
 from serving.cards import Role
@@ -11,7 +9,7 @@ from serving.errors import ContextOverflow, ServerFailed
 from serving.metrics import read_counters
 from serving.model import Model
 from serving.probe_cache import OTHERS, advice, note_tools, text_of
-from serving.probe_tools import LABELS, as_role, send
+from serving.probe_tools import LABELS, as_role, send, together
 from serving.tool_battery import battery
 
 STRING_TOKENS = 16
@@ -52,7 +50,8 @@ def _quick(role: Role) -> Role:
 
 async def _check_calls(model: Model, labels: dict[str, str]) -> None:
     role = _quick(model.card.role("actor"))
-    for answer in await asyncio.gather(*(send(model, role, probe, labels) for probe in battery())):
+    answers = await together(lambda probe: send(model, role, probe, labels), battery(), len(battery()))
+    for answer in answers:
         if answer.status == "truncated" and not answer.token_ids:
             continue  # it does not fit into so small a context, which says nothing about the grammar
         if answer.status != "valid":

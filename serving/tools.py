@@ -22,7 +22,7 @@ ALLOWED_TYPES = "str, int, float, bool, Literal, list and TypedDict"
 NESTING_LIMIT = 4
 """Levels of lists and TypedDicts, one within another: each more doubles the grammar of a call."""
 
-TYPES_LIMIT = 100
+TYPES_LIMIT = 50
 """Types in the parameters of one tool; those of items and fields count wherever they occur."""
 
 _SCALARS: dict[str, type | tuple[type, ...]] = {
@@ -83,15 +83,7 @@ class ToolSpec(msgspec.Struct, frozen=True):
                 f"{name}: its signature {signature} cannot be turned into a tool"
                 f" ({_first_line(error)}); annotate each parameter with {ALLOWED_TYPES}"
             ) from error
-        left = TYPES_LIMIT
-        for parameter in signature.parameters.values():
-            where = f"{name}.{parameter.name}"
-            for annotation, depth in _types(parameter.annotation, where, ()):
-                left -= 1
-                if depth > NESTING_LIMIT:
-                    raise InvalidTool(f"{where}: its type is nested more than {NESTING_LIMIT} levels deep")
-                if left < 0:
-                    raise InvalidTool(f"{name}: its parameters hold more than {TYPES_LIMIT} types")
+        _check_types(name, signature)
         definitions = raw.pop("$defs", {})
         parameters = _simplify(raw, definitions, name, ())
         parameters.pop("description", None)
@@ -112,22 +104,33 @@ def _first_line(error: Exception) -> str:
     return (str(error).strip() or type(error).__name__).splitlines()[0]
 
 
-def _is_allowed(annotation: Any, within: tuple[Any, ...]) -> bool:
-    """Tell apart what would have the same schema: tuples and lists, other classes and TypedDicts.
-
-    Args:
-        within: the TypedDicts that this one is a part of.
-    """
+def _check_types(name: str, signature: inspect.Signature) -> None:
+    """Refuse what would have the same schema as something else (tuples and lists, other classes and
+    TypedDicts), and what would make a grammar too large. Raises `InvalidTool`."""
     from typing_extensions import get_type_hints, is_typeddict
 
-    if any(annotation is each for each in (str, int, float, bool)) or get_origin(annotation) is Literal:
-        return True
-    if get_origin(annotation) in (list, Required, NotRequired):
-        return all(_is_allowed(each, within) for each in get_args(annotation))
-    if not is_typeddict(annotation):
-        return False
-    fields = get_type_hints(annotation, include_extras=True).values()
-    return annotation in within or all(_is_allowed(each, (*within, annotation)) for each in fields)
+    left = TYPES_LIMIT
+
+    def check(annotation: Any, where: str, depth: int, within: tuple[Any, ...]) -> None:
+        nonlocal left
+        if get_origin(annotation) in (Required, NotRequired):
+            (annotation,) = get_args(annotation)
+        left -= 1
+        if depth > NESTING_LIMIT:
+            raise InvalidTool(f"{where}: its type is nested more than {NESTING_LIMIT} levels deep")
+        if left < 0:
+            raise InvalidTool(f"{name}: its parameters hold more than {TYPES_LIMIT} types")
+        if get_origin(annotation) is list:
+            check(get_args(annotation)[0], where, depth + 1, within)
+        elif is_typeddict(annotation):
+            if annotation not in within:  # else it is told with its name
+                for each in get_type_hints(annotation, include_extras=True).values():
+                    check(each, where, depth + 1, (*within, annotation))
+        elif annotation not in (str, int, float, bool) and get_origin(annotation) is not Literal:
+            raise _refused(where)
+
+    for parameter in signature.parameters.values():
+        check(parameter.annotation, f"{name}.{parameter.name}", 0, ())
 
 
 def _refused(where: str) -> InvalidTool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator
@@ -277,3 +278,81 @@ def test_a_server_that_dies_at_its_start_is_explained_in_one_line(tmp_path: Path
     assert "--block-size 7" in line
     assert load(tmp_path / "run").episodes == []
     assert (tmp_path / "run" / "server.log").stat().st_size > 0
+
+
+def core(run: Command) -> psutil.Process:
+    """vLLM's engine core below a run."""
+    (found,) = (each for each in living(run) if "EngineCore" in " ".join(each.cmdline()))
+    return found
+
+
+def test_an_engine_that_hangs_is_ended_and_started_again_and_the_run_finishes(
+    start: Callable[..., Command],
+) -> None:
+    run = start("serving.hang_timeout_s=20")
+    run.requests(30)
+    core(run).suspend()  # the API goes on answering
+    done = run.end()
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "the engine hangs: its counters stand still although requests run" in done.stdout
+    assert done.stdout.count("starting it again") == 1
+    check_finished(run.run, PLANNED, sleeps=1)
+    cut = [row for row in load(run.run).requests if row.wasted]
+    assert cut
+    assert all(row.usage is None and row.at_most is not None for row in cut if row.status == "aborted")
+    assert "DIFFER" not in done.stdout
+
+
+def test_during_a_run_nothing_listens_that_a_stranger_could_use(start: Callable[..., Command]) -> None:
+    """The engine's sockets and those of a simulator in Java, looked at and knocked at from outside."""
+    run = start(
+        *("env=scienceworld", "env.family=4", "method=react", "run.rollouts=0", "run.test_episodes=2"),
+        *("run.in_flight=2", "run.wall_clock_s=30"),
+    )
+    run.requests(30)  # hosts play, the engine answers
+    tcp: set[int] = set()
+    for process in living(run):
+        for each in process.net_connections("inet"):
+            if each.status == psutil.CONN_LISTEN:
+                assert each.laddr.ip in ("127.0.0.1", "::1", "::ffff:127.0.0.1"), (process.cmdline(), each)
+                tcp.add(each.laddr.port)
+        for each in process.net_connections("unix"):
+            path = str(each.laddr)
+            if path and each.raddr in ("", None):
+                assert path.startswith("/"), f"{path} is abstract: every user could connect"
+                folder = Path(path).parent
+                if folder.exists():
+                    assert folder.stat().st_mode & 0o077 == 0, path
+    assert tcp  # Java's, and those by which vLLM's workers would find each other
+    for port in tcp:
+        for greeting in (b"GET /v1/models HTTP/1.0\r\n\r\n", b"c\nj\njava.lang.System\nexit\ni3\ne\n"):
+            with socket.socket() as stranger:
+                stranger.settimeout(1.0)
+                stranger.connect(("127.0.0.1", port))
+                try:
+                    stranger.sendall(greeting)
+                    reply = stranger.recv(1000)
+                except OSError:
+                    continue
+                assert b"200 OK" not in reply
+                assert not reply.startswith((b"!y", b"y")), f"port {port} ran a command for a stranger"
+    done = run.end()
+    assert (done.returncode, done.stderr) == (0, "")
+    assert not any(row.ending.is_fault for row in load(run.run).episodes)
+
+
+def test_replicas_keep_each_conversation_and_agree_with_the_ledger(start: Callable[..., Command]) -> None:
+    run = start("model.replicas=2", "run.test_episodes=4")
+    done = run.end()
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "they agree to the token" in done.stdout
+    check_finished(run.run, PLANNED, sleeps=1)
+    rows = load(run.run).requests
+    by_episode: dict[str, set[str]] = {}
+    for row in rows:
+        if row.labels["role"] == "actor":
+            by_episode.setdefault(row.labels["episode"], set()).add(row.labels["replica"])
+    assert {len(replicas) for replicas in by_episode.values()} == {1}
+    assert set.union(*by_episode.values()) == {"0", "1"}
+    cached = sum(row.usage.cached for row in rows if row.usage and row.cacheable is not None)
+    assert cached >= 0.98 * sum(row.cacheable or 0 for row in rows)
