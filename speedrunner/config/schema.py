@@ -215,11 +215,11 @@ def to_yaml(config: Config) -> str:
 def changes_results(key: str) -> bool:
     """Whether a run with another value of this key is another run.
 
-    The place of the directory, how many episodes share the engine, where the engine is and how patient we
-    are with it, prices, the task of single episodes, and what is shown may all change when a run goes on.
+    The place of the directory, how many episodes share the engine, its replicas, where it is and how patient
+    we are with it, prices, the task of single episodes, and what is shown may all change when a run goes on.
     """
     return not (
-        key in ("run.dir", "run.in_flight", "logging") or key.startswith(("prices.", "serving.", "task."))
+        key in ("run.dir", "run.in_flight", "model.replicas", "logging") or key.startswith(("prices.", "serving.", "task."))
     )
 
 

@@ -128,7 +128,7 @@ class TestMistakes:
             ("env=foo", ["env=foo", "there are babyai, crafter, scienceworld, or package.module:Class"]),
             ("env=babay", ["did you mean babyai?"]),
             ("env=null", ["env=null", "babyai"]),
-            ("model=nope", ["model=nope", "there are tiny", "model.card=PATH"]),
+            ("model=nope", ["model=nope", "there are gemini-3-flash-preview, ", "model.card=PATH"]),
             ("method=x", ["method=x", "react, speedrunner, or package.module:Class"]),
             ("prices=gpt-5.4", ["did you mean gpt-5.4-mini?", "card, gemini-3-flash-preview"]),
             ("experiment=demos", ["did you mean demo?"]),

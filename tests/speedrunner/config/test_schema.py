@@ -175,6 +175,7 @@ class TestDifferences:
         assert harmless == [
             "run.dir",
             "run.in_flight",
+            "model.replicas",
             "task.name",
             "task.index",
             "prices.uncached",
@@ -182,9 +183,12 @@ class TestDifferences:
             "prices.output",
             "serving.url",
             "serving.api_key_env",
+            "serving.api_key_file",
             "serving.port",
             "serving.start_timeout_s",
             "serving.request_timeout_s",
+            "serving.hang_timeout_s",
+            "serving.admission",
             "serving.spending_cap_usd",
             "logging",
         ]
