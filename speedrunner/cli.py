@@ -20,6 +20,7 @@ from speedrunner.bench.sandbox import sandbox as bench_sandbox
 from speedrunner.config.check import InvalidConfig
 from speedrunner.config.compose import compose
 from speedrunner.config.schema import Config, TaskConfig
+from speedrunner.cost_cli import cost
 from speedrunner.drain import Drain, Interrupted
 from speedrunner.envs_cli import app as envs_app
 from speedrunner.executor import RunStopped
@@ -31,6 +32,7 @@ from speedrunner.probe import app as probe_app
 from speedrunner.sandbox.limits import SandboxError
 from speedrunner.serve import serve
 from speedrunner.store.files import StorageError
+from speedrunner.study.cli import app as study_app
 from speedrunner.terminal import visible
 
 if TYPE_CHECKING:
@@ -69,6 +71,8 @@ app.add_typer(bench, name="bench")
 bench.command("sandbox")(bench_sandbox)
 bench.command("envs")(bench_envs)
 app.command("serve")(serve)
+app.command("cost")(cost)
+app.add_typer(study_app, name="study")
 
 Overrides = Annotated[
     list[str] | None,

@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
 
 from speedrunner.library.skill_source import InvalidSkill
 from speedrunner.records import Policy
+from speedrunner.sandbox.child.values import valid_text
+from speedrunner.store.policies import InvalidPolicy
 from speedrunner.store.rundir import RunDirectory
 from speedrunner.terminal import visible
+
+if TYPE_CHECKING:
+    from speedrunner.trial import Tried
 
 app = typer.Typer(help="Look at skill libraries, and try modules of skills.", no_args_is_help=True)
 
@@ -20,12 +25,7 @@ Run = Annotated[Path, typer.Argument(metavar="RUN", help="A run's directory.", s
 Version = Annotated[
     int | None, typer.Argument(metavar="[VERSION]", help="By default the newest.", show_default=False)
 ]
-Module = Annotated[
-    Path,
-    typer.Argument(
-        metavar="FILE.py", help="A module of skills.", exists=True, dir_okay=False, show_default=False
-    ),
-]
+Module = Annotated[Path, typer.Argument(metavar="FILE.py", help="A module of skills.", show_default=False)]
 Overrides = Annotated[
     list[str] | None,
     typer.Argument(metavar="[KEY=VALUE]...", help="env=babyai, model=tiny and others.", show_default=False),
@@ -47,7 +47,7 @@ def diff(run: Run, version: Version = None) -> None:
     from speedrunner.library.text import diff_lines
 
     directory, policy = _policy(run, version)
-    before = directory.policies.load(policy.version - 1) if policy.version else Policy(version=0)
+    before = _loaded(directory, policy.version - 1) if policy.version else Policy(version=0)
     for line in list(diff_lines(before, policy)) or [f"v{policy.version:04d} changed no skill"]:
         typer.echo(visible(line))
 
@@ -64,10 +64,13 @@ def graph(run: Run, version: Version = None) -> None:
     config = from_yaml(directory.config() or "")
     env = envs.make(config.env.name, **config.env.options)
     try:
-        for line in graph_lines(Library(env.primitives, policy.skills, policy.preamble)):
-            typer.echo(visible(line))
+        lines = list(graph_lines(Library(env.primitives, policy.skills, policy.preamble)))
+    except InvalidSkill as error:
+        raise _invalid(directory, policy.version, error) from error
     finally:
         env.close()
+    for line in lines:
+        typer.echo(visible(line))
 
 
 @app.command()
@@ -108,10 +111,8 @@ def check(file: Module, overrides: Overrides = None) -> None:
         for line in str(error).splitlines():
             typer.echo(visible(f"{file}: {line}"))
         raise typer.Exit(1) from None
-    typer.echo(
-        f"{file} is valid: {len(library.skills)} skills, {len(library.public)} of them public, for"
-        f" {setup.config.env.name} and {card.name}"
-    )
+    count = f"{len(library.skills)} skills, {len(library.public)} of them public"
+    typer.echo(visible(f"{file} is valid: {count}, for {setup.config.env.name} and {card.name}"))
 
 
 @app.command(name="try")
@@ -137,15 +138,18 @@ def try_(
     from speedrunner.trajectory_text import call_lines
     from speedrunner.trial import Tried, try_skill
 
-    setup = set_up(compose(overrides or []))
     try:
         source = _text(file)
-    except InvalidSkill as error:
-        tried = Tried(error=str(error))
-    else:
+        setup = set_up(compose(overrides or []))
         tried = asyncio.run(try_skill(setup, chosen_task(setup.config), source, skill, arguments))
+    except InvalidSkill as error:
+        tried = Tried(error=f"{file}: {error}")
+    except Exception as error:  # told as it would be without --json, too
+        if as_json:
+            typer.echo(_json(Tried(error=str(error) or type(error).__name__)))
+        raise
     if as_json:
-        typer.echo(msgspec.json.encode(tried).decode())
+        typer.echo(_json(tried))
     else:
         lines = call_lines(tried.calls) if tried.calls else (tried.error or "").splitlines()
         for line in lines:
@@ -157,16 +161,38 @@ def try_(
         raise typer.Exit(1)
 
 
+def _json(tried: Tried) -> str:
+    """The object of `try --json`; what it was given on the command line may be no text."""
+    if tried.error is not None:
+        tried.error = valid_text(tried.error)
+    return msgspec.json.encode(tried).decode()
+
+
 def _policy(run: Path, version: int | None) -> tuple[RunDirectory, Policy]:
     """A stored policy. Raises `RunDirectoryError`."""
     from speedrunner.run import find_policy
 
     directory, found = find_policy(str(run) if version is None else f"{run}:{version}")
-    return directory, directory.policies.load(found)
+    return directory, _loaded(directory, found)
+
+
+def _loaded(directory: RunDirectory, version: int) -> Policy:
+    try:
+        return directory.policies.load(version)
+    except (RecursionError, MemoryError) as error:
+        raise _invalid(directory, version, error) from error
+
+
+def _invalid(directory: RunDirectory, version: int, error: Exception) -> InvalidPolicy:
+    reason = str(error) or type(error).__name__
+    return InvalidPolicy(f"v{version:04d} of {directory.path} is no valid library: {reason}")
 
 
 def _text(file: Path) -> str:
+    """The text of a file. Raises `InvalidSkill`, which says why there is none, without the file's name."""
     try:
         return file.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        raise InvalidSkill(f"{file} is no text in UTF-8: {error.reason}") from None
+        raise InvalidSkill(f"is no text in UTF-8: {error.reason}") from None
+    except OSError as error:
+        raise InvalidSkill(f"cannot be read: {error.strerror}") from None

@@ -62,7 +62,7 @@ def tools(
 ) -> None:
     """Send a battery of tool-call probes, and count the calls that are valid, invalid, and cut.
 
-    The exit status is 1 when one is not valid; with --built-in or a hosted model, nothing is asked for.
+    The exit status is 1 when one is not valid. With --built-in or a hosted model there is no such target.
 
     Example: speedrunner probe tools model=tiny --count 100
     """

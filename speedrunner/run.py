@@ -33,6 +33,7 @@ from speedrunner.plan import Evaluate, Step, Wake, plan_run, step_key
 from speedrunner.progress import Progress
 from speedrunner.records import Policy
 from speedrunner.report.cost import RolePrices
+from speedrunner.report.pricing import in_place_of
 from speedrunner.sandbox.limits import Sandbox
 from speedrunner.sandbox.process import require
 from speedrunner.store.rundir import RunDirectory, RunDirectoryError
@@ -98,12 +99,7 @@ class Setup:
         return self.method.initial() if start_from is None else stored_policy(start_from)
 
     def _prices(self, card: ModelCard) -> Prices:
-        own, other = card.prices, self.config.prices
-        return Prices(
-            uncached=own.uncached if other.uncached is None else other.uncached,
-            cached=own.cached if other.cached is None else other.cached,
-            output=own.output if other.output is None else other.output,
-        )
+        return in_place_of(card.prices, self.config.prices)
 
 
 def set_up(config: Config) -> Setup:

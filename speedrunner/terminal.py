@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import re
 
-_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_CONTROL = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f"
+    r"\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # directions of writing
+    r"\u2028\u2029\ud800-\udfff]"  # ends of lines and of paragraphs; half characters
+)
 
 
 def visible(text: str) -> str:
     """`text` with control characters other than tab and newline written out, so that no skill, game or log
-    can steer the terminal on which it is shown."""
-    return _CONTROL.sub(lambda found: f"\\x{ord(found.group()):02x}", text)
+    can steer the terminal on which it is shown, or show there what it does not say."""
+    return _CONTROL.sub(lambda found: _written(ord(found.group())), text)
+
+
+def _written(code: int) -> str:
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import AsyncExitStack
 from typing import Any
 
 import msgspec
@@ -49,22 +51,24 @@ async def try_skill(setup: Setup, task: Task, source: str, skill: str, arguments
     Raises:
         SandboxUnavailable: skills cannot be confined on this machine.
     """
-    try:
-        library = Library.of_module(setup.env.primitives, source)
-        call = _checked_call(library, skill, arguments)
-    except InvalidSkill as error:
-        return Tried(error=str(error))
-    shown = tuple(msgspec.structs.replace(each, public=True) for each in library.skills)
-    library = Library(library.primitives, shown, library.preamble)
     limit_s = setup.config.sandbox.call_wall_s or CALL_WALL_S
     env = setup.config.env
     tried = Tried()
     try:
-        async with HostPool(1, env.name, env.options, sandbox=setup.sandbox()) as pool, pool.host() as host:
+        async with AsyncExitStack() as stack:
+            pool = HostPool(1, env.name, env.options, sandbox=setup.sandbox())
+            starting = asyncio.create_task(stack.enter_async_context(pool))
+            try:
+                library, call = await asyncio.to_thread(_checked, setup, source, skill, arguments)
+            except BaseException:
+                starting.cancel()
+                await asyncio.wait([starting])
+                raise
+            host = await stack.enter_async_context((await starting).host())
             await host.reset(task, library, setup.env.limits.actions)
             tried.score = host.outcome.score if host.outcome else None
             executed = await host.execute(call, limit_s)
-    except HostError as error:
+    except (InvalidSkill, HostError) as error:
         tried.error = str(error)
         return tried
     return Tried(
@@ -77,12 +81,20 @@ async def try_skill(setup: Setup, task: Task, source: str, skill: str, arguments
     )
 
 
+def _checked(setup: Setup, source: str, skill: str, arguments: str) -> tuple[Library, ToolCall]:
+    """The module as a library that shows every skill, and the call of one. Raises `InvalidSkill`."""
+    library = Library.of_module(setup.env.primitives, source)
+    call = _checked_call(library, skill, arguments)
+    shown = tuple(msgspec.structs.replace(each, public=True) for each in library.skills)
+    return Library(library.primitives, shown, library.preamble), call
+
+
 def _checked_call(library: Library, skill: str, arguments: str) -> ToolCall:
     """Read a call as strictly as a model's. Raises `InvalidSkill`."""
     library.show(skill)  # names what there is
     try:
         given = msgspec.json.decode(arguments.encode(), type=dict[str, Any])
-    except (msgspec.MsgspecError, UnicodeError) as error:
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise InvalidSkill(f"the arguments are no JSON object: {error}") from None
     signature = library.signatures().get(skill)
     if signature is None:

@@ -100,6 +100,7 @@ def test_price_lists_are_the_paper_s() -> None:
         "card": {"uncached": None, "cached": None, "output": None},
         "gpt-5.4-mini": {"uncached": 0.75, "cached": 0.075, "output": 4.50},
         "gemini-3-flash-preview": {"uncached": 0.35, "cached": 0.0875, "output": 1.05},
+        "zero": {"uncached": 0, "cached": 0, "output": 0},
     }
 
 

@@ -219,7 +219,8 @@ def changes_results(key: str) -> bool:
     we are with it, prices, the task of single episodes, and what is shown may all change when a run goes on.
     """
     return not (
-        key in ("run.dir", "run.in_flight", "model.replicas", "logging") or key.startswith(("prices.", "serving.", "task."))
+        key in ("run.dir", "run.in_flight", "model.replicas", "logging")
+        or key.startswith(("prices.", "serving.", "task."))
     )
 
 

@@ -78,8 +78,13 @@ class Interpreter:
         """Run Python code in your session and return what it printed, with the value of its last expression
         or its traceback."""
         draft = _SET_DRAFT.format(source=self._draft().module_source())
-        problem = await self._session.execute(draft, DRAFT_WALL_S)
-        said = await self._session.execute(code, self._wall_s) or "(no output)"
-        if problem:
-            said = f"[the draft cannot be imported: {problem.splitlines()[-1]}]\n{said}"
-        return said
+        taken = await self._session.execute(draft, DRAFT_WALL_S)
+        notes = [taken.lost]
+        if taken.error and taken.lost:  # the process was lost, perhaps for what ran before
+            taken = await self._session.execute(draft, DRAFT_WALL_S)
+            notes.append(taken.lost)
+        if taken.error:
+            notes.append(f"the draft cannot be imported: {taken.error}")
+        said = await self._session.execute(code, self._wall_s)
+        told = (f"[{note}]" for note in dict.fromkeys(notes) if note)
+        return "\n".join([*told, said.text or "(no output)"])

@@ -6,12 +6,10 @@ are the paths of the run's `trajectories` and `policies`, which hold training ep
 
 from __future__ import annotations
 
-import io
 import json
 import linecache
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import redirect_stdout
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -122,8 +120,7 @@ def set_draft(source: str) -> None:
     global _draft
     if source != _draft:
         _draft = None
-        with redirect_stdout(io.StringIO()):  # what it prints is no output of the code that follows
-            _session["library"] = _module("library", source)
+        _session["library"] = _module("library", source)
         _draft = source
 
 

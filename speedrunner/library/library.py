@@ -156,7 +156,11 @@ class Library(SkillSet):
         """
         self.skill(name)
         if callers := self.callers(name):
-            raise InvalidSkill(f"{name} is called by {', '.join(callers)}; change or delete these first")
+            text = f"{name} is called by {', '.join(callers)}; change or delete these first"
+            if ring := self._called(name).intersection(callers):
+                first = min(ring)
+                text += f" ({first} and {name} call each other: edit {first} so that it does not call {name})"
+            raise InvalidSkill(text)
         remaining = tuple(each for each in self.skills if each.name != name)
         return replace(self, skills=remaining, preamble=preamble_for(remaining, self.shared))
 
@@ -194,6 +198,17 @@ class Library(SkillSet):
     def _replacing(self, skills: Iterable[Skill]) -> Library:
         """Return this library with these in the place of those of their names."""
         return replace(self, skills=tuple({**self.by_name, **{each.name: each for each in skills}}.values()))
+
+    def _called(self, name: str) -> set[str]:
+        """Everything that a skill calls, also through others."""
+        graph = self.call_graph()
+        called: set[str] = set()
+        waiting = [name]
+        while waiting:
+            new = set(graph.get(waiting.pop(), ())) - called
+            called |= new
+            waiting.extend(new)
+        return called
 
     def _met(self) -> Met:
         return Met([each.name for each in self.primitives], self.by_name.keys(), self.shared, self.users)

@@ -17,8 +17,6 @@ from speedrunner.sandbox.session import CodeSession
 LOAD_WALL_S = 5.0
 """Seconds that a library's module may take to load."""
 
-_LOADED = "'the module is loaded'"
-
 
 async def check_loading(library: SkillSet, sandbox: Sandbox) -> None:
     """Load a library's module as an episode would; one without classes cannot fail and is not loaded.
@@ -31,12 +29,9 @@ async def check_loading(library: SkillSet, sandbox: Sandbox) -> None:
         return
     source = library.module_source()
     async with CodeSession(sandbox) as session:
-        said = await session.execute(f"{source}\n{_LOADED}", LOAD_WALL_S)
-    if said.endswith(_LOADED):
-        return
-    last = said.splitlines()[-1]
-    reason = last.strip("[]").partition(";")[0] if last.startswith("[") else last
-    raise InvalidSkill(f"{_failure(source, said)}: {reason}")
+        loaded = await session.execute(source, LOAD_WALL_S)
+    if loaded.error is not None:
+        raise InvalidSkill(f"{_failure(source, loaded.text)}: {loaded.error}")
 
 
 def _failure(source: str, trace: str) -> str:

@@ -108,7 +108,8 @@ def name_problems(parsed: ModuleSource, met: Met) -> Iterator[Problem]:
             what = "an import, a constant or a class"
         if what is not None:
             yield Problem(line, f"{name} is already {what}; choose another name")
-    for part in (*parsed.functions, *parsed.definitions.values()):
+    parts: list[SkillSource | Definition] = [*parsed.functions, *parsed.definitions.values()]
+    for part in parts:
         for name, line in part.binds.items():
             if name in met.primitives:
                 yield Problem(line, f"{name} is already a primitive; choose another name")

@@ -1,10 +1,11 @@
-"""Which names a piece of code takes from the module around it, and which it binds, by Python's own scoping."""
+"""Which names a piece of code takes from the module around it, and which it binds, by Python's scoping."""
 
 from __future__ import annotations
 
 import ast
 import functools
 import symtable
+import warnings
 from collections.abc import Iterable, Iterator
 
 Block = ast.FunctionDef | ast.ClassDef
@@ -16,7 +17,9 @@ _HEAD = "from __future__ import annotations\n"
 @functools.lru_cache(maxsize=4096)
 def mentions(source: str) -> frozenset[str]:
     """Return all names in a valid text, those of annotations and local variables included."""
-    return frozenset(each.id for each in ast.walk(ast.parse(source)) if isinstance(each, ast.Name))
+    with warnings.catch_warnings(action="ignore"):
+        tree = ast.parse(source)
+    return frozenset(each.id for each in ast.walk(tree) if isinstance(each, ast.Name))
 
 
 def bindings(block: Block) -> Iterator[tuple[str, int]]:
@@ -49,7 +52,8 @@ class Scopes:
 
     def __init__(self, block: Block, source: str) -> None:
         self._block = block
-        self._table = symtable.symtable(_HEAD + source, "<skill>", "exec")
+        with warnings.catch_warnings(action="ignore"):
+            self._table = symtable.symtable(_HEAD + source, "<skill>", "exec")
 
     def reads(self) -> dict[str, int]:
         """Return the names that the definition takes from the module, each with its first line."""

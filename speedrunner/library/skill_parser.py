@@ -4,8 +4,8 @@ Skills are written by a model, so nothing here executes them.
 """
 
 from __future__ import annotations
-
 import __future__
+
 import ast
 import functools
 import re
@@ -103,8 +103,7 @@ def _classes(preamble: str) -> Mapping[str, ast.ClassDef]:
 def _parsed(source: str) -> ast.Module:
     """Raises `InvalidSkill` where the text is no Python, or too much of it for those who read it later."""
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with warnings.catch_warnings(action="ignore"):
             # Finds what the parser alone does not. The library's module has this flag, too.
             flags = __future__.annotations.compiler_flag
             compile(source, "<skill>", "exec", flags, dont_inherit=True)

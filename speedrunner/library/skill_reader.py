@@ -176,7 +176,7 @@ class _Reader:
                 elif not hasattr(there, alias.name):
                     self._problem(statement, f"{statement.module} has no {alias.name}")
                 elif alias.name.startswith("_") or inspect.ismodule(getattr(there, alias.name)):
-                    self._problem(statement, f"{alias.name} is none of the public names of {statement.module}")
+                    self._problem(statement, f"{alias.name} is no public name of {statement.module}")
 
 
 def _modules(statement: ast.Import | ast.ImportFrom) -> list[str]:

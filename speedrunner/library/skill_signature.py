@@ -9,9 +9,8 @@ from typing import Any, Protocol
 import msgspec
 
 from envs.signatures import converted
-from speedrunner.library.source_text import SourceText
 from speedrunner.library.skill_types import SUPPORTED, Types, UnsupportedType, is_literal
-
+from speedrunner.library.source_text import SourceText
 
 SHOWN_CHARS = 80
 """Characters of a type or a default in an error's text."""

@@ -91,10 +91,11 @@ class Types:
             match statement:
                 case ast.AnnAssign(target=ast.Name(id=field), annotation=annotation):
                     needed = required
-                    if isinstance(annotation, ast.Subscript) and is_from("typing", "NotRequired", annotation.value):
-                        annotation, needed = annotation.slice, False
-                    elif isinstance(annotation, ast.Subscript) and is_from("typing", "Required", annotation.value):
-                        annotation, needed = annotation.slice, True
+                    match annotation:
+                        case ast.Subscript(value=kind, slice=item) if is_from("typing", "NotRequired", kind):
+                            annotation, needed = item, False
+                        case ast.Subscript(value=kind, slice=item) if is_from("typing", "Required", kind):
+                            annotation, needed = item, True
                     found = self._type(annotation, within, depth)
                     fields[field] = found if needed else NotRequired[found]
         return fields

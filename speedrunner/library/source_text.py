@@ -28,8 +28,8 @@ class SourceText:
 
 
 def unindented(text: str) -> str:
-    """Return a text that is indented as a whole without the indentation of its first line."""
-    found = re.match(r"(?:[^\S\n]*\n)*([^\S\n]+)\S", text)
+    """Return a text that is indented as a whole without the indentation of its first statement."""
+    found = re.match(r"(?:[^\S\n]*(?:#[^\n]*)?\n)*([^\S\n]+)[^\s#]", text)
     return re.sub(f"(?m)^{re.escape(found[1])}", "", text) if found else text
 
 

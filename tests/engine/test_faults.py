@@ -328,8 +328,8 @@ def test_during_a_run_nothing_listens_that_a_stranger_could_use(start: Callable[
         for greeting in (b"GET /v1/models HTTP/1.0\r\n\r\n", b"c\nj\njava.lang.System\nexit\ni3\ne\n"):
             with socket.socket() as stranger:
                 stranger.settimeout(1.0)
-                stranger.connect(("127.0.0.1", port))
                 try:
+                    stranger.connect(("127.0.0.1", port))
                     stranger.sendall(greeting)
                     reply = stranger.recv(1000)
                 except OSError:

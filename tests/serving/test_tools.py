@@ -250,3 +250,21 @@ def test_missing_arguments_and_things_that_are_no_arguments() -> None:
     assert tool.problem_with(without) == "argument 'count' is missing"
     assert tool.problem_with([1]) == "[1] is not an object"
     assert tool.problem_with(None) == "None is not an object"
+
+
+@pytest.mark.parametrize(
+    ("annotation", "text"),
+    [
+        (list[list[list[list[list[int]]]]], "t.a: its type is nested more than 4 levels deep"),
+        (TypedDict("Wide", {f"f{n}": int for n in range(100)}), "t: its parameters hold more than 50 types"),
+    ],
+)
+def test_types_that_would_make_a_huge_grammar_are_refused(annotation: object, text: str) -> None:
+    parameter = inspect.Parameter("a", inspect.Parameter.KEYWORD_ONLY, annotation=annotation)
+    with pytest.raises(InvalidTool, match=f"^{text}$"):
+        ToolSpec.from_signature("t", inspect.Signature([parameter]), "")
+
+
+def test_types_may_be_nested_four_levels_deep() -> None:
+    parameter = inspect.Parameter("a", inspect.Parameter.KEYWORD_ONLY, annotation=list[list[list[list[int]]]])
+    ToolSpec.from_signature("t", inspect.Signature([parameter]), "")

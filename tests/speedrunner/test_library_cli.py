@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from speedrunner.cli import app
+from speedrunner.store.files import StorageError
 from speedrunner.store.rundir import RunDirectoryError
 from tests.scripted_runs import CORRIDOR, TO_FLAG, ScriptedRun, speedrunner
 
@@ -89,6 +91,32 @@ class TestStoredVersions:
         assert isinstance(missing.exception, RunDirectoryError)
         assert "has no policy v0007; it has v0000 to v0002" in str(missing.exception)
 
+    @pytest.mark.parametrize(
+        ("command", "old", "new", "reason"),
+        [
+            ("graph", '    """', "    #", "needs a docstring"),
+            ("graph", "import re", "X = print(1)", "the constant X must be a literal value"),
+            ("graph", "def to_flag", "async def to_flag", "an async function cannot be a skill"),
+            ("graph", "import re", f"X = {'-' * 1000}1", "the code is nested too deeply"),
+            ("graph", "import re", f"X = {'-' * 5000}1", "maximum recursion depth exceeded"),
+            ("show", "import re", f"X = {'-' * 5000}1", "maximum recursion depth exceeded"),
+            ("diff", "import re", f"X = {'-' * 5000}1", "maximum recursion depth exceeded"),
+        ],
+    )
+    def test_a_stored_version_that_breaks_the_rules_is_one_error(
+        self, learnt: ScriptedRun, tmp_path: Path, command: str, old: str, new: str, reason: str
+    ) -> None:
+        run = shutil.copytree(learnt.dir, tmp_path / "run")
+        module = run / "policies" / "v0002" / "skills.py"
+        source = module.read_text()
+        assert old in source
+        module.write_text(source.replace(old, new))
+        failed = library(command, run, 2)
+        assert isinstance(failed.exception, StorageError)  # told in one line
+        assert str(failed.exception).startswith(f"v0002 of {run} is no valid library: ")
+        assert reason in str(failed.exception)
+        assert failed.stdout == ""
+
 
 class TestCheck:
     def test_a_valid_module(self, module: Path) -> None:
@@ -119,7 +147,21 @@ class TestCheck:
 
     def test_a_file_that_is_no_text(self, module: Path) -> None:
         module.write_bytes(b"\xff")
-        assert "is no text in UTF-8" in library("check", module).stdout
+        assert library("check", module).stdout.startswith(f"{module}: is no text in UTF-8: ")
+        module.unlink()
+        assert library("check", module).stdout == f"{module}: cannot be read: No such file or directory\n"
+
+    def test_what_no_edit_could_write_is_not_valid(self, module: Path) -> None:
+        module.write_text(f"X = '{'x' * 300_000}'\n\n\n{MODULE}".replace("return look()", "return X"))
+        checked = library("check", module, f"env={CORRIDOR}")
+        assert checked.exit_code == 1
+        assert checked.stdout == f"{module}: line 1: X has 300006 characters; 20000 are allowed\n"
+
+    def test_types_that_take_a_huge_grammar(self, module: Path) -> None:
+        module.write_text(MODULE.replace("steps: int", f"steps: {'list[' * 20}int{']' * 20}"))
+        checked = library("check", module, f"env={CORRIDOR}")
+        assert checked.exit_code == 1
+        assert "it is nested more than 4 levels deep" in checked.stdout
 
 
 def tried(*arguments: object) -> tuple[int, dict[str, Any]]:
@@ -177,6 +219,10 @@ class TestTry:
             (("twice", "--arguments", '{"steps": "1"}'), "steps must be int, not '1'"),
             (("twice", "--arguments", "[1]"), "the arguments are no JSON object"),
             (("twice", "--arguments", "{"), "the arguments are no JSON object"),
+            (("twice", "--arguments", "[" * 20_000), "the arguments are no JSON object"),
+            (("twice", "--arguments", '{"steps": ' + "[" * 20_000), "the arguments are no JSON object"),
+            (("twice", "--arguments", "\udcff"), "the arguments are no JSON object"),
+            (("twi\udcff",), "there is no skill twi\\udcff; did you mean twice?"),
         ],
     )
     def test_a_call_that_is_refused(self, module: Path, arguments: tuple[str, ...], error: str) -> None:
@@ -190,6 +236,29 @@ class TestTry:
         status, found = tried(module, "to_flag")
         assert status == 1
         assert found["error"].startswith("line 28: fly is not defined")
+
+    @pytest.mark.parametrize(
+        ("overrides", "error"),
+        [
+            (("task.indx=3",), "task.indx"),
+            (("env=nowhere",), "nowhere"),
+            (("no override",), "no override"),
+        ],
+    )
+    def test_overrides_that_name_nothing_are_told_in_the_object_too(
+        self, module: Path, overrides: tuple[str, ...], error: str
+    ) -> None:
+        done = library("try", module, "twice", "--json", *overrides)
+        assert done.exit_code == 1
+        found = json.loads(done.stdout)
+        assert list(found) == ["result", "error", "calls", "actions", "done", "score"]
+        assert error in found["error"]
+        assert (found["result"], found["calls"]) == (None, None)
+
+    def test_a_file_that_there_is_not(self, module: Path) -> None:
+        module.unlink()
+        status, found = tried(module, "twice")
+        assert (status, found["error"]) == (1, f"{module}: cannot be read: No such file or directory")
 
     def test_an_environment_that_breaks(self, module: Path) -> None:
         status, found = tried(module, "twice", "--arguments", '{"steps": 3}', "task.name=broken_step")

@@ -19,22 +19,28 @@ from .wire import Wire, encode
 CHUNK = 16_384
 """Characters of one message."""
 
+ERROR_CHARS = 1_000
+"""Characters of an error's own line."""
+
 HERE = str(Path(__file__).parent)
 
 
 class Output(io.TextIOBase):
-    """Standard output and error. Of `limit` characters the first half is sent at once, the last one kept.
+    """Standard output and error of the piece of code that the host knows by a number.
+
+    Of `limit` characters the first half is sent at once, the last one kept.
 
     Attributes:
         written: characters in all.
         tail: the last ones of those that were not sent.
     """
 
-    def __init__(self, wire: Wire, alarm: Alarm, limit: int) -> None:
+    def __init__(self, wire: Wire, alarm: Alarm, number: int, limit: int) -> None:
         self.written = 0
         self.tail = ""
         self._wire = wire
         self._alarm = alarm
+        self._number = number
         self._head_room = limit // 2
         self._tail_room = limit - limit // 2
 
@@ -47,7 +53,7 @@ class Output(io.TextIOBase):
         self.written += len(text)
         sent = min(len(text), self._head_room)
         for start in range(0, sent, CHUNK):
-            body = encode(["print", valid_text(text[start : min(start + CHUNK, sent)])])
+            body = encode(["print", self._number, valid_text(text[start : min(start + CHUNK, sent)])])
             with self._alarm:
                 self._wire.send(body)
         self._head_room -= sent
@@ -56,13 +62,15 @@ class Output(io.TextIOBase):
         return len(text)
 
 
-def trace(error: BaseException) -> str:
-    """Return an error's traceback without our own frames."""
+def trace(error: BaseException) -> tuple[str, str]:
+    """Return an error's traceback without our own frames, and what it says in one line."""
     shown = traceback.TracebackException.from_exception(error)
     shown.stack = traceback.StackSummary.from_list(
         [frame for frame in shown.stack if not frame.filename.startswith(HERE)]
     )
-    return "".join(shown.format())
+    # A syntax error's place stands before it, indented.
+    line = next((each for each in shown.format_exception_only() if not each.startswith(" ")), "")
+    return "".join(shown.format()), valid_text(line.partition("\n")[0][:ERROR_CHARS])
 
 
 class Session:
@@ -74,23 +82,24 @@ class Session:
         self._names: dict[str, Any] = {"__name__": "__main__"}
         self._pieces = 0
 
-    def start(self, mounts: Mapping[str, str], bootstrap: str) -> None:
+    def start(self, number: int, mounts: Mapping[str, str], bootstrap: str) -> None:
         """Run the code that prepares the namespace, and tell the host what it raised."""
         self._names["MOUNTS"] = dict(mounts)
         try:
             exec(compile(bootstrap, "<bootstrap>", "exec", dont_inherit=True), self._names)
         except BaseException as error:
-            self._wire.send(encode(["done", 0, "", trace(error)]))
+            self._wire.send(encode(["done", number, 0, "", valid_text(trace(error)[0])]))
         else:
-            self._wire.send(encode(["done", 0, "", None]))
+            self._wire.send(encode(["done", number, 0, "", None]))
 
-    def execute(self, code: str, limit_s: float, limit_chars: int) -> None:
+    def execute(self, number: int, code: str, limit_s: float, limit_chars: int) -> None:
         """Run one piece; its output, its last expression's value and its error are printed."""
         self._pieces += 1
-        output = Output(self._wire, self._alarm, limit_chars)
+        output = Output(self._wire, self._alarm, number, limit_chars)
         sys.stdout = sys.stderr = output
         file = f"<execute {self._pieces}>"
         linecache.cache[file] = (len(code), None, code.splitlines(keepends=True), file)
+        problem: str | None = None
         try:
             try:
                 self._alarm.start(limit_s, limit_s)
@@ -99,8 +108,9 @@ class Session:
                 self._alarm.stop()
         except BaseException as error:
             self._alarm.stop()
-            output.write(trace(error))
-        self._wire.send(encode(["done", output.written, valid_text(output.tail), None]))
+            told, problem = trace(error)
+            output.write(told)
+        self._wire.send(encode(["done", number, output.written, valid_text(output.tail), problem]))
 
     def _run(self, code: str, file: str, output: Output) -> None:
         tree = compile(code, file, "exec", ast.PyCF_ONLY_AST, dont_inherit=True)

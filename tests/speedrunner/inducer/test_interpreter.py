@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -138,6 +139,48 @@ async def test_a_draft_that_prints_when_it_is_imported_is_imported(bench: Bench)
     source = 'class W:\n    x = print("hello")\n\ndef go() -> str:\n    """Go."""\n    return str(W.x)'
     bench.draft = bench.draft.write(source, public=False, sleep=2)
     assert await bench("library.go()") == "'None'"
+
+
+@pytest.mark.parametrize("body", ["return 'a' is 'b'", "return '\\d'", "return (1)(2)"])
+async def test_a_draft_that_python_warns_of_is_imported(bench: Bench, body: str) -> None:
+    source = f'def go() -> str:\n    """Go."""\n    {body}'
+    bench.draft = bench.draft.write(source, public=False, sleep=2)
+    assert await bench("library.go.__doc__") == "'Go.'"
+
+
+async def test_a_draft_survives_what_ended_the_process_before(bench: Bench) -> None:
+    bench.draft = bench.draft.write(STEP, public=False, sleep=2)
+    assert await bench("x = library._step.__doc__; x") == "'Go.'"
+    child = bench.interpreter._session._child
+    assert child is not None
+    child.strike()
+    child.channel.drain(time.monotonic() + 30.0)  # until it is gone
+    assert await bench("library._step.__doc__, 'x' in globals()") == (
+        "[the process ended: killed by SIGKILL; the session was started anew: all variables are gone]\n"
+        "('Go.', False)"
+    )
+
+
+async def test_a_draft_is_set_again_where_the_process_is_lost_meanwhile(bench: Bench) -> None:
+    forged = (
+        "import gc, sys\nwire = next(each for each in gc.get_objects() if type(each).__name__ == 'Wire')\n"
+        'wire.send(b\'["done",%d,0,"",null]\' % sys.stdout._number)\nsum(range(10**7))'
+    )
+    bench.draft = bench.draft.write(STEP, public=False, sleep=2)
+    await bench(forged)
+    note, value = (await bench("library._step.__doc__")).splitlines()
+    assert "all variables are gone" in note
+    assert value == "'Go.'"
+
+
+async def test_a_draft_that_ends_the_process_is_told_and_the_code_runs(bench: Bench) -> None:
+    ending = "import enum\nclass P:\n    x = enum.sys.modules['os']._exit(3)\n"
+    source = f'{ending}def place() -> str:\n    """Go."""\n    return str(P())'
+    bench.draft = bench.draft.write(source, public=False, sleep=2)
+    assert await bench("1 + 1") == (
+        "[the process ended: exit status 3; the session was started anew: all variables are gone]\n"
+        "[the draft cannot be imported: the process ended: exit status 3]\n2"
+    )
 
 
 async def test_a_draft_that_cannot_be_imported_is_told(bench: Bench) -> None:

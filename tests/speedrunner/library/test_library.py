@@ -31,6 +31,11 @@ def run() -> str:
 '''
 POINT = "from typing import TypedDict\n\nclass Point(TypedDict):\n    x: int\n    name: str\n\n"
 TREE = "from typing import TypedDict\n\nclass Tree(TypedDict):\n    below: list[Tree]\n\n"
+WIDE = "from typing import TypedDict\nclass F0(TypedDict):\n    x: int\n" + "".join(
+    f"class F{n}(TypedDict):\n" + "".join(f"    {field}: F{n - 1}\n" for field in "abcdef")
+    for n in range(1, 5)
+)
+"""Classes each of which has six fields of the one before."""
 
 
 @pytest.fixture
@@ -78,6 +83,25 @@ class TestEdits:
         (skill,) = write(write(empty, WALK_FAR), WALK_FAR, public=False, sleep=2).skills
         assert (skill.public, skill.edited) == (False, 2)
 
+    @pytest.mark.parametrize(
+        "body",
+        [
+            "return f\"{'x'.replace('\u00a0', '')}\"",
+            "return f\"{'x'.replace('\u200b', '')}\"",
+            f"return 0x{'f' * 9000}",
+        ],
+    )
+    def test_whatever_is_valid_python_is_accepted(self, empty: Library, body: str) -> None:
+        library = write(empty, function(body=body))
+        assert body in library.skills[0].source
+
+    def test_strings_are_kept_to_the_last_space(self, empty: Library) -> None:
+        source = function(body="return '''a\n    \n\t\n'''")
+        assert write(empty, source).skills[0].source == source.strip()
+        indented = "\n # Now:\n" + "".join(f"  {line}" for line in source.splitlines(keepends=True))
+        assert write(empty, indented).skills[0].source == source.strip()
+        assert write(empty, f"    # Now:\n{source}").skills[0].source == source.strip()
+
     def test_an_indented_source_is_accepted(self, empty: Library) -> None:
         indented = "".join(f"    {line}\n" for line in WALK_FAR.strip().splitlines())
         assert write(empty, indented).skills[0].source == WALK_FAR.strip()
@@ -89,6 +113,21 @@ class TestEdits:
         library = write(write(empty, WALK_FAR), RUN)
         with pytest.raises(InvalidSkill, match=r"^walk_far is called by run; change or delete these first$"):
             library.delete("walk_far")
+
+    def test_skills_that_call_each_other_are_taken_apart_before(self, empty: Library) -> None:
+        ring = "".join(
+            function(body=f"return {called}()").replace("skill", name)
+            for name, called in [("ping", "pang"), ("pang", "pong"), ("pong", "ping")]
+        )
+        library = Library.of_module(empty.primitives, ring)
+        with pytest.raises(InvalidSkill) as caught:
+            library.delete("ping")
+        assert str(caught.value) == (
+            "ping is called by pong; change or delete these first"
+            " (pong and ping call each other: edit pong so that it does not call ping)"
+        )
+        library = library.edit("pong", "ping()", "None", sleep=2)
+        assert library.delete("ping").delete("pang").delete("pong") == empty
 
     def test_a_recursive_skill_can_be_deleted(self, empty: Library) -> None:
         recursive = function("n: int", "return skill(n - 1)")
@@ -389,7 +428,7 @@ class TestTheFunctionItself:
             (function("a: int = len('x')"), "line 1: the default of a must be a literal value"),
             (function("a: int = len('x'), b: int = 1"), "line 1: the default of a must be a literal value"),
             (function("a: int = 'x'"), "line 1: the default of a cannot be 'x': use its type or None"),
-            (function("a: float = 1e999"), "the default of a cannot be 1e309"),
+            (function("a: float = 1e999"), "the default of a cannot be 1e999"),
             (function("a: float = 1j"), "the default of a cannot be 1j"),
             (function("a: list[int] = {1, 2}"), "the default of a cannot be {1, 2}"),
             (function(doc=""), "line 1: skill needs a docstring"),
@@ -412,7 +451,28 @@ class TestTheFunctionItself:
             (function(doc='"""\\ud800"""'), "line 1: the docstring of skill is no valid Unicode text"),
             (function('a: str = "\\ud800"'), "line 1: the default of a must be a literal value"),
             (function(body="return " + "(" * 500 + ")" * 500), "too many nested parentheses"),
-            (function(body="return " + "-" * 5000 + "1"), "the source is "),
+            (function(body="x = 1\n    return " + "-" * 5000 + "1"), "line 4: the code is nested too deeply"),
+            (function(body="return (1 +\n" + "-\\\n" * 5000 + "1)"), "line 3: the code is nested too deeply"),
+            (
+                function(body="return " + "1 + " * 400 + "1"),
+                "line 3: the code is nested too deeply; 300 levels",
+            ),
+            (function(f"a: {'list[' * 5}int{']' * 5}"), "line 1: the parameter a cannot be list[list[list["),
+            (function(f"a: {'list[' * 5}int{']' * 5}"), "(it is nested more than 4 levels deep): str, int"),
+            (WIDE + function("a: F4"), "the parameter a cannot be F4 (it is nested more than 4 levels deep)"),
+            (WIDE + function("a: F3"), "the parameter a cannot be F3 (it holds more than 50 types)"),
+            (function("a: Literal[0x10000000000000000]"), "cannot be Literal[0x10000000000000000]: str"),
+            (function(f"a: int = 0x{'f' * 9000}"), f"the default of a cannot be 0x{'f' * 78}...: use its"),
+            (function("a: (b := int)"), "line 1: 'named expression' can not be used"),
+            ("__builtins__ = {}\n" + function(), "line 1: __builtins__ is a name of Python's own"),
+            ("import math as __name__\n" + function(), "line 1: __name__ is a name of Python's own"),
+            ("from random import _os\n" + function(), "line 1: _os is no public name of random"),
+            (function(body="from dataclasses import sys"), "line 3: sys is no public name of dataclasses"),
+            (
+                function(body="del missing"),
+                "line 3: missing cannot be deleted: skill assigns no such variable",
+            ),
+            ("LIMIT = 1\n" + function(body="del LIMIT"), "line 4: LIMIT cannot be deleted: skill assigns no"),
             (function(body=f"return '{'x' * SOURCE_LIMIT}'"), f"{SOURCE_LIMIT} are allowed"),
             (function().replace("skill", "s" * 65), "cannot name a skill"),
             (function().replace("skill", "schritt_für_schritt"), "cannot name a skill"),
@@ -437,6 +497,20 @@ class TestTheFunctionItself:
         text = refusal(empty, f"{statement}\n" + function(body=f"return {use}"))
         assert len(text.splitlines()) == 1
         assert text.startswith("line 1: ")
+
+    def test_what_an_edit_is_too_long_for_is_too_long_in_a_module(self, empty: Library) -> None:
+        constant = f"LIMIT = '{'x' * SOURCE_LIMIT}'\n"
+        text = f"line 1: LIMIT has {SOURCE_LIMIT + 10} characters; {SOURCE_LIMIT} are allowed"
+        with pytest.raises(InvalidSkill, match=f"^{text}$"):
+            Library.of_module(empty.primitives, constant + function(body="return LIMIT"))
+        with pytest.raises(InvalidSkill, match=r"^line 1: skill has .* characters; 20000 are allowed"):
+            Library.of_module(empty.primitives, function(body=f"return '{'x' * SOURCE_LIMIT}'"))
+
+    def test_a_library_has_a_limit_too(self, empty: Library, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("speedrunner.library.library.MODULE_LIMIT", 200)
+        library = write(empty, WALK_FAR)
+        with pytest.raises(InvalidSkill, match=r"^the library would have 2\d\d characters; 200 are allowed$"):
+            write(write(library, RUN), function())
 
     @pytest.mark.parametrize("public", [True, False])
     def test_an_async_function_is_refused_whoever_may_call_it(self, empty: Library, public: bool) -> None:
@@ -504,6 +578,37 @@ class TestNames:
     )
     def test_taken_names(self, empty: Library, name: str, what: str) -> None:
         assert f"{name} is already {what}" in refusal(empty, function().replace("skill", name))
+
+    @pytest.mark.parametrize(
+        ("source", "line"),
+        [
+            (function("walk: int"), 1),
+            (function(body="walk = 1"), 3),
+            (function(body="x = 1\n    for walk in 'a': pass"), 4),
+            (function(body="def walk(): pass"), 3),
+            (function(body="class walk: pass"), 3),
+            (function(body="x = [\n        walk for walk in 'a']"), 4),
+            (function(body="x = lambda walk: 1"), 3),
+            (function(body="import math as walk"), 3),
+            (function(body="def inner(x, *walk): pass"), 3),
+            (function(body="try:\n        pass\n    except ValueError as walk: pass"), 5),
+            (function(body="match 1:\n        case walk: pass"), 4),
+            (function(body="print(walk := 1)"), 3),
+            ("class W:\n    def go(self, walk): pass\n" + function(body="return W()"), 2),
+        ],
+    )
+    def test_no_code_hides_a_primitive_from_itself(self, empty: Library, source: str, line: int) -> None:
+        assert refusal(empty, source) == f"line {line}: walk is already a primitive; choose another name"
+
+    def test_fields_and_methods_hide_nothing(self, empty: Library) -> None:
+        methods = "class W:\n    look: str = ''\n    def walk(self): return walk()\n"
+        write(empty, methods + function(body="return W().walk()"))
+
+    @pytest.mark.parametrize("name", ["top", "skill"])
+    def test_local_names_of_a_function_of_any_name(self, empty: Library, name: str) -> None:
+        body = "def top(a):\n        b = a\n        return b, walk\n    c = top(1)\n    return c, lok()"
+        text = refusal(empty, function("d: int", body).replace("skill", name))
+        assert text == "line 7: lok is not defined; did you mean look?"
 
     @pytest.mark.parametrize("statement", ["walk = 1", "import math as look", "skill = 2"])
     def test_constants_and_imports_take_no_names_either(self, empty: Library, statement: str) -> None:

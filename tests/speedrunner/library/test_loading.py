@@ -29,6 +29,13 @@ def library(definitions: str) -> Library:
         ("class P:\n    x = 1\n    y = 1 / 0\n", 3, "ZeroDivisionError: division by zero"),
         ("class P:\n    def x(self, a={}[1]): pass\n", 2, "KeyError: 1"),
         ("class P:\n    x = [walk() for _ in 'a']\n", 2, "NameError: name 'walk' is not defined"),
+        ("class P(bool):\n    pass\n", 1, "TypeError: type 'bool' is not an acceptable base type"),
+        ("class P:\n    y = y\n", 2, "NameError: name 'y' is not defined"),
+        (
+            DATACLASS.replace("dataclass\n", "dataclass(nonsense=1)\n").replace("(nonsense=1)", "", 1),
+            1,
+            "TypeE",
+        ),
         ("class P(int, str):\n    pass\n", 1, "TypeError: multiple bases"),
         ("from enum import Enum\nclass P(Enum):\n    A = 1\n    A = 2\n", 3, "TypeError: "),
         ("LIMIT = 0\nclass Q:\n    x = lambda: 1 / LIMIT\nclass P:\n    y = Q.x()\n", 2, "ZeroDivisionError"),
@@ -40,10 +47,11 @@ async def test_the_class_the_line_and_the_error_are_named(definitions: str, line
         await check_loading(library(definitions), Sandbox())
 
 
-async def test_one_that_ends_its_process() -> None:
-    ending = "class P:\n    x = enum.sys.modules['os']._exit(3)\n"
+@pytest.mark.parametrize("code", ["enum.sys.modules['os']._exit(3)", "random._os._exit(3)"])
+async def test_one_that_ends_its_process(code: str) -> None:
+    ending = f"import enum\nimport random\nclass P:\n    x = {code}\n"
     with pytest.raises(InvalidSkill, match=r"^the library cannot be loaded: .* exit status 3$"):
-        await check_loading(library(f"import enum\n{ending}"), Sandbox())
+        await check_loading(library(ending), Sandbox())
 
 
 async def test_one_that_takes_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,6 +68,7 @@ async def test_one_that_takes_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         DATACLASS + "    y: int = 1\n",
         "from typing import TypedDict\nclass P(TypedDict):\n    x: Unknown\n",
+        "class P:\n    x = print('ZeroDivisionError: no')\n    y = 1 is 1\n",
         "class P:\n    x = print('hello')\n    y = lambda: walk()\n",
     ],
 )

@@ -1,0 +1,1 @@
+"""Studies: what recorded runs show when they are played again under other conditions."""

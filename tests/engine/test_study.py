@@ -1,0 +1,50 @@
+"""The cache study with a real engine: a short run, played again with the cache and without."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import typer
+from typer.testing import CliRunner
+
+from serving.endpoint import Endpoint
+from speedrunner.data import load
+from speedrunner.study.cli import cache
+from tests.scripted_runs import speedrunner
+
+app = typer.Typer()
+app.command()(cache)
+
+
+def test_with_the_cache_next_to_nothing_is_computed_again(vllm_endpoint: Endpoint, tmp_path: Path) -> None:
+    where = f"serving.url={vllm_endpoint}"
+    run = tmp_path / "run"
+    played = speedrunner(
+        *(
+            "run",
+            "env=tests.odd_envs:Ring",
+            "env.words=60",
+            "method=react",
+            "model=tiny",
+            where,
+            f"run.dir={run}",
+        ),
+        *("run.rollouts=0", "run.test_episodes=3", "run.in_flight=2"),
+    )
+    assert (played.returncode, played.stderr) == (0, "")
+    recorded = [turn.usage for each in load(run).evaluations() for turn in each.turns]
+
+    found = json.loads(CliRunner().invoke(app, [str(run), where, "--json"]).stdout)
+    (method,) = found["methods"]
+    cached, fresh = method["passes"]
+    assert cached["requests"] == fresh["requests"] == len(recorded) == cached["compared"]
+    assert cached["unforced"] == fresh["unforced"] == 0
+    assert fresh["cached"] == 0
+    assert cached["cached_share"] > 0.7
+    assert cached["computed"] < fresh["computed"] / 3
+    assert not cached["foreign"]
+    for one in (cached, fresh):
+        assert one["first_token_s"] > 0
+        assert one["inference_s"] > 0
+        assert one["usd"]["1"] > one["usd"]["0"] or not one["cached"]
