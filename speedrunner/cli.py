@@ -15,7 +15,10 @@ from rich.console import Console
 
 from envs import EnvironmentFault
 from serving.errors import ServingError
+from speedrunner.bench.accounts import bench_accounts
+from speedrunner.bench.cache import bench_cache
 from speedrunner.bench.envs import bench_envs
+from speedrunner.bench.rollout import bench_rollout
 from speedrunner.bench.sandbox import sandbox as bench_sandbox
 from speedrunner.config.check import InvalidConfig
 from speedrunner.config.compose import compose
@@ -70,6 +73,9 @@ bench = typer.Typer(help="Measure this machine against stated targets.", no_args
 app.add_typer(bench, name="bench")
 bench.command("sandbox")(bench_sandbox)
 bench.command("envs")(bench_envs)
+bench.command("cache")(bench_cache)
+bench.command("rollout")(bench_rollout)
+bench.command("accounts")(bench_accounts)
 app.command("serve")(serve)
 app.command("cost")(cost)
 app.add_typer(study_app, name="study")
