@@ -334,7 +334,7 @@ def _claim(directory: RunDirectory, setup: Setup) -> None:
     text = directory.config()
     if text is None:
         initial = setup.initial_policy()  # before anything is written, as it may not exist
-        versions_text = yaml.safe_dump({VERSIONS: versions(setup.card)}, sort_keys=False)
+        versions_text = yaml.safe_dump({VERSIONS: versions(setup.card, setup.inducer_card)}, sort_keys=False)
         directory.write_config(to_yaml(setup.config) + versions_text)
         directory.write_policy(initial)
         return

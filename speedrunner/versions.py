@@ -26,8 +26,8 @@ PACKAGES = (
 )
 
 
-def versions(card: ModelCard | None = None) -> dict[str, str]:
-    """Versions of Python, of the packages that matter, of this code, and of a model's weights.
+def versions(*cards: ModelCard) -> dict[str, str]:
+    """Versions of Python, of the packages that matter, of this code, and of models' weights.
 
     What is not installed is left out; `code` says so when the checkout has changes that are not committed.
     """
@@ -38,8 +38,7 @@ def versions(card: ModelCard | None = None) -> dict[str, str]:
         except PackageNotFoundError:
             continue
     found["code"] = _commit()
-    if card is not None and card.revision is not None:
-        found[f"model {card.id}"] = card.revision
+    found |= {f"model {card.id}": card.revision for card in cards if card.revision is not None}
     return found
 
 

@@ -17,6 +17,7 @@ from serving.metrics import Counters, read_counters
 from serving.model import Model
 from serving.tokens import ChatTokenizer
 from serving.tools import ToolSpec
+from tests.rendered import FIRST_PROMPTS, rendered, without_control_tokens
 
 BLOCK = 32
 LABELS = {"episode": "test"}
@@ -165,3 +166,19 @@ async def test_a_conversation_that_outgrows_the_context_ends_as_an_overflow(
     talk.tell("more")
     with pytest.raises(ContextOverflow, match=f"context is {context}"):
         await talk.ask()
+
+
+@pytest.mark.parametrize("budget", [12, 0], ids=["thinking", "silent"])
+@pytest.mark.parametrize("beginning", FIRST_PROMPTS)
+async def test_the_first_prompt_is_what_the_engine_renders_token_by_token(
+    engine_server: Any, tiny_tokenizer: ChatTokenizer, beginning: str, budget: int
+) -> None:
+    tools = without_control_tokens(TOOLS)
+    assert len(tools) > 3
+    talk = model_of(engine_server, tiny_tokenizer, budget).converse(
+        "actor", FIRST_PROMPTS[beginning], tools, LABELS
+    )
+    assert isinstance(talk, TokenConversation)
+    assert talk.transcript.ids == await rendered(
+        engine_server.endpoint, engine_server.card.name, FIRST_PROMPTS[beginning], tools, budget > 0
+    )

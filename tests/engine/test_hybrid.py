@@ -19,6 +19,7 @@ from serving.metrics import Counters, read_counters
 from serving.model import Model
 from serving.server import VllmServer
 from serving.tokens import ChatTokenizer
+from tests.rendered import FIRST_PROMPTS, rendered, without_control_tokens
 from tests.tool_samples import TOOLS
 
 LABELS = {"episode": "test"}
@@ -124,3 +125,21 @@ async def test_a_conversation_over_several_blocks_is_reused_in_the_same_way(
     assert answers[0].usage.prompt > block
     assert answers[-1].usage.prompt > 3 * block
     check_reuse(card, answers)
+
+
+@pytest.mark.parametrize("budget", [32, 0], ids=["thinking", "silent"])
+@pytest.mark.parametrize("beginning", FIRST_PROMPTS)
+async def test_the_first_prompt_is_what_the_engine_renders_token_by_token(
+    card: ModelCard, endpoint: Endpoint, tokenizer: ChatTokenizer, beginning: str, budget: int
+) -> None:
+    engine = Engine(endpoint, card.name, Meter(lambda row: None, card.prices))
+    tools = without_control_tokens(TOOLS.values())
+    assert len(tools) > 3
+    talk = Model(thinking(card, budget), engine, tokenizer).converse(
+        "actor", FIRST_PROMPTS[beginning], tools, LABELS
+    )
+    await engine.close()
+    assert isinstance(talk, TokenConversation)
+    assert talk.transcript.ids == await rendered(
+        endpoint, card.name, FIRST_PROMPTS[beginning], tools, budget > 0
+    )
