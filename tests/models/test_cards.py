@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from serving.admission import HYBRID_EXTRA_BLOCKS
 from serving.cards import CHECKOUT, MODELS, ModelCard, adapted, list_cards, load_card, prepare, recipe_command
 from serving.server import VllmServer
 from serving.tokens import ChatTokenizer
@@ -169,7 +170,7 @@ def conversations(card: ModelCard, shape: dict[str, Any], tokens: int) -> int:
     per_gpu = 0.9 * MEMORY_GIB[card.name] * 2**30 - 4e9
     block_tokens, block_bytes = block(shape)
     blocks = int((card.gpus * per_gpu - weights_bytes(shape)) / block_bytes)
-    return blocks // (ceil(tokens / block_tokens) + (6 if hybrid(shape) else 0))
+    return blocks // (ceil(tokens / block_tokens) + (HYBRID_EXTRA_BLOCKS if hybrid(shape) else 0))
 
 
 @pytest.mark.parametrize("name", sorted(ON_GPUS))
