@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from contextlib import AsyncExitStack
 from typing import Any
 
 import msgspec
+import psutil
 
 from envs import Task
 from envs.signatures import converted
@@ -19,6 +21,9 @@ from speedrunner.run import Setup
 
 CALL_WALL_S = 60.0
 """Seconds that the call may take where `sandbox.call_wall_s` says nothing."""
+
+OVERHEAD_S, TEARDOWN_S = 5.0, 2.0
+"""What the whole command may take beyond the call's limit, and what of it is kept for its end."""
 
 
 class Tried(msgspec.Struct, kw_only=True):
@@ -67,7 +72,7 @@ async def try_skill(setup: Setup, task: Task, source: str, skill: str, arguments
             host = await stack.enter_async_context((await starting).host())
             await host.reset(task, library, setup.env.limits.actions)
             tried.score = host.outcome.score if host.outcome else None
-            executed = await host.execute(call, limit_s)
+            executed = await host.execute(call, _left_s(limit_s))
     except (InvalidSkill, HostError) as error:
         tried.error = str(error)
         return tried
@@ -79,6 +84,12 @@ async def try_skill(setup: Setup, task: Task, source: str, skill: str, arguments
         done=executed.ending in (Ending.SUCCESS, Ending.FAILURE),
         score=executed.outcome.score,
     )
+
+
+def _left_s(limit_s: float) -> float:
+    """The call's limit, shortened where the machine is so slow that the command would end too late."""
+    so_far_s = time.time() - psutil.Process().create_time()
+    return max(min(limit_s, limit_s + OVERHEAD_S - TEARDOWN_S - so_far_s), 0.5)
 
 
 def _checked(setup: Setup, source: str, skill: str, arguments: str) -> tuple[Library, ToolCall]:
