@@ -5,7 +5,7 @@ the cache can hold, each turn evicts another's prefix; on a hybrid model, played
 every hit a miss. So conversations are *residents* of the cache or they wait, by age: the oldest waiting one
 comes in as soon as there is room for it, and when residents outgrow the cache the youngest makes room at the
 end of its turn and waits again. The oldest is always let in, so that somebody always goes on (no deadlock);
-nobody overtakes an older one (no starvation).
+nobody overtakes an older one (no starvation). A conversation must not wait for another that it opened itself.
 """
 
 from __future__ import annotations
@@ -32,11 +32,13 @@ class Seat:
 
     Attributes:
         age: its number in the order of opening; the lower, the older.
+        prefix: first tokens that other conversations begin with too.
         blocks: what it holds, or would hold if it were let in.
     """
 
     admission: Admission
     age: int
+    prefix: tuple[int, ...]
     shared_blocks: int
     blocks: int = 0
     resident: bool = False
@@ -68,8 +70,6 @@ class Admission:
 
     def __init__(self, cache: CacheConfig) -> None:
         self.capacity = cache.num_gpu_blocks - 1  # vLLM keeps one to itself
-        self.held_back = 0
-        """Conversations that had to wait so far."""
         self._block_size = cache.block_size
         self._extra = HYBRID_EXTRA_BLOCKS if cache.hybrid else 0
         self._seats: list[Seat] = []
@@ -89,12 +89,12 @@ class Admission:
     def resident_blocks(self) -> int:
         """Blocks that the residents hold, what they share counted once."""
         residents = [seat for seat in self._seats if seat.resident]
-        shared = max((seat.shared_blocks for seat in residents), default=0)
-        return shared + sum(seat.blocks for seat in residents)
+        shared = {seat.prefix: seat.shared_blocks for seat in residents}
+        return sum(shared.values()) + sum(seat.blocks for seat in residents)
 
-    def seat(self, shared_tokens: int = 0) -> Seat:
-        """A place for a new conversation, of which so many first tokens are other conversations' too."""
-        seat = Seat(self, next(self._ages), shared_tokens // self._block_size)
+    def seat(self, prefix: tuple[int, ...] = ()) -> Seat:
+        """A place for a new conversation, whose first tokens `prefix` are other conversations' too."""
+        seat = Seat(self, next(self._ages), prefix, len(prefix) // self._block_size)
         self._seats.append(seat)
         return seat
 
@@ -106,7 +106,6 @@ class Admission:
         self._settle(asking=seat)
         if seat.resident:
             return False
-        self.held_back += 1
         try:
             await seat.let_in.wait()
         except asyncio.CancelledError:

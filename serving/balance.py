@@ -15,19 +15,23 @@ class Balance(msgspec.Struct, frozen=True, kw_only=True):
     between nothing and the sum of their prompts and `max_tokens`.
 
     Attributes:
+        model: the card's name.
         ledger: sums of the rows that report a usage.
         engine: differences of the engine's counters.
         unreported: tries of which the engine reported no usage.
         at_most: what the engine may have counted for those.
         ours: whether nobody but us can have used the engine.
-        time: Unix seconds.
+        since: from when on both were counted, in Unix seconds.
+        time: until when.
     """
 
+    model: str
     ledger: Counters
     engine: Counters
     unreported: int
     at_most: Counters
     ours: bool
+    since: float
     time: float
     format: int = 1
 
@@ -43,5 +47,6 @@ class Balance(msgspec.Struct, frozen=True, kw_only=True):
         return (
             0 <= rest.prompt <= most.prompt
             and 0 <= rest.cached <= most.cached
+            and rest.prompt - rest.cached >= 0  # the computed ones
             and 0 <= rest.generated <= most.generated
         )

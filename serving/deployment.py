@@ -30,6 +30,9 @@ Say = Callable[[str], None]
 READINESS = {"role": "readiness"}
 """Labels of the request that shows an engine to be ready."""
 
+BUSY_S = 30.0
+"""How long a server that lives may take to say that it is healthy."""
+
 PATIENCE_S, CPU_PATIENCE_S = 60.0, 180.0
 """How long an engine's counters may stand still while requests run before it counts as hung."""
 
@@ -89,9 +92,14 @@ class Deployment:
         self._restart: asyncio.Task[float] | None = None
         self._ending: asyncio.Future[None] | None = None
         self._engines: list[Engine] = []
+        self._models: list[Model] = []
         self._admissions: list[Admission] = []
+        self._open: list[int] = []
+        """By replica: conversations of all clients."""
+        self._since = time.time()
         self._counted_before = Counters()
         self._metered_before = Counters()
+        self._cut_off_before = (0, Counters())
         # For requests of the deployment itself, such as those after a restart.
         self._own_meter = Meter(lambda row: None, card.prices)
         self._meters = [self._own_meter]
@@ -102,6 +110,7 @@ class Deployment:
             return
         self._counted_before = await read_counters(self.endpoint)
         self.caches = await read_cache_config(self.endpoint)
+        self._open = [0] * len(self.caches)
         if self._options.admission and self.card.route == "tokens":
             self._admissions = [Admission(cache) for cache in self.caches]
 
@@ -132,16 +141,22 @@ class Deployment:
         try:
             if not self.card.hosted:
                 await wait_until_ready(engine, READINESS)
-            admissions = self._admissions if admission else []
-            yield Model(self.card, engine, self._tokenizer, self.caches, admissions)
+            admissions = self._admissions if admission else ()
+            model = Model(self.card, engine, self._tokenizer, self.caches, admissions, self._open)
+            self._models.append(model)
+            try:
+                yield model
+            finally:
+                self._models.remove(model)
+                await model.close()
         finally:
             self._engines.remove(engine)
             await engine.close()
 
     @property
-    def in_flight(self) -> int:
-        """Requests of all clients that wait for an answer."""
-        return sum(engine.in_flight for engine in self._engines)
+    def in_flight(self) -> set[int]:
+        """The replicas on whose answers requests of any client wait."""
+        return set().union(*(engine.in_flight for engine in self._engines))
 
     @property
     def held_back(self) -> int:
@@ -156,7 +171,9 @@ class Deployment:
         """
         if self.server is None:
             return False
-        if self._restart is None and not await self.server.endpoint.healthy():
+        # One that lives may be too busy to answer at once; whether it hangs is for the watchdog to say.
+        patience_s = BUSY_S if self.server.alive else 1.0
+        if self._restart is None and not await self.server.endpoint.healthy(patience_s):
             # Another request may have come first while this one asked.
             self._restart = self._restart or asyncio.create_task(self._start_again(self.server))
         # A task of the deployment's own: the request that found the server dead may run out of its time.
@@ -188,18 +205,25 @@ class Deployment:
             now = await read_counters(self.endpoint)
         except ServerFailed:
             return None
-        unreported = [meter.at_most for meter in self._meters]
+        (unreported, at_most), (unreported_before, at_most_before) = self._cut_off(), self._cut_off_before
         return Balance(
+            model=self.card.name,
             ledger=self._metered() - self._metered_before,
             engine=now - self._counted_before,
-            unreported=sum(meter.unreported for meter in self._meters),
-            at_most=Counters(
-                prompt=sum(each.prompt for each in unreported),
-                cached=sum(each.prompt for each in unreported),
-                generated=sum(each.completion for each in unreported),
-            ),
+            unreported=unreported - unreported_before,
+            at_most=at_most - at_most_before,
             ours=self.server is not None,
+            since=round(self._since, 3),
             time=round(time.time(), 3),
+        )
+
+    def _cut_off(self) -> tuple[int, Counters]:
+        """Tries without a usage, and what the engine may have counted for them."""
+        most = [meter.at_most for meter in self._meters]
+        return sum(meter.unreported for meter in self._meters), Counters(
+            prompt=sum(each.prompt for each in most),
+            cached=sum(each.prompt for each in most),
+            generated=sum(each.completion for each in most),
         )
 
     def _metered(self) -> Counters:
@@ -218,12 +242,18 @@ class Deployment:
         await server.restart(
             lambda seconds, line: self._waiting(f"starting vLLM again, {seconds:.0f} s: {line}")
         )
-        self._counted_before, self._metered_before = Counters(), self._metered()
         engine = self._engine(self._own_meter, recovers=False)
+        self._engines.append(engine)  # so that it is watched
         try:
             await wait_until_ready(engine, READINESS)
         finally:
+            self._engines.remove(engine)
             await engine.close()
+        for model in self._models:
+            model.forget_cache()
+        self._since = time.time()
+        self._counted_before, self._metered_before = await read_counters(self.endpoint), self._metered()
+        self._cut_off_before = self._cut_off()
         return time.monotonic()
 
 

@@ -112,7 +112,7 @@ class Engine:
         self._retry = retry or RetryPolicy()
         self._recover = recover
         self._not_before = 0.0
-        self._waiting: set[asyncio.Timeout] = set()
+        self._waiting: dict[asyncio.Timeout, int] = {}
         timeout = httpx2.Timeout(self._retry.timeout_s, connect=10.0)
         self._client = openai.AsyncOpenAI(
             base_url=endpoint.base_url,
@@ -130,9 +130,9 @@ class Engine:
         )
 
     @property
-    def in_flight(self) -> int:
-        """Requests that wait for their answer."""
-        return len(self._waiting)
+    def in_flight(self) -> set[int]:
+        """The replicas on whose answers requests wait."""
+        return set(self._waiting.values())
 
     async def close(self) -> None:
         """Close the connections."""
@@ -167,7 +167,7 @@ class Engine:
                 model=self.model, prompt="", max_tokens=max_tokens, extra_body=body, extra_headers=headers
             )
 
-        reply = await self._send(send, len(prompt), max_tokens, labels, cacheable)
+        reply = await self._send(send, len(prompt), max_tokens, labels, cacheable, replica or 0)
         if reply.choice.get("token_ids") is None:
             reply.record("failed", reply.usage)
             raise RequestRefused(
@@ -216,6 +216,7 @@ class Engine:
         max_tokens: int,
         labels: dict[str, str],
         cacheable: int | None = None,
+        replica: int = 0,
     ) -> Reply:
         request = uuid.uuid4().hex[:16]
         failures, held_back_s = 0, 0.0
@@ -252,7 +253,7 @@ class Engine:
 
             try:
                 with self.meter.reservation(prompt_bound, max_tokens):
-                    body = await self._try(send)
+                    body = await self._try(send, replica)
             except _Again as error:
                 row(error.status, error.usage, error)
                 if error.after_s is not None:
@@ -280,21 +281,23 @@ class Engine:
                 return Reply(body, usage_of(body), seconds, row)
         raise AssertionError("unreachable: every try returns, raises or goes on")
 
-    async def _try(self, send: Callable[[], Awaitable[Any]]) -> dict[str, Any]:
+    async def _try(self, send: Callable[[], Awaitable[Any]], replica: int) -> dict[str, Any]:
         waiting = asyncio.timeout(None)
         try:
             async with waiting:
-                self._waiting.add(waiting)
+                self._waiting[waiting] = replica
                 try:
                     response = await send()
                 finally:
-                    self._waiting.discard(waiting)
+                    del self._waiting[waiting]
         except TimeoutError as error:
             raise _Again("it hangs: none of its counters moves any more", "aborted", hung=True) from error
         except openai.APITimeoutError as error:
             raise _Again(f"no answer within {self._retry.timeout_s:g} s", "aborted", lost=True) from error
         except openai.APIConnectionError as error:
-            raise _Again(f"connection lost: {error.__cause__ or error}", lost=True) from error
+            never_sent = isinstance(error.__cause__, (httpx2.ConnectError, httpx2.ConnectTimeout))
+            usage = Usage() if never_sent else None
+            raise _Again(f"connection lost: {error.__cause__ or error}", lost=True, usage=usage) from error
         except openai.APIStatusError as error:
             raise _judged(error) from error
         except openai.APIError as error:

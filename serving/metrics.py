@@ -121,10 +121,15 @@ async def read_cache_config(endpoint: Endpoint) -> list[CacheConfig]:
     return CacheConfig.parse((await endpoint.get("/metrics")).text)
 
 
-async def read_activity(endpoint: Endpoint) -> float:
-    """A number that grows whenever the engine gets anything done. Raises `ServerFailed`."""
+async def read_activity(endpoint: Endpoint) -> dict[int, float]:
+    """By replica, a number that grows whenever it gets anything done. Raises `ServerFailed`."""
     text = (await endpoint.get("/metrics")).text
-    return sum(sample.value for sample in _samples(text) if sample.name in _ACTIVITY)
+    activity: dict[int, float] = {}
+    for sample in _samples(text):
+        if sample.name in _ACTIVITY:
+            replica = int(sample.labels.get("engine", 0))
+            activity[replica] = activity.get(replica, 0.0) + sample.value
+    return activity
 
 
 _ACTIVITY = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from functools import cached_property
 
@@ -9,7 +10,7 @@ from serving.admission import Admission
 from serving.cards import ModelCard
 from serving.conversation import ChatConversation, Conversation, Place, TokenConversation
 from serving.engine import Engine
-from serving.errors import InvalidCard
+from serving.errors import InvalidCard, ServingError
 from serving.formats import load_format
 from serving.meter import Meter
 from serving.metrics import CacheConfig
@@ -29,6 +30,7 @@ class Model:
         tokenizer: needed on the tokens route.
         caches: the prefix cache of each replica; none where the engine does not tell.
         admissions: who may be cached, for each replica; none to let everybody in.
+        open_: by replica, the open conversations of all clients; `None` counts this one's alone.
 
     Raises:
         InvalidCard: the card's route needs a tool format or a tokenizer that is missing.
@@ -41,15 +43,16 @@ class Model:
         tokenizer: ChatTokenizer | None,
         caches: Sequence[CacheConfig] = (),
         admissions: Sequence[Admission] = (),
+        open_: list[int] | None = None,
     ) -> None:
         self.card = card
         self.engine = engine
         self.caches = caches
         self._tokenizer = tokenizer
         self._admissions = admissions
-        self._open = [0] * max(len(caches), 1)
-        self._warm: dict[int, list[list[int]]] = {}
-        """By replica: prefixes that it was sent alone."""
+        self._open = open_ or [0] * max(len(caches), 1)
+        self._warm: dict[tuple[int, ...], asyncio.Task[list[tuple[int, Usage]]]] = {}
+        """Prefixes that were sent alone, or are being sent."""
         self._format = None
         if card.route == "tokens":
             if card.tool_format is None or tokenizer is None:
@@ -87,7 +90,7 @@ class Model:
     async def warm(
         self, role: str, messages: Messages, tools: list[ToolSpec], labels: dict[str, str]
     ) -> list[tuple[int, Usage]]:
-        """Send the prefix that all conversations with these tools and this system message share, alone.
+        """Send the prefix that conversations with this system message and these tools share, once and alone.
 
         Otherwise the first of many that begin at once compute it each for themselves; a hybrid model
         could never reuse it, since it keeps its state at the ends of prompts only.
@@ -101,7 +104,26 @@ class Model:
         Raises:
             ServingError: the engine failed.
         """
-        prefix = self.shared_prefix(role, messages, tools)
+        prefix = tuple(self.shared_prefix(role, messages, tools))
+        if prefix not in self._warm:
+            self._warm[prefix] = asyncio.create_task(self._send_alone(list(prefix), labels))
+        try:
+            return await asyncio.shield(self._warm[prefix])
+        except ServingError:
+            self._warm.pop(prefix, None)
+            raise
+
+    def forget_cache(self) -> None:
+        """The engine was started again: nothing that was warmed up is there any more."""
+        self._warm.clear()
+
+    async def close(self) -> None:
+        """Give up what is still being sent."""
+        for sending in self._warm.values():
+            sending.cancel()
+        await asyncio.gather(*self._warm.values(), return_exceptions=True)
+
+    async def _send_alone(self, prefix: list[int], labels: dict[str, str]) -> list[tuple[int, Usage]]:
         sent = []
         for replica, cache in enumerate(self.caches):
             if not cache.match_unit <= len(prefix) < self.card.context:
@@ -113,9 +135,6 @@ class Model:
                 replica=self._address(replica),
             )
             reply.record("ok", reply.usage)
-            warm = self._warm.setdefault(replica, [])
-            if prefix not in warm:
-                warm.append(prefix)
             sent.append((len(prefix), reply.usage))
         return sent
 
@@ -163,8 +182,8 @@ class Model:
         )
 
     def _place(self, replica: int, ids: list[int]) -> Place:
-        warm = [len(prefix) for prefix in self._warm.get(replica, []) if ids[: len(prefix)] == prefix]
-        shared = max(warm, default=0)
+        warm = (prefix for prefix, sent in self._warm.items() if sent.done())
+        shared = max((prefix for prefix in warm if tuple(ids[: len(prefix)]) == prefix), key=len, default=())
         self._open[replica] += 1
 
         def leave() -> None:
@@ -174,7 +193,7 @@ class Model:
             replica=replica,
             address=self._address(replica),
             cache=self.caches[replica] if self.caches else None,
-            shared=shared,
+            shared=len(shared),
             seat=self._admissions[replica].seat(shared) if self._admissions else None,
             on_leave=leave,
         )

@@ -102,8 +102,8 @@ class VllmServer:
 
     @property
     def shell_line(self) -> str:
-        """The command with the card's environment, to be pasted into a shell."""
-        environment = [f"{name}={shlex.quote(str(value))}" for name, value in self.card.server.env.items()]
+        """The command with its environment, but for the API key, to be pasted into a shell."""
+        environment = [f"{name}={shlex.quote(value)}" for name, value in self._environment().items()]
         return " ".join([*environment, shlex.join(self.command)])
 
     @property
@@ -188,10 +188,9 @@ class VllmServer:
     ) -> None:
         await self.stop()
 
-    def _spawn(self) -> None:
-        self.log.parent.mkdir(parents=True, exist_ok=True)
-        environment = {
-            **os.environ,
+    def _environment(self) -> dict[str, str]:
+        """What the server's processes find in their environment beyond ours."""
+        return {
             "PYTHONUNBUFFERED": "1",
             "VLLM_LOGGING_COLOR": "0",
             "VLLM_RPC_BASE_PATH": str(self._folder),  # vLLM's own sockets, which it leaves behind
@@ -203,6 +202,10 @@ class VllmServer:
             "TORCHINDUCTOR_CACHE_DIR": f"{tempfile.gettempdir()}/torchinductor_{getpass.getuser()}",
             **{name: str(value) for name, value in self.card.server.env.items()},
         }
+
+    def _spawn(self) -> None:
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        environment = {**os.environ, **self._environment()}
         # Each of its processes would else compile thousands of modules again, at every start.
         environment.pop("PYTHONDONTWRITEBYTECODE", None)
         environment.pop("VLLM_API_KEY", None)

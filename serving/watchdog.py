@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 
@@ -11,19 +12,21 @@ from serving.endpoint import Endpoint
 from serving.errors import ServerFailed
 from serving.metrics import read_activity
 
+log = logging.getLogger(__name__)
+
 
 @contextlib.asynccontextmanager
 async def watched(
     endpoint: Endpoint,
     patience_s: float,
-    in_flight: Callable[[], int],
+    in_flight: Callable[[], set[int]],
     on_hang: Callable[[], Awaitable[None]],
 ) -> AsyncIterator[None]:
     """Watch an engine while the context lasts.
 
     Args:
         patience_s: how long its counters may stand still while requests run, in seconds.
-        in_flight: how many requests wait for an answer now.
+        in_flight: the replicas on whose answers requests wait now.
         on_hang: called when it hangs; the watch then begins anew.
     """
     task = asyncio.create_task(_watch(endpoint, patience_s, in_flight, on_hang), name="watchdog")
@@ -37,24 +40,26 @@ async def watched(
 async def _watch(
     endpoint: Endpoint,
     patience_s: float,
-    in_flight: Callable[[], int],
+    in_flight: Callable[[], set[int]],
     on_hang: Callable[[], Awaitable[None]],
 ) -> None:
     look_every_s = min(patience_s / 6, 10.0)
-    seen, moved = -1.0, time.monotonic()
+    seen: dict[int, float] = {}
+    moved: dict[int, float] = {}
     while True:
         await asyncio.sleep(look_every_s)
-        if not in_flight():
-            moved = time.monotonic()
-            continue
+        now, busy = time.monotonic(), in_flight()
         try:
-            activity = await read_activity(endpoint)
+            activity = await read_activity(endpoint) if busy else seen
         except ServerFailed:
-            activity = (
-                seen  # an API that says nothing shows no progress either; a dead one is found by its requests
-            )
-        if activity != seen:
-            seen, moved = activity, time.monotonic()
-        elif time.monotonic() - moved > patience_s:
+            activity = seen  # an API that says nothing shows no progress; a dead one is found by its requests
+        except Exception:
+            log.exception("the watchdog cannot read the engine's counters")
+            continue
+        for replica in {*moved, *busy}:
+            if replica not in busy or replica not in moved or activity.get(replica) != seen.get(replica):
+                moved[replica] = now
+        seen = activity
+        if any(now - since > patience_s for since in moved.values()):
             await on_hang()
-            moved = time.monotonic()
+            moved.clear()

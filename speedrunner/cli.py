@@ -6,7 +6,7 @@ import asyncio
 import logging
 import os
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -39,6 +39,7 @@ from speedrunner.study.cli import app as study_app
 from speedrunner.terminal import visible
 
 if TYPE_CHECKING:
+    from serving.balance import Balance
     from speedrunner.run import Setup
 
 PEOPLE_ERRORS = (
@@ -124,8 +125,8 @@ def sweep(
     result = _drained(lambda drain: carry_out(setups, console, drain), console, KEPT)
     for setup in setups:
         _show_run(setup, console)
-    if result.balance is not None:
-        console.print(account_line(result.balance), soft_wrap=True)
+    for balance in result.balances:
+        console.print(account_line(balance), soft_wrap=True)
     if result.failures:
         lines = [f"{path}: {reason}" for path, reason in result.failures.items()]
         raise RunStopped(f"{len(lines)} of {len(setups)} runs stopped; " + "; ".join(lines))
@@ -194,7 +195,6 @@ def version() -> None:
 
 
 def _run(config: Config) -> None:
-    from speedrunner.report.table import account_line
     from speedrunner.run import run as carry_out
     from speedrunner.run import set_up
 
@@ -203,23 +203,23 @@ def _run(config: Config) -> None:
         raise InvalidConfig("task.name and task.index are for `episode` and `play`; a run plays its split")
     setup = set_up(config)
     console = _console()
-    balance = _drained(lambda drain: carry_out(setup, console, drain), console, KEPT)
-    _show_run(setup, console)
-    if balance is not None:
-        console.print(account_line(balance), soft_wrap=True)
+    balances = _drained(lambda drain: carry_out(setup, console, drain), console, KEPT)
+    _show_run(setup, console, balances)
 
 
-def _show_run(setup: Setup, console: Console) -> None:
-    """Print a run's checkpoints."""
+def _show_run(setup: Setup, console: Console, balances: Sequence[Balance] = ()) -> None:
+    """Print a run's checkpoints, accounts and place."""
     from speedrunner.data import load
     from speedrunner.report.checkpoints import checkpoint_rows
-    from speedrunner.report.table import checkpoint_table, notes
+    from speedrunner.report.table import account_line, checkpoint_table, notes
 
     config = setup.config
     rows = checkpoint_rows(load(config.run.dir), setup.prices)
     console.print(f"\n{config.method.name} on {config.env.name} with {setup.card.name}", style="bold")
     console.print(checkpoint_table(rows))
     console.print(notes(rows, setup.prices), style="dim", soft_wrap=True)
+    for balance in balances:
+        console.print(account_line(balance), soft_wrap=True)
     console.print(f"The run's files are in {Path(config.run.dir)}", soft_wrap=True)
 
 

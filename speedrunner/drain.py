@@ -38,6 +38,7 @@ class Drain:
         self._signal: int | None = None
         self._units = 0
         self._task: asyncio.Task[Any] | None = None
+        self._cancelled = False
 
     @property
     def requested(self) -> bool:
@@ -71,8 +72,9 @@ class Drain:
             loop.add_signal_handler(number, self._on_signal, number)
         try:
             return await task
-        except asyncio.CancelledError:
-            self.check()
+        except (asyncio.CancelledError, Exception):
+            if self._cancelled:  # whatever came of it
+                self.check()
             raise
         finally:
             for number in SIGNALS:
@@ -89,6 +91,11 @@ class Drain:
                 f"{signal.Signals(number).name}: {self._units} in flight may end within {DRAIN_S:g} s;"
                 " once more to stop at once"
             )
-            asyncio.get_running_loop().call_later(DRAIN_S, self._task.cancel)
+            asyncio.get_running_loop().call_later(DRAIN_S, self._cancel)
         else:
-            self._task.cancel()
+            self._cancel()
+
+    def _cancel(self) -> None:
+        assert self._task is not None
+        self._cancelled = True
+        self._task.cancel()

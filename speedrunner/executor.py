@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 import msgspec
 
 from envs import Task, TextEnv
+from serving.errors import RequestFailed
 from serving.model import Model
 from serving.transcript import common_prefix
 from speedrunner.actor import Actor, Episode
@@ -50,6 +52,8 @@ class Executor:
 
     def __post_init__(self) -> None:
         self._faults = 0
+        self._failure: BaseException | None = None
+        """What went wrong first; what others raise while they are cancelled for it says nothing."""
 
     async def execute(self, steps: list[Step]) -> None:
         """Do every step that is not finished yet. Evaluations, which change nothing, run beside what follows.
@@ -70,14 +74,24 @@ class Executor:
                         break
                     match step:
                         case Wake():
-                            await self._wake(step, key)
+                            await self._noted(self._wake(step, key))
                         case Sleep():
-                            await self._sleep(step, key)
+                            await self._noted(self._sleep(step, key))
                         case Evaluate():
-                            evaluations.create_task(self._evaluate(step, key), name=key)
+                            evaluations.create_task(self._noted(self._evaluate(step, key)), name=key)
         except BaseExceptionGroup as group_error:
-            raise _first(group_error) from None
+            raise self._failure or group_error from None
         self.drain.check()
+
+    async def _noted(self, work: Awaitable[None]) -> None:
+        """Do `work`; note the first failure of all that is done side by side."""
+        try:
+            await work
+        except BaseExceptionGroup:
+            raise  # what is in it was noted
+        except Exception as error:
+            self._failure = self._failure or error
+            raise
 
     async def _wake(self, step: Wake, key: str) -> None:
         first = min(int(key.rsplit("/", 1)[1]) for key in step.tasks)
@@ -135,11 +149,12 @@ class Executor:
 
         with self.progress.step(step.name, len(step.tasks), len(done)):
             if pending:
-                task = next(iter(pending.values()))
-                await self.actor.warm(self.method.agent(policy, task, self.env), labels)
+                spec = self.method.agent(policy, next(iter(pending.values())), self.env)
+                with suppress(RequestFailed):  # a prefix that is not warm costs time, and nothing else
+                    await self.actor.warm(spec, labels)
             async with asyncio.TaskGroup() as group:
                 for episode, task in pending.items():
-                    group.create_task(play(episode, task), name=episode)
+                    group.create_task(self._noted(play(episode, task)), name=episode)
         if not self.drain.requested:
             self.directory.mark_finished(key)
 
@@ -166,44 +181,46 @@ class Executor:
         began = time.monotonic()
         with self.progress.step(step.name, 0, 0), self.drain.unit():
             learnt = await self.method.sleep(policy, history, tools)
-            learnt = msgspec.structs.replace(learnt, version=step.number)
-            seconds = time.monotonic() - began
-            prefix = await self._prefix_change(policy, learnt, history)
-        self.directory.write_sleep(
-            SleepRecord(
-                sleep=step.number,
-                rollouts=step.rollouts,
-                attempt=attempt,
-                agents=tools.agents,
-                edits=tools.edits,
-                seconds=round(seconds, 3),
-                error=tools.error,
-                prefix=prefix,
-            )
+        learnt = msgspec.structs.replace(learnt, version=step.number)
+        record = SleepRecord(
+            sleep=step.number,
+            rollouts=step.rollouts,
+            attempt=attempt,
+            agents=tools.agents,
+            edits=tools.edits,
+            seconds=round(time.monotonic() - began, 3),
+            error=tools.error,
         )
+        record.prefix = self._prefix_change(policy, learnt, history)
+        self.directory.write_sleep(record)
         self.directory.write_policy(learnt)
         accepted = sum(edit.error is None for edit in tools.edits)
-        kept = f"; {prefix.kept} of {prefix.before} prompt prefix tokens stay" if prefix else ""
+        kept = f"; {record.prefix.kept} of {record.prefix.before} prefix tokens stay" if record.prefix else ""
         self.progress.say(
             f"{name}: {len(learnt.skills)} skills; {accepted} edits accepted,"
             f" {len(tools.edits) - accepted} refused{kept}"
         )
+        if record.prefix is not None and record.prefix.kept < record.prefix.after:
+            # What was learnt is stored: now the new prefix is sent first, and the engine tells what it had.
+            cached = await self._warm(learnt, history, {"phase": "sleep", "policy": str(learnt.version)})
+            record.prefix = msgspec.structs.replace(record.prefix, cached=cached)
+            self.directory.write_sleep(record)
 
-    async def _prefix_change(self, before: Policy, after: Policy, history: History) -> PrefixChange | None:
-        """What the edits leave of the actor's cached prompt prefix, by ids and by the engine's word."""
+    def _prefix_change(self, before: Policy, after: Policy, history: History) -> PrefixChange | None:
+        """What the edits leave of the prompt prefix that all episodes of a policy share."""
         task = history.batch(history.batches()[-1])[0].task
         old = self.actor.shared_prefix(self.method.agent(before, task, self.env))
-        spec = self.method.agent(after, task, self.env)
-        new = self.actor.shared_prefix(spec)
-        if not new:
+        new = self.actor.shared_prefix(self.method.agent(after, task, self.env))
+        return PrefixChange(len(old), len(new), len(common_prefix(old, new))) if new else None
+
+    async def _warm(self, policy: Policy, history: History, labels: dict[str, str]) -> int | None:
+        """Send a policy's prefix; how much of it the engine had, or `None` where it did not tell."""
+        task = history.batch(history.batches()[-1])[0].task
+        try:
+            sent = await self.actor.warm(self.method.agent(policy, task, self.env), labels)
+        except RequestFailed:
             return None
-        sent = await self.actor.warm(spec, {"phase": "sleep", "policy": str(after.version)})
-        return PrefixChange(
-            before=len(old),
-            after=len(new),
-            kept=len(common_prefix(old, new)),
-            cached=min((usage.cached for _, usage in sent), default=0),
-        )
+        return min((usage.cached for _, usage in sent), default=None)
 
     def _next_attempt(self, key: str) -> int:
         self.attempts[key] = self.attempts.get(key, 0) + 1
@@ -217,11 +234,3 @@ class Executor:
                 f"{self._faults} episodes in a row ended by a fault of ours, the last, {trajectory.episode},"
                 f" by {trajectory.ending}: {' '.join(last)}"
             )
-
-
-def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The first error of a group of tasks, in which one error has cancelled the rest."""
-    error: BaseException = group
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error

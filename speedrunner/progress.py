@@ -81,9 +81,11 @@ class Progress:
     def step(self, name: str, of: int, done: int) -> Iterator[None]:
         """Show one step of the plan while it lasts: `done` of its `of` parts, if it has any, are finished."""
         self._steps[name], self._waiting = (done, of), ""
-        yield
-        self.say(self._line())
-        del self._steps[name]
+        try:
+            yield
+            self.say(self._line())
+        finally:
+            del self._steps[name]
 
     def episode(self, step: str, trajectory: Trajectory) -> None:
         """Count a finished episode of a step."""

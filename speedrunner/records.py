@@ -228,13 +228,14 @@ class PrefixChange(msgspec.Struct, frozen=True):
     Attributes:
         before, after: its length under the old and the new policy, in tokens.
         kept: first tokens that both have in common: what an edit leaves valid of the prefix cache.
-        cached: tokens that the engine took from its cache when the new prefix was sent first.
+        cached: tokens that the engine took from its cache when the new prefix was sent first; `None` where
+            it was not sent, being the old one, or the engine did not answer.
     """
 
     before: int
     after: int
     kept: int
-    cached: int
+    cached: int | None = None
 
 
 class SleepRecord(msgspec.Struct, kw_only=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,7 +24,7 @@ from serving.usage import Prices, Usage
 from speedrunner import methods
 from speedrunner.actor import Actor, EpisodeLimits
 from speedrunner.config.compose import compose
-from speedrunner.config.schema import VERSIONS, Config, differences, from_yaml, to_yaml
+from speedrunner.config.schema import VERSIONS, Config, ModelConfig, differences, from_yaml, to_yaml
 from speedrunner.drain import Drain
 from speedrunner.executor import Executor
 from speedrunner.hosts.pool import HostPool
@@ -36,6 +36,7 @@ from speedrunner.report.cost import RolePrices
 from speedrunner.report.pricing import in_place_of
 from speedrunner.sandbox.limits import Sandbox
 from speedrunner.sandbox.process import require
+from speedrunner.store.files import StorageError
 from speedrunner.store.rundir import RunDirectory, RunDirectoryError
 from speedrunner.store.summary import attempts
 from speedrunner.versions import versions
@@ -117,10 +118,18 @@ def set_up(config: Config) -> Setup:
         split=envs.splits(config.env.name, **config.env.options),
         method=methods.make(config.method.name, **config.method.options),
         card=card,
-        inducer_card=card if model.inducer is None else load_card(model.inducer),
+        inducer_card=_inducer_card(card, model),
     )
     require(setup.sandbox())
     return setup
+
+
+def _inducer_card(card: ModelCard, model: ModelConfig) -> ModelCard:
+    """The card of every role but the actor. Raises `InvalidCard`."""
+    other = card if model.inducer is None else load_card(model.inducer)
+    if other.name == card.name:
+        return card  # one server is enough
+    return other if other.hosted else adapted(other, load_format=model.load_format)
 
 
 def split_name(name: str) -> tuple[Path, int | None]:
@@ -186,12 +195,12 @@ def evaluation_config(source: str, overrides: Sequence[str]) -> Config:
     )
 
 
-async def run(setup: Setup, console: Console, drain: Drain) -> Balance | None:
+async def run(setup: Setup, console: Console, drain: Drain) -> list[Balance]:
     """Begin a run, or go on with it where it stopped.
 
     Returns:
-        The accounts of this process beside the engine's; `None` when nothing was left to do, or where the
-        engine shows no counters.
+        The accounts of this process beside each engine's; none when nothing was left to do, or where no
+        engine shows counters.
 
     Raises:
         LockHeld, RunDirectoryError: the directory cannot be used for this run.
@@ -200,14 +209,15 @@ async def run(setup: Setup, console: Console, drain: Drain) -> Balance | None:
     """
     with begun(setup, console) as begun_run:
         if begun_run is None:
-            return None
+            return []
         progress = begun_run.progress
         async with deployed(setup, begun_run.directory.server_log, progress) as engines:
-            await begun_run.play(engines, drain)
-            balance = await engines.actor.balance()
-            if balance is not None:
-                begun_run.directory.append_accounts(balance)
-            return balance
+            try:
+                await begun_run.play(engines, drain)
+            finally:
+                balances = await engines.balances()
+                begun_run.keep(balances)
+            return balances
 
 
 @dataclass(frozen=True)
@@ -216,6 +226,11 @@ class Engines:
 
     actor: Deployment
     others: Deployment
+
+    async def balances(self) -> list[Balance]:
+        """The accounts of each engine that shows counters."""
+        found = [await engine.balance() for engine in dict.fromkeys((self.actor, self.others))]
+        return [balance for balance in found if balance is not None]
 
 
 @asynccontextmanager
@@ -247,6 +262,12 @@ class BegunRun:
     steps: list[Step]
     ledger: list[LedgerRow]
     progress: Progress
+
+    def keep(self, balances: list[Balance]) -> None:
+        """Store the accounts, unless the disk refuses: what stopped the run is told before that."""
+        with suppress(StorageError):
+            for balance in balances:
+                self.directory.append_accounts(balance)
 
     async def play(self, engines: Engines, drain: Drain) -> None:
         """Do what is left. Raises as `run`."""

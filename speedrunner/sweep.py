@@ -36,11 +36,11 @@ class SweepResult:
 
     Attributes:
         failures: by run directory, why it stopped; all other runs are finished.
-        balance: the accounts of the shared engine; `None` when nothing was left to do, or it shows none.
+        balances: the accounts of the shared engines; none when nothing was left to do.
     """
 
     failures: dict[str, str]
-    balance: Balance | None
+    balances: list[Balance]
 
 
 def read_runs(file: Path, overrides: Sequence[str]) -> list[Setup]:
@@ -98,7 +98,7 @@ async def sweep(setups: Sequence[Setup], console: Console, drain: Drain) -> Swee
             if (one := stack.enter_context(begun(setup, console, name))) is not None:
                 unfinished.append(one)
         if not unfinished:
-            return SweepResult({}, None)
+            return SweepResult({}, [])
         first = unfinished[0]
         progress = stack.enter_context(Progress(console, 1, 0, "sweep"))
         async with deployed(first.setup, first.directory.server_log, progress) as engines:
@@ -112,12 +112,13 @@ async def sweep(setups: Sequence[Setup], console: Console, drain: Drain) -> Swee
                     failures[str(one.directory.path)] = str(error)
                     one.progress.say(f"stopped: {str(error).splitlines()[0]}")
 
-            async with asyncio.TaskGroup() as group:
+            try:
+                async with asyncio.TaskGroup() as group:
+                    for one in unfinished:
+                        group.create_task(play(one), name=str(one.directory.path))
+            finally:
+                balances = await engines.balances()
                 for one in unfinished:
-                    group.create_task(play(one), name=str(one.directory.path))
+                    one.keep(balances)
             drain.check()
-            balance = await engines.actor.balance()
-            if balance is not None:
-                for one in unfinished:
-                    one.directory.append_accounts(balance)
-    return SweepResult(failures, balance)
+    return SweepResult(failures, balances)

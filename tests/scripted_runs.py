@@ -99,7 +99,7 @@ class ScriptedRun:
         all_ = [*self.settings, f"run.dir={self.dir}", *self.arguments, *more]
         return list({each.partition("=")[0]: each for each in all_}.values())
 
-    async def play(self, *more: str, drain: Drain | None = None) -> Balance | None:
+    async def play(self, *more: str, drain: Drain | None = None) -> list[Balance]:
         """Begin it or go on with it, in this process."""
         output = io.StringIO()
         setup = set_up(compose(self.overrides(*more)))

@@ -6,7 +6,7 @@ import asyncio
 import os
 from collections import deque
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -131,15 +131,18 @@ class HostPool:
             if mine.done() and not mine.cancelled():  # handed over at the same moment
                 self._give_back(mine.result())
             else:
-                queue.remove(mine)
+                with suppress(ValueError):  # it is no longer there when it was passed over
+                    queue.remove(mine)
             raise
 
     def _give_back(self, slot: int) -> None:
-        queue = self._waiting or self._waiting_behind
-        if queue:
-            queue.popleft().set_result(slot)
-        else:
-            self._free.append(slot)
+        for queue in (self._waiting, self._waiting_behind):
+            while queue:
+                waiter = queue.popleft()
+                if not waiter.done():  # not one that was cancelled at this moment
+                    waiter.set_result(slot)
+                    return
+        self._free.append(slot)
 
     async def _start(self, slot: int) -> Host:
         async with self._starting:

@@ -63,7 +63,10 @@ def stored_accounts(runs: Sequence[RunData], models: Sequence[str]) -> StoredAcc
     processes = [
         process
         for run, model in zip(runs, models, strict=True)
-        for process in _processes(run.accounts, [row for row in run.requests if row.model == model])
+        for process in _processes(
+            [balance for balance in run.accounts if balance.model == model],
+            [row for row in run.requests if row.model == model],
+        )
     ]
     found: dict[Balance, list[LedgerRow]] = {}
     without = 0
@@ -71,7 +74,8 @@ def stored_accounts(runs: Sequence[RunData], models: Sequence[str]) -> StoredAcc
         if balance is None:
             without += 1
         else:
-            found.setdefault(balance, []).extend(rows)  # a sweep stores one account in all its runs
+            # A sweep stores one account in all its runs; after a restart it is of what came then.
+            found.setdefault(balance, []).extend(row for row in rows if row.time >= balance.since)
     return StoredAccounts(
         accounts=[
             StoredAccount(

@@ -89,4 +89,4 @@ def account_line(balance: Balance) -> str:
         )
     else:
         verdict = "they differ, as can be: the engine is not ours, and may have served others too"
-    return f"Tokens by ledger / by engine: {sums}: {verdict}."
+    return f"Tokens of {balance.model} by ledger / by engine: {sums}: {verdict}."

@@ -122,7 +122,7 @@ class Replay:
         endpoint, caches = self._deployment.endpoint, self._deployment.caches
         before, used = await read_figures(endpoint), _counters(one.usage)
         began = time.monotonic()
-        shared = await self._warm(block, one) if one.cache else 0
+        shared = await self._warm(block, one) if one.cache else ()
         one.wall_s += time.monotonic() - began
         warmed = await read_figures(endpoint)
         admissions = [Admission(cache) for cache in caches] if one.cache and self._admission else []
@@ -183,8 +183,8 @@ class Replay:
             if answer.reply is not None:
                 transcript.tell(answer.reply)
 
-    async def _warm(self, block: Block, one: Pass) -> int:
-        """Send the prefix that the block's episodes share to each replica, as the run did. Its length."""
+    async def _warm(self, block: Block, one: Pass) -> tuple[int, ...]:
+        """Send the prefix that the block's episodes share to each replica, as the run did. Its ids."""
         first = block.streams[0]
         prefix = self._model.shared_prefix("actor", first.messages, first.tools)
         for replica, cache in enumerate(self._deployment.caches):
@@ -199,7 +199,7 @@ class Replay:
                 reply.record("ok", reply.usage)
                 one.usage += reply.usage
                 one.warmings += 1
-        return len(prefix) if one.warmings else 0
+        return tuple(prefix) if one.warmings else ()
 
     def _address(self, replica: int) -> int | None:
         return replica if len(self._deployment.caches) > 1 else None

@@ -59,9 +59,9 @@ class Command:
 
     @property
     def lines(self) -> int:
-        """Rows of the ledger."""
+        """Rows of the ledger that belong to episodes and sleeps."""
         file = self.run / "requests.jsonl"
-        return file.read_bytes().count(b"\n") if file.exists() else 0
+        return file.read_bytes().count(b'"episode":') if file.exists() else 0
 
     def wait_for(self, there: Callable[[], bool]) -> None:
         """Until the run has come as far as that."""

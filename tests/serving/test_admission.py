@@ -29,7 +29,7 @@ async def test_whoever_fits_is_let_in_at_once_and_was_not_held_back() -> None:
     assert await admission.seat().enter(45) == 0.0
     assert await admission.seat().enter(40) == 0.0
     assert admission.resident_blocks == 9
-    assert (admission.waiting, admission.held_back) == (0, 0)
+    assert admission.waiting == 0
 
 
 async def test_a_newcomer_leaves_room_to_grow_and_comes_in_when_someone_leaves() -> None:
@@ -37,7 +37,7 @@ async def test_a_newcomer_leaves_room_to_grow_and_comes_in_when_someone_leaves()
     first, second = admission.seat(), admission.seat()
     await first.enter(60)
     waits = await asks(second, 40)  # 10 of 10 blocks: nobody could grow
-    assert (waits.done(), admission.waiting, admission.held_back) == (False, 1, 1)
+    assert (waits.done(), admission.waiting) == (False, 1)
     first.leave()
     assert await waits > 0
     assert admission.waiting == 0
@@ -93,10 +93,23 @@ async def test_nobody_overtakes_an_older_one_that_waits() -> None:
     await small_waits
 
 
+PREFIX = tuple(range(45))
+"""Four blocks and a half."""
+
+
+async def test_prefixes_of_different_conversations_are_counted_each() -> None:
+    admission = Admission(cache(10))
+    assert await admission.seat(prefix=PREFIX).enter(50) == 0.0
+    waits = await asks(admission.seat(prefix=PREFIX[1:]), 50)  # five blocks more, not one
+    assert not waits.done()
+    assert admission.resident_blocks == 5
+    waits.cancel()
+
+
 async def test_a_shared_prefix_is_counted_once() -> None:
     admission = Admission(cache(10))
     for _ in range(5):
-        assert await admission.seat(shared_tokens=45).enter(50) == 0.0  # 4 blocks shared, 1 of its own each
+        assert await admission.seat(prefix=PREFIX).enter(50) == 0.0  # 4 blocks shared, 1 of its own each
     assert admission.resident_blocks == 9
 
 

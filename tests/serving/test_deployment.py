@@ -195,6 +195,8 @@ class Answer(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         self.send_response(200)
         self.end_headers()
+        names = ("prompt_tokens", "prompt_tokens_cached", "generation_tokens")
+        self.wfile.write("".join(f"vllm:{name}_total 0" + chr(10) for name in names).encode())
     def do_POST(self):
         self.rfile.read(int(self.headers["content-length"]))
         choice = {"text": "", "token_ids": [1], "finish_reason": "length"}

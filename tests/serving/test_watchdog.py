@@ -24,7 +24,7 @@ async def test_counters_that_stand_still_while_requests_run_are_an_alarm(
 ) -> None:
     alarm = Alarm()
     with ScriptedEngine(tiny_tokenizer, []) as engine:
-        async with asyncio.timeout(30), watched(engine.endpoint, 0.3, lambda: 1, alarm.ring):
+        async with asyncio.timeout(30), watched(engine.endpoint, 0.3, lambda: {0}, alarm.ring):
             await alarm.rung.wait()
 
 
@@ -35,13 +35,13 @@ async def test_an_engine_that_gets_on_or_has_nothing_to_do_is_left_alone(
     in_flight = 0
     enough = asyncio.Event()
 
-    def count() -> int:
+    def count() -> set[int]:
         nonlocal looks
         looks += 1
         engine.generated += in_flight  # it gets on whenever it has something to do
         if looks == 40:
             enough.set()
-        return in_flight
+        return {0} if in_flight else set()
 
     with ScriptedEngine(tiny_tokenizer, []) as engine:
         async with asyncio.timeout(30), watched(engine.endpoint, 0.12, count, alarm.ring):
@@ -56,5 +56,25 @@ async def test_an_api_that_says_nothing_shows_no_progress_either(tiny_tokenizer:
     alarm = Alarm()
     with ScriptedEngine(tiny_tokenizer, []) as engine:
         endpoint = engine.endpoint
-    async with asyncio.timeout(30), watched(endpoint, 0.3, lambda: 1, alarm.ring):
+    async with asyncio.timeout(30), watched(endpoint, 0.3, lambda: {0}, alarm.ring):
         await alarm.rung.wait()
+
+
+async def test_one_replica_that_hangs_is_noticed_though_another_gets_on(
+    tiny_tokenizer: ChatTokenizer,
+) -> None:
+    alarm = Alarm()
+
+    class TwoReplicas(ScriptedEngine):
+        @property
+        def metrics(self) -> str:
+            self.generated += 1
+            return super().metrics + 'vllm:generation_tokens_total{engine="1"} 7\n'
+
+    with TwoReplicas(tiny_tokenizer, []) as engine:
+        async with asyncio.timeout(30), watched(engine.endpoint, 0.3, lambda: {0, 1}, alarm.ring):
+            await alarm.rung.wait()
+        quiet = Alarm()
+        async with watched(engine.endpoint, 0.12, lambda: {0}, quiet.ring):
+            await asyncio.sleep(0.5)
+    assert quiet.times == 0

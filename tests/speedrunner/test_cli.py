@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -189,12 +190,18 @@ def started(run: ScriptedRun) -> None:
 
     run.server.script = script(actor)
     process = subprocess.Popen(
-        command("run", *run.overrides()), cwd=CHECKOUT, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        command("run", *run.overrides("run.in_flight=4")),
+        cwd=CHECKOUT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
     )
     with process:
         for _ in range(2):  # as many are in flight
             while not hung.acquire(timeout=0.5):
                 assert process.poll() is None, process.communicate()
+        while len(run.data.episodes) < 2:  # the evaluation, which is played beside the wake
+            assert process.poll() is None
+            time.sleep(0.01)
         process.kill()
     run.server.script = script(walker, LEARN)
 

@@ -82,13 +82,13 @@ async def test_each_run_is_whole_and_has_its_own_ledger_and_the_accounts_hold_ov
     both = sweep_of(script(walker, LEARN))
     result = await both.play("method=speedrunner", "method=react method.train=true run.seed=1")
     assert result.failures == {}
-    assert result.balance is not None
-    assert result.balance.agrees
+    (balance,) = result.balances
+    assert balance.agrees
     for number in (0, 1):
         check_finished(tmp_path / str(number), PLANNED, sleeps=2)
     usages = [row.usage for number in (0, 1) for row in load(tmp_path / str(number)).requests]
-    assert sum(usage.prompt for usage in usages if usage) == result.balance.ledger.prompt
-    assert load(tmp_path / "0").accounts == load(tmp_path / "1").accounts == [result.balance]
+    assert sum(usage.prompt for usage in usages if usage) == balance.ledger.prompt
+    assert load(tmp_path / "0").accounts == load(tmp_path / "1").accounts == [balance]
     assert [len(load(tmp_path / str(n)).policies.load(2).skills) for n in (0, 1)] == [1, 0]
     assert re.search(r"^0: sleep/0001", both.printed, re.MULTILINE)
     assert re.search(r"^1: wake/0000 2/2", both.printed, re.MULTILINE)

@@ -23,7 +23,14 @@ NOTHING = Counters()
 
 def balance(unreported: int = 0, at_most: Counters = NOTHING) -> Balance:
     return Balance(
-        ledger=Counters(), engine=Counters(), unreported=unreported, at_most=at_most, ours=True, time=0.0
+        model="tiny",
+        ledger=Counters(),
+        engine=Counters(),
+        unreported=unreported,
+        at_most=at_most,
+        ours=True,
+        since=0.0,
+        time=0.0,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import psutil
@@ -129,3 +130,43 @@ class TestScienceWorld:
             java(host).kill()
             await host.reset(PLANT, EMPTY, None)
             assert (await host.execute(ToolCall("look_around", {}), PLENTY_S)).node.error is None
+
+
+class TestWaiting:
+    async def test_those_in_a_hurry_go_first_and_one_that_gives_up_stands_in_nobodys_way(self) -> None:
+        order: list[str] = []
+        async with HostPool(1, CORRIDOR) as pool:
+
+            async def play(name: str, *, behind: bool) -> None:
+                async with pool.host(behind=behind):
+                    order.append(name)
+                    await asyncio.sleep(0)
+
+            async with pool.host():
+                waiting = [
+                    asyncio.create_task(play(name, behind=name.startswith("test")))
+                    for name in ("test 1", "train 1", "test 2", "train 2", "train 3")
+                ]
+                await asyncio.sleep(0.01)
+                waiting[1].cancel()  # and the host is given back at the same moment
+            await asyncio.gather(*waiting, return_exceptions=True)
+            async with asyncio.timeout(PLENTY_S), pool.host():
+                order.append("last")
+        assert order == ["train 2", "train 3", "test 1", "test 2", "last"]
+
+    async def test_cancelling_all_that_wait_and_the_one_that_plays_loses_no_host(self) -> None:
+        async with HostPool(2, CORRIDOR) as pool:
+
+            async def play() -> None:
+                async with pool.host():
+                    await asyncio.sleep(PLENTY_S)
+
+            for _ in range(20):
+                tasks = [asyncio.create_task(play()) for _ in range(6)]
+                await asyncio.sleep(0)
+                for task in tasks:
+                    task.cancel()
+                outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+                assert {type(each) for each in outcomes} == {asyncio.CancelledError}
+            async with asyncio.timeout(PLENTY_S), pool.host(), pool.host():
+                pass

@@ -144,7 +144,16 @@ def test_the_cache_s_share_is_of_what_could_be_cached() -> None:
 
 def account(time: float, *counts: int) -> Balance:
     ledger = Counters(*counts)
-    return Balance(ledger=ledger, engine=ledger, unreported=0, at_most=Counters(), ours=True, time=time)
+    return Balance(
+        model="m",
+        ledger=ledger,
+        engine=ledger,
+        unreported=0,
+        at_most=Counters(),
+        ours=True,
+        since=0.0,
+        time=time,
+    )
 
 
 def test_stored_accounts_are_compared_process_by_process(tmp_path: Path) -> None:

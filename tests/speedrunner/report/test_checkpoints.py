@@ -165,10 +165,18 @@ def test_the_account_says_whether_ledger_and_engine_agree(
 ) -> None:
     unreported = 2 if at_most != Counters() else 0
     balance = Balance(
-        ledger=Counters(30, 20, 5), engine=engine, unreported=unreported, at_most=at_most, ours=ours, time=0.0
+        model="tiny",
+        since=0.0,
+        ledger=Counters(30, 20, 5),
+        engine=engine,
+        unreported=unreported,
+        at_most=at_most,
+        ours=ours,
+        time=0.0,
     )
     line = account_line(balance)
     assert line.startswith(
-        f"Tokens by ledger / by engine: prompt 30 / {engine.prompt}, cached 20 / 20, generated 5 / 5: "
+        f"Tokens of tiny by ledger / by engine: prompt 30 / {engine.prompt}, cached 20 / 20,"
+        " generated 5 / 5: "
     )
     assert verdict in line
