@@ -18,6 +18,13 @@ the ten seconds in which a drain ends."""
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
+def _on_loop_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+    """Report what nobody awaits, but for one thing that is no error: a request on a Unix socket that is
+    cancelled at the moment of its answer, whose reader anyio then wakes in vain."""
+    if not isinstance(context.get("exception"), asyncio.InvalidStateError):
+        loop.default_exception_handler(context)
+
+
 class Interrupted(Exception):
     """A signal ended the work; everything recorded is kept. `number` is the signal's."""
 
@@ -68,6 +75,7 @@ class Drain:
         loop = asyncio.get_running_loop()
         task: asyncio.Task[T] = asyncio.ensure_future(work)
         self._task = task
+        loop.set_exception_handler(_on_loop_error)
         for number in SIGNALS:
             loop.add_signal_handler(number, self._on_signal, number)
         try:

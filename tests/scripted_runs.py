@@ -132,7 +132,8 @@ def command(*arguments: str) -> list[str]:
 def complaint(done: subprocess.CompletedProcess[str]) -> str:
     """The one line with which a command failed."""
     assert done.returncode == 1, (done.returncode, done.stdout[-2000:], done.stderr[-2000:])
-    (line,) = done.stderr.splitlines()
+    assert done.stderr.count("\n") == 1, done.stderr
+    line = done.stderr.rstrip("\n")
     assert line.startswith("error: "), line
     return line.removeprefix("error: ")
 
