@@ -117,13 +117,19 @@ async def test_no_more_requests_than_allowed_are_in_flight(
     tiny_card: ModelCard, tiny_tokenizer: ChatTokenizer
 ) -> None:
     seen: list[int] = []
+    waiting = 0
     async with scripted_model(sample_call, tiny_card, tiny_tokenizer) as scripted:
         engine = scripted.model.engine
         complete = engine.complete
 
         async def counted(*given: Any, **options: Any) -> Any:
-            seen.append(engine.in_flight + 1)
-            return await complete(*given, **options)
+            nonlocal waiting
+            waiting += 1
+            seen.append(waiting)
+            try:
+                return await complete(*given, **options)
+            finally:
+                waiting -= 1
 
         engine.complete = counted  # type: ignore[method-assign]
         await probe_tools(scripted.model, tiny_card.roles.actor, 30, in_flight=3)
