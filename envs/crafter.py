@@ -154,7 +154,7 @@ class Crafter(TextEnv):
     name = "crafter"
     description = DESCRIPTION
     limits = Limits(llm_calls=2000, actions=2000)
-    memory_mb = 220  # 172 of them in use; 198 in the process that compiles for the others
+    memory_mb = 220  # 172 of them in use; about 198 in the process that compiles for the others
     primitives = (
         *(
             Primitive(name, inspect.Signature(return_annotation=None), doc)

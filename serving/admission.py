@@ -20,11 +20,6 @@ from serving.metrics import CacheConfig
 ROOM_TO_GROW = 0.1
 """Share of the cache that newcomers leave free, since those inside grow with each turn."""
 
-HYBRID_EXTRA_BLOCKS = 12
-"""Blocks that a conversation holds on a hybrid model beyond those of its tokens, measured with vLLM 0.32 and
-`speedrunner bench cache model=tiny-hybrid`: with half the room that 16 conversations need, 12 gave 98.7 % of
-the most that could be cached, 9 gave 90 %, 6 (enough for idle ones) 62 %."""
-
 
 @dataclass(eq=False)
 class Seat:
@@ -32,14 +27,15 @@ class Seat:
 
     Attributes:
         age: its number in the order of opening; the lower, the older.
-        prefix: first tokens that other conversations begin with too.
-        blocks: what it holds, or would hold if it were let in.
+        prefix: number of its first tokens that other conversations begin with too.
+        shared: how many these are.
+        blocks: what it holds for itself, or would hold if it were let in.
     """
 
     admission: Admission
     age: int
-    prefix: tuple[int, ...]
-    shared_blocks: int
+    prefix: int
+    shared: int
     blocks: int = 0
     resident: bool = False
     busy: bool = False
@@ -70,8 +66,8 @@ class Admission:
 
     def __init__(self, cache: CacheConfig) -> None:
         self.capacity = cache.num_gpu_blocks - 1  # vLLM keeps one to itself
-        self._block_size = cache.block_size
-        self._extra = HYBRID_EXTRA_BLOCKS if cache.hybrid else 0
+        self._cache = cache
+        self._prefixes: dict[tuple[int, ...], int] = {}
         self._seats: list[Seat] = []
         self._ages = itertools.count()
 
@@ -89,17 +85,18 @@ class Admission:
     def resident_blocks(self) -> int:
         """Blocks that the residents hold, what they share counted once."""
         residents = [seat for seat in self._seats if seat.resident]
-        shared = {seat.prefix: seat.shared_blocks for seat in residents}
+        shared = {seat.prefix: seat.shared // self._cache.block_size for seat in residents}
         return sum(shared.values()) + sum(seat.blocks for seat in residents)
 
     def seat(self, prefix: tuple[int, ...] = ()) -> Seat:
         """A place for a new conversation, whose first tokens `prefix` are other conversations' too."""
-        seat = Seat(self, next(self._ages), prefix, len(prefix) // self._block_size)
+        number = self._prefixes.setdefault(prefix, len(self._prefixes))
+        seat = Seat(self, next(self._ages), number, len(prefix))
         self._seats.append(seat)
         return seat
 
     async def _enter(self, seat: Seat, tokens: int) -> bool:
-        seat.blocks = max(-(-tokens // self._block_size) - seat.shared_blocks, 0) + self._extra
+        seat.blocks = self._cache.blocks(tokens, shared=seat.shared)
         seat.busy = True
         if not seat.resident:
             seat.let_in.clear()

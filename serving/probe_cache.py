@@ -11,7 +11,6 @@ import secrets
 
 import msgspec
 
-from serving.admission import HYBRID_EXTRA_BLOCKS
 from serving.cards import ModelCard
 from serving.deployment import Deployment
 from serving.errors import ServerFailed
@@ -154,13 +153,9 @@ def advice(card: ModelCard, cache: CacheConfig, hits: bool, reported: bool) -> l
 def _room(report: CacheReport) -> list[str]:
     """Whether the cache is too small for what was sent."""
     cache = report.cache
-    extra = HYBRID_EXTRA_BLOCKS if cache.hybrid else 0
-    longest = max(each.prompt for each in report.turns)
-    siblings = sum(each.prompt - report.prefix for each in report.siblings) + report.prefix
-    needed = max(
-        -(-longest // cache.block_size) + extra,
-        -(-siblings // cache.block_size) + extra * len(report.siblings),
-    )
+    alone = max(cache.blocks(each.prompt) for each in report.turns)
+    own = sum(cache.blocks(each.prompt, shared=report.prefix) for each in report.siblings)
+    needed = max(alone, own + report.prefix // cache.block_size)
     if needed < cache.num_gpu_blocks:
         return []
     return [

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import os
 import sys
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -20,11 +19,11 @@ from speedrunner.bench.cache import bench_cache
 from speedrunner.bench.envs import bench_envs
 from speedrunner.bench.rollout import bench_rollout
 from speedrunner.bench.sandbox import sandbox as bench_sandbox
+from speedrunner.command import carry_out, plain_console
 from speedrunner.config.check import InvalidConfig
 from speedrunner.config.compose import compose
 from speedrunner.config.schema import Config, TaskConfig
 from speedrunner.cost_cli import cost
-from speedrunner.drain import Drain, Interrupted
 from speedrunner.envs_cli import app as envs_app
 from speedrunner.executor import RunStopped
 from speedrunner.hosts.host import HostError
@@ -40,7 +39,7 @@ from speedrunner.terminal import visible
 
 if TYPE_CHECKING:
     from serving.balance import Balance
-    from speedrunner.run import Setup
+    from speedrunner.setup import Setup
 
 PEOPLE_ERRORS = (
     EnvironmentFault,
@@ -117,12 +116,12 @@ def sweep(
     """
     from speedrunner.report.table import account_line
     from speedrunner.sweep import read_runs
-    from speedrunner.sweep import sweep as carry_out
+    from speedrunner.sweep import sweep as play_all
 
     setups = read_runs(file, overrides or [])
     _show_messages(setups[0].config)
-    console = _console()
-    result = _drained(lambda drain: carry_out(setups, console, drain), console, KEPT)
+    console = plain_console()
+    result = carry_out(lambda drain: play_all(setups, console, drain), _say(console), KEPT)
     for setup in setups:
         _show_run(setup, console)
     for balance in result.balances:
@@ -143,7 +142,7 @@ def evaluate(
 
     Example: speedrunner eval runs/demo:2 model=tiny run.test_episodes=10
     """
-    from speedrunner.run import evaluation_config
+    from speedrunner.stored_policy import evaluation_config
 
     _run(evaluation_config(source, overrides or []))
 
@@ -160,12 +159,13 @@ def episode(
     Example: speedrunner episode env=babyai task.index=7 model=tiny
     """
     from speedrunner.episode import play_episode
-    from speedrunner.run import set_up
+    from speedrunner.setup import set_up
 
     config = compose(overrides or [])
     _show_messages(config)
     setup = set_up(config)
-    _drained(lambda drain: play_episode(setup, _console(), show_ids=ids), _console(stderr=True))
+    console = plain_console()
+    carry_out(lambda drain: play_episode(setup, console, show_ids=ids), _say(plain_console(stderr=True)))
 
 
 @app.command()
@@ -195,15 +195,15 @@ def version() -> None:
 
 
 def _run(config: Config) -> None:
-    from speedrunner.run import run as carry_out
-    from speedrunner.run import set_up
+    from speedrunner.run import run as play_run
+    from speedrunner.setup import set_up
 
     _show_messages(config)
     if config.task != TaskConfig():
         raise InvalidConfig("task.name and task.index are for `episode` and `play`; a run plays its split")
     setup = set_up(config)
-    console = _console()
-    balances = _drained(lambda drain: carry_out(setup, console, drain), console, KEPT)
+    console = plain_console()
+    balances = carry_out(lambda drain: play_run(setup, console, drain), _say(console), KEPT)
     _show_run(setup, console, balances)
 
 
@@ -223,9 +223,8 @@ def _show_run(setup: Setup, console: Console, balances: Sequence[Balance] = ()) 
     console.print(f"The run's files are in {Path(config.run.dir)}", soft_wrap=True)
 
 
-def _console(*, stderr: bool = False) -> Console:
-    """A console that prints texts as they are: paths and games may hold what would be markup."""
-    return Console(stderr=stderr, highlight=False, markup=False, emoji=False)
+def _say(console: Console) -> Callable[[str], None]:
+    return lambda line: console.print(line, soft_wrap=True)
 
 
 def _show_messages(config: Config) -> None:
@@ -235,22 +234,8 @@ def _show_messages(config: Config) -> None:
         logging.getLogger(package).setLevel(config.logging.upper())
 
 
-def _drained(work: Callable[[Drain], Coroutine[Any, Any, Any]], console: Console, kept: str = "") -> Any:
-    """Run `work`, drained on SIGINT and SIGTERM, with exit status 128 + the signal's number then.
-
-    Args:
-        kept: said after the signal's name.
-    """
-    drain = Drain(lambda line: console.print(line, soft_wrap=True))
-    try:
-        return asyncio.run(drain.run(work(drain)))
-    except Interrupted as interrupted:
-        console.print(f"{interrupted}{kept}", soft_wrap=True)
-        raise typer.Exit(128 + interrupted.number) from None
-
-
 def main() -> None:
-    """The console command. Errors meant for people are one line and exit status 1."""
+    """Carry out the command line. Errors meant for people are one line and exit status 1."""
     sys.path.append(str(Path.cwd()))  # where somebody's own `package.module:Class` lies; hosts inherit it
     try:
         app()
@@ -258,13 +243,7 @@ def main() -> None:
         lines = [line.strip() for line in str(error).splitlines()]
         print(visible(f"error: {'; '.join(filter(None, lines))}"), file=sys.stderr)
         sys.exit(1)
-    except KeyboardInterrupt:
-        sys.exit(130)
     except BrokenPipeError:
         # The reader of our output has gone (`| head`).
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
-
-
-if __name__ == "__main__":
-    main()

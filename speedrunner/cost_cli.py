@@ -9,6 +9,7 @@ import msgspec
 import typer
 from rich.console import Console
 
+from speedrunner.command import AsJson, plain_console
 from speedrunner.terminal import visible
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def cost(
         float | None,
         typer.Option(min=0, metavar="USD", help="Price of one GPU for one hour, for --prices gpu-hours."),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Price runs from their ledgers, finished or not: per role, per class of tokens, per checkpoint.
 
@@ -55,7 +56,7 @@ def cost(
         whole = {"runs": each, "accounts": _accounts_json(accounts)}
         typer.echo(msgspec.json.encode(whole).decode())
         return
-    console = Console(highlight=False, markup=False, emoji=False)
+    console = plain_console()
     for run, book, one in zip(loaded, books, found, strict=True):
         for line in (f"{run.path}, prices: {_price_text(book)}", "", *cost_lines(one)):
             typer.echo(visible(line))

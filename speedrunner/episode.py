@@ -15,7 +15,7 @@ from speedrunner.executor import RunStopped
 from speedrunner.hosts.pool import HostPool
 from speedrunner.progress import Progress
 from speedrunner.records import Turn
-from speedrunner.run import Setup
+from speedrunner.setup import Setup, service_options
 from speedrunner.terminal import visible
 from speedrunner.trajectory_text import headline, turn_lines
 
@@ -72,7 +72,7 @@ async def play_episode(setup: Setup, console: Console, *, show_ids: bool) -> Non
             async with (
                 deploy(
                     setup.card,
-                    setup.service_options(),
+                    service_options(setup.config),
                     log=Path(folder) / "server.log",
                     say=progress.say,
                     waiting=progress.waiting,

@@ -47,7 +47,7 @@ def diff(run: Run, version: Version = None) -> None:
     from speedrunner.library.text import diff_lines
 
     directory, policy = _policy(run, version)
-    before = _loaded(directory, policy.version - 1) if policy.version else Policy(version=0)
+    before = directory.policies.load(policy.version - 1) if policy.version else Policy(version=0)
     for line in list(diff_lines(before, policy)) or [f"v{policy.version:04d} changed no skill"]:
         typer.echo(visible(line))
 
@@ -90,7 +90,7 @@ def check(file: Module, overrides: Overrides = None) -> None:
     from speedrunner.config.compose import compose
     from speedrunner.library.library import Library
     from speedrunner.library.loading import check_loading
-    from speedrunner.run import set_up
+    from speedrunner.setup import set_up
 
     setup = set_up(compose(overrides or []))
     card = setup.card
@@ -134,7 +134,7 @@ def try_(
     """
     from speedrunner.config.compose import compose
     from speedrunner.config.task import chosen_task
-    from speedrunner.run import set_up
+    from speedrunner.setup import set_up
     from speedrunner.trajectory_text import call_lines
     from speedrunner.trial import Tried, try_skill
 
@@ -170,17 +170,10 @@ def _json(tried: Tried) -> str:
 
 def _policy(run: Path, version: int | None) -> tuple[RunDirectory, Policy]:
     """A stored policy. Raises `RunDirectoryError`."""
-    from speedrunner.run import find_policy
+    from speedrunner.stored_policy import find_policy
 
     directory, found = find_policy(str(run) if version is None else f"{run}:{version}")
-    return directory, _loaded(directory, found)
-
-
-def _loaded(directory: RunDirectory, version: int) -> Policy:
-    try:
-        return directory.policies.load(version)
-    except (RecursionError, MemoryError) as error:
-        raise _invalid(directory, version, error) from error
+    return directory, directory.policies.load(found)
 
 
 def _invalid(directory: RunDirectory, version: int, error: Exception) -> InvalidPolicy:

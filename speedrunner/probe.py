@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import os
-import re
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Annotated, Any
 
 import msgspec
 import typer
-from rich.console import Console
-from rich.text import Text
 
-from serving.cards import CHECKOUT, ModelCard, Role, Roles, adapted, load_card
-from serving.deployment import Deployment, ServiceOptions, deploy
+from serving.cards import ModelCard, Role, Roles
+from serving.deployment import Deployment, deploy
 from serving.errors import ContextOverflow, RequestRefused, ServerFailed
 from serving.meter import Spending
 from serving.probe_cache import CacheReport, CacheRequest, probe_cache
 from serving.probe_tools import ToolsReport, probe_tools
+from speedrunner.command import AsJson, Status, carry_out_showing, server_log
 from speedrunner.config.check import InvalidConfig
 from speedrunner.config.compose import compose
 from speedrunner.config.schema import Config
-from speedrunner.drain import Drain, Interrupted
+from speedrunner.setup import actor_card, service_options
 from speedrunner.terminal import visible
-
-LOGS = CHECKOUT / ".cache" / "probe"
 
 THINKING_TOKENS = 64
 """Budget of --thinking where the card's actor has none."""
@@ -43,7 +37,6 @@ Overrides = Annotated[
         show_default=False,
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
 @app.command()
@@ -67,7 +60,7 @@ def tools(
     Example: speedrunner probe tools model=tiny --count 100
     """
     config = compose(overrides or [])
-    card = _card(config)
+    card = actor_card(config)
     if built_in:
         card = with_built_in_calls(card)
     role = thinking_role(card, thinking)
@@ -88,7 +81,7 @@ def tools(
                         f" with --enable-auto-tool-choice --tool-call-parser {card.tool_format or 'NAME'}"
                     ) from error
 
-    report = _drained(work)
+    report = carry_out_showing(work)
     total = report.total
     met = total.valid == count if card.route == "tokens" else None
     if as_json:
@@ -112,7 +105,7 @@ def cache(
     Example: speedrunner probe cache model=tiny
     """
     config = compose(overrides or [])
-    card = _card(config)
+    card = actor_card(config)
     if card.route != "tokens":
         raise InvalidConfig(
             f"model {card.name!r} is on the chat route: what its cache could give is not known"
@@ -126,21 +119,13 @@ def cache(
             except ContextOverflow as error:
                 raise InvalidConfig(f"--turns {turns} are too many: {error}") from error
 
-    report = _drained(work)
+    report = carry_out_showing(work)
     if as_json:
         typer.echo(json.dumps(_cache_json(card, report)))
     else:
         typer.echo(visible(_cache_text(card, report)))
     if not report.met:
         raise typer.Exit(1)
-
-
-Status = Callable[[str], None]
-"""Shows what is waited for."""
-
-
-def _card(config: Config) -> ModelCard:
-    return adapted(load_card(config.model.card), config.model.replicas, config.model.load_format)
 
 
 def thinking_role(card: ModelCard, thinking: bool | None) -> Role:
@@ -175,25 +160,10 @@ def with_built_in_calls(card: ModelCard) -> ModelCard:
 @asynccontextmanager
 async def _deployed(card: ModelCard, config: Config, status: Status) -> AsyncIterator[Deployment]:
     """The card's engine: the running one that the configuration names, or one of our own."""
-    options = msgspec.convert(config.serving, ServiceOptions, from_attributes=True)
     # Nothing is held back, as what is measured is the engine.
-    options = msgspec.structs.replace(options, admission=False)
-    name = re.sub(r"[^\w.-]+", "_", card.name)
-    log = LOGS / f"{name}-{os.getpid()}.log"
-    async with deploy(card, options, log=log, say=status, waiting=status) as deployment:
+    options = msgspec.structs.replace(service_options(config), admission=False)
+    async with deploy(card, options, log=server_log("probe", card), say=status, waiting=status) as deployment:
         yield deployment
-
-
-def _drained(work: Callable[[Status], Coroutine[Any, Any, Any]]) -> Any:
-    """Carry out `work`; what it waits for is shown on standard error, and a signal ends it in good order."""
-    drain = Drain(lambda line: None)
-    shown = Console(stderr=True).status("")
-    try:
-        with shown:
-            return asyncio.run(drain.run(work(lambda line: shown.update(Text(visible(line))))))
-    except Interrupted as interrupted:
-        typer.echo(str(interrupted), err=True)
-        raise typer.Exit(128 + interrupted.number) from None
 
 
 def _tools_json(

@@ -7,26 +7,23 @@ import os
 import re
 import shlex
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.text import Text
 
-from serving.cards import CHECKOUT, ModelCard, adapted, load_card, model_path, recipe_command
-from serving.deployment import ServiceOptions, deploy
+from serving.cards import ModelCard, model_path, recipe_command
+from serving.deployment import deploy
 from serving.errors import ServerFailed
 from serving.server import VllmServer
+from speedrunner.command import server_log, waiting_line
 from speedrunner.config.check import InvalidConfig
 from speedrunner.config.compose import compose
 from speedrunner.config.schema import Config
 from speedrunner.drain import Drain, Interrupted
+from speedrunner.setup import actor_card, service_options
 from speedrunner.terminal import visible
-
-FOLDER = CHECKOUT / ".cache" / "serve"
-"""Where logs and API keys of served models lie."""
 
 POLL_S = 0.5
 
@@ -55,7 +52,7 @@ def serve(
     config = compose(overrides or [])
     if config.serving.url is not None:
         raise InvalidConfig(f"serving.url={config.serving.url} is a server that runs; `serve` starts one")
-    card = adapted(load_card(config.model.card), config.model.replicas, config.model.load_format)
+    card = actor_card(config)
     if print_:
         typer.echo(shell_command(card, config.serving.port))
         return
@@ -74,7 +71,7 @@ def shell_command(card: ModelCard, port: int | None) -> str:
         InvalidCard: the card names a hosted model.
     """
     path = model_path(card)
-    server = VllmServer(card, path, FOLDER / "unused.log", port=port)
+    server = VllmServer(card, path, server_log("serve", card), port=port)
     recipe = recipe_command(card)
     steps = [shlex.join(recipe)] if recipe else []
     if server.endpoint.socket:
@@ -86,31 +83,18 @@ def shell_command(card: ModelCard, port: int | None) -> str:
 
 async def _serve(card: ModelCard, config: Config, overrides: Sequence[str]) -> None:
     """Start the server, say where it is, and stay until it ends. Raises `ServerFailed`."""
-    options = ServiceOptions(
-        port=config.serving.port,
-        start_timeout_s=config.serving.start_timeout_s,
-        request_timeout_s=config.serving.request_timeout_s,
-    )
-    name = re.sub(r"[^\w.-]+", "_", card.name) + f"-{os.getpid()}"
-    status = Console(stderr=True).status("")
-
-    def waiting(line: str) -> None:
-        status.update(Text(visible(line)))
-
-    with status:
+    options, log = service_options(config), server_log("serve", card)
+    with ExitStack() as line:
+        status = line.enter_context(waiting_line())
         async with deploy(
-            card,
-            options,
-            log=FOLDER / f"{name}.log",
-            say=lambda line: typer.echo(visible(line)),
-            waiting=waiting,
+            card, options, log=log, say=lambda text: typer.echo(visible(text)), waiting=status
         ) as deployment:
             async with deployment.client(lambda row: None):
                 pass  # it answered a real request
             server = deployment.server
             assert server is not None
-            with _key_file(FOLDER / f"{name}.key", server.endpoint.api_key) as key_file:
-                status.stop()
+            with _key_file(log.with_suffix(".key"), server.endpoint.api_key) as key_file:
+                line.close()
                 chosen = [each for each in overrides if re.match(r"model[.=]", each)]
                 key = [] if key_file is None else [f"serving.api_key_file={key_file}"]
                 attach = ["speedrunner", "run", *chosen, f"serving.url={server.endpoint}", *key]

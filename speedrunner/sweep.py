@@ -19,8 +19,9 @@ from speedrunner.drain import Drain, Interrupted
 from speedrunner.executor import RunStopped
 from speedrunner.hosts.host import HostError
 from speedrunner.progress import Progress
-from speedrunner.run import BegunRun, Setup, begun, deployed, set_up
+from speedrunner.run import BegunRun, begun, deployed
 from speedrunner.sandbox.limits import SandboxError
+from speedrunner.setup import Setup, set_up
 from speedrunner.store.files import StorageError
 
 OF_ONE_RUN = (HostError, RunStopped, SandboxError, ServingError, StorageError)
@@ -51,7 +52,7 @@ def read_runs(file: Path, overrides: Sequence[str]) -> list[Setup]:
 
     Raises:
         InvalidConfig: the file is no such list, two runs have one directory, or differ in what they share.
-        EnvironmentFault, UnknownMethod, InvalidMethodOption, InvalidCard: see `speedrunner.run.set_up`.
+        EnvironmentFault, UnknownMethod, InvalidMethodOption, InvalidCard: see `speedrunner.setup.set_up`.
     """
     try:
         content = yaml.safe_load(file.read_text(encoding="utf-8"))

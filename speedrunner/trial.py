@@ -17,7 +17,7 @@ from speedrunner.hosts.pool import HostPool
 from speedrunner.library.library import Library
 from speedrunner.library.skill_source import InvalidSkill
 from speedrunner.records import CallNode, Ending, ToolCall
-from speedrunner.run import Setup
+from speedrunner.setup import Setup
 
 CALL_WALL_S = 60.0
 """Seconds that the call may take where `sandbox.call_wall_s` says nothing."""

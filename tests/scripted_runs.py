@@ -27,7 +27,8 @@ from serving.usage import Usage
 from speedrunner.config.compose import compose
 from speedrunner.data import RunData, load
 from speedrunner.drain import Drain
-from speedrunner.run import run, set_up
+from speedrunner.run import run
+from speedrunner.setup import set_up
 from tests.scripted_engine import Answer, Request, Script, ScriptedEngine, call, say
 
 CORRIDOR = "tests.toy_env:Corridor"
@@ -126,7 +127,7 @@ def speedrunner(
 
 def command(*arguments: str) -> list[str]:
     """The command line as a list."""
-    return [sys.executable, "-m", "speedrunner.cli", *arguments]
+    return [sys.executable, "-m", "speedrunner", *arguments]
 
 
 def complaint(done: subprocess.CompletedProcess[str]) -> str:

@@ -14,27 +14,25 @@ from typing import Annotated
 import msgspec
 import typer
 
-from serving.admission import HYBRID_EXTRA_BLOCKS
 from serving.balance import Balance
 from serving.cards import ModelCard
 from serving.deployment import Deployment
 from serving.engine import Engine, RetryPolicy
 from serving.errors import ServerFailed
 from serving.meter import LedgerRow
-from serving.metrics import Counters
+from serving.metrics import Counters, blocks_of
 from serving.usage import Usage
 from speedrunner.bench.serving import (
-    AsJson,
     Overrides,
-    Status,
     bench_deployment,
     bench_setup,
-    carry_out,
+    carry_out_in_folder,
     metrics,
     with_flags,
 )
 from speedrunner.bench.traffic import CALM, ROUGH, TIMEOUTS_S, Traffic
-from speedrunner.run import Setup
+from speedrunner.command import AsJson, Status
+from speedrunner.setup import Setup
 
 CONTEXT, CACHED_CONTEXTS, SEATS, QUEUE = 2048, 3, 16, 14
 """Of a server of our own: short contexts, of which so many fit into its cache, so that it preempts; requests
@@ -227,8 +225,7 @@ def _narrow(card: ModelCard) -> ModelCard:
     unit = card.server.flags.get("block-size", 16)
     assert isinstance(unit, int)
     context = min(card.context, max(CONTEXT, 3 * unit))
-    extra = HYBRID_EXTRA_BLOCKS if card.cache == "hybrid" else 0
-    blocks = CACHED_CONTEXTS * (-(-context // unit) + extra)
+    blocks = CACHED_CONTEXTS * blocks_of(context, unit, hybrid=card.cache == "hybrid")
     flags = {"num_gpu_blocks_override": blocks, "max_num_seqs": SEATS, "max_num_queued_reqs": QUEUE}
     return with_flags(msgspec.structs.replace(card, context=context), **flags)
 
@@ -253,7 +250,7 @@ def bench_accounts(
     async def work(status: Status, folder: Path) -> Result:
         return await _bench(setup, requests, in_flight, status)
 
-    result = carry_out(work)
+    result = carry_out_in_folder(work)
     typer.echo(json.dumps(msgspec.to_builtins(result)) if as_json else _text(result))
     if not result.agrees:
         raise typer.Exit(1)

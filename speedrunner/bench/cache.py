@@ -12,25 +12,23 @@ from typing import Annotated
 import msgspec
 import typer
 
-from serving.admission import HYBRID_EXTRA_BLOCKS
 from serving.cards import ModelCard
 from serving.deployment import Deployment
 from serving.metrics import CacheConfig
 from serving.usage import Usage
-from speedrunner.bench.episodes import RecordingActor, Stage, stage
+from speedrunner.bench.episodes import BenchRun, RecordingActor, bench_run
 from speedrunner.bench.serving import (
-    AsJson,
     Overrides,
-    Status,
     bench_deployment,
     bench_setup,
-    carry_out,
+    carry_out_in_folder,
     metrics,
     with_flags,
 )
+from speedrunner.command import AsJson, Status
 from speedrunner.config.check import InvalidConfig
 from speedrunner.hosts.pool import HostPool
-from speedrunner.run import Setup
+from speedrunner.setup import Setup
 
 TARGETS = {"attention": 0.99, "hybrid": 0.97}
 """Least share of the most that a cache can give, by the card's kind of cache."""
@@ -94,17 +92,17 @@ async def measure(
     """
     levels: list[Level] = []
     small: list[Level] = []
-    with stage(setup, folder) as theatre:
+    with bench_run(setup, folder) as run:
         async with bench_deployment(setup.card, setup, status) as deployment:
             cache = deployment.caches[0]
             for count in in_flight:
-                levels += await _both(deployment, setup, theatre, count, episodes, status)
+                levels += await _both(deployment, setup, run, count, episodes, status)
         blocks = None
         if setup.config.serving.url is None:
             blocks = _half(levels[-1])
             card = _smaller(setup.card, cache, blocks)
             async with bench_deployment(card, setup, status) as deployment:
-                small = await _both(deployment, setup, theatre, in_flight[-1], episodes, status)
+                small = await _both(deployment, setup, run, in_flight[-1], episodes, status)
     share = min(level.share_of_maximum for level in levels)
     target = TARGETS[setup.card.cache]
     return Result(
@@ -120,12 +118,12 @@ async def measure(
 
 
 async def _both(
-    deployment: Deployment, setup: Setup, theatre: Stage, in_flight: int, episodes: int, status: Status
+    deployment: Deployment, setup: Setup, run: BenchRun, in_flight: int, episodes: int, status: Status
 ) -> list[Level]:
     status(f"{episodes} episodes, {in_flight} in flight, and again without admission")
-    async with theatre.hosts(in_flight) as pool:
+    async with run.hosts(in_flight) as pool:
         return [
-            await _level(deployment, setup, theatre, pool, in_flight, episodes, admission)
+            await _level(deployment, setup, run, pool, in_flight, episodes, admission)
             for admission in ((True, False) if setup.config.serving.admission else (False,))
         ]
 
@@ -133,31 +131,28 @@ async def _both(
 async def _level(
     deployment: Deployment,
     setup: Setup,
-    theatre: Stage,
+    run: BenchRun,
     pool: HostPool,
     in_flight: int,
     episodes: int,
     admission: bool,
 ) -> Level:
-    async with deployment.client(theatre.directory.append_request, admission=admission) as model:
+    async with deployment.client(run.directory.append_request, admission=admission) as model:
         actor = RecordingActor(setup, model)
         before = await metrics(deployment.endpoint, "num_preemptions_total")
         began = time.monotonic()
-        played = await theatre.play(actor, pool, episodes)
+        played = await run.play(actor, pool, episodes)
         seconds = time.monotonic() - began
         after = await metrics(deployment.endpoint, "num_preemptions_total")
-        shared = len(actor.shared_prefix(theatre.spec()))
-    rows = [row for row in theatre.rows(played) if row.usage is not None]
+        shared = len(actor.shared_prefix(run.spec()))
+    rows = [row for row in run.rows(played) if row.usage is not None]
     usages = [(row.usage or Usage(), row.cacheable or 0) for row in rows]
     total = sum((usage for usage, _ in usages), Usage())
     cacheable = sum(most for _, most in usages)
     # What is given beyond the most, by a world that was played before, makes up for nothing.
     given = sum(min(usage.cached, most) for usage, most in usages)
     cache = deployment.caches[0]
-    shared_blocks = shared // cache.block_size
-    extra = HYBRID_EXTRA_BLOCKS if cache.hybrid else 0
-    lengths = [len(talk.transcript.ids) for talk in actor.talks.values()]
-    own = [-(-length // cache.block_size) - shared_blocks + extra for length in lengths]
+    own = [cache.blocks(len(talk.transcript.ids), shared) for talk in actor.talks.values()]
     return Level(
         in_flight=in_flight,
         admission=admission,
@@ -171,7 +166,7 @@ async def _level(
         output_tokens_per_s=total.completion / seconds,
         held_back=sum(turn.held_s > 0 for each in played for turn in each.turns),
         preemptions=after["num_preemptions_total"] - before["num_preemptions_total"],
-        shared_blocks=shared_blocks,
+        shared_blocks=shared // cache.block_size,
         own_blocks=sum(own) / len(own),
     )
 
@@ -208,7 +203,7 @@ def bench_cache(
     """
     levels = _levels(in_flight)
     setup = bench_setup(overrides, turns)
-    result = carry_out(lambda status, folder: measure(setup, levels, episodes, status, folder))
+    result = carry_out_in_folder(lambda status, folder: measure(setup, levels, episodes, status, folder))
     typer.echo(json.dumps(msgspec.to_builtins(result)) if as_json else _text(result))
     if not result.met:
         raise typer.Exit(1)

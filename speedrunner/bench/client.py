@@ -21,9 +21,9 @@ from serving.meter import Meter
 from serving.metrics import CacheConfig
 from serving.model import Model
 from serving.tokens import ChatTokenizer
-from speedrunner.bench.episodes import RecordingActor, Stage
-from speedrunner.bench.serving import Status
-from speedrunner.run import Setup
+from speedrunner.bench.episodes import BenchRun, RecordingActor
+from speedrunner.command import Status
+from speedrunner.setup import Setup
 
 MB = 1_000_000
 MEMORY_EVERY_S = 0.5
@@ -75,7 +75,7 @@ def _body(ids: list[int]) -> bytes:
 
 
 async def measure_client(
-    setup: Setup, in_flight: int, answers: Sequence[list[int]], status: Status, theatre: Stage
+    setup: Setup, in_flight: int, answers: Sequence[list[int]], status: Status, run: BenchRun
 ) -> Client:
     """Play episodes with an engine that answers at once: first for their memory, then for their CPU time.
 
@@ -91,7 +91,7 @@ async def measure_client(
 
     @asynccontextmanager
     async def actor(transport: AtOnce) -> AsyncIterator[RecordingActor]:
-        meter = Meter(theatre.directory.append_request, card.prices)
+        meter = Meter(run.directory.append_request, card.prices)
         engine = Engine(Endpoint("http://localhost/v1"), card.name, meter, transport=transport)
         try:
             yield RecordingActor(setup, Model(card, engine, tokenizer, [cache], [Admission(cache)]))
@@ -99,12 +99,12 @@ async def measure_client(
             await engine.close()
 
     memory = _PeakMemory()
-    async with theatre.hosts(in_flight) as pool:
+    async with run.hosts(in_flight) as pool:
         async with actor(AtOnce(answers, lengths)) as looked_at, memory.watched():
-            await theatre.play(looked_at, pool, in_flight)
+            await run.play(looked_at, pool, in_flight)
         async with actor(AtOnce(answers)) as timed:
             began = time.process_time()
-            played = await theatre.play(timed, pool, in_flight)
+            played = await run.play(timed, pool, in_flight)
             cpu_s = time.process_time() - began
     turns = sum(len(each.turns) for each in played)
     return Client(

@@ -11,13 +11,14 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from typing import Annotated, Any, Protocol
+from typing import Any, Protocol
 
 import psutil
 import typer
 
 from envs import Task, make
 from speedrunner.bench.upstream import UPSTREAM, Call, primitive_call
+from speedrunner.command import AsJson
 
 MB = 1_000_000
 
@@ -116,9 +117,10 @@ class Ours:
         self._env.reset(task)
 
     def step(self, name: str, arguments: dict[str, Any]) -> bool:
-        """Act, and look where the actor's replies show the surroundings."""
+        """Act, and read what a host reads for each tool call; upstream's own step tells the score as well."""
         self._env.call(name, **arguments)
         self._env.surroundings()
+        self._env.outcome()
         return self._env.done
 
 
@@ -212,9 +214,7 @@ def _memory() -> float:
     return sum(process.memory_info().rss for process in own.children(recursive=True) or [own]) / MB
 
 
-def bench_envs(
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-) -> None:
+def bench_envs(as_json: AsJson = False) -> None:
     """Measure the environments beside the simulators that they stand in for, for about two minutes.
 
     Memory is that of the simulator's own process (ScienceWorld's Java), or else of the Python process. The

@@ -22,7 +22,7 @@ from speedrunner.hosts.pool import HostPool
 from speedrunner.plan import Wake
 from speedrunner.progress import Progress
 from speedrunner.records import Message, Trajectory
-from speedrunner.run import Setup
+from speedrunner.setup import Setup
 from speedrunner.store.rundir import RunDirectory
 
 
@@ -46,8 +46,8 @@ class RecordingActor(Actor):
         return talk
 
 
-class Stage:
-    """Plays training episodes of a configuration, batch by batch. Made by `stage`.
+class BenchRun:
+    """Plays training episodes of a configuration, batch by batch. Made by `bench_run`.
 
     Attributes:
         directory: the run's, to which clients write their ledger.
@@ -110,9 +110,9 @@ class Stage:
 
 
 @contextmanager
-def stage(setup: Setup, folder: Path) -> Iterator[Stage]:
-    """A stage with a new run's directory. Raises `StorageError`."""
+def bench_run(setup: Setup, folder: Path) -> Iterator[BenchRun]:
+    """Batches to play, with a new run's directory. Raises `StorageError`."""
     with RunDirectory.open_for_writing(folder) as directory:
         directory.write_config(to_yaml(setup.config))
         directory.write_policy(setup.initial_policy())
-        yield Stage(setup, directory)
+        yield BenchRun(setup, directory)

@@ -18,10 +18,11 @@ import typer
 
 from serving.cards import ModelCard
 from speedrunner.bench.client import Client, measure_client
-from speedrunner.bench.episodes import RecordingActor, Stage, stage
+from speedrunner.bench.episodes import BenchRun, RecordingActor, bench_run
 from speedrunner.bench.replay import Recorded, recorded, replay, warm
-from speedrunner.bench.serving import AsJson, Overrides, Status, bench_deployment, bench_setup, carry_out
-from speedrunner.run import Setup
+from speedrunner.bench.serving import Overrides, bench_deployment, bench_setup, carry_out_in_folder
+from speedrunner.command import AsJson, Status
+from speedrunner.setup import Setup
 
 RATIO_TARGET, GPU_RATIO_TARGET = 0.90, 0.95
 TURNS_TARGET = 250.0
@@ -106,7 +107,7 @@ class Result(Client, frozen=True, kw_only=True):
 
 
 async def compare(
-    setup: Setup, in_flight: int, pairs: int, status: Status, theatre: Stage
+    setup: Setup, in_flight: int, pairs: int, status: Status, run: BenchRun
 ) -> tuple[list[Pair], list[Recorded]]:
     """Play as many episodes at once as `in_flight`, and replay what was sent, `pairs` times.
 
@@ -120,19 +121,19 @@ async def compare(
     episodes: list[Recorded] = []
     async with (
         bench_deployment(setup.card, setup, status) as deployment,
-        theatre.hosts(in_flight) as pool,
-        deployment.client(theatre.directory.append_request) as model,
+        run.hosts(in_flight) as pool,
+        deployment.client(run.directory.append_request) as model,
     ):
         for number in range(pairs):
             status(f"pair {number + 1} of {pairs}: rollout")
             actor = RecordingActor(setup, model)
             lap = Lap()
-            played = await theatre.play(actor, pool, in_flight)
+            played = await run.play(actor, pool, in_flight)
             ours = lap.per_token(sum(each.usage.completion for each in played))
             status(f"pair {number + 1} of {pairs}: bare replay")
             salt = secrets.token_hex(8)
             episodes = [recorded(actor.talks[each.episode], each) for each in played]
-            await warm(deployment, episodes, actor.shared_prefix(theatre.spec()), salt)
+            await warm(deployment, episodes, actor.shared_prefix(run.spec()), salt)
             lap = Lap()
             bare = lap.per_token(await replay(deployment, episodes, salt))
             cpu_ms = (ours[1], bare[1]) if deployment.server is not None else (None, None)
@@ -152,10 +153,10 @@ async def measure(
         ServingError, HostError, StorageError, RunStopped: something failed.
     """
     before = asyncio.all_tasks()
-    with stage(setup, folder) as theatre:
-        compared, episodes = await compare(setup, in_flight, pairs, status, theatre)
+    with bench_run(setup, folder) as run:
+        compared, episodes = await compare(setup, in_flight, pairs, status, run)
         answers = [ids for each in episodes for ids in each.answers]
-        client = await measure_client(setup, client_in_flight, answers, status, theatre)
+        client = await measure_client(setup, client_in_flight, answers, status, run)
     return compared, client, [task.get_name() for task in asyncio.all_tasks() - before]
 
 
@@ -178,7 +179,7 @@ def bench_rollout(
     """
     setup = bench_setup(overrides)
     threads, processes = set(threading.enumerate()), set(psutil.Process().children(recursive=True))
-    compared, client, tasks = carry_out(
+    compared, client, tasks = carry_out_in_folder(
         lambda status, folder: measure(setup, in_flight, pairs, client_in_flight, status, folder)
     )
     left = LeftBehind(

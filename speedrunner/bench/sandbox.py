@@ -9,11 +9,12 @@ import statistics
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from envs import Limits, Opening, Outcome, Primitive, Task, TextEnv
+from speedrunner.command import AsJson
 
 EPISODES = 25
 CALLS = 5_000
@@ -139,9 +140,7 @@ def measure() -> Result:
     return Result(wait, crossing, plain, ratio, WAIT_TARGET_MS, ROUND_TRIP_TARGET_MS, met)
 
 
-def sandbox(
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-) -> None:
+def sandbox(as_json: AsJson = False) -> None:
     """Measure what isolating skills costs, for about 30 seconds.
 
     The exit status is 1 when a target is missed.

@@ -1,11 +1,8 @@
-"""What the engine's benchmarks share: the engine, and a terminal that shows what is waited for."""
+"""What the engine's benchmarks share."""
 
 from __future__ import annotations
 
-import asyncio
 import dataclasses
-import os
-import re
 import tempfile
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
@@ -15,24 +12,16 @@ from typing import Annotated, Any, TypeVar
 import msgspec
 import typer
 from prometheus_client.parser import text_string_to_metric_families
-from rich.console import Console
-from rich.text import Text
 
-from serving.cards import CHECKOUT, ModelCard
+from serving.cards import ModelCard
 from serving.deployment import Deployment, deploy
 from serving.endpoint import Endpoint
+from speedrunner.command import Status, carry_out_showing, server_log
 from speedrunner.config.check import InvalidConfig
 from speedrunner.config.compose import compose
-from speedrunner.drain import Drain, Interrupted
-from speedrunner.run import Setup, set_up
-from speedrunner.terminal import visible
+from speedrunner.setup import Setup, service_options, set_up
 
 T = TypeVar("T")
-
-Status = Callable[[str], None]
-"""Shows what is waited for."""
-
-LOGS = CHECKOUT / ".cache" / "bench"
 
 Overrides = Annotated[
     list[str] | None,
@@ -43,7 +32,6 @@ Overrides = Annotated[
         show_default=False,
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 
 def bench_setup(overrides: list[str] | None, turns: int | None = None) -> Setup:
@@ -70,9 +58,8 @@ def bench_setup(overrides: list[str] | None, turns: int | None = None) -> Setup:
 @asynccontextmanager
 async def bench_deployment(card: ModelCard, setup: Setup, status: Status) -> AsyncIterator[Deployment]:
     """The card's engine: the running one that the configuration names, or one of our own."""
-    name = re.sub(r"[^\w.-]+", "_", card.name)
-    log = LOGS / f"{name}-{os.getpid()}.log"
-    async with deploy(card, setup.service_options(), log=log, say=status, waiting=status) as deployment:
+    options, log = service_options(setup.config), server_log("bench", card)
+    async with deploy(card, options, log=log, say=status, waiting=status) as deployment:
         yield deployment
 
 
@@ -97,20 +84,7 @@ async def metrics(endpoint: Endpoint, *names: str) -> dict[str, int]:
     return found
 
 
-def carry_out(work: Callable[[Status, Path], Coroutine[Any, Any, T]]) -> T:
-    """Run `work` with a folder of its own; a signal ends it in good order.
-
-    What it waits for is shown on standard error.
-    """
-    drain = Drain(lambda line: None)
-    shown = Console(stderr=True).status("")
-
-    def status(line: str) -> None:
-        shown.update(Text(visible(line)))
-
-    try:
-        with shown, tempfile.TemporaryDirectory(prefix="speedrunner-bench-") as folder:
-            return asyncio.run(drain.run(work(status, Path(folder))))
-    except Interrupted as interrupted:
-        typer.echo(str(interrupted), err=True)
-        raise typer.Exit(128 + interrupted.number) from None
+def carry_out_in_folder(work: Callable[[Status, Path], Coroutine[Any, Any, T]]) -> T:
+    """Run `work` with a folder of its own, as `carry_out_showing` does."""
+    with tempfile.TemporaryDirectory(prefix="speedrunner-bench-") as folder:
+        return carry_out_showing(lambda status: work(status, Path(folder)))

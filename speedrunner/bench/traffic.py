@@ -16,7 +16,7 @@ from serving.errors import ContextOverflow, EngineDead, RequestFailed, RequestRe
 from serving.model import Model
 from serving.probe_tools import as_role
 from serving.tool_battery import SYSTEM, battery
-from speedrunner.bench.serving import Status
+from speedrunner.command import Status
 
 CALM = {"answered": 10, "long": 4, "too long": 1, "cut": 1, "refused": 1}
 """What is to happen to the first half of the requests, and how often: the engine finishes or refuses each."""

@@ -77,7 +77,8 @@ class TaskConfig:
 
     #: Its name within the environment; `None`: that of the first training task.
     name: Text | None = None
-    #: World seed or variation; `None`: that of the first training task (of this name).
+    #: World seed or variation; `None`: that of the first training task (of this name), 0 for a name that is
+    #: not trained on.
     index: Count | None = None
 
 

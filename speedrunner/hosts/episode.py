@@ -113,7 +113,7 @@ class HostedEpisode:
         if (primitive := self._primitives.get(name)) is None:
             self._tree = CallTree(name, "tool", arguments)
             names = ", ".join([*self._primitives, *self._public])
-            return Ended(None, f"LookupError: no tool {name!r}; there are {names}")
+            return Ended(None, f"LookupError: no tool {name[:80]!r}; there are {names}")
         if (refused := self._refusal(primitive)) is not None:
             self._tree = CallTree(name, "tool", arguments)
             return Ended(*_outcome(refused))

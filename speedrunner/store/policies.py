@@ -73,8 +73,9 @@ class PolicyStore:
             raise InvalidPolicy(f"{self.folder} holds no policy version {version}; it holds: {stored}")
         try:
             return _read(path)
-        except (ValueError, SyntaxError, msgspec.DecodeError) as error:
-            raise InvalidPolicy(f"{path} holds no readable policy: {error}") from error
+        except (ValueError, SyntaxError, RecursionError, MemoryError, msgspec.DecodeError) as error:
+            reason = str(error) or type(error).__name__
+            raise InvalidPolicy(f"{path} holds no readable policy: {reason}") from error
 
     def save(self, policy: Policy) -> None:
         """Write a new version.

@@ -17,7 +17,7 @@ from serving.tokens import ChatTokenizer
 from serving.usage import Prices, Usage
 from speedrunner.config.check import InvalidConfig
 from speedrunner.data import RunData
-from speedrunner.run import Setup
+from speedrunner.setup import Setup, service_options
 from speedrunner.study.replay import Pass, Replay, Say
 from speedrunner.study.streams import Recording, Renderer, recording
 
@@ -146,7 +146,7 @@ async def study_cache(runs: Sequence[Recorded], prices: Prices, log: Path, say: 
     renderer = Renderer(card, ChatTokenizer(prepare(card, say), card.revision))
     recordings = [recording(run.data, run.setup, renderer) for run in runs]
     replays: list[Replay] = []
-    async with deploy(card, first.service_options(), log=log, say=say, waiting=say) as deployment:
+    async with deploy(card, service_options(first.config), log=log, say=say, waiting=say) as deployment:
         for run, recorded in zip(runs, recordings, strict=True):
             replays.append(await _replay(deployment, renderer, run, recorded, say))
     return CacheStudy(

@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
 import typer
 
-from serving.cards import CHECKOUT
-from speedrunner.bench.serving import AsJson, Status, carry_out
+from speedrunner.command import AsJson, Status, carry_out_showing, server_log
 from speedrunner.config.check import InvalidConfig
 from speedrunner.config.compose import compose
 from speedrunner.data import load
 from speedrunner.report.pricing import in_place_of, price_list
-from speedrunner.run import set_up
+from speedrunner.setup import set_up
 from speedrunner.study.cache import CacheStudy, Recorded, study_cache, write_csv
 from speedrunner.study.cache_table import study_text
 from speedrunner.terminal import visible
-
-LOGS = CHECKOUT / ".cache" / "study"
 
 OF_THEN = ("serving.url=null", "serving.port=null", "serving.api_key_env=null", "serving.api_key_file=null")
 """The run's server is gone: without another address, one is started."""
@@ -68,10 +64,10 @@ def cache(
     if csv is not None and not csv.resolve().parent.is_dir():
         raise InvalidConfig(f"--csv {csv}: there is no folder {csv.parent}")
 
-    async def work(status: Status, folder: Path) -> CacheStudy:
-        return await study_cache(recorded, list_, LOGS / f"{setup.card.name}-{os.getpid()}.log", status)
+    async def work(status: Status) -> CacheStudy:
+        return await study_cache(recorded, list_, server_log("study", setup.card), status)
 
-    study = carry_out(work)
+    study = carry_out_showing(work)
     typer.echo(msgspec.json.encode(study).decode() if as_json else visible(study_text(study)))
     if csv is not None:
         write_csv(study, csv)

@@ -20,7 +20,7 @@ from serving.usage import Usage
 from speedrunner.actor import SUBMIT_ANSWER
 from speedrunner.data import RunData
 from speedrunner.records import Trajectory, Turn
-from speedrunner.run import Setup
+from speedrunner.setup import Setup
 from speedrunner.store.rundir import RunDirectoryError
 
 THINK_BEGIN, THINK_END = "<think>\n", "\n</think>\n\n"

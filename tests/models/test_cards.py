@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from serving.admission import HYBRID_EXTRA_BLOCKS
 from serving.cards import CHECKOUT, MODELS, ModelCard, adapted, list_cards, load_card, prepare, recipe_command
+from serving.metrics import blocks_of
 from serving.server import VllmServer
 from serving.tokens import ChatTokenizer
 from serving.tools import ToolSpec
@@ -170,7 +170,7 @@ def conversations(card: ModelCard, shape: dict[str, Any], tokens: int) -> int:
     per_gpu = 0.9 * MEMORY_GIB[card.name] * 2**30 - 4e9
     block_tokens, block_bytes = block(shape)
     blocks = int((card.gpus * per_gpu - weights_bytes(shape)) / block_bytes)
-    return blocks // (ceil(tokens / block_tokens) + (HYBRID_EXTRA_BLOCKS if hybrid(shape) else 0))
+    return blocks // blocks_of(tokens, block_tokens, hybrid=hybrid(shape))
 
 
 @pytest.mark.parametrize("name", sorted(ON_GPUS))

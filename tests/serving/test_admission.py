@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from serving.admission import HYBRID_EXTRA_BLOCKS, Admission, Seat
-from serving.metrics import CacheConfig
+from serving.admission import Admission, Seat
+from serving.metrics import HYBRID_EXTRA_BLOCKS, CacheConfig
 
 
 def cache(blocks: int, *, hybrid: bool = False) -> CacheConfig:

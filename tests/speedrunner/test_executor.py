@@ -17,7 +17,7 @@ from speedrunner.config.compose import compose
 from speedrunner.executor import RunStopped
 from speedrunner.records import Ending
 from speedrunner.report.cost import rollout_costs
-from speedrunner.run import set_up
+from speedrunner.setup import set_up
 from tests.scripted_engine import (
     BLOCK,
     DROP,

@@ -8,24 +8,18 @@ import os
 import re
 import signal
 from collections import Counter
-from pathlib import Path
 
 import pytest
 import yaml
-from rich.console import Console
 
-from envs import Task
 from serving.cards import CHECKOUT
 from serving.errors import SpendingCapReached
 from serving.usage import Usage
-from speedrunner.actor import EpisodeLimits
 from speedrunner.config.compose import compose
-from speedrunner.data import load
 from speedrunner.drain import Drain, Interrupted
 from speedrunner.plan import Evaluate, Sleep, Wake, step_key
 from speedrunner.records import Ending
-from speedrunner.run import evaluation_config, set_up, stored_policy
-from speedrunner.run import run as carry_out
+from speedrunner.setup import set_up
 from speedrunner.store.rundir import RunDirectory, RunDirectoryError
 from tests import babyai_player
 from tests.scripted_engine import (
@@ -47,7 +41,6 @@ from tests.scripted_runs import (
     flag,
     keys,
     script,
-    speedrunner,
     walker,
 )
 
@@ -182,34 +175,6 @@ class TestLearning:
         assert "is finished: nothing is left to play" in learnt.printed
         assert len(learnt.server.requests) == asked
         assert {file: file.read_bytes() for file in learnt.dir.rglob("*") if file.is_file()} == before
-
-    @pytest.mark.parametrize(("version", "calls"), [("", 1), (":1", 1), (":v0", 7)])
-    def test_a_stored_policy_is_evaluated_without_training(
-        self, learnt: ScriptedRun, version: str, calls: int, tmp_path: Path
-    ) -> None:
-        changes = [*learnt.arguments, "run.test_episodes=1", f"run.dir={tmp_path}"]
-        setup = set_up(evaluation_config(f"{learnt.dir}{version}", changes))
-        (balance,) = asyncio.run(carry_out(setup, Console(quiet=True), Drain(print)))
-        assert balance.agrees
-        (row,) = load(tmp_path).episodes
-        assert (row.episode, row.policy, row.llm_calls) == ("test/0000/0000", 0, calls)
-        assert keys(learnt.data) == PLANNED
-
-    def test_an_evaluation_has_a_directory_of_its_own_by_default(self, learnt: ScriptedRun) -> None:
-        done = speedrunner(
-            "eval", f"{learnt.dir}:1", *learnt.arguments, "run.test_episodes=1", f"env={CORRIDOR}"
-        )
-        assert done.returncode == 0, done.stderr
-        (folder,) = learnt.folder.glob("run-eval-v0001-*")
-        assert "they agree to the token" in done.stdout
-        assert load(folder).config["run"]["start_from"] == f"{learnt.dir}:1"
-
-    async def test_another_run_may_start_from_its_policy(self, learnt: ScriptedRun) -> None:
-        other = ScriptedRun(learnt.folder / "other", learnt.card, learnt.server, learnt.settings)
-        other.folder.mkdir()
-        await other.play(f"run.start_from={learnt.dir}:1", "run.rollouts=2", "run.eval_every=2")
-        assert [row.llm_calls for row in other.data.episodes] == [1] * 6
-        assert other.data.policies.load(0) == stored_policy(f"{learnt.dir}:1")
 
 
 async def test_the_inducer_uses_all_its_tools_and_a_refused_edit_stops_nothing(corridor: Runs) -> None:
@@ -395,12 +360,3 @@ class TestGoingOn:
         wasted = {row.labels["attempt"] for row in run.data.requests if row.wasted}
         assert wasted == {"1"}
         check_ledger(run.data)
-
-
-def test_what_a_configuration_names_is_made_and_checked_without_starting_anything() -> None:
-    setup = set_up(compose(["env=babyai", "method=react", "prices.cached=0.5", "run.wall_clock_s=9"]))
-    assert (setup.env.name, setup.method.trains, setup.card.name) == ("babyai", False, "tiny")
-    assert setup.prices.actor.cached == 0.5
-    assert setup.prices.actor.uncached == setup.card.prices.uncached
-    assert setup.episode_limits() == EpisodeLimits(9.0, None, 4000)
-    assert setup.split.train[0] == Task("babyai", "pick_up_seq_go_to", 83810)

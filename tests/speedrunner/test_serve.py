@@ -21,7 +21,7 @@ from serving.cards import CHECKOUT, adapted, load_card
 from serving.endpoint import Endpoint, attach
 from serving.errors import InvalidCard, ServerFailed
 from speedrunner.config.check import InvalidConfig
-from speedrunner.serve import FOLDER, serve, shell_command
+from speedrunner.serve import serve, shell_command
 
 COMMAND = [sys.executable, "-c", "import typer; from speedrunner.serve import serve; typer.run(serve)"]
 
@@ -179,7 +179,8 @@ def test_a_port_in_use_is_told(tiny_folder: str) -> None:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = taken.getsockname()[1]
-        before = set(FOLDER.glob("*.key"))
+        folder = CHECKOUT / ".cache" / "serve"
+        before = set(folder.glob("*.key"))
         with pytest.raises(ServerFailed, match=f"port {port} of 127.0.0.1 is taken"):
             serve(["model=tiny", f"serving.port={port}"], print_=False)
-        assert set(FOLDER.glob("*.key")) == before
+        assert set(folder.glob("*.key")) == before

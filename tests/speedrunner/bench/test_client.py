@@ -9,7 +9,7 @@ import pytest
 from serving.meter import LedgerRow
 from serving.tokens import ChatTokenizer
 from speedrunner.bench.client import measure_client
-from speedrunner.bench.episodes import stage
+from speedrunner.bench.episodes import bench_run
 from speedrunner.bench.serving import bench_setup
 from tests.scripted_engine import call
 from tests.scripted_runs import Runs, script
@@ -21,9 +21,9 @@ async def test_the_client_alone_plays_whole_episodes_against_answers_given_in_tu
     setup = bench_setup(corridor(script()).overrides())
     answer = tiny_tokenizer.template_text(call("look").written)
     answers = [[*answer, tiny_tokenizer.control_id("<|im_end|>")]]
-    with stage(setup, tmp_path / "bench") as theatre:
-        client = await measure_client(setup, 3, answers, lambda line: None, theatre)
-        rows = theatre.directory.requests(LedgerRow)
+    with bench_run(setup, tmp_path / "bench") as run:
+        client = await measure_client(setup, 3, answers, lambda line: None, run)
+        rows = run.directory.requests(LedgerRow)
     assert (client.client_in_flight, client.client_turns) == (3, 3 * 20)  # it only looks, up to the limit
     assert {row.status for row in rows} == {"ok"}
     assert client.client_prompt_tokens > len(answer)

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from serving.cards import load_card
 from serving.meter import LedgerRow
 from speedrunner.bench import rollout
-from speedrunner.bench.episodes import stage
+from speedrunner.bench.episodes import bench_run
 from speedrunner.bench.rollout import Client, LeftBehind, Pair
 from speedrunner.bench.serving import bench_setup
 from tests.scripted_runs import Runs, script
@@ -27,12 +27,12 @@ def silent(line: str) -> None:
 async def test_the_replay_sends_what_the_rollout_sent_with_its_own_answers(
     corridor: Runs, tmp_path: Path
 ) -> None:
-    run = corridor(script())
-    setup = bench_setup(run.overrides())
-    with stage(setup, tmp_path / "bench") as theatre:
-        pairs, episodes = await rollout.compare(setup, 2, 1, silent, theatre)
-        rows = theatre.directory.requests(LedgerRow)
-    requests = [each for each in run.server.requests if each.turn or each.tools]
+    scripted = corridor(script())
+    setup = bench_setup(scripted.overrides())
+    with bench_run(setup, tmp_path / "bench") as run:
+        pairs, episodes = await rollout.compare(setup, 2, 1, silent, run)
+        rows = run.directory.requests(LedgerRow)
+    requests = [each for each in scripted.server.requests if each.turn or each.tools]
     ours = [each for each in requests if "cache_salt" not in each.body]
     replayed = [each for each in requests if "cache_salt" in each.body]
     # The script answers a prompt always in the same way, so both must be equal in all but their order.
