@@ -10,6 +10,7 @@ import httpx2
 
 from serving.errors import ServerFailed
 
+MAX_CONNECTIONS = 1000
 KEEPALIVE_S = 4.0
 """How long a client may keep an idle connection: vLLM closes its side after 5 seconds."""
 
@@ -59,21 +60,27 @@ class Endpoint:
     def __str__(self) -> str:
         return f"unix:{self.socket}" if self.socket else self.base_url
 
-    def client(self, timeout_s: float) -> httpx2.AsyncClient:
+    def client(
+        self, timeout: httpx2.Timeout | float, transport: httpx2.AsyncBaseTransport | None = None
+    ) -> httpx2.AsyncClient:
         """An HTTP client whose paths start at the server's root: `/health`, `/metrics`, `/v1/models`.
 
         It ignores proxies of the environment: an engine is reached directly.
+
+        Args:
+            timeout: in seconds.
+            transport: what carries requests; `None` for connections to this endpoint.
         """
-        transport = httpx2.AsyncHTTPTransport(
+        transport = transport or httpx2.AsyncHTTPTransport(
             verify=self.base_url.startswith("https:"),  # loading certificates takes 20 ms
             uds=str(self.socket) if self.socket else None,
-            limits=httpx2.Limits(keepalive_expiry=KEEPALIVE_S),
+            limits=httpx2.Limits(max_connections=MAX_CONNECTIONS, keepalive_expiry=KEEPALIVE_S),
         )
         return httpx2.AsyncClient(
             base_url=self.base_url.removesuffix("/v1"),
             headers={"Authorization": f"Bearer {self.api_key}"} if self.api_key else None,
             transport=transport,
-            timeout=timeout_s,
+            timeout=timeout,
         )
 
     async def healthy(self, timeout_s: float = 5.0) -> bool:

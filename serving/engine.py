@@ -8,14 +8,13 @@ import random
 import re
 import time
 import uuid
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import httpx2
 import msgspec
-import openai
 
-from serving.endpoint import KEEPALIVE_S, Endpoint
+from serving.endpoint import Endpoint
 from serving.errors import ContextOverflow, EngineDead, RequestFailed, RequestRefused, ServerFailed
 from serving.meter import LedgerRow, Meter, Status
 from serving.usage import Usage
@@ -24,7 +23,11 @@ Recover = Callable[[float], Awaitable[bool]]
 """Called when a connection was lost, with the monotonic time at which the try began; tells whether the
 engine was started again since then."""
 
-MAX_CONNECTIONS = 1000
+Send = Callable[[], Awaitable[httpx2.Response]]
+"""One try of a request."""
+
+CONNECT_S = 10.0
+_NO_HEADERS: Mapping[str, str] = {}
 
 
 class RetryPolicy(msgspec.Struct, frozen=True):
@@ -113,21 +116,8 @@ class Engine:
         self._recover = recover
         self._not_before = 0.0
         self._waiting: dict[asyncio.Timeout, int] = {}
-        timeout = httpx2.Timeout(self._retry.timeout_s, connect=10.0)
-        self._client = openai.AsyncOpenAI(
-            base_url=endpoint.base_url,
-            api_key=endpoint.api_key or "none",
-            max_retries=0,
-            timeout=timeout,
-            http_client=httpx2.AsyncClient(
-                transport=transport
-                or httpx2.AsyncHTTPTransport(
-                    uds=str(endpoint.socket) if endpoint.socket else None,
-                    limits=httpx2.Limits(max_connections=MAX_CONNECTIONS, keepalive_expiry=KEEPALIVE_S),
-                ),
-                timeout=timeout,
-            ),
-        )
+        timeout = httpx2.Timeout(self._retry.timeout_s, connect=CONNECT_S)
+        self._client = endpoint.client(timeout, transport)
 
     @property
     def in_flight(self) -> set[int]:
@@ -136,7 +126,7 @@ class Engine:
 
     async def close(self) -> None:
         """Close the connections."""
-        await self._client.close()
+        await self._client.aclose()
 
     async def complete(
         self,
@@ -158,15 +148,15 @@ class Engine:
         Raises:
             ContextOverflow, RequestRefused, RequestFailed, EngineDead, SpendingCapReached: see `errors`.
         """
-        body = {**options, "prompt": prompt, "return_token_ids": True}
-        headers = None if replica is None else {"X-data-parallel-rank": str(replica)}
-
-        async def send() -> Any:
-            # Ids in the extra body: as an argument of its own the client would walk every one of them.
-            return await self._client.completions.with_raw_response.create(
-                model=self.model, prompt="", max_tokens=max_tokens, extra_body=body, extra_headers=headers
-            )
-
+        request = {
+            **options,
+            "model": self.model,
+            "prompt": prompt,
+            "max_tokens": max_tokens,
+            "return_token_ids": True,
+        }
+        headers = {} if replica is None else {"X-data-parallel-rank": str(replica)}
+        send = self._post("/v1/completions", request, headers)
         reply = await self._send(send, len(prompt), max_tokens, labels, cacheable, replica or 0)
         if reply.choice.get("token_ids") is None:
             reply.record("failed", reply.usage)
@@ -192,15 +182,13 @@ class Engine:
         Raises:
             As `complete`.
         """
-
-        async def send() -> Any:
-            return await self._client.chat.completions.with_raw_response.create(
-                model=self.model,
-                messages=messages,  # type: ignore[arg-type]
-                max_completion_tokens=max_tokens,
-                extra_body=options,
-            )
-
+        request = {
+            **options,
+            "model": self.model,
+            "messages": messages,
+            "max_completion_tokens": max_tokens,
+        }
+        send = self._post("/v1/chat/completions", request)
         return await self._send(send, prompt_bound, max_tokens, labels)
 
     def give_up(self) -> None:
@@ -209,9 +197,14 @@ class Engine:
         for waiting in self._waiting:
             waiting.reschedule(now)
 
+    def _post(self, path: str, request: dict[str, Any], headers: Mapping[str, str] = _NO_HEADERS) -> Send:
+        content = msgspec.json.encode(request)  # once, however often it is sent
+        headers = {"Content-Type": "application/json", **headers}
+        return lambda: self._client.post(path, content=content, headers=headers)
+
     async def _send(
         self,
-        send: Callable[[], Awaitable[Any]],
+        send: Send,
         prompt_bound: int,
         max_tokens: int,
         labels: dict[str, str],
@@ -281,7 +274,7 @@ class Engine:
                 return Reply(body, usage_of(body), seconds, row)
         raise AssertionError("unreachable: every try returns, raises or goes on")
 
-    async def _try(self, send: Callable[[], Awaitable[Any]], replica: int) -> dict[str, Any]:
+    async def _try(self, send: Send, replica: int) -> dict[str, Any]:
         waiting = asyncio.timeout(None)
         try:
             async with waiting:
@@ -292,18 +285,16 @@ class Engine:
                     del self._waiting[waiting]
         except TimeoutError as error:
             raise _Again("it hangs: none of its counters moves any more", "aborted", hung=True) from error
-        except openai.APITimeoutError as error:
+        except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
+            raise _Again(f"connection lost: {error}", lost=True, usage=Usage()) from error
+        except httpx2.TimeoutException as error:
             raise _Again(f"no answer within {self._retry.timeout_s:g} s", "aborted", lost=True) from error
-        except openai.APIConnectionError as error:
-            never_sent = isinstance(error.__cause__, (httpx2.ConnectError, httpx2.ConnectTimeout))
-            usage = Usage() if never_sent else None
-            raise _Again(f"connection lost: {error.__cause__ or error}", lost=True, usage=usage) from error
-        except openai.APIStatusError as error:
-            raise _judged(error) from error
-        except openai.APIError as error:
-            raise _Again(f"unreadable answer: {error}") from error
+        except httpx2.RequestError as error:
+            reason = str(error) or type(error).__name__
+            raise _Again(f"connection lost: {reason}", lost=True) from error
+        if response.status_code != 200:
+            raise _judged(response)
         try:
-            # Read by us: the client's own records lose or complain about what vLLM adds to the standard.
             body = msgspec.json.decode(response.content, type=dict[str, Any])
         except msgspec.DecodeError as error:
             raise _Again(f"unreadable answer: {error}") from error
@@ -332,35 +323,36 @@ def usage_of(body: dict[str, Any]) -> Usage:
 _OVERFLOW = re.compile("maximum context length|max_tokens must be at least 1|context window")
 
 
-def _judged(error: openai.APIStatusError) -> Exception:
+def _judged(response: httpx2.Response) -> Exception:
     """What an HTTP status means for the request."""
-    status, text = error.status_code, _message(error)
+    status, (text, code) = response.status_code, _told(response)
     if status == 429:
-        return _Again(f"rate limit: {text}", after_s=_retry_after(error), usage=Usage())
+        return _Again(f"rate limit: {text}", after_s=_retry_after(response), usage=Usage())
     if status == 503:  # the queue is full: turned away before any work
         return _Again(f"status {status}: {text}", usage=Usage())
     if status >= 500 or status in (408, 409):
         # vLLM answers 500 while its core dies, for seconds, before connections are refused.
         return _Again(f"status {status}: {text}", lost=status == 500)
-    if status == 400 and (error.code == "context_length_exceeded" or _OVERFLOW.search(text)):
+    if status == 400 and (code == "context_length_exceeded" or _OVERFLOW.search(text)):
         return ContextOverflow(text)
     return RequestRefused(f"status {status}: {text}")
 
 
-def _message(error: openai.APIStatusError) -> str:
-    body = error.body
-    if isinstance(body, dict):
-        inner = body.get("error", body)
-        text = inner.get("message") if isinstance(inner, dict) else inner
-        if text:
-            return " ".join(str(text).split())[:500]
-    return " ".join(error.message.split())[:500]
+def _told(response: httpx2.Response) -> tuple[str, object]:
+    """An error's message and code, in whichever of the usual forms the body has."""
+    try:
+        body = msgspec.json.decode(response.content)
+    except msgspec.DecodeError:
+        body = response.text
+    error = body.get("error", body) if isinstance(body, dict) else body
+    text, code = (error.get("message"), error.get("code")) if isinstance(error, dict) else (error, None)
+    return " ".join(str(text or response.reason_phrase).split())[:500], code
 
 
-def _retry_after(error: openai.APIStatusError) -> float:
+def _retry_after(response: httpx2.Response) -> float:
     """Seconds that a 429 asks for: numbers only; 5 where it names none or a date."""
     try:
-        return min(300.0, max(0.1, float(error.response.headers["retry-after"])))
+        return min(300.0, max(0.1, float(response.headers["retry-after"])))
     except (KeyError, ValueError):
         return 5.0
 

@@ -20,6 +20,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+import psutil
+
 from serving import guard, server_log
 from serving.cards import ModelCard
 from serving.endpoint import Endpoint
@@ -33,6 +35,11 @@ Progress = Callable[[float, str], None]
 
 _LONGEST_FOLDER = 68
 """Bytes: a socket's path may have 107, and vLLM names sockets of its own in our folder by 37 more."""
+
+
+COMPUTE_NICENESS = 10
+"""Of a model's processes on a CPU: with 32 episodes in flight on two cores, the client gets its turns done in
+2-12 ms instead of 20-40 on average, and the engine produces about a fifth more tokens per second."""
 
 
 class VllmServer:
@@ -236,8 +243,10 @@ class VllmServer:
                 told = now
                 progress(now - begun, server_log.last_line(self.log, self._log_start))
             await asyncio.sleep(0.2)
-        if not self.alive:  # whoever answered, it was not ours
+        if self._process is None or not self.alive:  # whoever answered, it was not ours
             raise ServerFailed(self.failure())
+        if not self.card.gpus:
+            _give_way(self._process.pid)
 
     def _report(self, what: str) -> str:
         cause = " | ".join(server_log.telling_lines(self.log, self._log_start)) or "its log is empty"
@@ -246,6 +255,20 @@ class VllmServer:
             f"  log: {self.log}\n"
             f"  command: {self.shell_line}"
         )
+
+
+def _give_way(guard: int) -> None:
+    """Lower the priority of the processes in which a model computes on the CPU.
+
+    They never rest, so that whoever sends them work would wait long for a core, and they would go on with
+    few requests at a time. The API server, which hands the work over, keeps its priority.
+    """
+    for server in psutil.Process(guard).children():
+        for process in server.children(recursive=True):
+            with contextlib.suppress(psutil.NoSuchProcess, ProcessLookupError):
+                for thread in process.threads():
+                    own = os.getpriority(os.PRIO_PROCESS, thread.id)
+                    os.setpriority(os.PRIO_PROCESS, thread.id, own + COMPUTE_NICENESS)
 
 
 def _private_folder() -> Path:

@@ -17,6 +17,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import psutil
 import pytest
 
@@ -24,7 +25,7 @@ from serving import server_log
 from serving.cards import load_card
 from serving.endpoint import attach
 from serving.errors import ServerFailed
-from serving.server import VllmServer
+from serving.server import COMPUTE_NICENESS, VllmServer
 
 HEALTHY = """
 import http.server, json, os, socketserver, sys
@@ -149,6 +150,19 @@ async def test_start_waits_for_health_and_stop_leaves_nothing(server_of) -> None
     assert all_end(processes)
     assert not folder(server).exists()
     await server.stop()
+
+
+@pytest.mark.parametrize(("gpus", "niceness"), [(0, COMPUTE_NICENESS), (1, 0)])
+async def test_on_a_cpu_what_computes_gives_way_and_the_api_server_does_not(
+    server_of, gpus: int, niceness: int
+) -> None:
+    server = server_of(STUBBORN)
+    server.card = msgspec.structs.replace(server.card, gpus=gpus)
+    await server.start()
+    guard, api, *below = tree(server)
+    own = os.getpriority(os.PRIO_PROCESS, 0)
+    assert [process.nice() for process in (guard, api)] == [own, own]
+    assert [process.nice() for process in below] == [min(own + niceness, 19)] * 2
 
 
 async def test_the_command_is_built_from_the_card(server_of) -> None:
