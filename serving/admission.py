@@ -107,6 +107,7 @@ class Admission:
             await seat.let_in.wait()
         except asyncio.CancelledError:
             seat.busy = False
+            self._settle()  # it may have kept others waiting
             raise
         return True
 
@@ -129,8 +130,15 @@ class Admission:
             if seat.resident or not seat.busy:
                 continue
             seat.resident = True
-            full = self.resident_blocks > self.capacity * (1 - ROOM_TO_GROW)
-            if full and any(other.resident for other in self._seats if other is not seat):
+            # Younger ones that are inside, since they asked first, make room for it.
+            idle = [other for other in self._seats if other.resident and not other.busy]
+            while self._is_full and idle and idle[-1].age > seat.age:
+                idle.pop().resident = False
+            if self._is_full and any(other.resident for other in self._seats if other is not seat):
                 seat.resident = False
                 return  # nobody overtakes it
             seat.let_in.set()
+
+    @property
+    def _is_full(self) -> bool:
+        return self.resident_blocks > self.capacity * (1 - ROOM_TO_GROW)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import msgspec
@@ -116,7 +116,7 @@ class TokenConversation:
         self._open = True
         self._last = (0, 0)  # tokens of the last prompt, and of the answer to it
         self.options = {
-            **_sampling(role),
+            **sampling(role),
             "structured_outputs": {"structural_tag": self.tag},
             # A grammar leaves open which of the model's end tokens ends it; only one ends a turn.
             "logit_bias": {str(id_): -100 for id_ in transcript.other_ends},
@@ -178,6 +178,11 @@ class TokenConversation:
         """See `Conversation`."""
         self.transcript.tell(text)
 
+    def forget_cache(self) -> None:
+        """Nothing of it is in the engine's cache any more."""
+        self._last = (0, 0)
+        self.place = replace(self.place, shared=0)
+
     def close(self) -> None:
         """See `Conversation`."""
         if self._open:
@@ -210,7 +215,7 @@ class ChatConversation:
         self._labels = labels
         self._max_tokens = role.thinking_tokens + role.string_tokens + self.ANSWER_TOKENS
         self._options = {
-            **_sampling(role),
+            **sampling(role),
             "tools": [tool.openai for tool in tools],
             "tool_choice": "required",
             "parallel_tool_calls": False,
@@ -279,16 +284,17 @@ class ChatConversation:
             raise TruncatedCall(f"the answer was cut after {reply.usage.completion} tokens; write less", text)
         if len(calls) != 1:
             raise InvalidCall(f"the answer holds {len(calls)} tool calls; make exactly one", text)
-        function = calls[0]["function"]
-        if function["name"] not in self._tools:
-            raise InvalidCall(f"there is no tool {function['name']!r}; tools: {', '.join(self._tools)}", text)
+        function = calls[0].get("function") or {}
+        name, written = function.get("name"), function.get("arguments") or "{}"
+        if name not in self._tools:
+            raise InvalidCall(f"there is no tool {name!r}; tools: {', '.join(self._tools)}", text)
         try:
-            arguments = msgspec.json.decode(function["arguments"].encode() or b"{}", type=dict[str, Any])
-        except (msgspec.DecodeError, UnicodeEncodeError) as error:
+            arguments = msgspec.json.decode(written, type=dict[str, Any])
+        except (msgspec.DecodeError, UnicodeError, TypeError) as error:
             raise InvalidCall(f"the arguments are not readable: {error}", text) from error
-        if problem := self._tools[function["name"]].problem_with(arguments):
-            raise InvalidCall(f"{function['name']}: {problem}", text)
-        return ParsedCall(function["name"], arguments)
+        if problem := self._tools[name].problem_with(arguments):
+            raise InvalidCall(f"{name}: {problem}", text)
+        return ParsedCall(name, arguments)
 
 
 def _status(problem: InvalidCall | None) -> Status:
@@ -297,7 +303,8 @@ def _status(problem: InvalidCall | None) -> Status:
     return "truncated" if isinstance(problem, TruncatedCall) else "invalid"
 
 
-def _sampling(role: Role) -> dict[str, Any]:
+def sampling(role: Role) -> dict[str, Any]:
+    """What a request says of how the role's answers are drawn."""
     chosen = {"temperature": role.temperature, "top_p": role.top_p, "top_k": role.top_k}
     return {name: value for name, value in chosen.items() if value is not None}
 

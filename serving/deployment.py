@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -14,7 +15,7 @@ import msgspec
 from serving.admission import Admission
 from serving.balance import Balance
 from serving.cards import ModelCard, prepare
-from serving.endpoint import Endpoint, attach
+from serving.endpoint import BUSY_S, Endpoint, attach
 from serving.engine import Engine, RetryPolicy, wait_until_ready
 from serving.errors import InvalidCard, ServerFailed
 from serving.meter import LedgerRow, Meter, Spending
@@ -29,9 +30,6 @@ Say = Callable[[str], None]
 
 READINESS = {"role": "readiness"}
 """Labels of the request that shows an engine to be ready."""
-
-BUSY_S = 30.0
-"""How long a server that lives may take to say that it is healthy."""
 
 PATIENCE_S, CPU_PATIENCE_S = 60.0, 180.0
 """How long an engine's counters may stand still while requests run before it counts as hung."""
@@ -154,8 +152,8 @@ class Deployment:
             await engine.close()
 
     @property
-    def in_flight(self) -> set[int]:
-        """The replicas on whose answers requests of any client wait."""
+    def in_flight(self) -> set[int | None]:
+        """The replicas on whose answers requests of any client wait; `None` stands for any of them."""
         return set().union(*(engine.in_flight for engine in self._engines))
 
     @property
@@ -232,16 +230,24 @@ class Deployment:
 
     def _engine(self, meter: Meter, *, recovers: bool = True) -> Engine:
         retry = RetryPolicy(timeout_s=self._options.request_timeout_s)
-        return Engine(self.endpoint, self.card.name, meter, retry, self.recover if recovers else None)
+        recover = self.recover if recovers else None
+        return Engine(self.endpoint, self.card.name, meter, retry, recover, hosted=self.card.hosted)
 
     async def _start_again(self, server: VllmServer) -> float:
         """Restart the server; tells when it was ready."""
         if self._ending is not None:  # its requests learn of the end before all of it is over
             await self._ending
         self._say(f"the engine died ({server.failure().splitlines()[0]}); starting it again")
-        await server.restart(
+        await server.stop()
+        # Before the new one can be asked for anything; it counts from zero.
+        self._since, self._counted_before = time.time(), Counters()
+        self._metered_before, self._cut_off_before = self._metered(), self._cut_off()
+        for model in self._models:
+            model.forget_cache()
+        await server.start(
             lambda seconds, line: self._waiting(f"starting vLLM again, {seconds:.0f} s: {line}")
         )
+        own_before = self._own()
         engine = self._engine(self._own_meter, recovers=False)
         self._engines.append(engine)  # so that it is watched
         try:
@@ -249,12 +255,14 @@ class Deployment:
         finally:
             self._engines.remove(engine)
             await engine.close()
-        for model in self._models:
-            model.forget_cache()
-        self._since = time.time()
-        self._counted_before, self._metered_before = await read_counters(self.endpoint), self._metered()
-        self._cut_off_before = self._cut_off()
+        # That request stands in no run's ledger.
+        own = self._own() - own_before
+        self._counted_before, self._metered_before = own, self._metered_before + own
         return time.monotonic()
+
+    def _own(self) -> Counters:
+        total = self._own_meter.total
+        return Counters(total.prompt, total.cached, total.completion)
 
 
 @asynccontextmanager
@@ -304,17 +312,34 @@ async def deploy(
 
 
 def _running(card: ModelCard, options: ServiceOptions) -> Endpoint:
-    name = options.api_key_env or card.api_key_env
-    key = os.environ.get(name) if name else None
-    if name and not key:
-        raise InvalidCard(f"model {card.name!r}: environment variable {name} with its API key is not set")
-    if options.api_key_file is not None:
-        try:
-            key = Path(options.api_key_file).expanduser().read_text(encoding="utf-8").strip()
-        except OSError as error:
-            reason = error.strerror or str(error)
-            raise ServerFailed(f"the key file {options.api_key_file} cannot be read: {reason}") from None
+    key = _key(card, options)
     if options.url is not None:
         return Endpoint.parse(options.url, api_key=key)
     assert card.base_url is not None
-    return Endpoint(card.base_url, api_key=key)
+    return Endpoint(card.base_url.rstrip("/"), api_key=key)
+
+
+def _key(card: ModelCard, options: ServiceOptions) -> str | None:
+    """The API key of a server that runs, from its file or from the environment.
+
+    Raises:
+        InvalidCard, ServerFailed: it is named and not there, or is no key.
+    """
+    name = options.api_key_env or card.api_key_env
+    if options.api_key_file is not None:
+        where = f"the key file {options.api_key_file}"
+        try:
+            key = Path(options.api_key_file).expanduser().read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            raise ServerFailed(f"{where} cannot be read: {reason}") from None
+    elif name is not None:
+        where = f"environment variable {name}"
+        key = os.environ.get(name, "").strip()
+        if not key:
+            raise InvalidCard(f"model {card.name!r}: {where} with its API key is not set")
+    else:
+        return None
+    if not re.fullmatch("[!-~]+", key):
+        raise ServerFailed(f"{where} holds no API key: a key is one word of printable ASCII characters")
+    return key

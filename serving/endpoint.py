@@ -10,6 +10,9 @@ import httpx2
 
 from serving.errors import ServerFailed
 
+BUSY_S = 30.0
+"""How long a server that lives may take to say that it is healthy."""
+
 MAX_CONNECTIONS = 1000
 KEEPALIVE_S = 4.0
 """How long a client may keep an idle connection: vLLM closes its side after 5 seconds."""
@@ -22,7 +25,8 @@ class Endpoint:
     """The address of an OpenAI-compatible server.
 
     Attributes:
-        base_url: what an OpenAI client takes, `/v1` included; its host says nothing where there is a socket.
+        base_url: what the routes follow (`/completions`), without a slash at its end; its host says nothing
+            where there is a socket.
         socket: the Unix socket to connect to instead of TCP.
         api_key: sent as bearer token.
     """
@@ -63,7 +67,7 @@ class Endpoint:
     def client(
         self, timeout: httpx2.Timeout | float, transport: httpx2.AsyncBaseTransport | None = None
     ) -> httpx2.AsyncClient:
-        """An HTTP client whose paths start at the server's root: `/health`, `/metrics`, `/v1/models`.
+        """An HTTP client; a path alone starts at the root of a vLLM server: `/health`, `/metrics`.
 
         It ignores proxies of the environment: an engine is reached directly.
 

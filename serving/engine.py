@@ -9,12 +9,12 @@ import re
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any
+from typing import Annotated, Any
 
 import httpx2
 import msgspec
 
-from serving.endpoint import Endpoint
+from serving.endpoint import BUSY_S, Endpoint
 from serving.errors import ContextOverflow, EngineDead, RequestFailed, RequestRefused, ServerFailed
 from serving.meter import LedgerRow, Meter, Status
 from serving.usage import Usage
@@ -72,6 +72,17 @@ class _Again(Exception):
         self.usage = usage
 
 
+class _Usage(msgspec.Struct):
+    prompt_tokens: int
+
+
+class _Answer(msgspec.Struct):
+    """What every answer must hold."""
+
+    choices: Annotated[list[dict[str, Any]], msgspec.Meta(min_length=1)]
+    usage: _Usage
+
+
 class Reply(msgspec.Struct, frozen=True):
     """An engine's answer with what it cost. `body` is the response as plain JSON."""
 
@@ -97,6 +108,7 @@ class Engine:
         meter: gets a row for every try.
         retry: see `RetryPolicy`.
         recover: see `Recover`; `None` when nobody can start the engine again.
+        hosted: whether it is no vLLM server, which tells its health.
         transport: what carries requests; `None` for connections to `endpoint`.
     """
 
@@ -107,6 +119,7 @@ class Engine:
         meter: Meter,
         retry: RetryPolicy | None = None,
         recover: Recover | None = None,
+        hosted: bool = False,
         transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
         self.endpoint = endpoint
@@ -114,14 +127,15 @@ class Engine:
         self.meter = meter
         self._retry = retry or RetryPolicy()
         self._recover = recover
+        self._hosted = hosted
         self._not_before = 0.0
-        self._waiting: dict[asyncio.Timeout, int] = {}
+        self._waiting: dict[asyncio.Timeout, int | None] = {}
         timeout = httpx2.Timeout(self._retry.timeout_s, connect=CONNECT_S)
         self._client = endpoint.client(timeout, transport)
 
     @property
-    def in_flight(self) -> set[int]:
-        """The replicas on whose answers requests wait."""
+    def in_flight(self) -> set[int | None]:
+        """The replicas on whose answers requests wait; `None` stands for any of them."""
         return set(self._waiting.values())
 
     async def close(self) -> None:
@@ -156,8 +170,8 @@ class Engine:
             "return_token_ids": True,
         }
         headers = {} if replica is None else {"X-data-parallel-rank": str(replica)}
-        send = self._post("/v1/completions", request, headers)
-        reply = await self._send(send, len(prompt), max_tokens, labels, cacheable, replica or 0)
+        send = self._post("completions", request, headers)
+        reply = await self._send(send, len(prompt), max_tokens, labels, cacheable, replica)
         if reply.choice.get("token_ids") is None:
             reply.record("failed", reply.usage)
             raise RequestRefused(
@@ -188,8 +202,12 @@ class Engine:
             "messages": messages,
             "max_completion_tokens": max_tokens,
         }
-        send = self._post("/v1/chat/completions", request)
-        return await self._send(send, prompt_bound, max_tokens, labels)
+        send = self._post("chat/completions", request)
+        reply = await self._send(send, prompt_bound, max_tokens, labels)
+        if not isinstance(reply.choice.get("message"), dict):
+            reply.record("failed", reply.usage)
+            raise RequestRefused(f"the engine at {self.endpoint} returns no message")
+        return reply
 
     def give_up(self) -> None:
         """End every request that waits for an answer with `EngineDead`: the engine hangs."""
@@ -200,7 +218,8 @@ class Engine:
     def _post(self, path: str, request: dict[str, Any], headers: Mapping[str, str] = _NO_HEADERS) -> Send:
         content = msgspec.json.encode(request)  # once, however often it is sent
         headers = {"Content-Type": "application/json", **headers}
-        return lambda: self._client.post(path, content=content, headers=headers)
+        url = f"{self.endpoint.base_url}/{path}"
+        return lambda: self._client.post(url, content=content, headers=headers)
 
     async def _send(
         self,
@@ -209,7 +228,7 @@ class Engine:
         max_tokens: int,
         labels: dict[str, str],
         cacheable: int | None = None,
-        replica: int = 0,
+        replica: int | None = None,
     ) -> Reply:
         request = uuid.uuid4().hex[:16]
         failures, held_back_s = 0, 0.0
@@ -225,6 +244,7 @@ class Engine:
                 error: BaseException | None = None,
                 number: int = number,
                 started: float = started,
+                cacheable: int | None = cacheable,
             ) -> None:
                 most = Usage(prompt=prompt_bound, completion=max_tokens) if usage is None else None
                 self.meter.record(
@@ -257,9 +277,10 @@ class Engine:
                         continue
                 failures += 1
                 if error.lost and self._recover is not None and await self._recover(started):
+                    cacheable = None if cacheable is None else 0  # it begins with an empty cache
                     continue
                 if error.hung or failures >= self._retry.tries:
-                    if error.hung or (error.lost and not await self.endpoint.healthy()):
+                    if error.hung or (error.lost and await self._is_gone()):
                         raise EngineDead(f"the engine at {self.endpoint} is gone: {error}") from error
                     raise RequestFailed(f"a request failed {failures} times, at last: {error}") from error
                 await asyncio.sleep(self._retry.wait_s(failures))
@@ -274,7 +295,11 @@ class Engine:
                 return Reply(body, usage_of(body), seconds, row)
         raise AssertionError("unreachable: every try returns, raises or goes on")
 
-    async def _try(self, send: Send, replica: int) -> dict[str, Any]:
+    async def _is_gone(self) -> bool:
+        """Whether nothing answers any more; a hosted model's other requests may always fare better."""
+        return not self._hosted and not await self.endpoint.healthy(BUSY_S)
+
+    async def _try(self, send: Send, replica: int | None) -> dict[str, Any]:
         waiting = asyncio.timeout(None)
         try:
             async with waiting:
@@ -285,25 +310,34 @@ class Engine:
                     del self._waiting[waiting]
         except TimeoutError as error:
             raise _Again("it hangs: none of its counters moves any more", "aborted", hung=True) from error
-        except (httpx2.ConnectError, httpx2.ConnectTimeout) as error:
-            raise _Again(f"connection lost: {error}", lost=True, usage=Usage()) from error
+        except (httpx2.LocalProtocolError, httpx2.UnsupportedProtocol) as error:
+            # Without the error's own text, which may quote the key.
+            reason = "it cannot be sent as HTTP; look at the server's address and API key"
+            raise RequestRefused(reason) from error
+        except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout) as error:
+            raise _Again(_lost(error), lost=True, usage=Usage()) from error  # it was never sent
         except httpx2.TimeoutException as error:
             raise _Again(f"no answer within {self._retry.timeout_s:g} s", "aborted", lost=True) from error
         except httpx2.RequestError as error:
-            reason = str(error) or type(error).__name__
-            raise _Again(f"connection lost: {reason}", lost=True) from error
+            raise _Again(_lost(error), lost=True) from error
         if response.status_code != 200:
             raise _judged(response)
         try:
             body = msgspec.json.decode(response.content, type=dict[str, Any])
-        except msgspec.DecodeError as error:
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise _Again(f"unreadable answer: {error}") from error
-        if not body.get("choices") or not body.get("usage"):
-            raise _Again("the answer holds no choice or no usage")
+        try:
+            msgspec.convert(body, _Answer)
+        except msgspec.ValidationError as error:
+            raise _Again(f"the answer holds no choice or no usage: {error}") from error
         if body["choices"][0].get("finish_reason") == "abort":
             reason = "the engine was shut down in the middle of the answer"
             raise _Again(reason, "aborted", lost=True, usage=usage_of(body))
         return body
+
+
+def _lost(error: httpx2.RequestError) -> str:
+    return f"connection lost: {str(error) or type(error).__name__}"
 
 
 def usage_of(body: dict[str, Any]) -> Usage:
@@ -342,7 +376,7 @@ def _told(response: httpx2.Response) -> tuple[str, object]:
     """An error's message and code, in whichever of the usual forms the body has."""
     try:
         body = msgspec.json.decode(response.content)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError):
         body = response.text
     error = body.get("error", body) if isinstance(body, dict) else body
     text, code = (error.get("message"), error.get("code")) if isinstance(error, dict) else (error, None)

@@ -141,14 +141,19 @@ async def read_cache_config(endpoint: Endpoint) -> list[CacheConfig]:
     return CacheConfig.parse((await endpoint.get("/metrics")).text)
 
 
-async def read_activity(endpoint: Endpoint) -> dict[int, float]:
-    """By replica, a number that grows whenever it gets anything done. Raises `ServerFailed`."""
+async def read_activity(endpoint: Endpoint) -> dict[int | None, float]:
+    """By replica, a number that grows whenever it gets anything done; `None` stands for all together.
+
+    Raises:
+        ServerFailed: the server does not answer.
+    """
     text = (await endpoint.get("/metrics")).text
-    activity: dict[int, float] = {}
+    activity: dict[int | None, float] = {None: 0.0}
     for sample in _samples(text):
         if sample.name in _ACTIVITY:
             replica = int(sample.labels.get("engine", 0))
             activity[replica] = activity.get(replica, 0.0) + sample.value
+            activity[None] += sample.value
     return activity
 
 

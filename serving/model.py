@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from functools import cached_property
+from weakref import WeakSet
 
 from serving.admission import Admission
 from serving.cards import ModelCard
@@ -53,6 +54,7 @@ class Model:
         self._open = open_ or [0] * max(len(caches), 1)
         self._warm: dict[tuple[int, ...], asyncio.Task[list[tuple[int, Usage]]]] = {}
         """Prefixes that were sent alone, or are being sent."""
+        self._talks: WeakSet[TokenConversation] = WeakSet()
         self._format = None
         if card.route == "tokens":
             if card.tool_format is None or tokenizer is None:
@@ -82,10 +84,10 @@ class Model:
         if self._format is None or self._tokenizer is None:
             return ChatConversation(self.engine, messages, tools, settings, labels)
         transcript = self._transcript(role, messages, tools)
-        replica = self._open.index(min(self._open))
-        return TokenConversation(
-            self.engine, transcript, settings, self.card.context, labels, self._place(replica, transcript.ids)
-        )
+        place = self._place(self._open.index(min(self._open)), transcript.ids)
+        talk = TokenConversation(self.engine, transcript, settings, self.card.context, labels, place)
+        self._talks.add(talk)
+        return talk
 
     async def warm(
         self, role: str, messages: Messages, tools: list[ToolSpec], labels: dict[str, str]
@@ -114,8 +116,11 @@ class Model:
             raise
 
     def forget_cache(self) -> None:
-        """The engine was started again: nothing that was warmed up is there any more."""
-        self._warm.clear()
+        """The engine is started again: nothing that was sent is there any more."""
+        for prefix in [prefix for prefix, sent in self._warm.items() if sent.done()]:
+            del self._warm[prefix]
+        for talk in self._talks:
+            talk.forget_cache()
 
     async def close(self) -> None:
         """Give up what is still being sent."""

@@ -13,7 +13,7 @@ from typing import Any, Literal, TypeVar
 import msgspec
 
 from serving.cards import Role, Roles
-from serving.conversation import TokenConversation
+from serving.conversation import TokenConversation, sampling
 from serving.errors import ContextOverflow, RequestRefused, TruncatedCall
 from serving.model import Model
 from serving.tool_battery import ToolProbe, battery
@@ -237,13 +237,12 @@ async def _free(model: Model, role: Role, answered: Answered) -> int:
     """Send a probe's prompt again, for as many tokens, without a grammar. Returns the tokens that came."""
     if not answered.token_ids:
         return 0
-    sampling: dict[str, Any] = {"temperature": role.temperature, "top_p": role.top_p, "top_k": role.top_k}
     reply = await model.engine.complete(
         answered.prompt,
         max_tokens=len(answered.token_ids),
         labels=LABELS,
         ignore_eos=True,
-        **{name: value for name, value in sampling.items() if value is not None},
+        **sampling(role),
     )
     reply.record("ok", reply.usage)
     return reply.usage.completion

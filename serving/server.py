@@ -173,11 +173,6 @@ class VllmServer:
                 process.wait()
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    async def restart(self, progress: Progress | None = None) -> None:
-        """Stop what is left of the server and start it again at the same endpoint. Raises as `start` does."""
-        await self.stop()
-        await self.start(progress)
-
     def failure(self) -> str:
         """What to tell people when the server is found dead: the log's telling lines, command, log."""
         status = self._process.poll() if self._process else None
@@ -246,7 +241,10 @@ class VllmServer:
         if self._process is None or not self.alive:  # whoever answered, it was not ours
             raise ServerFailed(self.failure())
         if not self.card.gpus:
-            _give_way(self._process.pid)
+            try:
+                _give_way(self._process.pid)
+            except psutil.NoSuchProcess:
+                raise ServerFailed(self.failure()) from None
 
     def _report(self, what: str) -> str:
         cause = " | ".join(server_log.telling_lines(self.log, self._log_start)) or "its log is empty"
@@ -262,11 +260,16 @@ def _give_way(guard: int) -> None:
 
     They never rest, so that whoever sends them work would wait long for a core, and they would go on with
     few requests at a time. The API server, which hands the work over, keeps its priority.
+
+    Raises:
+        psutil.NoSuchProcess: the server has ended.
     """
-    for server in psutil.Process(guard).children():
-        for process in server.children(recursive=True):
-            with contextlib.suppress(psutil.NoSuchProcess, ProcessLookupError):
-                for thread in process.threads():
+    below = (each for server in psutil.Process(guard).children() for each in server.children(recursive=True))
+    for process in below:
+        # Processes and threads come and go.
+        with contextlib.suppress(psutil.NoSuchProcess):
+            for thread in process.threads():
+                with contextlib.suppress(ProcessLookupError):
                     own = os.getpriority(os.PRIO_PROCESS, thread.id)
                     os.setpriority(os.PRIO_PROCESS, thread.id, own + COMPUTE_NICENESS)
 

@@ -19,14 +19,14 @@ log = logging.getLogger(__name__)
 async def watched(
     endpoint: Endpoint,
     patience_s: float,
-    in_flight: Callable[[], set[int]],
+    in_flight: Callable[[], set[int | None]],
     on_hang: Callable[[], Awaitable[None]],
 ) -> AsyncIterator[None]:
     """Watch an engine while the context lasts.
 
     Args:
         patience_s: how long its counters may stand still while requests run, in seconds.
-        in_flight: the replicas on whose answers requests wait now.
+        in_flight: the replicas on whose answers requests wait now; `None` stands for any of them.
         on_hang: called when it hangs; the watch then begins anew.
     """
     task = asyncio.create_task(_watch(endpoint, patience_s, in_flight, on_hang), name="watchdog")
@@ -40,12 +40,12 @@ async def watched(
 async def _watch(
     endpoint: Endpoint,
     patience_s: float,
-    in_flight: Callable[[], set[int]],
+    in_flight: Callable[[], set[int | None]],
     on_hang: Callable[[], Awaitable[None]],
 ) -> None:
     look_every_s = min(patience_s / 6, 10.0)
-    seen: dict[int, float] = {}
-    moved: dict[int, float] = {}
+    seen: dict[int | None, float] = {}
+    moved: dict[int | None, float] = {}
     while True:
         await asyncio.sleep(look_every_s)
         now, busy = time.monotonic(), in_flight()

@@ -45,6 +45,7 @@ class Drain:
         self._signal: int | None = None
         self._units = 0
         self._task: asyncio.Task[Any] | None = None
+        self._timer: asyncio.TimerHandle | None = None
         self._cancelled = False
 
     @property
@@ -55,6 +56,8 @@ class Drain:
     def check(self) -> None:
         """Raise `Interrupted` when a stop was asked for."""
         if self._signal is not None:
+            if self._timer is not None and not self._units:
+                self._timer.cancel()  # putting things away takes its time
             raise Interrupted(self._signal)
 
     @contextmanager
@@ -99,7 +102,7 @@ class Drain:
                 f"{signal.Signals(number).name}: {self._units} in flight may end within {DRAIN_S:g} s;"
                 " once more to stop at once"
             )
-            asyncio.get_running_loop().call_later(DRAIN_S, self._cancel)
+            self._timer = asyncio.get_running_loop().call_later(DRAIN_S, self._cancel)
         else:
             self._cancel()
 

@@ -17,7 +17,7 @@ PACKAGES = (
     "tokenizers",
     "xgrammar",
     "outlines",
-    "openai",
+    "httpx2",
     "minigrid",
     "scienceworld",
     "crafter",

@@ -47,7 +47,7 @@ class Answer:
     status: int = 200
     headers: dict[str, str] = field(default_factory=dict)
     after: threading.Event | None = None  # what it waits for, while others are answered
-    fault: Literal["drop", "hang", "garbage", "die"] | None = None
+    fault: Literal["drop", "hang", "garbage", "latin", "die"] | None = None
 
     @property
     def written(self) -> str:
@@ -115,6 +115,8 @@ HANG = Answer(fault="hang")
 """No answer until the engine is stopped."""
 GARBAGE = Answer("x", fault="garbage")
 """An answer that is no JSON."""
+LATIN = Answer("half an answer", fault="latin")
+"""An answer whose text is not in UTF-8."""
 
 
 @dataclass(frozen=True)
@@ -436,6 +438,8 @@ class _Handler(BaseHTTPRequestHandler):
                 self.close_connection = True
             case "garbage":
                 self._send(200, content[: len(content) // 2])
+            case "latin":
+                self._send(200, content.replace(b"half an", "é".encode("latin-1")))
             case _:
                 self._send(answer.status, content, headers=answer.headers)
 

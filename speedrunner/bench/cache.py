@@ -14,7 +14,9 @@ import typer
 
 from serving.cards import ModelCard
 from serving.deployment import Deployment
+from serving.errors import ServerFailed
 from serving.metrics import CacheConfig
+from serving.probe_cache import TARGETS
 from serving.usage import Usage
 from speedrunner.bench.episodes import BenchRun, RecordingActor, bench_run
 from speedrunner.bench.serving import (
@@ -29,9 +31,6 @@ from speedrunner.command import AsJson, Status
 from speedrunner.config.check import InvalidConfig
 from speedrunner.hosts.pool import HostPool
 from speedrunner.setup import Setup
-
-TARGETS = {"attention": 0.99, "hybrid": 0.97}
-"""Least share of the most that a cache can give, by the card's kind of cache."""
 
 
 class Level(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,6 +93,10 @@ async def measure(
     small: list[Level] = []
     with bench_run(setup, folder) as run:
         async with bench_deployment(setup.card, setup, status) as deployment:
+            if not deployment.caches:
+                raise ServerFailed(
+                    f"the engine at {deployment.endpoint} tells nothing about its prefix cache"
+                )
             cache = deployment.caches[0]
             for count in in_flight:
                 levels += await _both(deployment, setup, run, count, episodes, status)

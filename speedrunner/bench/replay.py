@@ -96,7 +96,12 @@ async def replay(deployment: Deployment, episodes: Sequence[Recorded], salt: str
                 ids += answer + reply
             return tokens
 
-        return sum(await asyncio.gather(*map(episode, episodes)))
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = [group.create_task(episode(each)) for each in episodes]
+        except ExceptionGroup as failures:
+            raise failures.exceptions[0] from None
+        return sum(task.result() for task in tasks)
 
 
 async def _complete(
@@ -113,7 +118,10 @@ async def _complete(
     if replica is not None:
         headers["X-data-parallel-rank"] = str(replica)
     body = msgspec.json.encode({**fixed, **options, "prompt": ids})
-    response = await client.post("/v1/completions", content=body, headers=headers)
+    try:
+        response = await client.post("/v1/completions", content=body, headers=headers)
+    except httpx2.RequestError as error:
+        raise RequestFailed(f"a bare request failed: {str(error) or type(error).__name__}") from error
     if response.status_code != 200:
         raise RequestFailed(f"a bare request was answered with {response.status_code}: {response.text}")
     answer: list[int] = msgspec.json.decode(response.content)["choices"][0]["token_ids"]

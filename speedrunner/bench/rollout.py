@@ -127,6 +127,7 @@ async def compare(
         for number in range(pairs):
             status(f"pair {number + 1} of {pairs}: rollout")
             actor = RecordingActor(setup, model)
+            await actor.warm(run.spec(), {})
             lap = Lap()
             played = await run.play(actor, pool, in_flight)
             ours = lap.per_token(sum(each.usage.completion for each in played))

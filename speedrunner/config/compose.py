@@ -40,7 +40,7 @@ def compose(overrides: Sequence[str], *, base: str | None = None) -> Config:
             `env=package.module:Class` takes somebody's own environment (a method likewise), whose options
             are set as any other.
         base: text of an existing run's `config.yaml`, which then stands in for the defaults; a group that is
-            chosen in spite of it replaces its whole section.
+            chosen in spite of it replaces its whole section. Its server is gone: where that was is left out.
 
     Raises:
         InvalidConfig: an override cannot be read, or names what does not exist; a value has the wrong type or
@@ -48,7 +48,9 @@ def compose(overrides: Sequence[str], *, base: str | None = None) -> Config:
     """
     choices, settings = _read(overrides)
     if base is not None:
-        _store_existing_run(from_yaml(base), chosen=choices)
+        recorded = from_yaml(base)
+        gone = dataclasses.replace(recorded.serving, url=None, port=None, api_key_env=None, api_key_file=None)
+        _store_existing_run(dataclasses.replace(recorded, serving=gone), chosen=choices)
     for card in list_cards():
         ConfigStore.instance().store(group="model", name=card, node={"card": card})
     selection = [f"{group}={choice}" for group, choice in choices.items()]

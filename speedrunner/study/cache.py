@@ -205,6 +205,8 @@ def _pass_row(passes: Sequence[Pass], prices: Prices) -> PassRow:
     for other in passes[1:]:
         one += other
     usage, told = one.usage, one.first_token_s
+    if not one.requests:
+        raise InvalidConfig("no answer was played: the recorded ones do not fit the model's context any more")
     complete = len(told) == one.requests
     mean, by = (
         (statistics.mean(told), "replies") if complete else (one.engine.first_token_mean_s, "histogram")

@@ -18,9 +18,6 @@ from speedrunner.study.cache import CacheStudy, Recorded, study_cache, write_csv
 from speedrunner.study.cache_table import study_text
 from speedrunner.terminal import visible
 
-OF_THEN = ("serving.url=null", "serving.port=null", "serving.api_key_env=null", "serving.api_key_file=null")
-"""The run's server is gone: without another address, one is started."""
-
 app = typer.Typer(help="Play recorded runs again under other conditions.", no_args_is_help=True)
 
 
@@ -78,12 +75,10 @@ def _recorded(arguments: list[str], in_flight: int | None) -> list[Recorded]:
     overrides = [each for each in arguments if each not in paths]
     if not paths:
         raise InvalidConfig("name at least one run's directory")
-    named = {each.partition("=")[0] for each in overrides}
-    gone = [each for each in OF_THEN if each.partition("=")[0] not in named]
     found = []
     for path in dict.fromkeys(paths):
         data = load(path)
-        config = compose([*gone, *overrides], base=(data.path / "config.yaml").read_text(encoding="utf-8"))
+        config = compose(overrides, base=(data.path / "config.yaml").read_text(encoding="utf-8"))
         setup = set_up(config)
         found.append(Recorded(data, setup, in_flight or config.run.in_flight))
     return found

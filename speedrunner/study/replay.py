@@ -111,7 +111,7 @@ class Replay:
         """
         # What an engine does at its first request of a kind is nobody's time.
         first = blocks[0].streams[0]
-        await self._play_stream(replace(first, answers=first.answers[:1]), Pass(cache=False), 0, None)
+        await self._play_stream(replace(first, answers=first.answers[:1]), Pass(cache=False), 0, None, cut=2)
         for number, block in enumerate(blocks):
             passes = [self.cached, self.fresh]
             for one in passes if number % 2 == 0 else reversed(passes):
@@ -136,7 +136,7 @@ class Replay:
                 open_[replica] += 1
                 seat = admissions[replica].seat(shared) if admissions else None
                 try:
-                    await self._play_stream(stream, one, replica, seat)
+                    await self._play_stream(stream, one, replica, seat, cut=0 if one.cache else 1)
                 finally:
                     open_[replica] -= 1
                     if seat is not None:
@@ -152,7 +152,9 @@ class Replay:
         after = await read_figures(endpoint)
         one.engine += after.since(before, first_tokens_since=warmed, ours=_counters(one.usage) - used)
 
-    async def _play_stream(self, stream: Stream, one: Pass, replica: int, seat: Seat | None) -> None:
+    async def _play_stream(
+        self, stream: Stream, one: Pass, replica: int, seat: Seat | None, *, cut: int
+    ) -> None:
         transcript = self._renderer.transcript(stream)
         decode = self._renderer.tokenizer.decode
         # Only one of the model's end tokens ends a turn.
@@ -170,7 +172,7 @@ class Replay:
                 labels={"role": "study", "episode": stream.episode},
                 replica=self._address(replica),
                 cache_salt=self._salt if one.cache else secrets.token_hex(8),
-                structured_outputs={"structural_tag": answer.tag(cut=0 if one.cache else 1)},
+                structured_outputs={"structural_tag": answer.tag(cut)},
                 temperature=0.0,
                 logit_bias=ends,
             )

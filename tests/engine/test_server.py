@@ -93,7 +93,8 @@ async def test_a_killed_engine_core_ends_the_server_and_a_restart_serves_again(
         assert not server.alive
         assert "EngineDeadError" in server.failure()
 
-        await server.restart()
+        await server.stop()
+        await server.start()
         assert (await complete(server.endpoint)).status_code == 200
         processes = tree(server.pid)
         (core,) = [process for process in processes if "EngineCore" in process.name()]

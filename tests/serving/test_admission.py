@@ -97,6 +97,27 @@ PREFIX = tuple(range(45))
 """Four blocks and a half."""
 
 
+async def test_an_older_one_that_asks_later_takes_the_place_of_a_younger_one_at_rest() -> None:
+    admission = Admission(cache(10))
+    old, young = admission.seat(), admission.seat()
+    await young.enter(60)
+    waits = await asks(old, 60)
+    assert not waits.done()  # the young one's request is under way
+    young.pause()
+    assert await waits > 0
+    assert not (await asks(young, 60)).done()
+
+
+async def test_one_that_gives_up_lets_those_behind_it_in() -> None:
+    admission = Admission(cache(10))
+    inside, large, small = (admission.seat() for _ in range(3))
+    await inside.enter(60)
+    gone, waits = await asks(large, 90), await asks(small, 20)
+    assert not waits.done()
+    gone.cancel()
+    assert await waits > 0
+
+
 async def test_prefixes_of_different_conversations_are_counted_each() -> None:
     admission = Admission(cache(10))
     assert await admission.seat(prefix=PREFIX).enter(50) == 0.0

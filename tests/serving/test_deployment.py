@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import sys
+import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -155,6 +156,9 @@ class TestAttaching:
             with pytest.raises(InvalidCard, match="environment variable TOY_KEY with its API key is not set"):
                 await open_("TOY_KEY")
             monkeypatch.setenv("TOY_KEY", "open up")
+            with pytest.raises(ServerFailed, match="TOY_KEY holds no API key: a key is one word"):
+                await open_("TOY_KEY")
+            monkeypatch.setenv("TOY_KEY", "open-up\n")
             with pytest.raises(ServerFailed, match="refuses the API key"):
                 await open_("TOY_KEY")
             monkeypatch.setenv("TOY_KEY", "sesame")
@@ -291,6 +295,20 @@ class TestRecovery:
         assert await service.recover(since)
         assert not await service.recover(self.now())  # a loss of its own, and the server is well
         assert server.pid == pid
+
+    async def test_accounts_begin_anew_without_the_request_that_shows_it_to_be_ready(
+        self, service_of: Any
+    ) -> None:
+        service, server, _ = await service_of()
+        began = time.time()
+        await self.kill(server)
+        assert await service.recover(self.now())
+        balance = await service.balance()
+        assert balance is not None
+        assert (balance.ledger, balance.unreported) == (Counters(), 0)
+        assert balance.since > began
+        # The stand-in counts nothing at all, not even that request.
+        assert balance.engine == Counters(prompt=-1, generated=-1)
 
     async def test_it_is_not_started_a_second_time(self, service_of: Any) -> None:
         service, server, said = await service_of()

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import dataclasses
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+import httpx2
 import pytest
 
+from serving.endpoint import Endpoint
 from serving.engine import Engine, Recover, Reply, RetryPolicy, wait_until_ready
 from serving.errors import (
     ContextOverflow,
@@ -115,6 +118,7 @@ PASSING = {
     "a gateway's error": (scripted.refuse(502, "<html>bad gateway</html>"), "failed", None),
     "a lost connection": (scripted.DROP, "failed", None),
     "no JSON": (scripted.GARBAGE, "failed", None),
+    "text in another encoding": (scripted.LATIN, "failed", None),
     "no usage": (Answer("x", usage=False), "failed", None),
     "a rate limit": (scripted.rate_limit(0.1), "failed", Usage()),
 }
@@ -196,6 +200,50 @@ async def test_a_wrong_key_is_refused(tiny_tokenizer: ChatTokenizer) -> None:
     assert [row.status for row in rows] == ["failed"]
 
 
+async def test_a_key_that_no_header_may_hold_is_refused_without_telling_it(
+    tiny_tokenizer: ChatTokenizer,
+) -> None:
+    rows: list[LedgerRow] = []
+    with ScriptedEngine(tiny_tokenizer, []) as server:
+        endpoint = dataclasses.replace(server.endpoint, api_key="sesa\nme")
+        engine = Engine(endpoint, "tiny", Meter(rows.append, PRICES), FAST)
+        with pytest.raises(RequestRefused, match="look at the server's address and API key"):
+            await engine.complete(PROMPT, max_tokens=1, labels={})
+        await engine.close()
+    (row,) = rows
+    assert (row.status, row.usage) == ("failed", Usage())
+    assert "sesa" not in str(row.error)
+
+
+async def test_routes_follow_the_base_address_whatever_its_path(tiny_tokenizer: ChatTokenizer) -> None:
+    asked: list[str] = []
+
+    async def answer(request: httpx2.Request) -> httpx2.Response:
+        asked.append(str(request.url))
+        message = {"message": {"content": "hello"}, "token_ids": [1]}
+        usage = {"prompt_tokens": 1, "completion_tokens": 1}
+        return httpx2.Response(200, json={"choices": [message], "usage": usage})
+
+    endpoint = Endpoint("https://models.example/v1beta/openai")
+    transport = httpx2.MockTransport(answer)
+    engine = Engine(endpoint, "m", Meter(lambda row: None, PRICES), FAST, transport=transport)
+    await engine.chat([{"role": "user", "content": "hi"}], max_tokens=1, prompt_bound=9, labels={})
+    await engine.complete([1], max_tokens=1, labels={})
+    await engine.close()
+    assert asked == [f"https://models.example/v1beta/openai/{each}completions" for each in ("chat/", "")]
+
+
+async def test_of_a_hosted_model_one_request_s_failures_say_nothing_of_the_others(
+    tiny_tokenizer: ChatTokenizer,
+) -> None:
+    with ScriptedEngine(tiny_tokenizer, []) as server:
+        endpoint = server.endpoint
+    engine = Engine(endpoint, "tiny", Meter(lambda row: None, PRICES), FAST, hosted=True)
+    with pytest.raises(RequestFailed, match="failed 3 times"):
+        await engine.complete(PROMPT, max_tokens=1, labels={})
+    await engine.close()
+
+
 async def test_an_engine_without_token_ids_is_refused(serve: Any) -> None:
     def chat_only(request: Request) -> Answer:
         return OK
@@ -257,8 +305,9 @@ async def test_an_engine_that_was_started_again_gets_the_request_again(serve: An
 
     retry = RetryPolicy(tries=1, first_wait_s=0.0)
     async with serve([scripted.DEATH, OK], retry=retry, recover=hook) as rig:
-        await rig.complete()
+        await rig.complete(cacheable=64)
         assert rig.statuses == ["failed", "ok"]
+        assert [row.cacheable for row in rig.rows] == [64, 0]  # the new one's cache is empty
         assert len(asked) == 1
 
 

@@ -227,7 +227,8 @@ async def test_when_the_server_is_killed_its_children_go_and_it_can_be_restarted
     assert not server.alive
     assert "was killed by SIGKILL" in server.failure()
     endpoint = server.endpoint
-    await server.restart()
+    await server.stop()
+    await server.start()
     assert server.endpoint == endpoint
     await attach(endpoint, "tiny")
     assert server.log.read_text().count("ready") == 2

@@ -86,6 +86,32 @@ async def test_units_that_take_too_long_are_cancelled(monkeypatch: pytest.Monkey
     assert job.log == ["cancelled"]
 
 
+async def test_what_is_put_away_after_the_last_unit_may_take_longer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(draining, "DRAIN_S", 0.2)
+    job = Job()
+    put_away = False
+
+    async def work() -> str:
+        nonlocal put_away
+        try:
+            return await job.work()
+        finally:
+            await asyncio.sleep(0.5)
+            put_away = True
+
+    running = asyncio.create_task(job.drain.run(work()))
+    await job.begun.wait()
+    await send(signal.SIGINT)
+    while not job.said:  # noqa: ASYNC110 - the signal is on its way
+        await asyncio.sleep(0)
+    job.release.set()
+    with pytest.raises(Interrupted):
+        await running
+    assert put_away
+
+
 async def test_between_units_the_work_is_cancelled_at_once() -> None:
     job = Job()
     running = asyncio.create_task(job.drain.run(job.work(unit=False)))

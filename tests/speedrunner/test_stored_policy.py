@@ -3,17 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
+from serving.tokens import ChatTokenizer
 from speedrunner.data import load
 from speedrunner.drain import Drain
 from speedrunner.run import run as carry_out
 from speedrunner.setup import set_up
 from speedrunner.stored_policy import evaluation_config, stored_policy
+from tests.scripted_engine import ScriptedEngine
 from tests.scripted_runs import CORRIDOR, PLANNED, ScriptedRun, keys, speedrunner
+
+
+@pytest.fixture
+def learnt(learnt: ScriptedRun, tiny_tokenizer: ChatTokenizer) -> Iterator[ScriptedRun]:
+    """The run, with an engine of its own, so that the run's stands as it was left."""
+    with ScriptedEngine(tiny_tokenizer, learnt.server.script) as engine:
+        yield ScriptedRun(learnt.folder, learnt.card, engine, learnt.settings)
 
 
 @pytest.mark.parametrize(("version", "calls"), [("", 1), (":1", 1), (":v0", 7)])
@@ -35,6 +45,12 @@ def test_an_evaluation_has_a_directory_of_its_own_by_default(learnt: ScriptedRun
     (folder,) = learnt.folder.glob("run-eval-v0001-*")
     assert "they agree to the token" in done.stdout
     assert load(folder).config["run"]["start_from"] == f"{learnt.dir}:1"
+
+
+def test_the_run_s_server_is_gone_unless_one_is_named(learnt: ScriptedRun) -> None:
+    assert learnt.data.config["serving"]["url"] is not None
+    assert evaluation_config(f"{learnt.dir}", []).serving.url is None
+    assert evaluation_config(f"{learnt.dir}", ["serving.url=unix:/other"]).serving.url == "unix:/other"
 
 
 async def test_another_run_may_start_from_its_policy(learnt: ScriptedRun) -> None:
