@@ -266,7 +266,7 @@ class Engine:
 
             try:
                 with self.meter.reservation(prompt_bound, max_tokens):
-                    body = await self._try(send, replica)
+                    body, usage = await self._try(send, replica)
             except _Again as error:
                 row(error.status, error.usage, error)
                 if error.after_s is not None:
@@ -292,14 +292,14 @@ class Engine:
                 raise
             else:
                 seconds = time.monotonic() - started
-                return Reply(body, usage_of(body), seconds, row)
+                return Reply(body, usage, seconds, row)
         raise AssertionError("unreachable: every try returns, raises or goes on")
 
     async def _is_gone(self) -> bool:
         """Whether nothing answers any more; a hosted model's other requests may always fare better."""
         return not self._hosted and not await self.endpoint.healthy(BUSY_S)
 
-    async def _try(self, send: Send, replica: int | None) -> dict[str, Any]:
+    async def _try(self, send: Send, replica: int | None) -> tuple[dict[str, Any], Usage]:
         waiting = asyncio.timeout(None)
         try:
             async with waiting:
@@ -328,12 +328,13 @@ class Engine:
             raise _Again(f"unreadable answer: {error}") from error
         try:
             msgspec.convert(body, _Answer)
-        except msgspec.ValidationError as error:
+            usage = usage_of(body)
+        except (msgspec.ValidationError, ValueError) as error:
             raise _Again(f"the answer holds no choice or no usage: {error}") from error
         if body["choices"][0].get("finish_reason") == "abort":
             reason = "the engine was shut down in the middle of the answer"
-            raise _Again(reason, "aborted", lost=True, usage=usage_of(body))
-        return body
+            raise _Again(reason, "aborted", lost=True, usage=usage)
+        return body, usage
 
 
 def _lost(error: httpx2.RequestError) -> str:

@@ -141,20 +141,31 @@ async def read_cache_config(endpoint: Endpoint) -> list[CacheConfig]:
     return CacheConfig.parse((await endpoint.get("/metrics")).text)
 
 
-async def read_activity(endpoint: Endpoint) -> dict[int | None, float]:
-    """By replica, a number that grows whenever it gets anything done; `None` stands for all together.
+class Activity(msgspec.Struct, frozen=True):
+    """What an engine does.
 
-    Raises:
-        ServerFailed: the server does not answer.
+    Attributes:
+        done: by replica, a number that grows whenever it gets anything done; `None` stands for all together.
+        running: the replicas that have requests to work on, whoever sent them.
     """
+
+    done: dict[int | None, float] = {}
+    running: frozenset[int] = frozenset()
+
+
+async def read_activity(endpoint: Endpoint) -> Activity:
+    """What it does now. Raises `ServerFailed` if the server does not answer."""
     text = (await endpoint.get("/metrics")).text
-    activity: dict[int | None, float] = {None: 0.0}
+    done: dict[int | None, float] = {None: 0.0}
+    running: set[int] = set()
     for sample in _samples(text):
+        replica = int(sample.labels.get("engine", 0))
         if sample.name in _ACTIVITY:
-            replica = int(sample.labels.get("engine", 0))
-            activity[replica] = activity.get(replica, 0.0) + sample.value
-            activity[None] += sample.value
-    return activity
+            done[replica] = done.get(replica, 0.0) + sample.value
+            done[None] += sample.value
+        elif sample.name == "vllm:num_requests_running" and sample.value:
+            running.add(replica)
+    return Activity(done, frozenset(running))
 
 
 _ACTIVITY = {

@@ -53,6 +53,7 @@ class VllmServer:
         card: what is served.
         endpoint: where; it stays the same over restarts.
         log: file that the server's output is appended to.
+        folder: what it leaves on the disk, gone with it; only this user can enter it.
     """
 
     def __init__(
@@ -84,11 +85,11 @@ class VllmServer:
         self._port = port
         self._start_timeout_s = start_timeout_s
         self._program = program
-        self._folder = _private_folder()
+        self.folder = _private_folder()
         self._process: subprocess.Popen[bytes] | None = None
         self._log_start = 0
         if port is None:
-            self.endpoint = Endpoint.on_socket(self._folder / "http")
+            self.endpoint = Endpoint.on_socket(self.folder / "http")
         else:
             self.endpoint = Endpoint(f"http://127.0.0.1:{port}/v1", api_key=secrets.token_urlsafe(32))
 
@@ -171,7 +172,7 @@ class VllmServer:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        shutil.rmtree(self.folder, ignore_errors=True)
 
     def failure(self) -> str:
         """What to tell people when the server is found dead: the log's telling lines, command, log."""
@@ -195,12 +196,12 @@ class VllmServer:
         return {
             "PYTHONUNBUFFERED": "1",
             "VLLM_LOGGING_COLOR": "0",
-            "VLLM_RPC_BASE_PATH": str(self._folder),  # vLLM's own sockets, which it leaves behind
+            "VLLM_RPC_BASE_PATH": str(self.folder),  # vLLM's own sockets, which it leaves behind
             # Nothing of ours listens to other machines, whatever the machine's name resolves to.
             "VLLM_HOST_IP": "127.0.0.1",
             "GLOO_SOCKET_IFNAME": "lo",
             "NCCL_SOCKET_IFNAME": "lo",
-            "TMPDIR": str(self._folder),  # whatever else it leaves behind goes with the folder
+            "TMPDIR": str(self.folder),  # whatever else it leaves behind goes with the folder
             "TORCHINDUCTOR_CACHE_DIR": f"{tempfile.gettempdir()}/torchinductor_{getpass.getuser()}",
             **{name: str(value) for name, value in self.card.server.env.items()},
         }
@@ -215,9 +216,9 @@ class VllmServer:
             environment["VLLM_API_KEY"] = self.endpoint.api_key  # not an argument: those can be read by all
         with self.log.open("ab") as log:
             self._log_start = log.tell()
-            self._folder.mkdir(mode=0o700)
+            self.folder.mkdir(mode=0o700)
             self._process = subprocess.Popen(
-                [sys.executable, "-P", guard.__file__, str(os.getpid()), str(self._folder), *self.command],
+                [sys.executable, "-P", guard.__file__, str(os.getpid()), str(self.folder), *self.command],
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,

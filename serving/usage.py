@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import msgspec
+
+Tokens = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class Usage(msgspec.Struct, frozen=True):
@@ -15,10 +19,14 @@ class Usage(msgspec.Struct, frozen=True):
         reasoning: generated tokens up to the end of the thinking region.
     """
 
-    prompt: int = 0
-    cached: int = 0
-    completion: int = 0
-    reasoning: int = 0
+    prompt: Tokens = 0
+    cached: Tokens = 0
+    completion: Tokens = 0
+    reasoning: Tokens = 0
+
+    def __post_init__(self) -> None:
+        if self.cached > self.prompt:
+            raise ValueError(f"{self.cached} tokens of a prompt of {self.prompt} cannot be cached")
 
     @property
     def uncached(self) -> int:

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 from serving.endpoint import Endpoint
 from serving.errors import ServerFailed
-from serving.metrics import read_activity
+from serving.metrics import Activity, read_activity
 
 log = logging.getLogger(__name__)
 
@@ -25,8 +25,9 @@ async def watched(
     """Watch an engine while the context lasts.
 
     Args:
-        patience_s: how long its counters may stand still while requests run, in seconds.
-        in_flight: the replicas on whose answers requests wait now; `None` stands for any of them.
+        patience_s: how long its counters may stand still while requests run, in seconds: ours, or others'
+            of which the engine itself tells.
+        in_flight: the replicas on whose answers ours wait now; `None` stands for any of them.
         on_hang: called when it hangs; the watch then begins anew.
     """
     task = asyncio.create_task(_watch(endpoint, patience_s, in_flight, on_hang), name="watchdog")
@@ -44,20 +45,22 @@ async def _watch(
     on_hang: Callable[[], Awaitable[None]],
 ) -> None:
     look_every_s = min(patience_s / 6, 10.0)
-    seen: dict[int | None, float] = {}
+    seen = Activity()
     moved: dict[int | None, float] = {}
     while True:
         await asyncio.sleep(look_every_s)
-        now, busy = time.monotonic(), in_flight()
+        now = time.monotonic()
         try:
-            activity = await read_activity(endpoint) if busy else seen
+            activity = await read_activity(endpoint)
         except ServerFailed:
             activity = seen  # an API that says nothing shows no progress; a dead one is found by its requests
         except Exception:
             log.exception("the watchdog cannot read the engine's counters")
             continue
+        busy = in_flight() | activity.running
         for replica in {*moved, *busy}:
-            if replica not in busy or replica not in moved or activity.get(replica) != seen.get(replica):
+            idle = replica not in busy
+            if idle or replica not in moved or activity.done.get(replica) != seen.done.get(replica):
                 moved[replica] = now
         seen = activity
         if any(now - since > patience_s for since in moved.values()):

@@ -46,8 +46,12 @@ def cost(
     from speedrunner.report.breakdown import breakdowns
     from speedrunner.report.cost_table import account_text, cost_lines, total_lines
     from speedrunner.report.pricing import price_book
+    from speedrunner.store.rundir import RunDirectoryError
 
     loaded = [load(path) for path in dict.fromkeys(runs)]
+    for run in loaded:
+        if run.episodes and not run.requests:
+            raise RunDirectoryError(f"{run.path} holds episodes and no ledger: is requests.jsonl missing?")
     books = [price_book(run, prices, gpu_hour) for run in loaded]
     found = breakdowns(loaded, books)
     accounts = _accounts(loaded)

@@ -74,10 +74,9 @@ def shell_command(card: ModelCard, port: int | None) -> str:
     server = VllmServer(card, path, server_log("serve", card), port=port)
     recipe = recipe_command(card)
     steps = [shlex.join(recipe)] if recipe else []
-    if server.endpoint.socket:
-        steps += [shlex.join(["mkdir", "-m", "700", str(server.endpoint.socket.parent)]), server.shell_line]
-    else:
-        steps += [f"VLLM_API_KEY={server.endpoint.api_key} {server.shell_line}"]
+    steps.append(shlex.join(["mkdir", "-m", "700", str(server.folder)]))
+    key = server.endpoint.api_key
+    steps.append(server.shell_line if key is None else f"VLLM_API_KEY={key} {server.shell_line}")
     return " && ".join(steps)
 
 

@@ -56,7 +56,7 @@ def read_runs(file: Path, overrides: Sequence[str]) -> list[Setup]:
     """
     try:
         content = yaml.safe_load(file.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+    except (OSError, UnicodeDecodeError, yaml.YAMLError, RecursionError) as error:
         raise InvalidConfig(f"{file} cannot be read: {' '.join(str(error).split())}") from None
     if not isinstance(content, list) or not content:
         raise InvalidConfig(f"{file} must be a list of runs, such as `- method=react run.seed=1`")

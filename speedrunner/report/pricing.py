@@ -100,7 +100,10 @@ def price_list(name: str) -> PricesConfig:
             f"--prices {name} is no price list{suggest(name, known)}; there are {', '.join(known)}"
         )
     file = CONFIGS / "prices" / f"{name}.yaml"
-    return checked(PricesConfig, yaml.safe_load(file.read_text(encoding="utf-8")))
+    try:
+        return checked(PricesConfig, yaml.safe_load(file.read_text(encoding="utf-8")))
+    except (InvalidConfig, OSError, UnicodeDecodeError, yaml.YAMLError, RecursionError) as error:
+        raise InvalidConfig(f"--prices {name}: {file}: {' '.join(str(error).split())}") from None
 
 
 def in_place_of(own: Prices, other: PricesConfig) -> Prices:

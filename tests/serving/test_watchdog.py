@@ -52,6 +52,19 @@ async def test_an_engine_that_gets_on_or_has_nothing_to_do_is_left_alone(
     assert alarm.times == 0
 
 
+async def test_others_requests_that_stand_still_are_an_alarm_too(tiny_tokenizer: ChatTokenizer) -> None:
+    alarm = Alarm()
+
+    class Busy(ScriptedEngine):
+        @property
+        def metrics(self) -> str:
+            return super().metrics + 'vllm:num_requests_running{engine="0"} 2.0\n'
+
+    with Busy(tiny_tokenizer, []) as engine:
+        async with asyncio.timeout(30), watched(engine.endpoint, 0.3, set, alarm.ring):
+            await alarm.rung.wait()
+
+
 async def test_an_api_that_says_nothing_shows_no_progress_either(tiny_tokenizer: ChatTokenizer) -> None:
     alarm = Alarm()
     with ScriptedEngine(tiny_tokenizer, []) as engine:

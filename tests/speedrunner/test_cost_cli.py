@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 from serving.usage import Usage
 from speedrunner.config.check import InvalidConfig
 from speedrunner.cost_cli import cost
+from speedrunner.store.files import StorageError
 from speedrunner.store.rundir import RunDirectoryError
 from tests.scripted_runs import ScriptedRun
 
@@ -78,3 +79,20 @@ def test_mistakes_are_told_in_one_line(learnt: ScriptedRun, tmp_path: Path) -> N
         printed(str(tmp_path / "none"))
     with pytest.raises(InvalidConfig, match="--prices nothing is no price list"):
         printed(str(learnt.dir), "--prices", "nothing")
+
+
+@pytest.mark.parametrize(("old", "new"), [('"prompt":', '"prompt":-'), ('"cached":', '"cached":9999')])
+def test_a_row_that_cannot_be_is_named(learnt: ScriptedRun, tmp_path: Path, old: str, new: str) -> None:
+    run = shutil.copytree(learnt.dir, tmp_path / "run")
+    first, *rest = (run / "requests.jsonl").read_text().splitlines()
+    assert old in rest[0]
+    (run / "requests.jsonl").write_text("\n".join([first, rest[0].replace(old, new, 1), *rest[1:], ""]))
+    with pytest.raises(StorageError, match=r"requests\.jsonl, line 2,"):
+        printed(str(run))
+
+
+def test_a_ledger_that_is_missing_is_no_run_without_costs(learnt: ScriptedRun, tmp_path: Path) -> None:
+    run = shutil.copytree(learnt.dir, tmp_path / "run")
+    (run / "requests.jsonl").unlink()
+    with pytest.raises(RunDirectoryError, match="holds episodes and no ledger"):
+        printed(str(run))

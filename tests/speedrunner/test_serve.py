@@ -136,7 +136,9 @@ class TestPrinting:
         assert words[words.index("--uds") + 1] == f"{made[3]}/http"
 
     def test_a_port_comes_with_a_key_in_the_environment(self) -> None:
-        words = shlex.split(shell_command(load_card("qwen3-8b"), 8000))
+        folder, line = shell_command(load_card("qwen3-8b"), 8000).split(" && ")
+        words = shlex.split(line)
+        assert f"TMPDIR={shlex.split(folder)[3]}" in words  # made first, as whatever vLLM writes goes there
         key = words[0].removeprefix("VLLM_API_KEY=")
         assert len(key) >= 32
         assert not any(key in word for word in words[1:])

@@ -166,7 +166,7 @@ class TestTheList:
             read_runs(one.file(*runs), shared)
         assert "\n" not in str(error.value)
 
-    @pytest.mark.parametrize("text", ["", "a: b", "- 3", "- [1, 2]", "{", "[]"])
+    @pytest.mark.parametrize("text", ["", "a: b", "- 3", "- [1, 2]", "{", "[]", "- " + "[" * 3000])
     def test_what_is_no_list_of_runs_is_refused(self, tmp_path: Path, text: str) -> None:
         file = tmp_path / "runs.yaml"
         file.write_text(text)

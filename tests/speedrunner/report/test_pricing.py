@@ -17,6 +17,7 @@ from speedrunner.config.compose import compose
 from speedrunner.config.schema import to_yaml
 from speedrunner.data import RunData, load
 from speedrunner.records import Policy
+from speedrunner.report import pricing
 from speedrunner.report.pricing import price_book
 from speedrunner.store.rundir import RunDirectory
 
@@ -89,6 +90,19 @@ def test_a_hosted_inducer_keeps_its_price_per_token(gpu_card: ModelCard, tmp_pat
 def test_a_model_on_no_gpu_has_no_gpu_hours(tiny_card: ModelCard, tmp_path: Path) -> None:
     with pytest.raises(InvalidCard, match="takes no GPU"):
         price_book(run(tmp_path, tiny_card), "gpu-hours", 2.5)
+
+
+@pytest.mark.parametrize("text", ["[[[", "uncached: -1", "price: 3"])
+def test_a_list_that_cannot_be_read_is_named(
+    tiny_card: ModelCard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    (tmp_path / "prices").mkdir()
+    (tmp_path / "prices" / "zero.yaml").write_text(text)
+    played = run(tmp_path, tiny_card)
+    monkeypatch.setattr(pricing, "CONFIGS", tmp_path)
+    with pytest.raises(InvalidConfig, match=r"--prices zero: .*zero\.yaml: ") as error:
+        price_book(played, "zero", None)
+    assert "\n" not in str(error.value)
 
 
 @pytest.mark.parametrize(
