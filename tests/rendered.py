@@ -19,7 +19,7 @@ async def rendered(
         "add_generation_prompt": True,
         "chat_template_kwargs": {"enable_thinking": thinking},
     }
-    async with endpoint.client(timeout_s=60) as client:
+    async with endpoint.client(timeout=60) as client:
         reply = await client.post("/tokenize", json=body)
     assert reply.status_code == 200, reply.text
     tokens: list[int] = reply.json()["tokens"]

@@ -230,7 +230,7 @@ def check_files(folder: Path) -> None:
     for file in folder.rglob("*.jsonl"):
         content = file.read_text()
         assert content.endswith("\n"), file
-        for line in content.splitlines():
+        for line in content.split("\n")[:-1]:  # what models write may hold other ends of lines
             json.loads(line)
     assert not (folder / "lock").exists()
     assert [path for path in folder.rglob("*") if path.name.endswith(".tmp")] == []

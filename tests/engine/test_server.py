@@ -68,7 +68,7 @@ def all_end(processes: list[psutil.Process]) -> bool:
 
 
 async def complete(endpoint: Endpoint) -> httpx2.Response:
-    async with endpoint.client(timeout_s=60) as client:
+    async with endpoint.client(timeout=60) as client:
         return await client.post(
             "/v1/completions", json={"model": "tiny", "prompt": [5] * 70, "max_tokens": 4, "ignore_eos": True}
         )
