@@ -301,7 +301,7 @@ async def deploy(
         stack.push_async_callback(deployment.close)
         if not card.hosted:
             if server is None:
-                await attach(endpoint, card.name)
+                await attach(endpoint, card.name, card.context)
             usual_s = PATIENCE_S if card.gpus else CPU_PATIENCE_S
             patience_s = options.hang_timeout_s or usual_s
             await stack.enter_async_context(

@@ -118,19 +118,25 @@ class Endpoint:
         return response
 
 
-async def attach(endpoint: Endpoint, model: str) -> None:
-    """Check that a running server can be used: it answers, accepts the key, and serves the model.
+async def attach(endpoint: Endpoint, model: str, context: int = 0) -> None:
+    """Check that a running server can be used: it answers, accepts the key, serves the model in its length.
 
     Args:
         model: the served name of the card in use.
+        context: tokens that a conversation may have.
 
     Raises:
         ServerFailed: one of these does not hold.
     """
     response = await endpoint.get("/v1/models")
     try:
-        served = [entry["id"] for entry in response.json()["data"]]
-    except (ValueError, KeyError, TypeError):
+        served = {entry["id"]: entry.get("max_model_len") or context for entry in response.json()["data"]}
+    except (ValueError, KeyError, TypeError, AttributeError):
         raise ServerFailed(f"what answers at {endpoint} is no OpenAI-compatible server") from None
     if model not in served:
         raise ServerFailed(f"the server at {endpoint} serves {', '.join(served) or 'nothing'}, not {model!r}")
+    if (most := served[model]) < context:
+        raise ServerFailed(
+            f"the server at {endpoint} takes {most} tokens, the card of {model!r} says {context}: start it"
+            f" with --max-model-len {context}, or use a copy of the card with context: {most}"
+        )

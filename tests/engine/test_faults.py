@@ -220,24 +220,13 @@ def test_answers_lost_to_a_shutdown_are_asked_for_again(
     }
 
 
-def test_a_context_that_the_engine_finds_full_ends_the_episode(
+def test_a_server_that_takes_less_than_its_card_says_is_refused(
     vllm_endpoint: Endpoint, tmp_path: Path, tiny_card: ModelCard
 ) -> None:
-    # Our own arithmetic would see it first: this card claims more than the server has.
-    card = card_file(tmp_path, msgspec.structs.replace(tiny_card, context=10 * tiny_card.context))
-    run = tmp_path / "run"
-    done = speedrunner(
-        *("run", "env=tests.odd_envs:Ring", "env.words=2000", card, f"run.dir={run}"),
-        *("run.rollouts=0", "run.test_episodes=1", "run.reply_chars=100000", f"serving.url={vllm_endpoint}"),
-        timeout_s=300,
-    )
-    assert done.returncode == 0, done.stderr
-    (row,) = load(run).episodes
-    assert (row.ending, row.score) == (Ending.CONTEXT_OVERFLOW, 0.5)
-    assert 0 < row.llm_calls < 5
-    last = load(run).requests[-1]
-    assert (last.status, last.wasted) == ("overflow", True)
-    assert "maximum context length" in str(last.error)
+    most = tiny_card.context
+    card = card_file(tmp_path, msgspec.structs.replace(tiny_card, context=10 * most))
+    done = speedrunner("run", *BABYAI, card, f"run.dir={tmp_path / 'run'}", f"serving.url={vllm_endpoint}")
+    assert f"takes {most} tokens, the card of 'tiny' says {10 * most}: start it with" in complaint(done)
 
 
 def test_ctrl_c_leaves_no_process(start: Callable[..., Command]) -> None:
