@@ -1,19 +1,19 @@
-"""Requests to an OpenAI-compatible engine: retries, the engine's errors told apart, a ledger row per try."""
+"""Requests to an OpenAI-compatible engine: retries, a ledger row per try."""
 
 from __future__ import annotations
 
 import asyncio
 import itertools
 import random
-import re
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Annotated, Any
+from typing import Any
 
 import httpx2
 import msgspec
 
+from serving.answer import Send, TryFailed, answer_to
 from serving.endpoint import BUSY_S, Endpoint
 from serving.errors import ContextOverflow, EngineDead, RequestFailed, RequestRefused, ServerFailed
 from serving.meter import LedgerRow, Meter, Status
@@ -22,9 +22,6 @@ from serving.usage import Usage
 Recover = Callable[[float], Awaitable[bool]]
 """Called when a connection was lost, with the monotonic time at which the try began; tells whether the
 engine was started again since then."""
-
-Send = Callable[[], Awaitable[httpx2.Response]]
-"""One try of a request."""
 
 CONNECT_S = 10.0
 _NO_HEADERS: Mapping[str, str] = {}
@@ -49,38 +46,6 @@ class RetryPolicy(msgspec.Struct, frozen=True):
     def wait_s(self, retry: int) -> float:
         """Seconds before retry number `retry` (from 1), jittered so that episodes do not return at once."""
         return min(self.longest_wait_s, self.first_wait_s * 2.0 ** (retry - 1)) * random.uniform(0.75, 1.25)
-
-
-class _Again(Exception):
-    """This try failed; another may succeed."""
-
-    def __init__(
-        self,
-        reason: str,
-        status: Status = "failed",
-        *,
-        after_s: float | None = None,
-        lost: bool = False,
-        hung: bool = False,
-        usage: Usage | None = None,
-    ) -> None:
-        super().__init__(reason)
-        self.status = status
-        self.after_s = after_s  # what the engine asked for (Retry-After)
-        self.lost = lost or hung  # the connection is gone, perhaps with the engine
-        self.hung = hung  # another try would wait as long, and as vainly
-        self.usage = usage
-
-
-class _Usage(msgspec.Struct):
-    prompt_tokens: int
-
-
-class _Answer(msgspec.Struct):
-    """What every answer must hold."""
-
-    choices: Annotated[list[dict[str, Any]], msgspec.Meta(min_length=1)]
-    usage: _Usage
 
 
 class Reply(msgspec.Struct, frozen=True):
@@ -267,7 +232,7 @@ class Engine:
             try:
                 with self.meter.reservation(prompt_bound, max_tokens):
                     body, usage = await self._try(send, replica)
-            except _Again as error:
+            except TryFailed as error:
                 row(error.status, error.usage, error)
                 if error.after_s is not None:
                     held_back_s += error.after_s
@@ -305,91 +270,12 @@ class Engine:
             async with waiting:
                 self._waiting[waiting] = replica
                 try:
-                    response = await send()
+                    return await answer_to(send, self._retry.timeout_s)
                 finally:
                     del self._waiting[waiting]
         except TimeoutError as error:
-            raise _Again("it hangs: none of its counters moves any more", "aborted", hung=True) from error
-        except (httpx2.LocalProtocolError, httpx2.UnsupportedProtocol) as error:
-            # Without the error's own text, which may quote the key.
-            reason = "it cannot be sent as HTTP; look at the server's address and API key"
-            raise RequestRefused(reason) from error
-        except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout) as error:
-            raise _Again(_lost(error), lost=True, usage=Usage()) from error  # it was never sent
-        except httpx2.TimeoutException as error:
-            raise _Again(f"no answer within {self._retry.timeout_s:g} s", "aborted", lost=True) from error
-        except httpx2.RequestError as error:
-            raise _Again(_lost(error), lost=True) from error
-        if response.status_code != 200:
-            raise _judged(response)
-        try:
-            body = msgspec.json.decode(response.content, type=dict[str, Any])
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise _Again(f"unreadable answer: {error}") from error
-        try:
-            msgspec.convert(body, _Answer)
-            usage = usage_of(body)
-        except (msgspec.ValidationError, ValueError) as error:
-            raise _Again(f"the answer holds no choice or no usage: {error}") from error
-        if body["choices"][0].get("finish_reason") == "abort":
-            reason = "the engine was shut down in the middle of the answer"
-            raise _Again(reason, "aborted", lost=True, usage=usage)
-        return body, usage
-
-
-def _lost(error: httpx2.RequestError) -> str:
-    return f"connection lost: {str(error) or type(error).__name__}"
-
-
-def usage_of(body: dict[str, Any]) -> Usage:
-    """The token counts of a response; reasoning as far as the engine counts it."""
-    usage = body["usage"]
-    prompt_details = usage.get("prompt_tokens_details") or {}
-    completion_details = usage.get("completion_tokens_details") or {}
-    return Usage(
-        prompt=usage["prompt_tokens"],
-        cached=prompt_details.get("cached_tokens") or 0,
-        completion=usage.get("completion_tokens") or 0,
-        reasoning=completion_details.get("reasoning_tokens") or 0,
-    )
-
-
-# vLLM tells the exact limit in words of its own: no token is left to answer with.
-_OVERFLOW = re.compile("maximum context length|max_tokens must be at least 1|context window")
-
-
-def _judged(response: httpx2.Response) -> Exception:
-    """What an HTTP status means for the request."""
-    status, (text, code) = response.status_code, _told(response)
-    if status == 429:
-        return _Again(f"rate limit: {text}", after_s=_retry_after(response), usage=Usage())
-    if status == 503:  # the queue is full: turned away before any work
-        return _Again(f"status {status}: {text}", usage=Usage())
-    if status >= 500 or status in (408, 409):
-        # vLLM answers 500 while its core dies, for seconds, before connections are refused.
-        return _Again(f"status {status}: {text}", lost=status == 500)
-    if status == 400 and (code == "context_length_exceeded" or _OVERFLOW.search(text)):
-        return ContextOverflow(text)
-    return RequestRefused(f"status {status}: {text}")
-
-
-def _told(response: httpx2.Response) -> tuple[str, object]:
-    """An error's message and code, in whichever of the usual forms the body has."""
-    try:
-        body = msgspec.json.decode(response.content)
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        body = response.text
-    error = body.get("error", body) if isinstance(body, dict) else body
-    text, code = (error.get("message"), error.get("code")) if isinstance(error, dict) else (error, None)
-    return " ".join(str(text or response.reason_phrase).split())[:500], code
-
-
-def _retry_after(response: httpx2.Response) -> float:
-    """Seconds that a 429 asks for: numbers only; 5 where it names none or a date."""
-    try:
-        return min(300.0, max(0.1, float(response.headers["retry-after"])))
-    except (KeyError, ValueError):
-        return 5.0
+            reason = "it hangs: none of its counters moves any more"
+            raise TryFailed(reason, "aborted", hung=True) from error
 
 
 async def wait_until_ready(engine: Engine, labels: dict[str, str]) -> None:

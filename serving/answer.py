@@ -1,0 +1,157 @@
+"""What came of one try of a request: the answer, or why there is none and whether another try may help."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Any
+
+import httpx2
+import msgspec
+
+from serving.errors import ContextOverflow, RequestRefused
+from serving.meter import Status
+from serving.usage import Usage
+
+Send = Callable[[], Awaitable[httpx2.Response]]
+"""One try of a request."""
+
+
+class TryFailed(Exception):
+    """This try failed; another may succeed.
+
+    Attributes:
+        status: how it stands in the ledger.
+        after_s: the wait that the engine asked for.
+        lost: whether the connection is gone, perhaps with the engine.
+        hung: whether another try would wait as long, and as vainly.
+        usage: what it cost, where that is known.
+    """
+
+    def __init__(
+        self,
+        reason: str,
+        status: Status = "failed",
+        *,
+        after_s: float | None = None,
+        lost: bool = False,
+        hung: bool = False,
+        usage: Usage | None = None,
+    ) -> None:
+        super().__init__(reason)
+        self.status = status
+        self.after_s = after_s
+        self.lost = lost or hung
+        self.hung = hung
+        self.usage = usage
+
+
+class _Cached(msgspec.Struct):
+    cached_tokens: int | None = None
+
+
+class _Reasoned(msgspec.Struct):
+    reasoning_tokens: int | None = None
+
+
+class _Usage(msgspec.Struct):
+    prompt_tokens: int
+    completion_tokens: int | None = None
+    prompt_tokens_details: _Cached | None = None
+    completion_tokens_details: _Reasoned | None = None
+
+    def usage(self) -> Usage:
+        """Reasoning as far as the engine counts it. Raises `ValueError` where the counts cannot be."""
+        return Usage(
+            prompt=self.prompt_tokens,
+            cached=(self.prompt_tokens_details or _Cached()).cached_tokens or 0,
+            completion=self.completion_tokens or 0,
+            reasoning=(self.completion_tokens_details or _Reasoned()).reasoning_tokens or 0,
+        )
+
+
+class _Answer(msgspec.Struct):
+    """What every answer must hold."""
+
+    choices: Annotated[list[dict[str, Any]], msgspec.Meta(min_length=1)]
+    usage: _Usage
+
+
+async def answer_to(send: Send, timeout_s: float) -> tuple[dict[str, Any], Usage]:
+    """Send a request once. Returns the response as plain JSON, and its token counts.
+
+    Args:
+        timeout_s: how long `send` waits for an answer, for the error's text.
+
+    Raises:
+        TryFailed: another try may succeed.
+        ContextOverflow, RequestRefused: none would.
+    """
+    try:
+        response = await send()
+    except (httpx2.LocalProtocolError, httpx2.UnsupportedProtocol) as error:
+        # Without the error's own text, which may quote the key.
+        reason = "it cannot be sent as HTTP; look at the server's address and API key"
+        raise RequestRefused(reason) from error
+    except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout) as error:
+        raise TryFailed(_lost(error), lost=True, usage=Usage()) from error  # it was never sent
+    except httpx2.TimeoutException as error:
+        raise TryFailed(f"no answer within {timeout_s:g} s", "aborted", lost=True) from error
+    except httpx2.RequestError as error:
+        raise TryFailed(_lost(error), lost=True) from error
+    if response.status_code != 200:
+        raise _judged(response)
+    try:
+        body = msgspec.json.decode(response.content, type=dict[str, Any])
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise TryFailed(f"unreadable answer: {error}") from error
+    try:
+        usage = msgspec.convert(body, _Answer).usage.usage()
+    except (msgspec.ValidationError, ValueError) as error:
+        raise TryFailed(f"the answer holds no choice or no usage: {error}") from error
+    if body["choices"][0].get("finish_reason") == "abort":
+        reason = "the engine was shut down in the middle of the answer"
+        raise TryFailed(reason, "aborted", lost=True, usage=usage)
+    return body, usage
+
+
+def _lost(error: httpx2.RequestError) -> str:
+    return f"connection lost: {str(error) or type(error).__name__}"
+
+
+# vLLM tells the exact limit in words of its own: no token is left to answer with.
+_OVERFLOW = re.compile("maximum context length|max_tokens must be at least 1|context window")
+
+
+def _judged(response: httpx2.Response) -> Exception:
+    """What an HTTP status means for the request."""
+    status, (text, code) = response.status_code, _told(response)
+    if status == 429:
+        return TryFailed(f"rate limit: {text}", after_s=_retry_after(response), usage=Usage())
+    if status == 503:  # the queue is full: turned away before any work
+        return TryFailed(f"status {status}: {text}", usage=Usage())
+    if status >= 500 or status in (408, 409):
+        # vLLM answers 500 while its core dies, for seconds, before connections are refused.
+        return TryFailed(f"status {status}: {text}", lost=status == 500)
+    if status == 400 and (code == "context_length_exceeded" or _OVERFLOW.search(text)):
+        return ContextOverflow(text)
+    return RequestRefused(f"status {status}: {text}")
+
+
+def _told(response: httpx2.Response) -> tuple[str, object]:
+    """An error's message and code, in whichever of the usual forms the body has."""
+    try:
+        body = msgspec.json.decode(response.content)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        body = response.text
+    error = body.get("error", body) if isinstance(body, dict) else body
+    text, code = (error.get("message"), error.get("code")) if isinstance(error, dict) else (error, None)
+    return " ".join(str(text or response.reason_phrase).split())[:500], code
+
+
+def _retry_after(response: httpx2.Response) -> float:
+    """Seconds that a 429 asks for: numbers only; 5 where it names none or a date."""
+    try:
+        return min(300.0, max(0.1, float(response.headers["retry-after"])))
+    except (KeyError, ValueError):
+        return 5.0
