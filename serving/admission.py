@@ -15,7 +15,7 @@ import itertools
 import time
 from dataclasses import dataclass, field
 
-from serving.metrics import CacheConfig
+from serving.engine.metrics import CacheConfig
 
 ROOM_TO_GROW = 0.1
 """Share of the cache that newcomers leave free, since those inside grow with each turn."""

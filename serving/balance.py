@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from serving.metrics import Counters
+from serving.engine.metrics import Counters
 
 
 class Balance(msgspec.Struct, frozen=True, kw_only=True):

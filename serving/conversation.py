@@ -16,14 +16,14 @@ import msgspec
 
 from serving.admission import Seat
 from serving.cards import Role
-from serving.engine import Engine, Reply
+from serving.engine.client import Engine, Reply
+from serving.engine.metrics import CacheConfig
 from serving.errors import ContextOverflow, InvalidCall, TruncatedCall
-from serving.formats import ParsedCall
-from serving.grammar import structural_tag
 from serving.meter import Status
-from serving.metrics import CacheConfig
-from serving.tools import ToolSpec
-from serving.transcript import Transcript
+from serving.tokens.formats import ParsedCall
+from serving.tokens.grammar import structural_tag
+from serving.tokens.tools import ToolSpec
+from serving.tokens.transcript import Transcript
 from serving.usage import Usage
 
 

@@ -15,16 +15,16 @@ import msgspec
 from serving.admission import Admission
 from serving.balance import Balance
 from serving.cards import ModelCard, prepare
-from serving.endpoint import BUSY_S, Endpoint, attach
-from serving.engine import Engine, RetryPolicy, wait_until_ready
+from serving.engine.client import Engine, RetryPolicy, wait_until_ready
+from serving.engine.endpoint import BUSY_S, Endpoint, attach
+from serving.engine.metrics import CacheConfig, Counters, read_cache_config, read_counters
+from serving.engine.server import VllmServer
+from serving.engine.watchdog import watched
 from serving.errors import InvalidCard, ServerFailed
 from serving.meter import LedgerRow, Meter, Spending
-from serving.metrics import CacheConfig, Counters, read_cache_config, read_counters
 from serving.model import Model
-from serving.server import VllmServer
-from serving.tokens import ChatTokenizer
+from serving.tokens.tokenizer import ChatTokenizer
 from serving.usage import Prices
-from serving.watchdog import watched
 
 Say = Callable[[str], None]
 
@@ -162,7 +162,7 @@ class Deployment:
         return sum(admission.waiting for admission in self._admissions)
 
     async def recover(self, since: float) -> bool:
-        """Start our server again if it died, once. See `serving.engine.Recover`.
+        """Start our server again if it died, once. See `serving.engine.client.Recover`.
 
         Raises:
             ServerFailed: it did not start again.

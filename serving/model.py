@@ -10,15 +10,15 @@ from weakref import WeakSet
 from serving.admission import Admission
 from serving.cards import ModelCard
 from serving.conversation import ChatConversation, Conversation, Place, TokenConversation
-from serving.engine import Engine
+from serving.engine.client import Engine
+from serving.engine.metrics import CacheConfig
 from serving.errors import InvalidCard, ServingError
-from serving.formats import load_format
 from serving.meter import Meter
-from serving.metrics import CacheConfig
-from serving.tokens import ChatTokenizer
-from serving.tool_check import ToolCheck
-from serving.tools import ToolSpec
-from serving.transcript import Transcript, common_prefix
+from serving.tokens.formats import load_format
+from serving.tokens.tokenizer import ChatTokenizer
+from serving.tokens.tool_check import ToolCheck
+from serving.tokens.tools import ToolSpec
+from serving.tokens.transcript import Transcript, common_prefix
 from serving.usage import Usage
 
 Messages = list[dict[str, str]]

@@ -8,7 +8,7 @@ import sys
 def main() -> None:
     """Carry out the command; Ctrl-C ends it without a word, even while its modules are being read."""
     try:
-        from speedrunner.cli import main as carry_out_command
+        from speedrunner.cli.main import main as carry_out_command
 
         carry_out_command()
     except KeyboardInterrupt:

@@ -12,11 +12,11 @@ import pytest
 
 from serving.cards import ModelCard, load_card, prepare
 from serving.deployment import Deployment, ServiceOptions, deploy
-from serving.endpoint import Endpoint
+from serving.engine.endpoint import Endpoint
+from serving.engine.server import VllmServer
 from serving.meter import LedgerRow
 from serving.model import Model
-from serving.server import VllmServer
-from serving.tokens import ChatTokenizer
+from serving.tokens.tokenizer import ChatTokenizer
 
 # Started in the background, a test run ignores these signals, and so would every process that it starts.
 for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):

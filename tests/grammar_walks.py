@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import xgrammar
 
-from serving.grammar import Part, structural_tag
+from serving.tokens.grammar import Part, structural_tag
 
 
 class Walks:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from serving.tokens import ChatTokenizer
+from serving.tokens.tokenizer import ChatTokenizer
 from tests.scripted_engine import Answer, Request, Script, ScriptedEngine, call, say
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from serving.endpoint import Endpoint
-from serving.tools import ToolSpec
+from serving.engine.endpoint import Endpoint
+from serving.tokens.tools import ToolSpec
 
 
 async def rendered(

@@ -25,8 +25,8 @@ from itertools import pairwise
 from types import TracebackType
 from typing import Any, Literal, Self
 
-from serving.endpoint import Endpoint
-from serving.tokens import ChatTokenizer
+from serving.engine.endpoint import Endpoint
+from serving.tokens.tokenizer import ChatTokenizer
 
 BLOCK = 32
 """Tokens per block of the prefix cache."""

@@ -19,16 +19,16 @@ from rich.console import Console
 
 from serving.balance import Balance
 from serving.cards import CHECKOUT, ModelCard, Role, Roles
-from serving.engine import Engine, RetryPolicy
+from serving.engine.client import Engine, RetryPolicy
 from serving.meter import LedgerRow, Meter
 from serving.model import Model
-from serving.tokens import ChatTokenizer
+from serving.tokens.tokenizer import ChatTokenizer
 from serving.usage import Usage
 from speedrunner.config.compose import compose
-from speedrunner.data import RunData, load
-from speedrunner.drain import Drain
-from speedrunner.run import run
-from speedrunner.setup import set_up
+from speedrunner.runs.drain import Drain
+from speedrunner.runs.session import run
+from speedrunner.runs.setup import set_up
+from speedrunner.store.data import RunData, load
 from tests.scripted_engine import Answer, Request, Script, ScriptedEngine, call, say
 
 CORRIDOR = "tests.toy_env:Corridor"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from serving.tools import ToolSpec
+from serving.tokens.tools import ToolSpec
 
 STRING = {"type": "string"}
 INTEGER = {"type": "integer"}

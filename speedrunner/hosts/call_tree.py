@@ -14,9 +14,9 @@ import time
 from collections.abc import Mapping
 from typing import Any, Literal
 
-from speedrunner.records import CallNode
 from speedrunner.sandbox.child.bounds import DEPTH_LIMIT, NODE_LIMIT, TEXT_LIMIT
 from speedrunner.sandbox.child.values import DESCRIPTION_LIMIT, to_json, valid_text
+from speedrunner.store.records import CallNode
 
 ERROR_LIMIT = 20_000
 """Characters of one recorded error, its traceback included."""

@@ -28,9 +28,8 @@ from speedrunner.hosts.messages import (
     pack,
     read_reply,
 )
-from speedrunner.library.library import Library
-from speedrunner.records import ToolCall
-from speedrunner.sandbox.limits import Sandbox
+from speedrunner.sandbox.settings import Sandbox
+from speedrunner.store.records import Module, ToolCall
 
 START_LIMIT_S = 180.0
 """Seconds that a host may take to import and make its environment."""
@@ -133,22 +132,19 @@ class Host:
         # Without reaping it, so that `kill` cannot meet another process of the same number.
         return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
 
-    async def reset(self, task: Task, library: Library, action_limit: int | None) -> Opening:
+    async def reset(self, task: Task, module: Module, action_limit: int | None) -> Opening:
         """Begin an episode.
 
         Args:
             task: the world.
-            library: the skills that may be called.
+            module: the skills that may be called.
             action_limit: primitive calls that advance the world; `None` for no limit.
 
         Raises:
             HostFault: the environment, or the library's module, could not be brought up.
             HostDied: the process ended or hangs.
         """
-        public = tuple(each.name for each in library.public)
-        private = tuple(each.name for each in library.skills if not each.public)
-        request = Reset(task, library.module_source(), public, private, action_limit)
-        reply = await self._request(request, RESET_LIMIT_S)
+        reply = await self._request(Reset(task, module, action_limit), RESET_LIMIT_S)
         assert isinstance(reply, Opened)
         self.outcome = reply.outcome
         return reply.opening
@@ -238,7 +234,7 @@ def _spawn(fd: int, log: Path | None) -> subprocess.Popen[bytes]:
     }
     with Path(os.devnull if log is None else log).open("ab") as errors:
         return subprocess.Popen(
-            [sys.executable, "-P", "-m", "speedrunner.hosts.process", str(fd), str(os.getpid())],
+            [sys.executable, "-P", "-m", "speedrunner.hosts.host_process", str(fd), str(os.getpid())],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=errors,

@@ -8,9 +8,9 @@ from typing import Any, BinaryIO
 import msgspec
 
 from envs import Opening, Outcome, Task
-from speedrunner.records import CallNode, Ending, ToolCall
 from speedrunner.sandbox.child.wire import HEADER
-from speedrunner.sandbox.limits import Sandbox
+from speedrunner.sandbox.settings import Sandbox
+from speedrunner.store.records import CallNode, Ending, Module, ToolCall
 
 
 class Start(msgspec.Struct, tag=True, frozen=True):
@@ -26,16 +26,12 @@ class Reset(msgspec.Struct, tag=True, frozen=True):
 
     Attributes:
         task: the world.
-        module: the library as one Python module.
-        public: skills that `Execute` may name.
-        private: skills that only other skills may call.
+        module: the skills that may be called.
         action_limit: primitive calls that advance the world; `None` for no limit.
     """
 
     task: Task
-    module: str
-    public: tuple[str, ...]
-    private: tuple[str, ...]
+    module: Module
     action_limit: int | None
 
 

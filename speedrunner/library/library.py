@@ -11,7 +11,7 @@ import msgspec
 
 from envs import Primitive
 from serving.errors import InvalidTool
-from serving.tools import ToolSpec
+from serving.tokens.tools import ToolSpec
 from speedrunner.library.preamble import preamble_for
 from speedrunner.library.rules import (
     MODULE_LIMIT,
@@ -26,7 +26,7 @@ from speedrunner.library.skill_parser import parse_edit, parse_module, parse_pre
 from speedrunner.library.skill_rename import renamed
 from speedrunner.library.skill_set import SkillSet
 from speedrunner.library.skill_source import InvalidSkill, ModuleSource, SkillSource
-from speedrunner.records import Skill
+from speedrunner.store.records import Skill
 
 
 def _accept(spec: ToolSpec) -> None:

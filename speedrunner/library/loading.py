@@ -11,8 +11,8 @@ import re
 
 from speedrunner.library.skill_set import SkillSet
 from speedrunner.library.skill_source import InvalidSkill
-from speedrunner.sandbox.limits import Sandbox
-from speedrunner.sandbox.session import CodeSession
+from speedrunner.sandbox.code_session import CodeSession
+from speedrunner.sandbox.settings import Sandbox
 
 LOAD_WALL_S = 5.0
 """Seconds that a library's module may take to load."""

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from speedrunner.library.skill_names import mentions
 from speedrunner.library.skill_source import Definition
-from speedrunner.records import Skill
+from speedrunner.store.records import Skill
 
 
 def users(names: Iterable[str], definitions: Collection[Definition], skills: Iterable[Skill]) -> list[str]:

@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from envs import Primitive
-from serving.tools import ToolSpec
+from serving.tokens.tools import ToolSpec
 from speedrunner.library.preamble import users
 from speedrunner.library.rules import suggestion
 from speedrunner.library.skill_parser import parse_preamble, parse_skill
 from speedrunner.library.skill_source import Definition, InvalidSkill
-from speedrunner.records import Skill
+from speedrunner.store.records import Module, Skill
 
 HEADER = "from __future__ import annotations"
 """First line of every library module: annotations are documentation there and are never evaluated."""
@@ -99,6 +99,12 @@ class SkillSet:
         skill = self.skill(name)
         callers = ", ".join(self.callers(name)) or "no other skill"
         return f"# {'public' if skill.public else 'private'}, called by {callers}\n{skill.source}"
+
+    def module(self) -> Module:
+        """The library as it runs."""
+        public = tuple(each.name for each in self.public)
+        private = tuple(each.name for each in self.skills if not each.public)
+        return Module(self.module_source(), public, private)
 
     def module_source(self) -> str:
         """Return the library as one Python module; primitives are expected among its globals."""

@@ -9,10 +9,10 @@ import typing
 from collections.abc import Mapping
 from typing import Any
 
-from serving.tools import NESTING_LIMIT, TYPES_LIMIT
+from serving.tokens.tools import NESTING_LIMIT, TYPES_LIMIT
 
 SUPPORTED = "str, int, float, bool, Literal[...], list[...] and TypedDict classes"
-"""What a parameter may be; `serving.tools` makes a JSON schema of each."""
+"""What a parameter may be; `serving.tokens.tools` makes a JSON schema of each."""
 
 _SCALARS: Mapping[str, type] = {"str": str, "int": int, "float": float, "bool": bool}
 

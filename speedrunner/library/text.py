@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Iterator
 
 from speedrunner.library.library import Library
-from speedrunner.records import Policy
+from speedrunner.store.records import Policy
 
 EMPTY = "(the library is empty)"
 

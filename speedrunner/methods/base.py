@@ -9,15 +9,16 @@ from typing import Protocol
 
 from envs import Task, TextEnv
 from serving.model import Model
-from serving.tools import ToolSpec
+from serving.tokens.tools import ToolSpec
 from serving.usage import Usage
-from speedrunner.actor import ActorSpec
+from speedrunner.agents.actor import ActorSpec
+from speedrunner.agents.loop import AgentLimits, run_agent
+from speedrunner.agents.toolbox import Toolbox
 from speedrunner.library.library import Library
-from speedrunner.loop import AgentLimits, run_agent
-from speedrunner.records import AgentRecord, Edit, Ending, Message, Policy
-from speedrunner.sandbox.limits import Sandbox
+from speedrunner.sandbox.settings import Sandbox
 from speedrunner.store.history import History
-from speedrunner.toolbox import Toolbox
+from speedrunner.store.labels import Labels
+from speedrunner.store.records import AgentRecord, Edit, Ending, Message, Policy
 
 
 @dataclass
@@ -38,7 +39,7 @@ class SleepTools:
     env: TextEnv
     model: Model
     check_tool: Callable[[ToolSpec], None]
-    labels: dict[str, str]
+    labels: Labels
     sandbox: Sandbox = Sandbox()  # noqa: RUF009 - immutable
     agents: list[AgentRecord] = field(default_factory=list)
     edits: list[Edit] = field(default_factory=list)
@@ -70,7 +71,7 @@ class SleepTools:
             return f"{text}\n\n({calls} calls and {tokens} tokens left)"
 
         limits = AgentLimits(llm_calls)
-        with closing(self.model.converse(role, plain, toolbox.specs, self.labels)) as conversation:
+        with closing(self.model.converse(role, plain, toolbox.specs, self.labels.plain())) as conversation:
             record.ending = await run_agent(
                 conversation, messages, toolbox.execute, limits, record.turns.append, status
             )

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from envs import Task, TextEnv
-from speedrunner.actor import ActorSpec
+from speedrunner.agents.actor import ActorSpec
 from speedrunner.library.library import Library
 from speedrunner.methods.base import SleepTools
-from speedrunner.records import Policy
 from speedrunner.store.history import History
+from speedrunner.store.records import Policy
 
 
 class ReAct:

@@ -10,7 +10,7 @@ from speedrunner.methods.base import Method
 
 METHODS = {
     "react": "speedrunner.methods.react:ReAct",
-    "speedrunner": "speedrunner.methods.speedrunner:SpeedRunner",
+    "speedrunner": "speedrunner.methods.speedrunner.method:SpeedRunner",
 }
 """Name -> `package.module:Class`."""
 

@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from speedrunner.sandbox.limits import INSTEAD, TMP_BYTES, SandboxUnavailable
+from speedrunner.sandbox.settings import INSTEAD, TMP_BYTES, SandboxUnavailable
 
 SYSTEM = Path("/usr")
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import platform
 import struct
 
-from speedrunner.sandbox.limits import INSTEAD, SandboxUnavailable
+from speedrunner.sandbox.settings import INSTEAD, SandboxUnavailable
 
 # Numbers from the kernel's headers (asm/unistd_64.h and asm-generic/unistd.h).
 X86_64 = {

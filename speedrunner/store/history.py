@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
-from speedrunner.records import Policy, Trajectory
 from speedrunner.store.files import explained
+from speedrunner.store.records import Policy, Trajectory
 from speedrunner.store.rundir import RunDirectory
 
 _PART = 2**20

@@ -21,7 +21,6 @@ from typing import Any
 
 import msgspec
 
-from speedrunner.records import FORMAT, Policy, Skill
 from speedrunner.store.files import (
     StorageError,
     explained,
@@ -30,6 +29,7 @@ from speedrunner.store.files import (
     temporary_name,
     write_atomic,
 )
+from speedrunner.store.records import FORMAT, Policy, Skill
 
 _HEADER = '"""Skills of policy version {version}."""'
 _GAP = "\n\n\n"

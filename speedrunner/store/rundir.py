@@ -23,7 +23,6 @@ from typing import Literal
 
 import msgspec
 
-from speedrunner.records import FORMAT, EpisodeRow, Policy, SleepRecord, Trajectory
 from speedrunner.store.files import (
     Record,
     StorageError,
@@ -41,6 +40,7 @@ from speedrunner.store.files import (
 )
 from speedrunner.store.lock import RunLock
 from speedrunner.store.policies import PolicyStore
+from speedrunner.store.records import FORMAT, EpisodeRow, Policy, SleepRecord, Trajectory
 from speedrunner.store.summary import summarise
 
 _FOLDERS = ("policies", "trajectories", "evaluations", "sleeps")

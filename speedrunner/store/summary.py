@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from typing import Literal
 
 from serving.meter import LedgerRow
-from speedrunner.records import EpisodeRow, Trajectory
+from speedrunner.store.labels import Labels
+from speedrunner.store.records import EpisodeRow, Trajectory
 
 
 def summarise(trajectory: Trajectory, phase: Literal["train", "test"], checkpoint: int) -> EpisodeRow:
@@ -42,7 +43,7 @@ def attempts(rows: Iterable[LedgerRow]) -> dict[str, int]:
     """Highest attempt in the ledger for each value of the label `episode`; the next try is one more."""
     highest: dict[str, int] = {}
     for row in rows:
-        if "episode" in row.labels and "attempt" in row.labels:
-            episode, attempt = row.labels["episode"], int(row.labels["attempt"])
-            highest[episode] = max(attempt, highest.get(episode, 0))
+        labels = Labels.of(row.labels)
+        if labels.episode is not None and labels.attempt is not None:
+            highest[labels.episode] = max(labels.attempt, highest.get(labels.episode, 0))
     return highest

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from serving.metrics import Counters
-from speedrunner.bench.accounts import measure
-from speedrunner.bench.traffic import ROUGH
+from serving.engine.metrics import Counters
+from speedrunner.measure.bench_accounts import measure
+from speedrunner.measure.traffic import ROUGH
 
 
 async def test_ledger_and_engine_agree_over_300_requests_of_every_fate(engine_server: Any) -> None:

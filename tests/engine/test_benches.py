@@ -10,9 +10,9 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from serving.endpoint import Endpoint
-from speedrunner.bench.cache import bench_cache
-from speedrunner.bench.rollout import bench_rollout
+from serving.engine.endpoint import Endpoint
+from speedrunner.measure.bench_cache import bench_cache
+from speedrunner.measure.bench_rollout import bench_rollout
 
 
 def found(command: Callable[..., None], *arguments: str) -> dict[str, Any]:

@@ -12,11 +12,11 @@ import pytest
 
 from serving.cards import ModelCard
 from serving.conversation import Completion, TokenConversation
+from serving.engine.metrics import Counters, read_counters
 from serving.errors import ContextOverflow
-from serving.metrics import Counters, read_counters
 from serving.model import Model
-from serving.tokens import ChatTokenizer
-from serving.tools import ToolSpec
+from serving.tokens.tokenizer import ChatTokenizer
+from serving.tokens.tools import ToolSpec
 from tests.rendered import FIRST_PROMPTS, rendered, without_control_tokens
 
 BLOCK = 32

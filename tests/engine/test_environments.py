@@ -9,9 +9,9 @@ import pytest
 import yaml
 
 from serving.cards import ModelCard, Roles
-from serving.endpoint import Endpoint
-from speedrunner.data import load
-from speedrunner.records import Ending
+from serving.engine.endpoint import Endpoint
+from speedrunner.store.data import load
+from speedrunner.store.records import Ending
 from tests.scripted_runs import check_finished, speedrunner
 
 PLANNED = ["test/0000/0000", "test/0002/0000", "train/0000", "train/0001"]

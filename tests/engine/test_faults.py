@@ -16,11 +16,11 @@ import pytest
 import yaml
 
 from serving.cards import CHECKOUT, ModelCard, load_card
-from serving.endpoint import Endpoint
-from serving.metrics import read_counters
-from serving.server import VllmServer
-from speedrunner.data import load
-from speedrunner.records import Ending
+from serving.engine.endpoint import Endpoint
+from serving.engine.metrics import read_counters
+from serving.engine.server import VllmServer
+from speedrunner.store.data import load
+from speedrunner.store.records import Ending
 from tests.scripted_runs import check_finished, command, complaint, speedrunner
 
 pytestmark = pytest.mark.slow
@@ -211,7 +211,7 @@ def test_answers_lost_to_a_shutdown_are_asked_for_again(
     data = load(run.run)
     assert {row.ending for row in data.episodes} == {Ending.CALL_LIMIT}
     # The engine chooses between a 200 that says "abort", a 500 and a lost connection; its answer is lost in
-    # each case, and the request stands in the ledger. (tests/serving/test_engine.py plays each of them.)
+    # each case, and the request stands in the ledger. (The client's own tests play each.)
     lost = [row for row in data.requests if row.wasted]
     assert lost
     assert {row.status for row in lost} <= {"aborted", "failed"}
@@ -235,7 +235,7 @@ def test_ctrl_c_leaves_no_process(start: Callable[..., Command]) -> None:
     everything = run.tree
     names = [" ".join(each.cmdline()) for each in everything]
     assert any("api_server" in name for name in names)
-    assert any("speedrunner.hosts.process" in name for name in names)
+    assert any("speedrunner.hosts.host_process" in name for name in names)
     run.process.send_signal(signal.SIGINT)
     done = run.end()
     assert (done.returncode, done.stderr) == (130, "")

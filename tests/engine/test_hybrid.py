@@ -12,13 +12,13 @@ import pytest
 
 from serving.cards import ModelCard, load_card, prepare
 from serving.conversation import Completion, TokenConversation
-from serving.endpoint import Endpoint
-from serving.engine import Engine
+from serving.engine.client import Engine
+from serving.engine.endpoint import Endpoint
+from serving.engine.metrics import Counters, read_counters
+from serving.engine.server import VllmServer
 from serving.meter import LedgerRow, Meter
-from serving.metrics import Counters, read_counters
 from serving.model import Model
-from serving.server import VllmServer
-from serving.tokens import ChatTokenizer
+from serving.tokens.tokenizer import ChatTokenizer
 from tests.rendered import FIRST_PROMPTS, rendered, without_control_tokens
 from tests.tool_samples import TOOLS
 

@@ -7,11 +7,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from serving.metrics import Counters
-from serving.probe_cache import SIBLINGS, probe_cache
-from serving.probe_tools import probe_tools
-from serving.start_check import check_engine
-from serving.tool_battery import battery
+from serving.engine.metrics import Counters
+from serving.probes.cache import SIBLINGS, probe_cache
+from serving.probes.start_check import check_engine
+from serving.probes.tool_battery import battery
+from serving.probes.tools import probe_tools
 
 
 @pytest.mark.parametrize("thinking_tokens", [0, 24], ids=["silent", "thinking"])

@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from serving.cards import CHECKOUT
-from serving.endpoint import Endpoint
+from serving.engine.endpoint import Endpoint
 from serving.usage import Usage
-from speedrunner.data import load
-from speedrunner.records import Ending
+from speedrunner.store.data import load
+from speedrunner.store.records import Ending
 from tests.scripted_runs import check_finished, command, speedrunner
 
 RING = (

@@ -13,10 +13,10 @@ import psutil
 import pytest
 
 from serving.cards import list_cards, load_card, prepare
-from serving.endpoint import Endpoint, attach
+from serving.engine.endpoint import Endpoint, attach
+from serving.engine.metrics import Counters, read_cache_config, read_counters
+from serving.engine.server import VllmServer
 from serving.errors import ServerFailed
-from serving.metrics import Counters, read_cache_config, read_counters
-from serving.server import VllmServer
 
 CHECKOUT = Path(__file__).parents[2]
 
@@ -107,7 +107,7 @@ OWNER = """
 import asyncio, sys
 from pathlib import Path
 from serving.cards import load_card
-from serving.server import VllmServer
+from serving.engine.server import VllmServer
 
 async def main():
     async with VllmServer(load_card("tiny"), sys.argv[1], Path(sys.argv[2])) as server:

@@ -8,9 +8,9 @@ from pathlib import Path
 import typer
 from typer.testing import CliRunner
 
-from serving.endpoint import Endpoint
-from speedrunner.data import load
-from speedrunner.study.cli import cache
+from serving.engine.endpoint import Endpoint
+from speedrunner.cli.study import cache
+from speedrunner.store.data import load
 from tests.scripted_runs import speedrunner
 
 app = typer.Typer()

@@ -14,10 +14,10 @@ from typing import Any
 import pytest
 
 from serving.cards import CHECKOUT, MODELS, ModelCard, adapted, list_cards, load_card, prepare, recipe_command
-from serving.metrics import blocks_of
-from serving.server import VllmServer
-from serving.tokens import ChatTokenizer
-from serving.tools import ToolSpec
+from serving.engine.metrics import blocks_of
+from serving.engine.server import VllmServer
+from serving.tokens.tokenizer import ChatTokenizer
+from serving.tokens.tools import ToolSpec
 from serving.usage import Prices
 
 CARDS = {name: load_card(name) for name in list_cards()}

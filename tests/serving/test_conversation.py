@@ -12,14 +12,14 @@ import pytest
 
 from serving.cards import ModelCard, Role, Roles
 from serving.conversation import ChatConversation, Conversation, TokenConversation
-from serving.engine import Engine, RetryPolicy
+from serving.engine.client import Engine, RetryPolicy
+from serving.engine.metrics import read_counters
 from serving.errors import ContextOverflow, InvalidCall, RequestRefused, TruncatedCall
-from serving.formats import ParsedCall
 from serving.meter import LedgerRow, Meter
-from serving.metrics import read_counters
 from serving.model import Model
-from serving.tokens import ChatTokenizer
-from serving.tools import ToolSpec
+from serving.tokens.formats import ParsedCall
+from serving.tokens.tokenizer import ChatTokenizer
+from serving.tokens.tools import ToolSpec
 from serving.usage import Usage
 from tests import scripted_engine as scripted
 from tests.scripted_engine import Answer, Script, ScriptedEngine, call, say

@@ -17,12 +17,12 @@ import pytest
 
 from serving.cards import ModelCard, load_card
 from serving.deployment import READINESS, Deployment, ServiceOptions, deploy
-from serving.endpoint import Endpoint
+from serving.engine.endpoint import Endpoint
+from serving.engine.metrics import Counters
+from serving.engine.server import VllmServer
 from serving.errors import InvalidCard, ServerFailed
 from serving.meter import LedgerRow
-from serving.metrics import Counters
-from serving.server import VllmServer
-from serving.tokens import ChatTokenizer
+from serving.tokens.tokenizer import ChatTokenizer
 from serving.usage import Prices, Usage
 from tests.scripted_engine import ScriptedEngine, call, refuse, say
 

@@ -9,13 +9,13 @@ import pytest
 
 from serving.cards import ModelCard
 from serving.conversation import ChatConversation, TokenConversation
-from serving.endpoint import Endpoint
-from serving.engine import Engine
+from serving.engine.client import Engine
+from serving.engine.endpoint import Endpoint
 from serving.errors import InvalidCard, InvalidTool
 from serving.meter import Meter
 from serving.model import Model
-from serving.tokens import ChatTokenizer
-from serving.tools import ToolSpec
+from serving.tokens.tokenizer import ChatTokenizer
+from serving.tokens.tools import ToolSpec
 
 WAIT = ToolSpec(
     "say",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from envs import Outcome, Task
 from serving.usage import Usage
-from speedrunner.records import (
+from speedrunner.store.records import (
     CallNode,
     Ending,
     Message,

@@ -1,4 +1,4 @@
-"""Where a sandboxed process begins; see `speedrunner.sandbox.process` for who starts it, and how."""
+"""Where a sandboxed process begins; see `speedrunner.sandbox.child_process` for who starts it, and how."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import signal
 import sys
 
 from .alarm import Alarm
-from .limits import confine, die_with
+from .rlimits import confine, die_with
 from .wire import Wire, encode
 
 PRELOADED = (
@@ -23,10 +23,10 @@ def main(role: str, settings: str) -> None:
     """Confine this process, say so, and serve the host until it closes the pipe.
 
     Args:
-        role: the module beside this one that serves.
+        role: `skills` or `code`: what is run, by a module beside this one.
         settings: JSON with the resource `limits`, and the `parent` to die with (0 for none).
     """
-    serve = importlib.import_module(f".{role}", __package__).serve
+    serve = importlib.import_module(f".run_{role}", __package__).serve
     given = json.loads(settings)
     if given["parent"]:
         die_with(given["parent"])

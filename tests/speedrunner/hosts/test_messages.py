@@ -24,7 +24,7 @@ from speedrunner.hosts.messages import (
     read_reply,
     read_request,
 )
-from speedrunner.records import CallNode, ToolCall
+from speedrunner.store.records import CallNode, ToolCall
 
 
 async def received(data: bytes) -> Reply:

@@ -9,14 +9,14 @@ from typing import Literal
 import pytest
 
 from serving.errors import InvalidTool
-from serving.tools import ToolSpec
+from serving.tokens.tools import ToolSpec
 from speedrunner.library.library import Library
 from speedrunner.library.rules import ALLOWED_MODULES, CLASS_LIMIT, SOURCE_LIMIT
 from speedrunner.library.skill_parser import parse_skill
 from speedrunner.library.skill_source import InvalidSkill
 from speedrunner.library.skill_types import SUPPORTED
-from speedrunner.records import Policy
 from speedrunner.store.policies import PolicyStore
+from speedrunner.store.records import Policy
 from tests.toy_env import Corridor
 
 WALK_FAR = '''

@@ -10,7 +10,7 @@ from speedrunner.library import loading
 from speedrunner.library.library import Library
 from speedrunner.library.loading import check_loading
 from speedrunner.library.skill_source import InvalidSkill
-from speedrunner.sandbox.limits import Sandbox
+from speedrunner.sandbox.settings import Sandbox
 from tests.toy_env import Corridor
 
 SKILL = 'def skill() -> str:\n    """Do it."""\n    return str(P)\n'

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from speedrunner.library.library import Library
 from speedrunner.library.text import diff_lines, graph_lines, source_text
-from speedrunner.records import Policy
+from speedrunner.store.records import Policy
 from tests.toy_env import Corridor
 
 STEP = 'def _step(n: int) -> str:\n    """Walk."""\n    return walk(n * UNIT)'

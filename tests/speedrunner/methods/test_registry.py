@@ -10,7 +10,7 @@ from speedrunner import methods
 from speedrunner.methods import InvalidMethodOption, UnknownMethod
 from speedrunner.methods.react import ReAct
 from speedrunner.methods.registry import METHODS
-from speedrunner.methods.speedrunner import SpeedRunner
+from speedrunner.methods.speedrunner.method import SpeedRunner
 
 
 @pytest.mark.parametrize("name", METHODS)

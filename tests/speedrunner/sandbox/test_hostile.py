@@ -23,11 +23,11 @@ import pytest_asyncio
 
 from envs import Task
 from speedrunner.hosts.host import Host
+from speedrunner.hosts.host_pool import HostPool
 from speedrunner.hosts.messages import Executed
-from speedrunner.hosts.pool import HostPool
-from speedrunner.records import CallNode, Ending, ToolCall
 from speedrunner.sandbox.child.bounds import DEPTH_LIMIT, NODE_LIMIT, TEXT_LIMIT
-from speedrunner.sandbox.limits import MIB, Sandbox
+from speedrunner.sandbox.settings import MIB, Sandbox
+from speedrunner.store.records import CallNode, Ending, Module, ToolCall
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -364,7 +364,7 @@ ATTACKS = {
     "the environment and the task": Attack(
         """
         import gc, sys
-        known = {'envs', 'tests.toy_env', 'speedrunner.hosts.process'} & set(sys.modules)
+        known = {'envs', 'tests.toy_env', 'speedrunner.hosts.host_process'} & set(sys.modules)
         names = {type(each).__name__ for each in gc.get_objects()}
         return sorted(known) + sorted(names & {'Corridor', 'Task', 'TextEnv'})
         """,
@@ -476,36 +476,24 @@ ATTACKS = {
 }
 
 
-class Unchecked:
-    """A library that nobody has validated."""
-
-    def __init__(self, body: str) -> None:
-        known = {
-            "HOME": str(Path.home()),
-            "CHECKOUT": str(Path.cwd()),
-            "FOLDER": str(Path(__file__).parent),
-            "SOCKET": str(SOCKET),
-        }
-        self._source = "\n\n".join(
-            [
-                *(f"{name} = {value!r}" for name, value in known.items()),
-                FORGE,
-                "def helper(x):\n    return 1",
-                "def honest():\n    walk(1)\n    return helper(2)",
-                f"def attack():\n{textwrap.indent(textwrap.dedent(body), '    ')}",
-            ]
-        )
-        self.skills = [_Named("helper"), _Named("honest"), _Named("attack")]
-        self.public = self.skills
-
-    def module_source(self) -> str:
-        return self._source
-
-
-@dataclass
-class _Named:
-    name: str
-    public: bool = True
+def unchecked(body: str) -> Module:
+    """Skills that nobody has validated."""
+    known = {
+        "HOME": str(Path.home()),
+        "CHECKOUT": str(Path.cwd()),
+        "FOLDER": str(Path(__file__).parent),
+        "SOCKET": str(SOCKET),
+    }
+    source = "\n\n".join(
+        [
+            *(f"{name} = {value!r}" for name, value in known.items()),
+            FORGE,
+            "def helper(x):\n    return 1",
+            "def honest():\n    walk(1)\n    return helper(2)",
+            f"def attack():\n{textwrap.indent(textwrap.dedent(body), '    ')}",
+        ]
+    )
+    return Module(source, ("helper", "honest", "attack"))
 
 
 @pytest.fixture(scope="module")
@@ -562,7 +550,7 @@ async def pool(request: pytest.FixtureRequest, listener: socket.socket) -> Async
 
 
 async def play(host: Host, body: str, name: str = "attack", limit_s: float = PLENTY_S) -> Executed:
-    await host.reset(Task(ENV, "default", 50), Unchecked(body), None)  # type: ignore[arg-type]
+    await host.reset(Task(ENV, "default", 50), unchecked(body), None)
     return await host.execute(ToolCall(name, {}), limit_s)
 
 

@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from speedrunner.records import Trajectory
 from speedrunner.store.files import (
     StorageError,
     UnknownFormat,
@@ -26,6 +25,7 @@ from speedrunner.store.files import (
     temporary_name,
     write_atomic,
 )
+from speedrunner.store.records import Trajectory
 from tests.speedrunner.run_samples import trajectory
 
 

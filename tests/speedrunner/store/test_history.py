@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from speedrunner.records import Policy
 from speedrunner.store.history import History
+from speedrunner.store.records import Policy
 from speedrunner.store.rundir import RunDirectory
 from tests.speedrunner.run_samples import trajectory
 

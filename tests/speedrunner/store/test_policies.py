@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from speedrunner.records import Policy, Skill
 from speedrunner.store.files import StorageError, UnknownFormat, temporary_name
 from speedrunner.store.policies import InvalidPolicy, PolicyStore
+from speedrunner.store.records import Policy, Skill
 
 WALK = '''def walk(steps: int = 1) -> str:
     """Walk ahead.

@@ -11,9 +11,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from speedrunner.records import Policy
 from speedrunner.store.files import StorageError, temporary_name
 from speedrunner.store.lock import LockHeld, LockLost
+from speedrunner.store.records import Policy
 from speedrunner.store.rundir import RunDirectory, RunDirectoryError
 from speedrunner.store.summary import summarise
 from tests.speedrunner.run_samples import sleep, trajectory
@@ -183,7 +183,7 @@ from pathlib import Path
 sys.path.insert(0, sys.argv[2])  # the checkout
 from tests.speedrunner.run_samples import trajectory
 from tests.speedrunner.store.test_rundir import Row
-from speedrunner.records import Policy
+from speedrunner.store.records import Policy
 from speedrunner.store.rundir import RunDirectory
 from speedrunner.store.summary import summarise
 with RunDirectory.open_for_writing(Path(sys.argv[1])) as run:

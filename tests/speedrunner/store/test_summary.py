@@ -3,7 +3,7 @@ from __future__ import annotations
 from envs import Outcome
 from serving.meter import LedgerRow
 from serving.usage import Usage
-from speedrunner.records import Ending, EpisodeRow
+from speedrunner.store.records import Ending, EpisodeRow
 from speedrunner.store.rundir import sleep_key
 from speedrunner.store.summary import attempts, summarise
 from tests.speedrunner.run_samples import TASK, trajectory

@@ -1,0 +1,1 @@
+"""The engine: its server, its endpoint, requests to it, its metrics."""

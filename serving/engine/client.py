@@ -1,0 +1,291 @@
+"""Requests to an OpenAI-compatible engine: retries, a ledger row per try."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import random
+import time
+import uuid
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import httpx2
+import msgspec
+
+from serving.engine.answer import Send, TryFailed, answer_to
+from serving.engine.endpoint import BUSY_S, Endpoint
+from serving.errors import ContextOverflow, EngineDead, RequestFailed, RequestRefused, ServerFailed
+from serving.meter import LedgerRow, Meter, Status
+from serving.usage import Usage
+
+Recover = Callable[[float], Awaitable[bool]]
+"""Called when a connection was lost, with the monotonic time at which the try began; tells whether the
+engine was started again since then."""
+
+CONNECT_S = 10.0
+_NO_HEADERS: Mapping[str, str] = {}
+
+
+class RetryPolicy(msgspec.Struct, frozen=True):
+    """How often and how patiently a request is tried again.
+
+    Attributes:
+        tries: tries in all, waits for rate limits not counted.
+        first_wait_s: wait before the first retry; it doubles with each further one, up to `longest_wait_s`.
+        timeout_s: longest wait for one answer; a request that exceeds it is dropped and tried again.
+        rate_limit_s: how long rate limits may hold one request back in all.
+    """
+
+    tries: int = 5
+    first_wait_s: float = 0.5
+    longest_wait_s: float = 20.0
+    timeout_s: float = 1800.0
+    rate_limit_s: float = 900.0
+
+    def wait_s(self, retry: int) -> float:
+        """Seconds before retry number `retry` (from 1), jittered so that episodes do not return at once."""
+        return min(self.longest_wait_s, self.first_wait_s * 2.0 ** (retry - 1)) * random.uniform(0.75, 1.25)
+
+
+class Reply(msgspec.Struct, frozen=True):
+    """An engine's answer with what it cost. `body` is the response as plain JSON."""
+
+    body: dict[str, Any]
+    usage: Usage
+    seconds: float
+    record: Callable[[Status, Usage], None]
+    """Writes the ledger row, once the caller knows what the answer is worth."""
+
+    @property
+    def choice(self) -> dict[str, Any]:
+        """The one choice that was asked for."""
+        choice: dict[str, Any] = self.body["choices"][0]
+        return choice
+
+
+class Engine:
+    """One engine, reached over HTTP; safe to use from many tasks at once.
+
+    Args:
+        endpoint: where it listens.
+        model: the served name, sent with each request.
+        meter: gets a row for every try.
+        retry: see `RetryPolicy`.
+        recover: see `Recover`; `None` when nobody can start the engine again.
+        hosted: whether it is no vLLM server, which tells its health.
+        transport: what carries requests; `None` for connections to `endpoint`.
+    """
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        model: str,
+        meter: Meter,
+        retry: RetryPolicy | None = None,
+        recover: Recover | None = None,
+        hosted: bool = False,
+        transport: httpx2.AsyncBaseTransport | None = None,
+    ) -> None:
+        self.endpoint = endpoint
+        self.model = model
+        self.meter = meter
+        self._retry = retry or RetryPolicy()
+        self._recover = recover
+        self._hosted = hosted
+        self._not_before = 0.0
+        self._waiting: dict[asyncio.Timeout, int | None] = {}
+        timeout = httpx2.Timeout(self._retry.timeout_s, connect=CONNECT_S)
+        self._client = endpoint.client(timeout, transport)
+
+    @property
+    def in_flight(self) -> set[int | None]:
+        """The replicas on whose answers requests wait; `None` stands for any of them."""
+        return set(self._waiting.values())
+
+    async def close(self) -> None:
+        """Close the connections."""
+        await self._client.aclose()
+
+    async def complete(
+        self,
+        prompt: list[int],
+        *,
+        max_tokens: int,
+        labels: dict[str, str],
+        replica: int | None = None,
+        cacheable: int | None = None,
+        **options: Any,
+    ) -> Reply:
+        """Continue token ids; the choice holds `token_ids` and `finish_reason`.
+
+        Args:
+            replica: which of the engine's replicas is to answer; `None` leaves it to the engine.
+            cacheable: the most prompt tokens that its cache can give, for the ledger.
+            options: further fields of the request (`structured_outputs`, `temperature`, ...).
+
+        Raises:
+            ContextOverflow, RequestRefused, RequestFailed, EngineDead, SpendingCapReached: see `errors`.
+        """
+        request = {
+            **options,
+            "model": self.model,
+            "prompt": prompt,
+            "max_tokens": max_tokens,
+            "return_token_ids": True,
+        }
+        headers = {} if replica is None else {"X-data-parallel-rank": str(replica)}
+        send = self._post("completions", request, headers)
+        reply = await self._send(send, len(prompt), max_tokens, labels, cacheable, replica)
+        if reply.choice.get("token_ids") is None:
+            reply.record("failed", reply.usage)
+            raise RequestRefused(
+                f"the engine at {self.endpoint} returns no token ids; the tokens route needs a recent vLLM"
+            )
+        return reply
+
+    async def chat(
+        self,
+        messages: list[dict[str, Any]],
+        *,
+        max_tokens: int,
+        prompt_bound: int,
+        labels: dict[str, str],
+        **options: Any,
+    ) -> Reply:
+        """Continue messages; the choice holds `message` and `finish_reason`.
+
+        Args:
+            prompt_bound: a number of tokens that the prompt surely does not exceed, for the spending cap.
+
+        Raises:
+            As `complete`.
+        """
+        request = {
+            **options,
+            "model": self.model,
+            "messages": messages,
+            "max_completion_tokens": max_tokens,
+        }
+        send = self._post("chat/completions", request)
+        reply = await self._send(send, prompt_bound, max_tokens, labels)
+        if not isinstance(reply.choice.get("message"), dict):
+            reply.record("failed", reply.usage)
+            raise RequestRefused(f"the engine at {self.endpoint} returns no message")
+        return reply
+
+    def give_up(self) -> None:
+        """End every request that waits for an answer with `EngineDead`: the engine hangs."""
+        now = asyncio.get_running_loop().time()
+        for waiting in self._waiting:
+            waiting.reschedule(now)
+
+    def _post(self, path: str, request: dict[str, Any], headers: Mapping[str, str] = _NO_HEADERS) -> Send:
+        content = msgspec.json.encode(request)  # once, however often it is sent
+        headers = {"Content-Type": "application/json", **headers}
+        url = f"{self.endpoint.base_url}/{path}"
+        return lambda: self._client.post(url, content=content, headers=headers)
+
+    async def _send(
+        self,
+        send: Send,
+        prompt_bound: int,
+        max_tokens: int,
+        labels: dict[str, str],
+        cacheable: int | None = None,
+        replica: int | None = None,
+    ) -> Reply:
+        request = uuid.uuid4().hex[:16]
+        failures, held_back_s = 0, 0.0
+        for number in itertools.count():
+            # In a loop, since another request may prolong the wait meanwhile.
+            while (wait_s := self._not_before - time.monotonic()) > 0:  # noqa: ASYNC110
+                await asyncio.sleep(wait_s)
+            started = time.monotonic()
+
+            def row(
+                status: Status,
+                usage: Usage | None,
+                error: BaseException | None = None,
+                number: int = number,
+                started: float = started,
+                cacheable: int | None = cacheable,
+            ) -> None:
+                most = Usage(prompt=prompt_bound, completion=max_tokens) if usage is None else None
+                self.meter.record(
+                    LedgerRow(
+                        request=request,
+                        retry=number,
+                        time=time.time(),
+                        labels=labels,
+                        model=self.model,
+                        status=status,
+                        wasted=status in ("aborted", "failed", "overflow"),
+                        usage=usage,
+                        seconds=round(time.monotonic() - started, 4),
+                        error=(str(error) or type(error).__name__) if error else None,
+                        cacheable=cacheable,
+                        at_most=most,
+                    )
+                )
+
+            try:
+                with self.meter.reservation(prompt_bound, max_tokens):
+                    body, usage = await self._try(send, replica)
+            except TryFailed as error:
+                row(error.status, error.usage, error)
+                if error.after_s is not None:
+                    held_back_s += error.after_s
+                    if held_back_s <= self._retry.rate_limit_s:
+                        # The limit is the account's: it holds back every request, not only this one.
+                        self._not_before = max(self._not_before, time.monotonic() + error.after_s)
+                        continue
+                failures += 1
+                if error.lost and self._recover is not None and await self._recover(started):
+                    cacheable = None if cacheable is None else 0  # it begins with an empty cache
+                    continue
+                if error.hung or failures >= self._retry.tries:
+                    if error.hung or (error.lost and await self._is_gone()):
+                        raise EngineDead(f"the engine at {self.endpoint} is gone: {error}") from error
+                    raise RequestFailed(f"a request failed {failures} times, at last: {error}") from error
+                await asyncio.sleep(self._retry.wait_s(failures))
+            except (ContextOverflow, RequestRefused) as error:
+                row("overflow" if isinstance(error, ContextOverflow) else "failed", Usage(), error)
+                raise
+            except asyncio.CancelledError as error:
+                row("aborted", None, error)
+                raise
+            else:
+                seconds = time.monotonic() - started
+                return Reply(body, usage, seconds, row)
+        raise AssertionError("unreachable: every try returns, raises or goes on")
+
+    async def _is_gone(self) -> bool:
+        """Whether nothing answers any more; a hosted model's other requests may always fare better."""
+        return not self._hosted and not await self.endpoint.healthy(BUSY_S)
+
+    async def _try(self, send: Send, replica: int | None) -> tuple[dict[str, Any], Usage]:
+        waiting = asyncio.timeout(None)
+        try:
+            async with waiting:
+                self._waiting[waiting] = replica
+                try:
+                    return await answer_to(send, self._retry.timeout_s)
+                finally:
+                    del self._waiting[waiting]
+        except TimeoutError as error:
+            reason = "it hangs: none of its counters moves any more"
+            raise TryFailed(reason, "aborted", hung=True) from error
+
+
+async def wait_until_ready(engine: Engine, labels: dict[str, str]) -> None:
+    """Send one real, tiny completion: `/health` alone does not show that the model answers.
+
+    Raises:
+        ServerFailed: it does not.
+    """
+    try:
+        reply = await engine.complete([0], max_tokens=1, labels=labels)
+    except (RequestRefused, RequestFailed, EngineDead, ContextOverflow) as error:
+        raise ServerFailed(f"the engine at {engine.endpoint} is up but does not answer: {error}") from error
+    reply.record("ok", reply.usage)

@@ -1,0 +1,299 @@
+"""A vLLM server of our own: started from a model card, waited for, and stopped in every way out."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import getpass
+import os
+import secrets
+import shlex
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import psutil
+
+from serving.cards import ModelCard
+from serving.engine import guard, server_log
+from serving.engine.endpoint import Endpoint
+from serving.errors import ServerFailed
+
+API_SERVER = (sys.executable, "-m", "vllm.entrypoints.openai.api_server")
+"""The API server's module: the `vllm` command does not work with the CPU package."""
+
+Progress = Callable[[float, str], None]
+"""Called about once a second during a start, with the seconds so far and the log's last line."""
+
+_LONGEST_FOLDER = 68
+"""Bytes: a socket's path may have 107, and vLLM names sockets of its own in our folder by 37 more."""
+
+
+COMPUTE_NICENESS = 10
+"""Of a model's processes on a CPU: with 32 episodes in flight on two cores, the client gets its turns done in
+2-12 ms instead of 20-40 on average, and the engine produces about a fifth more tokens per second."""
+
+
+class VllmServer:
+    """One server process tree for one card, on a Unix socket or on a port of this machine's loopback.
+
+    `async with` starts it and stops it. It also ends, within seconds, when this process ends in any way,
+    SIGKILL included (see `serving.engine.guard`). Not bound to an event loop: it may be started in one and
+    stopped in another.
+
+    Attributes:
+        card: what is served.
+        endpoint: where; it stays the same over restarts.
+        log: file that the server's output is appended to.
+        folder: what it leaves on the disk, gone with it; only this user can enter it.
+    """
+
+    def __init__(
+        self,
+        card: ModelCard,
+        model: str,
+        log: Path,
+        *,
+        port: int | None = None,
+        start_timeout_s: float = 900.0,
+        program: Sequence[str] = API_SERVER,
+    ) -> None:
+        """Describe a server; nothing is started yet.
+
+        Args:
+            model: folder or hub id of the weights, as `serving.cards.prepare` returns it.
+            log: its folder is made if it is missing.
+            port: serve on 127.0.0.1 with a random API key; without it, on a Unix socket in a folder that
+                only this user can enter.
+            start_timeout_s: longest wait for a healthy server, in seconds.
+            program: the command that takes vLLM's flags.
+
+        Raises:
+            ServerFailed: no temporary folder has a path short enough for a Unix socket.
+        """
+        self.card = card
+        self.log = log
+        self._model = model
+        self._port = port
+        self._start_timeout_s = start_timeout_s
+        self._program = program
+        self.folder = _private_folder()
+        self._process: subprocess.Popen[bytes] | None = None
+        self._log_start = 0
+        if port is None:
+            self.endpoint = Endpoint.on_socket(self.folder / "http")
+        else:
+            self.endpoint = Endpoint(f"http://127.0.0.1:{port}/v1", api_key=secrets.token_urlsafe(32))
+
+    @property
+    def command(self) -> list[str]:
+        """The exact command, without the environment."""
+        card = self.card
+        command = [*self._program, "--model", self._model]
+        if card.revision:
+            command += ["--revision", card.revision, "--tokenizer-revision", card.revision]
+        command += ["--served-model-name", card.name]
+        command += ["--max-model-len", str(card.context), "--dtype", card.dtype]
+        if self.endpoint.socket:
+            command += ["--uds", str(self.endpoint.socket)]
+        else:
+            command += ["--host", "127.0.0.1", "--port", str(self._port)]
+        return command + card.arguments()
+
+    @property
+    def shell_line(self) -> str:
+        """The command with its environment, but for the API key, to be pasted into a shell."""
+        environment = [f"{name}={shlex.quote(value)}" for name, value in self._environment().items()]
+        return " ".join([*environment, shlex.join(self.command)])
+
+    @property
+    def alive(self) -> bool:
+        """Whether the server's process runs (not whether it answers)."""
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def pid(self) -> int | None:
+        """The root of the server's process tree (its guard) while it runs."""
+        return self._process.pid if self.alive and self._process else None
+
+    async def start(self, progress: Progress | None = None) -> None:
+        """Start and wait until the server calls itself healthy; on any failure nothing of it is left.
+
+        Raises:
+            ServerFailed: it runs already, its port is in use, it ended, or it took too long. The message
+                holds the log's telling lines, the command and the log's path.
+        """
+        if self.alive:
+            raise ServerFailed(f"the server of model {self.card.name!r} runs already (process {self.pid})")
+        if self._port is not None:
+            _require_free(self._port)
+        self.kill()  # whatever a dead one has left
+        try:
+            try:
+                self._spawn()
+            except OSError as error:
+                raise ServerFailed(f"the server of model {self.card.name!r} cannot start: {error}") from error
+            await self._until_healthy(progress or (lambda seconds, line: None))
+        except BaseException:
+            self.kill()
+            raise
+
+    async def stop(self, grace_s: float = 5.0) -> None:
+        """End the server and every process it started. A second call does nothing.
+
+        Args:
+            grace_s: seconds from SIGTERM to SIGKILL.
+        """
+        try:
+            if self._process is not None:
+                self._process.send_signal(signal.SIGTERM)
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    await asyncio.to_thread(self._process.wait, grace_s)
+        finally:
+            self.kill()
+
+    def kill(self) -> None:
+        """End the server and every process it started, at once."""
+        process, self._process = self._process, None
+        if process is not None:
+            process.send_signal(signal.SIGQUIT)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(timeout=10)
+            if process.returncode is None or process.returncode < 0:
+                # The guard is stuck, or was itself killed: what it guarded still carries its group's id.
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+    def failure(self) -> str:
+        """What to tell people when the server is found dead: the log's telling lines, command, log."""
+        status = self._process.poll() if self._process else None
+        if status is None:
+            return self._report("no longer answers")
+        ended = "was killed by SIGKILL" if status in (-9, 137) else f"ended with status {status}"
+        return self._report(ended)
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    def _environment(self) -> dict[str, str]:
+        """What the server's processes find in their environment beyond ours."""
+        return {
+            "PYTHONUNBUFFERED": "1",
+            "VLLM_LOGGING_COLOR": "0",
+            "VLLM_RPC_BASE_PATH": str(self.folder),  # vLLM's own sockets, which it leaves behind
+            # Nothing of ours listens to other machines, whatever the machine's name resolves to.
+            "VLLM_HOST_IP": "127.0.0.1",
+            "GLOO_SOCKET_IFNAME": "lo",
+            "NCCL_SOCKET_IFNAME": "lo",
+            "TMPDIR": str(self.folder),  # whatever else it leaves behind goes with the folder
+            "TORCHINDUCTOR_CACHE_DIR": f"{tempfile.gettempdir()}/torchinductor_{getpass.getuser()}",
+            **{name: str(value) for name, value in self.card.server.env.items()},
+        }
+
+    def _spawn(self) -> None:
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        environment = {**os.environ, **self._environment()}
+        # Each of its processes would else compile thousands of modules again, at every start.
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)
+        environment.pop("VLLM_API_KEY", None)
+        if self.endpoint.api_key:
+            environment["VLLM_API_KEY"] = self.endpoint.api_key  # not an argument: those can be read by all
+        with self.log.open("ab") as log:
+            self._log_start = log.tell()
+            self.folder.mkdir(mode=0o700)
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", guard.__file__, str(os.getpid()), str(self.folder), *self.command],
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=environment,
+                start_new_session=True,  # Ctrl-C on the terminal is ours to handle, not the server's
+            )
+
+    async def _until_healthy(self, progress: Progress) -> None:
+        begun = time.monotonic()
+        told = begun
+        while not await self.endpoint.healthy():
+            now = time.monotonic()
+            if not self.alive:
+                raise ServerFailed(self.failure())
+            if now - begun > self._start_timeout_s:
+                raise ServerFailed(self._report(f"was not healthy after {self._start_timeout_s:g} s"))
+            if now - told >= 1.0:
+                told = now
+                progress(now - begun, server_log.last_line(self.log, self._log_start))
+            await asyncio.sleep(0.2)
+        if self._process is None or not self.alive:  # whoever answered, it was not ours
+            raise ServerFailed(self.failure())
+        if not self.card.gpus:
+            try:
+                _give_way(self._process.pid)
+            except psutil.NoSuchProcess:
+                raise ServerFailed(self.failure()) from None
+
+    def _report(self, what: str) -> str:
+        cause = " | ".join(server_log.telling_lines(self.log, self._log_start)) or "its log is empty"
+        return (
+            f"the server of model {self.card.name!r} {what}: {cause}\n"
+            f"  log: {self.log}\n"
+            f"  command: {self.shell_line}"
+        )
+
+
+def _give_way(guard: int) -> None:
+    """Lower the priority of the processes in which a model computes on the CPU.
+
+    They never rest, so that whoever sends them work would wait long for a core, and they would go on with
+    few requests at a time. The API server, which hands the work over, keeps its priority.
+
+    Raises:
+        psutil.NoSuchProcess: the server has ended.
+    """
+    below = (each for server in psutil.Process(guard).children() for each in server.children(recursive=True))
+    for process in below:
+        # Processes and threads come and go.
+        with contextlib.suppress(psutil.NoSuchProcess):
+            for thread in process.threads():
+                with contextlib.suppress(ProcessLookupError):
+                    own = os.getpriority(os.PRIO_PROCESS, thread.id)
+                    os.setpriority(os.PRIO_PROCESS, thread.id, own + COMPUTE_NICENESS)
+
+
+def _private_folder() -> Path:
+    """A fresh name, not yet a folder, under which sockets fit into the length that the system allows."""
+    name = f"speedrunner-{secrets.token_hex(4)}"
+    for parent in dict.fromkeys((tempfile.gettempdir(), "/tmp")):
+        folder = Path(parent) / name
+        if len(os.fsencode(folder)) <= _LONGEST_FOLDER and os.access(parent, os.W_OK):
+            return folder
+    raise ServerFailed(
+        f"no folder for sockets: {tempfile.gettempdir()} is too long a path, and /tmp is closed"
+    )
+
+
+def _require_free(port: int) -> None:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except (OSError, OverflowError) as error:
+            reason = getattr(error, "strerror", None) or str(error)
+            raise ServerFailed(
+                f"port {port} of 127.0.0.1 is taken ({reason}); choose another or attach to what runs there"
+            ) from None

@@ -1,0 +1,1 @@
+"""What an engine really does with tool calls and its prefix cache."""

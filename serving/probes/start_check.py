@@ -1,0 +1,89 @@
+"""What a run makes sure of before its first episode: calls are valid, and the prefix cache works."""
+
+from __future__ import annotations
+
+import msgspec
+
+from serving.cards import Role
+from serving.engine.metrics import read_counters
+from serving.errors import ContextOverflow, ServerFailed
+from serving.model import Model
+from serving.probes.cache import OTHERS, advice, note_tools, text_of
+from serving.probes.tool_battery import battery
+from serving.probes.tools import LABELS, as_role, send, together
+
+STRING_TOKENS = 16
+THINKING_TOKENS = 16
+"""Budgets of the calls: grammars of the same kinds as a run's, in a second or two."""
+
+LEAST_PROMPT = 256
+"""Tokens of the prompt that is sent twice; more where blocks are large."""
+
+
+async def check_engine(model: Model, labels: dict[str, str]) -> None:
+    """Refuse an engine that does not do what a run on the tokens route counts on.
+
+    Its calls of twelve kinds of tools must be valid; and where the card has a prefix cache, the second of two
+    requests must report that the first one's prompt was cached. Takes a few seconds. Nothing is checked on
+    the chat route, where an invalid call is data.
+
+    Args:
+        labels: stand in the ledger rows beside the role `probe`.
+
+    Raises:
+        ServerFailed: the engine is refused; says why, and what to change.
+        ServingError: it failed.
+    """
+    if model.card.route != "tokens":
+        return
+    labels = {**LABELS, **labels}
+    await _check_calls(model, labels)
+    if model.caches and model.card.server.flags.get("enable-prefix-caching", True) is not False:
+        await _check_cache(model, labels)
+
+
+def _quick(role: Role) -> Role:
+    return msgspec.structs.replace(
+        role, string_tokens=STRING_TOKENS, thinking_tokens=min(role.thinking_tokens, THINKING_TOKENS)
+    )
+
+
+async def _check_calls(model: Model, labels: dict[str, str]) -> None:
+    role = _quick(model.card.role("actor"))
+    answers = await together(lambda probe: send(model, role, probe, labels), battery(), len(battery()))
+    for answer in answers:
+        if answer.status == "truncated" and not answer.token_ids:
+            continue  # it does not fit into so small a context, which says nothing about the grammar
+        if answer.status != "valid":
+            raise ServerFailed(
+                f"the engine at {model.engine.endpoint} does not keep to the grammar of tool calls: the probe"
+                f" {answer.probe.kind!r} came back {answer.status} ({answer.problem}); it must run vLLM 0.32"
+                " with --structured-outputs-config.backend xgrammar, and `speedrunner probe tools` shows more"
+            )
+
+
+async def _check_cache(model: Model, labels: dict[str, str]) -> None:
+    cache = msgspec.structs.replace(model.caches[0], enable_prefix_caching=True)  # as the card has it
+    counted = await read_counters(model.engine.endpoint)
+    text = text_of(model, "A lamp", max(LEAST_PROMPT, 2 * cache.match_unit))
+    talk = as_role(model, _quick(model.card.role("actor"))).converse(
+        "actor", [{"role": "user", "content": text}], note_tools(), labels
+    )
+    try:
+        first = (await talk.ask()).usage
+        talk.tell("Go on.")
+        second = (await talk.ask()).usage
+    except ContextOverflow:
+        return  # as above
+    finally:
+        talk.close()
+    most = cache.most_cached(0, first.prompt, first.completion, second.prompt)
+    if second.cached or not most:
+        return
+    hits = (await read_counters(model.engine.endpoint) - counted).cached > 0
+    why = "; ".join(advice(model.card, model.caches[0], hits, reported=False)) or OTHERS
+    raise ServerFailed(
+        f"the engine at {model.engine.endpoint} reports no cached tokens where {most} of a prompt's"
+        f" {second.prompt} must be: {why} (to go without a cache, say so in the model's card:"
+        " server.flags.enable-prefix-caching: false)"
+    )

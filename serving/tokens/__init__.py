@@ -1,0 +1,1 @@
+"""Token ids, tools, and the grammars and formats of native tool calls."""

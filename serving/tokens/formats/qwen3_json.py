@@ -1,0 +1,44 @@
+"""Qwen3's native calls: one JSON object between `<tool_call>` and `</tool_call>` (also called hermes).
+
+The grammar is canonical: the bytes that Qwen3's chat template writes for the same call.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from serving.errors import InvalidCall
+from serving.tokens.formats.base import ParsedCall, checked_call
+from serving.tokens.formats.json_value import dumps, json_value
+from serving.tokens.formats.turns import tool_reply, user_turn
+from serving.tokens.grammar import Part, constant, sequence
+from serving.tokens.tools import ToolSpec
+
+__all__ = ["call", "parse", "tool_reply", "user_turn"]
+
+BEGIN, END = "<tool_call>\n", "\n</tool_call>"
+
+
+def call(tool: ToolSpec, string_tokens: int) -> Part:
+    """The grammar of one call of `tool`."""
+    head = constant(f'{BEGIN}{{"name": {dumps(tool.name)}, "arguments": ')
+    return sequence(head, json_value(tool.parameters, string_tokens), constant("}" + END))
+
+
+def parse(text: str, tools: dict[str, ToolSpec]) -> ParsedCall:
+    """Read the one call that `text` consists of, surrounding whitespace aside.
+
+    Raises:
+        InvalidCall: no call, more than one, no JSON, an unknown tool, or arguments that its schema
+            does not allow.
+    """
+    stripped = text.strip()
+    if not (stripped.startswith("<tool_call>") and stripped.endswith("</tool_call>")):
+        raise InvalidCall("the answer is not one tool call", text)
+    inside = stripped.removeprefix("<tool_call>").removesuffix("</tool_call>")
+    try:
+        # msgspec refuses what Python's own reader lets through: NaN, lone surrogates, control characters.
+        found = msgspec.json.decode(inside.encode(), type=ParsedCall)
+    except (msgspec.DecodeError, UnicodeEncodeError) as error:
+        raise InvalidCall(f"the tool call is not readable: {error}", text) from error
+    return checked_call(found, tools, text)

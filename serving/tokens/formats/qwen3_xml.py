@@ -1,0 +1,119 @@
+"""Qwen3.5's native calls (Qwen3-Coder's too): XML tags, each argument on lines of its own.
+
+    <tool_call>
+    <function=NAME>
+    <parameter=KEY>
+    VALUE
+    </parameter>
+    </function>
+    </tool_call>
+
+The grammar is canonical: the bytes that Qwen3.5's chat template writes for the same call. Strings and options
+stand as they are, everything else as JSON. Three exceptions, which cost no prefix, as nothing is rendered
+again: a boolean is `true`, where the template would write Python's `True`, against the schema that it shows
+the model (both are read); a number may have any JSON spelling; and a string may hold an unfinished character,
+which is read as U+FFFD.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import msgspec
+
+from serving.errors import InvalidCall, InvalidTool
+from serving.tokens.formats.base import ParsedCall, checked_call
+from serving.tokens.formats.json_value import dumps, json_value
+from serving.tokens.formats.turns import tool_reply, user_turn
+from serving.tokens.grammar import CONTROL_TEXTS, Part, constant, free_text, one_of, optional, sequence
+from serving.tokens.tools import Schema, ToolSpec
+
+__all__ = ["call", "parse", "tool_reply", "user_turn"]
+
+# A value ends at the first of these, so it may hold a closing tag within a line, and any opening one.
+_END = "\n</parameter>\n"
+# What a generated string may not hold. Only the first could be misread. A model that writes one of the others
+# has forgotten to end its argument; without this it would go on to the string's bound.
+_NOT_IN_STRINGS = ("</parameter>", "</function>", *CONTROL_TEXTS)
+
+_HEAD = re.compile(r"<tool_call>\s*<function=([^>\n]+)>\n")
+_PARAMETER = re.compile(rf"<parameter=([^>\n]+)>\n(.*?){_END}", re.DOTALL)
+_TAIL = re.compile(r"\s*</function>\s*</tool_call>")
+
+
+def call(tool: ToolSpec, string_tokens: int) -> Part:
+    """The grammar of one call of `tool`.
+
+    Raises:
+        InvalidTool: an option holds the end of an argument, so that it could not be read back.
+    """
+    parameters = [
+        (_parameter(tool.name, key, schema, string_tokens), key in tool.parameters["required"])
+        for key, schema in tool.parameters["properties"].items()
+    ]
+    return sequence(
+        constant(f"<tool_call>\n<function={tool.name}>\n"),
+        *(part if required else optional(part) for part, required in parameters),
+        constant("</function>\n</tool_call>"),
+    )
+
+
+def parse(text: str, tools: dict[str, ToolSpec]) -> ParsedCall:
+    """Read the one call that `text` consists of, surrounding whitespace aside.
+
+    Raises:
+        InvalidCall: no call, more than one, a value that cannot be read, an unknown tool, or arguments
+            that its schema does not allow.
+    """
+    stripped = text.strip()
+    head = _HEAD.match(stripped)
+    if head is None or not stripped.endswith("</tool_call>"):
+        raise InvalidCall("the answer is not one tool call", text)
+    name, position = head[1], head.end()
+    schemas = tools[name].parameters["properties"] if name in tools else {}
+    arguments: dict[str, Any] = {}
+    while not _TAIL.fullmatch(stripped, position):
+        found = _PARAMETER.match(stripped, position)
+        if found is None or found[1] in arguments:
+            problem = f"another <parameter=...> or </function> must stand at {stripped[position:][:40]!r}"
+            raise InvalidCall(f"the tool call is not readable: {problem}", text)
+        key, position = found[1], found.end()
+        try:
+            arguments[key] = _read(found[2], schemas.get(key, {"type": "string"}))
+        except (msgspec.DecodeError, UnicodeEncodeError) as error:
+            raise InvalidCall(f"the tool call is not readable: {key}: {error}", text) from error
+    return checked_call(ParsedCall(name, arguments), tools, text)
+
+
+def _parameter(tool: str, key: str, schema: Schema, string_tokens: int) -> Part:
+    begin = f"<parameter={key}>\n"
+    if "enum" in schema:
+        options = dict.fromkeys(map(_written, schema["enum"]))
+        for option in options:
+            if (option + _END).index(_END) != len(option):
+                raise InvalidTool(f"{tool}: {key}: the option {option!r} holds the end of an argument")
+        return one_of(*(constant(begin + option + _END) for option in options))
+    if schema["type"] == "string":
+        value = free_text(string_tokens, _NOT_IN_STRINGS)
+    else:
+        value = json_value(schema, string_tokens)
+    return sequence(constant(begin), value, constant(_END))
+
+
+def _written(option: str | int) -> str:
+    return option if isinstance(option, str) else dumps(option)
+
+
+def _read(text: str, schema: Schema) -> Any:
+    data = text.encode()  # refuses lone surrogates in strings too
+    if "enum" in schema:
+        spellings = {str(option): option for option in schema["enum"]}
+        spellings |= {_written(option): option for option in schema["enum"]}
+        return spellings.get(text, text)
+    match schema["type"]:
+        case "string":
+            return text
+        case "boolean" if text in ("True", "False"):
+            return text == "True"
+    return msgspec.json.decode(data)

@@ -1,0 +1,153 @@
+"""Text to token ids and back, with a clear line between template text and text from outside.
+
+Control tokens (`<|im_end|>`, `<tool_call>`, ...) are read as such only where the chat template wrote
+them. In observations, documentation and every other text from outside they are encoded as the ordinary
+characters that they are, so that no game text can forge a turn.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from serving.errors import InvalidCard
+from serving.tokens.tools import ToolSpec
+
+
+class ChatTokenizer:
+    """A model's tokenizer and chat template.
+
+    Raises:
+        InvalidCard: the folder holds no usable tokenizer or template.
+    """
+
+    def __init__(self, folder: str | Path, revision: str | None = None) -> None:
+        from tokenizers import Tokenizer
+        from transformers import AutoTokenizer
+
+        try:
+            self._tokenizer = AutoTokenizer.from_pretrained(str(folder), revision=revision)
+            backend = json.loads(self._tokenizer.backend_tokenizer.to_str())
+        except (OSError, ValueError, AttributeError) as error:
+            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+            raise InvalidCard(f"{folder} holds no tokenizer that can be used: {reason}") from error
+        if not self._tokenizer.chat_template:
+            raise InvalidCard(f"{folder} has no chat template: give it a chat_template.jinja")
+        added = backend.pop("added_tokens")
+        self._control = {token["content"]: int(token["id"]) for token in added}
+        longest_first = sorted(self._control, key=len, reverse=True)
+        self._control_pattern = re.compile("|".join(map(re.escape, longest_first)))
+        # Without its added tokens the same tokenizer reads every text as ordinary text.
+        self._plain = Tokenizer.from_str(json.dumps({**backend, "added_tokens": []}))
+
+    @property
+    def huggingface(self) -> Any:
+        """The tokenizer as `transformers` knows it."""
+        return self._tokenizer
+
+    def first_prompt(
+        self, messages: list[dict[str, str]], tools: list[ToolSpec], **template_options: Any
+    ) -> tuple[list[int], str]:
+        """Render a conversation's beginning with the model's own template.
+
+        Equal, token by token, to what the engine's own rendering gives, except where a control token is
+        written out in `messages` or `tools`.
+
+        Args:
+            messages: system and user messages (`role`, `content`).
+            tools: in the order in which the model is to see them.
+            template_options: passed to the template (`enable_thinking`).
+
+        Returns:
+            The prompt's token ids, and the generation prompt: the text that opens the model's turn.
+        """
+        # A nonce that no text contains stands for control tokens from outside while the template runs.
+        nonce = secrets.token_hex(8)
+        texts = list(self._control)
+
+        def hide(value: Any) -> Any:
+            match value:
+                case str():
+                    return self._control_pattern.sub(
+                        lambda found: f"\ue000{nonce}{texts.index(found.group())}\ue001", value
+                    )
+                case dict():
+                    return {hide(key): hide(item) for key, item in value.items()}
+                case list() | tuple():
+                    return [hide(item) for item in value]
+            return value
+
+        def render(open_turn: bool) -> str:
+            return str(
+                self._tokenizer.apply_chat_template(
+                    hide(messages),
+                    tools=hide([tool.openai for tool in tools]) or None,
+                    tokenize=False,
+                    add_generation_prompt=open_turn,
+                    **template_options,
+                )
+            )
+
+        rendered = render(open_turn=True)
+        closed = render(open_turn=False)
+        if not rendered.startswith(closed):
+            raise InvalidCard("the chat template rewrites earlier text when it opens the model's turn")
+        hidden = re.compile(f"\ue000{nonce}([0-9]+)\ue001")
+        ids = self._encode(rendered, lambda text: hidden.sub(lambda found: texts[int(found.group(1))], text))
+        return ids, rendered[len(closed) :]
+
+    def template_text(self, text: str) -> list[int]:
+        """Encode text of ours, control tokens read as such."""
+        return self._encode(text, lambda ordinary: ordinary)
+
+    def outside_text(self, text: str) -> list[int]:
+        """Encode text from outside: control tokens in it are ordinary characters."""
+        # Surrogates cannot be encoded; a skill may have put one together.
+        clean = text.encode("utf-8", "replace").decode()
+        return list(self._plain.encode(clean, add_special_tokens=False).ids)
+
+    def framed(self, before: str, text: str, after: str) -> list[int]:
+        """Encode outside text between two template texts, merging across their borders as the model's
+        tokenizer would."""
+        marks: list[tuple[bool, str]] = [(True, before), (False, text), (True, after)]
+        ids: list[int] = []
+        ordinary = ""
+        for is_template, piece in marks:
+            if not is_template:
+                ordinary += piece
+                continue
+            position = 0
+            for found in self._control_pattern.finditer(piece):
+                ordinary += piece[position : found.start()]
+                ids += self.outside_text(ordinary)
+                ids.append(self._control[found.group()])
+                ordinary, position = "", found.end()
+            ordinary += piece[position:]
+        return ids + self.outside_text(ordinary)
+
+    def control_id(self, text: str) -> int:
+        """The id of one control token. Raises `InvalidCard` when the tokenizer lacks it."""
+        if text not in self._control:
+            raise InvalidCard(f"the tokenizer has no token {text!r}, which the card's tool format needs")
+        return self._control[text]
+
+    def end_ids(self) -> set[int]:
+        """Control tokens at which an engine may stop: ends of turns and of texts."""
+        return {id_ for text, id_ in self._control.items() if text in ("<|im_end|>", "<|endoftext|>")}
+
+    def decode(self, ids: list[int]) -> str:
+        """The text of generated ids, control tokens included; broken UTF-8 becomes U+FFFD."""
+        return str(self._tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False))
+
+    def _encode(self, text: str, restore: Callable[[str], str]) -> list[int]:
+        ids: list[int] = []
+        position = 0
+        for found in self._control_pattern.finditer(text):
+            ids += self.outside_text(restore(text[position : found.start()]))
+            ids.append(self._control[found.group()])
+            position = found.end()
+        return ids + self.outside_text(restore(text[position:]))

@@ -1,0 +1,87 @@
+"""Proof, before a tool is offered, that a model's calls of it can be decoded and read.
+
+What the tool's grammar allows is compiled against the served tokenizer with the engine's own grammar library,
+and legal calls are drawn from it at random, token by token: each must read back as a call that satisfies the
+tool's schema.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+from serving.errors import InvalidCall, InvalidTool
+from serving.tokens.formats import ToolFormat
+from serving.tokens.grammar import structural_tag
+from serving.tokens.tokenizer import ChatTokenizer
+from serving.tokens.tools import ToolSpec
+
+if TYPE_CHECKING:
+    import xgrammar
+
+WALKS = 8
+"""Calls that are drawn for each tool."""
+
+DRAWN_STRING_TOKENS = 16
+"""Bound of each string in them: random text would fill the true bound, which takes long and shows no more."""
+
+
+class ToolCheck:
+    """Checks tools for one tokenizer and one native format of tool calls.
+
+    Args:
+        string_tokens: bound of each string argument in the grammar that the engine will get.
+    """
+
+    def __init__(self, tokenizer: ChatTokenizer, tool_format: ToolFormat, string_tokens: int) -> None:
+        import xgrammar  # heavy
+
+        self._tokenizer = tokenizer
+        self._format = tool_format
+        self._string_tokens = string_tokens
+        info = xgrammar.TokenizerInfo.from_huggingface(tokenizer.huggingface)
+        self._size: int = info.vocab_size
+        self._compiler = xgrammar.GrammarCompiler(info, max_threads=1)
+
+    def check(self, tool: ToolSpec) -> None:
+        """Compile the grammar of the tool's calls and draw some.
+
+        Raises:
+            InvalidTool: the grammar does not compile, or a call of it does not read back.
+        """
+        self._compiled(tool, self._string_tokens)
+        drawn = self._compiled(tool, min(self._string_tokens, DRAWN_STRING_TOKENS))
+        rng = random.Random(0)  # the same tool is judged the same way each time
+        for _ in range(WALKS):
+            text = self._tokenizer.decode(self._draw(drawn, rng))
+            try:
+                self._format.parse(text, {tool.name: tool})
+            except InvalidCall as error:
+                problem = f"a call that its schema allows cannot be read: {error} (the call: {text!r})"
+                raise InvalidTool(f"{tool.name}: {problem}") from error
+
+    def _compiled(self, tool: ToolSpec, string_tokens: int) -> xgrammar.CompiledGrammar:
+        tag = structural_tag(self._format.call(tool, string_tokens))
+        try:
+            return self._compiler.compile_structural_tag(tag)
+        except Exception as error:  # of several kinds
+            reason = (str(error).strip() or type(error).__name__).splitlines()[0]
+            raise InvalidTool(f"{tool.name}: its calls cannot be decoded: {reason}") from error
+
+    def _draw(self, grammar: xgrammar.CompiledGrammar, rng: random.Random) -> list[int]:
+        """Token ids of one call, each drawn evenly from those that are allowed."""
+        import numpy as np
+        import xgrammar
+
+        matcher = xgrammar.GrammarMatcher(grammar, terminate_without_stop_token=True)
+        mask = xgrammar.allocate_token_bitmask(1, self._size)
+        ids: list[int] = []
+        while not matcher.is_terminated():  # grammars are bounded, so it ends
+            matcher.fill_next_token_bitmask(mask)
+            bits = np.unpackbits(mask.numpy().view(np.uint8), bitorder="little")[: self._size]
+            allowed = np.flatnonzero(bits)
+            if not len(allowed):
+                break  # what is there so far will not read back
+            ids.append(int(rng.choice(allowed)))
+            matcher.accept_token(ids[-1])
+        return ids

@@ -1,0 +1,132 @@
+"""One conversation as token ids that only grow. No input or output happens here.
+
+The chat template renders the first prompt. From then on the model's own ids and the framed replies are
+appended, and nothing is rendered again: each prompt begins with the previous prompt and its answer, so
+whatever the engine cached stays a prefix.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass
+from typing import Literal
+
+from serving.errors import InvalidCall, TruncatedCall
+from serving.tokens.formats import ParsedCall, ToolFormat
+from serving.tokens.grammar import Part, one_of, sequence, thinking
+from serving.tokens.tokenizer import ChatTokenizer
+from serving.tokens.tools import ToolSpec
+
+ThinkingStyle = Literal["none", "generated", "prompted"]
+"""How a model opens its thinking: never; it writes `<think>` itself; the template's prompt ends with it."""
+
+END_OF_TURN = "<|im_end|>"
+_THINK_BEGIN, _THINK_END = "<think>\n", "\n</think>\n\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What generated ids say.
+
+    Attributes:
+        text: after the reasoning, without the end of the turn.
+        reasoning_tokens: generated tokens up to the end of the thinking region.
+        call: the tool call; `None` exactly when `problem` says why there is none.
+    """
+
+    text: str
+    reasoning: str
+    reasoning_tokens: int
+    call: ParsedCall | None
+    problem: InvalidCall | None
+
+
+class Transcript:
+    """Token ids of one conversation, in a model's native tool format.
+
+    Args:
+        thinking_style: how the model opens its thinking.
+        thinking_tokens: budget of each thinking region; 0 turns thinking off.
+        string_tokens: bound of each string argument.
+    """
+
+    def __init__(
+        self,
+        tokenizer: ChatTokenizer,
+        tool_format: ToolFormat,
+        messages: list[dict[str, str]],
+        tools: list[ToolSpec],
+        *,
+        thinking_style: ThinkingStyle,
+        thinking_tokens: int,
+        string_tokens: int,
+    ) -> None:
+        self._tokenizer = tokenizer
+        self._format = tool_format
+        self._tools = {tool.name: tool for tool in tools}
+        self._end_of_turn = tokenizer.control_id(END_OF_TURN)
+        self.other_ends = tokenizer.end_ids() - {self._end_of_turn}
+        self._thinks = thinking_style != "none" and thinking_tokens > 0
+        options = {} if thinking_style == "none" else {"enable_thinking": self._thinks}
+        self.ids, self._opening = tokenizer.first_prompt(messages, tools, **options)
+        self._has_call = False
+        call = one_of(*(tool_format.call(tool, string_tokens) for tool in tools))
+        if self._thinks:
+            begin = "" if thinking_style == "prompted" else _THINK_BEGIN
+            call = sequence(thinking(thinking_tokens, begin, _THINK_END), call)
+        self.grammar: Part = call
+
+    @property
+    def answer_tokens(self) -> int:
+        """The most tokens that an answer takes, the end of the turn included."""
+        return self.grammar.tokens + 1
+
+    @property
+    def text(self) -> str:
+        """All of it as text."""
+        return self._tokenizer.decode(self.ids)
+
+    def answer(self, ids: list[int]) -> Answer:
+        """Append what the model generated, and read it."""
+        self.ids += ids
+        complete = bool(ids) and ids[-1] == self._end_of_turn
+        if not complete:
+            self.ids.append(self._end_of_turn)
+        body = ids[:-1] if complete else ids
+        reasoning, text, reasoning_tokens = self._split(body)
+        call, problem = None, None
+        try:
+            if not complete:
+                raise TruncatedCall(f"the answer was cut after {len(ids)} tokens; write less", text)
+            call = self._format.parse(text, self._tools)
+        except InvalidCall as error:
+            problem = error
+        self._has_call = call is not None
+        return Answer(text, reasoning, reasoning_tokens, call, problem)
+
+    def tell(self, text: str) -> None:
+        """Append the reply to the last answer and open the model's next turn."""
+        before, after = self._format.tool_reply() if self._has_call else self._format.user_turn()
+        self.ids += self._tokenizer.framed(before, text, after + self._opening)
+
+    def _split(self, ids: list[int]) -> tuple[str, str, int]:
+        """Reasoning, the text after it, and how many of `ids` are the reasoning with its frame."""
+        text = self._tokenizer.decode(ids)
+        if not self._thinks:
+            return "", text, 0
+        reasoning, end, rest = text.partition(_THINK_END.strip())
+        tokens = len(ids)
+        if end:
+            # The frame may be spelled with control tokens or with ordinary ones.
+            tokens = bisect_left(
+                range(len(ids) + 1), True, key=lambda count: end in self._tokenizer.decode(ids[:count])
+            )
+        reasoning = reasoning.removeprefix(_THINK_BEGIN).removesuffix("\n")
+        return reasoning, rest.removeprefix("\n\n"), tokens
+
+
+def common_prefix(one: list[int], other: list[int]) -> list[int]:
+    """The ids with which both lists begin."""
+    shorter = min(len(one), len(other))
+    differing = (n for n in range(shorter) if one[n] != other[n])
+    return one[: next(differing, shorter)]

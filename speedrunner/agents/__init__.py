@@ -1,0 +1,1 @@
+"""Agents: the loop, the actor, tools, replies, prompts."""

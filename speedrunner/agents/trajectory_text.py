@@ -1,0 +1,53 @@
+"""Trajectories as text: the indented call tree, and whole episodes for readers and inducers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from speedrunner.store.records import CallNode, Trajectory, Turn
+
+
+def call_lines(node: CallNode, indent: int = 0) -> Iterator[str]:
+    """A call and the calls below it, one line each, their results indented under them."""
+    pad = "  " * indent
+    arguments = ", ".join(f"{name}={value!r}" for name, value in node.arguments.items())
+    yield f"{pad}{node.name}({arguments})"
+    for child in node.calls:
+        yield from call_lines(child, indent + 1)
+    if node.omitted:
+        yield f"{pad}  [{node.omitted} further calls were not recorded]"
+    came = f"error: {node.error}" if node.error is not None else f"-> {node.result}"
+    yield from (f"{pad}  {line}" for line in came.splitlines())
+
+
+def turn_lines(number: int, turn: Turn) -> Iterator[str]:
+    """One turn: what the agent thought, what it called, what came of it."""
+    yield f"[{number}]"
+    if turn.reasoning:
+        yield from (f"  thought: {line}" for line in turn.reasoning.splitlines())
+    if turn.executed is not None:
+        yield from call_lines(turn.executed, 1)
+    elif turn.call is not None:
+        yield f"  {turn.call.name}({turn.call.arguments}) was not completed"
+    else:
+        yield f"  no valid call: {turn.error}; written: {turn.text!r}"
+
+
+def trajectory_lines(trajectory: Trajectory) -> Iterator[str]:
+    """A whole episode: its task as the actor was shown it, its turns, its end."""
+    yield headline(trajectory)
+    if trajectory.turns:
+        user = [message.content for message in trajectory.turns[0].messages if message.role == "user"]
+        yield from "\n".join(user).splitlines()
+    for number, turn in enumerate(trajectory.turns, start=1):
+        yield from turn_lines(number, turn)
+
+
+def headline(trajectory: Trajectory) -> str:
+    """One line on an episode: key, policy, end, score, calls."""
+    outcome = trajectory.outcome
+    score = "unscored" if outcome is None else f"score {outcome.score:g}"
+    return (
+        f"{trajectory.episode}: policy v{trajectory.policy:04d}, {trajectory.ending}, {score},"
+        f" {len(trajectory.turns)} LLM calls"
+    )

@@ -1,0 +1,62 @@
+"""`speedrunner envs check`: does an environment keep to what `envs.TextEnv` promises?"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from envs.random_play import CALLS
+from speedrunner.console import visible
+
+OPTIONS = "The environment's; task.name=... and task.index=... choose what is played, and need no split."
+
+app = typer.Typer(help="Look at environments, your own among them.", no_args_is_help=True)
+
+
+@app.callback()
+def _group() -> None:
+    """Keep `check` a command of its own; a single one would take the group's name."""
+
+
+@app.command()
+def check(
+    name: Annotated[
+        str,
+        typer.Argument(metavar="NAME", help="Such as babyai, or package.module:Class.", show_default=False),
+    ],
+    options: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[OPTION=VALUE]...", help=OPTIONS, show_default=False),
+    ] = None,
+    calls: Annotated[
+        int,
+        typer.Option(min=1, help="Primitive calls of each play; its end is checked if it lasts no longer."),
+    ] = CALLS,
+    seconds: Annotated[float, typer.Option(min=0.1, help="What one call of the environment may take.")] = 180,
+) -> None:
+    """Play an environment at random, without a model, and print each promise that it breaks.
+
+    The exit status is 1 when there is one.
+
+    Example: speedrunner envs check scienceworld family=4
+    """
+    from speedrunner.config.compose import compose
+    from speedrunner.config.schema import TaskConfig
+    from speedrunner.config.task import chosen_task
+    from speedrunner.hosts.env_check import HASH_SEEDS, findings
+    from speedrunner.hosts.env_check_process import Job
+
+    settings = [each if each.startswith(("env.", "task.")) else f"env.{each}" for each in options or []]
+    config = compose([f"env={name}", *settings])
+    task = None if config.task == TaskConfig() else chosen_task(config)
+    wrong = 0
+    for finding in findings(Job(config.env.name, config.env.options, task, calls), seconds):
+        typer.echo(visible(finding))
+        wrong += 1
+    if wrong:
+        raise typer.Exit(1)
+    typer.echo(
+        f"{name} conforms: up to {calls} random primitive calls in each play, the same in"
+        f" {len(HASH_SEEDS)} processes"
+    )

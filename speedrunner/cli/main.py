@@ -1,0 +1,249 @@
+"""The command line: `speedrunner run | sweep | eval | episode | play | serve | probe | library | ...`."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+
+from envs import EnvironmentFault
+from serving.errors import ServingError
+from speedrunner.cli.command import carry_out, plain_console
+from speedrunner.cli.cost import cost
+from speedrunner.cli.envs import app as envs_app
+from speedrunner.cli.library import app as library_app
+from speedrunner.cli.probe import app as probe_app
+from speedrunner.cli.serve import serve
+from speedrunner.cli.study import app as study_app
+from speedrunner.config.check import InvalidConfig
+from speedrunner.config.compose import compose
+from speedrunner.config.schema import Config, TaskConfig
+from speedrunner.console import visible
+from speedrunner.hosts.host import HostError
+from speedrunner.measure.bench_accounts import bench_accounts
+from speedrunner.measure.bench_cache import bench_cache
+from speedrunner.measure.bench_envs import bench_envs
+from speedrunner.measure.bench_rollout import bench_rollout
+from speedrunner.measure.bench_sandbox import sandbox as bench_sandbox
+from speedrunner.methods import InvalidMethodOption, UnknownMethod
+from speedrunner.runs.executor import RunStopped
+from speedrunner.runs.plan import InvalidPlan
+from speedrunner.sandbox.settings import SandboxError
+from speedrunner.store.files import StorageError
+
+if TYPE_CHECKING:
+    from serving.balance import Balance
+    from speedrunner.runs.setup import Setup
+
+PEOPLE_ERRORS = (
+    EnvironmentFault,
+    HostError,
+    InvalidConfig,
+    InvalidMethodOption,
+    InvalidPlan,
+    RunStopped,
+    SandboxError,
+    ServingError,
+    StorageError,
+    UnknownMethod,
+)
+"""Errors whose text is meant for people; everything else is a bug and shows its traceback."""
+
+KEPT = "; what is recorded stays, the same command goes on"
+
+app = typer.Typer(
+    help="LLM agents that learn programmatic skills online, on open models served by vLLM.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+app.add_typer(library_app, name="library")
+app.add_typer(envs_app, name="envs")
+app.add_typer(probe_app, name="probe")
+bench = typer.Typer(help="Measure this machine against stated targets.", no_args_is_help=True)
+app.add_typer(bench, name="bench")
+bench.command("sandbox")(bench_sandbox)
+bench.command("envs")(bench_envs)
+bench.command("cache")(bench_cache)
+bench.command("rollout")(bench_rollout)
+bench.command("accounts")(bench_accounts)
+app.command("serve")(serve)
+app.command("cost")(cost)
+app.add_typer(study_app, name="study")
+
+Overrides = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[KEY=VALUE]...",
+        help="What differs from configs/config.yaml: groups (env=babyai method=react model=tiny"
+        " experiment=demo) and single keys (run.rollouts=20).",
+        show_default=False,
+    ),
+]
+
+
+@app.command()
+def run(overrides: Overrides = None) -> None:
+    """Play a run: wake, sleep, evaluate. On an existing run's directory it goes on where that stopped.
+
+    Ctrl-C or SIGTERM lets episodes in flight end (10 seconds at most); the same command then goes on.
+
+    Example: speedrunner run env=babyai method=speedrunner model=tiny run.rollouts=20
+    """
+    _run(compose(overrides or []))
+
+
+@app.command()
+def sweep(
+    file: Annotated[Path, typer.Argument(help="YAML: a list of runs, `- method=react run.seed=1` each.")],
+    overrides: Overrides = None,
+) -> None:
+    """Play several runs side by side on one server, which ends with the last of them.
+
+    What follows FILE holds for all of them. A run that stops leaves the others alone; the same command goes
+    on with it.
+
+    Example: speedrunner sweep runs.yaml env=babyai model=tiny run.rollouts=20
+    """
+    from speedrunner.costs.checkpoint_table import account_line
+    from speedrunner.runs.sweep import read_runs
+    from speedrunner.runs.sweep import sweep as play_all
+
+    setups = read_runs(file, overrides or [])
+    _show_messages(setups[0].config)
+    console = plain_console()
+    result = carry_out(lambda drain: play_all(setups, console, drain), _say(console), KEPT)
+    for setup in setups:
+        _show_run(setup, console)
+    for balance in result.balances:
+        console.print(account_line(balance), soft_wrap=True)
+    if result.failures:
+        lines = [f"{path}: {reason}" for path, reason in result.failures.items()]
+        raise RunStopped(f"{len(lines)} of {len(setups)} runs stopped; " + "; ".join(lines))
+
+
+@app.command(name="eval")
+def evaluate(
+    source: Annotated[str, typer.Argument(metavar="RUN[:VERSION]", help="A run's directory, and a version.")],
+    overrides: Overrides = None,
+) -> None:
+    """Evaluate a stored policy without training, also with another model or environment.
+
+    It is a run of its own, beside the original: RUN-eval-vVERSION-MODEL unless run.dir says otherwise.
+
+    Example: speedrunner eval runs/demo:2 model=tiny run.test_episodes=10
+    """
+    from speedrunner.runs.stored_policy import evaluation_config
+
+    _run(evaluation_config(source, overrides or []))
+
+
+@app.command()
+def episode(
+    overrides: Overrides = None,
+    ids: Annotated[bool, typer.Option("--ids", help="Print the token ids too.")] = False,
+) -> None:
+    """Play one episode and print everything: the prompt, the grammar's tag, each answer and reply.
+
+    With run.start_from=RUN[:VERSION], a stored policy plays it. Nothing is recorded.
+
+    Example: speedrunner episode env=babyai task.index=7 model=tiny
+    """
+    from speedrunner.runs.setup import set_up
+    from speedrunner.runs.single_episode import play_episode
+
+    config = compose(overrides or [])
+    _show_messages(config)
+    setup = set_up(config)
+    console = plain_console()
+    carry_out(lambda drain: play_episode(setup, console, show_ids=ids), _say(plain_console(stderr=True)))
+
+
+@app.command()
+def play(overrides: Overrides = None) -> None:
+    """Play an episode yourself, with the actor's primitives and texts. No model is needed.
+
+    Example: speedrunner play env=crafter task.index=7
+    """
+    from speedrunner.cli.play import play as play_in_terminal
+
+    if sys.stdin.isatty():
+        import readline  # noqa: F401 - which lets `input` edit lines and recall them
+    config = compose(overrides or [])
+    _show_messages(config)
+    play_in_terminal(config, lambda text: typer.echo(visible(text)))
+
+
+@app.command()
+def version() -> None:
+    """Print the versions that can change a run's results."""
+    from speedrunner.runs.versions import versions
+
+    found = versions()
+    width = max(map(len, found))
+    for name, text in found.items():
+        typer.echo(f"{name:{width}}  {text}")
+
+
+def _run(config: Config) -> None:
+    from speedrunner.runs.session import run as play_run
+    from speedrunner.runs.setup import set_up
+
+    _show_messages(config)
+    if config.task != TaskConfig():
+        raise InvalidConfig("task.name and task.index are for `episode` and `play`; a run plays its split")
+    setup = set_up(config)
+    console = plain_console()
+    balances = carry_out(lambda drain: play_run(setup, console, drain), _say(console), KEPT)
+    _show_run(setup, console, balances)
+
+
+def _show_run(setup: Setup, console: Console, balances: Sequence[Balance] = ()) -> None:
+    """Print a run's checkpoints, accounts and place."""
+    from speedrunner.costs.checkpoint_table import account_line, checkpoint_table, notes
+    from speedrunner.costs.checkpoints import checkpoint_rows
+    from speedrunner.store.data import load
+
+    config = setup.config
+    rows = checkpoint_rows(load(config.run.dir), setup.prices)
+    console.print(f"\n{config.method.name} on {config.env.name} with {setup.card.name}", style="bold")
+    console.print(checkpoint_table(rows))
+    console.print(notes(rows, setup.prices), style="dim", soft_wrap=True)
+    for balance in balances:
+        console.print(account_line(balance), soft_wrap=True)
+    console.print(f"The run's files are in {Path(config.run.dir)}", soft_wrap=True)
+
+
+def _say(console: Console) -> Callable[[str], None]:
+    return lambda line: console.print(line, soft_wrap=True)
+
+
+def _show_messages(config: Config) -> None:
+    """Let our own messages through from the level that `logging` names; other packages' warnings as well."""
+    logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.WARNING)
+    for package in ("serving", "envs", "speedrunner"):
+        logging.getLogger(package).setLevel(config.logging.upper())
+
+
+def main() -> None:
+    """Carry out the command line. Errors meant for people are one line and exit status 1."""
+    sys.path.append(str(Path.cwd()))  # where somebody's own `package.module:Class` lies; hosts inherit it
+    try:
+        app()
+    except PEOPLE_ERRORS as error:
+        lines = [line.strip() for line in str(error).splitlines()]
+        print(visible(f"error: {'; '.join(filter(None, lines))}"), file=sys.stderr)
+        sys.exit(1)
+    except BrokenPipeError:
+        # The reader of our output has gone (`| head`).
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)

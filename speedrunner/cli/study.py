@@ -1,0 +1,84 @@
+"""`speedrunner study`: recorded runs, played again under other conditions."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from speedrunner.cli.command import AsJson, Status, carry_out_showing, server_log
+from speedrunner.config.check import InvalidConfig
+from speedrunner.config.compose import compose
+from speedrunner.console import visible
+from speedrunner.costs.pricing import in_place_of, price_list
+from speedrunner.measure.study_cache import CacheStudy, Recorded, study_cache, write_csv
+from speedrunner.measure.study_cache_table import study_text
+from speedrunner.runs.setup import set_up
+from speedrunner.store.data import load
+
+app = typer.Typer(help="Play recorded runs again under other conditions.", no_args_is_help=True)
+
+
+@app.command()
+def cache(
+    runs: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="RUN... [KEY=VALUE]...",
+            help="Run directories of one model; then what differs from their configuration, such as a running"
+            " server (serving.url=...). Without that, one is started.",
+        ),
+    ],
+    in_flight: Annotated[
+        int | None,
+        typer.Option(min=1, help="Episodes at the same time; by default as in the run.", show_default=False),
+    ] = None,
+    prices: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="A file of configs/prices; by default the run's own list.",
+            show_default=False,
+        ),
+    ] = None,
+    csv: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the figures there too.", show_default=False)
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Play the requests of runs again, with the prefix cache and with nothing shared, and compare.
+
+    Answers are forced to the recorded ones. Runs of several methods show what part of each one's prompts the
+    cache gives.
+
+    Example: speedrunner study cache runs/demo --csv cache.csv
+    """
+    recorded = _recorded(runs, in_flight)
+    setup = recorded[0].setup
+    list_ = setup.prices.actor if prices is None else in_place_of(setup.card.prices, price_list(prices))
+    if csv is not None and not csv.resolve().parent.is_dir():
+        raise InvalidConfig(f"--csv {csv}: there is no folder {csv.parent}")
+
+    async def work(status: Status) -> CacheStudy:
+        return await study_cache(recorded, list_, server_log("study", setup.card), status)
+
+    study = carry_out_showing(work)
+    typer.echo(msgspec.json.encode(study).decode() if as_json else visible(study_text(study)))
+    if csv is not None:
+        write_csv(study, csv)
+
+
+def _recorded(arguments: list[str], in_flight: int | None) -> list[Recorded]:
+    paths = [each for each in arguments if "=" not in each or Path(each).exists()]
+    overrides = [each for each in arguments if each not in paths]
+    if not paths:
+        raise InvalidConfig("name at least one run's directory")
+    found = []
+    for path in dict.fromkeys(paths):
+        data = load(path)
+        config = compose(overrides, base=(data.path / "config.yaml").read_text(encoding="utf-8"))
+        setup = set_up(config)
+        found.append(Recorded(data, setup, in_flight or config.run.in_flight))
+    return found

@@ -1,0 +1,182 @@
+"""One episode as its host plays it: budgets, call tree, and the skills that act in the environment.
+
+What is wrong with a call is the agent's affair and part of the reply; what is wrong with the environment is a
+`Fault`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import time
+import traceback
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from envs import EnvironmentFault, EpisodeOver, InvalidPrimitiveCall, Outcome, Primitive, TextEnv
+from speedrunner.hosts.call_tree import CallTree
+from speedrunner.hosts.messages import Execute, Executed, Fault, Opened, Reset
+from speedrunner.sandbox.channel import InvalidMessage
+from speedrunner.sandbox.child_pool import ChildPool
+from speedrunner.sandbox.settings import SandboxError
+from speedrunner.sandbox.skill_process import Ended, Granted, Refused, SkillModule, Skills
+from speedrunner.store.records import Ending
+
+
+class EnvironmentBroke(Exception):
+    """The environment raised something that it should not."""
+
+    def __init__(self, fault: Fault) -> None:
+        super().__init__(fault.message)
+        self.fault = fault
+
+
+class HostedEpisode:
+    """One episode: the world, its budget of actions, and the library that may act in it.
+
+    It is the `World` of the library's skills: they run in a child process and ask it for primitives.
+    """
+
+    def __init__(self, env: TextEnv, pool: ChildPool, request: Reset) -> None:
+        self._env = env
+        self._action_limit = request.action_limit
+        self._actions = 0
+        self._observation: str | None = None
+        self._tree = CallTree("", "tool", {})
+        self._primitives = {each.name: each for each in env.primitives}
+        self._public = request.module.public
+        self._skills: Skills | None = None
+        self.opened = Opened(env.reset(request.task), env.outcome())
+        if request.module.public:
+            # Skills may draw and plays must repeat, but what a skill sees must not name the task.
+            seed = hashlib.sha256(f"{request.task.name} {request.task.index}".encode()).hexdigest()
+            primitives = {each.name: each.doc for each in env.primitives}
+            names = (*request.module.public, *request.module.private)
+            self._skills = Skills(pool, SkillModule(request.module.source, names, primitives, seed), self)
+
+    def execute(self, request: Execute) -> Executed | Fault:
+        """Run one tool call; everything that it can do wrong ends in its node.
+
+        Raises:
+            SandboxError: no process for skills starts.
+        """
+        name, arguments = request.call.name, request.call.arguments
+        self._observation = None
+        try:
+            ended = self._run(name, arguments, request.time_limit_s)
+        except EnvironmentBroke as broken:
+            return broken.fault
+        self._tree.end(0, ended.result, ended.error, ended.omitted)
+        outcome = self._env.outcome()
+        return Executed(
+            node=self._tree.root,
+            observation=self._observation,
+            surroundings=self._env.surroundings(),
+            outcome=outcome,
+            actions=self._actions,
+            ending=self._ending(outcome),
+            timed_out=ended.timed_out,
+        )
+
+    def close(self) -> None:
+        """End the skills' process."""
+        if self._skills is not None:
+            self._skills.close()
+
+    def call(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Granted | Refused:
+        """Run a primitive for a skill, and record it."""
+        if (primitive := self._primitives.get(name)) is None:
+            raise InvalidMessage(f"the call of a primitive that is none ({name[:80]!r})")
+        if (refused := self._refusal(primitive)) is not None:
+            return refused
+        arguments, problem = _bound(primitive, args, kwargs)
+        began = time.perf_counter()
+        answer = problem or self._act(primitive, arguments)
+        seconds = time.perf_counter() - began
+        acted = primitive.advances and isinstance(answer, Granted)
+        self._tree.add(name, arguments, *_outcome(answer), seconds=seconds, acted=acted)
+        return answer
+
+    def enter(self, name: str, arguments: Mapping[str, Any]) -> None:
+        """Record that a skill was called from another one."""
+        self._tree.begin(name, arguments)
+
+    def leave(self, depth: int, omitted: int, result: Any, error: str | None) -> None:
+        """Record how such a call ended."""
+        self._tree.end(depth, result, error, omitted)
+
+    def _run(self, name: str, arguments: Mapping[str, Any], limit_s: float) -> Ended:
+        """Run what the actor called."""
+        if name in self._public and self._skills is not None:
+            self._tree = CallTree(name, "skill", arguments)
+            return self._skills.run(name, arguments, limit_s)
+        if (primitive := self._primitives.get(name)) is None:
+            self._tree = CallTree(name, "tool", arguments)
+            names = ", ".join([*self._primitives, *self._public])
+            return Ended(None, f"LookupError: no tool {name[:80]!r}; there are {names}")
+        if (refused := self._refusal(primitive)) is not None:
+            self._tree = CallTree(name, "tool", arguments)
+            return Ended(*_outcome(refused))
+        arguments, problem = _bound(primitive, (), arguments)
+        self._tree = CallTree(name, "primitive", arguments)
+        answer = problem or self._act(primitive, arguments)
+        if primitive.advances and isinstance(answer, Granted):
+            self._tree.count_action()
+        return Ended(*_outcome(answer))
+
+    def _act(self, primitive: Primitive, arguments: Mapping[str, Any]) -> Granted | Refused:
+        try:
+            text = self._env.call(primitive.name, **arguments)
+        except InvalidPrimitiveCall as error:
+            return Refused("InvalidPrimitiveCall", str(error))
+        except EpisodeOver as error:
+            return Refused("EpisodeEnded", str(error), final=True)
+        except BaseException as error:
+            raise EnvironmentBroke(fault(error, f"{primitive.name} failed")) from error
+        if primitive.advances:
+            self._actions += 1
+        self._observation = text
+        return Granted(text)
+
+    def _refusal(self, primitive: Primitive) -> Refused | None:
+        if self._env.done:
+            text = "stopped, because the environment had already ended the episode"
+            return Refused("EpisodeEnded", text, final=True)
+        if primitive.advances and self._out_of_actions:
+            text = f"stopped at the limit of {self._action_limit} actions"
+            return Refused("ActionLimitReached", text, final=True)
+        return None
+
+    def _ending(self, outcome: Outcome) -> Ending | None:
+        if self._env.done:
+            return Ending.SUCCESS if outcome.success else Ending.FAILURE
+        return Ending.ACTION_LIMIT if self._out_of_actions else None
+
+    @property
+    def _out_of_actions(self) -> bool:
+        return self._action_limit is not None and self._actions >= self._action_limit
+
+
+def _bound(
+    primitive: Primitive, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> tuple[Mapping[str, Any], Refused | None]:
+    """Return a call's arguments by parameter name; where they do not fit, none and why."""
+    try:
+        return primitive.signature.bind(*args, **kwargs).arguments, None
+    except TypeError as error:
+        shown = primitive.signature.replace(return_annotation=inspect.Signature.empty)
+        return {}, Refused("TypeError", f"{primitive.name}{shown}: {error}")
+
+
+def _outcome(answer: Granted | Refused) -> tuple[str | None, str | None]:
+    """The result and the error that are recorded."""
+    if isinstance(answer, Granted):
+        return answer.result, None
+    return None, f"{answer.kind}: {answer.text}"
+
+
+def fault(error: BaseException, what: str) -> Fault:
+    """Describe an error that is not the agent's."""
+    meant = isinstance(error, EnvironmentFault | SandboxError)
+    reason = str(error) if meant else f"{type(error).__name__}: {error}"
+    return Fault(f"{what}: {reason}", "".join(traceback.format_exception(error)))

@@ -1,0 +1,90 @@
+"""The inducer's code interpreter: a Python session over the run's trajectories and libraries."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from importlib.resources import files
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from envs import Primitive
+from speedrunner.library.library import Library
+from speedrunner.sandbox.code_session import CodeSession
+from speedrunner.sandbox.settings import Sandbox
+
+DRAFT_WALL_S = 30.0
+"""Seconds that importing the draft may take."""
+
+_BOOTSTRAP = """\
+def _begin(session):
+    import sys, types
+    workspace = sys.modules["workspace"] = types.ModuleType("workspace")
+    exec(compile({source!r}, "<workspace>", "exec", dont_inherit=True), vars(workspace))
+    workspace.begin(session, {primitives!r})
+
+_begin(globals())
+del _begin
+"""
+"""Loads `workspace.py` as a module of its own, so that the inducer's variables cannot get in its way."""
+
+_SET_DRAFT = "from workspace import set_draft as _set_draft\n_set_draft({source!r})"
+"""Imports the function each time, since the inducer's code may have taken the name."""
+
+
+class Interpreter:
+    """Runs the inducer's code in the sandbox for the length of one sleep. An async context manager.
+
+    Args:
+        sandbox: how the code is confined.
+        folders: what it may read: the run's `trajectories` and `policies`.
+        primitives: names that stand for an error in it, since there is no environment.
+        draft: called for the library as it stands, which the code can import.
+        output_chars: characters after which an output is cut, saying so.
+        wall_s: seconds that one piece of code may take.
+    """
+
+    def __init__(
+        self,
+        sandbox: Sandbox,
+        folders: Mapping[str, Path],
+        primitives: tuple[Primitive, ...],
+        draft: Callable[[], Library],
+        *,
+        output_chars: int,
+        wall_s: float,
+    ) -> None:
+        workspace = files(__package__).joinpath("workspace.py").read_text(encoding="utf-8")
+        self._session = CodeSession(
+            sandbox,
+            mounts=folders,
+            bootstrap=_BOOTSTRAP.format(source=workspace, primitives=[each.name for each in primitives]),
+            output_chars=output_chars,
+        )
+        self._draft = draft
+        self._wall_s = wall_s
+
+    async def __aenter__(self) -> Self:
+        """Start the session. Raises `SandboxError`."""
+        await self._session.__aenter__()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._session.__aexit__(kind, error, trace)
+
+    async def execute_code(self, code: str) -> str:
+        """Run Python code in your session and return what it printed, with the value of its last expression
+        or its traceback."""
+        draft = _SET_DRAFT.format(source=self._draft().module_source())
+        taken = await self._session.execute(draft, DRAFT_WALL_S)
+        notes = [taken.lost]
+        if taken.error and taken.lost:  # the process was lost, perhaps for what ran before
+            taken = await self._session.execute(draft, DRAFT_WALL_S)
+            notes.append(taken.lost)
+        if taken.error:
+            notes.append(f"the draft cannot be imported: {taken.error}")
+        said = await self._session.execute(code, self._wall_s)
+        told = (f"[{note}]" for note in dict.fromkeys(notes) if note)
+        return "\n".join([*told, said.text or "(no output)"])

@@ -1,0 +1,145 @@
+"""SpeedRunner (paper, section 3): an inducer reads the stored trajectories and edits the skill library."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from typing import Literal
+
+import msgspec
+
+from envs import Task, TextEnv
+from speedrunner.agents.actor import ActorSpec
+from speedrunner.agents.templates import render
+from speedrunner.agents.toolbox import Tool, Toolbox
+from speedrunner.agents.trajectory_text import headline
+from speedrunner.library.library import Library
+from speedrunner.library.rules import ALLOWED_MODULES
+from speedrunner.library.skill_types import SUPPORTED
+from speedrunner.methods.base import SleepTools
+from speedrunner.methods.speedrunner.draft import Draft
+from speedrunner.methods.speedrunner.interpreter import Interpreter
+from speedrunner.methods.speedrunner.reading import reading
+from speedrunner.store.history import History
+from speedrunner.store.records import Ending, Message, Policy
+
+READING_SHARE = 0.5
+"""Part of the model's context that trajectories may take where there is no code interpreter."""
+
+
+def finish(summary: str) -> str:
+    """End your work. `summary` says in a few sentences what you changed and why."""
+    return "The library is stored."
+
+
+class SpeedRunner:
+    """Wake-sleep skill library learning.
+
+    Args:
+        inducer_calls: requests of one sleep (paper, Appendix A.1: 100).
+        output_chars: longest result of one of the inducer's tools, in characters.
+        code_wall_s: seconds that one piece of the inducer's code may take.
+        on_limit: whether the draft is adopted or discarded when the calls are used up.
+        prompt: what the inducer is asked for; `asi_style`: to abstract observed behaviour (section 4.1).
+        visibility: `all_public` shows the actor every skill (section 4.1).
+        interpreter: `off` puts the batch's trajectories in the context instead (section 4.1).
+    """
+
+    trains = True
+
+    def __init__(
+        self,
+        *,
+        inducer_calls: int = 100,
+        output_chars: int = 8000,
+        code_wall_s: float = 60.0,
+        on_limit: Literal["adopt", "discard"] = "adopt",
+        prompt: Literal["goal_oriented", "asi_style"] = "goal_oriented",
+        visibility: Literal["split", "all_public"] = "split",
+        interpreter: Literal["on", "off"] = "on",
+    ) -> None:
+        self._calls = inducer_calls
+        self._output_chars = output_chars
+        self._code_wall_s = code_wall_s
+        self._on_limit = on_limit
+        self._prompt = prompt
+        self._split = visibility == "split"
+        self._interpreter = interpreter == "on"
+
+    def initial(self) -> Policy:
+        """An empty library."""
+        return Policy(version=0)
+
+    def agent(self, policy: Policy, task: Task, env: TextEnv) -> ActorSpec:
+        """The policy's library."""
+        policy = self._shown(policy)
+        return ActorSpec(Library(env.primitives, policy.skills, policy.preamble))
+
+    async def sleep(self, policy: Policy, history: History, tools: SleepTools) -> Policy:
+        """Let the inducer edit the library. When its context overflows, nothing changes.
+
+        Raises:
+            ServingError: the engine failed.
+            SandboxError: the inducer's code cannot be run here.
+        """
+        policy = self._shown(policy)
+        draft = Draft(tools.library(policy), tools.sleep, tools.edits, self._output_chars, tools.sandbox)
+        offered: list[Tool] = [*draft.tools(all_public=not self._split)]
+        calls = tools.calls("inducer", self._calls)
+        async with AsyncExitStack() as stack:
+            if self._interpreter:
+                interpreter = Interpreter(
+                    tools.sandbox,
+                    history.folders,
+                    tools.env.primitives,
+                    lambda: draft.library,
+                    output_chars=self._output_chars,
+                    wall_s=self._code_wall_s,
+                )
+                offered.insert(0, (await stack.enter_async_context(interpreter)).execute_code)
+            messages = self._messages(policy, history, tools, calls)
+            ending = await tools.run_agent("inducer", messages, Toolbox(offered, finish), calls)
+        if ending is Ending.CALL_LIMIT and self._on_limit == "discard":
+            tools.error = f"the inducer used up its {calls} calls"
+        if tools.error is not None:
+            return policy
+        return msgspec.structs.replace(policy, skills=draft.library.skills, preamble=draft.library.preamble)
+
+    def _messages(self, policy: Policy, history: History, tools: SleepTools, calls: int) -> list[Message]:
+        batch = history.batch(history.batches()[-1])
+        system = render(
+            __package__,
+            "system",
+            goal=render(__package__, self._prompt),
+            description=tools.env.description,
+            primitives=tools.env.primitives,
+            types=SUPPORTED,
+            modules=sorted(ALLOWED_MODULES),
+            split=self._split,
+            interpreter=self._interpreter,
+            memory_mb=tools.sandbox.memory_mb,
+            wall_s=f"{self._code_wall_s:g}",
+            output_chars=self._output_chars,
+        )
+        room = int(tools.model.card.context * READING_SHARE)
+        found = reading([] if self._interpreter else batch, room, tools.model.count_tokens)
+        user = render(
+            __package__,
+            "user",
+            sleep=tools.sleep,
+            batch=[headline(trajectory) for trajectory in batch],
+            history=history.count(),
+            interpreter=self._interpreter,
+            texts=found.texts,
+            left_out=found.left_out,
+            skills=policy.skills,
+            split=self._split,
+            calls=calls,
+        )
+        return [Message("system", system), Message("user", user)]
+
+    def _shown(self, policy: Policy) -> Policy:
+        """The policy with the visibility that the option asks for."""
+        if self._split:
+            return policy
+        skills = tuple(msgspec.structs.replace(skill, public=True) for skill in policy.skills)
+        return msgspec.structs.replace(policy, skills=skills)

@@ -1,0 +1,1 @@
+"""Runs: planned, set up, carried out, gone on with."""

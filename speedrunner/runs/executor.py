@@ -1,0 +1,237 @@
+"""Carries out a plan: whatever of it is unfinished, so that going on after a kill is the same as starting."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from dataclasses import dataclass
+
+import msgspec
+
+from envs import Task, TextEnv
+from serving.errors import RequestFailed
+from serving.model import Model
+from serving.tokens.transcript import common_prefix
+from speedrunner.agents.actor import Actor, Episode
+from speedrunner.hosts.host_pool import HostPool
+from speedrunner.methods.base import Method, SleepTools
+from speedrunner.runs.drain import Drain
+from speedrunner.runs.plan import Evaluate, Sleep, Step, Wake, step_key
+from speedrunner.runs.progress import Progress
+from speedrunner.sandbox.settings import Sandbox
+from speedrunner.store.history import History
+from speedrunner.store.labels import Labels
+from speedrunner.store.records import Policy, PrefixChange, SleepRecord, Trajectory
+from speedrunner.store.rundir import RunDirectory, sleep_key
+from speedrunner.store.summary import summarise
+
+FAULTS_IN_A_ROW = 5
+"""Episodes in a row that may end by a fault of ours before the run stops: the fault is not the episode's."""
+
+
+class RunStopped(Exception):
+    """The run cannot go on now; the same command goes on where it stopped."""
+
+
+@dataclass
+class Executor:
+    """What a run is carried out with."""
+
+    directory: RunDirectory
+    env: TextEnv
+    method: Method
+    inducer: Model
+    actor: Actor
+    pool: HostPool
+    progress: Progress
+    drain: Drain
+    sandbox: Sandbox
+    attempts: dict[str, int]
+    """Of each episode and sleep so far, interrupted ones included."""
+
+    def __post_init__(self) -> None:
+        self._faults = 0
+        self._failure: BaseException | None = None
+        """What went wrong first; what others raise while they are cancelled for it says nothing."""
+
+    async def execute(self, steps: list[Step]) -> None:
+        """Do every step that is not finished yet. Evaluations, which change nothing, run beside what follows.
+
+        Raises:
+            RunStopped: too many faults in a row.
+            Interrupted: a drain was asked for.
+            ServingError, StorageError, HostError: the engine, the disk or all hosts failed.
+        """
+        finished = set(self.directory.finished())
+        try:
+            async with asyncio.TaskGroup() as evaluations:
+                for step in steps:
+                    key = step_key(step)
+                    if key in finished:
+                        continue
+                    if self.drain.requested:
+                        break
+                    match step:
+                        case Wake():
+                            await self._noted(self._wake(step, key))
+                        case Sleep():
+                            await self._noted(self._sleep(step, key))
+                        case Evaluate():
+                            evaluations.create_task(self._noted(self._evaluate(step, key)), name=key)
+        except BaseExceptionGroup as group_error:
+            raise self._failure or group_error from None
+        self.drain.check()
+
+    async def _noted(self, work: Awaitable[None]) -> None:
+        """Do `work`; note the first failure of all that is done side by side."""
+        try:
+            await work
+        except BaseExceptionGroup:
+            raise  # what is in it was noted
+        except Exception as error:
+            self._failure = self._failure or error
+            raise
+
+    async def _wake(self, step: Wake, key: str) -> None:
+        first = min(int(key.rsplit("/", 1)[1]) for key in step.tasks)
+
+        def keep(trajectory: Trajectory) -> None:
+            self.directory.append_trajectory(step.batch, trajectory)
+            self.directory.append_episode(summarise(trajectory, "train", first))
+
+        played = self.directory.trajectories(step.batch)
+        await self._play(step, key, played, keep, phase="train", tries=1)
+
+    async def _evaluate(self, step: Evaluate, key: str) -> None:
+        def keep(trajectory: Trajectory) -> None:
+            self.directory.append_evaluation(step.checkpoint, trajectory)
+            self.directory.append_episode(summarise(trajectory, "test", step.checkpoint))
+
+        # A fault of ours says nothing about the policy: held-out episodes are tried once more.
+        played = self.directory.evaluations(step.checkpoint)
+        await self._play(step, key, played, keep, phase="test", tries=2)
+
+    async def _play(
+        self,
+        step: Wake | Evaluate,
+        key: str,
+        played: list[Trajectory],
+        keep: Callable[[Trajectory], None],
+        *,
+        phase: str,
+        tries: int,
+    ) -> None:
+        """Play the tasks of a step that have not been played, as many at once as there are hosts.
+
+        A drain leaves the rest of them unplayed, and the step unfinished.
+        """
+        policy = self.directory.policies.load(step.policy)
+        done = {trajectory.episode for trajectory in played}
+        pending = {key: task for key, task in step.tasks.items() if key not in done}
+        labels = Labels(phase=phase, policy=step.policy)
+
+        async def play(key: str, task: Task) -> None:
+            spec = self.method.agent(policy, task, self.env)
+            for left in reversed(range(tries)):
+                async with self.pool.host(behind=phase == "test") as host:
+                    if self.drain.requested:
+                        return
+                    with self.drain.unit():
+                        episode = Episode(key, task, step.policy, self._next_attempt(key))
+                        trajectory = await self.actor.play(episode, spec, host, labels)
+                if not trajectory.ending.is_fault or not left:
+                    break
+                self.progress.say(f"{key} ended by {trajectory.ending}; it is tried once more")
+            keep(trajectory)
+            self.progress.episode(step.name, trajectory)
+            self._count_faults(trajectory)
+
+        with self.progress.step(step.name, len(step.tasks), len(done)):
+            if pending:
+                spec = self.method.agent(policy, next(iter(pending.values())), self.env)
+                with suppress(RequestFailed):  # a prefix that is not warm costs time, and nothing else
+                    await self.actor.warm(spec, labels)
+            async with asyncio.TaskGroup() as group:
+                for episode, task in pending.items():
+                    group.create_task(self._noted(play(episode, task)), name=episode)
+        if not self.drain.requested:
+            self.directory.mark_finished(key)
+
+    async def _sleep(self, step: Sleep, key: str) -> None:
+        if step.number not in self.directory.policies.versions():
+            await self._learn(step)
+        # Otherwise a kill came between the last two writes of the sleep.
+        self.directory.mark_finished(key)
+
+    async def _learn(self, step: Sleep) -> None:
+        policy = self.directory.policies.load(step.number - 1)
+        history = History(self.directory)
+        name = sleep_key(step.number)
+        attempt = self._next_attempt(name)
+        labels = Labels(phase="sleep", policy=policy.version, episode=name, attempt=attempt)
+        tools = SleepTools(
+            sleep=step.number,
+            env=self.env,
+            model=self.inducer,
+            check_tool=self.actor.check_tool,
+            labels=labels,
+            sandbox=self.sandbox,
+        )
+        began = time.monotonic()
+        with self.progress.step(step.name, 0, 0), self.drain.unit():
+            learnt = await self.method.sleep(policy, history, tools)
+        learnt = msgspec.structs.replace(learnt, version=step.number)
+        record = SleepRecord(
+            sleep=step.number,
+            rollouts=step.rollouts,
+            attempt=attempt,
+            agents=tools.agents,
+            edits=tools.edits,
+            seconds=round(time.monotonic() - began, 3),
+            error=tools.error,
+        )
+        record.prefix = self._prefix_change(policy, learnt, history)
+        self.directory.write_sleep(record)
+        self.directory.write_policy(learnt)
+        accepted = sum(edit.error is None for edit in tools.edits)
+        kept = f"; {record.prefix.kept} of {record.prefix.before} prefix tokens stay" if record.prefix else ""
+        self.progress.say(
+            f"{name}: {len(learnt.skills)} skills; {accepted} edits accepted,"
+            f" {len(tools.edits) - accepted} refused{kept}"
+        )
+        if record.prefix is not None and record.prefix.kept < record.prefix.after:
+            # What was learnt is stored: now the new prefix is sent first, and the engine tells what it had.
+            cached = await self._warm(learnt, history, Labels(phase="sleep", policy=learnt.version))
+            record.prefix = msgspec.structs.replace(record.prefix, cached=cached)
+            self.directory.write_sleep(record)
+
+    def _prefix_change(self, before: Policy, after: Policy, history: History) -> PrefixChange | None:
+        """What the edits leave of the prompt prefix that all episodes of a policy share."""
+        task = history.batch(history.batches()[-1])[0].task
+        old = self.actor.shared_prefix(self.method.agent(before, task, self.env))
+        new = self.actor.shared_prefix(self.method.agent(after, task, self.env))
+        return PrefixChange(len(old), len(new), len(common_prefix(old, new))) if new else None
+
+    async def _warm(self, policy: Policy, history: History, labels: Labels) -> int | None:
+        """Send a policy's prefix; how much of it the engine had, or `None` where it did not tell."""
+        task = history.batch(history.batches()[-1])[0].task
+        try:
+            sent = await self.actor.warm(self.method.agent(policy, task, self.env), labels)
+        except RequestFailed:
+            return None
+        return min((usage.cached for _, usage in sent), default=None)
+
+    def _next_attempt(self, key: str) -> int:
+        self.attempts[key] = self.attempts.get(key, 0) + 1
+        return self.attempts[key]
+
+    def _count_faults(self, trajectory: Trajectory) -> None:
+        self._faults = self._faults + 1 if trajectory.ending.is_fault else 0
+        if self._faults >= FAULTS_IN_A_ROW:
+            last = (trajectory.error or "").strip().splitlines()[-1:]
+            raise RunStopped(
+                f"{self._faults} episodes in a row ended by a fault of ours, the last, {trajectory.episode},"
+                f" by {trajectory.ending}: {' '.join(last)}"
+            )

@@ -1,0 +1,131 @@
+"""Progress for people: one live line on a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Self
+
+from rich.console import Console
+from rich.live import Live
+from rich.text import Text
+
+from serving.meter import Meter
+from speedrunner.console import visible
+from speedrunner.store.records import Trajectory
+
+PLAIN_EVERY_S = 15.0
+"""Time between two plain lines of one step, or of one wait."""
+
+
+class Progress:
+    """Shows how a run gets on: episodes, turns/s, tokens/s, cache share, spend, time left.
+
+    A context manager, inside which its line is alive.
+
+    Args:
+        total: episodes of the whole plan.
+        finished: those of them that an earlier process finished.
+        name: leads each line; with it, no line is live, since several runs share the terminal.
+    """
+
+    def __init__(self, console: Console, total: int, finished: int, name: str = "") -> None:
+        self._console = console
+        self._lead = f"{name}: " if name else ""
+        self._is_live = console.is_terminal and not name
+        self._held_back: Callable[[], int] = lambda: 0
+        self._total = total
+        self._finished = finished
+        self._before = finished
+        self._meter: Meter | None = None
+        self._began = time.monotonic()
+        self._steps: dict[str, tuple[int, int]] = {}  # done, of
+        self._endings: Counter[str] = Counter()
+        self._told = 0.0
+        self._waiting = ""
+        self._live = Live(console=console, get_renderable=self._text, refresh_per_second=4, transient=True)
+
+    def __enter__(self) -> Self:
+        if self._is_live:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._live.stop()
+
+    def begin(self, meter: Meter, held_back: Callable[[], int] = lambda: 0) -> None:
+        """Start counting time and tokens: the engine is ready.
+
+        Args:
+            held_back: how many episodes wait for room in its prefix cache now.
+        """
+        self._meter, self._held_back = meter, held_back
+        self._began, self._waiting = time.monotonic(), ""
+
+    def say(self, line: str) -> None:
+        """Print a line that stays."""
+        self._told = time.monotonic()
+        self._console.print(Text(visible(self._lead + line)), soft_wrap=True)
+
+    def waiting(self, line: str) -> None:
+        """Show a line about what is being waited for."""
+        self._waiting = line
+        self._say_now_and_then(line)
+
+    @contextmanager
+    def step(self, name: str, of: int, done: int) -> Iterator[None]:
+        """Show one step of the plan while it lasts: `done` of its `of` parts, if it has any, are finished."""
+        self._steps[name], self._waiting = (done, of), ""
+        try:
+            yield
+            self.say(self._line())
+        finally:
+            del self._steps[name]
+
+    def episode(self, step: str, trajectory: Trajectory) -> None:
+        """Count a finished episode of a step."""
+        self._finished += 1
+        done, of = self._steps[step]
+        self._steps[step] = (done + 1, of)
+        self._endings[str(trajectory.ending)] += 1
+        self._say_now_and_then(self._line())
+
+    def _say_now_and_then(self, line: str) -> None:
+        if not self._is_live and time.monotonic() - self._told >= PLAIN_EVERY_S:
+            self.say(line)
+
+    def _text(self) -> Text:
+        return Text(visible(self._waiting or self._line()), overflow="ellipsis", no_wrap=True)
+
+    def _line(self) -> str:
+        seconds = max(time.monotonic() - self._began, 1e-9)
+        steps = ", ".join(f"{name} {done}/{of}" if of else name for name, (done, of) in self._steps.items())
+        parts = [*([steps] if steps else []), f"episodes {self._finished}/{self._total}"]
+        if self._endings:
+            parts.append(", ".join(f"{count} {ending}" for ending, count in self._endings.most_common()))
+        if self._meter is not None:
+            total = self._meter.total
+            share = total.cached / total.prompt if total.prompt else 0.0
+            parts += [
+                f"{self._meter.requests / seconds:.1f} turns/s",
+                f"{total.completion / seconds:.0f} output tokens/s",
+                f"{share:.0%} of prompt tokens cached",
+                f"{self._meter.spent_usd:.4f} USD",
+            ]
+        if held_back := self._held_back():
+            parts.append(f"{held_back} held back for room in the cache")
+        new = self._finished - self._before
+        if new and self._finished < self._total:
+            parts.append(f"{_duration((self._total - self._finished) * seconds / new)} left")
+        return " · ".join(parts)
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02d} min" if hours else f"{minutes} min {rest:02d} s"

@@ -1,0 +1,203 @@
+"""One run: its directory is taken, what it needs is brought up, used and put away again."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+import yaml
+from rich.console import Console
+
+from serving.balance import Balance
+from serving.deployment import Deployment, deploy
+from serving.meter import LedgerRow, Spending
+from serving.probes.start_check import check_engine
+from serving.usage import Usage
+from speedrunner.agents.actor import Actor
+from speedrunner.config.schema import VERSIONS, differences, from_yaml, to_yaml
+from speedrunner.hosts.host_pool import HostPool
+from speedrunner.runs.drain import Drain
+from speedrunner.runs.executor import Executor
+from speedrunner.runs.plan import Evaluate, Step, Wake, step_key
+from speedrunner.runs.progress import Progress
+from speedrunner.runs.setup import Setup, service_options
+from speedrunner.runs.versions import versions
+from speedrunner.store.files import StorageError
+from speedrunner.store.rundir import RunDirectory, RunDirectoryError
+from speedrunner.store.summary import attempts
+
+
+async def run(setup: Setup, console: Console, drain: Drain) -> list[Balance]:
+    """Begin a run, or go on with it where it stopped.
+
+    Returns:
+        The accounts of this process beside each engine's; none when nothing was left to do, or where no
+        engine shows counters.
+
+    Raises:
+        LockHeld, RunDirectoryError: the directory cannot be used for this run.
+        Interrupted, RunStopped, ServingError, StorageError, HostError: it stopped; what is recorded stays,
+            and the same call goes on.
+    """
+    with begun(setup, console) as begun_run:
+        if begun_run is None:
+            return []
+        progress = begun_run.progress
+        async with deployed(setup, begun_run.directory.server_log, progress) as engines:
+            try:
+                await begun_run.play(engines, drain)
+            finally:
+                balances = await engines.balances()
+                begun_run.keep(balances)
+            return balances
+
+
+@dataclass(frozen=True)
+class Engines:
+    """The engine of the actor and that of every other role; often the same."""
+
+    actor: Deployment
+    others: Deployment
+
+    async def balances(self) -> list[Balance]:
+        """The accounts of each engine that shows counters."""
+        found = [await engine.balance() for engine in dict.fromkeys((self.actor, self.others))]
+        return [balance for balance in found if balance is not None]
+
+
+@asynccontextmanager
+async def deployed(setup: Setup, log: Path, progress: Progress) -> AsyncIterator[Engines]:
+    """Bring the models of a configuration into service.
+
+    Raises:
+        InvalidCard, ServerFailed: see `serving.errors`.
+    """
+    options = service_options(setup.config)
+    say, waiting = progress.say, progress.waiting
+    async with deploy(setup.card, options, log=log, say=say, waiting=waiting) as actor:
+        if setup.inducer_card is setup.card:
+            yield Engines(actor, actor)
+            return
+        # A server that is named by address or port is the actor's.
+        own = msgspec.structs.replace(options, url=None, port=None, api_key_env=None, api_key_file=None)
+        log = log.with_name("inducer_server.log")
+        async with deploy(setup.inducer_card, own, log=log, say=say, waiting=waiting) as inducer:
+            yield Engines(actor, inducer)
+
+
+@dataclass(frozen=True)
+class BegunRun:
+    """A run whose directory is ours, and of which something is left to do."""
+
+    setup: Setup
+    directory: RunDirectory
+    steps: list[Step]
+    ledger: list[LedgerRow]
+    progress: Progress
+
+    def keep(self, balances: list[Balance]) -> None:
+        """Store the accounts, unless the disk refuses: what stopped the run is told before that."""
+        with suppress(StorageError):
+            for balance in balances:
+                self.directory.append_accounts(balance)
+
+    async def play(self, engines: Engines, drain: Drain) -> None:
+        """Do what is left. Raises as `run`."""
+        setup, config, directory = self.setup, self.setup.config, self.directory
+        spending = Spending(config.serving.spending_cap_usd, spent_usd(self.ledger, setup))
+        async with AsyncExitStack() as stack:
+            actor_model = await stack.enter_async_context(
+                engines.actor.client(directory.append_request, prices=setup.prices.actor, spending=spending)
+            )
+            inducer = actor_model
+            if engines.others is not engines.actor:
+                inducer = await stack.enter_async_context(
+                    engines.others.client(
+                        directory.append_request, prices=setup.prices.others, spending=spending
+                    )
+                )
+            for model in dict.fromkeys((actor_model, inducer)):
+                await check_engine(model, {})
+            pool = await stack.enter_async_context(
+                HostPool(
+                    self._hosts(), config.env.name, config.env.options, directory.host_log, setup.sandbox()
+                )
+            )
+            self.progress.begin(actor_model.meter, lambda: engines.actor.held_back)
+            executor = Executor(
+                directory=directory,
+                env=setup.env,
+                method=setup.method,
+                inducer=inducer,
+                actor=Actor(setup.env, actor_model, setup.episode_limits()),
+                pool=pool,
+                progress=self.progress,
+                drain=drain,
+                sandbox=setup.sandbox(),
+                attempts=attempts(self.ledger),
+            )
+            await executor.execute(self.steps)
+
+    def _hosts(self) -> int:
+        """As many as episodes can be in flight: an evaluation is played beside the wake after it."""
+        wake = max((len(step.tasks) for step in self.steps if isinstance(step, Wake)), default=0)
+        test = max((len(step.tasks) for step in self.steps if isinstance(step, Evaluate)), default=0)
+        return min(self.setup.config.run.in_flight, max(wake + test, 1))
+
+
+@contextmanager
+def begun(setup: Setup, console: Console, name: str = "") -> Iterator[BegunRun | None]:
+    """Own a run's directory for as long as the context lasts; `None` when the run is finished.
+
+    Args:
+        name: leads each line of its progress, where several runs share a terminal.
+
+    Raises:
+        LockHeld, RunDirectoryError: the directory cannot be used for this run.
+    """
+    steps = setup.plan()
+    path = Path(setup.config.run.dir)
+    with RunDirectory.open_for_writing(path) as directory:
+        _claim(directory, setup)
+        finished = set(directory.finished())
+        if all(step_key(step) in finished for step in steps):
+            console.print(f"{path} is finished: nothing is left to play", soft_wrap=True)
+            yield None
+            return
+        episodes = sum(len(step.tasks) for step in steps if isinstance(step, Wake | Evaluate))
+        ledger = directory.requests(LedgerRow)  # a damaged one is told before a server is started
+        with Progress(console, episodes, len(directory.episodes()), name) as progress:
+            yield BegunRun(setup, directory, steps, ledger, progress)
+
+
+def spent_usd(rows: list[LedgerRow], setup: Setup) -> float:
+    """What the ledger's requests have cost, in USD."""
+    usages: dict[str, Usage] = {}
+    for row in rows:
+        usages[row.model] = usages.get(row.model, Usage()) + (row.usage or row.at_most or Usage())
+    prices = setup.prices
+    return sum(
+        (prices.actor if model == setup.card.name else prices.others).cost(usage)
+        for model, usage in usages.items()
+    )
+
+
+def _claim(directory: RunDirectory, setup: Setup) -> None:
+    """Write the configuration of a new run; compare that of one that goes on."""
+    text = directory.config()
+    if text is None:
+        initial = setup.initial_policy()  # before anything is written, as it may not exist
+        versions_text = yaml.safe_dump({VERSIONS: versions(setup.card, setup.inducer_card)}, sort_keys=False)
+        directory.write_config(to_yaml(setup.config) + versions_text)
+        directory.write_policy(initial)
+        return
+    if changed := differences(from_yaml(text), setup.config):
+        raise RunDirectoryError(
+            f"{directory.path} is a run of another configuration: {'; '.join(changed)};"
+            " take the change back, or name another directory with run.dir"
+        )
+    if not directory.policies.versions():
+        directory.write_policy(setup.initial_policy())

@@ -1,0 +1,92 @@
+"""One episode, printed as it is played."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+
+from rich.console import Console
+
+from serving.conversation import Conversation, TokenConversation
+from serving.deployment import deploy
+from speedrunner.agents.actor import Actor, Episode
+from speedrunner.agents.trajectory_text import headline, turn_lines
+from speedrunner.config.task import chosen_task
+from speedrunner.console import visible
+from speedrunner.hosts.host_pool import HostPool
+from speedrunner.runs.executor import RunStopped
+from speedrunner.runs.progress import Progress
+from speedrunner.runs.setup import Setup, service_options
+from speedrunner.store.labels import Labels
+from speedrunner.store.records import Turn
+
+
+async def play_episode(setup: Setup, console: Console, *, show_ids: bool) -> None:
+    """Start the model, play the chosen task with the initial policy, and print all that is said.
+
+    Args:
+        show_ids: print token ids too (tokens route).
+
+    Raises:
+        ServingError, HostError, EnvironmentFault: something failed.
+    """
+    task = chosen_task(setup.config)
+    policy = setup.initial_policy()
+    turns = 0
+
+    def say(text: str) -> None:
+        console.print(visible(text), soft_wrap=True)
+
+    def watch(conversation: Conversation, turn: Turn | None) -> None:
+        nonlocal turns
+        if turn is None:
+            if isinstance(conversation, TokenConversation):
+                say(f"--- prompt, as the model's template renders it\n{conversation.transcript.text}")
+                say(f"--- tag that each answer must match\n{conversation.tag}")
+            return
+        turns += 1
+        if turns > 1 or not isinstance(conversation, TokenConversation):
+            for message in turn.messages:
+                say(f"--- {message.role}\n{message.content}")
+        usage = turn.usage
+        say(
+            f"--- model ({turn.seconds:.2f} s; tokens: {usage.uncached} uncached, {usage.cached} cached,"
+            f" {usage.reasoning} reasoning, {usage.action} action)\n{turn.text}"
+        )
+        if show_ids and isinstance(conversation, TokenConversation):
+            all_ids = conversation.transcript.ids
+            say(f"--- all {len(all_ids)} token ids so far\n{all_ids}")
+        for line in turn_lines(turns, turn):
+            say(line)
+
+    with (
+        tempfile.TemporaryDirectory(prefix="speedrunner-episode-") as folder,
+        Progress(console, total=1, finished=0) as progress,
+    ):
+        async with (
+            HostPool(1, setup.config.env.name, setup.config.env.options, sandbox=setup.sandbox()) as pool,
+            pool.host() as host,
+        ):
+            spec = setup.method.agent(policy, task, setup.env)
+            # A task that does not exist is told before a server is started.
+            await host.reset(task, spec.library.module(), setup.env.limits.actions)
+            async with (
+                deploy(
+                    setup.card,
+                    service_options(setup.config),
+                    log=Path(folder) / "server.log",
+                    say=progress.say,
+                    waiting=progress.waiting,
+                ) as deployment,
+                deployment.client(lambda row: None, prices=setup.prices.actor) as model,
+            ):
+                actor = Actor(setup.env, model, setup.episode_limits())
+                trajectory = await actor.play(Episode("episode", task, 0), spec, host, Labels(), watch)
+                say(f"=== {headline(trajectory)}")
+                if trajectory.ending.is_fault:
+                    raise RunStopped(f"the episode ended by {trajectory.ending}: {trajectory.error}")
+                usage = trajectory.usage
+                say(
+                    f"{usage.uncached} uncached, {usage.cached} cached, {usage.completion} output tokens;"
+                    f" {model.meter.prices.cost(usage):.6f} USD"
+                )

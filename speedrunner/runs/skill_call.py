@@ -1,0 +1,122 @@
+"""One skill of a module, run in the sandbox on a fresh episode."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from contextlib import AsyncExitStack
+from typing import Any
+
+import msgspec
+import psutil
+
+from envs import Task
+from envs.signatures import converted
+from speedrunner.hosts.host import HostError
+from speedrunner.hosts.host_pool import HostPool
+from speedrunner.library.library import Library
+from speedrunner.library.skill_source import InvalidSkill
+from speedrunner.runs.setup import Setup
+from speedrunner.store.records import CallNode, Ending, ToolCall
+
+CALL_WALL_S = 60.0
+"""Seconds that the call may take where `sandbox.call_wall_s` says nothing."""
+
+OVERHEAD_S, TEARDOWN_S = 5.0, 2.0
+"""What the whole command may take beyond the call's limit, and what of it is kept for its end."""
+
+
+class Tried(msgspec.Struct, kw_only=True):
+    """What came of it.
+
+    Attributes:
+        result: what the skill returned.
+        error: why it was refused, failed or was killed; `None` when it returned.
+        calls: the tree of everything that ran; `None` when it was refused.
+        actions: primitives that advanced the world.
+        done: whether the environment has ended the episode.
+        score: in [0, 1], as the episode stands; `None` when there was none.
+    """
+
+    result: Any = None
+    error: str | None = None
+    calls: CallNode | None = None
+    actions: int = 0
+    done: bool = False
+    score: float | None = None
+
+
+async def try_skill(setup: Setup, task: Task, source: str, skill: str, arguments: str) -> Tried:
+    """Validate a module and call one skill of it, a private one too.
+
+    Args:
+        source: the module.
+        arguments: of the call, as a JSON object.
+
+    Raises:
+        SandboxUnavailable: skills cannot be confined on this machine.
+    """
+    limit_s = setup.config.sandbox.call_wall_s or CALL_WALL_S
+    env = setup.config.env
+    tried = Tried()
+    try:
+        async with AsyncExitStack() as stack:
+            pool = HostPool(1, env.name, env.options, sandbox=setup.sandbox())
+            starting = asyncio.create_task(stack.enter_async_context(pool))
+            try:
+                library, call = await asyncio.to_thread(_checked, setup, source, skill, arguments)
+            except BaseException:
+                starting.cancel()
+                await asyncio.wait([starting])
+                raise
+            host = await stack.enter_async_context((await starting).host())
+            await host.reset(task, library.module(), setup.env.limits.actions)
+            tried.score = host.outcome.score if host.outcome else None
+            executed = await host.execute(call, _left_s(limit_s))
+    except (InvalidSkill, HostError) as error:
+        tried.error = str(error)
+        return tried
+    return Tried(
+        result=executed.node.result,
+        error=executed.node.error,
+        calls=executed.node,
+        actions=executed.actions,
+        done=executed.ending in (Ending.SUCCESS, Ending.FAILURE),
+        score=executed.outcome.score,
+    )
+
+
+def _left_s(limit_s: float) -> float:
+    """The call's limit, shortened where the machine is so slow that the command would end too late."""
+    so_far_s = time.time() - psutil.Process().create_time()
+    return max(min(limit_s, limit_s + OVERHEAD_S - TEARDOWN_S - so_far_s), 0.5)
+
+
+def _checked(setup: Setup, source: str, skill: str, arguments: str) -> tuple[Library, ToolCall]:
+    """The module as a library that shows every skill, and the call of one. Raises `InvalidSkill`."""
+    library = Library.of_module(setup.env.primitives, source)
+    call = _checked_call(library, skill, arguments)
+    shown = tuple(msgspec.structs.replace(each, public=True) for each in library.skills)
+    return Library(library.primitives, shown, library.preamble), call
+
+
+def _checked_call(library: Library, skill: str, arguments: str) -> ToolCall:
+    """Read a call as strictly as a model's. Raises `InvalidSkill`."""
+    library.show(skill)  # names what there is
+    try:
+        given = msgspec.json.decode(arguments.encode(), type=dict[str, Any])
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise InvalidSkill(f"the arguments are no JSON object: {error}") from None
+    signature = library.signatures().get(skill)
+    if signature is None:
+        raise InvalidSkill(f"{skill} is no skill; it is shared by skills")
+    try:
+        bound = signature.bind(**given)
+    except TypeError as error:
+        raise InvalidSkill(f"{skill}{signature}: {error}") from None
+    for name, value in bound.arguments.items():
+        try:
+            converted(value, signature.parameters[name].annotation)
+        except ValueError as error:
+            raise InvalidSkill(f"{skill}{signature}: {name} {error}") from None
+    return ToolCall(skill, given)

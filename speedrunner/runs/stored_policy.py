@@ -1,0 +1,78 @@
+"""Policies of other runs by name: `RUN` or `RUN:VERSION`."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from speedrunner.config.compose import compose
+from speedrunner.config.schema import Config
+from speedrunner.store.records import Policy
+from speedrunner.store.rundir import RunDirectory, RunDirectoryError
+
+
+def split_name(name: str) -> tuple[Path, int | None]:
+    """Take `RUN` or `RUN:VERSION` apart. Raises `RunDirectoryError`."""
+    path, colon, version = name.rpartition(":")
+    if not colon or Path(name).exists():
+        return Path(name), None
+    if not version.removeprefix("v").isdecimal():
+        raise RunDirectoryError(f"{name!r} names no policy; write RUN or RUN:VERSION, such as runs/demo:2")
+    return Path(path), int(version.removeprefix("v"))
+
+
+def find_policy(name: str) -> tuple[RunDirectory, int]:
+    """The run that `RUN[:VERSION]` names, and the version (by default the newest).
+
+    Raises:
+        RunDirectoryError: there is no such run, or it has no such policy.
+    """
+    path, version = split_name(name)
+    directory = RunDirectory.open_for_reading(path)
+    there = directory.policies.versions()
+    if not there:
+        raise RunDirectoryError(f"{path} has no policy yet")
+    version = there[-1] if version is None else version
+    if version not in there:
+        raise RunDirectoryError(
+            f"{path} has no policy v{version:04d}; it has v{there[0]:04d} to v{there[-1]:04d}"
+        )
+    return directory, version
+
+
+def stored_policy(name: str) -> Policy:
+    """The policy `RUN[:VERSION]` (by default the newest) for another run. Raises `RunDirectoryError`."""
+    directory, version = find_policy(name)
+    policy = directory.policies.load(version)
+    # For this run they were there from the start; tools are ordered by the sleep of their last edit.
+    skills = tuple(msgspec.structs.replace(skill, created=0, edited=0) for skill in policy.skills)
+    return msgspec.structs.replace(policy, version=0, skills=skills)
+
+
+def evaluation_config(source: str, overrides: Sequence[str]) -> Config:
+    """The configuration that evaluates the policy `RUN[:VERSION]`: the run's own, without training.
+
+    Args:
+        overrides: what differs from it (`env=...`, `model=...`, `run.test_episodes=10`).
+
+    Raises:
+        RunDirectoryError, InvalidConfig: the run, its policy or an override does not exist.
+    """
+    directory, version = find_policy(source)
+    config = compose(overrides, base=directory.config())
+    what = re.sub(r"[^\w.-]+", "_", f"{config.env.name}-{config.model.card}")
+    beside = f"{directory.path}-eval-v{version:04d}-{what}"
+    chosen = any(override.startswith("run.dir=") for override in overrides)
+    return dataclasses.replace(
+        config,
+        run=dataclasses.replace(
+            config.run,
+            rollouts=0,
+            start_from=f"{directory.path}:{version}",
+            dir=config.run.dir if chosen else beside,
+        ),
+    )

@@ -1,0 +1,216 @@
+"""A Python session in the sandbox that lasts: what an agent that programs is given to work with."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Annotated, Self, TypeVar
+
+import msgspec
+
+from speedrunner.sandbox.channel import ChannelClosed, ChannelError, ChannelTimeout, InvalidMessage
+from speedrunner.sandbox.child_process import Child
+from speedrunner.sandbox.settings import Sandbox, SandboxError
+
+STOP_S = 0.5
+"""Seconds after its time limit in which code can stop by itself, which keeps the session's variables."""
+
+BOOTSTRAP_LIMIT_S = 60.0
+"""Seconds that the code which prepares a session may take."""
+
+
+class _Said(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
+    """Something about one piece of code, which only those who were given it can number."""
+
+    number: int
+
+
+class _Print(_Said, tag="print"):
+    text: str
+
+
+class _Done(_Said, tag="done"):
+    written: Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+    tail: str
+    error: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Executed:
+    """What came of a piece of code.
+
+    Attributes:
+        text: what it printed, then its last expression's value or its traceback.
+        error: in one line, what it raised, or what ended its process; `None` where it ran to its end.
+        lost: why the session's variables are gone; `None` where they are not.
+    """
+
+    text: str
+    error: str | None = None
+    lost: str | None = None
+
+
+Result = TypeVar("Result")
+
+_SAID: msgspec.json.Decoder[_Print | _Done] = msgspec.json.Decoder(_Print | _Done)
+
+
+class CodeSession:
+    """A Python session in a sandboxed process. An async context manager.
+
+    The code may import the standard library and what `bootstrap` puts on `sys.path`; it can start no process
+    and no thread. One piece of code runs at a time.
+
+    Args:
+        sandbox: how the process is confined.
+        mounts: folders that the code may read, by name; the session's variable `MOUNTS` has their paths.
+        bootstrap: Python source that prepares the session's variables, also after a restart.
+        output_chars: characters of output after which each answer is cut.
+    """
+
+    def __init__(
+        self,
+        sandbox: Sandbox,
+        *,
+        mounts: Mapping[str, Path] | None = None,
+        bootstrap: str = "",
+        output_chars: int = 10_000,
+    ) -> None:
+        self._sandbox = sandbox
+        self._mounts = dict(mounts or {})
+        self._bootstrap = bootstrap
+        self._output_chars = output_chars
+        self._child: Child | None = None
+
+    async def __aenter__(self) -> Self:
+        """Start the process and prepare its variables.
+
+        Raises:
+            SandboxError: the process does not start, or the bootstrap code fails.
+        """
+        await self._running()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._end()
+
+    async def execute(self, code: str, limit_s: float) -> Executed:
+        """Run a piece of code.
+
+        Its text is cut in its middle where it is longer than the session's limit, and says so. Where code
+        does not stop when its time is up, or ends the process, the session begins anew; so it does, before
+        the code runs, where an earlier piece has left something behind that speaks. The text tells both.
+
+        Args:
+            code: what to run.
+            limit_s: seconds that it may take.
+
+        Raises:
+            SandboxError: a new process does not start.
+        """
+        try:
+            code.encode()
+        except UnicodeEncodeError as error:  # as Python itself would say it
+            problem = f"UnicodeEncodeError: {error}"
+            return Executed(problem, problem)
+        child = await self._running()
+        lost: str | None = None
+        try:
+            child.channel.check_quiet()
+        except ChannelError as error:
+            lost = await self._anew(_why(error, child))
+            child = await self._running()
+        ran = await self._apart(child, self._run, child, code, limit_s)
+        if isinstance(ran, Executed):
+            text = f"[{lost}]\n{ran.text}" if lost else ran.text
+            return Executed(text.strip("\n"), ran.error, lost)
+        printed, reason = ran
+        lost = await self._anew(reason)
+        return Executed(f"{printed}\n[{lost}]".strip("\n"), reason, lost)
+
+    async def _running(self) -> Child:
+        """The process; one is started where none is there."""
+        if self._child is None:
+            # Started in this thread: the kernel ends it with the thread that started it.
+            child = self._child = Child(self._sandbox, "code", self._mounts)
+            await self._apart(child, self._prepare, child)
+        return self._child
+
+    async def _anew(self, reason: str) -> str:
+        """Replace the process, and say so."""
+        self._end()
+        await self._running()
+        return f"{reason}; the session was started anew: all variables are gone"
+
+    async def _apart(self, child: Child, work: Callable[..., Result], *arguments: object) -> Result:
+        """Wait for the process in a thread; whatever interrupts this ends the process first."""
+        waiting = asyncio.create_task(asyncio.to_thread(work, *arguments))
+        try:
+            return await asyncio.shield(waiting)
+        except BaseException:
+            child.strike()
+            await asyncio.wait([waiting])
+            self._end()
+            raise
+
+    def _prepare(self, child: Child) -> None:
+        child.wait()
+        deadline = time.monotonic() + BOOTSTRAP_LIMIT_S
+        places = {name: child.place(name) for name in self._mounts}
+        try:
+            number = _number()
+            child.channel.send(("start", number, places, self._bootstrap), deadline)
+            while not isinstance(said := _receive(child, number, deadline), _Done):
+                pass
+        except ChannelError as error:
+            raise SandboxError(f"a code session did not start: {type(error).__name__} {error}") from error
+        if said.error is not None:
+            raise SandboxError(f"the bootstrap code of a code session failed:\n{said.error}")
+
+    def _run(self, child: Child, code: str, limit_s: float) -> Executed | tuple[str, str]:
+        """Return what came of it, or what it printed and why the process has to be replaced."""
+        head = ""
+        number = _number()
+        deadline = time.monotonic() + limit_s + STOP_S
+        try:
+            child.channel.send(("execute", number, code, limit_s, self._output_chars), deadline)
+            while not isinstance(said := _receive(child, number, deadline), _Done):
+                head = (head + said.text)[: self._output_chars]
+        except ChannelTimeout:
+            return head, f"stopped at the time limit of {limit_s:g} s"
+        except ChannelError as error:
+            return head, _why(error, child)
+        tail = said.tail[: self._output_chars - len(head)]
+        if (missing := said.written - len(head) - len(tail)) > 0:
+            head += f"\n[cut here: {missing} of {said.written} characters are not shown]\n"
+        return Executed(head + tail, said.error)
+
+    def _end(self) -> None:
+        if self._child is not None:
+            self._child.kill()
+            self._child = None
+
+
+def _number() -> int:
+    return secrets.randbits(50)
+
+
+def _receive(child: Child, number: int, deadline: float) -> _Print | _Done:
+    """Wait for the next word about a piece of code. Raises `ChannelError`."""
+    said: _Print | _Done = child.channel.receive(_SAID, deadline)
+    if said.number != number:
+        raise InvalidMessage("a message about what it had not been given to run")
+    return said
+
+
+def _why(error: ChannelError, child: Child) -> str:
+    if isinstance(error, ChannelClosed):
+        return f"the process ended: {child.death()}"
+    return f"the process sent {error} and was killed"

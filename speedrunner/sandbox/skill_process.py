@@ -1,0 +1,218 @@
+"""Skills run in a child: what they ask for is granted by the world outside, or the child is ended."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Protocol
+
+import msgspec
+
+from speedrunner.sandbox.channel import ChannelClosed, ChannelError, ChannelTimeout, InvalidMessage
+from speedrunner.sandbox.child_pool import ChildPool
+from speedrunner.sandbox.child_process import Child
+from speedrunner.sandbox.settings import SandboxError
+
+STOP_S = 0.5
+"""Seconds after its time limit in which a call can stop by itself, before its process is killed."""
+
+START_S = 2.0
+"""Seconds that the start of a call's process may add to the call's limit; a longer one uses it up."""
+
+UNWIND_S = 1.0
+"""Seconds in which a call has to end after it was told that the episode is over."""
+
+LOAD_LIMIT_S = 30.0
+"""Seconds that a child may take to read a library's source."""
+
+_REPLACED = "a new one takes its place, in which what the module remembered is gone"
+_KILLED = f"it was killed; {_REPLACED}"
+
+Name = Annotated[str, msgspec.Meta(max_length=1_000)]
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+
+
+class _Said(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
+    """Something that a child says."""
+
+
+class Call(_Said, tag="call"):
+    """A primitive is wanted."""
+
+    name: str
+    args: list[Any]
+    kwargs: dict[Name, Any]
+
+
+class Enter(_Said, tag="enter"):
+    """A skill was called from another one."""
+
+    name: str
+    arguments: Annotated[dict[Name, Any], msgspec.Meta(max_length=255)]
+
+
+class Leave(_Said, tag="leave"):
+    """The skill at this depth has ended, and all below it; `omitted` calls of it were not told."""
+
+    depth: Annotated[int, msgspec.Meta(ge=1)]
+    omitted: Count
+    result: Any
+    error: str | None
+
+
+class End(_Said, tag="end"):
+    """The skill that the actor called has ended."""
+
+    omitted: Count
+    result: Any
+    error: str | None
+
+
+_SAID: msgspec.json.Decoder[Call | Enter | Leave | End] = msgspec.json.Decoder(Call | Enter | Leave | End)
+
+
+@dataclass(frozen=True, slots=True)
+class SkillModule:
+    """What a child loads.
+
+    Attributes:
+        source: one Python module.
+        skills: functions of it, whose calls are recorded.
+        primitives: documentation by name.
+        seed: of the module `random`.
+    """
+
+    source: str
+    skills: Sequence[str]
+    primitives: Mapping[str, str]
+    seed: str
+
+
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """A primitive was run."""
+
+    result: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A primitive was not run: `kind` is the name of the exception that the skill gets.
+
+    Attributes:
+        final: whether every skill has to end now.
+    """
+
+    kind: str
+    text: str
+    final: bool = False
+
+
+class World(Protocol):
+    """What skills act upon, and what remembers them. It may raise: the child is ended then."""
+
+    def call(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Granted | Refused:
+        """Run a primitive."""
+
+    def enter(self, name: str, arguments: Mapping[str, Any]) -> None:
+        """Remember that a skill was called from the one that is running."""
+
+    def leave(self, depth: int, omitted: int, result: Any, error: str | None) -> None:
+        """Remember how the skill at a depth (from 1) ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a tool call ended. `timed_out`: its time was up before."""
+
+    result: Any
+    error: str | None
+    omitted: int = 0
+    timed_out: bool = False
+
+
+class Skills:
+    """A library's skills for one episode, in a child of their own; a killed one is replaced.
+
+    Args:
+        pool: where children come from.
+        module: what they load.
+        world: what the skills act upon.
+
+    Raises:
+        SandboxError: no child starts.
+    """
+
+    def __init__(self, pool: ChildPool, module: SkillModule, world: World) -> None:
+        self._pool = pool
+        self._module = module
+        self._world = world
+        self._child: Child | None = self._fresh()
+
+    def run(self, name: str, arguments: Mapping[str, Any], limit_s: float) -> Ended:
+        """Run a skill as one tool call; whatever it does ends in the answer.
+
+        Raises:
+            SandboxError: no child starts.
+            Exception: what the world raised.
+        """
+        began = time.monotonic()
+        child = self._child = self._child or self._fresh()
+        due = min(time.monotonic(), began + START_S) + limit_s
+        deadline = due + STOP_S
+        stopped = Refused("TimeLimitReached", f"stopped at the time limit of {limit_s:g} s", final=True)
+        refusal: Refused | None = None
+        try:
+            child.channel.check_quiet()
+            child.channel.send(("run", name, arguments, limit_s, due - time.monotonic()), deadline)
+            while not isinstance(said := child.channel.receive(_SAID, deadline), End):
+                match said:
+                    case Call():
+                        in_time = time.monotonic() < due
+                        answer = self._world.call(said.name, said.args, said.kwargs) if in_time else stopped
+                        child.channel.send(_words(answer), deadline)
+                        if isinstance(answer, Refused) and answer.final and refusal is None:
+                            refusal, deadline = answer, min(deadline, time.monotonic() + UNWIND_S)
+                    case Enter():
+                        if said.name not in self._module.skills:
+                            raise InvalidMessage(f"the call of a skill that is none ({said.name[:80]!r})")
+                        self._world.enter(said.name, said.arguments)
+                    case Leave():
+                        self._world.leave(said.depth, said.omitted, said.result, said.error)
+            return Ended(said.result, said.error, said.omitted, time.monotonic() >= due)
+        except ChannelTimeout:
+            refusal = refusal or stopped
+            error = f"{refusal.kind}: {refusal.text}; {_KILLED}"
+        except ChannelClosed:
+            error = f"SkillProcessEnded: the process of the skills ended ({child.death()}); {_REPLACED}"
+        except InvalidMessage as forged:
+            error = f"InvalidMessage: the process of the skills sent {forged}; {_KILLED}"
+        except BaseException:
+            self.close()
+            raise
+        self.close()
+        return Ended(None, error, timed_out=time.monotonic() >= due)
+
+    def close(self) -> None:
+        """End the child. The skills can be run again, in a new one."""
+        if self._child is not None:
+            self._child.kill()
+            self._child = None
+
+    def _fresh(self) -> Child:
+        child = self._pool.take()
+        module = self._module
+        message = ("load", module.source, module.skills, module.primitives, module.seed)
+        try:
+            child.channel.send(message, time.monotonic() + LOAD_LIMIT_S)
+        except ChannelError as error:
+            child.kill()
+            raise SandboxError(f"a process takes no library: {type(error).__name__} {error}") from error
+        return child
+
+
+def _words(answer: Granted | Refused) -> tuple[str, ...] | tuple[str, str | None]:
+    if isinstance(answer, Granted):
+        return "return", answer.result
+    return "refuse", answer.kind, answer.text

@@ -1,0 +1,278 @@
+"""The records that a run is made of: written as plain JSON, read back into the same types.
+
+Each top-level record carries `format`, the version of its layout. Token counts are tokens, times are
+seconds, moments are Unix seconds.
+"""
+
+from __future__ import annotations
+
+import enum
+from typing import Any, Literal
+
+import msgspec
+
+from envs import Outcome, Task
+from serving.usage import Usage
+
+FORMAT = 1
+"""Version of the layout of every record below."""
+
+
+class Ending(enum.StrEnum):
+    """How an agent's work on one thing ended."""
+
+    SUCCESS = "success"
+    FAILURE = "failure"
+    """The environment ended the episode, without success."""
+    SUBMITTED = "submitted"
+    """The agent said that it was done (`submit_answer`, or the inducer's `finish`)."""
+    CALL_LIMIT = "call_limit"
+    ACTION_LIMIT = "action_limit"
+    WALL_CLOCK = "wall_clock"
+    CONTEXT_OVERFLOW = "context_overflow"
+    ENVIRONMENT_ERROR = "environment_error"
+    """Ours: the environment or its process broke. Unscored."""
+    ENGINE_ERROR = "engine_error"
+    """Ours: the engine failed the request on every try. Unscored."""
+
+    @property
+    def is_fault(self) -> bool:
+        """Whether the ending says something about our machinery and nothing about the agent."""
+        return self in (Ending.ENVIRONMENT_ERROR, Ending.ENGINE_ERROR)
+
+
+class Message(msgspec.Struct, frozen=True):
+    """One message of a conversation, as the agent was shown it."""
+
+    role: Literal["system", "user", "tool"]
+    content: str
+
+
+class ToolCall(msgspec.Struct, frozen=True):
+    """What was parsed from a completion."""
+
+    name: str
+    arguments: dict[str, Any]
+
+
+class CallNode(msgspec.Struct):
+    """One executed call, and the calls that it made in turn, in their order.
+
+    Attributes:
+        kind: `primitive`, `skill`, or `tool` (everything else that an agent may call).
+        arguments: by parameter name.
+        result: the returned value as JSON; `None` also where there was an error.
+        error: the error's text, for a skill with the traceback inside the library.
+        actions: primitives that advanced the world, in this call and below it.
+        seconds: wall clock, children included.
+        omitted: calls below this one that ran but are not recorded, when there were too many or too deep.
+    """
+
+    name: str
+    kind: Literal["primitive", "skill", "tool"]
+    arguments: dict[str, Any]
+    result: Any = None
+    error: str | None = None
+    actions: int = 0
+    seconds: float = 0.0
+    calls: list[CallNode] = []
+    omitted: int = 0
+
+
+class Turn(msgspec.Struct):
+    """One request to the model and what came of it.
+
+    Attributes:
+        messages: what was appended to the conversation since the previous turn.
+        text: what the model wrote after its reasoning, verbatim.
+        reasoning: what it wrote while thinking, verbatim.
+        call: the tool call that was parsed, if it was valid.
+        executed: the tree of what was run for it.
+        error: why there was no valid call.
+        held_s: how long the request was held back before, until the engine's cache had room, in seconds.
+    """
+
+    messages: list[Message]
+    text: str
+    usage: Usage
+    seconds: float
+    held_s: float = 0.0
+    reasoning: str = ""
+    call: ToolCall | None = None
+    executed: CallNode | None = None
+    error: str | None = None
+
+
+class Trajectory(msgspec.Struct, kw_only=True):
+    """One whole episode.
+
+    Attributes:
+        episode: key within the run: `train/0007`, `test/0050/12`.
+        policy: version of the policy that generated it.
+        attempt: 1 for the first try; earlier attempts were interrupted and left only ledger rows.
+        ending: see `Ending`; `outcome` is `None` exactly when it is a fault.
+        error: the cause of a fault, with its traceback.
+        prompt_hash: SHA-256 of the first prompt's messages and tools.
+        seconds: wall clock of the episode.
+        started: when it began.
+    """
+
+    episode: str
+    task: Task
+    policy: int
+    attempt: int
+    turns: list[Turn]
+    ending: Ending
+    outcome: Outcome | None
+    error: str | None = None
+    prompt_hash: str = ""
+    seconds: float = 0.0
+    started: float = 0.0
+    format: int = FORMAT
+
+    @property
+    def usage(self) -> Usage:
+        """Tokens of all turns."""
+        return sum((turn.usage for turn in self.turns), Usage())
+
+
+class EpisodeRow(msgspec.Struct, kw_only=True):
+    """The summary of one episode: what tables and reports need, without its texts.
+
+    Attributes:
+        phase: `train` or `test`.
+        checkpoint: training rollouts played before: the batch's start, or the evaluation's point.
+        score: in [0, 1]; `None` when the episode ended by a fault of ours.
+        skill_calls: actor calls that named a skill.
+        invalid_calls: completions without a valid call.
+    """
+
+    episode: str
+    phase: Literal["train", "test"]
+    checkpoint: int
+    task: Task
+    policy: int
+    attempt: int
+    ending: Ending
+    score: float | None
+    success: bool | None
+    llm_calls: int
+    actions: int
+    skill_calls: int
+    invalid_calls: int
+    usage: Usage
+    seconds: float
+    format: int = FORMAT
+
+
+class Skill(msgspec.Struct, frozen=True, kw_only=True):
+    """One skill of a library: a Python function with its documentation.
+
+    Attributes:
+        source: the function's own source text.
+        doc: its docstring.
+        public: callable by the actor; private ones only by other skills.
+        created: sleep that added it (1 is the run's first sleep).
+        edited: sleep that last changed it.
+    """
+
+    name: str
+    source: str
+    doc: str
+    public: bool
+    created: int
+    edited: int
+
+
+class Policy(msgspec.Struct, frozen=True, kw_only=True):
+    """All that a method keeps from one phase to the next. Versions never change once written.
+
+    Attributes:
+        version: number of sleeps that led to it; 0 is the method's initial policy.
+        skills: in the order of their definition.
+        preamble: module-level source before the functions (imports, constants).
+        notes: prose for the actor's prompt (empty where a method keeps none).
+        method: the method's own JSON.
+    """
+
+    version: int
+    skills: tuple[Skill, ...] = ()
+    preamble: str = ""
+    notes: str = ""
+    method: dict[str, Any] = {}
+    format: int = FORMAT
+
+
+class Module(msgspec.Struct, frozen=True):
+    """Skills as they run: one Python module.
+
+    Attributes:
+        source: its text, in which primitives are expected among the globals.
+        public: skills that an actor may call.
+        private: skills that only other skills may call.
+    """
+
+    source: str = ""
+    public: tuple[str, ...] = ()
+    private: tuple[str, ...] = ()
+
+
+EditAction = Literal["write", "edit", "rename", "visibility", "delete", "notes"]
+
+
+class Edit(msgspec.Struct, frozen=True):
+    """One edit that an inducer asked for. `error` says why it was refused; `None` means accepted."""
+
+    action: EditAction
+    name: str
+    error: str | None = None
+
+
+class AgentRecord(msgspec.Struct):
+    """One agent's whole conversation outside an episode (inducer, and later critic or curriculum)."""
+
+    role: str
+    turns: list[Turn]
+    ending: Ending
+
+
+class PrefixChange(msgspec.Struct, frozen=True):
+    """What a sleep did to the prompt prefix that all episodes of a policy share (system message, tools).
+
+    Attributes:
+        before, after: its length under the old and the new policy, in tokens.
+        kept: first tokens that both have in common: what an edit leaves valid of the prefix cache.
+        cached: tokens that the engine took from its cache when the new prefix was sent first; `None` where
+            it was not sent, being the old one, or the engine did not answer.
+    """
+
+    before: int
+    after: int
+    kept: int
+    cached: int | None = None
+
+
+class SleepRecord(msgspec.Struct, kw_only=True):
+    """One sleep phase.
+
+    Attributes:
+        sleep: 1 for the run's first; the policy it leads to has the same number.
+        rollouts: training rollouts since the sleep before, over which its cost is spread.
+        error: why the sleep changed nothing although it should have (a context overflow, say).
+        prefix: what it invalidated of the prompt prefix; `None` on the chat route.
+    """
+
+    sleep: int
+    rollouts: int
+    attempt: int
+    agents: list[AgentRecord]
+    edits: list[Edit]
+    seconds: float
+    error: str | None = None
+    prefix: PrefixChange | None = None
+    format: int = FORMAT
+
+    @property
+    def usage(self) -> Usage:
+        """Tokens of all turns of all agents."""
+        return sum((turn.usage for agent in self.agents for turn in agent.turns), Usage())

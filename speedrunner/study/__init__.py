@@ -1,1 +1,0 @@
-"""Studies: what recorded runs show when they are played again under other conditions."""

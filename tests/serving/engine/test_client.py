@@ -1,0 +1,369 @@
+"""Requests against an engine that fails in every way that a real one does."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx2
+import pytest
+
+from serving.engine.client import Engine, Recover, Reply, RetryPolicy, wait_until_ready
+from serving.engine.endpoint import Endpoint
+from serving.engine.metrics import read_counters
+from serving.errors import (
+    ContextOverflow,
+    EngineDead,
+    RequestFailed,
+    RequestRefused,
+    ServerFailed,
+    SpendingCapReached,
+)
+from serving.meter import LedgerRow, Meter, Spending
+from serving.tokens.tokenizer import ChatTokenizer
+from serving.usage import Prices, Usage
+from tests import scripted_engine as scripted
+from tests.scripted_engine import Answer, Request, Script, ScriptedEngine
+
+FAST = RetryPolicy(tries=3, first_wait_s=0.0, timeout_s=30.0)
+PRICES = Prices(uncached=1.0, cached=0.1, output=10.0)
+PROMPT = list(range(100, 170))
+OK = scripted.say("done")
+
+
+class Rig:
+    """A scripted engine with a client and the rows it wrote."""
+
+    def __init__(self, server: ScriptedEngine, engine: Engine, rows: list[LedgerRow]) -> None:
+        self.server, self.engine, self.rows = server, engine, rows
+
+    async def complete(self, **options: Any) -> Reply:
+        settings = {"max_tokens": 50, "labels": {"episode": "1"}, **options}
+        reply = await self.engine.complete(PROMPT, **settings)
+        reply.record("ok", reply.usage)
+        return reply
+
+    @property
+    def statuses(self) -> list[str]:
+        return [row.status for row in self.rows]
+
+    async def arrived(self, count: int) -> None:
+        while len(self.server.requests) < count:  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+
+
+@pytest.fixture
+def serve(tiny_tokenizer: ChatTokenizer) -> Callable[..., Any]:
+    @asynccontextmanager
+    async def rig(
+        script: Script,
+        *,
+        retry: RetryPolicy = FAST,
+        cap_usd: float | None = None,
+        recover: Callable[[ScriptedEngine], Recover] | None = None,
+    ) -> AsyncIterator[Rig]:
+        rows: list[LedgerRow] = []
+        with ScriptedEngine(tiny_tokenizer, script) as server:
+            hook = recover(server) if recover else None
+            meter = Meter(rows.append, PRICES, Spending(cap_usd))
+            engine = Engine(server.endpoint, "tiny", meter, retry, hook)
+            try:
+                yield Rig(server, engine, rows)
+            finally:
+                await engine.close()
+
+    return rig
+
+
+async def test_an_answer_comes_with_its_ids_its_usage_and_one_row(serve: Any) -> None:
+    async with serve([OK, OK]) as rig:
+        first, second = await rig.complete(), await rig.complete()
+        ids = first.choice["token_ids"]
+        assert first.usage == Usage(prompt=70, cached=0, completion=len(ids))
+        assert second.usage == Usage(prompt=70, cached=64, completion=len(ids))
+        assert [row.usage for row in rig.rows] == [first.usage, second.usage]
+        assert rig.rows[0].request != rig.rows[1].request
+        assert {row.retry for row in rig.rows} == {0}
+        assert {(row.status, row.wasted, row.error) for row in rig.rows} == {("ok", False, None)}
+        assert rig.rows[0].labels == {"episode": "1"}
+        assert rig.rows[0].model == "tiny"
+        counters = await read_counters(rig.engine.endpoint)
+        total = rig.engine.meter.total
+        assert (counters.prompt, counters.cached, counters.generated) == (
+            total.prompt,
+            total.cached,
+            total.completion,
+        )
+
+
+async def test_the_request_carries_ids_and_options_as_given(serve: Any) -> None:
+    async with serve([OK]) as rig:
+        await rig.complete(temperature=0.5, structured_outputs={"structural_tag": "{}"})
+        body = rig.server.requests[0].body
+        assert body["prompt"] == PROMPT
+        assert body["return_token_ids"] is True
+        assert body["temperature"] == 0.5
+        assert body["structured_outputs"] == {"structural_tag": "{}"}
+        assert body["max_tokens"] == 50
+
+
+PASSING = {
+    "a full queue": (scripted.refuse(503, "too many requests queued"), "failed", Usage()),
+    "an error of the server": (scripted.refuse(500, "internal"), "failed", None),
+    "a dying core": (scripted.DYING, "failed", None),
+    "a gateway's error": (scripted.refuse(502, "<html>bad gateway</html>"), "failed", None),
+    "a lost connection": (scripted.DROP, "failed", None),
+    "no JSON": (scripted.GARBAGE, "failed", None),
+    "text in another encoding": (scripted.LATIN, "failed", None),
+    "no usage": (Answer("x", usage=False), "failed", None),
+    "a rate limit": (scripted.rate_limit(0.1), "failed", Usage()),
+}
+
+
+@pytest.mark.parametrize("fault", PASSING)
+async def test_a_passing_fault_is_tried_again_and_leaves_a_wasted_row(serve: Any, fault: str) -> None:
+    answer, status, usage = PASSING[fault]
+    async with serve([answer, OK]) as rig:
+        reply = await rig.complete()
+        failed, ok = rig.rows
+        assert (failed.status, failed.wasted, failed.usage) == (status, True, usage)
+        assert failed.error
+        assert (ok.status, ok.wasted, ok.usage) == ("ok", False, reply.usage)
+        assert failed.request == ok.request
+        assert (failed.retry, ok.retry) == (0, 1)
+        assert rig.engine.meter.requests == 2
+        assert rig.engine.meter.unreported == (usage is None)
+
+
+async def test_an_answer_aborted_by_a_shutdown_is_wasted_with_its_tokens(serve: Any) -> None:
+    async with serve([scripted.abort(OK, tokens=2), OK]) as rig:
+        await rig.complete()
+        aborted = rig.rows[0]
+        assert (aborted.status, aborted.wasted) == ("aborted", True)
+        assert aborted.usage == Usage(prompt=70, completion=2)
+        assert rig.engine.meter.total.prompt == 140
+
+
+async def test_a_lasting_fault_ends_as_failed_after_all_tries(serve: Any) -> None:
+    async with serve(lambda request: scripted.refuse(500, "out of luck")) as rig:
+        with pytest.raises(RequestFailed, match=r"3 times, at last: status 500: out of luck"):
+            await rig.complete()
+        assert [row.retry for row in rig.rows] == [0, 1, 2]
+
+
+async def test_waits_between_tries_grow_up_to_a_limit() -> None:
+    policy = RetryPolicy(first_wait_s=1.0, longest_wait_s=8.0)
+    for retry, expected in [(1, 1), (2, 2), (3, 4), (4, 8), (9, 8)]:
+        waits = [policy.wait_s(retry) for _ in range(50)]
+        assert all(0.75 * expected <= wait <= 1.25 * expected for wait in waits)
+        assert len(set(waits)) > 1
+
+
+async def test_an_answer_that_does_not_come_is_dropped_after_its_time(serve: Any) -> None:
+    retry = RetryPolicy(tries=2, first_wait_s=0.0, timeout_s=3.0)
+    async with serve([scripted.HANG, OK], retry=retry) as rig:
+        await rig.complete()
+        assert rig.statuses == ["aborted", "ok"]
+        assert "no answer within 3 s" in str(rig.rows[0].error)
+
+
+REFUSALS = {
+    "beyond the context": (scripted.overflow(), ContextOverflow, "overflow"),
+    "exactly the context": (scripted.overflow(exactly=True), ContextOverflow, "overflow"),
+    "a bad request": (scripted.refuse(400, "invalid grammar"), RequestRefused, "failed"),
+    "an unknown model": (scripted.refuse(404, "no such model"), RequestRefused, "failed"),
+}
+
+
+@pytest.mark.parametrize("fault", REFUSALS)
+async def test_what_a_retry_would_not_mend_is_raised_at_once(serve: Any, fault: str) -> None:
+    answer, error, status = REFUSALS[fault]
+    async with serve([answer]) as rig:
+        with pytest.raises(error, match=answer.text[:20]):
+            await rig.complete()
+        (row,) = rig.rows
+        assert (row.status, row.wasted, row.usage) == (status, True, Usage())
+
+
+async def test_a_wrong_key_is_refused(tiny_tokenizer: ChatTokenizer) -> None:
+    rows: list[LedgerRow] = []
+    with ScriptedEngine(tiny_tokenizer, [], api_key="right") as server:
+        server.api_key, right = "other", server.endpoint
+        engine = Engine(right, "tiny", Meter(rows.append, PRICES), FAST)
+        with pytest.raises(RequestRefused, match=r"status 401: Unauthorized"):
+            await engine.complete(PROMPT, max_tokens=1, labels={})
+        await engine.close()
+    assert [row.status for row in rows] == ["failed"]
+
+
+async def test_a_key_that_no_header_may_hold_is_refused_without_telling_it(
+    tiny_tokenizer: ChatTokenizer,
+) -> None:
+    rows: list[LedgerRow] = []
+    with ScriptedEngine(tiny_tokenizer, []) as server:
+        endpoint = dataclasses.replace(server.endpoint, api_key="sesa\nme")
+        engine = Engine(endpoint, "tiny", Meter(rows.append, PRICES), FAST)
+        with pytest.raises(RequestRefused, match="look at the server's address and API key"):
+            await engine.complete(PROMPT, max_tokens=1, labels={})
+        await engine.close()
+    (row,) = rows
+    assert (row.status, row.usage) == ("failed", Usage())
+    assert "sesa" not in str(row.error)
+
+
+async def test_routes_follow_the_base_address_whatever_its_path(tiny_tokenizer: ChatTokenizer) -> None:
+    asked: list[str] = []
+
+    async def answer(request: httpx2.Request) -> httpx2.Response:
+        asked.append(str(request.url))
+        message = {"message": {"content": "hello"}, "token_ids": [1]}
+        usage = {"prompt_tokens": 1, "completion_tokens": 1}
+        return httpx2.Response(200, json={"choices": [message], "usage": usage})
+
+    endpoint = Endpoint("https://models.example/v1beta/openai")
+    transport = httpx2.MockTransport(answer)
+    engine = Engine(endpoint, "m", Meter(lambda row: None, PRICES), FAST, transport=transport)
+    await engine.chat([{"role": "user", "content": "hi"}], max_tokens=1, prompt_bound=9, labels={})
+    await engine.complete([1], max_tokens=1, labels={})
+    await engine.close()
+    assert asked == [f"https://models.example/v1beta/openai/{each}completions" for each in ("chat/", "")]
+
+
+async def test_of_a_hosted_model_one_request_s_failures_say_nothing_of_the_others(
+    tiny_tokenizer: ChatTokenizer,
+) -> None:
+    with ScriptedEngine(tiny_tokenizer, []) as server:
+        endpoint = server.endpoint
+    engine = Engine(endpoint, "tiny", Meter(lambda row: None, PRICES), FAST, hosted=True)
+    with pytest.raises(RequestFailed, match="failed 3 times"):
+        await engine.complete(PROMPT, max_tokens=1, labels={})
+    await engine.close()
+
+
+async def test_an_engine_without_token_ids_is_refused(serve: Any) -> None:
+    def chat_only(request: Request) -> Answer:
+        return OK
+
+    async with serve(chat_only) as rig:
+        rig.server._complete = lambda request, answer: {
+            "choices": [{"text": "x", "finish_reason": "stop"}],
+            "usage": {"prompt_tokens": 70, "completion_tokens": 1},
+        }
+        with pytest.raises(RequestRefused, match="no token ids"):
+            await rig.complete()
+        assert rig.statuses == ["failed"]
+
+
+async def test_a_rate_limit_holds_back_every_request_for_as_long_as_asked(serve: Any) -> None:
+    async with serve([scripted.rate_limit(0.4), *[OK] * 5]) as rig:
+        limited = asyncio.create_task(rig.complete())
+        while not rig.rows:  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+        others = [asyncio.create_task(rig.complete()) for _ in range(4)]
+        await asyncio.gather(limited, *others)
+        first, *later = [request.received for request in rig.server.requests]
+        assert len(later) == 5
+        assert min(later) - first >= 0.4
+
+
+async def test_rate_limits_do_not_use_up_the_tries(serve: Any) -> None:
+    async with serve([*[scripted.rate_limit(0.1)] * 5, OK]) as rig:
+        await rig.complete()
+        assert rig.statuses == ["failed"] * 5 + ["ok"]
+        assert [row.retry for row in rig.rows] == list(range(6))
+
+
+async def test_rate_limits_hold_a_request_back_for_a_bounded_time(serve: Any) -> None:
+    retry = RetryPolicy(tries=2, first_wait_s=0.0, rate_limit_s=0.2)
+    async with serve(lambda request: scripted.rate_limit(0.1), retry=retry) as rig:
+        with pytest.raises(RequestFailed, match="rate limit"):
+            await rig.complete()
+        assert len(rig.rows) == 4
+
+
+async def test_a_dead_engine_is_told_from_a_failing_one(serve: Any) -> None:
+    async with serve([scripted.DEATH]) as rig:
+        with pytest.raises(EngineDead, match="is gone"):
+            await rig.complete()
+        assert rig.statuses == ["failed"] * 3
+
+
+async def test_an_engine_that_was_started_again_gets_the_request_again(serve: Any) -> None:
+    asked: list[float] = []
+
+    def hook(server: ScriptedEngine) -> Recover:
+        async def recover(began: float) -> bool:
+            asked.append(began)
+            server.restart()
+            return True
+
+        return recover
+
+    retry = RetryPolicy(tries=1, first_wait_s=0.0)
+    async with serve([scripted.DEATH, OK], retry=retry, recover=hook) as rig:
+        await rig.complete(cacheable=64)
+        assert rig.statuses == ["failed", "ok"]
+        assert [row.cacheable for row in rig.rows] == [64, 0]  # the new one's cache is empty
+        assert len(asked) == 1
+
+
+async def test_the_hook_is_not_asked_when_the_engine_still_speaks(serve: Any) -> None:
+    def hook(server: ScriptedEngine) -> Recover:
+        async def recover(began: float) -> bool:
+            raise AssertionError("nothing was lost")
+
+        return recover
+
+    refusals = [scripted.refuse(503, "full"), scripted.refuse(502, "a proxy"), scripted.rate_limit(0.1)]
+    async with serve([*refusals, OK], recover=hook) as rig:
+        await rig.complete()
+
+
+async def test_a_cancelled_request_leaves_an_aborted_row(serve: Any) -> None:
+    async with serve([scripted.HANG]) as rig:
+        task = asyncio.create_task(rig.complete())
+        await rig.arrived(1)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        (row,) = rig.rows
+        assert (row.status, row.wasted, row.usage) == ("aborted", True, None)
+        assert rig.engine.meter.unreported == 1
+
+
+async def test_fifty_requests_at_once_never_pass_the_spending_cap(serve: Any) -> None:
+    # One request costs at most 70 + 50 * 10 micro-USD, and in truth about half of it.
+    cap = 7.5 * 570e-6
+    async with serve(lambda request: scripted.say("word " * 10), cap_usd=cap) as rig:
+        answers = await asyncio.gather(*(rig.complete() for _ in range(50)), return_exceptions=True)
+        refused = [answer for answer in answers if isinstance(answer, SpendingCapReached)]
+        assert len(refused) == 50 - 7
+        assert len(rig.server.requests) == len(rig.rows) == 7
+        with contextlib.suppress(SpendingCapReached):
+            while True:
+                await rig.complete()
+        assert 7 < len(rig.rows) < 50
+        assert cap - 570e-6 < rig.engine.meter.spent_usd <= cap
+
+
+async def test_a_try_without_reported_usage_counts_at_its_worst_for_the_cap(serve: Any) -> None:
+    async with serve(lambda request: scripted.DROP, cap_usd=2 * 570e-6) as rig:
+        with pytest.raises(SpendingCapReached):
+            await rig.complete()
+        assert len(rig.rows) == 2
+        assert rig.engine.meter.spent_usd == 0
+
+
+async def test_readiness_is_a_real_answer(serve: Any) -> None:
+    async with serve([OK]) as rig:
+        await wait_until_ready(rig.engine, {"phase": "readiness"})
+        assert rig.statuses == ["ok"]
+        assert rig.rows[0].usage is not None
+        assert rig.rows[0].usage.completion == 1
+    async with serve([scripted.refuse(404, "no such model")]) as rig:
+        with pytest.raises(ServerFailed, match="up but does not answer"):
+            await wait_until_ready(rig.engine, {})

@@ -1,0 +1,119 @@
+"""Addresses of servers, as people write them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from serving.engine.endpoint import Endpoint, attach
+from serving.errors import ServerFailed
+
+
+@pytest.mark.parametrize(
+    ("text", "base_url"),
+    [
+        ("http://127.0.0.1:8000/v1", "http://127.0.0.1:8000/v1"),
+        ("http://127.0.0.1:8000", "http://127.0.0.1:8000/v1"),
+        ("http://node7:8000/v1/", "http://node7:8000/v1"),
+        ("https://[::1]:8000/v1", "https://[::1]:8000/v1"),
+    ],
+)
+def test_a_url_with_or_without_v1(text: str, base_url: str) -> None:
+    endpoint = Endpoint.parse(text, api_key="k")
+    assert endpoint == Endpoint(base_url, api_key="k")
+    assert str(endpoint) == base_url
+
+
+@pytest.mark.parametrize("text", ["unix:/run/a.sock", "unix:///run/a.sock"])
+def test_a_socket(text: str) -> None:
+    endpoint = Endpoint.parse(text)
+    assert endpoint.socket == Path("/run/a.sock")
+    assert str(endpoint) == "unix:/run/a.sock"
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "localhost:8000", "unix:", "unix:relative.sock", "ftp://h/v1", "http://", "http://h:99999/v1",
+     "http://h:x/v1", "http://h/v2", "http://h/v1?a=b", "/run/a.sock"],
+)  # fmt: skip
+def test_anything_else_is_refused_with_the_two_forms(text: str) -> None:
+    with pytest.raises(
+        ServerFailed, match=r"is not the address of a server; write http://.* or unix:/"
+    ) as caught:
+        Endpoint.parse(text)
+    assert repr(text) in str(caught.value)
+
+
+@contextlib.asynccontextmanager
+async def answering(folder: Path, status: int, body: str) -> AsyncIterator[Endpoint]:
+    """A server on a Unix socket that gives every request the same answer."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        head = f"HTTP/1.1 {status} X\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+        writer.write((head + body).encode())
+        await writer.drain()
+        writer.close()
+
+    server = await asyncio.start_unix_server(answer, folder / "s")
+    async with server:
+        yield Endpoint.on_socket(folder / "s")
+
+
+async def test_attaching_where_nothing_answers_says_so(tmp_path: Path) -> None:
+    endpoint = Endpoint.parse(f"unix:{tmp_path}/none.sock")
+    assert not await endpoint.healthy()
+    with pytest.raises(ServerFailed, match=r"nothing answers at unix:.*none\.sock .*is the server running\?"):
+        await attach(endpoint, "tiny")
+
+
+async def test_attaching_asks_for_the_cards_model(tmp_path: Path) -> None:
+    async with answering(tmp_path, 200, '{"data": [{"id": "a"}, {"id": "b"}]}') as endpoint:
+        assert await endpoint.healthy()
+        await attach(endpoint, "b")
+        with pytest.raises(ServerFailed, match="serves a, b, not 'tiny'"):
+            await attach(endpoint, "tiny")
+
+
+async def test_attaching_asks_for_the_cards_context(tmp_path: Path) -> None:
+    async with answering(tmp_path, 200, '{"data": [{"id": "a", "max_model_len": 900}]}') as endpoint:
+        await attach(endpoint, "a", 900)
+        with pytest.raises(ServerFailed, match="takes 900 tokens, the card of 'a' says 901: start it with"):
+            await attach(endpoint, "a", 901)
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "message"),
+    [
+        (401, "", "asks for an API key and none was given"),
+        (500, "", "answers /v1/models with status 500"),
+        (200, "<html>", "is no OpenAI-compatible server"),
+        (200, "[]", "is no OpenAI-compatible server"),
+    ],
+)
+async def test_attaching_to_something_else_says_what_is_wrong(
+    tmp_path: Path, status: int, body: str, message: str
+) -> None:
+    async with answering(tmp_path, status, body) as endpoint:
+        assert await endpoint.healthy() == (status == 200)
+        with pytest.raises(ServerFailed, match=message):
+            await attach(endpoint, "tiny")
+
+
+async def test_a_proxy_of_the_environment_is_not_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+        await writer.drain()
+        writer.close()
+
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
+    monkeypatch.setenv("ALL_PROXY", "http://127.0.0.1:1")
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        assert await Endpoint.parse(f"http://127.0.0.1:{port}").healthy()

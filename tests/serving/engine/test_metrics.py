@@ -1,0 +1,81 @@
+"""The engine's counters, read from the text of /metrics."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from serving.engine.endpoint import Endpoint
+from serving.engine.metrics import CacheConfig, Counters, read_counters
+from serving.errors import ServerFailed
+
+TEXT = """\
+# HELP vllm:prompt_tokens_total Number of prefill tokens processed.
+# TYPE vllm:prompt_tokens_total counter
+vllm:prompt_tokens_total{engine="0",model_name="tiny"} 1.0e+06
+vllm:prompt_tokens_total{engine="1",model_name="tiny"} 7.0
+# HELP vllm:prompt_tokens_created Number of prefill tokens processed.
+# TYPE vllm:prompt_tokens_created gauge
+vllm:prompt_tokens_created{engine="0",model_name="tiny"} 1.7e+09
+# HELP vllm:prompt_tokens_cached_total Number of cached prompt tokens.
+# TYPE vllm:prompt_tokens_cached_total counter
+vllm:prompt_tokens_cached_total{engine="0",model_name="tiny"} 640.0
+# HELP vllm:generation_tokens_total Number of generation tokens processed.
+# TYPE vllm:generation_tokens_total counter
+vllm:generation_tokens_total{engine="0",model_name="tiny"} 25.0
+# HELP vllm:cache_config_info Information of the LLMEngine CacheConfig
+# TYPE vllm:cache_config_info gauge
+vllm:cache_config_info{block_size="32",enable_prefix_caching="True",engine="0",num_gpu_blocks="16384"} 1.0
+vllm:cache_config_info{block_size="640",enable_prefix_caching="False",engine="1",\
+mamba_cache_mode="align",num_gpu_blocks="9",prefix_match_unit="16"} 1.0
+"""
+
+
+DENSE = CacheConfig(block_size=32, num_gpu_blocks=100, enable_prefix_caching=True, match_unit=32)
+HYBRID = CacheConfig(640, 100, True, 16, hybrid=True)
+UNCACHED = CacheConfig(32, 100, False, 32)
+
+
+def test_counters_are_summed_over_engines() -> None:
+    assert Counters.parse(TEXT) == Counters(prompt=1_000_007, cached=640, generated=25)
+
+
+def test_a_difference_says_what_was_counted_between() -> None:
+    assert Counters(10, 5, 3) - Counters(4, 5, 1) == Counters(6, 0, 2)
+
+
+def test_a_missing_counter_is_an_error_and_never_zero() -> None:
+    with pytest.raises(ServerFailed, match="holds no vllm:generation_tokens_total"):
+        Counters.parse(TEXT.replace("generation_tokens_total", "renamed_total"))
+
+
+def test_the_cache_of_each_engine() -> None:
+    assert CacheConfig.parse(TEXT) == [
+        CacheConfig(32, 16384, True, 32),
+        CacheConfig(640, 9, False, 16, hybrid=True),
+    ]
+
+
+async def test_counters_of_a_server_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(ServerFailed, match="nothing answers at"):
+        await read_counters(Endpoint.on_socket(tmp_path / "none"))
+
+
+@pytest.mark.parametrize(
+    ("cache", "request_", "most"),
+    [
+        (DENSE, {"shared": 0, "previous_prompt": 0, "previous_output": 0, "prompt": 500}, 0),
+        (DENSE, {"shared": 100, "previous_prompt": 0, "previous_output": 0, "prompt": 500}, 96),
+        (DENSE, {"shared": 100, "previous_prompt": 500, "previous_output": 45, "prompt": 700}, 544),
+        (DENSE, {"shared": 100, "previous_prompt": 500, "previous_output": 44, "prompt": 700}, 512),
+        # The last token of a prompt is always computed.
+        (DENSE, {"shared": 64, "previous_prompt": 0, "previous_output": 0, "prompt": 64}, 32),
+        # What a hybrid model generated is never reused: it resumes where the last prompt ended.
+        (HYBRID, {"shared": 100, "previous_prompt": 500, "previous_output": 45, "prompt": 700}, 496),
+        (HYBRID, {"shared": 2000, "previous_prompt": 0, "previous_output": 0, "prompt": 2300}, 1984),
+        (UNCACHED, {"shared": 2000, "previous_prompt": 0, "previous_output": 0, "prompt": 2300}, 0),
+    ],
+)
+def test_the_most_that_a_cache_can_give(cache: CacheConfig, request_: dict[str, int], most: int) -> None:
+    assert cache.most_cached(**request_) == most

@@ -1,0 +1,431 @@
+"""The server's processes, shown with small stand-ins for vLLM that take the same flags."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import psutil
+import pytest
+
+from serving.cards import load_card
+from serving.engine import server_log
+from serving.engine.endpoint import attach
+from serving.engine.server import COMPUTE_NICENESS, VllmServer
+from serving.errors import ServerFailed
+
+HEALTHY = """
+import http.server, json, os, socketserver, sys
+
+class Answer(http.server.BaseHTTPRequestHandler):
+    def do_GET(self):
+        key = os.environ.get("VLLM_API_KEY")
+        allowed = not key or self.headers["Authorization"] == f"Bearer {key}"
+        self.send_response(200 if allowed or not self.path.startswith("/v1") else 401)
+        self.end_headers()
+        self.wfile.write(json.dumps({"data": [{"id": flag("--served-model-name")}]}).encode())
+    def address_string(self):
+        return "client"
+
+class Unix(socketserver.UnixStreamServer):
+    def get_request(self):
+        return super().get_request()[0], ("client", 0)
+
+flag = lambda name: sys.argv[sys.argv.index(name) + 1]
+print("ready", flush=True)
+if "--uds" in sys.argv:
+    Unix(flag("--uds"), Answer).serve_forever()
+else:
+    http.server.HTTPServer((flag("--host"), int(flag("--port"))), Answer).serve_forever()
+"""
+
+# A stubborn tree: the server and its children ignore SIGTERM, one of them in a session of its own.
+STUBBORN = (
+    """
+import signal, subprocess, sys
+signal.signal(signal.SIGTERM, signal.SIG_IGN)
+sleeper = [sys.executable, "-c", "import time; time.sleep(1000)"]
+subprocess.Popen(sleeper)
+subprocess.Popen(sleeper, start_new_session=True)
+"""
+    + HEALTHY
+)
+
+DYING = """
+import sys, time
+print("(APIServer pid=7) INFO 01-01 00:00:00 [api.py:1] loading", flush=True)
+print("(EngineCore pid=9) ERROR 01-01 00:00:00 [core.py:2] Traceback (most recent call last):")
+print("(EngineCore pid=9) ERROR 01-01 00:00:00 [core.py:2]   File 'x', line 1, in f")
+print("(EngineCore pid=9) ERROR 01-01 00:00:00 [core.py:2] ValueError: no room for the cache")
+print("Traceback (most recent call last):")
+print("RuntimeError: Engine core initialization failed. See root cause above.")
+sys.exit(3)
+"""
+
+SILENT = """
+import time
+print("loading weights", flush=True)
+time.sleep(1000)
+"""
+
+
+@pytest.fixture
+def server_of(tmp_path: Path) -> Iterator[object]:
+    """Makes servers that run a stand-in; whatever a test leaves running is killed."""
+    made: list[VllmServer] = []
+
+    def make(script: str, port: int | None = None, start_timeout_s: float = 60.0) -> VllmServer:
+        file = tmp_path / f"stand_in_{len(made)}.py"
+        file.write_text(script)
+        made.append(
+            VllmServer(
+                load_card("tiny"),
+                "some/model",
+                tmp_path / "logs" / "server.log",
+                port=port,
+                start_timeout_s=start_timeout_s,
+                program=[sys.executable, str(file)],
+            )
+        )
+        return made[-1]
+
+    yield make
+    for server in made:
+        server.kill()
+
+
+def tree(server: VllmServer) -> list[psutil.Process]:
+    assert server.pid is not None
+    root = psutil.Process(server.pid)
+    return [root, *root.children(recursive=True)]
+
+
+def folder(server: VllmServer) -> Path:
+    assert server.endpoint.socket is not None
+    return server.endpoint.socket.parent
+
+
+def runs(process: psutil.Process) -> bool:
+    """Whether it still runs; a zombie does not: only its parent has not looked yet."""
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def all_end(processes: list[psutil.Process]) -> bool:
+    """Whether all end within half a minute."""
+    deadline = time.monotonic() + 30
+    while any(runs(process) for process in processes):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+async def test_start_waits_for_health_and_stop_leaves_nothing(server_of) -> None:
+    server = server_of(HEALTHY)
+    assert not server.alive
+    await server.start()
+    assert server.alive
+    assert stat.S_IMODE(folder(server).stat().st_mode) == 0o700
+    await attach(server.endpoint, "tiny")
+    processes = tree(server)
+    await server.stop()
+    assert not server.alive
+    assert server.pid is None
+    assert all_end(processes)
+    assert not folder(server).exists()
+    await server.stop()
+
+
+@pytest.mark.parametrize(("gpus", "niceness"), [(0, COMPUTE_NICENESS), (1, 0)])
+async def test_on_a_cpu_what_computes_gives_way_and_the_api_server_does_not(
+    server_of, gpus: int, niceness: int
+) -> None:
+    server = server_of(STUBBORN)
+    server.card = msgspec.structs.replace(server.card, gpus=gpus)
+    await server.start()
+    guard, api, *below = tree(server)
+    own = os.getpriority(os.PRIO_PROCESS, 0)
+    assert [process.nice() for process in (guard, api)] == [own, own]
+    assert [process.nice() for process in below] == [min(own + niceness, 19)] * 2
+
+
+async def test_the_command_is_built_from_the_card(server_of) -> None:
+    server = server_of(HEALTHY)
+    line = " ".join(server.command)
+    assert "--model some/model --served-model-name tiny --max-model-len" in line
+    assert "--dtype float32" in line
+    assert f"--uds {server.endpoint.socket}" in line
+    assert "--block-size 32" in line
+    for setting in ("VLLM_CPU_KVCACHE_SPACE=1 ", "VLLM_HOST_IP=127.0.0.1 ", "GLOO_SOCKET_IFNAME=lo "):
+        assert setting in server.shell_line
+    await server.start()
+    program = tree(server)[1]
+    assert program.cmdline() == server.command
+    assert program.environ()["VLLM_CPU_KVCACHE_SPACE"] == "1"
+
+
+async def test_a_server_that_dies_fails_the_start_at_once_with_the_cause(server_of) -> None:
+    server = server_of(DYING)
+    with pytest.raises(ServerFailed) as caught:
+        await server.start()
+    first, *rest = str(caught.value).splitlines()
+    assert first == "the server of model 'tiny' ended with status 3: ValueError: no room for the cache"
+    assert f"  log: {server.log}" in rest
+    assert f"  command: {server.shell_line}" in rest
+    assert not server.alive
+    assert not folder(server).exists()
+
+
+async def test_a_server_that_never_becomes_healthy_is_given_up_and_ended(server_of) -> None:
+    server = server_of(SILENT, start_timeout_s=2.5)
+    told: list[tuple[float, str]] = []
+    processes: list[psutil.Process] = []
+
+    def progress(seconds: float, line: str) -> None:
+        told.append((seconds, line))
+        processes.extend(tree(server))
+
+    with pytest.raises(ServerFailed, match=r"was not healthy after 2\.5 s: loading weights"):
+        await server.start(progress)
+    assert told[-1][1] == "loading weights"
+    assert [seconds for seconds, _ in told] == sorted(seconds for seconds, _ in told)
+    assert processes
+    assert all_end(processes)
+
+
+async def test_children_that_ignore_sigterm_go_too(server_of) -> None:
+    server = server_of(STUBBORN)
+    await server.start()
+    processes = tree(server)
+    assert len(processes) == 4
+    await server.stop(grace_s=0.5)
+    assert all_end(processes)
+
+
+async def test_when_the_server_is_killed_its_children_go_and_it_can_be_restarted(server_of) -> None:
+    server = server_of(STUBBORN)
+    await server.start()
+    processes = tree(server)
+    processes[1].kill()
+    assert all_end(processes)
+    assert not server.alive
+    assert "was killed by SIGKILL" in server.failure()
+    endpoint = server.endpoint
+    await server.stop()
+    await server.start()
+    assert server.endpoint == endpoint
+    await attach(endpoint, "tiny")
+    assert server.log.read_text().count("ready") == 2
+
+
+async def test_when_the_guard_was_killed_its_session_goes_and_a_start_works(server_of) -> None:
+    server = server_of(STUBBORN)
+    await server.start()
+    processes = tree(server)
+    in_its_session = [process for process in processes if os.getsid(process.pid) == server.pid]
+    processes[0].kill()
+    assert all_end(processes[:2])  # the server itself dies with its guard
+    await server.start()
+    assert all_end(in_its_session)
+    await attach(server.endpoint, "tiny")
+    for process in processes:  # what left the session is beyond reach without the guard: end it here
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
+
+
+async def test_an_exception_in_the_body_stops_it(server_of) -> None:
+    server = server_of(HEALTHY)
+    processes: list[psutil.Process] = []
+
+    async def body() -> None:
+        async with server:
+            processes.extend(tree(server))
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await body()
+    assert len(processes) == 2
+    assert all_end(processes)
+
+
+async def test_a_cancelled_start_leaves_nothing(server_of) -> None:
+    server = server_of(SILENT)
+    begun = asyncio.Event()
+    task = asyncio.create_task(server.start(lambda seconds, line: begun.set()))
+    await begun.wait()
+    processes = tree(server)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert all_end(processes)
+    assert not folder(server).exists()
+
+
+async def test_a_cancelled_stop_still_leaves_nothing(server_of) -> None:
+    server = server_of(STUBBORN)
+    await server.start()
+    processes = tree(server)
+    task = asyncio.create_task(server.stop(grace_s=60))
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert all_end(processes)
+
+
+async def test_it_outlives_the_thread_and_the_event_loop_that_started_it(server_of) -> None:
+    server = server_of(HEALTHY)
+    thread = threading.Thread(target=lambda: asyncio.run(server.start()))
+    thread.start()
+    await asyncio.to_thread(thread.join)
+    assert server.alive
+    assert await server.endpoint.healthy()
+
+
+OWNER = """
+import asyncio, sys
+from pathlib import Path
+import psutil
+from serving.cards import load_card
+from serving.engine.server import VllmServer
+
+async def main():
+    program = [sys.executable, sys.argv[1]]
+    async with VllmServer(load_card("tiny"), "model", Path(sys.argv[2]), program=program) as server:
+        root = psutil.Process(server.pid)
+        children = [child.pid for child in root.children(recursive=True)]
+        print(server.endpoint.socket.parent, root.pid, *children, flush=True)
+        await asyncio.sleep(1000)
+
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_when_the_owner_ends_by_a_signal_everything_goes(tmp_path: Path, number: signal.Signals) -> None:
+    (tmp_path / "stand_in.py").write_text(STUBBORN)
+    checkout = Path(__file__).parents[2]
+    owner = subprocess.Popen(
+        [sys.executable, "-c", OWNER, str(tmp_path / "stand_in.py"), str(tmp_path / "log")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        cwd=checkout,
+    )
+    assert owner.stdout is not None
+    sockets, *pids = owner.stdout.readline().split()
+    processes = [psutil.Process(int(pid)) for pid in pids]
+    assert len(processes) == 4
+    owner.send_signal(number)
+    assert owner.wait(timeout=30) != 0
+    owner.stdout.close()
+    assert all_end(processes)
+    assert not Path(sockets).exists()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+async def test_on_a_port_it_asks_for_a_random_key_that_no_command_line_shows(server_of) -> None:
+    server = server_of(HEALTHY, port=free_port())
+    key = server.endpoint.api_key
+    assert key is not None
+    assert key != server_of(HEALTHY, port=free_port()).endpoint.api_key
+    await server.start()
+    await attach(server.endpoint, "tiny")
+    for process in tree(server):
+        assert key not in " ".join(process.cmdline())
+    assert key not in server.shell_line
+    assert key not in repr(server.endpoint)
+    assert tree(server)[1].environ()["VLLM_API_KEY"] == key
+
+
+async def test_a_port_in_use_is_told_before_anything_is_started(server_of) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        server = server_of(HEALTHY, port=port)
+        with pytest.raises(ServerFailed, match=rf"^port {port} of 127\.0\.0\.1 is taken .*another or attach"):
+            await server.start()
+    assert not server.log.exists()
+
+
+async def test_it_does_not_start_twice(server_of) -> None:
+    server = server_of(HEALTHY)
+    await server.start()
+    with pytest.raises(ServerFailed, match=r"runs already \(process \d+\)"):
+        await server.start()
+    assert server.alive
+
+
+async def test_a_log_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    server = VllmServer(load_card("tiny"), "model", tmp_path / "file" / "server.log")
+    with pytest.raises(ServerFailed, match=r"cannot start: .*file"):
+        await server.start()
+
+
+def test_a_long_temporary_folder_gives_way_to_a_short_one(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    long = tmp_path / ("x" * 100)
+    long.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(long))
+    server = VllmServer(load_card("tiny"), "model", tmp_path / "log")
+    assert server.endpoint.socket is not None
+    assert len(os.fsencode(server.endpoint.socket)) < 107
+    shutil.rmtree(long)
+
+
+@pytest.mark.parametrize(
+    ("log", "told"),
+    [
+        ("", []),
+        ("one\ntwo\nthree\nfour\n", ["two", "three", "four"]),
+        ("  File 'x'\nValueError: a\nValueError: a\n", ["ValueError: a"]),
+        ("usage: [-h]\na.py: error: unrecognized argument\n", ["a.py: error: unrecognized argument"]),
+        ("m.ValidationError: 1 validation error for C\n  too long [type=v]\n  For further information\n",
+         ["m.ValidationError: 1 validation error for C too long"]),
+        ("vllm.EngineDeadError: EngineCore encountered an issue.\n",
+         ["vllm.EngineDeadError: EngineCore encountered an issue."]),
+        ("(Worker pid=1) ERROR 01-01 00:00:00 [a.py:1] torch.OutOfMemoryError: CUDA out of memory\n",
+         ["torch.OutOfMemoryError: CUDA out of memory"]),
+        ("\x1b[31mOSError: no\x1b[0m\n\xff\n", ["OSError: no"]),
+    ],
+)  # fmt: skip
+def test_the_lines_that_tell(tmp_path: Path, log: str, told: list[str]) -> None:
+    file = tmp_path / "log"
+    file.write_text(log, encoding="latin-1")
+    assert server_log.telling_lines(file) == told
+
+
+def test_lines_before_this_start_do_not_count(tmp_path: Path) -> None:
+    file = tmp_path / "log"
+    file.write_text("ValueError: of the first start\n")
+    start = file.stat().st_size
+    with file.open("a") as log:
+        log.write("(APIServer pid=1) INFO 01-01 00:00:00 [a.py:1] fine\n\n")
+    assert server_log.telling_lines(file, start) == ["fine"]
+    assert server_log.last_line(file, start) == "fine"
+    assert server_log.last_line(tmp_path / "absent") == ""

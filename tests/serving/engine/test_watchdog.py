@@ -1,0 +1,96 @@
+"""An engine that answers its API and does nothing else is noticed."""
+
+from __future__ import annotations
+
+import asyncio
+
+from serving.engine.watchdog import watched
+from serving.tokens.tokenizer import ChatTokenizer
+from tests.scripted_engine import ScriptedEngine
+
+
+class Alarm:
+    def __init__(self) -> None:
+        self.rung = asyncio.Event()
+        self.times = 0
+
+    async def ring(self) -> None:
+        self.times += 1
+        self.rung.set()
+
+
+async def test_counters_that_stand_still_while_requests_run_are_an_alarm(
+    tiny_tokenizer: ChatTokenizer,
+) -> None:
+    alarm = Alarm()
+    with ScriptedEngine(tiny_tokenizer, []) as engine:
+        async with asyncio.timeout(30), watched(engine.endpoint, 0.3, lambda: {0}, alarm.ring):
+            await alarm.rung.wait()
+
+
+async def test_an_engine_that_gets_on_or_has_nothing_to_do_is_left_alone(
+    tiny_tokenizer: ChatTokenizer,
+) -> None:
+    alarm, looks = Alarm(), 0
+    in_flight = 0
+    enough = asyncio.Event()
+
+    def count() -> set[int]:
+        nonlocal looks
+        looks += 1
+        engine.generated += in_flight  # it gets on whenever it has something to do
+        if looks == 40:
+            enough.set()
+        return {0} if in_flight else set()
+
+    with ScriptedEngine(tiny_tokenizer, []) as engine:
+        async with asyncio.timeout(30), watched(engine.endpoint, 0.12, count, alarm.ring):
+            await enough.wait()
+            in_flight, looks = 1, 0
+            enough.clear()
+            await enough.wait()
+    assert alarm.times == 0
+
+
+async def test_others_requests_that_stand_still_are_an_alarm_too(tiny_tokenizer: ChatTokenizer) -> None:
+    alarm = Alarm()
+
+    class Busy(ScriptedEngine):
+        @property
+        def metrics(self) -> str:
+            return super().metrics + 'vllm:num_requests_running{engine="0"} 2.0\n'
+
+    with Busy(tiny_tokenizer, []) as engine:
+        async with asyncio.timeout(30), watched(engine.endpoint, 0.3, set, alarm.ring):
+            await alarm.rung.wait()
+
+
+async def test_an_api_that_says_nothing_shows_no_progress_either(tiny_tokenizer: ChatTokenizer) -> None:
+    alarm = Alarm()
+    with ScriptedEngine(tiny_tokenizer, []) as engine:
+        endpoint = engine.endpoint
+    async with asyncio.timeout(30), watched(endpoint, 0.3, lambda: {0}, alarm.ring):
+        await alarm.rung.wait()
+
+
+async def test_one_replica_that_hangs_is_noticed_though_another_gets_on(
+    tiny_tokenizer: ChatTokenizer,
+) -> None:
+    alarm = Alarm()
+
+    class TwoReplicas(ScriptedEngine):
+        @property
+        def metrics(self) -> str:
+            self.generated += 1
+            return super().metrics + 'vllm:generation_tokens_total{engine="1"} 7\n'
+
+    with TwoReplicas(tiny_tokenizer, []) as engine:
+        async with asyncio.timeout(30), watched(engine.endpoint, 0.3, lambda: {0, 1}, alarm.ring):
+            await alarm.rung.wait()
+        quiet = Alarm()
+        async with watched(engine.endpoint, 0.12, lambda: {0}, quiet.ring):
+            await asyncio.sleep(0.5)
+        # A request that any replica may answer waits for none in particular.
+        async with watched(engine.endpoint, 0.12, lambda: {None}, quiet.ring):
+            await asyncio.sleep(0.5)
+    assert quiet.times == 0

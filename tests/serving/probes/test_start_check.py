@@ -1,0 +1,137 @@
+"""What a run refuses before its first episode."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from serving.cards import ModelCard
+from serving.deployment import ServiceOptions, deploy
+from serving.errors import ServerFailed
+from serving.meter import LedgerRow
+from serving.model import Model
+from serving.probes.start_check import check_engine
+from serving.probes.tool_battery import battery
+from serving.tokens.tokenizer import ChatTokenizer
+from tests.probe_engines import Forgetful, Off, Probed, Silent, sample_call
+from tests.scripted_engine import Answer, Request, call, cut, refuse
+
+LABELS = {"phase": "start"}
+
+
+@dataclass
+class Checked:
+    model: Model
+    server: Probed
+    rows: list[LedgerRow]
+
+
+@pytest.fixture
+def bare(tiny_card: ModelCard, tiny_folder: str) -> ModelCard:
+    """The tiny card without its recipe, which would run each time."""
+    return msgspec.structs.replace(tiny_card, recipe=None)
+
+
+@asynccontextmanager
+async def engine(
+    card: ModelCard,
+    tokenizer: ChatTokenizer,
+    policy: Callable[[Request], Answer] = sample_call,
+    kind: Callable[..., Probed] = Probed,
+) -> AsyncIterator[Checked]:
+    rows: list[LedgerRow] = []
+    with kind(tokenizer, policy) as server:
+        options = ServiceOptions(url=str(server.endpoint))
+        async with (
+            deploy(card, options, log=Path("unused.log")) as deployment,
+            deployment.client(rows.append) as model,
+        ):
+            yield Checked(model, server, rows)
+
+
+def uncached(card: ModelCard) -> ModelCard:
+    flags: dict[str, Any] = {**card.server.flags, "enable-prefix-caching": False}
+    return msgspec.structs.replace(card, server=msgspec.structs.replace(card.server, flags=flags))
+
+
+async def test_a_good_engine_passes_with_the_whole_battery_and_one_conversation(
+    bare: ModelCard, tiny_tokenizer: ChatTokenizer
+) -> None:
+    async with engine(bare, tiny_tokenizer) as checked:
+        await check_engine(checked.model, LABELS)
+        (ready, *rows) = checked.rows
+        assert ready.labels["role"] == "readiness"
+        assert len(rows) == len(battery()) + 2
+        assert {(row.labels["role"], row.labels["phase"]) for row in rows} == {("probe", "start")}
+        # Grammars of a run's kinds, bounded to what a second or two allows.
+        most = max(request.body["max_tokens"] for request in checked.server.requests[1:3])
+        assert most < 200
+        assert checked.model.card is bare
+
+
+@pytest.mark.parametrize(
+    ("spoiled", "told"),
+    [
+        (lambda request: call("probe_turn", direction="up"), "came back invalid"),
+        (lambda request: cut(sample_call(request)), "came back truncated"),
+        (lambda request: refuse(400, "unknown grammar"), "unknown grammar"),
+    ],
+)
+async def test_an_engine_that_fails_one_probe_is_refused_by_name(
+    bare: ModelCard, tiny_tokenizer: ChatTokenizer, spoiled: Callable[[Request], Answer], told: str
+) -> None:
+    def policy(request: Request) -> Answer:
+        return spoiled(request) if list(request.tools) == ["probe_turn"] else sample_call(request)
+
+    async with engine(bare, tiny_tokenizer, policy) as checked:
+        with pytest.raises(ServerFailed, match=r"the probe 'enum' came back") as caught:
+            await check_engine(checked.model, LABELS)
+    assert told in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "told"),
+    [
+        (Silent, "--enable-prompt-tokens-details"),
+        (Off, "--enable-prefix-caching"),
+        (Forgetful, "pushed it out"),
+    ],
+)
+async def test_an_engine_whose_cache_gives_nothing_is_refused(
+    bare: ModelCard, tiny_tokenizer: ChatTokenizer, kind: Callable[..., Probed], told: str
+) -> None:
+    async with engine(bare, tiny_tokenizer, kind=kind) as checked:
+        with pytest.raises(ServerFailed, match="reports no cached tokens where") as caught:
+            await check_engine(checked.model, LABELS)
+    assert told in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+async def test_no_cache_is_asked_for_where_the_card_has_none(
+    bare: ModelCard, tiny_tokenizer: ChatTokenizer
+) -> None:
+    async with engine(uncached(bare), tiny_tokenizer, kind=Off) as checked:
+        await check_engine(checked.model, LABELS)
+
+
+async def test_nothing_is_checked_on_the_chat_route(bare: ModelCard, tiny_tokenizer: ChatTokenizer) -> None:
+    chat = msgspec.structs.replace(bare, route="chat")
+    async with engine(chat, tiny_tokenizer, kind=Off) as checked:
+        await check_engine(checked.model, LABELS)
+        assert [row.labels["role"] for row in checked.rows] == ["readiness"]
+
+
+async def test_a_second_check_is_not_fooled_by_what_the_first_one_sent(
+    bare: ModelCard, tiny_tokenizer: ChatTokenizer
+) -> None:
+    async with engine(bare, tiny_tokenizer) as checked:
+        await check_engine(checked.model, LABELS)
+        await check_engine(checked.model, LABELS)
+        assert all(row.status == "ok" for row in checked.rows)

@@ -1,0 +1,130 @@
+"""The battery: what it covers, and that each native format can express all of it."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from serving.cards import load_card, prepare
+from serving.probes.tool_battery import MANY_TOOLS, ToolProbe, battery
+from serving.tokens.formats import ToolFormat, load_format
+from serving.tokens.formats.base import FORMATS
+from serving.tokens.grammar import Part, one_of
+from serving.tokens.tokenizer import ChatTokenizer
+from tests.grammar_walks import Walks, avoids
+
+SERVED_BY = {"qwen3_json": "tiny", "qwen3_xml": "tiny-hybrid"}
+"""A bundled model for each format."""
+
+PROBES = {probe.kind: probe for probe in battery()}
+
+
+@pytest.fixture(scope="module", params=sorted(FORMATS))
+def served(request: pytest.FixtureRequest) -> tuple[ToolFormat, str]:
+    """A format, and the folder of a model that uses it."""
+    return load_format(request.param), prepare(load_card(SERVED_BY[request.param]), lambda line: None)
+
+
+@pytest.fixture(scope="module")
+def walks(served: tuple[ToolFormat, str]) -> Walks:
+    return Walks(served[1])
+
+
+def grammar(tool_format: ToolFormat, probe: ToolProbe, string_tokens: int) -> Part:
+    return one_of(*(tool_format.call(tool, string_tokens) for tool in probe.tools))
+
+
+def schemas(schema: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """A schema and all that it holds."""
+    yield schema
+    for inner in (*schema.get("properties", {}).values(), *([schema["items"]] if "items" in schema else [])):
+        yield from schemas(inner)
+
+
+def test_there_are_twelve_probes_of_different_kinds() -> None:
+    assert len(battery()) == len(PROBES) == 12
+
+
+def test_all_tools_can_be_told_by_their_names() -> None:
+    """An engine that knows nothing of a run answers calls of such tools."""
+    for probe in battery():
+        names = [tool.name for tool in probe.tools]
+        assert all(name.startswith("probe_") for name in names)
+        assert len(set(names)) == len(names)
+
+
+def test_every_type_of_argument_occurs_and_both_kinds_of_presence() -> None:
+    found = [each for probe in battery() for tool in probe.tools for each in schemas(tool.parameters)]
+    assert {each.get("type", "enum") for each in found} == {
+        *("string", "integer", "number", "boolean", "array", "object", "enum")
+    }
+    options = {type(option) for each in found if "enum" in each for option in each["enum"]}
+    assert options == {str, int}
+    assert any(each["properties"] == {} for each in found if each.get("type") == "object")
+    # Optional arguments, and optional members of an object within a list.
+    assert PROBES["optional"].tools[0].parameters["required"] == ["query"]
+    route = PROBES["nested"].tools[0].parameters["properties"]["routes"]["items"]
+    assert set(route["properties"]) - set(route["required"]) == {"pace"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "signs"), [("quotes", "\"'\\"), ("newlines", "\n\t"), ("unicode", "ü世🎲Ω")]
+)
+def test_messages_about_strings_hold_what_they_ask_for(kind: str, signs: str) -> None:
+    assert set(signs) <= set(PROBES[kind].message)
+    assert PROBES[kind].tools[0].parameters["properties"] == {"text": {"type": "string"}}
+
+
+def test_one_probe_offers_sixty_tools() -> None:
+    probe = battery()[-1]
+    assert len(probe.tools) == MANY_TOOLS == 60
+    assert sum(tool.name in probe.message for tool in probe.tools) == 1
+
+
+CODE = '''def best(board: dict[str, list[int]], depth: int = 3) -> tuple[int, str]:
+    """Say "which" move\tis best; — naïvely."""
+    if not board or depth == 0:
+        return 0, 'none \\\\ "at all"'
+    return max((sum(row), name) for name, row in board.items() if row[0] <= depth != 7)
+
+'''
+
+
+def rendered(folder: str, name: str, arguments: dict[str, Any]) -> str:
+    """What the model's chat template writes for a call."""
+    from transformers import AutoTokenizer
+
+    message = {"role": "assistant", "tool_calls": [{"function": {"name": name, "arguments": arguments}}]}
+    text = str(AutoTokenizer.from_pretrained(folder).apply_chat_template([message], tokenize=False))
+    return text[text.index("<tool_call>") :].removesuffix("<|im_end|>\n")
+
+
+def test_two_kilobytes_of_code_may_be_written(served: tuple[ToolFormat, str], walks: Walks) -> None:
+    tool_format, folder = served
+    probe = PROBES["2 kB of code"]
+    code = (CODE * 8)[:2048]
+    text = rendered(folder, "probe_run", {"code": code})
+    ids = [*ChatTokenizer(folder).template_text(text), walks.end]
+    matcher = walks._matcher(grammar(tool_format, probe, probe.string_tokens))
+    assert all(map(matcher.accept_token, ids))
+    assert matcher.is_terminated()
+    found = tool_format.parse(text, {tool.name: tool for tool in probe.tools})
+    assert found.arguments == {"code": code}
+
+
+@pytest.mark.parametrize("tendency", [None, avoids(b"]", b"}")], ids=["evenly", "towards long lists"])
+@pytest.mark.parametrize("kind", PROBES)
+def test_whatever_the_grammar_allows_is_a_valid_call(
+    served: tuple[ToolFormat, str], walks: Walks, kind: str, tendency: Callable[[bytes], bool] | None
+) -> None:
+    probe = PROBES[kind]
+    tools = {tool.name: tool for tool in probe.tools}
+    for number in range(5):
+        part = grammar(served[0], probe, string_tokens=8)
+        ids = walks.walk(part, random.Random(f"{kind}{number}"), tendency)
+        assert len(ids) <= part.tokens + 1
+        call = served[0].parse(walks.join(ids).decode(errors="replace"), tools)
+        assert tools[call.name].problem_with(call.arguments) is None

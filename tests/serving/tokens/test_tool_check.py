@@ -1,0 +1,89 @@
+"""Which tools are refused before a model meets them."""
+
+from __future__ import annotations
+
+import inspect
+from types import SimpleNamespace
+from typing import Any, Literal, cast
+
+import pytest
+from typing_extensions import TypedDict
+
+from serving.errors import InvalidCall, InvalidTool
+from serving.tokens.formats import ToolFormat, load_format, qwen3_json
+from serving.tokens.grammar import Part, regex
+from serving.tokens.tokenizer import ChatTokenizer
+from serving.tokens.tool_check import WALKS, ToolCheck
+from serving.tokens.tools import ToolSpec
+
+
+class Point(TypedDict):
+    x: int
+    name: str
+
+
+def everything(
+    a: str,
+    b: list[Point],
+    c: Literal["é", "<|im_end|>", 3],
+    d: float = 1.0,
+    e: bool = True,
+    f: list[str] = [],  # noqa: B006 - the type is what matters
+) -> None:
+    """All types."""
+
+
+def nothing() -> None:
+    """No arguments."""
+
+
+def spec(function: Any) -> ToolSpec:
+    return ToolSpec.from_signature(function.__name__, inspect.signature(function, eval_str=True), "")
+
+
+def altered(**functions: Any) -> ToolFormat:
+    """Qwen's format with some functions replaced."""
+    return cast(
+        ToolFormat, SimpleNamespace(**{"call": qwen3_json.call, "parse": qwen3_json.parse, **functions})
+    )
+
+
+@pytest.mark.parametrize("function", [everything, nothing])
+@pytest.mark.parametrize("string_tokens", [1, 80, 3000])
+def test_every_type_passes_in_qwen_s_format(
+    tiny_tokenizer: ChatTokenizer, function: Any, string_tokens: int
+) -> None:
+    ToolCheck(tiny_tokenizer, load_format("qwen3_json"), string_tokens).check(spec(function))
+
+
+def test_several_calls_are_drawn_and_read(tiny_tokenizer: ChatTokenizer) -> None:
+    read: list[str] = []
+
+    def parse(text: str, tools: dict[str, ToolSpec]) -> Any:
+        read.append(text)
+        return qwen3_json.parse(text, tools)
+
+    ToolCheck(tiny_tokenizer, altered(parse=parse), 80).check(spec(everything))
+    assert len(read) == len(set(read)) == WALKS
+    first = read.copy()
+    ToolCheck(tiny_tokenizer, altered(parse=parse), 80).check(spec(everything))
+    assert read[WALKS:] == first, "the same tool is judged by the same calls"
+
+
+def test_a_call_that_does_not_read_back_is_shown(tiny_tokenizer: ChatTokenizer) -> None:
+    def parse(text: str, tools: dict[str, ToolSpec]) -> Any:
+        raise InvalidCall("it is Tuesday", text)
+
+    with pytest.raises(InvalidTool) as caught:
+        ToolCheck(tiny_tokenizer, altered(parse=parse), 80).check(spec(nothing))
+    assert str(caught.value).startswith(
+        "nothing: a call that its schema allows cannot be read: it is Tuesday (the call: '<tool_call>"
+    )
+
+
+def test_a_grammar_that_does_not_compile_is_refused(tiny_tokenizer: ChatTokenizer) -> None:
+    def call(tool: ToolSpec, string_tokens: int) -> Part:
+        return regex("(", 1)
+
+    with pytest.raises(InvalidTool, match=r"^nothing: its calls cannot be decoded: "):
+        ToolCheck(tiny_tokenizer, altered(call=call), 80).check(spec(nothing))

@@ -1,0 +1,270 @@
+"""Which signatures become tools, and which arguments a tool accepts."""
+
+from __future__ import annotations
+
+import enum
+import inspect
+import json
+import re
+import typing
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import Any, Literal, NotRequired, Optional
+
+import pytest
+from pydantic import BaseModel
+from typing_extensions import TypedDict
+
+from serving.errors import InvalidTool
+from serving.tokens.tools import ToolSpec
+
+
+class Point(TypedDict):
+    """A cell."""
+
+    x: int
+    y: NotRequired[int]
+
+
+class Walk(TypedDict):
+    start: Point
+    cells: list[Point]
+
+
+class Tree(TypedDict):
+    children: list[Tree]
+
+
+class Plain(typing.TypedDict):
+    x: int
+
+
+@dataclass
+class Place:
+    x: int
+
+
+class Model(BaseModel):
+    x: int
+
+
+class Route(TypedDict):
+    places: NotRequired[list[Place]]
+
+
+class Colour(enum.Enum):
+    RED = "red"
+
+
+def spec(function: Callable[..., Any]) -> ToolSpec:
+    signature = inspect.signature(function, eval_str=True)
+    return ToolSpec.from_signature("tool", signature, "What it does.")
+
+
+def schema(annotation: Any) -> dict[str, Any]:
+    parameter = inspect.Parameter("x", inspect.Parameter.KEYWORD_ONLY, annotation=annotation)
+    tool = ToolSpec.from_signature("tool", inspect.Signature([parameter]), "")
+    return tool.parameters["properties"]["x"]
+
+
+POINT = {
+    "type": "object",
+    "properties": {"x": {"type": "integer"}, "y": {"type": "integer"}},
+    "required": ["x"],
+    "additionalProperties": False,
+    "description": "A cell.",
+}
+
+ALLOWED = [
+    (str, {"type": "string"}),
+    (int, {"type": "integer"}),
+    (float, {"type": "number"}),
+    (bool, {"type": "boolean"}),
+    (Literal["one"], {"enum": ["one"]}),
+    (Literal["a", 'say "b"', 3, True], {"enum": ["a", 'say "b"', 3, True]}),
+    (list[str], {"type": "array", "items": {"type": "string"}}),
+    (list[list[int]], {"type": "array", "items": {"type": "array", "items": {"type": "integer"}}}),
+    (list[Literal["a", "b"]], {"type": "array", "items": {"enum": ["a", "b"]}}),
+    (Point, POINT),
+    (list[Point], {"type": "array", "items": POINT}),
+]
+
+
+@pytest.mark.parametrize(("annotation", "expected"), ALLOWED)
+def test_allowed_types_have_a_plain_schema(annotation: Any, expected: dict[str, Any]) -> None:
+    assert schema(annotation) == expected
+
+
+REFUSED = [
+    Any,
+    bytes,
+    date,
+    dict,
+    dict[str, int],
+    list,
+    set[int],
+    tuple[int, str],
+    tuple[int, ...],
+    list[tuple[int, ...]],
+    complex,
+    Place,
+    Model,
+    Route,
+    Path,
+    Colour,
+    Tree,
+    Plain,
+    None,
+    int | str,
+    Optional[int],  # noqa: UP045
+    Literal["a", None],
+    "Nowhere",
+]
+
+
+@pytest.mark.parametrize("annotation", REFUSED, ids=str)
+def test_other_types_are_refused_with_the_allowed_ones_named(annotation: Any) -> None:
+    with pytest.raises(InvalidTool, match=r"tool.*(allowed|annotate)") as caught:
+        schema(annotation)
+    assert "\n" not in str(caught.value)
+
+
+def test_parameters_need_annotations_and_names_to_be_given_by() -> None:
+    def untyped(a): ...  # type: ignore[no-untyped-def]
+    def positional(a: int, /): ...  # type: ignore[no-untyped-def]
+    def many(*a: int): ...  # type: ignore[no-untyped-def]
+    def named(**a: int): ...  # type: ignore[no-untyped-def]
+    def hidden(_a: int): ...  # type: ignore[no-untyped-def]
+
+    for function in (untyped, positional, many, named, hidden):
+        with pytest.raises(InvalidTool, match="tool: "):
+            spec(function)
+
+
+def test_parameters_keep_their_order_and_those_with_a_default_may_be_left_out() -> None:
+    def tool(goal: str, json: bool, *, steps: int = 3, walk: Walk, mode: Literal["a"] = "a") -> None: ...
+
+    parameters = spec(tool).parameters
+    assert list(parameters["properties"]) == ["goal", "json", "steps", "walk", "mode"]
+    assert parameters["required"] == ["goal", "json", "walk"]
+    assert parameters["properties"]["steps"] == {"type": "integer", "default": 3}
+    assert parameters["properties"]["walk"]["properties"]["start"] == POINT
+    assert parameters["additionalProperties"] is False
+
+
+def test_a_default_without_a_json_form_is_left_out_of_the_schema() -> None:
+    def tool(a: float = float("nan"), b: str = object()) -> None: ...  # type: ignore[assignment]
+
+    parameters = spec(tool).parameters
+    assert parameters["properties"] == {"a": {"type": "number"}, "b": {"type": "string"}}
+    assert parameters["required"] == []
+
+
+def test_a_tool_without_parameters_takes_none() -> None:
+    tool = spec(lambda: None)
+    assert tool.parameters == {
+        "type": "object",
+        "properties": {},
+        "required": [],
+        "additionalProperties": False,
+    }
+    assert tool.problem_with({}) is None
+    assert tool.problem_with({"a": 1}) == "unknown argument 'a'; allowed: none"
+
+
+def test_the_form_for_templates_is_plain_json() -> None:
+    def tool(walk: Walk, near: bool = True) -> None: ...
+
+    made = spec(tool)
+    function = json.loads(json.dumps(made.openai, allow_nan=False))
+    assert function == {
+        "type": "function",
+        "function": {"name": "tool", "description": "What it does.", "parameters": made.parameters},
+    }
+
+
+def checked(
+    text: str,
+    count: int,
+    share: float,
+    near: bool,
+    mode: Literal["a", 1],
+    names: list[list[str]],
+    walk: Walk,
+    extra: int = 0,
+) -> None: ...
+
+
+GOOD: dict[str, Any] = {
+    "text": "",
+    "count": -1,
+    "share": 0.5,
+    "near": False,
+    "mode": "a",
+    "names": [[], ["x", "y"]],
+    "walk": {"start": {"x": 1}, "cells": [{"x": 1, "y": 2}]},
+}
+
+
+def test_arguments_that_fit_have_no_problem() -> None:
+    tool = spec(checked)
+    assert tool.problem_with(GOOD) is None
+    assert tool.problem_with({**GOOD, "extra": 1}) is None
+    assert tool.problem_with({**GOOD, "share": 2}) is None
+    assert tool.problem_with({**GOOD, "mode": 1}) is None
+
+
+PROBLEMS = [
+    ({"text": 3}, "3 at text is not of type string"),
+    ({"text": None}, "None at text is not of type string"),
+    ({"count": True}, "True at count is not of type integer"),
+    ({"count": 1.0}, "1.0 at count is not of type integer"),
+    ({"count": "1"}, "'1' at count is not of type integer"),
+    ({"share": True}, "True at share is not of type number"),
+    ({"near": 1}, "1 at near is not of type boolean"),
+    ({"near": "true"}, "'true' at near is not of type boolean"),
+    ({"mode": "b"}, "'b' at mode is not one of 'a', 1"),
+    ({"mode": True}, "True at mode is not one of 'a', 1"),
+    ({"mode": []}, r"\[\] at mode is not one of 'a', 1"),
+    ({"names": "x"}, "'x' at names is not a list"),
+    ({"names": [["x"], [1]]}, r"1 at names\[1\]\[0\] is not of type string"),
+    ({"walk": []}, r"\[\] at walk is not an object"),
+    ({"walk": {"cells": []}}, "argument 'start' is missing at walk"),
+    ({"walk": {"start": {"x": 1}, "cells": [{"x": 1, "z": 1}]}}, r"unknown argument 'z' at walk.cells\[0\]"),
+    ({"other": 1}, "unknown argument 'other'; allowed: text, count"),
+]
+
+
+@pytest.mark.parametrize(("change", "problem"), PROBLEMS)
+def test_arguments_that_do_not_fit_are_named_with_their_place(change: dict[str, Any], problem: str) -> None:
+    found = spec(checked).problem_with({**GOOD, **change})
+    assert found is not None
+    assert re.match(problem, found), found
+
+
+def test_missing_arguments_and_things_that_are_no_arguments() -> None:
+    tool = spec(checked)
+    without = {key: value for key, value in GOOD.items() if key != "count"}
+    assert tool.problem_with(without) == "argument 'count' is missing"
+    assert tool.problem_with([1]) == "[1] is not an object"
+    assert tool.problem_with(None) == "None is not an object"
+
+
+@pytest.mark.parametrize(
+    ("annotation", "text"),
+    [
+        (list[list[list[list[list[int]]]]], "t.a: its type is nested more than 4 levels deep"),
+        (TypedDict("Wide", {f"f{n}": int for n in range(100)}), "t: its parameters hold more than 50 types"),
+    ],
+)
+def test_types_that_would_make_a_huge_grammar_are_refused(annotation: object, text: str) -> None:
+    parameter = inspect.Parameter("a", inspect.Parameter.KEYWORD_ONLY, annotation=annotation)
+    with pytest.raises(InvalidTool, match=f"^{text}$"):
+        ToolSpec.from_signature("t", inspect.Signature([parameter]), "")
+
+
+def test_types_may_be_nested_four_levels_deep() -> None:
+    parameter = inspect.Parameter("a", inspect.Parameter.KEYWORD_ONLY, annotation=list[list[list[list[int]]]])
+    ToolSpec.from_signature("t", inspect.Signature([parameter]), "")

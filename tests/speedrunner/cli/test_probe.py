@@ -1,0 +1,181 @@
+"""`speedrunner probe`, as a user calls it."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+from click.testing import Result
+from typer.testing import CliRunner
+
+from serving.cards import ModelCard, load_card
+from serving.engine.endpoint import Endpoint
+from serving.errors import ServerFailed
+from serving.tokens.tokenizer import ChatTokenizer
+from speedrunner.cli.probe import THINKING_TOKENS, app, thinking_role, with_built_in_calls
+from speedrunner.config.check import InvalidConfig
+from tests.probe_engines import Forgetful, Probed, sample_call
+from tests.scripted_engine import Answer, Request, call
+from tests.scripted_runs import complaint, speedrunner
+
+
+def one_object(printed: str) -> dict[str, object]:
+    """What --json printed: one object, and nothing beside it."""
+    found = json.loads(printed)
+    assert isinstance(found, dict)
+    return found
+
+
+class TestCommand:
+    """With the session's server, named by its address."""
+
+    def test_tools_as_json(self, vllm_endpoint: Endpoint) -> None:
+        url = f"serving.url={vllm_endpoint}"
+        done = speedrunner("probe", "tools", "model=tiny", url, "--count", "24", "--json")
+        assert (done.returncode, done.stderr) == (0, "")
+        found = one_object(done.stdout)
+        assert (found["valid"], found["invalid"], found["truncated"]) == (24, 0, 0)
+        assert isinstance(found["overhead"], float)
+        assert found["thinking_tokens"] == 0
+        assert found["met"] is True
+
+    def test_cache_as_json(self, vllm_endpoint: Endpoint) -> None:
+        url = f"serving.url={vllm_endpoint}"
+        done = speedrunner("probe", "cache", "model=tiny", url, "--turns", "3", "--json")
+        assert (done.returncode, done.stderr) == (0, "")
+        found = one_object(done.stdout)
+        assert found["expected"] == found["reported"] != 0
+        assert found["share_of_maximum"] == 1.0
+        assert found["advice"] == []
+
+    def test_a_server_without_built_in_calls_is_told_in_one_line(self, vllm_endpoint: Endpoint) -> None:
+        url = f"serving.url={vllm_endpoint}"
+        line = complaint(speedrunner("probe", "tools", "model=tiny", url, "--built-in"))
+        assert "start it with --enable-auto-tool-choice --tool-call-parser qwen3_json" in line
+
+
+def written(card: ModelCard, folder: Path, **changes: Any) -> str:
+    """The override that names the card, without its recipe, from a file."""
+    file = folder / "scripted.yaml"
+    changed = msgspec.structs.replace(card, recipe=None, **changes)
+    file.write_text(yaml.safe_dump(msgspec.to_builtins(changed)))
+    return f"model.card={file}"
+
+
+@pytest.fixture
+def card_file(tiny_card: ModelCard, tiny_folder: str, tmp_path: Path) -> str:
+    return written(tiny_card, tmp_path)
+
+
+def up_or_valid(request: Request) -> Answer:
+    """One tool is called in vain."""
+    return (
+        call("probe_turn", direction="up") if list(request.tools) == ["probe_turn"] else sample_call(request)
+    )
+
+
+def probe(*arguments: str) -> Result:
+    """The command within this process."""
+    return CliRunner().invoke(app, arguments)
+
+
+class TestTools:
+    def test_a_table_for_people(self, card_file: str, tiny_tokenizer: ChatTokenizer) -> None:
+        with Probed(tiny_tokenizer, lambda asked: replace(sample_call(asked), thinking="Hm.")) as server:
+            url = f"serving.url={server.endpoint}"
+            done = probe("tools", card_file, url, "--count", "12", "--in-flight", "4", "--thinking")
+        assert done.exit_code == 0
+        assert f"12 probes on the tokens route, 4 in flight, {THINKING_TOKENS} tokens" in done.stdout
+        assert re.search(r"^60 tools +1 +0 +0$", done.stdout, re.MULTILINE)
+        assert re.search(r"^all +12 +0 +0$", done.stdout, re.MULTILINE)
+        assert done.stdout.endswith("no call invalid or truncated: met.\n")
+
+    def test_an_invalid_call_misses_the_target(self, card_file: str, tiny_tokenizer: ChatTokenizer) -> None:
+        with Probed(tiny_tokenizer, up_or_valid) as server:
+            arguments = ("tools", card_file, f"serving.url={server.endpoint}", "--count", "12")
+            told, machine = probe(*arguments), probe(*arguments, "--json")
+        assert told.exit_code == machine.exit_code == 1
+        assert re.search(r"^enum +0 +1 +0$", told.stdout, re.MULTILINE)
+        assert "not valid, such as: enum: probe_turn: 'up' at direction is not one of" in told.stdout
+        assert "MISSED" in told.stdout
+        found = one_object(machine.stdout)
+        assert (found["valid"], found["invalid"], found["overhead"]) == (11, 1, None)
+
+    def test_built_in_calls_have_no_target(self, card_file: str, tiny_tokenizer: ChatTokenizer) -> None:
+        with Probed(tiny_tokenizer, up_or_valid) as server:
+            url = f"serving.url={server.endpoint}"
+            done = probe("tools", card_file, url, "--count", "12", "--built-in", "--json")
+        assert done.exit_code == 0
+        found = one_object(done.stdout)
+        assert (found["route"], found["invalid"], found["met"]) == ("chat", 1, None)
+
+
+class TestCache:
+    def test_a_cache_that_gives_nothing_misses_the_target(
+        self, card_file: str, tiny_tokenizer: ChatTokenizer
+    ) -> None:
+        with Forgetful(tiny_tokenizer) as server:
+            arguments = ("cache", card_file, f"serving.url={server.endpoint}", "--turns", "2")
+            told, machine = probe(*arguments), probe(*arguments, "--json")
+        assert told.exit_code == machine.exit_code == 1
+        assert re.search(r"^turn 2 +\d+ +[1-9]\d+ +0$", told.stdout, re.MULTILINE)
+        assert "To change: " in told.stdout
+        assert "at least 99% of the maximum: 0.00%, MISSED" in told.stdout
+        assert one_object(machine.stdout)["advice"] != []
+
+
+class TestRefusals:
+    def test_a_server_that_does_not_answer(self, card_file: str) -> None:
+        done = probe("cache", card_file, "serving.url=unix:/nowhere/at/all")
+        assert isinstance(done.exception, ServerFailed)
+        assert "nothing answers at unix:/nowhere/at/all" in str(done.exception)
+
+    def test_a_cache_behind_a_hosted_api(self) -> None:
+        done = probe("cache", "model=gpt-5.4-mini")
+        assert isinstance(done.exception, InvalidConfig)
+        assert "is on the chat route" in str(done.exception)
+
+    def test_more_turns_than_fit(
+        self, tiny_card: ModelCard, tiny_tokenizer: ChatTokenizer, tmp_path: Path
+    ) -> None:
+        card = written(tiny_card, tmp_path, context=3_000)
+        with Probed(tiny_tokenizer) as server:
+            done = probe("cache", card, f"serving.url={server.endpoint}", "--turns", "200")
+        assert isinstance(done.exception, InvalidConfig)
+        assert str(done.exception).startswith("--turns 200 are too many: ")
+
+    def test_thinking_of_a_model_that_does_not_think(self) -> None:
+        with pytest.raises(InvalidConfig, match="'qwen3-4b-instruct' does not think"):
+            thinking_role(load_card("qwen3-4b-instruct"), True)
+
+    def test_thinking_on_the_chat_route(self) -> None:
+        with pytest.raises(InvalidConfig, match="--thinking is for the tokens route"):
+            thinking_role(with_built_in_calls(load_card("tiny")), True)
+
+    def test_built_in_calls_of_a_hosted_model(self) -> None:
+        with pytest.raises(InvalidConfig, match=r"model 'gpt-5\.4-mini' is hosted"):
+            with_built_in_calls(load_card("gpt-5.4-mini"))
+
+
+def test_thinking_is_the_cards_unless_it_is_asked_for() -> None:
+    thinker = load_card("qwen3.5-27b")
+    own = thinker.roles.actor.thinking_tokens
+    assert [thinking_role(thinker, each).thinking_tokens for each in (None, True, False)] == [own, own, 0]
+    tiny = load_card("tiny")
+    assert [thinking_role(tiny, each).thinking_tokens for each in (None, True)] == [0, THINKING_TOKENS]
+
+
+def test_a_server_for_built_in_calls_gets_the_flags_that_they_need() -> None:
+    flags = with_built_in_calls(load_card("tiny-hybrid")).server.flags
+    assert flags["enable-auto-tool-choice"] is True
+    assert flags["tool-call-parser"] == "qwen3_xml"
+    assert flags["default-chat-template-kwargs"] == {"enable_thinking": False}
+    kept = with_built_in_calls(load_card("qwen3-4b-instruct"))
+    assert kept.route == "chat"
+    assert "default-chat-template-kwargs" not in kept.server.flags

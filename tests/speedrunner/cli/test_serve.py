@@ -1,0 +1,188 @@
+"""`speedrunner serve`: a real server in the foreground, as a user starts and ends it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import shlex
+import signal
+import socket
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from serving.cards import CHECKOUT, adapted, load_card
+from serving.engine.endpoint import Endpoint, attach
+from serving.errors import InvalidCard, ServerFailed
+from speedrunner.cli.serve import serve, shell_command
+from speedrunner.config.check import InvalidConfig
+
+COMMAND = [sys.executable, "-c", "import typer; from speedrunner.cli.serve import serve; typer.run(serve)"]
+
+
+@pytest.fixture
+def serving(request: pytest.FixtureRequest, tiny_folder: str) -> Iterator[subprocess.Popen[str]]:
+    """The command with a test's settings; ended in any case."""
+    process = subprocess.Popen(
+        [*COMMAND, "model=tiny", *request.param],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=CHECKOUT,
+        env={**os.environ, "PYTHONPATH": str(CHECKOUT)},
+    )
+    yield process
+    if process.poll() is None:
+        process.send_signal(signal.SIGTERM)
+    process.communicate(timeout=60)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def lines_until(process: subprocess.Popen[str], word: str) -> list[str]:
+    assert process.stdout is not None
+    lines = []
+    for line in process.stdout:
+        lines.append(line.rstrip("\n"))
+        if word in line:
+            return lines
+    raise AssertionError(f"it ended before it said {word!r}: {lines} {process.communicate()[1]}")
+
+
+PORT = free_port()
+
+
+@pytest.mark.parametrize("serving", [[f"serving.port={PORT}"]], indirect=True)
+def test_a_server_on_a_port_answers_those_who_can_read_its_key_until_it_is_stopped(
+    serving: subprocess.Popen[str],
+) -> None:
+    *_, ready, key_line, attach_line = lines_until(serving, "another terminal")
+    url = f"http://127.0.0.1:{PORT}/v1"
+    assert ready == f"tiny is ready at {url}; Ctrl-C ends it"
+    key_file = Path(key_line.removeprefix("its API key is in "))
+    assert stat.S_IMODE(key_file.stat().st_mode) == 0o600
+    command = attach_line.partition(": ")[2]
+    assert shlex.split(command) == [
+        *["speedrunner", "run", "model=tiny", f"serving.url={url}"],
+        f"serving.api_key_file={key_file}",
+    ]
+    key = key_file.read_text().strip()
+    asyncio.run(attach(Endpoint.parse(url, api_key=key), "tiny"))
+    with pytest.raises(ServerFailed, match="refuses the API key"):
+        asyncio.run(attach(Endpoint.parse(url, api_key="x" * len(key)), "tiny"))
+    processes = psutil.Process(serving.pid).children(recursive=True)
+    assert any("vllm" in word for process in processes for word in process.cmdline())
+    assert not any(key in word for process in processes for word in process.cmdline())
+    listening = [each.laddr for process in processes for each in listeners(process)]
+    assert {address.ip for address in listening} == {"127.0.0.1"}
+    serving.send_signal(signal.SIGTERM)
+    out, err = serving.communicate(timeout=60)
+    assert (serving.returncode, out, err) == (0, "stopped by SIGTERM; the server has ended\n", "")
+    assert not key_file.exists()
+    assert not any(process.is_running() for process in processes)
+
+
+@pytest.mark.parametrize("serving", [[]], indirect=True)
+def test_a_server_that_ends_by_itself_ends_the_command_with_its_reason(
+    serving: subprocess.Popen[str],
+) -> None:
+    *_, ready, attach_line = lines_until(serving, "another terminal")
+    address = re.search("unix:[^;]*", ready)
+    assert address is not None
+    folder = Path(address[0].removeprefix("unix:")).parent
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert attach_line.endswith(f": speedrunner run model=tiny serving.url={address[0]}")
+    for process in psutil.Process(serving.pid).children(recursive=True):
+        if "vllm.entrypoints.openai.api_server" in process.cmdline() and "guard.py" not in "".join(
+            process.cmdline()
+        ):
+            process.kill()
+    _, err = serving.communicate(timeout=60)
+    assert serving.returncode == 1
+    assert "ServerFailed: the server of model 'tiny' was killed by SIGKILL" in err
+    assert not folder.exists()
+
+
+def listeners(process: psutil.Process) -> list[psutil._common.pconn]:
+    """TCP sockets on which a process listens."""
+    return [each for each in process.net_connections("tcp") if each.status == psutil.CONN_LISTEN]
+
+
+class TestPrinting:
+    """With `--print` nothing is started."""
+
+    def test_a_socket_s_folder_and_the_model_are_made_first(self, capsys: pytest.CaptureFixture[str]) -> None:
+        serve(["model=tiny"], print_=True)
+        recipe, folder, server = capsys.readouterr().out.strip().split(" && ")
+        made = shlex.split(folder)
+        assert made[:3] == ["mkdir", "-m", "700"]
+        assert not Path(made[3]).exists()
+        assert shlex.split(recipe)[1:] == [
+            str(CHECKOUT / "models/tiny/build.py"),
+            *["--out", str(CHECKOUT / ".cache/models/tiny")],
+        ]
+        words = shlex.split(server)
+        assert "VLLM_CPU_KVCACHE_SPACE=1" in words
+        assert words[words.index("--uds") + 1] == f"{made[3]}/http"
+
+    def test_a_port_comes_with_a_key_in_the_environment(self) -> None:
+        folder, line = shell_command(load_card("qwen3-8b"), 8000).split(" && ")
+        words = shlex.split(line)
+        assert f"TMPDIR={shlex.split(folder)[3]}" in words  # made first, as whatever vLLM writes goes there
+        key = words[0].removeprefix("VLLM_API_KEY=")
+        assert len(key) >= 32
+        assert not any(key in word for word in words[1:])
+        assert words[words.index("--port") + 1] == "8000"
+        assert words[words.index("--host") + 1] == "127.0.0.1"
+        assert words[words.index("--revision") + 1] == load_card("qwen3-8b").revision
+
+    def test_replicas_and_random_weights_stand_in_it(self) -> None:
+        words = shlex.split(shell_command(adapted(load_card("qwen3-8b"), 2, "dummy"), 8000))
+        assert words[1:4] == [str(CHECKOUT / "models/shapes/build.py"), "--shape", "qwen3-8b"]
+        assert words[words.index("--data-parallel-size") + 1] == "2"
+        assert words[words.index("--load-format") + 1] == "dummy"
+        assert "--revision" not in words
+
+    def test_its_line_is_one_that_a_shell_takes(self) -> None:
+        line = shell_command(load_card("tiny"), None)
+        checked = subprocess.run(["sh", "-n", "-c", line], capture_output=True, text=True)
+        assert (checked.returncode, checked.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("overrides", "error", "message"),
+    [
+        (["serving.url=unix:/x"], InvalidConfig, "serving.url=unix:/x is a server that runs; `serve` starts"),
+        (["model=gpt-5.4-mini"], InvalidCard, "'gpt-5.4-mini' is hosted at .*: it cannot be started here"),
+        (["model=tiny", "model.load_format=dummy"], InvalidCard, "model.load_format=dummy does not go with"),
+    ],
+)
+@pytest.mark.parametrize("print_", [False, True])
+def test_what_cannot_be_served_is_told_in_one_line(
+    overrides: list[str], error: type[Exception], message: str, print_: bool
+) -> None:
+    with pytest.raises(error, match=message) as caught:
+        serve(overrides, print_)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_port_in_use_is_told(tiny_folder: str) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        folder = CHECKOUT / ".cache" / "serve"
+        before = set(folder.glob("*.key"))
+        with pytest.raises(ServerFailed, match=f"port {port} of 127.0.0.1 is taken"):
+            serve(["model=tiny", f"serving.port={port}"], print_=False)
+        assert set(folder.glob("*.key")) == before

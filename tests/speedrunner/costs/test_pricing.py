@@ -1,0 +1,121 @@
+"""Price lists by name, put on a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+import yaml
+
+from serving.cards import ModelCard
+from serving.errors import InvalidCard
+from serving.meter import LedgerRow
+from serving.usage import Prices, Usage
+from speedrunner.config.check import InvalidConfig
+from speedrunner.config.compose import compose
+from speedrunner.config.schema import to_yaml
+from speedrunner.costs import pricing
+from speedrunner.costs.pricing import price_book
+from speedrunner.store.data import RunData, load
+from speedrunner.store.records import Policy
+from speedrunner.store.rundir import RunDirectory
+
+
+def run(folder: Path, card: ModelCard, *overrides: str, inducer: str | None = None) -> RunData:
+    file = folder / "card.yaml"
+    file.write_text(yaml.safe_dump(msgspec.to_builtins(card)))
+    others = [f"model.inducer={inducer}"] if inducer else []
+    with RunDirectory.open_for_writing(folder / "run") as directory:
+        directory.write_config(to_yaml(compose([f"model.card={file}", *others, *overrides])))
+        directory.write_policy(Policy(version=0))
+        directory.append_request(
+            LedgerRow(
+                request="r",
+                retry=0,
+                time=1.0,
+                labels={"role": "actor"},
+                model=card.name,
+                status="ok",
+                wasted=False,
+                usage=Usage(1, 0, 1),
+                seconds=1.0,
+            )
+        )
+    return load(folder / "run")
+
+
+@pytest.fixture
+def gpu_card(tiny_card: ModelCard) -> ModelCard:
+    return msgspec.structs.replace(tiny_card, gpus=1, recipe=None)
+
+
+def test_by_default_a_run_keeps_its_own_list(tiny_card: ModelCard, tmp_path: Path) -> None:
+    book = price_book(run(tmp_path, tiny_card, "prices.output=9"))
+    assert book.by_token("tiny") == Prices(uncached=0.75, cached=0.075, output=9.0)
+
+
+def test_the_card_s_own_list_can_be_asked_for(tiny_card: ModelCard, tmp_path: Path) -> None:
+    assert price_book(run(tmp_path, tiny_card, "prices=zero"), "card").by_token("tiny") == tiny_card.prices
+
+
+def test_another_list_holds_for_every_model(tiny_card: ModelCard, tmp_path: Path) -> None:
+    data = run(tmp_path, tiny_card)
+    book = price_book(data, "gemini-3-flash-preview")
+    assert book.by_token("tiny") == Prices(uncached=0.35, cached=0.0875, output=1.05)
+    assert price_book(data, "zero").by_token("tiny") == Prices(0, 0, 0)
+
+
+def test_a_list_needs_no_card(tiny_card: ModelCard, tmp_path: Path) -> None:
+    data = run(tmp_path, tiny_card)
+    (tmp_path / "card.yaml").unlink()
+    assert price_book(data, "gpt-5.4-mini").by_token("tiny") == Prices(0.75, 0.075, 4.5)
+    with pytest.raises(InvalidCard, match="no model card at"):
+        price_book(data)
+
+
+def test_gpu_hours_count_the_gpus_of_all_replicas(gpu_card: ModelCard, tmp_path: Path) -> None:
+    book = price_book(run(tmp_path, gpu_card, "model.replicas=4"), "gpu-hours", 2.5)
+    assert book.by_token("tiny") is None
+    assert book.by_time("tiny", 1800.0) == pytest.approx(5.0)
+
+
+def test_a_hosted_inducer_keeps_its_price_per_token(gpu_card: ModelCard, tmp_path: Path) -> None:
+    book = price_book(run(tmp_path, gpu_card, inducer="gpt-5.4-mini"), "gpu-hours", 2.5)
+    assert book.by_time("tiny", 3600.0) == pytest.approx(2.5)
+    assert book.by_token("gpt-5.4-mini") == Prices(0.75, 0.075, 4.5)
+    assert book.by_time("gpt-5.4-mini", 3600.0) is None
+
+
+def test_a_model_on_no_gpu_has_no_gpu_hours(tiny_card: ModelCard, tmp_path: Path) -> None:
+    with pytest.raises(InvalidCard, match="takes no GPU"):
+        price_book(run(tmp_path, tiny_card), "gpu-hours", 2.5)
+
+
+@pytest.mark.parametrize("text", ["[[[", "uncached: -1", "price: 3"])
+def test_a_list_that_cannot_be_read_is_named(
+    tiny_card: ModelCard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str
+) -> None:
+    (tmp_path / "prices").mkdir()
+    (tmp_path / "prices" / "zero.yaml").write_text(text)
+    played = run(tmp_path, tiny_card)
+    monkeypatch.setattr(pricing, "CONFIGS", tmp_path)
+    with pytest.raises(InvalidConfig, match=r"--prices zero: .*zero\.yaml: ") as error:
+        price_book(played, "zero", None)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("prices", "gpu_hour", "problem"),
+    [
+        ("gpt-5.4-mni", None, r"--prices gpt-5.4-mni is no price list \(did you mean gpt-5.4-mini\?\)"),
+        ("gpu-hours", None, "--prices gpu-hours and --gpu-hour USD go together"),
+        ("zero", 2.0, "--prices gpu-hours and --gpu-hour USD go together"),
+        (None, 2.0, "--prices gpu-hours and --gpu-hour USD go together"),
+    ],
+)
+def test_what_makes_no_sense_is_one_line(
+    tiny_card: ModelCard, tmp_path: Path, prices: str | None, gpu_hour: float | None, problem: str
+) -> None:
+    with pytest.raises(InvalidConfig, match=problem):
+        price_book(run(tmp_path, tiny_card), prices, gpu_hour)

@@ -1,0 +1,695 @@
+"""Hosts, as real processes: what a call reports, what skills cannot break, and what is left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import pytest_asyncio
+
+from envs import Opening, Outcome, Task
+from speedrunner.hosts import host as hosts
+from speedrunner.hosts.host import HostDied, HostFault, HostTimedOut
+from speedrunner.hosts.host_pool import HostPool
+from speedrunner.hosts.messages import Executed
+from speedrunner.library.library import Library
+from speedrunner.sandbox.child.bounds import DEPTH_LIMIT, NODE_LIMIT, TEXT_LIMIT
+from speedrunner.sandbox.child.values import DESCRIPTION_LIMIT
+from speedrunner.store.records import CallNode, Ending, ToolCall
+from tests.toy_env import Corridor
+
+ENV = "tests.toy_env:Corridor"
+PLENTY_S = 60.0
+
+
+def skills(*sources: str, private: str = "") -> Library:
+    library = Library(Corridor().primitives)
+    for source in sources:
+        source = textwrap.dedent(source)
+        library = library.write(source, public=not (private and f"def {private}(" in source), sleep=1)
+    return library
+
+
+def alive(pid: int) -> bool:
+    """Whether the process runs; a zombie does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for what is bound to happen; the limit only ends a failing test."""
+    async with asyncio.timeout(PLENTY_S):
+        while not condition():  # noqa: ASYNC110 - another process tells no event
+            await asyncio.sleep(0.01)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def pool() -> AsyncIterator[HostPool]:
+    """One warm host for the tests that leave it well."""
+    async with HostPool(1, ENV) as started:
+        yield started
+
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+@contextlib.asynccontextmanager
+async def episode(
+    pool: HostPool, library: Library, *, distance: int = 10, actions: int | None = None
+) -> AsyncIterator[Callable[..., Any]]:
+    """Begin an episode; yields a function that calls a tool."""
+    async with pool.host() as host:
+        await host.reset(Task(ENV, "default", distance), library.module(), actions)
+
+        async def call(name: str, time_limit_s: float = PLENTY_S, **arguments: Any) -> Executed:
+            return await host.execute(ToolCall(name, arguments), time_limit_s)
+
+        yield call
+
+
+async def play(pool: HostPool, source: str, *, distance: int = 10, **arguments: Any) -> Executed:
+    """Call the one skill of a library of one."""
+    library = skills(source)
+    async with episode(pool, library, distance=distance) as call:
+        executed: Executed = await call(library.skills[0].name, **arguments)
+        return executed
+
+
+class TestPrimitives:
+    async def test_an_episode_opens_as_the_environment_says(self, pool: HostPool) -> None:
+        async with pool.host() as host:
+            opening = await host.reset(Task(ENV, "default", 4), skills().module(), None)
+            assert opening == Opening("Walk to the flag.", "You are at field 0. The flag is at field 4.")
+            assert host.outcome == Outcome(0.0, False, {"position": 0})
+
+    async def test_a_primitive_is_a_node_an_observation_and_an_action(self, pool: HostPool) -> None:
+        async with episode(pool, skills()) as call:
+            executed = await call("walk", steps=5)
+        text = "You are at field 5. The flag is at field 10."
+        node = executed.node
+        assert (node.name, node.kind, node.arguments) == ("walk", "primitive", {"steps": 5})
+        assert (node.result, node.error, node.actions) == (text, None, 1)
+        assert (executed.observation, executed.actions, executed.ending) == (text, 1, None)
+        assert executed.outcome == Outcome(0.5, False, {"position": 5})
+
+    async def test_looking_is_no_action(self, pool: HostPool) -> None:
+        async with episode(pool, skills()) as call:
+            executed = await call("look")
+        assert (executed.actions, executed.node.actions) == (0, 0)
+
+    @pytest.mark.parametrize(
+        ("name", "arguments", "error"),
+        [
+            ("jump", {}, "no tool 'jump'; there are walk, look"),
+            ("walk", {"steps": "many"}, "InvalidPrimitiveCall: "),
+            ("walk", {"direction": "up"}, "InvalidPrimitiveCall: "),
+            ("walk", {"speed": 1}, "got an unexpected keyword argument 'speed'"),
+            ("look", {"self": 1, "primitive": 2}, "got an unexpected keyword argument"),
+        ],
+    )
+    async def test_the_models_mistakes_are_errors_of_the_call(
+        self, pool: HostPool, name: str, arguments: dict[str, Any], error: str
+    ) -> None:
+        async with pool.host() as host:
+            await host.reset(Task(ENV, "default", 10), skills().module(), None)
+            executed = await host.execute(ToolCall(name, arguments), PLENTY_S)
+        assert executed.node.error is not None
+        assert error in executed.node.error
+        assert (executed.actions, executed.ending, executed.observation) == (0, None, None)
+
+    @pytest.mark.parametrize(("direction", "ending"), [("right", Ending.SUCCESS), ("left", Ending.FAILURE)])
+    async def test_the_environments_end(self, pool: HostPool, direction: str, ending: Ending) -> None:
+        async with episode(pool, skills()) as call:
+            assert (await call("walk", steps=10, direction=direction)).ending is ending
+
+    async def test_the_action_limit_ends_the_episode_with_its_last_action(self, pool: HostPool) -> None:
+        async with episode(pool, skills(), actions=2) as call:
+            assert (await call("walk")).ending is None
+            assert (await call("walk")).ending is Ending.ACTION_LIMIT
+
+    async def test_reaching_the_flag_with_the_last_action_is_success(self, pool: HostPool) -> None:
+        async with episode(pool, skills(), distance=1, actions=1) as call:
+            assert (await call("walk")).ending is Ending.SUCCESS
+
+
+class TestSkills:
+    async def test_a_call_expands_into_its_tree(self, pool: HostPool) -> None:
+        library = skills(
+            '''
+            def _hop(n: int) -> str:
+                """Walk n fields and look."""
+                text = walk(n)
+                look()
+                return text
+            ''',
+            '''
+            def hop_twice(n: int, back: bool = False) -> bool:
+                """Hop twice."""
+                _hop(n)
+                _hop(n=n + 1)
+                return back
+            ''',
+            private="_hop",
+        )
+        async with episode(pool, library) as call:
+            executed = await call("hop_twice", n=1)
+
+        def shape(node: CallNode) -> Any:
+            return [node.name, node.kind, node.arguments, node.actions, [shape(each) for each in node.calls]]
+
+        def hop(n: int) -> Any:
+            walked = ["walk", "primitive", {"steps": n}, 1, []]
+            return ["_hop", "skill", {"n": n}, 1, [walked, ["look", "primitive", {}, 0, []]]]
+
+        assert shape(executed.node) == ["hop_twice", "skill", {"n": 1}, 2, [hop(1), hop(2)]]
+        assert executed.node.result is False
+        assert executed.node.calls[0].result == "You are at field 1. The flag is at field 10."
+        assert executed.observation == "You are at field 3. The flag is at field 10."
+        assert executed.node.seconds >= executed.node.calls[0].seconds > 0
+
+    async def test_private_skills_are_no_tools(self, pool: HostPool) -> None:
+        library = skills('def _hop():\n    """Hop."""\n    walk()', private="_hop")
+        async with episode(pool, library) as call:
+            assert "no tool '_hop'" in (await call("_hop")).node.error
+
+    async def test_an_exception_tells_where_in_the_library_it_arose(self, pool: HostPool) -> None:
+        library = skills(
+            'def inner():\n    """Fail."""\n    raise ValueError("no door")',
+            'import math\ndef outer():\n    """Call inner."""\n    walk()\n    return inner()',
+        )
+        async with episode(pool, library) as call:
+            node = (await call("outer")).node
+        assert node.error == (
+            "ValueError: no door (in inner, line 3)\n"
+            "Traceback (outermost call first):\n"
+            "  outer, line 4: return inner()\n"
+            '  inner, line 3: raise ValueError("no door")'
+        )
+        assert [each.error is None for each in node.calls] == [True, False]
+
+    async def test_a_skill_may_handle_an_invalid_call(self, pool: HostPool) -> None:
+        source = '''
+            def skill() -> str:
+                """Try."""
+                try:
+                    return walk("far")
+                except Exception as error:
+                    return type(error).__name__
+        '''
+        executed = await play(pool, source)
+        assert (executed.node.result, executed.node.error) == ("InvalidPrimitiveCall", None)
+        assert executed.node.calls[0].error is not None
+
+    async def test_a_time_limit_may_be_as_long_as_it_likes(self, pool: HostPool) -> None:
+        async with episode(pool, skills('def skill():\n    """Walk."""\n    return walk(10)')) as call:
+            assert (await call("skill", time_limit_s=3e6)).node.error is None
+
+    async def test_missing_arguments_are_the_skills_error(self, pool: HostPool) -> None:
+        executed = await play(pool, 'def skill(n: int):\n    """Count."""')
+        assert "missing a required argument: 'n'" in (executed.node.error or "")
+
+    async def test_a_skill_that_goes_on_after_the_end_is_unwound(self, pool: HostPool) -> None:
+        source = '''
+            def skill():
+                """Walk for ever."""
+                while True:
+                    try:
+                        walk()
+                    except Exception:
+                        pass
+        '''
+        executed = await play(pool, source, distance=3)
+        assert executed.ending is Ending.SUCCESS
+        assert len(executed.node.calls) == executed.actions == 3
+        assert (executed.node.error or "").startswith("EpisodeEnded: stopped, because the environment had")
+
+    async def test_a_skill_is_unwound_at_the_action_limit(self, pool: HostPool) -> None:
+        library = skills(
+            'def skill():\n    """Walk for ever."""\n    while True:\n        walk(0)\n        look()'
+        )
+        async with episode(pool, library, actions=7) as call:
+            executed = await call("skill")
+        assert (executed.ending, executed.actions, executed.node.actions) == (Ending.ACTION_LIMIT, 7, 7)
+        assert "ActionLimitReached: stopped at the limit of 7 actions" in executed.node.error
+
+    async def test_a_skill_that_stops_at_the_end_returns_its_result(self, pool: HostPool) -> None:
+        executed = await play(pool, 'def skill():\n    """Walk."""\n    walk(10)\n    return "there"')
+        assert (executed.node.result, executed.ending) == ("there", Ending.SUCCESS)
+
+    async def test_each_episode_begins_with_fresh_module_state(self, pool: HostPool) -> None:
+        source = 'SEEN = []\ndef skill() -> int:\n    """Count."""\n    SEEN.append(1)\n    return len(SEEN)'
+        assert [(await play(pool, source)).node.result for _ in range(2)] == [1, 1]
+
+    async def test_drawing_and_the_order_of_sets_repeat_between_processes(self) -> None:
+        source = '''
+            import random
+            def skill() -> str:
+                """Draw."""
+                return str(random.random()) + "".join({"a", "b", "c", "d", "e"})
+        '''
+        results = []
+        for _ in range(2):
+            async with HostPool(1, ENV) as fresh:
+                results.append((await play(fresh, source)).node.result)
+        assert results[0] == results[1]
+
+
+class TestHostileSkills:
+    @pytest.mark.parametrize("wait", ["pass", "walk(0)", "look()"])
+    async def test_an_endless_loop_is_stopped_and_the_episode_scored(self, pool: HostPool, wait: str) -> None:
+        library = skills(
+            f'''
+            def skill():
+                """Walk, then loop for ever."""
+                walk(5)
+                while True:
+                    try:
+                        {wait}
+                    except Exception:
+                        pass
+            '''
+        )
+        async with episode(pool, library) as call:
+            executed = await call("skill", time_limit_s=0.3)
+            assert executed.timed_out
+            assert "TimeLimitReached: stopped at the time limit of 0.3 s" in executed.node.error
+            assert executed.outcome.score == 0.5
+            assert (await call("walk", steps=5)).ending is Ending.SUCCESS
+
+    async def test_the_world_finishes_a_step_that_it_began_in_time(self, pool: HostPool) -> None:
+        library = skills('def skill():\n    """Walk for ever."""\n    while True:\n        walk()')
+        async with pool.host() as host:
+            await host.reset(Task(ENV, "slow_step", 10), library.module(), None)
+            executed = await host.execute(ToolCall("skill", {}), 0.05)
+        assert executed.timed_out
+        assert executed.outcome.detail == {"position": 1}
+        assert (executed.actions, executed.node.actions, len(executed.node.calls)) == (1, 1, 1)
+
+    async def test_swallowing_one_interruption_does_not_help(self, pool: HostPool) -> None:
+        source = '''
+            def skill():
+                """Loop twice for ever."""
+                try:
+                    while True:
+                        pass
+                except BaseException:
+                    while True:
+                        pass
+        '''
+        library = skills(source)
+        async with episode(pool, library) as call:
+            assert (await call("skill", time_limit_s=0.1)).timed_out
+
+    async def test_swallowing_all_interruptions_costs_the_skills_process_but_not_the_episode(
+        self, pool: HostPool
+    ) -> None:
+        library = skills(
+            '''
+            def skill():
+                """Loop for ever."""
+                while True:
+                    try:
+                        while True:
+                            pass
+                    except BaseException:
+                        pass
+            '''
+        )
+        async with pool.host() as host:
+            first = host.pid
+            await host.reset(Task(ENV, "default", 10), library.module(), None)
+            await host.execute(ToolCall("walk", {"steps": 5}), PLENTY_S)
+            executed = await host.execute(ToolCall("skill", {}), 0.3)
+            assert executed.timed_out
+            assert "TimeLimitReached: stopped at the time limit of 0.3 s" in (executed.node.error or "")
+            assert executed.outcome == Outcome(0.5, False, {"position": 5})
+            walked = await host.execute(ToolCall("walk", {"steps": 5}), PLENTY_S)
+            assert (walked.ending, walked.actions, host.pid) == (Ending.SUCCESS, 2, first)
+
+    async def test_a_skill_that_swallows_the_end_is_killed_and_told_why(self, pool: HostPool) -> None:
+        source = '''
+            def skill():
+                """Walk for ever, whatever is raised."""
+                while True:
+                    try:
+                        walk()
+                    except BaseException:
+                        pass
+        '''
+        executed = await play(pool, source, distance=3)
+        assert (executed.ending, executed.actions, executed.timed_out) == (Ending.SUCCESS, 3, False)
+        assert (executed.node.error or "").startswith("EpisodeEnded: stopped, because the environment had")
+
+    @pytest.mark.parametrize(
+        ("body", "error"),
+        [
+            ("raise SystemExit(3)", "SystemExit: 3 (in skill, line 3)"),
+            ("raise KeyboardInterrupt", "KeyboardInterrupt (in skill, line 3)"),
+            ("raise MemoryError", "MemoryError (in skill, line 3)"),
+            ("raise GeneratorExit", "GeneratorExit (in skill, line 3)"),
+            ("return skill()", "RecursionError: maximum recursion depth exceeded"),
+            ("deep = lambda: deep()\n    deep()", "RecursionError: maximum recursion depth exceeded"),
+            ("raise ValueError('x' * 10**6)", "ValueError: xxx"),
+            ("raise ValueError('\\ud800')", "ValueError: \\ud800 (in skill, line 3)"),
+            (
+                "class Odd(Exception):\n        def __str__(self):\n            return 1\n    raise Odd",
+                "Odd: <message",
+            ),
+            ("return 'x' * 10**15", "MemoryError"),
+        ],
+    )
+    async def test_whatever_it_raises_is_its_error(self, pool: HostPool, body: str, error: str) -> None:
+        executed = await play(pool, f'def skill():\n    """Misbehave."""\n    {body}')
+        assert executed.node.error is not None
+        assert executed.node.error.startswith(error)
+        assert len(executed.node.error) < 10_000
+
+    async def test_a_primitive_at_the_bottom_of_a_recursion_finishes_its_step(self, pool: HostPool) -> None:
+        source = '''
+            def skill() -> int:
+                """Walk on the spot at every depth there is."""
+                count = 0
+                def down():
+                    nonlocal count
+                    walk(0)
+                    count += 1
+                    down()
+                try:
+                    down()
+                except RecursionError:
+                    return count
+        '''
+        executed = await play(pool, source)
+        assert executed.node.error is None
+        assert executed.actions - executed.node.result in (0, 1)
+        assert executed.actions > 100
+
+    async def test_printing_corrupts_nothing(self, pool: HostPool) -> None:
+        body = 'for _ in range(10000):\n        print("{}" * 100)\n    return "printed"'
+        assert (await play(pool, f'def skill():\n    """Print."""\n    {body}')).node.result == "printed"
+
+    @pytest.mark.parametrize(
+        ("expression", "recorded"),
+        [
+            ("(1, [2.5, None])", [1, [2.5, None]]),
+            ("{'b': True}", {"b": True}),
+            ("{1: 2}", "{1: 2}"),
+            ("{'x', 'y'}", "{'x', 'y'}"),
+            ("float('nan')", "nan"),
+            ("2 ** 70", str(2**70)),
+            ("'a\\ud800'", "a\\ud800"),
+            ("[object]", ["<class 'object'>"]),
+            ("walk.__name__", "walk"),
+        ],
+    )
+    async def test_results_that_are_no_json_are_described(
+        self, pool: HostPool, expression: str, recorded: Any
+    ) -> None:
+        executed = await play(pool, f'def skill():\n    """Return."""\n    return {expression}')
+        assert executed.node.result == recorded
+
+    @pytest.mark.parametrize(
+        "body",
+        [
+            "value = []\n    value.append(value)\n    return value",
+            "value = []\n    for _ in range(500):\n        value = [value]\n    return value",
+            f"return ['x' * 1000] * {TEXT_LIMIT // 1000 + 1}",
+            "class Shy:\n        def __repr__(self):\n            raise ValueError\n    return Shy()",
+            "class Long:\n        def __repr__(self):\n            return 'x' * 10**6\n    return Long()",
+        ],
+    )
+    async def test_descriptions_are_short(self, pool: HostPool, body: str) -> None:
+        executed = await play(pool, f'def skill():\n    """Return."""\n    {body}')
+        assert executed.node.error is None
+        assert len(json.dumps(executed.node.result)) <= DESCRIPTION_LIMIT + 2
+
+    async def test_a_repr_that_never_returns_is_stopped(self, pool: HostPool) -> None:
+        library = skills(
+            '''
+            def skill():
+                """Return something odd."""
+                class Endless:
+                    def __repr__(self):
+                        while True:
+                            pass
+                return Endless()
+            '''
+        )
+        async with episode(pool, library) as call:
+            executed = await call("skill", time_limit_s=0.3)
+            assert executed.timed_out
+            assert "TimeLimitReached" in executed.node.error
+            assert (await call("look")).node.error is None
+
+
+class TestLargeTrees:
+    async def test_two_thousand_primitives_make_a_record_of_their_size(self, pool: HostPool) -> None:
+        def source(n: int) -> str:
+            return f'''
+                def skill():
+                    """Hand a growing list around."""
+                    seen = []
+                    for _ in range({n}):
+                        seen.append(walk(0))
+                        note(seen)
+            '''
+
+        note = 'def note(seen: list[str]) -> list[str]:\n    """Give back."""\n    return seen'
+        async with episode(pool, skills(note, source(2_000))) as call:
+            executed = await call("skill")
+        assert sum(each.name == "walk" for each in executed.node.calls) == executed.actions == 2_000
+        assert len(msgspec.json.encode(executed)) < 2 * TEXT_LIMIT
+
+    async def test_deep_trees_are_cut_at_a_stated_depth_and_keep_their_actions(self, pool: HostPool) -> None:
+        source = '''
+            def skill(n: int):
+                """Recurse, then walk."""
+                if n > 1:
+                    return skill(n - 1)
+                walk()
+                return walk()
+        '''
+        executed = await play(pool, source, n=DEPTH_LIMIT + 50)
+        depth, node = 1, executed.node
+        while node.calls and node.calls[0].kind == "skill":
+            depth, node = depth + 1, node.calls[0]
+        assert (depth, node.omitted) == (DEPTH_LIMIT, 50)
+        assert [each.name for each in node.calls] == ["walk", "walk"]
+        assert (executed.node.actions, executed.node.error) == (2, None)
+
+    async def test_endless_computation_is_counted_but_actions_are_recorded(self, pool: HostPool) -> None:
+        n = NODE_LIMIT + 500
+        inner = 'def inner(i: int) -> int:\n    """Compute."""\n    return i'
+        outer = (
+            f'def outer():\n    """Compute a lot."""\n    for i in range({n}):\n        inner(i)\n    walk(3)'
+        )
+        async with episode(pool, skills(inner, outer)) as call:
+            node = (await call("outer")).node
+        assert (len(node.calls), node.omitted) == (NODE_LIMIT, 501)
+        assert node.calls[-1].name == "walk"
+
+    async def test_actions_beyond_all_bounds_are_counted(self, pool: HostPool) -> None:
+        n = NODE_LIMIT + 5
+        source = f'def skill():\n    """Walk."""\n    for _ in range({n}):\n        walk(0)'
+        executed = await play(pool, source)
+        node = executed.node
+        assert (len(node.calls), node.omitted) == (NODE_LIMIT, 5)
+        assert node.actions == executed.actions == n
+
+
+class TestFaults:
+    async def test_an_environment_that_breaks_is_a_fault_and_no_error_of_the_skill(self) -> None:
+        library = skills(
+            """
+            def skill():
+                'Walk.'
+                try:
+                    walk(3)
+                except BaseException:
+                    return 1
+            """
+        )
+        async with HostPool(1, ENV) as pool:
+            async with pool.host() as host:
+                first = host.pid
+                await host.reset(Task(ENV, "broken_step", 10), library.module(), None)
+                with pytest.raises(HostFault, match="walk failed: RuntimeError: the floor broke") as caught:
+                    await host.execute(ToolCall("skill", {}), PLENTY_S)
+                assert "toy_env.py" in caught.value.traceback
+                assert not host.usable
+            assert not alive(first)
+            async with episode(pool, library) as call:
+                assert (await call("walk")).node.error is None
+
+    async def test_an_environment_that_hangs_costs_its_host(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(hosts, "GRACE_S", 0.05)
+        async with HostPool(1, ENV) as pool:
+            async with pool.host() as host:
+                first = host.pid
+                await host.reset(Task(ENV, "slow_step", 10), skills().module(), None)
+                await host.execute(ToolCall("look", {}), PLENTY_S)
+                with pytest.raises(HostTimedOut, match=r"did not answer walk within 0\.1 s and was killed"):
+                    await host.execute(ToolCall("walk", {}), 0.05)
+                assert not alive(first)
+                assert host.outcome == Outcome(0.0, False, {"position": 0})  # as of its last reply
+            async with episode(pool, skills()) as call:
+                assert (await call("walk", steps=10)).ending is Ending.SUCCESS
+
+    async def test_a_reset_that_fails_is_a_fault(self) -> None:
+        async with HostPool(1, ENV) as pool, pool.host() as host:
+            with pytest.raises(
+                HostFault, match="task broken_reset 1 could not be started: RuntimeError: the"
+            ):
+                await host.reset(Task(ENV, "broken_reset", 1), skills().module(), None)
+
+    async def test_an_environment_that_cannot_be_made(self) -> None:
+        with pytest.raises(HostFault, match=f"{ENV} could not be made: .* has no option 'depth'; there are"):
+            async with HostPool(2, ENV, {"depth": 3}):
+                pass
+
+    async def test_a_host_that_is_killed_in_a_call_is_replaced(self, tmp_path: Path) -> None:
+        library = skills('def skill():\n    """Loop."""\n    while True:\n        look()')
+        async with HostPool(1, ENV, log=tmp_path / "hosts.log") as pool:
+            async with pool.host() as host:
+                await host.reset(Task(ENV, "default", 10), library.module(), None)
+                call = asyncio.create_task(host.execute(ToolCall("skill", {}), PLENTY_S))
+                await asyncio.sleep(0)  # the request is written before the first wait
+                os.kill(host.pid, signal.SIGKILL)
+                log = tmp_path / "hosts.log"
+                with pytest.raises(HostDied, match=f"died during skill: killed by SIGKILL; see {log}"):
+                    await call
+                with pytest.raises(HostDied, match="is no longer usable"):
+                    await host.execute(ToolCall("look", {}), PLENTY_S)
+            async with episode(pool, library) as call_again:
+                assert (await call_again("walk")).node.error is None
+
+    async def test_a_host_that_dies_between_episodes_is_replaced_unnoticed(self) -> None:
+        async with HostPool(1, ENV) as pool:
+            async with pool.host() as host:
+                await host.reset(Task(ENV, "default", 10), skills().module(), None)
+            os.kill(host.pid, signal.SIGKILL)
+            await until(lambda: not alive(host.pid))
+            async with pool.host() as other:
+                await other.reset(Task(ENV, "default", 10), skills().module(), None)
+                assert (await other.execute(ToolCall("walk", {}), PLENTY_S)).node.error is None
+
+    async def test_signals_to_the_group_are_the_owners_affair(self, pool: HostPool) -> None:
+        async with pool.host() as host:
+            await host.reset(Task(ENV, "default", 10), skills().module(), None)
+            os.kill(host.pid, signal.SIGINT)
+            os.kill(host.pid, signal.SIGTERM)
+            assert (await host.execute(ToolCall("look", {}), PLENTY_S)).node.error is None
+
+
+class TestPool:
+    async def test_hosts_are_warm_and_used_again(self) -> None:
+        async with HostPool(2, ENV) as pool:
+            async with pool.host() as first, pool.host() as second:
+                pids = {first.pid, second.pid}
+                assert len(pids) == 2
+            async with pool.host() as third:
+                assert third.pid in pids
+
+    async def test_a_busy_pool_makes_the_next_episode_wait(self, pool: HostPool) -> None:
+        async with pool.host():
+            waiting = asyncio.create_task(pool.host().__aenter__())
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(waiting, 0.05)
+        async with pool.host() as host:
+            assert host.usable
+
+    async def test_closing_leaves_no_process(self) -> None:
+        async with HostPool(2, ENV) as pool, pool.host() as first, pool.host() as second:
+            pids = [first.pid, second.pid]
+        assert not any(alive(pid) for pid in pids)
+
+    async def test_cancelling_in_the_middle_of_a_call_leaves_no_process(self) -> None:
+        library = skills('def skill():\n    """Loop."""\n    while True:\n        look()')
+        pids: list[int] = []
+
+        async def run() -> None:
+            async with HostPool(2, ENV) as pool, pool.host() as busy, pool.host() as idle:
+                await busy.reset(Task(ENV, "default", 10), library.module(), None)
+                pids.extend([busy.pid, idle.pid])
+                await busy.execute(ToolCall("skill", {}), PLENTY_S)
+
+        running = asyncio.create_task(run())
+        await until(lambda: len(pids) == 2)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        assert not any(alive(pid) for pid in pids)
+
+    async def test_cancelling_while_hosts_start_leaves_no_process(self) -> None:
+        before = set(_children())
+        starting = asyncio.create_task(HostPool(2, ENV).__aenter__())
+        await until(lambda: bool(set(_children()) - before))
+        starting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await starting
+        assert set(_children()) <= before
+
+    @pytest.mark.parametrize("busy", [False, True])
+    async def test_hosts_die_with_their_owner(self, busy: bool) -> None:
+        owner = _start_owner("busy" if busy else "idle")
+        assert owner.stdout is not None
+        pid = int(owner.stdout.readline())
+        assert alive(pid)
+        owner.kill()
+        owner.wait()
+        owner.stdout.close()
+        await until(lambda: not alive(pid))
+
+
+OWNER = '''
+    import asyncio, sys
+    from speedrunner.hosts.host import Host
+    from speedrunner.library.library import Library
+    from speedrunner.store.records import ToolCall
+    from envs import Task
+    from tests.toy_env import Corridor
+
+    async def main():
+        host = await Host.start("tests.toy_env:Corridor", {})
+        library = Library(Corridor().primitives).write(
+            'def skill():\\n    """Loop."""\\n    while True:\\n        look()', public=True, sleep=1
+        )
+        await host.reset(Task("tests.toy_env:Corridor", "default", 10), library.module(), None)
+        print(host.pid, flush=True)
+        if sys.argv[1] == "busy":
+            await host.execute(ToolCall("skill", {}), 600)
+        await asyncio.sleep(600)
+
+    asyncio.run(main())
+'''
+
+
+def _start_owner(what: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(OWNER), what],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(each for each in sys.path if each)},
+    )
+
+
+def _children() -> Iterator[int]:
+    """This process's children that run."""
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            state, parent = path.read_text().rpartition(")")[2].split()[:2]
+            if int(parent) == os.getpid() and state != "Z":
+                yield int(path.parent.name)

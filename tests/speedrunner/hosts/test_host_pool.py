@@ -1,0 +1,172 @@
+"""The pool's promises beyond one host: memory for all of them, and simulators in processes of their own."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import psutil
+import pytest
+
+import envs.registry
+from envs import Task, UnknownEnvironment
+from envs.scienceworld import ScienceWorld
+from speedrunner.hosts import host_pool as pools
+from speedrunner.hosts.host import Host, HostFault
+from speedrunner.hosts.host_pool import SKILLS_MB, HostPool, TooManyHosts
+from speedrunner.library.library import Library
+from speedrunner.store.records import ToolCall
+
+CORRIDOR = "tests.toy_env:Corridor"
+PLENTY_S = 60.0
+PLANT = Task("scienceworld", "find-plant", 0)
+EMPTY = Library(ScienceWorld.primitives)
+
+
+class TestMemory:
+    async def test_more_hosts_than_fit_are_refused_before_one_starts(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        each = ScienceWorld.memory_mb + SKILLS_MB
+        before = psutil.Process().children()
+        monkeypatch.setattr(pools, "available_mb", lambda: 5 * each + 1)
+        with pytest.raises(TooManyHosts) as raised:
+            await HostPool(64, "scienceworld").__aenter__()
+        assert str(raised.value) == (
+            "64 hosts of scienceworld take up to 36,480 MB of memory, 570 MB each, and 2,851 MB are"
+            " available: set run.in_flight to 5 or less"
+        )
+        assert psutil.Process().children() == before
+
+    async def test_not_even_one(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(pools, "available_mb", lambda: 100)
+        with pytest.raises(TooManyHosts, match="100 MB are available: free some, or take a larger machine"):
+            await HostPool(1, CORRIDOR).__aenter__()
+
+    async def test_as_many_as_fit_start(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        fitting = 2 * (envs.registry.memory_mb(CORRIDOR) + SKILLS_MB)
+        monkeypatch.setattr(pools, "available_mb", lambda: fitting)
+        async with HostPool(2, CORRIDOR) as pool, pool.host(), pool.host():
+            pass
+
+    async def test_an_unknown_environment_takes_none(self) -> None:
+        with pytest.raises(UnknownEnvironment, match="no environment 'nonsense'"):
+            await HostPool(1, "nonsense").__aenter__()
+
+    @pytest.mark.parametrize(
+        ("env", "task"),
+        [
+            ("babyai", Task("babyai", "pick_up_seq_go_to", 1)),
+            ("crafter", Task("crafter", "default", 1)),
+            ("scienceworld", PLANT),
+        ],
+    )
+    async def test_no_host_takes_more_than_its_environment_says(self, env: str, task: Task) -> None:
+        made = envs.make(env)
+        library = Library(made.primitives)
+        library = library.write('def skill():\n    """Rest."""', public=True, sleep=1)
+        async with HostPool(1, env) as pool, pool.host() as host:
+            await host.reset(task, library.module(), None)
+            await host.execute(ToolCall("skill", {}), PLENTY_S)
+            root = psutil.Process(host.pid)
+            used = sum(each.memory_info().rss for each in [root, *root.children(recursive=True)])
+        assert 30_000_000 < used < (made.memory_mb + SKILLS_MB) * 1_000_000
+
+
+def java(host: Host) -> psutil.Process:
+    """The host's simulator."""
+    below = psutil.Process(host.pid).children(recursive=True)
+    (found,) = (each for each in below if each.name() == "java")
+    return found
+
+
+def runs(process: psutil.Process) -> bool:
+    """Whether the process runs; a zombie does not."""
+    return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+
+
+class TestScienceWorld:
+    async def test_a_simulator_is_reused_and_closing_leaves_no_process(self) -> None:
+        async with HostPool(1, "scienceworld") as pool:
+            seen = []
+            for _ in range(2):
+                async with pool.host() as host:
+                    await host.reset(PLANT, EMPTY.module(), None)
+                    seen.append(java(host))
+            assert seen[0] == seen[1]
+            root = psutil.Process(host.pid)
+            processes = [root, *root.children(recursive=True)]
+        assert [each for each in processes if runs(each)] == []
+
+    async def test_killing_a_host_ends_its_simulator(self) -> None:
+        async with HostPool(1, "scienceworld") as pool:
+            async with pool.host() as host:
+                await host.reset(PLANT, EMPTY.module(), None)
+                process = java(host)
+                host.kill()
+            _, alive = psutil.wait_procs([process], timeout=PLENTY_S)
+            assert not any(runs(each) for each in alive)
+
+    async def test_a_simulator_that_dies_ends_its_episode_and_is_replaced(self, tmp_path: Path) -> None:
+        async with HostPool(1, "scienceworld", log=tmp_path / "hosts.log") as pool:
+            async with pool.host() as host:
+                await host.reset(PLANT, EMPTY.module(), None)
+                died = java(host)
+                died.kill()
+                with pytest.raises(
+                    HostFault, match=rf"look_around failed: .*process {died.pid}, exit status"
+                ):
+                    await host.execute(ToolCall("look_around", {}), PLENTY_S)
+                assert host.outcome is not None  # as it stood
+            async with pool.host() as other:
+                assert other.pid != host.pid
+                await other.reset(PLANT, EMPTY.module(), None)
+                executed = await other.execute(ToolCall("look_around", {}), PLENTY_S)
+            assert executed.node.error is None
+
+    async def test_one_that_dies_between_episodes_is_replaced_unnoticed(self) -> None:
+        async with HostPool(1, "scienceworld") as pool, pool.host() as host:
+            await host.reset(PLANT, EMPTY.module(), None)
+            java(host).kill()
+            await host.reset(PLANT, EMPTY.module(), None)
+            assert (await host.execute(ToolCall("look_around", {}), PLENTY_S)).node.error is None
+
+
+class TestWaiting:
+    async def test_those_in_a_hurry_go_first_and_one_that_gives_up_stands_in_nobodys_way(self) -> None:
+        order: list[str] = []
+        async with HostPool(1, CORRIDOR) as pool:
+
+            async def play(name: str, *, behind: bool) -> None:
+                async with pool.host(behind=behind):
+                    order.append(name)
+                    await asyncio.sleep(0)
+
+            async with pool.host():
+                waiting = [
+                    asyncio.create_task(play(name, behind=name.startswith("test")))
+                    for name in ("test 1", "train 1", "test 2", "train 2", "train 3")
+                ]
+                await asyncio.sleep(0.01)
+                waiting[1].cancel()  # and the host is given back at the same moment
+            await asyncio.gather(*waiting, return_exceptions=True)
+            async with asyncio.timeout(PLENTY_S), pool.host():
+                order.append("last")
+        assert order == ["train 2", "train 3", "test 1", "test 2", "last"]
+
+    async def test_cancelling_all_that_wait_and_the_one_that_plays_loses_no_host(self) -> None:
+        async with HostPool(2, CORRIDOR) as pool:
+
+            async def play() -> None:
+                async with pool.host():
+                    await asyncio.sleep(PLENTY_S)
+
+            for _ in range(20):
+                tasks = [asyncio.create_task(play()) for _ in range(6)]
+                await asyncio.sleep(0)
+                for task in tasks:
+                    task.cancel()
+                outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+                assert {type(each) for each in outcomes} == {asyncio.CancelledError}
+            async with asyncio.timeout(PLENTY_S), pool.host(), pool.host():
+                pass

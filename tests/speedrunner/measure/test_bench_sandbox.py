@@ -1,0 +1,43 @@
+"""The sandbox's benchmark: what it prints, and when it fails."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from speedrunner.cli.main import app
+from speedrunner.measure import bench_sandbox as sandbox
+
+
+@pytest.fixture
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sandbox, "EPISODES", 3)
+    monkeypatch.setattr(sandbox, "CALLS", 30)
+    monkeypatch.setattr(sandbox, "WAIT_TARGET_MS", 1e6)
+    monkeypatch.setattr(sandbox, "ROUND_TRIP_TARGET_MS", 1e6)
+
+
+@pytest.mark.usefixtures("short")
+class TestBench:
+    def test_json_is_one_object(self) -> None:
+        run = CliRunner().invoke(app, ["bench", "sandbox", "--json"])
+        assert run.exit_code == 0
+        found = json.loads(run.stdout)
+        assert found["met"] is True
+        for name in ("wait_ms", "round_trip_ms", "in_process_ms"):
+            assert 0 < found[name]["median"] <= found[name]["p99"]
+        assert found["ratio"] == pytest.approx(
+            found["round_trip_ms"]["median"] / found["in_process_ms"]["median"]
+        )
+
+    def test_a_missed_target_is_said_and_is_the_exit_status(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(sandbox, "ROUND_TRIP_TARGET_MS", 0.0)
+        run = CliRunner().invoke(app, ["bench", "sandbox"])
+        assert run.exit_code == 1
+        assert "MISSED" in run.stdout
+
+
+def test_a_spread_is_in_milliseconds() -> None:
+    assert sandbox.Spread.of([each / 1_000 for each in range(1, 101)]) == sandbox.Spread(50.5, 99.0)

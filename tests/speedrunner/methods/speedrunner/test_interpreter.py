@@ -1,0 +1,221 @@
+"""The inducer's code interpreter, in a real sandbox over a real run's files."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+import envs
+from speedrunner.library.library import Library
+from speedrunner.methods.speedrunner.interpreter import Interpreter
+from speedrunner.sandbox.settings import Sandbox
+from speedrunner.store.history import History
+from speedrunner.store.records import Policy
+from speedrunner.store.rundir import RunDirectory
+from tests.speedrunner.run_samples import trajectory
+
+ENV = envs.make("babyai")
+AIM = 'def aim(at: Literal["left", "right"]) -> None:\n    """Turn."""\n    turn_left()'
+STEP = 'def _step() -> str:\n    """Go."""\n    return go_forward()'
+
+
+class Bench:
+    """An interpreter and the draft that it imports."""
+
+    def __init__(self, history: History, wall_s: float) -> None:
+        self.draft = Library(ENV.primitives)
+        self.interpreter = Interpreter(
+            Sandbox(),
+            history.folders,
+            ENV.primitives,
+            lambda: self.draft,
+            output_chars=400,
+            wall_s=wall_s,
+        )
+
+    async def __call__(self, code: str) -> str:
+        return await self.interpreter.execute_code(code)
+
+
+@pytest.fixture
+def history(tmp_path: Path) -> Iterator[History]:
+    with RunDirectory.open_for_writing(tmp_path / "run") as run:
+        library = Library(ENV.primitives).write(STEP, public=False, sleep=1)
+        skills = library.write(AIM, public=True, sleep=1).skills
+        run.write_policy(Policy(version=0))
+        run.write_policy(Policy(version=1, skills=skills))
+        for batch, number in ((0, 1), (0, 0), (1, 2)):
+            run.append_trajectory(batch, trajectory(f"train/{number:04d}", policy=batch))
+        run.append_evaluation(0, trajectory("test/0000/0000", text="held out"))
+        yield History(run)
+
+
+@pytest.fixture
+async def bench(history: History) -> AsyncIterator[Bench]:
+    bench = Bench(history, wall_s=10.0)
+    async with bench.interpreter:
+        yield bench
+
+
+async def test_trajectories_are_loaded_by_batch_and_by_the_policy_that_played_them(bench: Bench) -> None:
+    assert await bench("batches(), versions()") == "([0, 1], [0, 1])"
+    names = "[each['episode'] for each in load_trajectories({})]"
+    assert await bench(names.format("")) == "['train/0000', 'train/0001', 'train/0002']"
+    assert await bench(names.format("batch=0")) == "['train/0000', 'train/0001']"
+    assert await bench(names.format("policy=1")) == "['train/0002']"
+
+
+async def test_every_call_of_an_episode_can_be_walked(bench: Bench) -> None:
+    code = "t = load_trajectories()[0]\nfor turn, depth, call in calls(t): print(turn, depth, call['name'])"
+    assert await bench(code) == "1 0 walk\n" + "\n".join(["1 1 go_forward"] * 3)
+    assert await bench("opening(t)") == "'go'"
+
+
+async def test_an_episode_is_printed_for_reading(bench: Bench) -> None:
+    assert (await bench("show(load_trajectories()[0])")).splitlines() == [
+        "train/0000: policy v0000, success, score 1",
+        "go",
+        "[1]",
+        "  walk(steps=3) -> 'done'",
+        *["    go_forward() -> 'a wall'"] * 3,
+        "[2]",
+        "  no valid call: no call; written: ''",
+    ]
+    assert (await bench("show(load_trajectories()[0], 2)")).splitlines()[1] == "[2]"
+
+
+async def test_variables_last_and_outputs_are_cut(bench: Bench) -> None:
+    assert await bench("x = 'y' * 1000") == "(no output)"
+    text = await bench("print(x)")
+    assert 400 < len(text) < 500
+    assert "601 of 1001 characters are not shown" in text
+
+
+async def test_past_libraries_can_be_read_and_imported(bench: Bench) -> None:
+    assert "def _step() -> str:" in await bench("print(library_source(1))")
+    assert await bench("old = load_library(1); old._step.__doc__, old.skills_index[0]['public']") == (
+        "('Go.', False)"
+    )
+    assert await bench("old.aim.__doc__") == "'Turn.'"
+
+
+async def test_the_draft_is_imported_as_it_stands(bench: Bench) -> None:
+    assert "AttributeError" in await bench("library._step")
+    bench.draft = bench.draft.write(STEP, public=False, sleep=2)
+    assert await bench("from library import _step\n_step is library._step") == "True"
+    bench.draft = bench.draft.edit("_step", '"""Go."""', '"""Go on."""', sleep=2)
+    assert await bench("library._step.__doc__") == "'Go on.'"
+
+
+async def test_what_code_puts_into_the_draft_stays_until_the_next_edit(bench: Bench) -> None:
+    bench.draft = bench.draft.write(STEP, public=False, sleep=2)
+    assert await bench("library.go_forward = lambda: 'a wall'; library._step()") == "'a wall'"
+    assert await bench("library._step()") == "'a wall'"
+    bench.draft = bench.draft.edit("_step", "Go.", "Go on.", sleep=2)
+    assert "NotAvailable" in await bench("library._step()")
+
+
+async def test_names_that_code_takes_are_in_nobody_s_way(bench: Bench) -> None:
+    taken = "_set_draft = _module = calls = json = sys = Path = _primitives = MOUNTS = globals = None"
+    assert await bench(f"{taken}\nt = load_trajectories()[0]") == "(no output)"
+    bench.draft = bench.draft.write(STEP, public=False, sleep=2)
+    assert await bench("library._step.__doc__") == "'Go.'"
+    assert "walk(steps=3)" in await bench("show(t)")
+
+
+async def test_a_session_that_begins_anew_has_the_draft_again(history: History) -> None:
+    bench = Bench(history, wall_s=0.5)
+    async with bench.interpreter:
+        bench.draft = bench.draft.write(STEP, public=False, sleep=2)
+        assert await bench("library._step.__doc__") == "'Go.'"
+        assert "the session was started anew" in await bench("import os; os._exit(1)")
+        assert await bench("library._step.__doc__, len(load_trajectories())") == "('Go.', 3)"
+
+
+async def test_a_draft_that_prints_when_it_is_imported_is_imported(bench: Bench) -> None:
+    source = 'class W:\n    x = print("hello")\n\ndef go() -> str:\n    """Go."""\n    return str(W.x)'
+    bench.draft = bench.draft.write(source, public=False, sleep=2)
+    assert await bench("library.go()") == "'None'"
+
+
+@pytest.mark.parametrize("body", ["return 'a' is 'b'", "return '\\d'", "return (1)(2)"])
+async def test_a_draft_that_python_warns_of_is_imported(bench: Bench, body: str) -> None:
+    source = f'def go() -> str:\n    """Go."""\n    {body}'
+    bench.draft = bench.draft.write(source, public=False, sleep=2)
+    assert await bench("library.go.__doc__") == "'Go.'"
+
+
+async def test_a_draft_survives_what_ended_the_process_before(bench: Bench) -> None:
+    bench.draft = bench.draft.write(STEP, public=False, sleep=2)
+    assert await bench("x = library._step.__doc__; x") == "'Go.'"
+    child = bench.interpreter._session._child
+    assert child is not None
+    child.strike()
+    child.channel.drain(time.monotonic() + 30.0)  # until it is gone
+    assert await bench("library._step.__doc__, 'x' in globals()") == (
+        "[the process ended: killed by SIGKILL; the session was started anew: all variables are gone]\n"
+        "('Go.', False)"
+    )
+
+
+async def test_a_draft_is_set_again_where_the_process_is_lost_meanwhile(bench: Bench) -> None:
+    forged = (
+        "import gc, sys\nwire = next(each for each in gc.get_objects() if type(each).__name__ == 'Wire')\n"
+        'wire.send(b\'["done",%d,0,"",null]\' % sys.stdout._number)\nsum(range(10**7))'
+    )
+    bench.draft = bench.draft.write(STEP, public=False, sleep=2)
+    await bench(forged)
+    note, value = (await bench("library._step.__doc__")).splitlines()
+    assert "all variables are gone" in note
+    assert value == "'Go.'"
+
+
+async def test_a_draft_that_ends_the_process_is_told_and_the_code_runs(bench: Bench) -> None:
+    ending = "import enum\nclass P:\n    x = enum.sys.modules['os']._exit(3)\n"
+    source = f'{ending}def place() -> str:\n    """Go."""\n    return str(P())'
+    bench.draft = bench.draft.write(source, public=False, sleep=2)
+    assert await bench("1 + 1") == (
+        "[the process ended: exit status 3; the session was started anew: all variables are gone]\n"
+        "[the draft cannot be imported: the process ended: exit status 3]\n2"
+    )
+
+
+async def test_a_draft_that_cannot_be_imported_is_told(bench: Bench) -> None:
+    broken = "from dataclasses import dataclass\n\n@dataclass\nclass Place:\n    x: int = 0\n    y: int\n\n"
+    source = f'{broken}def place() -> str:\n    """Go."""\n    return str(Place())'
+    bench.draft = bench.draft.write(source, public=False, sleep=2)
+    assert await bench("1 + 1") == (
+        "[the draft cannot be imported: TypeError: non-default argument 'y' follows default argument]\n2"
+    )
+
+
+async def test_primitives_are_not_available_but_can_be_put_in_place(bench: Bench) -> None:
+    bench.draft = bench.draft.write(STEP, public=False, sleep=2)
+    text = await bench("library._step()")
+    assert text.splitlines()[-1] == (
+        "NotAvailable: go_forward is not available here: there is no environment, only what was recorded"
+    )
+    assert await bench("library.go_forward = lambda: 'a wall'; library._step()") == "'a wall'"
+    assert "NotAvailable" in await bench("load_library(1)._step()")
+
+
+async def test_held_out_episodes_and_everything_else_of_the_run_are_out_of_sight(bench: Bench) -> None:
+    code = (
+        "from pathlib import Path\n"
+        "seen = [str(path) for name in MOUNTS for path in Path(MOUNTS[name]).parent.rglob('*')]\n"
+        "[path for path in seen if 'eval' in path or 'jsonl' in path and 'batch' not in path]"
+    )
+    assert await bench(code) == "[]"
+    read = "text = ''.join(p.read_text() for m in MOUNTS.values() for p in Path(m).rglob('*') if p.is_file())"
+    assert await bench(f"{read}\n'train/0000' in text, 'held out' in text") == "(True, False)"
+    assert "Read-only file system" in await bench("Path(MOUNTS['policies'], 'x').write_text('')")
+
+
+async def test_code_that_takes_too_long_is_stopped_and_the_next_runs(history: History) -> None:
+    bench = Bench(history, wall_s=0.3)
+    async with bench.interpreter:
+        assert "time limit of 0.3 s" in await bench("while True: pass")
+        assert await bench("1 + 1") == "2"

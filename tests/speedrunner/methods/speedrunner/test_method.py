@@ -1,0 +1,195 @@
+"""The SpeedRunner method: a whole sleep, with the inducer's side scripted and everything else real."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import envs
+from serving.cards import ModelCard
+from serving.tokens.tokenizer import ChatTokenizer
+from speedrunner.methods.base import SleepTools
+from speedrunner.methods.speedrunner.method import SpeedRunner
+from speedrunner.store.history import History
+from speedrunner.store.records import Ending, Policy, Skill
+from speedrunner.store.rundir import RunDirectory
+from tests.scripted_engine import Request, Script, call, overflow, say
+from tests.scripted_runs import roomy, scripted_model
+from tests.speedrunner.run_samples import TASK, trajectory
+
+SKILL = '''def advance() -> str:
+    """Go two steps forward."""
+    go_forward()
+    return go_forward()'''
+LIST = call("list_skills")
+
+
+WRITE = call("write_skill", source=SKILL, public=True)
+FINISH = call("finish", summary="Walking is quicker now.")
+
+
+@pytest.fixture(scope="module")
+def babyai() -> envs.TextEnv:
+    return envs.make("babyai")
+
+
+@pytest.fixture
+def history(tmp_path: Path) -> Iterator[History]:
+    with RunDirectory.open_for_writing(tmp_path / "run") as run:
+        run.write_policy(Policy(version=0))
+        for number in range(2):
+            run.append_trajectory(0, trajectory(f"train/{number:04d}", task=TASK, text=f"text {number}"))
+        yield History(run)
+
+
+@dataclass
+class Night:
+    """What came of a sleep."""
+
+    policy: Policy
+    tools: SleepTools
+    requests: list[Request]
+
+    @property
+    def seen(self) -> list[str]:
+        """What the inducer was told last, before each of its answers."""
+        return [request.last for request in self.requests]
+
+
+Nights = Callable[..., Awaitable[Night]]
+
+
+@pytest.fixture
+def night(
+    babyai: envs.TextEnv, history: History, tiny_card: ModelCard, tiny_tokenizer: ChatTokenizer
+) -> Nights:
+    async def night(
+        script: Script,
+        policy: Policy = Policy(version=0),  # noqa: B008 - immutable
+        *,
+        card: dict[str, Any] | None = None,
+        **options: Any,
+    ) -> Night:
+        async with scripted_model(script, roomy(tiny_card, **(card or {})), tiny_tokenizer) as engine:
+            tools = SleepTools(
+                sleep=1,
+                env=babyai,
+                model=engine.model,
+                check_tool=engine.model.check_tool,
+                labels={"episode": "sleep/0001"},
+            )
+            learnt = await SpeedRunner(**options).sleep(policy, history, tools)
+            return Night(learnt, tools, engine.server.requests)
+
+    return night
+
+
+async def test_the_edited_library_is_the_next_policy(night: Nights) -> None:
+    slept = await night([WRITE, call("write_skill", source="def broken(", public=True), FINISH])
+    assert [skill.name for skill in slept.policy.skills] == ["advance"]
+    assert [edit.error is None for edit in slept.tools.edits] == [True, False]
+    (agent,) = slept.tools.agents
+    assert (agent.role, agent.ending, len(agent.turns)) == ("inducer", Ending.SUBMITTED, 3)
+    assert "Error: " in slept.seen[2]
+    assert slept.tools.error is None
+
+
+async def test_its_code_runs_over_the_trajectories_with_the_draft_at_hand(night: Nights) -> None:
+    count = "failed = [t for t in load_trajectories() if not t['outcome']['success']]; len(failed)"
+    slept = await night(
+        [call("execute_code", code=count), WRITE, call("execute_code", code="library.advance()"), FINISH]
+    )
+    assert "\n0\n" in slept.seen[1]
+    assert "NotAvailable: go_forward is not available here" in slept.seen[3]
+
+
+async def test_each_reply_says_how_many_calls_and_tokens_are_left(
+    night: Nights, tiny_card: ModelCard
+) -> None:
+    slept = await night([LIST, say("hm"), LIST, LIST], inducer_calls=4)
+    assert "You have 4 calls." in slept.seen[0]
+    left = [re.search(r"\((\d+) calls and (\d+) tokens left\)", text) for text in slept.seen[1:]]
+    assert [int(found[1]) for found in left if found] == [3, 2, 1]  # an invalid answer counts, too
+    for found, request in zip(left, slept.requests[1:], strict=True):
+        assert found is not None
+        assert 0 <= int(found[2]) - (tiny_card.context - len(request.prompt)) < 100  # the reply's frame
+
+
+async def test_the_end_of_its_calls_ends_it_and_keeps_its_edits(night: Nights) -> None:
+    slept = await night([WRITE] * 2, inducer_calls=2)
+    assert slept.tools.agents[0].ending is Ending.CALL_LIMIT
+    assert len(slept.policy.skills) == 1
+    assert slept.tools.error is None
+
+
+async def test_or_discards_them_and_says_so(night: Nights) -> None:
+    before = Policy(version=0, notes="kept")
+    slept = await night([WRITE] * 2, before, inducer_calls=2, on_limit="discard")
+    assert slept.policy == before
+    assert slept.tools.error == "the inducer used up its 2 calls"
+    assert len(slept.tools.edits) == 1
+
+
+async def test_a_context_overflow_changes_nothing(night: Nights) -> None:
+    before = Policy(version=0, notes="kept")
+    slept = await night([WRITE, overflow()], before)
+    assert slept.policy == before
+    assert slept.tools.agents[0].ending is Ending.CONTEXT_OVERFLOW
+    assert slept.tools.error == "the context of inducer overflowed"
+    assert [edit.error for edit in slept.tools.edits] == [None]
+
+
+async def test_a_card_may_allow_fewer_calls_than_the_method(night: Nights, tiny_card: ModelCard) -> None:
+    slept = await night([LIST] * 9, card={"roles": tiny_card.roles})
+    assert len(slept.tools.agents[0].turns) == tiny_card.roles.inducer.max_calls == 6
+    assert "You have 6 calls." in slept.seen[0]
+
+
+class TestAblations:
+    async def test_asi_style_asks_for_observed_behaviour_with_the_same_tools(self, night: Nights) -> None:
+        goal, asi = await night([FINISH]), await night([FINISH], prompt="asi_style")
+        assert goal.requests[0].tools == asi.requests[0].tools
+        assert "Find failures" in goal.requests[0].system
+        assert "Find failures" not in asi.requests[0].system
+        assert "behaviour that was observed" in asi.requests[0].system
+
+    async def test_without_private_skills_all_are_shown_to_the_actor(
+        self, night: Nights, babyai: envs.TextEnv
+    ) -> None:
+        source = "def seen():\n    'See.'"
+        hidden = Skill(name="seen", source=source, doc="See.", public=False, created=0, edited=0)
+        before = Policy(version=0, skills=(hidden,))
+        slept = await night([call("write_skill", source=SKILL), FINISH], before, visibility="all_public")
+        assert {skill.name: skill.public for skill in slept.policy.skills} == {"seen": True, "advance": True}
+        assert "set_visibility" not in slept.requests[0].tools
+        assert "rivate" not in slept.requests[0].system
+        spec = SpeedRunner(visibility="all_public").agent(before, TASK, babyai)
+        assert [skill.name for skill in spec.library.public] == ["seen"]
+
+    async def test_without_an_interpreter_the_batch_is_in_the_prompt(self, night: Nights) -> None:
+        on, off = await night([FINISH]), await night([FINISH], interpreter="off")
+        assert set(on.requests[0].tools) - set(off.requests[0].tools) == {"execute_code"}
+        assert "load_trajectories" not in off.requests[0].system
+        assert "walk(steps=3)" in off.requests[0].task
+        assert "walk(steps=3)" not in on.requests[0].task
+        assert "left out" not in off.requests[0].task
+        goal = "Work as a programmer"
+        assert goal in on.requests[0].system
+        assert goal in off.requests[0].system
+
+    async def test_what_does_not_fit_half_the_context_is_named(
+        self, night: Nights, history: History, tiny_card: ModelCard
+    ) -> None:
+        long = trajectory("train/0002", text="never ends")
+        long.turns[0].reasoning = "so " * tiny_card.context
+        history._directory.append_trajectory(0, long)
+        history._directory.append_trajectory(0, trajectory("train/0003"))
+        slept = await night([FINISH], interpreter="off")
+        shown, _, left_out = slept.requests[0].task.partition("These do not fit here and are left out:")
+        assert "train/0003: " in shown
+        assert [f"train/000{number}: " in left_out for number in range(4)] == [True, True, True, False]

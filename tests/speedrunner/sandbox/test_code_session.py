@@ -1,0 +1,235 @@
+"""A Python session in the sandbox: what is printed, what lasts, and what does not."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import pytest_asyncio
+
+from speedrunner.sandbox.code_session import CodeSession
+from speedrunner.sandbox.settings import Sandbox, SandboxError
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+PLENTY_S = 30.0
+CHARS = 400
+
+
+async def told(session: CodeSession, code: str, limit_s: float = PLENTY_S) -> str:
+    return (await session.execute(code, limit_s)).text
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("mounted")
+    (path / "a.txt").write_text("hello")
+    (path / "drafted.py").write_text("def double(x):\n    return 2 * x\n")
+    return path
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=["bubblewrap", "rlimits"])
+async def session(request: pytest.FixtureRequest, folder: Path) -> AsyncIterator[CodeSession]:
+    bootstrap = """if True:
+        import sys
+        sys.path.insert(0, MOUNTS['draft'])
+        def load(): return open(MOUNTS['draft'] + '/a.txt').read()
+    """
+    async with CodeSession(
+        Sandbox(request.param), mounts={"draft": folder}, bootstrap=bootstrap, output_chars=CHARS
+    ) as started:
+        yield started
+
+
+@pytest.mark.parametrize(
+    ("code", "output"),
+    [
+        ("1 + 1", "2"),
+        ("None", ""),
+        ("x = 5", ""),
+        ("print('a')\n'b'", "a\n'b'"),
+        ("import sys\nprint('a', file=sys.stderr)", "a"),
+        ("load()", "'hello'"),
+        ("import drafted\ndrafted.double(4)", "8"),
+        ("1 / 0", "ZeroDivisionError: division by zero"),
+        ("def f():\n    raise ValueError('no')\nf()", '  File "<execute'),
+        ("1 +", "SyntaxError: invalid syntax"),
+        ("raise SystemExit(3)", "SystemExit: 3"),
+        ("print('\\ud800')", "\\ud800"),
+        ("input()", "EOFError"),
+        ("from dataclasses import dataclass\n@dataclass\nclass A:\n    x: int\nA(3)", "A(x=3)"),
+    ],
+)
+async def test_code_answers_as_at_a_prompt(session: CodeSession, code: str, output: str) -> None:
+    answer = await told(session, code)
+    assert answer == output if output in ("", "2", "a") else output in answer
+    assert "/child/" not in answer  # none of our frames
+
+
+async def test_variables_last(session: CodeSession) -> None:
+    await session.execute("kept = [1]", PLENTY_S)
+    assert await told(session, "kept") == "[1]"
+
+
+async def test_long_output_is_cut_in_its_middle_and_says_so(session: CodeSession) -> None:
+    answer = await told(session, "print('a' * 5_000 + 'b' * 5_000)\nraise ValueError('the end')")
+    assert answer.startswith("a" * (CHARS // 2) + "\n[cut here: ")
+    assert "characters are not shown]" in answer
+    assert answer.endswith("ValueError: the end")
+    assert len(answer) < CHARS + 100
+
+
+async def test_output_that_fits_is_whole(session: CodeSession) -> None:
+    assert await told(session, f"print('x' * {CHARS - 1})") == "x" * (CHARS - 1)
+
+
+async def test_code_that_stops_in_time_costs_no_variable(session: CodeSession) -> None:
+    await session.execute("kept = 3", PLENTY_S)
+    answer = await told(session, "print('begun')\nwhile True:\n    len('')", 0.3)
+    assert answer.startswith("begun\n")
+    assert answer.endswith("TimeLimitReached: stopped at the time limit of 0.3 s")
+    assert await told(session, "kept") == "3"
+
+
+@pytest.mark.parametrize(
+    ("code", "limit_s", "reason"),
+    [
+        ("print('begun')\nsum(iter(int, 1))", 0.3, "stopped at the time limit of 0.3 s"),
+        ("print('begun')\nimport os\nos._exit(3)", PLENTY_S, "the process ended: exit status 3"),
+        (
+            "print('begun')\nimport os\nos.kill(os.getpid(), 9)",
+            PLENTY_S,
+            "the process ended: killed by SIGKILL",
+        ),
+        (
+            "print('begun')\nimport gc, os\nos.write(next(o for o in gc.get_objects()"
+            " if type(o).__name__ == 'Wire')._out, b'x' * 100)",
+            PLENTY_S,
+            "the process sent a message of",
+        ),
+    ],
+)
+async def test_a_lost_process_is_replaced_and_the_answer_says_so(
+    session: CodeSession, code: str, limit_s: float, reason: str
+) -> None:
+    await session.execute("lost = 3", PLENTY_S)
+    answer = await session.execute(code, limit_s)
+    assert answer.text.startswith(f"begun\n\n[{reason}")
+    assert answer.text.endswith("; the session was started anew: all variables are gone]")
+    assert answer.lost is not None
+    assert answer.lost.startswith(str(answer.error))
+    assert "NameError" in await told(session, "lost")
+    assert await told(session, "load()") == "'hello'"  # the bootstrap code ran again
+
+
+@pytest.mark.parametrize(
+    ("code", "error"),
+    [
+        ("print('said')", None),
+        ("'a' is 'b'", None),  # Python warns of it
+        ("1 / 0", "ZeroDivisionError: division by zero"),
+        ("raise ValueError('one\\ntwo')", "ValueError: one"),
+        ("1 +", "SyntaxError: invalid syntax"),
+        ("'\ud800'", "UnicodeEncodeError: 'utf-8' codec can't encode character '\\ud800' in position 1"),
+    ],
+)
+async def test_what_is_an_error_is_told_apart_from_output(
+    session: CodeSession, code: str, error: str | None
+) -> None:
+    answer = await session.execute(code, PLENTY_S)
+    assert answer.lost is None
+    assert (answer.error or "").startswith(error or "")
+    assert (answer.error is None) == (error is None)
+
+
+FORGED = """
+import gc, sys
+wire = next(each for each in gc.get_objects() if type(each).__name__ == 'Wire')
+number = {number}
+wire.send(b'["done",%d,0,"",null]' % number)
+"""
+
+
+async def test_a_forged_end_ends_the_process(session: CodeSession) -> None:
+    answer = await session.execute(FORGED.format(number=1), PLENTY_S)
+    assert answer.error == "the process sent a message about what it had not been given to run and was killed"
+    assert await told(session, "1 + 1") == "2"
+
+
+async def test_after_an_end_that_came_too_early_no_answer_is_that_of_another_piece(
+    session: CodeSession,
+) -> None:
+    await session.execute(FORGED.format(number="sys.stdout._number") + "'first'", PLENTY_S)
+    second = await session.execute("'second'", PLENTY_S)
+    assert "first" not in second.text
+    assert "the process sent a message " in str(second.lost)
+    assert await told(session, "'third'") == "'third'"
+
+
+async def test_what_an_earlier_piece_left_behind_is_told_and_the_code_runs_afresh(
+    session: CodeSession,
+) -> None:
+    assert await told(session, "kept = 3") == ""
+    assert session._child is not None
+    session._child.strike()
+    session._child.channel.drain(time.monotonic() + PLENTY_S)  # until it is gone
+    answer = await session.execute("'kept' in globals()", PLENTY_S)
+    assert answer.text == f"[{answer.lost}]\nFalse"
+    assert answer.lost == (
+        "the process ended: killed by SIGKILL; the session was started anew: all variables are gone"
+    )
+    assert answer.error is None
+
+
+async def test_files_that_change_outside_are_seen(session: CodeSession, folder: Path) -> None:
+    (folder / "new.txt").write_text("new")
+    assert await told(session, "open(MOUNTS['draft'] + '/new.txt').read()") == "'new'"
+
+
+async def test_mounted_folders_cannot_be_written_to(folder: Path) -> None:
+    async with CodeSession(Sandbox(), mounts={"draft": folder}) as session:
+        answer = await told(session, "open(MOUNTS['draft'] + '/b.txt', 'w')")
+    assert "Read-only file system" in answer
+    assert not (folder / "b.txt").exists()
+
+
+async def test_a_socket_in_a_mounted_folder_is_seen_and_cannot_be_called(tmp_path: Path) -> None:
+    """The mount shows it; what keeps the code from it is the filter of system calls."""
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(tmp_path / "s"))
+        listener.listen()
+        listener.setblocking(False)
+        code = "import os, socket\npath = MOUNTS['draft'] + '/s'\nprint(os.path.exists(path))\n"
+        async with CodeSession(Sandbox(), mounts={"draft": tmp_path}) as session:
+            answer = await told(session, code + "socket.socket(socket.AF_UNIX).connect(path)")
+        assert answer.startswith("True\n")
+        assert answer.endswith("PermissionError: [Errno 1] Operation not permitted")
+        with pytest.raises(BlockingIOError):
+            listener.accept()
+
+
+async def test_a_time_limit_may_be_as_long_as_it_likes(session: CodeSession) -> None:
+    assert await told(session, "import time\ntime.sleep(0.01)\n5", 3e6) == "5"
+
+
+async def test_bootstrap_code_that_fails_is_our_mistake() -> None:
+    with pytest.raises(SandboxError, match="ZeroDivisionError"):
+        async with CodeSession(Sandbox(), bootstrap="1 / 0"):
+            pass
+
+
+async def test_cancelling_leaves_no_process() -> None:
+    session = CodeSession(Sandbox())
+    await session.__aenter__()
+    child = session._child
+    assert child is not None
+    running = asyncio.create_task(session.execute("while True: pass", PLENTY_S))
+    await asyncio.sleep(0.05)  # into its thread; what is tested holds before and after that
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert child._process.returncode is not None

@@ -1,0 +1,78 @@
+"""Skills in a child: how long a call may take, whatever its process costs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pytest
+
+from speedrunner.sandbox.child_pool import ChildPool
+from speedrunner.sandbox.child_process import Child
+from speedrunner.sandbox.settings import Sandbox
+from speedrunner.sandbox.skill_process import Granted, SkillModule, Skills
+
+SOURCE = """
+def harmless():
+    return look()
+
+def endless():
+    while True:
+        look()
+"""
+
+SLOW_S = 1.5
+
+
+class Still:
+    """A world in which nothing changes."""
+
+    def call(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Granted:
+        return Granted("a wall")
+
+    def enter(self, name: str, arguments: Mapping[str, Any]) -> None:
+        pass
+
+    def leave(self, depth: int, omitted: int, result: Any, error: str | None) -> None:
+        pass
+
+
+class SlowPool(ChildPool):
+    """The machine is busy: each process takes its time to start."""
+
+    def take(self) -> Child:
+        time.sleep(SLOW_S)
+        return super().take()
+
+
+@pytest.fixture
+def skills() -> Iterator[Skills]:
+    pool = SlowPool(Sandbox())
+    module = SkillModule(SOURCE, ("harmless", "endless"), {"look": "Look."}, "seed")
+    skills = Skills(pool, module, Still())
+    skills.close()  # as after a call that had to be killed
+    yield skills
+    skills.close()
+    pool.close()
+
+
+def test_the_start_of_a_new_process_takes_nothing_of_the_calls_time(skills: Skills) -> None:
+    ended = skills.run("harmless", {}, SLOW_S / 2)
+    assert (ended.result, ended.error, ended.timed_out) == ("a wall", None, False)
+
+
+def test_a_call_in_a_new_process_is_interrupted_at_its_limit_and_not_killed(skills: Skills) -> None:
+    ended = skills.run("endless", {}, 0.2)
+    assert ended.timed_out
+    assert (ended.error or "").startswith("TimeLimitReached: stopped at the time limit of 0.2 s (in endless")
+
+
+def test_a_start_that_takes_for_ever_uses_the_calls_time_up(
+    skills: Skills, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that the call ends when its host promises it."""
+    monkeypatch.setattr("speedrunner.sandbox.skill_process.START_S", 0.1)
+    ended = skills.run("endless", {}, 0.5)
+    assert ended.timed_out
+    assert (ended.error or "").startswith("TimeLimitReached: stopped at the time limit of 0.5 s")

@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from serving.meter import LedgerRow
+from serving.usage import Usage
+from speedrunner.store.data import load
+from speedrunner.store.records import Policy
+from speedrunner.store.rundir import RunDirectory, RunDirectoryError, sleep_key
+from speedrunner.store.summary import summarise
+from tests.speedrunner.run_samples import sleep, trajectory
+
+
+def request(number: int, wasted: bool = False, usage: Usage | None = None, **labels: str) -> LedgerRow:
+    return LedgerRow(
+        request=f"r{number}",
+        time=1000.0 + number,
+        labels=labels,
+        model="tiny",
+        status="ok" if usage else "failed",
+        wasted=wasted,
+        usage=usage,
+        seconds=0.5,
+        retry=0,
+        error=None if usage else "connection lost",
+    )
+
+
+@pytest.fixture
+def run(tmp_path):
+    """A run that goes on: two batches, an evaluation, one sleep."""
+    with RunDirectory.open_for_writing(tmp_path / "run") as run:
+        run.write_config("env:\n  name: babyai\nrun: {seed: 1}\n")
+        run.write_policy(Policy(version=0))
+        for number in range(5):
+            episode = trajectory(f"train/{number:04d}")
+            run.append_trajectory(number // 3, episode)
+            run.append_episode(summarise(episode, "train", number // 3 * 3))
+        run.append_evaluation(3, trajectory("test/0003/0"))
+        run.append_episode(summarise(trajectory("test/0003/0"), "test", 3))
+        run.write_sleep(sleep())
+        yield run
+
+
+def test_a_run_that_goes_on_is_read_without_a_lock(run):
+    data = load(run.path)
+    assert data.path == run.path
+    assert data.config == {"env": {"name": "babyai"}, "run": {"seed": 1}}
+    assert data.policies.latest() == Policy(version=0)
+    assert [episode.episode for episode in data.trajectories(1)] == ["train/0003", "train/0004"]
+    assert len(data.trajectories()) == 5
+    assert data.evaluations(3) == data.evaluations() == [trajectory("test/0003/0")]
+    assert data.trajectories(7) == []
+    assert data.sleeps == [sleep()]
+    assert len(data.episodes) == 6
+    assert data.requests == []
+
+
+def test_reading_changes_nothing(run):
+    with (run.path / "episodes.jsonl").open("ab") as file:
+        file.write(b'{"episode": "tra')
+    before = {file: file.read_bytes() for file in run.path.rglob("*") if file.is_file()}
+    assert len(load(run.path).episodes) == 6
+    assert {file: file.read_bytes() for file in run.path.rglob("*") if file.is_file()} == before
+
+
+def test_a_summary_row_lost_in_a_kill_is_derived(run):
+    complete = load(run.path).episodes
+    (run.path / "episodes.jsonl").unlink()
+    derived = load(run.path).episodes
+    assert derived == complete
+    assert [row.checkpoint for row in derived] == [0, 0, 0, 3, 3, 3]
+    assert [row.phase for row in derived] == ["train"] * 5 + ["test"]
+
+
+def test_requests_of_attempts_that_were_given_up_are_wasted(run):
+    again = trajectory("train/0005", attempt=2)
+    usage = Usage(10, 5, 2, 0)
+    rows = [
+        (request(0, phase="train", episode="train/0005", attempt="1", usage=usage), True),
+        (request(1, phase="train", episode="train/0005", attempt="2", usage=usage), False),
+        (request(2, phase="train", episode="train/0005", attempt="2", wasted=True), True),
+        (request(3, phase="sleep", episode=sleep_key(1), attempt="1", usage=usage), False),
+        (request(4, phase="sleep", episode=sleep_key(1), attempt="2", usage=usage), True),
+        (request(5, phase="train", episode="train/0006", attempt="1", usage=usage), True),
+        (request(6, phase="train", episode="train/0006", attempt="2", usage=usage), False),
+        (request(7, phase="ready", usage=usage), False),
+    ]
+    for row, _ in rows:
+        run.append_request(row)
+    run.append_trajectory(1, again)
+    read = load(run.path).requests
+    assert [(row.request, row.wasted) for row in read] == [(row.request, wasted) for row, wasted in rows]
+
+
+class TestFrames:
+    def test_episodes_are_flat(self, run):
+        frame = load(run.path).frame("episodes")
+        assert list(frame["episode"])[:2] == ["train/0000", "train/0001"]
+        assert frame["task_name"].unique().tolist() == ["pick_up_seq_go_to"]
+        assert frame["usage_cached"].sum() == 6 * 180
+        assert frame["ending"].unique().tolist() == ["success"]
+        assert not any(isinstance(value, dict) for value in frame.to_numpy().flatten())
+
+    def test_requests_are_flat_also_those_without_a_usage(self, run):
+        run.append_request(
+            request(0, phase="train", episode="train/0000", attempt="1", usage=Usage(9, 4, 2, 1))
+        )
+        run.append_request(request(1, phase="train", episode="train/0000", attempt="1", wasted=True))
+        frame = load(run.path).frame("requests")
+        assert frame["usage_prompt"].sum() == 9
+        assert frame["labels_episode"].tolist() == ["train/0000"] * 2
+        assert frame["wasted"].tolist() == [False, True]
+        assert "usage" not in frame
+
+    def test_pandas_is_loaded_for_frames_alone(self):
+        code = "import sys, speedrunner.store.data; assert 'pandas' not in sys.modules"
+        subprocess.run([sys.executable, "-c", code], check=True)
+
+
+class TestBadInput:
+    def test_no_run(self, tmp_path):
+        with pytest.raises(RunDirectoryError, match="does not exist"):
+            load(tmp_path / "none")
+
+    @pytest.mark.parametrize("text", ["a: [1", "just text", ""])
+    def test_a_damaged_configuration(self, run, text):
+        (run.path / "config.yaml").write_text(text)
+        with pytest.raises(RunDirectoryError, match=r"config\.yaml") as error:
+            _ = load(run.path).config
+        assert "\n" not in str(error.value)
