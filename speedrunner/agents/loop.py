@@ -14,7 +14,7 @@ from speedrunner.store.records import CallNode, Ending, Message, ToolCall, Turn
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class ToolReply:
     """What a tool call came to.
 
     Attributes:
@@ -28,12 +28,16 @@ class Reply:
     ending: Ending | None = None
 
 
+Execute = Callable[[ToolCall], Awaitable[ToolReply]]
+"""Runs one valid tool call."""
+
+
 @dataclass(slots=True)
 class AgentLimits:
-    """Budgets of one agent's work.
+    """Budgets of one piece of work, which several agents may share: what is used up is subtracted.
 
     Attributes:
-        llm_calls: requests to the model, answers without a valid call included.
+        llm_calls: requests to the model that are left, answers without a valid call included.
         deadline: moment of `time.monotonic()` at which the work is ended; `None` for none. Time during which
             we hold the agent back ourselves moves it.
     """
@@ -47,29 +51,39 @@ class AgentLimits:
         return float("inf") if self.deadline is None else self.deadline - time.monotonic()
 
 
+def plain_messages(messages: list[Message]) -> list[dict[str, str]]:
+    """Messages as chat templates and chat completions take them."""
+    return [{"role": message.role, "content": message.content} for message in messages]
+
+
 async def run_agent(
     conversation: Conversation,
     opening: list[Message],
-    execute: Callable[[ToolCall], Awaitable[Reply]],
+    execute: Execute,
     limits: AgentLimits,
     record: Callable[[Turn], None],
-    status: Callable[[str, Usage, int], str] = lambda text, usage, calls: text,
+    status: Callable[[str, Usage], str] = lambda text, usage: text,
+    most: int | None = None,
 ) -> Ending:
     """Let an agent work until a tool, a limit or the context ends it.
 
     Args:
         conversation: opened with the messages of `opening`.
-        execute: runs one valid tool call.
+        limits: get less with every request.
         record: gets each turn as soon as it is complete.
-        status: called with each reply, the usage of the answer to it and the number of calls left; returns
-            the reply as the agent is to see it.
+        status: called with each reply and the usage of the answer to it; returns the reply as the agent is
+            to see it.
+        most: requests of this agent; `None`: all that are left.
 
     Raises:
         ServingError: the engine failed (never for the model's own mistakes).
         Exception: whatever `execute` raises.
     """
     messages = opening
-    for left in reversed(range(limits.llm_calls)):
+    asked = 0
+    while limits.llm_calls > 0 and (most is None or asked < most):
+        limits.llm_calls -= 1
+        asked += 1
         held_s = await conversation.ready()
         if limits.deadline is not None:
             limits.deadline += held_s
@@ -105,7 +119,7 @@ async def run_agent(
             return ending
         if limits.remaining_s <= 0:
             return Ending.WALL_CLOCK
-        text = status(text, turn.usage, left)
+        text = status(text, turn.usage)
         conversation.tell(text)
         messages = [Message("tool" if turn.call else "user", text)]
     return Ending.CALL_LIMIT

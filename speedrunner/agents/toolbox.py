@@ -1,4 +1,4 @@
-"""Tools of agents outside episodes, made from typed Python methods."""
+"""Tools of agents, made from typed Python functions."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 
 from serving.tokens.tools import ToolSpec
-from speedrunner.agents.loop import Reply
+from speedrunner.agents.loop import ToolReply
 from speedrunner.store.records import CallNode, Ending, ToolCall
 
-Tool = Callable[..., str] | Callable[..., Awaitable[str]]
+Tool = Callable[..., str | ToolReply] | Callable[..., Awaitable[str | ToolReply]]
 
 
 class ToolError(Exception):
@@ -24,7 +24,8 @@ class Toolbox:
     raised again.
 
     Args:
-        tools: documented, annotated functions, async or not, that return the reply's text.
+        tools: documented, annotated functions, async or not, that return the reply's text; one that acts in
+            an episode returns the whole reply to what it did there.
         finish: the one that ends the agent's work.
     """
 
@@ -36,16 +37,20 @@ class Toolbox:
             for name, tool in self._tools.items()
         ]
 
-    async def execute(self, call: ToolCall) -> Reply:
+    async def execute(self, call: ToolCall) -> ToolReply:
         """Run one call; see `speedrunner.agents.loop`."""
         node = CallNode(name=call.name, kind="tool", arguments=call.arguments)
         began = time.monotonic()
+        ending = Ending.SUBMITTED if call.name == self._finish else None
         try:
             result = self._tools[call.name](**call.arguments)
-            node.result = result if isinstance(result, str) else await result
+            said = await result if inspect.isawaitable(result) else result
+            if isinstance(said, ToolReply):
+                node.calls, node.actions = [said.executed], said.executed.actions
+                ending, said = said.ending or ending, said.text
+            text = node.result = said
         except ToolError as error:
-            node.error = str(error)
+            node.error, ending = str(error), None
+            text = f"Error: {error}"
         node.seconds = round(time.monotonic() - began, 4)
-        text = f"Error: {node.error}" if node.error is not None else node.result
-        ending = Ending.SUBMITTED if call.name == self._finish and node.error is None else None
-        return Reply(str(text), node, ending)
+        return ToolReply(text, node, ending)

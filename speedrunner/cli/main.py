@@ -159,13 +159,13 @@ def episode(
     Example: speedrunner episode env=babyai task.index=7 model=tiny
     """
     from speedrunner.runs.setup import set_up
-    from speedrunner.runs.single_episode import play_episode
+    from speedrunner.runs.single_episode import show_episode
 
     config = compose(overrides or [])
     _show_messages(config)
     setup = set_up(config)
     console = plain_console()
-    carry_out(lambda drain: play_episode(setup, console, show_ids=ids), _say(plain_console(stderr=True)))
+    carry_out(lambda drain: show_episode(setup, console, show_ids=ids), _say(plain_console(stderr=True)))
 
 
 @app.command()

@@ -22,8 +22,7 @@ from speedrunner.runs.executor import Executor, RunStopped
 from speedrunner.runs.plan import Wake
 from speedrunner.runs.progress import Progress
 from speedrunner.runs.setup import Setup
-from speedrunner.store.labels import Labels
-from speedrunner.store.records import Message, Trajectory
+from speedrunner.store.records import Trajectory, Turn
 from speedrunner.store.rundir import RunDirectory
 
 
@@ -36,15 +35,12 @@ class RecordingActor(Actor):
 
     def __init__(self, setup: Setup, model: Model) -> None:
         super().__init__(setup.env, model, setup.episode_limits())
-        self.model = model
         self.talks: dict[str, TokenConversation] = {}
 
-    def converse(self, spec: ActorSpec, messages: list[Message], labels: Labels) -> Conversation:
-        """Open the actor's conversation, and keep it."""
-        talk = super().converse(spec, messages, labels)
-        assert isinstance(talk, TokenConversation)
-        self.talks[labels.episode or ""] = talk
-        return talk
+    def keep(self, episode: str, conversation: Conversation, turn: Turn | None) -> None:
+        """Keep an episode's conversation."""
+        assert isinstance(conversation, TokenConversation)
+        self.talks[episode] = conversation
 
 
 class BenchRun:
@@ -86,15 +82,14 @@ class BenchRun:
         with Progress(Console(file=io.StringIO()), episodes, 0) as progress:
             executor = Executor(
                 directory=self.directory,
-                env=self._setup.env,
                 method=self._setup.method,
-                inducer=actor.model,
                 actor=actor,
                 pool=pool,
                 progress=progress,
                 drain=Drain(lambda line: None),
                 sandbox=self._setup.sandbox(),
                 attempts={},
+                watch=actor.keep,
             )
             await executor.execute([Wake(batch, 0, tasks)])
         played = self.directory.trajectories(batch)

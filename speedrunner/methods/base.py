@@ -1,24 +1,26 @@
-"""What a method is: how it makes its first policy, its actor, and a new policy in each sleep."""
+"""What a method is: its first policy, its actor, how it plays an episode, and a new policy in each sleep."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import abc
+from collections.abc import Awaitable, Callable
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import ClassVar
 
 from envs import Task, TextEnv
 from serving.model import Model
 from serving.tokens.tools import ToolSpec
 from serving.usage import Usage
 from speedrunner.agents.actor import ActorSpec
-from speedrunner.agents.loop import AgentLimits, run_agent
+from speedrunner.agents.loop import AgentLimits, plain_messages, run_agent
+from speedrunner.agents.stage import Stage
 from speedrunner.agents.toolbox import Toolbox
 from speedrunner.library.library import Library
 from speedrunner.sandbox.settings import Sandbox
 from speedrunner.store.history import History
 from speedrunner.store.labels import Labels
-from speedrunner.store.records import AgentRecord, Edit, Ending, Message, Policy
+from speedrunner.store.records import AgentRecord, Edit, Ending, Message, Policy, Trajectory
 
 
 @dataclass
@@ -29,8 +31,10 @@ class SleepTools:
         sleep: number of this sleep, 1 for the first.
         model: what the agents of the sleep are played by.
         check_tool: raises `InvalidTool` where the actor could not call a skill.
-        labels: stand in the ledger rows of every request.
+        labels: of the ledger rows of every request.
         sandbox: how code that an agent writes is confined.
+        attempt: plays a training task again, in a fresh world, by an actor with this spec; its tokens are the
+            sleep's. `None` unless the method says `replays`.
         edits: to be extended with each edit that an agent asked for.
         error: why the sleep changes nothing although it should have.
     """
@@ -41,6 +45,7 @@ class SleepTools:
     check_tool: Callable[[ToolSpec], None]
     labels: Labels
     sandbox: Sandbox = Sandbox()  # noqa: RUF009 - immutable
+    attempt: Callable[[Task, ActorSpec], Awaitable[Trajectory]] | None = None
     agents: list[AgentRecord] = field(default_factory=list)
     edits: list[Edit] = field(default_factory=list)
     error: str | None = None
@@ -63,15 +68,15 @@ class SleepTools:
         """
         record = AgentRecord(role=role, turns=[], ending=Ending.ENGINE_ERROR)
         self.agents.append(record)
-        plain = [{"role": message.role, "content": message.content} for message in messages]
+        limits = AgentLimits(llm_calls)
 
-        def status(text: str, usage: Usage, calls: int) -> str:
+        def status(text: str, usage: Usage) -> str:
             used = usage.prompt + usage.completion + self.model.count_tokens(text)
             tokens = max(self.model.card.context - used, 0)
-            return f"{text}\n\n({calls} calls and {tokens} tokens left)"
+            return f"{text}\n\n({limits.llm_calls} calls and {tokens} tokens left)"
 
-        limits = AgentLimits(llm_calls)
-        with closing(self.model.converse(role, plain, toolbox.specs, self.labels.plain())) as conversation:
+        opened = self.model.converse(role, plain_messages(messages), toolbox.specs, self.labels.plain())
+        with closing(opened) as conversation:
             record.ending = await run_agent(
                 conversation, messages, toolbox.execute, limits, record.turns.append, status
             )
@@ -80,27 +85,67 @@ class SleepTools:
         return record.ending
 
 
-class Method(Protocol):
-    """One way to learn. Its constructor's keyword arguments, all with defaults, are its options.
+class Method(abc.ABC):
+    """One way to learn; a subclass is a method. Keyword arguments of its constructor, all with defaults, are
+    its options.
 
-    A method keeps no state between calls: everything it knows is in the policy, so that a run can be
-    resumed from any version.
+    State: a method keeps none between calls. All that it knows is in the policy (skills, notes, its own JSON)
+    and in the history, so that a run goes on from any version, in another process. It changes nothing that it
+    is given but what is said here: `Stage.kept`, `SleepTools.edits` and `SleepTools.error`.
+
+    Determinism: `initial` and `agent` return equal values for equal arguments, in any process; `agent` is
+    called several times for one task. `play` and `sleep` may do what they like with what the model says; they
+    draw no random numbers but from a seed in the policy.
+
+    Records: each turn of each conversation, each call, each edit, each replayed attempt is recorded without
+    the method's doing, and its tokens with it: those of `play`, of whatever role, as the rollout's, those of
+    `sleep` as the sleep's, spread over the rollouts of its batch (paper, Appendix A.3).
+
+    Errors: a model's mistakes are data: told to it, recorded, never raised. What the engine, a host or the
+    sandbox raises is passed on: the episode ends by a fault then, or the sleep is done again when the run
+    goes on. Anything else that a method raises is a bug and ends the run with its traceback.
+
+    Attributes:
+        trains: whether it plays training rollouts and sleeps; without, it is evaluated only.
+        replays: whether its sleeps play tasks again, which no online method may (paper, section 2).
     """
 
-    trains: bool
-    """Whether it plays training rollouts and sleeps; without, it is evaluated only."""
+    trains: bool = True
+    replays: ClassVar[bool] = False
 
+    @abc.abstractmethod
     def initial(self) -> Policy:
         """The policy before any rollout (version 0)."""
 
+    @abc.abstractmethod
     def agent(self, policy: Policy, task: Task, env: TextEnv) -> ActorSpec:
-        """What the actor gets for a task."""
+        """What the actor gets for a task: skills, notes.
 
+        Where several tasks get the same, their common prompt prefix is computed once.
+        """
+
+    async def play(self, policy: Policy, spec: ActorSpec, stage: Stage) -> Ending:
+        """Play one episode, training or held out. Here the actor plays alone.
+
+        A method may hold several conversations (`Stage.run_agent`, `Stage.act`), act itself
+        (`Stage.execute`), make programs callable at once (`Stage.load`), and leave what its sleep needs in
+        `Stage.kept`. The episodes of a batch are played side by side, each with the batch's policy: what one
+        learns, others get after the sleep.
+
+        Args:
+            spec: what `agent` returned; its library can be called already.
+
+        Returns:
+            How the episode ended: what a conversation's end or a reply says, or `SUBMITTED`.
+        """
+        return await stage.act(spec)
+
+    @abc.abstractmethod
     async def sleep(self, policy: Policy, history: History, tools: SleepTools) -> Policy:
         """Turn what happened into the next policy; the same policy when nothing is to change.
 
-        The version is set by the caller. Mistakes of the model end up in the records, never as exceptions.
+        The caller sets the version. What is in `history` is training only; nothing held out is ever seen.
 
         Raises:
-            ServingError: the engine failed; the sleep is repeated when the run goes on.
+            ServingError, HostError, SandboxError: the sleep is repeated when the run goes on.
         """

@@ -5,12 +5,12 @@ from __future__ import annotations
 from envs import Task, TextEnv
 from speedrunner.agents.actor import ActorSpec
 from speedrunner.library.library import Library
-from speedrunner.methods.base import SleepTools
+from speedrunner.methods.base import Method, SleepTools
 from speedrunner.store.history import History
 from speedrunner.store.records import Policy
 
 
-class ReAct:
+class ReAct(Method):
     """The control: its policy stays empty.
 
     Args:

@@ -54,9 +54,10 @@ def _parameters(kind: type) -> dict[str, inspect.Parameter]:
 def _resolve(name: str) -> type:
     try:
         found = imported(name, METHODS)
-        missing = [part for part in ("initial", "agent", "sleep") if not callable(getattr(found, part, None))]
-        if not isinstance(found, type) or missing:
-            lacks = ", ".join(missing) or "a class"
+        if not (isinstance(found, type) and issubclass(found, Method)):
+            base = f"{Method.__module__}.{Method.__name__}"
+            raise ValueError(f"{METHODS.get(name, name)} is no method: it does not extend {base}")
+        if lacks := ", ".join(sorted(found.__abstractmethods__)):
             raise ValueError(f"{METHODS.get(name, name)} is no method: it lacks {lacks}")
         require_options(_parameters(found))
     except KeyError:

@@ -5,25 +5,25 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
 import msgspec
 
-from envs import Task, TextEnv
-from serving.errors import RequestFailed
-from serving.model import Model
-from serving.tokens.transcript import common_prefix
-from speedrunner.agents.actor import Actor, Episode
+from envs import Task
+from speedrunner.agents.actor import Actor, ActorSpec
+from speedrunner.agents.episode import Episode, play_episode, unwatched
+from speedrunner.agents.stage import Watch
 from speedrunner.hosts.host_pool import HostPool
 from speedrunner.methods.base import Method, SleepTools
 from speedrunner.runs.drain import Drain
 from speedrunner.runs.plan import Evaluate, Sleep, Step, Wake, step_key
+from speedrunner.runs.prefix import prefix_change, warm
 from speedrunner.runs.progress import Progress
 from speedrunner.sandbox.settings import Sandbox
 from speedrunner.store.history import History
 from speedrunner.store.labels import Labels
-from speedrunner.store.records import Policy, PrefixChange, SleepRecord, Trajectory
+from speedrunner.store.records import SleepRecord, Trajectory
 from speedrunner.store.rundir import RunDirectory, sleep_key
 from speedrunner.store.summary import summarise
 
@@ -40,9 +40,7 @@ class Executor:
     """What a run is carried out with."""
 
     directory: RunDirectory
-    env: TextEnv
     method: Method
-    inducer: Model
     actor: Actor
     pool: HostPool
     progress: Progress
@@ -50,6 +48,7 @@ class Executor:
     sandbox: Sandbox
     attempts: dict[str, int]
     """Of each episode and sleep so far, interrupted ones included."""
+    watch: Watch = unwatched
 
     def __post_init__(self) -> None:
         self._faults = 0
@@ -130,17 +129,24 @@ class Executor:
         policy = self.directory.policies.load(step.policy)
         done = {trajectory.episode for trajectory in played}
         pending = {key: task for key, task in step.tasks.items() if key not in done}
+        specs = {key: self.method.agent(policy, task, self.actor.env) for key, task in pending.items()}
         labels = Labels(phase=phase, policy=step.policy)
 
         async def play(key: str, task: Task) -> None:
-            spec = self.method.agent(policy, task, self.env)
             for left in reversed(range(tries)):
                 async with self.pool.host(behind=phase == "test") as host:
                     if self.drain.requested:
                         return
                     with self.drain.unit():
-                        episode = Episode(key, task, step.policy, self._next_attempt(key))
-                        trajectory = await self.actor.play(episode, spec, host, labels)
+                        trajectory = await play_episode(
+                            self.actor,
+                            Episode(key, task, step.policy, self._next_attempt(key)),
+                            specs[key],
+                            host,
+                            labels,
+                            play=partial(self.method.play, policy),
+                            watch=self.watch,
+                        )
                 if not trajectory.ending.is_fault or not left:
                     break
                 self.progress.say(f"{key} ended by {trajectory.ending}; it is tried once more")
@@ -149,10 +155,7 @@ class Executor:
             self._count_faults(trajectory)
 
         with self.progress.step(step.name, len(step.tasks), len(done)):
-            if pending:
-                spec = self.method.agent(policy, next(iter(pending.values())), self.env)
-                with suppress(RequestFailed):  # a prefix that is not warm costs time, and nothing else
-                    await self.actor.warm(spec, labels)
+            await warm(self.actor, specs.values(), labels)
             async with asyncio.TaskGroup() as group:
                 for episode, task in pending.items():
                     group.create_task(self._noted(play(episode, task)), name=episode)
@@ -170,19 +173,31 @@ class Executor:
         history = History(self.directory)
         name = sleep_key(step.number)
         attempt = self._next_attempt(name)
+        attempts: list[Trajectory] = []
         labels = Labels(phase="sleep", policy=policy.version, episode=name, attempt=attempt)
+
+        async def play_again(task: Task, spec: ActorSpec) -> Trajectory:
+            episode = Episode(f"{name}/again/{len(attempts):04d}", task, policy.version, attempt)
+            async with self.pool.host() as host:
+                attempts.append(await play_episode(self.actor, episode, spec, host, labels))
+            return attempts[-1]
+
         tools = SleepTools(
             sleep=step.number,
-            env=self.env,
-            model=self.inducer,
+            env=self.actor.env,
+            model=self.actor.model("inducer"),
             check_tool=self.actor.check_tool,
             labels=labels,
             sandbox=self.sandbox,
+            attempt=play_again if self.method.replays else None,
         )
         began = time.monotonic()
         with self.progress.step(step.name, 0, 0), self.drain.unit():
             learnt = await self.method.sleep(policy, history, tools)
         learnt = msgspec.structs.replace(learnt, version=step.number)
+        task = history.batch(history.batches()[-1])[0].task
+        before, after = (self.method.agent(each, task, self.actor.env) for each in (policy, learnt))
+        prefix = prefix_change(self.actor, before, after)
         record = SleepRecord(
             sleep=step.number,
             rollouts=step.rollouts,
@@ -191,37 +206,17 @@ class Executor:
             edits=tools.edits,
             seconds=round(time.monotonic() - began, 3),
             error=tools.error,
+            attempts=attempts,
+            prefix=prefix,
         )
-        record.prefix = self._prefix_change(policy, learnt, history)
         self.directory.write_sleep(record)
         self.directory.write_policy(learnt)
         accepted = sum(edit.error is None for edit in tools.edits)
-        kept = f"; {record.prefix.kept} of {record.prefix.before} prefix tokens stay" if record.prefix else ""
+        kept = f"; {prefix.kept} of {prefix.before} prefix tokens stay" if prefix else ""
         self.progress.say(
             f"{name}: {len(learnt.skills)} skills; {accepted} edits accepted,"
             f" {len(tools.edits) - accepted} refused{kept}"
         )
-        if record.prefix is not None and record.prefix.kept < record.prefix.after:
-            # What was learnt is stored: now the new prefix is sent first, and the engine tells what it had.
-            cached = await self._warm(learnt, history, Labels(phase="sleep", policy=learnt.version))
-            record.prefix = msgspec.structs.replace(record.prefix, cached=cached)
-            self.directory.write_sleep(record)
-
-    def _prefix_change(self, before: Policy, after: Policy, history: History) -> PrefixChange | None:
-        """What the edits leave of the prompt prefix that all episodes of a policy share."""
-        task = history.batch(history.batches()[-1])[0].task
-        old = self.actor.shared_prefix(self.method.agent(before, task, self.env))
-        new = self.actor.shared_prefix(self.method.agent(after, task, self.env))
-        return PrefixChange(len(old), len(new), len(common_prefix(old, new))) if new else None
-
-    async def _warm(self, policy: Policy, history: History, labels: Labels) -> int | None:
-        """Send a policy's prefix; how much of it the engine had, or `None` where it did not tell."""
-        task = history.batch(history.batches()[-1])[0].task
-        try:
-            sent = await self.actor.warm(self.method.agent(policy, task, self.env), labels)
-        except RequestFailed:
-            return None
-        return min((usage.cached for _, usage in sent), default=None)
 
     def _next_attempt(self, key: str) -> int:
         self.attempts[key] = self.attempts.get(key, 0) + 1

@@ -129,10 +129,8 @@ class BegunRun:
             self.progress.begin(actor_model.meter, lambda: engines.actor.held_back)
             executor = Executor(
                 directory=directory,
-                env=setup.env,
                 method=setup.method,
-                inducer=inducer,
-                actor=Actor(setup.env, actor_model, setup.episode_limits()),
+                actor=Actor(setup.env, actor_model, setup.episode_limits(), inducer),
                 pool=pool,
                 progress=self.progress,
                 drain=drain,

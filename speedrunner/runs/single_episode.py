@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import tempfile
+from functools import partial
 from pathlib import Path
 
 from rich.console import Console
 
 from serving.conversation import Conversation, TokenConversation
 from serving.deployment import deploy
-from speedrunner.agents.actor import Actor, Episode
+from speedrunner.agents.actor import Actor
+from speedrunner.agents.episode import Episode, play_episode
 from speedrunner.agents.trajectory_text import headline, turn_lines
 from speedrunner.config.task import chosen_task
 from speedrunner.console import visible
@@ -21,7 +23,7 @@ from speedrunner.store.labels import Labels
 from speedrunner.store.records import Turn
 
 
-async def play_episode(setup: Setup, console: Console, *, show_ids: bool) -> None:
+async def show_episode(setup: Setup, console: Console, *, show_ids: bool) -> None:
     """Start the model, play the chosen task with the initial policy, and print all that is said.
 
     Args:
@@ -37,7 +39,7 @@ async def play_episode(setup: Setup, console: Console, *, show_ids: bool) -> Non
     def say(text: str) -> None:
         console.print(visible(text), soft_wrap=True)
 
-    def watch(conversation: Conversation, turn: Turn | None) -> None:
+    def watch(key: str, conversation: Conversation, turn: Turn | None) -> None:
         nonlocal turns
         if turn is None:
             if isinstance(conversation, TokenConversation):
@@ -81,7 +83,15 @@ async def play_episode(setup: Setup, console: Console, *, show_ids: bool) -> Non
                 deployment.client(lambda row: None, prices=setup.prices.actor) as model,
             ):
                 actor = Actor(setup.env, model, setup.episode_limits())
-                trajectory = await actor.play(Episode("episode", task, 0), spec, host, Labels(), watch)
+                trajectory = await play_episode(
+                    actor,
+                    Episode("episode", task, 0),
+                    spec,
+                    host,
+                    Labels(),
+                    play=partial(setup.method.play, policy),
+                    watch=watch,
+                )
                 say(f"=== {headline(trajectory)}")
                 if trajectory.ending.is_fault:
                     raise RunStopped(f"the episode ended by {trajectory.ending}: {trajectory.error}")

@@ -90,6 +90,8 @@ class Turn(msgspec.Struct):
         executed: the tree of what was run for it.
         error: why there was no valid call.
         held_s: how long the request was held back before, until the engine's cache had room, in seconds.
+        role: whose turn it was: `actor`, or another role of the method that played the episode.
+        conversation: number of the role's conversation within the episode, from 0.
     """
 
     messages: list[Message]
@@ -101,6 +103,8 @@ class Turn(msgspec.Struct):
     call: ToolCall | None = None
     executed: CallNode | None = None
     error: str | None = None
+    role: str = "actor"
+    conversation: int = 0
 
 
 class Trajectory(msgspec.Struct, kw_only=True):
@@ -112,7 +116,8 @@ class Trajectory(msgspec.Struct, kw_only=True):
         attempt: 1 for the first try; earlier attempts were interrupted and left only ledger rows.
         ending: see `Ending`; `outcome` is `None` exactly when it is a fault.
         error: the cause of a fault, with its traceback.
-        prompt_hash: SHA-256 of the first prompt's messages and tools.
+        kept: the JSON that the method keeps of it.
+        prompt_hash: SHA-256 of the actor's first prompt: messages and tools.
         seconds: wall clock of the episode.
         started: when it began.
     """
@@ -125,6 +130,7 @@ class Trajectory(msgspec.Struct, kw_only=True):
     ending: Ending
     outcome: Outcome | None
     error: str | None = None
+    kept: dict[str, Any] = {}
     prompt_hash: str = ""
     seconds: float = 0.0
     started: float = 0.0
@@ -242,14 +248,13 @@ class PrefixChange(msgspec.Struct, frozen=True):
     Attributes:
         before, after: its length under the old and the new policy, in tokens.
         kept: first tokens that both have in common: what an edit leaves valid of the prefix cache.
-        cached: tokens that the engine took from its cache when the new prefix was sent first; `None` where
-            it was not sent, being the old one, or the engine did not answer.
+
+    What the engine's cache gave when the new prefix was sent first stands in the ledger, role `warming`.
     """
 
     before: int
     after: int
     kept: int
-    cached: int | None = None
 
 
 class SleepRecord(msgspec.Struct, kw_only=True):
@@ -259,6 +264,7 @@ class SleepRecord(msgspec.Struct, kw_only=True):
         sleep: 1 for the run's first; the policy it leads to has the same number.
         rollouts: training rollouts since the sleep before, over which its cost is spread.
         error: why the sleep changed nothing although it should have (a context overflow, say).
+        attempts: episodes that the method played again (`asi_replay` alone may); part of the sleep's cost.
         prefix: what it invalidated of the prompt prefix; `None` on the chat route.
     """
 
@@ -269,10 +275,12 @@ class SleepRecord(msgspec.Struct, kw_only=True):
     edits: list[Edit]
     seconds: float
     error: str | None = None
+    attempts: list[Trajectory] = []
     prefix: PrefixChange | None = None
     format: int = FORMAT
 
     @property
     def usage(self) -> Usage:
-        """Tokens of all turns of all agents."""
-        return sum((turn.usage for agent in self.agents for turn in agent.turns), Usage())
+        """Tokens of all turns of all agents, and of what was played again."""
+        own = sum((turn.usage for agent in self.agents for turn in agent.turns), Usage())
+        return sum((attempt.usage for attempt in self.attempts), own)

@@ -15,7 +15,7 @@ from speedrunner.agents.trajectory_text import headline
 from speedrunner.library.library import Library
 from speedrunner.library.rules import ALLOWED_MODULES
 from speedrunner.library.skill_types import SUPPORTED
-from speedrunner.methods.base import SleepTools
+from speedrunner.methods.base import Method, SleepTools
 from speedrunner.methods.speedrunner.draft import Draft
 from speedrunner.methods.speedrunner.interpreter import Interpreter
 from speedrunner.methods.speedrunner.reading import reading
@@ -31,7 +31,7 @@ def finish(summary: str) -> str:
     return "The library is stored."
 
 
-class SpeedRunner:
+class SpeedRunner(Method):
     """Wake-sleep skill library learning.
 
     Args:
@@ -43,8 +43,6 @@ class SpeedRunner:
         visibility: `all_public` shows the actor every skill (section 4.1).
         interpreter: `off` puts the batch's trajectories in the context instead (section 4.1).
     """
-
-    trains = True
 
     def __init__(
         self,

@@ -14,7 +14,7 @@ from serving.cards import ModelCard
 from serving.errors import RequestFailed
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.tokens.tools import ToolSpec
-from speedrunner.agents.loop import AgentLimits, Reply, run_agent
+from speedrunner.agents.loop import AgentLimits, ToolReply, run_agent
 from speedrunner.store.records import CallNode, Ending, Message, ToolCall, Turn
 from tests.scripted_engine import HANG, Answer, Request, Script, call, cut, overflow, refuse, say, two_calls
 from tests.scripted_runs import ScriptedModel, roomy, scripted_model
@@ -29,11 +29,11 @@ TOOLS = [ToolSpec.from_signature("dig", inspect.signature(dig, eval_str=True), "
 DEEPER = call("dig", depth=1)
 
 
-async def executed(tool: ToolCall) -> Reply:
+async def executed(tool: ToolCall) -> ToolReply:
     """Digging to depth 9 is the end."""
     node = CallNode(tool.name, "tool", tool.arguments, result="dug")
     ending = Ending.SUCCESS if tool.arguments["depth"] == 9 else None
-    return Reply(f"You are {tool.arguments['depth']} deep.", node, ending)
+    return ToolReply(f"You are {tool.arguments['depth']} deep.", node, ending)
 
 
 class Work:
@@ -54,7 +54,7 @@ def work(tiny_card: ModelCard, tiny_tokenizer: ChatTokenizer) -> Callable[..., A
         *,
         llm_calls: int = 10,
         seconds: float | None = None,
-        execute: Callable[[ToolCall], Awaitable[Reply]] = executed,
+        execute: Callable[[ToolCall], Awaitable[ToolReply]] = executed,
         context: int | None = None,
         error: type[Exception] | None = None,
     ) -> Work:
@@ -99,7 +99,7 @@ class TestEndings:
         assert [row.status for row in done.engine.rows] == ["ok", "aborted"]
 
     async def test_the_deadline_comes_while_a_tool_runs(self, work: Any) -> None:
-        async def slow(tool: ToolCall) -> Reply:
+        async def slow(tool: ToolCall) -> ToolReply:
             await asyncio.sleep(0.3)
             return await executed(tool)
 
@@ -108,7 +108,7 @@ class TestEndings:
         assert [turn.executed.result for turn in done.turns] == ["dug"]
 
     async def test_what_a_tool_ended_stays_so_when_the_deadline_has_come(self, work: Any) -> None:
-        async def slow(tool: ToolCall) -> Reply:
+        async def slow(tool: ToolCall) -> ToolReply:
             await asyncio.sleep(0.3)
             return await executed(tool)
 
@@ -169,7 +169,7 @@ class TestInvalidAnswers:
     async def test_they_are_not_executed(self, work: Any) -> None:
         ran: list[ToolCall] = []
 
-        async def counting(tool: ToolCall) -> Reply:
+        async def counting(tool: ToolCall) -> ToolReply:
             ran.append(tool)
             return await executed(tool)
 
@@ -199,7 +199,7 @@ class TestTurns:
     async def test_a_turn_whose_tool_raises_is_recorded_too(
         self, tiny_card: ModelCard, tiny_tokenizer: ChatTokenizer, error: type[BaseException]
     ) -> None:
-        async def broken(tool: ToolCall) -> Reply:
+        async def broken(tool: ToolCall) -> ToolReply:
             raise error
 
         turns: list[Turn] = []

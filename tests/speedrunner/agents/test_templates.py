@@ -49,7 +49,7 @@ def opening() -> Opening:
 
 def actor(spec: ActorSpec) -> list[Message]:
     limits = EpisodeLimits(wall_clock_s=60.0, call_wall_s=None, reply_chars=4000)
-    return Actor(ENV, None, limits).opening(spec, opening())  # type: ignore[arg-type]
+    return Actor(ENV, None, limits).messages(spec, opening())  # type: ignore[arg-type]
 
 
 def episode(number: int) -> str:
@@ -176,20 +176,20 @@ def test_skills_are_not_documented_in_the_actors_prompt_but_in_its_tools() -> No
 
 
 def test_the_system_message_is_the_same_for_every_task() -> None:
-    other = Actor(ENV, None, EpisodeLimits(60.0, None, 4000)).opening(  # type: ignore[arg-type]
+    other = Actor(ENV, None, EpisodeLimits(60.0, None, 4000)).messages(  # type: ignore[arg-type]
         ActorSpec(library()), Opening("another", "world")
     )
     assert other[0] == actor(ActorSpec(library()))[0]
 
 
 def test_what_an_environment_says_is_not_taken_for_a_template() -> None:
-    text = render("actor/user", instruction="{{ 1 + 1 }} <b>&amp;", observation="{% if x %}")
+    text = render(ACTOR, "user", instruction="{{ 1 + 1 }} <b>&amp;", observation="{% if x %}")
     assert text == "Your task: {{ 1 + 1 }} <b>&amp;\n\n{% if x %}"
 
 
 def test_a_variable_that_is_missing_is_an_error() -> None:
     with pytest.raises(UndefinedError, match="observation"):
-        render("actor/user", instruction="dig")
+        render(ACTOR, "user", instruction="dig")
 
 
 def test_the_inducer_is_told_every_primitive_as_skills_call_it() -> None:

@@ -27,15 +27,16 @@ def test_options_are_passed_on() -> None:
 
 
 OWN = """
-class Own:
-    trains = True
+from speedrunner.methods.base import Method
+
+class Own(Method):
     def __init__(self, *, size: int = 1) -> None:
         self.size = size
     def initial(self): ...
     def agent(self, policy, task, env): ...
     async def sleep(self, policy, history, tools): ...
 
-class Sleepless:
+class Sleepless(Method):
     def initial(self): ...
     def agent(self, policy, task, env): ...
 
@@ -44,6 +45,11 @@ class Positional(Own):
 
 class Demanding(Own):
     def __init__(self, *, size: int) -> None: ...
+
+class Loose:
+    def initial(self): ...
+    def agent(self, policy, task, env): ...
+    async def sleep(self, policy, history, tools): ...
 
 def function(): ...
 """
@@ -75,7 +81,11 @@ class TestSomebodysOwn:
             ("no_such_module:Own", "cannot import no_such_module (ModuleNotFoundError: No module named"),
             ("broken_methods:Own", "cannot import broken_methods (ModuleNotFoundError: No module named"),
             ("own_methods:Sleepless", "own_methods:Sleepless is no method: it lacks sleep"),
-            ("own_methods:function", "own_methods:function is no method: it lacks initial, agent, sleep"),
+            ("own_methods:Loose", "it does not extend speedrunner.methods.base.Method"),
+            (
+                "own_methods:function",
+                "own_methods:function is no method: it does not extend speedrunner.methods.base.Method",
+            ),
             ("own_methods:Positional", "parameter 'size' must be keyword-only and have a default"),
             ("own_methods:Demanding", "parameter 'size' must be keyword-only and have a default"),
         ],

@@ -1,0 +1,137 @@
+"""Methods that ask for all that the contract offers, for tests of what carries them out."""
+
+from __future__ import annotations
+
+import msgspec
+
+from envs import Task, TextEnv
+from speedrunner.agents.actor import ActorSpec
+from speedrunner.agents.loop import ToolReply
+from speedrunner.agents.stage import Stage
+from speedrunner.agents.toolbox import Toolbox, ToolError
+from speedrunner.library.library import InvalidSkill, Library
+from speedrunner.methods.base import Method, SleepTools
+from speedrunner.store.history import History
+from speedrunner.store.records import Ending, Message, Policy, ToolCall
+
+
+class Workshop:
+    """One episode of `Programming`: what its roles may call, and what came of it."""
+
+    def __init__(self, library: Library, stage: Stage | None = None) -> None:
+        self.library = library
+        self.stage = stage
+        self.actor = Toolbox([self.program, self.rerun], self.give_up)
+
+    async def program(self, source: str) -> ToolReply:
+        """Write a program without parameters, and run it."""
+        assert self.stage is not None
+        try:
+            tried = self.library.write(source, public=True, sleep=0)
+        except InvalidSkill as error:
+            raise ToolError(str(error)) from error
+        (name,) = {each.name for each in tried.skills} - {each.name for each in self.library.skills}
+        await self.stage.load(tried)
+        reply = await self.rerun(name)
+        self.stage.kept.setdefault("accepted", [])
+        if reply.ending is None and await self._good(reply.text):
+            self.stage.kept["accepted"].append(source)
+            self.library = tried
+        else:
+            await self.stage.load(self.library)
+        return reply
+
+    async def rerun(self, name: str) -> ToolReply:
+        """Run a program again."""
+        assert self.stage is not None
+        return await self.stage.execute(ToolCall(name, {}))
+
+    def give_up(self) -> str:
+        """End the episode."""
+        return "It is over."
+
+    async def _good(self, seen: str) -> bool:
+        assert self.stage is not None
+        verdicts = []
+
+        def judge(success: bool) -> str:
+            """Say whether the program did what it should."""
+            verdicts.append(success)
+            return "Noted."
+
+        await self.stage.run_agent("critic", [Message("user", seen)], Toolbox([], judge), 2)
+        return verdicts == [True]
+
+
+class Programming(Method):
+    """A curriculum names an aim, the actor pursues it by programs that it writes, a critic judges them.
+
+    Accepted programs can be called in the rest of the episode, and join the library in the sleep.
+    """
+
+    def initial(self) -> Policy:
+        """No programs, no aims."""
+        return Policy(version=0, method={"aims": []})
+
+    def agent(self, policy: Policy, task: Task, env: TextEnv) -> ActorSpec:
+        """The aims so far as notes."""
+        notes = "".join(f"An earlier aim: {aim}\n" for aim in policy.method["aims"])
+        library = Library(env.primitives, policy.skills, policy.preamble)
+        return ActorSpec(library, notes, tuple(Workshop(library).actor.specs))
+
+    async def play(self, policy: Policy, spec: ActorSpec, stage: Stage) -> Ending:
+        """Aim, then program."""
+
+        def propose(aim: str) -> str:
+            """Name the next aim."""
+            stage.kept["aim"] = aim
+            return "Noted."
+
+        ending = await stage.run_agent("curriculum", [Message("user", "What next?")], Toolbox([], propose), 2)
+        if ending is not Ending.SUBMITTED:
+            return ending
+        return await stage.act(spec, Workshop(spec.library, stage).actor.execute)
+
+    async def sleep(self, policy: Policy, history: History, tools: SleepTools) -> Policy:
+        """Append the batch's programs."""
+        library, aims = tools.library(policy), list(policy.method["aims"])
+        for played in history.batch(history.batches()[-1]):
+            aims.append(played.kept["aim"])
+            for source in played.kept.get("accepted", []):
+                library = library.write(source, public=True, sleep=tools.sleep)
+        return msgspec.structs.replace(
+            policy, skills=library.skills, preamble=library.preamble, method={"aims": aims}
+        )
+
+
+class Replaying(Method):
+    """Plays each task of the batch again, and notes what came of it."""
+
+    replays = True
+
+    def initial(self) -> Policy:
+        """No notes."""
+        return Policy(version=0)
+
+    def agent(self, policy: Policy, task: Task, env: TextEnv) -> ActorSpec:
+        """The notes."""
+        return ActorSpec(Library(env.primitives), policy.notes)
+
+    async def sleep(self, policy: Policy, history: History, tools: SleepTools) -> Policy:
+        """Play again."""
+        assert tools.attempt is not None
+        notes = policy.notes
+        for played in history.batch(history.batches()[-1]):
+            again = await tools.attempt(played.task, self.agent(policy, played.task, tools.env))
+            notes += f"Task {played.task.index}: {again.ending}.\n"
+        return msgspec.structs.replace(policy, notes=notes)
+
+
+class Honest(Replaying):
+    """The same without the permission to replay."""
+
+    replays = False
+
+    async def sleep(self, policy: Policy, history: History, tools: SleepTools) -> Policy:
+        """Note whether it may replay."""
+        return msgspec.structs.replace(policy, notes=f"attempt: {tools.attempt}")

@@ -1,0 +1,119 @@
+"""What the contract of a method carries, in whole runs of methods that ask for all of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from speedrunner.store.labels import Labels
+from speedrunner.store.records import Ending, Trajectory
+from tests.scripted_engine import Answer, Request, call, say
+from tests.scripted_runs import Runs, check_files, flag, keys
+
+PROGRAMMING, REPLAYING = "method=tests.odd_methods:Programming", "method=tests.odd_methods:Replaying"
+ONE_STEP = 'def one_step() -> str:\n    """Walk one field."""\n    return walk(1)'
+TO_FLAG = 'def to_flag() -> str:\n    """Walk on."""\n    one_step()\n    return walk(9)'
+LOST = 'def lost() -> str:\n    """Look for nothing."""\n    return look()'
+
+
+def programmer(request: Request) -> Answer:
+    """Curriculum, actor and critic: the second program is built on the first, and a third one is refused."""
+    if not request.tools:
+        return say("")
+    if "propose" in request.tools:
+        return call("propose", aim="the flag")
+    if "judge" in request.tools:
+        return call("judge", success="pit" not in request.messages[-1][1])
+    answers = [
+        call("program", source=ONE_STEP),
+        call("rerun", name="one_step"),
+        call("program", source=TO_FLAG),
+    ]
+    return answers[request.turn]
+
+
+def roles(played: Trajectory) -> list[tuple[str, int]]:
+    return [(turn.role, turn.conversation) for turn in played.turns]
+
+
+class TestAnEpisodeOfSeveralConversations:
+    async def test_programs_that_are_accepted_can_be_called_at_once(self, corridor: Runs) -> None:
+        run = corridor(programmer, PROGRAMMING, "run.rollouts=1", "run.sleep_every=1")
+        await run.play("run.eval_every=1", "run.test_episodes=1")
+        (played,) = run.data.trajectories()
+        assert played.ending is Ending.SUCCESS
+        assert roles(played) == [
+            ("curriculum", 0), ("actor", 1), ("critic", 2), ("actor", 1), ("actor", 1),
+        ]  # fmt: skip
+        assert played.kept == {"aim": "the flag", "accepted": [ONE_STEP]}
+        again, both = (turn.executed for turn in played.turns if turn.role == "actor" and turn.executed)[-2:]
+        # The world went on: the second field, then the flag, through the first program.
+        assert [each.name for each in again.calls] == ["one_step"]
+        assert again.calls[0].actions == again.actions == 1
+        assert [each.name for each in both.calls[0].calls] == ["one_step", "walk"]
+
+    async def test_what_a_sleep_makes_of_them_reaches_the_next_episodes(self, corridor: Runs) -> None:
+        run = corridor(programmer, PROGRAMMING, "run.test_episodes=0")
+        await run.play("run.rollouts=1", "run.sleep_every=1")
+        policy = run.data.policies.load(1)
+        assert [skill.name for skill in policy.skills] == ["one_step"]
+        assert policy.method == {"aims": ["the flag"]}
+
+    async def test_all_roles_draw_on_the_episodes_budget_and_are_its_cost(self, corridor: Runs) -> None:
+        def waster(request: Request) -> Answer:
+            if "program" not in request.tools:
+                return programmer(request)
+            return call("program", source=LOST)
+
+        run = corridor(waster, PROGRAMMING, "run.rollouts=1", "run.sleep_every=1")
+        await run.play("run.test_episodes=0")
+        (row,) = run.data.episodes
+        assert (row.ending, row.llm_calls) == (Ending.CALL_LIMIT, 20)
+        (played,) = run.data.trajectories()
+        assert Counter(turn.role for turn in played.turns)["critic"] > 0
+        rows = [each for each in run.data.requests if Labels.of(each.labels).episode == "train/0000"]
+        assert {Labels.of(each.labels).role for each in rows} == {"curriculum", "actor", "critic"}
+        assert sum(each.usage.completion for each in rows if each.usage) == row.usage.completion
+
+    async def test_an_unfinished_role_ends_as_the_method_says(self, corridor: Runs) -> None:
+        def silent(request: Request) -> Answer:
+            return say("Hm.") if "propose" in request.tools else programmer(request)
+
+        run = corridor(silent, PROGRAMMING, "run.rollouts=0", "run.test_episodes=1")
+        await run.play()
+        (row,) = run.data.episodes
+        assert (row.ending, row.llm_calls, row.score) == (Ending.CALL_LIMIT, 2, 0.0)
+
+
+class TestReplay:
+    async def test_a_task_played_again_is_the_sleeps_and_no_episode(self, corridor: Runs) -> None:
+        run = corridor(lambda request: call("walk", steps=2), REPLAYING)
+        await run.play("run.rollouts=2", "run.test_episodes=0")
+        (sleep,) = run.data.sleeps
+        assert [each.episode for each in sleep.attempts] == ["sleep/0001/again/0000", "sleep/0001/again/0001"]
+        assert {each.ending for each in sleep.attempts} == {Ending.SUCCESS}
+        assert keys(run.data) == ["train/0000", "train/0001"]
+        assert run.data.policies.load(1).notes == "Task 3: success.\nTask 4: success.\n"
+        rows = [each for each in run.data.requests if Labels.of(each.labels).phase == "sleep"]
+        assert sum(each.usage.prompt for each in rows if each.usage) == sleep.usage.prompt > 0
+        check_files(run.dir)
+
+    async def test_is_given_to_nobody_else(self, corridor: Runs) -> None:
+        run = corridor(lambda request: call("walk", steps=2), "method=tests.odd_methods:Honest")
+        await run.play("run.rollouts=2", "run.test_episodes=2")
+        assert run.data.policies.load(1).notes == "attempt: None"
+
+    async def test_notes_stand_in_the_prompt(self, corridor: Runs) -> None:
+        run = corridor(lambda request: call("walk", steps=2), REPLAYING)
+        await run.play()
+        late = [each for each in run.server.requests if flag(each) == 7][-1]
+        assert "Task 3: success.\nTask 4: success.\nTask 5: success." in late.system
+
+
+class TestWarming:
+    async def test_each_prefix_that_several_episodes_share_is_sent_once(self, corridor: Runs) -> None:
+        run = corridor(lambda request: call("walk", steps=2), REPLAYING)
+        await run.play()
+        warmed = Counter(
+            Labels.of(row.labels).policy for row in run.data.requests if row.labels["role"] == "warming"
+        )
+        assert warmed == {0: 1, 1: 1, 2: 1}
