@@ -30,7 +30,10 @@ class Workshop:
             tried = self.library.write(source, public=True, sleep=0)
         except InvalidSkill as error:
             raise ToolError(str(error)) from error
-        (name,) = {each.name for each in tried.skills} - {each.name for each in self.library.skills}
+        names = {each.name for each in tried.skills} - {each.name for each in self.library.skills}
+        if len(names) != 1:
+            raise ToolError("that is no new program")
+        (name,) = names
         await self.stage.load(tried)
         reply = await self.rerun(name)
         self.stage.kept.setdefault("accepted", [])

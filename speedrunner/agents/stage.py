@@ -26,8 +26,8 @@ and after each turn."""
 class Stage:
     """What a method plays one episode with. Made by `speedrunner.agents.episode.play_episode`.
 
-    Every conversation draws on the same budgets and counts as cost of the episode; every turn is recorded, in
-    the order in which they came.
+    Every conversation draws on the same budgets and counts as cost of the episode. Every turn is recorded
+    when it is complete: one in whose tool call another role worked stands behind that role's.
 
     Attributes:
         task: the world.

@@ -320,7 +320,7 @@ asyncio.run(main())
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_when_the_owner_ends_by_a_signal_everything_goes(tmp_path: Path, number: signal.Signals) -> None:
     (tmp_path / "stand_in.py").write_text(STUBBORN)
-    checkout = Path(__file__).parents[2]
+    checkout = Path(__file__).parents[3]
     owner = subprocess.Popen(
         [sys.executable, "-c", OWNER, str(tmp_path / "stand_in.py"), str(tmp_path / "log")],
         stdout=subprocess.PIPE,

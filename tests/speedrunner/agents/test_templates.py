@@ -27,7 +27,7 @@ from speedrunner.methods.speedrunner.method import finish
 from speedrunner.sandbox.settings import Sandbox
 from speedrunner.store.records import Ending, Message, Policy, Trajectory
 
-GOLDEN = Path(__file__).parents[1] / "data" / "prompts"
+GOLDEN = Path(__file__).parents[2] / "data" / "prompts"
 ENV = envs.make("babyai")
 SKILLS = (
     'def go_to(thing: str) -> str:\n    """Walk to a thing.\n\n    Returns what was seen last."""\n'

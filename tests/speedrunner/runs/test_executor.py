@@ -17,6 +17,7 @@ from speedrunner.config.compose import compose
 from speedrunner.costs.rollout_costs import rollout_costs
 from speedrunner.runs.executor import RunStopped
 from speedrunner.runs.setup import set_up
+from speedrunner.store.labels import Labels
 from speedrunner.store.records import Ending
 from tests.scripted_engine import (
     BLOCK,
@@ -249,12 +250,14 @@ class TestPromptPrefix:
         assert second is not None
         # The skill's tool stands behind the primitives': what comes before it stays.
         assert 0 < first.kept < first.before < first.after
-        assert first.cached is not None
-        assert first.cached <= first.kept
-        assert first.kept - first.cached < 2 * BLOCK
-        # Nothing was changed: there was nothing to send.
+        # Nothing was changed by the second one: there was nothing to send.
         assert second.before == second.after == second.kept == first.after
-        assert second.cached is None
+        warmings = [row for row in run.data.requests if row.labels["role"] == "warming"]
+        assert [Labels.of(row.labels).policy for row in warmings] == [0, 1]
+        sent = warmings[1].usage
+        assert sent is not None
+        assert sent.prompt == first.after
+        assert 0 <= first.kept - sent.cached < 2 * BLOCK
 
     async def test_episodes_find_the_shared_prefix_in_the_cache(self, corridor: Runs) -> None:
         run = corridor(script())

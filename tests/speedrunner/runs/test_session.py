@@ -121,8 +121,7 @@ class TestLearning:
         assert Counter((row.labels.get("phase"), row.labels["role"]) for row in rows) == {
             (None, "readiness"): 1,
             (None, "probe"): 12 + 2,
-            ("train", "warming"): 1,  # the first policy's prefix
-            ("sleep", "warming"): 1,  # the one that the first sleep led to; the second changed nothing
+            ("train", "warming"): 2,  # the first policy's prefix, and that of the second, which learnt
             ("test", "actor"): 15 + 2 + 2,
             ("train", "actor"): 7 + 2,
             ("sleep", "inducer"): 4,

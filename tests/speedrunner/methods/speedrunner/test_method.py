@@ -16,6 +16,7 @@ from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.methods.base import SleepTools
 from speedrunner.methods.speedrunner.method import SpeedRunner
 from speedrunner.store.history import History
+from speedrunner.store.labels import Labels
 from speedrunner.store.records import Ending, Policy, Skill
 from speedrunner.store.rundir import RunDirectory
 from tests.scripted_engine import Request, Script, call, overflow, say
@@ -81,7 +82,7 @@ def night(
                 env=babyai,
                 model=engine.model,
                 check_tool=engine.model.check_tool,
-                labels={"episode": "sleep/0001"},
+                labels=Labels(episode="sleep/0001"),
             )
             learnt = await SpeedRunner(**options).sleep(policy, history, tools)
             return Night(learnt, tools, engine.server.requests)
