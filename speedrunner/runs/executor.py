@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
 
@@ -54,6 +55,7 @@ class Executor:
         self._faults = 0
         self._failure: BaseException | None = None
         """What went wrong first; what others raise while they are cancelled for it says nothing."""
+        self._writer = ThreadPoolExecutor(1, "episodes")
 
     async def execute(self, steps: list[Step]) -> None:
         """Do every step that is not finished yet. Evaluations, which change nothing, run beside what follows.
@@ -81,6 +83,8 @@ class Executor:
                             evaluations.create_task(self._noted(self._evaluate(step, key)), name=key)
         except BaseExceptionGroup as group_error:
             raise self._failure or group_error from None
+        finally:
+            self._writer.shutdown()
         self.drain.check()
 
     async def _noted(self, work: Awaitable[None]) -> None:
@@ -150,7 +154,7 @@ class Executor:
                 if not trajectory.ending.is_fault or not left:
                     break
                 self.progress.say(f"{key} ended by {trajectory.ending}; it is tried once more")
-            keep(trajectory)
+            await self._stored(keep, trajectory)
             self.progress.episode(step.name, trajectory)
             self._count_faults(trajectory)
 
@@ -217,6 +221,18 @@ class Executor:
             f"{name}: {len(learnt.skills)} skills; {accepted} edits accepted,"
             f" {len(tools.edits) - accepted} refused{kept}"
         )
+
+    async def _stored(self, keep: Callable[[Trajectory], None], trajectory: Trajectory) -> None:
+        """Write an episode, one after another, while all others play on: a disk may take its time.
+
+        Also when the run is stopped meanwhile.
+        """
+        writing = asyncio.get_running_loop().run_in_executor(self._writer, keep, trajectory)
+        try:
+            await asyncio.shield(writing)
+        except asyncio.CancelledError:
+            await asyncio.wait([writing])
+            raise
 
     def _next_attempt(self, key: str) -> int:
         self.attempts[key] = self.attempts.get(key, 0) + 1
