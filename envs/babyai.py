@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import inspect
 import os
-import random
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from envs.base import (
@@ -28,7 +28,6 @@ MAX_DISTRACTORS = 12
 """Beyond it the room is so full that hardly any drawn world has all objects within reach."""
 
 SPLIT_SEED = 42
-TRAIN_SIZE, TEST_SIZE = 200, 30
 WORLD_SEEDS = range(100_000)
 
 ACTIONS = {
@@ -41,33 +40,6 @@ ACTIONS = {
     "color), or open the box in front of you, which destroys it.",
 }
 """The primitives in the order of MiniGrid's action numbers."""
-
-DESCRIPTION = """\
-You are an agent in a grid world: a walled room, or two rooms joined by a door, with keys, balls and boxes \
-of different colors. You occupy one cell and face one of four directions. Fulfil the mission.
-
-Missions:
-- "go to X": stand so that X is in the cell directly in front of you.
-- "pick up X": pick it up.
-- "open X": open that door.
-- "put X next to Y": drop X into a cell that shares a side with Y's cell.
-- "A, then B" and "B after you A": do A first, then B. What you do for B before A is done does not count.
-- "the X" is the only one of its description; where it says "a X", any of them will do.
-
-Actions:
-- An action concerns only you or the one cell directly in front of you, and returns what you observe then.
-- An action that is not possible changes nothing, but is counted. After 128 actions (64 if the mission is \
-only to go to or to pick up one object) the mission has failed.
-- You can carry one object at a time. Walls, objects and closed doors block your way.
-
-Observations:
-- You see the cells up to 6 ahead and up to 3 to either side, nothing behind you, and nothing behind walls \
-and closed doors. All places are relative to where you stand and face now.
-- "You carry a red key": what you hold.
-- "a wall 2 steps forward" (or left, or right): the wall in that direction, if no object stands between.
-- "a blue ball 3 steps left and 2 steps forward": an object 3 cells to your left and 2 ahead. \
-"a blue ball 1 step forward": an object in the cell directly in front of you.
-- Doors are named with their state: open, closed or locked."""
 
 
 class BabyAI(TextEnv):
@@ -83,7 +55,7 @@ class BabyAI(TextEnv):
     """
 
     name = "babyai"
-    description = DESCRIPTION
+    description = Path(__file__).with_suffix(".txt").read_text(encoding="utf-8").strip()
     limits = Limits(llm_calls=30, actions=None)
     memory_mb = 80
     primitives = tuple(
@@ -101,14 +73,8 @@ class BabyAI(TextEnv):
 
     @classmethod
     def splits(cls) -> Split:
-        """Return the paper's 200 training and 30 test worlds, the same for every run.
-
-        One draw without replacement, `random.Random(42).sample(range(100_000), 230)`: the first 200 seeds
-        are for training, the last 30 for testing.
-        """
-        seeds = random.Random(SPLIT_SEED).sample(WORLD_SEEDS, TRAIN_SIZE + TEST_SIZE)
-        tasks = [Task(cls.name, TASKS[0], seed) for seed in seeds]
-        return Split(train=tasks[:TRAIN_SIZE], test=tasks[TRAIN_SIZE:])
+        """Return the paper's 200 training and 30 test worlds, drawn with seed 42 for every run."""
+        return Split.drawn(cls.name, TASKS[0], WORLD_SEEDS, SPLIT_SEED)
 
     def reset(self, task: Task) -> Opening:
         """Start a task; its index is the world's seed. Raises `UnknownTask`."""

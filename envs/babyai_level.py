@@ -1,7 +1,10 @@
 """The BabyAI level that BALROG plays, rebuilt on upstream MiniGrid, world for world.
 
-BALROG's BabyAI tasks are the five action kinds of one level (`MixedTrainLocal`) that upstream MiniGrid lacks.
-A seed gives the same world here as there, so the order of all random draws is part of this module's contract.
+BALROG's BabyAI tasks are the five action kinds of one level that upstream MiniGrid lacks: `MixedTrainLocal`
+of the BabyAI-Text fork of MiniGrid 2.3.1, commit cf73dd148e51, which balrog-ai/BALROG uses at commit
+af7d1f17e0de. The rest is minigrid 3.2.0 (Farama-Foundation/Minigrid),
+`minigrid/envs/babyai/core/roomgrid_level.py` and `minigrid/core/roomgrid.py`. A seed gives the same world
+here as there, so the order of all random draws is part of this module's contract.
 """
 
 # mypy: disable-error-code="no-untyped-call"

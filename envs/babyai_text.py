@@ -1,4 +1,8 @@
-"""BabyAI-Text: an agent's view of the grid, in words."""
+"""BabyAI-Text: an agent's view of the grid, in words.
+
+Follows the descriptions of the BabyAI-Text fork of MiniGrid 2.3.1, commit cf73dd148e51, as the BabyAI wrapper
+of balrog-ai/BALROG, commit af7d1f17e0de, joins them.
+"""
 
 from __future__ import annotations
 

@@ -7,6 +7,7 @@ task and the same primitive calls give the same texts and outcome in any process
 from __future__ import annotations
 
 import inspect
+import random
 import textwrap
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
@@ -85,12 +86,24 @@ class Limits:
     actions: int | None
 
 
+TRAIN_SIZE, TEST_SIZE = 200, 30
+"""The paper's numbers of training and of held-out worlds."""
+
+
 @dataclass(frozen=True, slots=True)
 class Split:
     """Training and held-out tasks, disjoint, each in its fixed order."""
 
     train: list[Task]
     test: list[Task]
+
+    @classmethod
+    def drawn(cls, env: str, name: str, worlds: range, seed: int) -> Split:
+        """One draw without replacement, `random.Random(seed).sample(worlds, 230)`: the first 200 are for
+        training, the last 30 for testing."""
+        drawn = random.Random(seed).sample(worlds, TRAIN_SIZE + TEST_SIZE)
+        tasks = [Task(env, name, index) for index in drawn]
+        return cls(train=tasks[:TRAIN_SIZE], test=tasks[TRAIN_SIZE:])
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-import random
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from envs import crafter_text, numba_cache
@@ -33,53 +33,39 @@ FRAME_UNIT = 32
 MOST_ZOMBIES = 100
 """A zombie frequency beyond which a chunk would aim at more zombies than it has cells."""
 
-TRAIN_SIZE, TEST_SIZE = 200, 30
 WORLD_SEEDS = range(2**31 - 1)
 
-ACTIONS = {
-    "move_north": ("move_up", "Face north and move one step there, if that cell is free."),
-    "move_south": ("move_down", "Face south and move one step there, if that cell is free."),
-    "move_east": ("move_right", "Face east and move one step there, if that cell is free."),
-    "move_west": ("move_left", "Face west and move one step there, if that cell is free."),
-    "do": (
-        "do",
-        "Collect the material, drink from the water, eat the ripe plant or hit the creature in front.",
-    ),
-    "sleep": ("sleep", "Fall asleep, unless your energy is full."),
-    "noop": ("noop", "Let one tick pass."),
-    "place_stone": ("place_stone", "Place a stone of yours in front of you."),
-    "place_table": ("place_table", "Place a table in front of you; needs wood in your inventory."),
-    "place_furnace": (
-        "place_furnace",
-        "Place a furnace in front of you; needs stone in your inventory.",
-    ),
-    "place_plant": ("place_plant", "Plant a sapling of yours on the grass in front of you."),
-    "make_wood_pickaxe": (
-        "make_wood_pickaxe",
-        "Craft a wood pickaxe; needs a nearby table, and wood in your inventory.",
-    ),
-    "make_stone_pickaxe": (
-        "make_stone_pickaxe",
-        "Craft a stone pickaxe; needs a nearby table, and wood and stone in your inventory.",
-    ),
-    "make_iron_pickaxe": (
-        "make_iron_pickaxe",
-        "Craft an iron pickaxe; needs a nearby table and furnace, and wood, coal and iron in your inventory.",
-    ),
-    "make_wood_sword": (
-        "make_wood_sword",
-        "Craft a wood sword; needs a nearby table, and wood in your inventory.",
-    ),
-    "make_stone_sword": (
-        "make_stone_sword",
-        "Craft a stone sword; needs a nearby table, and wood and stone in your inventory.",
-    ),
-    "make_iron_sword": (
-        "make_iron_sword",
-        "Craft an iron sword; needs a nearby table and furnace, and wood, coal and iron in your inventory.",
-    ),
+UPSTREAM_NAMES = {
+    "move_north": "move_up",
+    "move_south": "move_down",
+    "move_east": "move_right",
+    "move_west": "move_left",
 }
-"""Primitives that advance: upstream's name for the action, and what it does."""
+"""Where they differ: a primitive's name -> upstream's name for the action."""
+
+ACTIONS = {
+    "move_north": "Face north and move one step there, if that cell is free.",
+    "move_south": "Face south and move one step there, if that cell is free.",
+    "move_east": "Face east and move one step there, if that cell is free.",
+    "move_west": "Face west and move one step there, if that cell is free.",
+    "do": "Collect the material, drink from the water, eat the ripe plant or hit the creature in front.",
+    "sleep": "Fall asleep, unless your energy is full.",
+    "noop": "Let one tick pass.",
+    "place_stone": "Place a stone of yours in front of you.",
+    "place_table": "Place a table in front of you; needs wood in your inventory.",
+    "place_furnace": "Place a furnace in front of you; needs stone in your inventory.",
+    "place_plant": "Plant a sapling of yours on the grass in front of you.",
+    "make_wood_pickaxe": "Craft a wood pickaxe; needs a nearby table, and wood in your inventory.",
+    "make_stone_pickaxe": "Craft a stone pickaxe; needs a nearby table, and wood and stone in your "
+    "inventory.",
+    "make_iron_pickaxe": "Craft an iron pickaxe; needs a nearby table and furnace, and wood, coal and "
+    "iron in your inventory.",
+    "make_wood_sword": "Craft a wood sword; needs a nearby table, and wood in your inventory.",
+    "make_stone_sword": "Craft a stone sword; needs a nearby table, and wood and stone in your inventory.",
+    "make_iron_sword": "Craft an iron sword; needs a nearby table and furnace, and wood, coal and iron "
+    "in your inventory.",
+}
+"""Primitives that advance, and what each does."""
 
 ACHIEVEMENTS = (
     "Collect Wood",
@@ -107,32 +93,8 @@ ACHIEVEMENTS = (
 )
 """In the paper's order."""
 
+_RULES = Path(__file__).with_suffix(".txt").read_text(encoding="utf-8").strip()
 INSTRUCTION = "Survive, and unlock as many of the 22 achievements as you can."
-
-_NUMBERED = "\n".join(f"{number}. {name}" for number, name in enumerate(ACHIEVEMENTS, start=1))
-
-DESCRIPTION = f"""\
-You are the player in Crafter, a survival game in an open world of 64 x 64 cells that you have not seen \
-before. Stay alive, and unlock as many of the 22 achievements as you can; each counts once.
-
-Achievements:
-{_NUMBERED}
-
-Rules:
-- Each action takes one tick; then the creatures around you act too. An action that is not possible changes \
-nothing, but takes its tick. Actions return nothing: {READ}() tells how things stand, and takes no tick.
-- The episode ends when your health reaches 0, or after 2000 actions.
-- Food, drink and energy fall over time: eat, drink and sleep. While one of them is 0 your health falls, \
-otherwise it recovers. While you sleep your actions have no effect; you wake up when your energy is full or \
-when you are hurt.
-- An action concerns the cell directly in front of you. "Nearby" is any cell next to you, diagonals included.
-- You can walk on grass, sand and path. Lava kills you if you step on it.
-- You have at most 9 of everything.
-
-Observations:
-- You see the 9 x 9 cells around you: up to 4 steps to the north, south, east and west.
-- "tree 2 steps north and 1 step east": where that is from you. A creature or plant hides the ground under it.
-- "You face grass at your front.": what is in the cell directly in front of you."""
 
 
 class Crafter(TextEnv):
@@ -152,14 +114,13 @@ class Crafter(TextEnv):
     """
 
     name = "crafter"
-    description = DESCRIPTION
+    description = _RULES.format(
+        read=READ, achievements="\n".join(f"{n}. {name}" for n, name in enumerate(ACHIEVEMENTS, start=1))
+    )
     limits = Limits(llm_calls=2000, actions=2000)
     memory_mb = 220  # 172 of them in use; about 198 in the process that compiles for the others
     primitives = (
-        *(
-            Primitive(name, inspect.Signature(return_annotation=None), doc)
-            for name, (_, doc) in ACTIONS.items()
-        ),
+        *(Primitive(name, inspect.Signature(return_annotation=None), doc) for name, doc in ACTIONS.items()),
         Primitive(
             READ,
             inspect.Signature(return_annotation=str),
@@ -182,9 +143,6 @@ class Crafter(TextEnv):
     def splits(cls, *, seed: int = 0) -> Split:
         """Return 200 training and 30 test worlds.
 
-        One draw without replacement, `random.Random(seed).sample(range(2**31 - 1), 230)`: the first 200 world
-        seeds are for training, the last 30 for testing.
-
         Args:
             seed: the paper's top-level seed, of which it has three and names none; ours are 0, 1 and 2.
 
@@ -193,9 +151,7 @@ class Crafter(TextEnv):
         """
         if seed < 0:
             raise InvalidOption(f"option 'seed' of crafter must be a whole number from 0, not {seed}")
-        worlds = random.Random(seed).sample(WORLD_SEEDS, TRAIN_SIZE + TEST_SIZE)
-        tasks = [Task(cls.name, TASKS[0], world) for world in worlds]
-        return Split(train=tasks[:TRAIN_SIZE], test=tasks[TRAIN_SIZE:])
+        return Split.drawn(cls.name, TASKS[0], WORLD_SEEDS, seed)
 
     def reset(self, task: Task) -> Opening:
         """Start a task; its index is the world's seed. Raises `UnknownTask`."""
@@ -215,7 +171,7 @@ class Crafter(TextEnv):
         self.check_call(name, arguments)
         if name == READ:
             return self._observation(self._game)
-        self._game.step(ACTIONS[name][0])
+        self._game.step(UPSTREAM_NAMES.get(name, name))
         return None
 
     @property

@@ -1,4 +1,7 @@
-"""One game of Crafter: upstream's rules and random stream, stepped without drawing a picture."""
+"""One game of Crafter: upstream's rules and random stream, stepped without drawing a picture.
+
+Follows `crafter/env.py` of crafter 1.8.3 (danijar/crafter, commit e04542a2159f).
+"""
 
 # mypy: disable-error-code="import-untyped, no-any-return"
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Crafter's terrain and first creatures: upstream's worlds, number for number, from compiled loops.
 
-Simplex noise is opensimplex's own function. numba compiles it and the two loops around it; without numba they
+Follows `crafter/worldgen.py` of crafter 1.8.3 (danijar/crafter, commit e04542a2159f). Simplex noise is
+opensimplex's own function. numba compiles it and the two loops around it; without numba they
 run in plain Python, some hundred times slower, with the same result.
 """
 

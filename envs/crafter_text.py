@@ -1,4 +1,8 @@
-"""Crafter in words: what the player is, has and sees (paper, Appendix D.3)."""
+"""Crafter in words: what the player is, has and sees (paper, Appendix D.3).
+
+Follows the wording of `balrog/environments/crafter/env.py` of balrog-ai/BALROG, commit af7d1f17e0de, with
+precise locations. There the window is 9 x 7 cells, and near the west and north edges nothing is seen.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """Crafter's map and creatures: upstream's, but the same in every process, and quicker.
 
-Upstream keeps the objects of a chunk in sets, whose order follows memory addresses, and does its geometry on
-arrays of two numbers. Here a chunk keeps its objects in the order in which they entered it, and creatures
-reckon with integers. Rules and random draws are upstream's own.
+Follows `World` in `crafter/engine.py` and `Object` in `crafter/objects.py` of crafter 1.8.3 (danijar/crafter,
+commit e04542a2159f). Upstream keeps the objects of a chunk in sets, whose order follows memory addresses, and
+does its geometry on arrays of two numbers. Here a chunk keeps its objects in the order in which they entered
+it, and creatures reckon with integers. Rules and random draws are upstream's own.
 """
 
 # mypy: disable-error-code="import-untyped, misc, no-any-return"

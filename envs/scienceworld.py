@@ -1,9 +1,13 @@
-"""ScienceWorld: experiments of elementary school science in a house told in text (paper, Appendix B)."""
+"""ScienceWorld: experiments of elementary school science in a house told in text (paper, Appendix B).
+
+An episode begins and is scored as by `ScienceWorldEnv` of scienceworld 1.2.3 (allenai/ScienceWorld),
+`scienceworld/scienceworld.py`.
+"""
 
 from __future__ import annotations
 
-import inspect
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from envs.base import (
@@ -34,43 +38,6 @@ MAX_OPTION = 9_999
 REPLACE_ABOVE_BYTES = 420_000_000
 """Resident memory beyond which an episode begins in a new Java process. None may grow to 480 MB."""
 
-DESCRIPTION = """\
-You are an agent in a simulated world: the rooms of a house, a workshop, a foundry, a greenhouse and the \
-outside, joined by doors. There are substances, containers, devices, electrical parts, plants and animals \
-in it, and they behave as in nature: heat flows, ice melts, current needs a closed circuit, plants grow. \
-Carry out the task.
-
-Actions:
-- Name objects as the observations do: "red wire", "door to kitchen". Where several go by a name, say \
-more: "blue light bulb", "apple in bowl". A part is named with its whole: "battery anode", \
-"red wire terminal 1", "anode in electric buzzer".
-- An action returns what came of it, and the description of the place you are in follows. Some actions \
-that are not possible are answered as well, and the time for them is spent.
-- Time passes with each action, except for look_around, inventory and task_description.
-- "Ambiguous request" lists what your action may have meant. Answer with disambiguate and a number from \
-that list. Any other action is then not carried out, and the request is cancelled.
-- focus_on declares which object the task is about. Use it only where the task asks for it: a wrong focus \
-fails the task.
-
-End:
-- Nothing tells you that the task is complete. When you think so, call submit_answer. You succeed if the \
-task is complete then."""
-
-_FREE = ("task_description",)
-"""Primitives that never advance the world. (Pending an ambiguous request, looking and inventory do.)"""
-
-
-def _primitives() -> tuple[Primitive, ...]:
-    return tuple(
-        Primitive(
-            name=name,
-            signature=inspect.signature(phrase, eval_str=True),
-            doc=inspect.getdoc(phrase) or "",
-            advances=name not in _FREE,
-        )
-        for name, phrase in PHRASES.items()
-    )
-
 
 class ScienceWorld(TextEnv):
     """All 30 tasks of ScienceWorld 1.2.3, each in its variations, without simplifications.
@@ -83,11 +50,15 @@ class ScienceWorld(TextEnv):
     """
 
     name = "scienceworld"
-    description = DESCRIPTION
+    description = Path(__file__).with_suffix(".txt").read_text(encoding="utf-8").strip()
     limits = Limits(llm_calls=100, actions=None)
     submits = True
     memory_mb = 540  # 480 of them the Java process's
-    primitives = _primitives()
+    primitives = tuple(
+        # Pending an ambiguous request, looking and inventory advance the world too.
+        Primitive(name, phrase.signature, phrase.doc, advances=name != "task_description")
+        for name, phrase in PHRASES.items()
+    )
 
     def __init__(self, *, java: str | None = None) -> None:
         self._java = java
@@ -190,16 +161,17 @@ class ScienceWorld(TextEnv):
         from envs.scienceworld_jvm import SimulatorFailed
 
         reused = self._simulator is not None
-        try:
+        while True:
             simulator = self._fresh_simulator()
-            simulator.load(task.name, task.index)
-        except SimulatorFailed:
-            if not reused:
-                raise
-            self.close()
-            simulator = self._fresh_simulator()
-            simulator.load(task.name, task.index)
-        return simulator
+            try:
+                simulator.load(task.name, task.index)
+            except SimulatorFailed:
+                if not reused:
+                    raise
+                self.close()
+                reused = False
+            else:
+                return simulator
 
     def _fresh_simulator(self) -> Simulator:
         """Return the Java process for the next episode: the present one if it runs and has not grown."""

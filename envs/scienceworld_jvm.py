@@ -1,7 +1,8 @@
 """The ScienceWorld simulator in a Java process of our own: how it is started, asked and ended.
 
-Upstream's Python wrapper is not used: it opens a port through which any user of the machine could run Java
-code as the owner, lets the heap grow without bound, and lists all valid actions at every step.
+Upstream's Python wrapper (scienceworld 1.2.3, `scienceworld/scienceworld.py`) is not used: it opens a port
+through which any user of the machine could run Java code as the owner, lets the heap grow without bound, and
+lists all valid actions at every step.
 """
 
 # mypy: disable-error-code="import-untyped"

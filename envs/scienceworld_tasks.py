@@ -1,9 +1,16 @@
-"""ScienceWorld's tasks: their families, their variations, and the paper's split (Appendix B)."""
+"""ScienceWorld's tasks: their families, their variations, and the paper's split (Appendix B).
+
+Follows scienceworld 1.2.3 (allenai/ScienceWorld): families are the topics of `tasks.json`; numbers of
+variations and their shares for training and test are `scienceworld.runtime.pythonapi.PythonInterface`'s in
+`scienceworld.jar`.
+"""
 
 from __future__ import annotations
 
 import random
 from collections.abc import Iterable
+
+from envs.base import TEST_SIZE, TRAIN_SIZE
 
 FAMILIES: dict[int, dict[str, int]] = {
     1: {"boil": 30, "melt": 30, "freeze": 30, "change-the-state-of-matter-of": 30},
@@ -44,7 +51,6 @@ VARIATIONS = {name: number for family in FAMILIES.values() for name, number in f
 """Task name -> number of variations."""
 
 SPLIT_SEED = 42
-TRAIN_SIZE, TEST_SIZE = 200, 30
 
 
 def variations_for_training(name: str) -> range:

@@ -44,17 +44,31 @@ class Seat:
     async def enter(self, tokens: int) -> float:
         """Wait until the conversation, now of `tokens`, may be cached. Returns the seconds held back."""
         began = time.monotonic()
-        held = await self.admission._enter(self, tokens)
-        return time.monotonic() - began if held else 0.0
+        self.blocks = self.admission.cache.blocks(tokens, shared=self.shared)
+        self.busy = True
+        if not self.resident:
+            self.let_in.clear()
+        self.admission.settle(asking=self)
+        if self.resident:
+            return 0.0
+        try:
+            await self.let_in.wait()
+        except asyncio.CancelledError:
+            self.pause()  # it may have kept others waiting
+            raise
+        return time.monotonic() - began
 
     def pause(self) -> None:
         """Its request is over; from here on it may have to make room."""
         self.busy = False
-        self.admission._settle()
+        self.admission.settle()
 
     def leave(self) -> None:
         """It is over, and whatever it holds may go. A second call does nothing."""
-        self.admission._leave(self)
+        if self in self.admission.seats:
+            self.admission.seats.remove(self)
+            self.resident = False
+            self.pause()
 
 
 class Admission:
@@ -62,79 +76,55 @@ class Admission:
 
     Args:
         cache: the engine's own figures.
+
+    Attributes:
+        seats: the open conversations', oldest first.
     """
 
     def __init__(self, cache: CacheConfig) -> None:
         self.capacity = cache.num_gpu_blocks - 1  # vLLM keeps one to itself
-        self._cache = cache
+        self.cache = cache
         self._prefixes: dict[tuple[int, ...], int] = {}
-        self._seats: list[Seat] = []
+        self.seats: list[Seat] = []
         self._ages = itertools.count()
 
     @property
     def waiting(self) -> int:
         """Conversations that wait now."""
-        return sum(not seat.resident and seat.busy for seat in self._seats)
-
-    @property
-    def open(self) -> int:
-        """Conversations that are open, let in or not."""
-        return len(self._seats)
+        return sum(not seat.resident and seat.busy for seat in self.seats)
 
     @property
     def resident_blocks(self) -> int:
         """Blocks that the residents hold, what they share counted once."""
-        residents = [seat for seat in self._seats if seat.resident]
-        shared = {seat.prefix: seat.shared // self._cache.block_size for seat in residents}
+        residents = [seat for seat in self.seats if seat.resident]
+        shared = {seat.prefix: seat.shared // self.cache.block_size for seat in residents}
         return sum(shared.values()) + sum(seat.blocks for seat in residents)
 
     def seat(self, prefix: tuple[int, ...] = ()) -> Seat:
         """A place for a new conversation, whose first tokens `prefix` are other conversations' too."""
         number = self._prefixes.setdefault(prefix, len(self._prefixes))
         seat = Seat(self, next(self._ages), number, len(prefix))
-        self._seats.append(seat)
+        self.seats.append(seat)
         return seat
 
-    async def _enter(self, seat: Seat, tokens: int) -> bool:
-        seat.blocks = self._cache.blocks(tokens, shared=seat.shared)
-        seat.busy = True
-        if not seat.resident:
-            seat.let_in.clear()
-        self._settle(asking=seat)
-        if seat.resident:
-            return False
-        try:
-            await seat.let_in.wait()
-        except asyncio.CancelledError:
-            seat.busy = False
-            self._settle()  # it may have kept others waiting
-            raise
-        return True
-
-    def _leave(self, seat: Seat) -> None:
-        if seat in self._seats:
-            self._seats.remove(seat)
-            seat.resident = seat.busy = False
-            self._settle()
-
-    def _settle(self, asking: Seat | None = None) -> None:
+    def settle(self, asking: Seat | None = None) -> None:
         """Let the youngest make room until the residents fit, then let in whom there is room for."""
-        residents = [seat for seat in self._seats if seat.resident]  # oldest first
+        residents = [seat for seat in self.seats if seat.resident]  # oldest first
         while self.resident_blocks > self.capacity and len(residents) > 1:
             youngest = residents.pop()
             if youngest.busy and youngest is not asking:
                 break  # it makes room when its request is over
             youngest.resident = False
             youngest.let_in.clear()
-        for seat in self._seats:
+        for seat in self.seats:
             if seat.resident or not seat.busy:
                 continue
             seat.resident = True
             # Younger ones that are inside, since they asked first, make room for it.
-            idle = [other for other in self._seats if other.resident and not other.busy]
+            idle = [other for other in self.seats if other.resident and not other.busy]
             while self._is_full and idle and idle[-1].age > seat.age:
                 idle.pop().resident = False
-            if self._is_full and any(other.resident for other in self._seats if other is not seat):
+            if self._is_full and any(other.resident for other in self.seats if other is not seat):
                 seat.resident = False
                 return  # nobody overtakes it
             seat.let_in.set()

@@ -8,19 +8,18 @@ model's mistake is data): its `problem` says what was wrong, and `tell` then ans
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from abc import ABC, abstractmethod
+from typing import Any
 
 import msgspec
 
 from serving.admission import Seat
 from serving.cards import Role
-from serving.engine.client import Engine, Reply
-from serving.engine.metrics import CacheConfig
+from serving.engine.client import Engine, EngineResponse
 from serving.errors import ContextOverflow, InvalidCall, TruncatedCall
 from serving.meter import Status
-from serving.tokens.formats import ParsedCall
+from serving.replica import Replica
+from serving.tokens.formats.base import ParsedCall, checked_call
 from serving.tokens.grammar import structural_tag
 from serving.tokens.tools import ToolSpec
 from serving.tokens.transcript import Transcript
@@ -46,12 +45,14 @@ class Completion(msgspec.Struct, frozen=True, kw_only=True):
     token_ids: list[int] = []
 
 
-class Conversation(Protocol):
+class Conversation(ABC):
     """One agent's append-only exchange with a model."""
 
     async def ready(self) -> float:
         """Wait until the engine's cache has room for the conversation. Returns the seconds held back."""
+        return 0.0
 
+    @abstractmethod
     async def ask(self) -> Completion:
         """Let the model answer.
 
@@ -60,42 +61,22 @@ class Conversation(Protocol):
             RequestRefused, RequestFailed, EngineDead, SpendingCapReached: see `serving.errors`.
         """
 
+    @abstractmethod
     def tell(self, text: str) -> None:
         """Append the reply to the last answer."""
 
-    def close(self) -> None:
+    def close(self) -> None:  # noqa: B027 - messages hold nothing to release
         """End it, and give its place in the cache away. A second call does nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where a conversation lives in an engine.
-
-    Attributes:
-        replica: the engine's replica that it stays with.
-        address: the same for requests; `None` where there is one replica only.
-        cache: that replica's cache, where it is known.
-        shared: first tokens of the conversation that were sent alone before.
-        seat: its place in the cache; `None` where nobody is held back.
-        on_leave: called once at its end.
-    """
-
-    replica: int = 0
-    address: int | None = None
-    cache: CacheConfig | None = None
-    shared: int = 0
-    seat: Seat | None = None
-    on_leave: Callable[[], None] = lambda: None
-
-
-class TokenConversation:
+class TokenConversation(Conversation):
     """A conversation as token ids, its calls constrained by a grammar of ours (`/v1/completions`).
 
     Attributes:
         transcript: all its ids so far.
         tag: the structural tag that each request carries.
         options: what else it carries beside the prompt and its length.
-        place: where it lives in the engine.
+        replica: where it lives in the engine.
     """
 
     def __init__(
@@ -105,15 +86,26 @@ class TokenConversation:
         role: Role,
         context: int,
         labels: dict[str, str],
-        place: Place = Place(),
+        replica: Replica,
+        shared: int = 0,
+        seat: Seat | None = None,
     ) -> None:
+        """Open a conversation.
+
+        Args:
+            shared: its first tokens that were sent alone before.
+            seat: its place in the replica's cache; `None` where it is not held back.
+        """
         self.transcript = transcript
         self.tag = structural_tag(transcript.grammar)
         self._engine = engine
         self._context = context
-        self._labels = {**labels, "replica": str(place.replica)}
-        self.place = place
+        self._labels = {**labels, "replica": str(replica.number)}
+        self.replica = replica
+        self._shared = shared
+        self._seat = seat
         self._open = True
+        replica.open += 1
         self._last = (0, 0)  # tokens of the last prompt, and of the answer to it
         self.options = {
             **sampling(role),
@@ -124,16 +116,15 @@ class TokenConversation:
 
     async def ready(self) -> float:
         """See `Conversation`."""
-        seat = self.place.seat
-        return await seat.enter(len(self.transcript.ids)) if seat is not None else 0.0
+        return await self._seat.enter(len(self.transcript.ids)) if self._seat is not None else 0.0
 
     async def ask(self) -> Completion:
         """See `Conversation`."""
         try:
             return await self._ask()
         finally:
-            if self.place.seat is not None:
-                self.place.seat.pause()
+            if self._seat is not None:
+                self._seat.pause()
 
     async def _ask(self) -> Completion:
         prompt = list(self.transcript.ids)
@@ -142,16 +133,13 @@ class TokenConversation:
             raise ContextOverflow(
                 f"the conversation has {len(prompt)} tokens; the model's context is {self._context}"
             )
-        most = min(room, self.transcript.answer_tokens)
-        cache, (last_prompt, last_answer) = self.place.cache, self._last
+        cache = self.replica.cache
         reply = await self._engine.complete(
             prompt,
-            max_tokens=most,
+            max_tokens=min(room, self.transcript.answer_tokens),
             labels=self._labels,
-            replica=self.place.address,
-            cacheable=cache.most_cached(self.place.shared, last_prompt, last_answer, len(prompt))
-            if cache
-            else None,
+            replica=self.replica.address,
+            cacheable=cache.most_cached(self._shared, *self._last, len(prompt)) if cache else None,
             **self.options,
         )
         ids: list[int] = reply.choice["token_ids"]
@@ -181,21 +169,22 @@ class TokenConversation:
     def forget_cache(self) -> None:
         """Nothing of it is in the engine's cache any more."""
         self._last = (0, 0)
-        self.place = replace(self.place, shared=0)
+        self._shared = 0
 
     def close(self) -> None:
         """See `Conversation`."""
         if self._open:
             self._open = False
-            if self.place.seat is not None:
-                self.place.seat.leave()
-            self.place.on_leave()
+            self.replica.open -= 1
+            if self._seat is not None:
+                self._seat.leave()
 
 
-class ChatConversation:
+class ChatConversation(Conversation):
     """A conversation as messages (`/v1/chat/completions`): hosted models, or vLLM's built-in tool calls.
 
-    Calls are not constrained by us: an invalid one is counted and answered.
+    Calls are not constrained by us: an invalid one is counted and answered. Its length in tokens is not known
+    here, so that it is never held back.
     """
 
     ANSWER_TOKENS = 1024
@@ -225,10 +214,6 @@ class ChatConversation:
         self._open_calls: list[str] = []
         # A token stands for at least one byte, so bytes bound tokens.
         self._prompt_bound = _bytes(self.messages) + _bytes(self._options["tools"]) + 1024
-
-    async def ready(self) -> float:
-        """See `Conversation`: its length is not known here, so that nothing is held back."""
-        return 0.0
 
     async def ask(self) -> Completion:
         """See `Conversation`."""
@@ -271,30 +256,22 @@ class ChatConversation:
         if not self._open_calls:
             self._append({"role": "user", "content": text})
 
-    def close(self) -> None:
-        """See `Conversation`."""
-
     def _append(self, message: dict[str, Any]) -> None:
         self.messages.append(message)
         self._prompt_bound += _bytes(message)
 
-    def _parse(self, reply: Reply, calls: list[dict[str, Any]]) -> ParsedCall:
+    def _parse(self, reply: EngineResponse, calls: list[dict[str, Any]]) -> ParsedCall:
         text = json.dumps([entry.get("function") for entry in calls])
         if reply.choice.get("finish_reason") == "length":
             raise TruncatedCall(f"the answer was cut after {reply.usage.completion} tokens; write less", text)
         if len(calls) != 1:
             raise InvalidCall(f"the answer holds {len(calls)} tool calls; make exactly one", text)
         function = calls[0].get("function") or {}
-        name, written = function.get("name"), function.get("arguments") or "{}"
-        if name not in self._tools:
-            raise InvalidCall(f"there is no tool {name!r}; tools: {', '.join(self._tools)}", text)
         try:
-            arguments = msgspec.json.decode(written, type=dict[str, Any])
+            arguments = msgspec.json.decode(function.get("arguments") or "{}", type=dict[str, Any])
         except (msgspec.DecodeError, UnicodeError, TypeError) as error:
             raise InvalidCall(f"the arguments are not readable: {error}", text) from error
-        if problem := self._tools[name].problem_with(arguments):
-            raise InvalidCall(f"{name}: {problem}", text)
-        return ParsedCall(name, arguments)
+        return checked_call(ParsedCall(function.get("name", ""), arguments), self._tools, text)
 
 
 def _status(problem: InvalidCall | None) -> Status:

@@ -12,10 +12,9 @@ from pathlib import Path
 
 import msgspec
 
-from serving.admission import Admission
-from serving.balance import Balance
+from serving.balance import Accounts, Balance
 from serving.cards import ModelCard, prepare
-from serving.engine.client import Engine, RetryPolicy, wait_until_ready
+from serving.engine.client import Engine, Recover, RetryPolicy, wait_until_ready
 from serving.engine.endpoint import BUSY_S, Endpoint, attach
 from serving.engine.metrics import CacheConfig, Counters, read_cache_config, read_counters
 from serving.engine.server import VllmServer
@@ -23,6 +22,7 @@ from serving.engine.watchdog import watched
 from serving.errors import InvalidCard, ServerFailed
 from serving.meter import LedgerRow, Meter, Spending
 from serving.model import Model
+from serving.replica import replicas_of
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.usage import Prices
 
@@ -66,7 +66,7 @@ class Deployment:
     Attributes:
         endpoint: where it is.
         server: the server that we started; `None` for one that others run.
-        caches: the prefix cache of each replica; empty where the engine tells none.
+        replicas: the engine's, shared by all clients.
     """
 
     def __init__(
@@ -82,7 +82,7 @@ class Deployment:
         self.card = card
         self.endpoint = endpoint
         self.server = server
-        self.caches: list[CacheConfig] = []
+        self.replicas = replicas_of([], admission=False)
         self._options = options
         self._tokenizer = tokenizer
         self._say = say
@@ -91,26 +91,22 @@ class Deployment:
         self._ending: asyncio.Future[None] | None = None
         self._engines: list[Engine] = []
         self._models: list[Model] = []
-        self._admissions: list[Admission] = []
-        self._open: list[int] = []
-        """By replica: conversations of all clients."""
-        self._since = time.time()
-        self._counted_before = Counters()
-        self._metered_before = Counters()
-        self._cut_off_before = (0, Counters())
-        # For requests of the deployment itself, such as those after a restart.
-        self._own_meter = Meter(lambda row: None, card.prices)
-        self._meters = [self._own_meter]
+        self._accounts = Accounts(card.name, ours=server is not None)
 
     async def open(self) -> None:
         """Read what the engine says of itself, before the first client. Raises `ServerFailed`."""
         if self.card.hosted:
             return
-        self._counted_before = await read_counters(self.endpoint)
-        self.caches = await read_cache_config(self.endpoint)
-        self._open = [0] * len(self.caches)
-        if self._options.admission and self.card.route == "tokens":
-            self._admissions = [Admission(cache) for cache in self.caches]
+        self._accounts.begin(await read_counters(self.endpoint))
+        self.replicas = replicas_of(
+            await read_cache_config(self.endpoint),
+            admission=self._options.admission and self.card.route == "tokens",
+        )
+
+    @property
+    def caches(self) -> list[CacheConfig]:
+        """The prefix cache of each replica; empty where the engine tells none."""
+        return [replica.cache for replica in self.replicas if replica.cache is not None]
 
     @asynccontextmanager
     async def client(
@@ -133,23 +129,14 @@ class Deployment:
             ServerFailed: the engine does not answer.
         """
         meter = Meter(write_row, prices or self.card.prices, spending)
-        engine = self._engine(meter)
-        self._meters.append(meter)
-        self._engines.append(engine)
-        try:
-            if not self.card.hosted:
-                await wait_until_ready(engine, READINESS)
-            admissions = self._admissions if admission else ()
-            model = Model(self.card, engine, self._tokenizer, self.caches, admissions, self._open)
+        async with self._engine(meter, self.recover) as engine:
+            model = Model(self.card, engine, self._tokenizer, self.replicas, held_back=admission)
             self._models.append(model)
             try:
                 yield model
             finally:
                 self._models.remove(model)
                 await model.close()
-        finally:
-            self._engines.remove(engine)
-            await engine.close()
 
     @property
     def in_flight(self) -> set[int | None]:
@@ -159,7 +146,7 @@ class Deployment:
     @property
     def held_back(self) -> int:
         """Conversations that wait for room in the prefix cache."""
-        return sum(admission.waiting for admission in self._admissions)
+        return sum(replica.admission.waiting for replica in self.replicas if replica.admission)
 
     async def recover(self, since: float) -> bool:
         """Start our server again if it died, once. See `serving.engine.client.Recover`.
@@ -200,38 +187,24 @@ class Deployment:
         if self.card.hosted:
             return None
         try:
-            now = await read_counters(self.endpoint)
+            return self._accounts.balance(await read_counters(self.endpoint))
         except ServerFailed:
             return None
-        (unreported, at_most), (unreported_before, at_most_before) = self._cut_off(), self._cut_off_before
-        return Balance(
-            model=self.card.name,
-            ledger=self._metered() - self._metered_before,
-            engine=now - self._counted_before,
-            unreported=unreported - unreported_before,
-            at_most=at_most - at_most_before,
-            ours=self.server is not None,
-            since=round(self._since, 3),
-            time=round(time.time(), 3),
-        )
 
-    def _cut_off(self) -> tuple[int, Counters]:
-        """Tries without a usage, and what the engine may have counted for them."""
-        most = [meter.at_most for meter in self._meters]
-        return sum(meter.unreported for meter in self._meters), Counters(
-            prompt=sum(each.prompt for each in most),
-            cached=sum(each.prompt for each in most),
-            generated=sum(each.completion for each in most),
-        )
-
-    def _metered(self) -> Counters:
-        totals = [meter.total for meter in self._meters]
-        return sum((Counters(each.prompt, each.cached, each.completion) for each in totals), Counters())
-
-    def _engine(self, meter: Meter, *, recovers: bool = True) -> Engine:
+    @asynccontextmanager
+    async def _engine(self, meter: Meter, recover: Recover | None) -> AsyncIterator[Engine]:
+        """Requests to the engine, counted and watched, once one has shown that it answers."""
         retry = RetryPolicy(timeout_s=self._options.request_timeout_s)
-        recover = self.recover if recovers else None
-        return Engine(self.endpoint, self.card.name, meter, retry, recover, hosted=self.card.hosted)
+        engine = Engine(self.endpoint, self.card.name, meter, retry, recover, hosted=self.card.hosted)
+        self._accounts.add(meter)
+        self._engines.append(engine)
+        try:
+            if not self.card.hosted:
+                await wait_until_ready(engine, READINESS)
+            yield engine
+        finally:
+            self._engines.remove(engine)
+            await engine.close()
 
     async def _start_again(self, server: VllmServer) -> float:
         """Restart the server; tells when it was ready."""
@@ -239,30 +212,16 @@ class Deployment:
             await self._ending
         self._say(f"the engine died ({server.failure().splitlines()[0]}); starting it again")
         await server.stop()
-        # Before the new one can be asked for anything; it counts from zero.
-        self._since, self._counted_before = time.time(), Counters()
-        self._metered_before, self._cut_off_before = self._metered(), self._cut_off()
+        self._accounts.begin(Counters())  # before the new one can be asked for anything; it counts from zero
         for model in self._models:
             model.forget_cache()
         await server.start(
             lambda seconds, line: self._waiting(f"starting vLLM again, {seconds:.0f} s: {line}")
         )
-        own_before = self._own()
-        engine = self._engine(self._own_meter, recovers=False)
-        self._engines.append(engine)  # so that it is watched
-        try:
-            await wait_until_ready(engine, READINESS)
-        finally:
-            self._engines.remove(engine)
-            await engine.close()
-        # That request stands in no run's ledger.
-        own = self._own() - own_before
-        self._counted_before, self._metered_before = own, self._metered_before + own
+        meter = Meter(lambda row: None, self.card.prices)
+        async with self._engine(meter, None):
+            self._accounts.leave_out(meter.total)
         return time.monotonic()
-
-    def _own(self) -> Counters:
-        total = self._own_meter.total
-        return Counters(total.prompt, total.cached, total.completion)
 
 
 @asynccontextmanager

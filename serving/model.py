@@ -7,14 +7,13 @@ from collections.abc import Sequence
 from functools import cached_property
 from weakref import WeakSet
 
-from serving.admission import Admission
 from serving.cards import ModelCard
-from serving.conversation import ChatConversation, Conversation, Place, TokenConversation
+from serving.conversation import ChatConversation, Conversation, TokenConversation
 from serving.engine.client import Engine
-from serving.engine.metrics import CacheConfig
 from serving.errors import InvalidCard, ServingError
 from serving.meter import Meter
-from serving.tokens.formats import load_format
+from serving.replica import Replica
+from serving.tokens.formats import FORMATS
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.tokens.tool_check import ToolCheck
 from serving.tokens.tools import ToolSpec
@@ -29,9 +28,8 @@ class Model:
 
     Args:
         tokenizer: needed on the tokens route.
-        caches: the prefix cache of each replica; none where the engine does not tell.
-        admissions: who may be cached, for each replica; none to let everybody in.
-        open_: by replica, the open conversations of all clients; `None` counts this one's alone.
+        replicas: the engine's.
+        held_back: whether its conversations wait for a place in the cache, where the replicas give them.
 
     Raises:
         InvalidCard: the card's route needs a tool format or a tokenizer that is missing.
@@ -42,16 +40,14 @@ class Model:
         card: ModelCard,
         engine: Engine,
         tokenizer: ChatTokenizer | None,
-        caches: Sequence[CacheConfig] = (),
-        admissions: Sequence[Admission] = (),
-        open_: list[int] | None = None,
+        replicas: Sequence[Replica] = (),
+        held_back: bool = True,
     ) -> None:
         self.card = card
         self.engine = engine
-        self.caches = caches
+        self.replicas = replicas or [Replica()]
         self._tokenizer = tokenizer
-        self._admissions = admissions
-        self._open = open_ or [0] * max(len(caches), 1)
+        self._held_back = held_back
         self._warm: dict[tuple[int, ...], asyncio.Task[list[tuple[int, Usage]]]] = {}
         """Prefixes that were sent alone, or are being sent."""
         self._talks: WeakSet[TokenConversation] = WeakSet()
@@ -59,7 +55,7 @@ class Model:
         if card.route == "tokens":
             if card.tool_format is None or tokenizer is None:
                 raise InvalidCard(f"model {card.name!r}: the tokens route needs tool_format and a tokenizer")
-            self._format = load_format(card.tool_format)
+            self._format = FORMATS[card.tool_format]
 
     @property
     def meter(self) -> Meter:
@@ -84,8 +80,12 @@ class Model:
         if self._format is None or self._tokenizer is None:
             return ChatConversation(self.engine, messages, tools, settings, labels)
         transcript = self._transcript(role, messages, tools)
-        place = self._place(self._open.index(min(self._open)), transcript.ids)
-        talk = TokenConversation(self.engine, transcript, settings, self.card.context, labels, place)
+        replica = min(self.replicas, key=lambda each: each.open)
+        shared = self._sent_before(transcript.ids)
+        seat = replica.admission.seat(shared) if replica.admission and self._held_back else None
+        talk = TokenConversation(
+            self.engine, transcript, settings, self.card.context, labels, replica, len(shared), seat
+        )
         self._talks.add(talk)
         return talk
 
@@ -130,14 +130,14 @@ class Model:
 
     async def _send_alone(self, prefix: list[int], labels: dict[str, str]) -> list[tuple[int, Usage]]:
         sent = []
-        for replica, cache in enumerate(self.caches):
-            if not cache.match_unit <= len(prefix) < self.card.context:
+        for replica in self.replicas:
+            if replica.cache is None or not replica.cache.match_unit <= len(prefix) < self.card.context:
                 continue
             reply = await self.engine.complete(
                 prefix,
                 max_tokens=1,
-                labels={"role": "warming", **labels, "replica": str(replica)},
-                replica=self._address(replica),
+                labels={"role": "warming", **labels, "replica": str(replica.number)},
+                replica=replica.address,
             )
             reply.record("ok", reply.usage)
             sent.append((len(prefix), reply.usage))
@@ -186,25 +186,10 @@ class Model:
             string_tokens=settings.string_tokens,
         )
 
-    def _place(self, replica: int, ids: list[int]) -> Place:
-        warm = (prefix for prefix, sent in self._warm.items() if sent.done())
-        shared = max((prefix for prefix in warm if tuple(ids[: len(prefix)]) == prefix), key=len, default=())
-        self._open[replica] += 1
-
-        def leave() -> None:
-            self._open[replica] -= 1
-
-        return Place(
-            replica=replica,
-            address=self._address(replica),
-            cache=self.caches[replica] if self.caches else None,
-            shared=len(shared),
-            seat=self._admissions[replica].seat(shared) if self._admissions else None,
-            on_leave=leave,
-        )
-
-    def _address(self, replica: int) -> int | None:
-        return replica if len(self.caches) > 1 else None
+    def _sent_before(self, ids: list[int]) -> tuple[int, ...]:
+        """The longest prefix of `ids` that was sent alone."""
+        sent = (prefix for prefix, sending in self._warm.items() if sending.done())
+        return max((prefix for prefix in sent if tuple(ids[: len(prefix)]) == prefix), key=len, default=())
 
     @cached_property
     def _tool_check(self) -> ToolCheck | None:

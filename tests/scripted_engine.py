@@ -292,7 +292,7 @@ class ScriptedEngine:
 
     def _complete(self, request: Request, answer: Answer) -> dict[str, Any]:
         chat = request.path.endswith("/chat/completions")
-        ids = [*self._tokenizer.template_text(answer.written), self._tokenizer.control_id(END)]
+        ids = [*self._tokenizer.framed(answer.written), self._tokenizer.control_id(END)]
         limit = request.body.get("max_completion_tokens") or request.body.get("max_tokens") or len(ids)
         kept = ids[: min(limit, len(ids) if answer.keep is None else answer.keep)]
         complete = len(kept) == len(ids)

@@ -1,4 +1,4 @@
-"""Builds the bundled hybrid CPU model: linear attention and a mixture of experts, small, with random weights.
+"""Builds the bundled hybrid CPU model: linear attention and a mixture of experts, 1.6M random weights.
 
     python models/tiny/hybrid.py --out DIR
 
@@ -7,26 +7,13 @@ too, and which an engine without image support can load. Its chat template write
 The tokenizer is the other bundled model's.
 """
 
-from __future__ import annotations
+from recipe import run_bundled
 
-from typing import TYPE_CHECKING
-
-from recipe import CONTEXT, SEED, VOCABULARY, Recipe
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase, Qwen3NextForCausalLM
-
-
-def build_model(tokenizer: PreTrainedTokenizerBase) -> Qwen3NextForCausalLM:
-    """A randomly initialised Qwen3-Next of 1.6M parameters with the tokenizer's end-of-turn ids."""
-    import torch
-    from transformers import GenerationConfig, Qwen3NextConfig, Qwen3NextForCausalLM
-    from transformers.utils import logging
-
-    logging.disable_progress_bar()
-    end, pad = tokenizer.eos_token_id, tokenizer.pad_token_id
-    config = Qwen3NextConfig(
-        vocab_size=VOCABULARY,
+if __name__ == "__main__":
+    run_bundled(
+        __file__,
+        "hybrid.jinja",
+        "Qwen3NextForCausalLM",
         hidden_size=128,
         intermediate_size=256,
         num_hidden_layers=4,
@@ -44,19 +31,6 @@ def build_model(tokenizer: PreTrainedTokenizerBase) -> Qwen3NextForCausalLM:
         num_experts_per_tok=1,
         moe_intermediate_size=128,
         shared_expert_intermediate_size=128,
-        max_position_embeddings=CONTEXT,
         tie_word_embeddings=False,  # tied, vLLM's Qwen3-Next leaves its output weights uninitialised
-        bos_token_id=None,
-        eos_token_id=end,
-        pad_token_id=pad,
         dtype="bfloat16",
     )
-    torch.manual_seed(SEED)
-    model = Qwen3NextForCausalLM(config)
-    model.bfloat16()
-    model.generation_config = GenerationConfig(eos_token_id=[end, pad], pad_token_id=pad, do_sample=True)
-    return model
-
-
-if __name__ == "__main__":
-    Recipe("hybrid.py", "hybrid.jinja", build_model).main()

@@ -1,4 +1,4 @@
-"""What the recipes in this folder share: the tokenizer, and model folders that appear in one step."""
+"""What the recipes of model folders share: the tokenizer, and folders that appear in one step."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ import signal
 import sys
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import corpus
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedModel, PreTrainedTokenizerBase
+    from tokenizers import Tokenizer
+    from transformers import PreTrainedTokenizerBase
 
 HERE = Path(__file__).resolve().parent
-SHARED = ("recipe.py", "corpus.py")
 STAMP = "recipe.json"
 
 SEED = 0
@@ -32,22 +32,22 @@ ADDED = ("<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>", "
 
 @dataclass(frozen=True)
 class Recipe:
-    """How one model is made.
+    """How one model folder is made.
 
     Attributes:
-        script: the recipe's own file here.
-        template: its chat template here.
-        build_model: draws the weights; gets the tokenizer, whose end-of-turn ids the model takes over.
+        sources: the files that it is made from, beside those that all recipes share.
+        write: fills an empty folder, saying on one line each what is done; returns what it holds.
+        options: what else it depends on.
     """
 
-    script: str
-    template: str
-    build_model: Callable[[PreTrainedTokenizerBase], PreTrainedModel]
+    sources: tuple[Path, ...]
+    write: Callable[[Path], str]
+    options: dict[str, str] = field(default_factory=dict)
 
     def stamp(self) -> dict[str, str]:
-        """The SHA-256 of each file that the model is made from."""
-        files = (self.script, *SHARED, self.template)
-        return {name: hashlib.sha256((HERE / name).read_bytes()).hexdigest() for name in files}
+        """The options, and the SHA-256 of each file that the folder is made from."""
+        files = (*self.sources, HERE / "recipe.py", HERE / "corpus.py", corpus.FILE)
+        return self.options | {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
 
     def up_to_date(self, out: Path) -> bool:
         """Whether `out` was built from the recipe as it stands now."""
@@ -55,10 +55,10 @@ class Recipe:
         return stamp.is_file() and json.loads(stamp.read_text(encoding="utf-8")) == self.stamp()
 
     def build(self, out: Path) -> None:
-        """Write the model folder `out`, saying on one line each what is done.
+        """Make the folder `out`, which appears when all of it is there.
 
         Raises:
-            FileExistsError: `out` exists and is not a model of a recipe here.
+            FileExistsError: `out` exists and is not a folder of a recipe.
         """
         if self.up_to_date(out):
             print(f"{out} is up to date")
@@ -71,28 +71,12 @@ class Recipe:
         work = Path(tempfile.mkdtemp(prefix=f".{out.name}-", dir=out.parent))
         try:
             work.chmod(0o755)
-            print(f"training a byte-level BPE tokenizer of {VOCABULARY:,} entries", flush=True)
-            tokenizer = build_tokenizer((HERE / self.template).read_text(encoding="utf-8"))
-            tokenizer.save_pretrained(work)
-            print("drawing the weights", flush=True)
-            model = self.build_model(tokenizer)
-            model.save_pretrained(work)
+            holds = self.write(work)
             (work / STAMP).write_text(json.dumps(self.stamp(), indent=2) + "\n", encoding="utf-8")
             self._put_in_place(work, out)
         finally:
             shutil.rmtree(work, ignore_errors=True)
-        print(f"{out} is ready: {model.num_parameters():,} parameters, untrained", flush=True)
-
-    def main(self) -> None:
-        """The command line."""
-        parser = argparse.ArgumentParser(description="Build a bundled CPU model (untrained).")
-        parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="the folder to write")
-        # Unwinds, and so removes the unfinished folder.
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))
-        try:
-            self.build(parser.parse_args().out.absolute())
-        except (OSError, ValueError) as error:
-            sys.exit(f"error: {error}")
+        print(f"{out} is ready: {holds}", flush=True)
 
     def _put_in_place(self, folder: Path, out: Path) -> None:
         """Rename a finished folder to `out`, in place of an older build."""
@@ -108,13 +92,71 @@ class Recipe:
             shutil.rmtree(old, ignore_errors=True)
 
 
+def run(parser: argparse.ArgumentParser, recipe: Callable[[argparse.Namespace], Recipe]) -> None:
+    """Run a recipe's command line: `--out DIR`, and the options that `parser` has already.
+
+    Args:
+        recipe: the recipe that the given options choose.
+    """
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="the model folder to write")
+    given = parser.parse_args()
+    # Unwinds, and so removes the unfinished folder.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped"))
+    try:
+        recipe(given).build(given.out.absolute())
+    except (OSError, ValueError) as error:
+        sys.exit(f"error: {error}")
+
+
+def run_bundled(script: str, template: str, architecture: str, **config: Any) -> None:
+    """Run the recipe of a bundled model, whose weights are drawn at random.
+
+    Args:
+        script: the recipe's own file.
+        template: its chat template, beside it.
+        architecture: a causal language model's class in `transformers`.
+        config: the fields of its configuration that are no default.
+    """
+
+    def write(folder: Path) -> str:
+        import torch
+        import transformers
+
+        transformers.utils.logging.disable_progress_bar()
+        print(f"training a byte-level BPE tokenizer of {VOCABULARY:,} entries", flush=True)
+        tokenizer = build_tokenizer((HERE / template).read_text(encoding="utf-8"))
+        tokenizer.save_pretrained(folder)
+        print("drawing the weights", flush=True)
+        end, pad = tokenizer.eos_token_id, tokenizer.pad_token_id
+        kind = getattr(transformers, architecture)
+        torch.manual_seed(SEED)
+        model = kind(
+            kind.config_class(
+                vocab_size=VOCABULARY,
+                max_position_embeddings=CONTEXT,
+                bos_token_id=None,
+                eos_token_id=end,
+                pad_token_id=pad,
+                **config,
+            )
+        ).to(getattr(torch, config["dtype"]))
+        model.generation_config = transformers.GenerationConfig(
+            eos_token_id=[end, pad], pad_token_id=pad, do_sample=True
+        )
+        model.save_pretrained(folder)
+        return f"{model.num_parameters():,} parameters, untrained"
+
+    parser = argparse.ArgumentParser(description="Build a bundled CPU model (untrained).")
+    run(parser, lambda given: Recipe((Path(script), HERE / template), write))
+
+
 def build_tokenizer(chat_template: str) -> PreTrainedTokenizerBase:
     """Train the byte-level BPE tokenizer on the corpus; the control tokens take its last ids.
 
     Raises:
         ValueError: the corpus is too small for `VOCABULARY` entries.
     """
-    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, trainers
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
 
     bpe = Tokenizer(models.BPE())
@@ -129,12 +171,7 @@ def build_tokenizer(chat_template: str) -> PreTrainedTokenizerBase:
         show_progress=False,
     )
     bpe.train_from_iterator(corpus.documents(), trainer)
-    bpe.add_special_tokens([AddedToken(token, normalized=False, special=True) for token in SPECIAL])
-    bpe.add_tokens([AddedToken(token, normalized=False, special=False) for token in ADDED])
-    if bpe.get_vocab_size() != VOCABULARY:
-        raise ValueError(
-            f"the corpus yields {bpe.get_vocab_size()} tokens, not {VOCABULARY}: give it more words"
-        )
+    add_control_tokens(bpe, VOCABULARY)
     return PreTrainedTokenizerFast(
         tokenizer_object=bpe,
         eos_token="<|im_end|>",
@@ -143,3 +180,17 @@ def build_tokenizer(chat_template: str) -> PreTrainedTokenizerBase:
         clean_up_tokenization_spaces=False,
         chat_template=chat_template,
     )
+
+
+def add_control_tokens(tokenizer: Tokenizer, size: int) -> None:
+    """Give a tokenizer the control tokens as its last ids.
+
+    Raises:
+        ValueError: it has not `size` entries then.
+    """
+    from tokenizers import AddedToken
+
+    tokenizer.add_special_tokens([AddedToken(token, normalized=False, special=True) for token in SPECIAL])
+    tokenizer.add_tokens([AddedToken(token, normalized=False, special=False) for token in ADDED])
+    if (entries := tokenizer.get_vocab_size()) != size:
+        raise ValueError(f"the corpus yields {entries} tokens, not {size}: give it more words")

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import itertools
 import random
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 import httpx2
 import msgspec
 
-from serving.engine.answer import Send, TryFailed, answer_to
 from serving.engine.endpoint import BUSY_S, Endpoint
+from serving.engine.one_try import Send, TryFailed, try_once
 from serving.errors import ContextOverflow, EngineDead, RequestFailed, RequestRefused, ServerFailed
 from serving.meter import LedgerRow, Meter, Status
 from serving.usage import Usage
@@ -24,7 +26,6 @@ Recover = Callable[[float], Awaitable[bool]]
 engine was started again since then."""
 
 CONNECT_S = 10.0
-_NO_HEADERS: Mapping[str, str] = {}
 
 
 class RetryPolicy(msgspec.Struct, frozen=True):
@@ -48,8 +49,8 @@ class RetryPolicy(msgspec.Struct, frozen=True):
         return min(self.longest_wait_s, self.first_wait_s * 2.0 ** (retry - 1)) * random.uniform(0.75, 1.25)
 
 
-class Reply(msgspec.Struct, frozen=True):
-    """An engine's answer with what it cost. `body` is the response as plain JSON."""
+class EngineResponse(msgspec.Struct, frozen=True):
+    """An engine's response with what it cost. `body` is its plain JSON."""
 
     body: dict[str, Any]
     usage: Usage
@@ -62,6 +63,24 @@ class Reply(msgspec.Struct, frozen=True):
         """The one choice that was asked for."""
         choice: dict[str, Any] = self.body["choices"][0]
         return choice
+
+
+@dataclass(slots=True)
+class _Request:
+    """What all tries of one request share.
+
+    Attributes:
+        prompt_bound: tokens that its prompt does not exceed.
+        cacheable, replica: see `Engine.complete`.
+    """
+
+    send: Send
+    prompt_bound: int
+    max_tokens: int
+    labels: dict[str, str]
+    cacheable: int | None = None
+    replica: int | None = None
+    id: str = field(default_factory=lambda: uuid.uuid4().hex[:16])
 
 
 class Engine:
@@ -116,7 +135,7 @@ class Engine:
         replica: int | None = None,
         cacheable: int | None = None,
         **options: Any,
-    ) -> Reply:
+    ) -> EngineResponse:
         """Continue token ids; the choice holds `token_ids` and `finish_reason`.
 
         Args:
@@ -127,22 +146,13 @@ class Engine:
         Raises:
             ContextOverflow, RequestRefused, RequestFailed, EngineDead, SpendingCapReached: see `errors`.
         """
-        request = {
-            **options,
-            "model": self.model,
-            "prompt": prompt,
-            "max_tokens": max_tokens,
-            "return_token_ids": True,
-        }
+        body = {**options, "prompt": prompt, "max_tokens": max_tokens, "return_token_ids": True}
         headers = {} if replica is None else {"X-data-parallel-rank": str(replica)}
-        send = self._post("completions", request, headers)
-        reply = await self._send(send, len(prompt), max_tokens, labels, cacheable, replica)
-        if reply.choice.get("token_ids") is None:
-            reply.record("failed", reply.usage)
-            raise RequestRefused(
-                f"the engine at {self.endpoint} returns no token ids; the tokens route needs a recent vLLM"
-            )
-        return reply
+        send = self._post("completions", body, headers)
+        response = await self._send(_Request(send, len(prompt), max_tokens, labels, cacheable, replica))
+        return self._holding(
+            response, "token_ids", list, "no token ids; the tokens route needs a recent vLLM"
+        )
 
     async def chat(
         self,
@@ -152,7 +162,7 @@ class Engine:
         prompt_bound: int,
         labels: dict[str, str],
         **options: Any,
-    ) -> Reply:
+    ) -> EngineResponse:
         """Continue messages; the choice holds `message` and `finish_reason`.
 
         Args:
@@ -161,18 +171,10 @@ class Engine:
         Raises:
             As `complete`.
         """
-        request = {
-            **options,
-            "model": self.model,
-            "messages": messages,
-            "max_completion_tokens": max_tokens,
-        }
-        send = self._post("chat/completions", request)
-        reply = await self._send(send, prompt_bound, max_tokens, labels)
-        if not isinstance(reply.choice.get("message"), dict):
-            reply.record("failed", reply.usage)
-            raise RequestRefused(f"the engine at {self.endpoint} returns no message")
-        return reply
+        body = {**options, "messages": messages, "max_completion_tokens": max_tokens}
+        send = self._post("chat/completions", body, {})
+        response = await self._send(_Request(send, prompt_bound, max_tokens, labels))
+        return self._holding(response, "message", dict, "no message")
 
     def give_up(self) -> None:
         """End every request that waits for an answer with `EngineDead`: the engine hangs."""
@@ -180,58 +182,30 @@ class Engine:
         for waiting in self._waiting:
             waiting.reschedule(now)
 
-    def _post(self, path: str, request: dict[str, Any], headers: Mapping[str, str] = _NO_HEADERS) -> Send:
-        content = msgspec.json.encode(request)  # once, however often it is sent
+    def _holding(self, response: EngineResponse, key: str, kind: type, lacks: str) -> EngineResponse:
+        """The response, if its choice holds what it must."""
+        if isinstance(response.choice.get(key), kind):
+            return response
+        response.record("failed", response.usage)
+        raise RequestRefused(f"the engine at {self.endpoint} returns {lacks}")
+
+    def _post(self, path: str, body: dict[str, Any], headers: dict[str, str]) -> Send:
+        content = msgspec.json.encode({**body, "model": self.model})  # once, however often it is sent
         headers = {"Content-Type": "application/json", **headers}
         url = f"{self.endpoint.base_url}/{path}"
         return lambda: self._client.post(url, content=content, headers=headers)
 
-    async def _send(
-        self,
-        send: Send,
-        prompt_bound: int,
-        max_tokens: int,
-        labels: dict[str, str],
-        cacheable: int | None = None,
-        replica: int | None = None,
-    ) -> Reply:
-        request = uuid.uuid4().hex[:16]
+    async def _send(self, request: _Request) -> EngineResponse:
         failures, held_back_s = 0, 0.0
         for number in itertools.count():
             # In a loop, since another request may prolong the wait meanwhile.
             while (wait_s := self._not_before - time.monotonic()) > 0:  # noqa: ASYNC110
                 await asyncio.sleep(wait_s)
             started = time.monotonic()
-
-            def row(
-                status: Status,
-                usage: Usage | None,
-                error: BaseException | None = None,
-                number: int = number,
-                started: float = started,
-                cacheable: int | None = cacheable,
-            ) -> None:
-                most = Usage(prompt=prompt_bound, completion=max_tokens) if usage is None else None
-                self.meter.record(
-                    LedgerRow(
-                        request=request,
-                        retry=number,
-                        time=time.time(),
-                        labels=labels,
-                        model=self.model,
-                        status=status,
-                        wasted=status in ("aborted", "failed", "overflow"),
-                        usage=usage,
-                        seconds=round(time.monotonic() - started, 4),
-                        error=(str(error) or type(error).__name__) if error else None,
-                        cacheable=cacheable,
-                        at_most=most,
-                    )
-                )
-
+            row = functools.partial(self._record, request, number, started)
             try:
-                with self.meter.reservation(prompt_bound, max_tokens):
-                    body, usage = await self._try(send, replica)
+                with self.meter.reservation(request.prompt_bound, request.max_tokens):
+                    body, usage = await self._try(request)
             except TryFailed as error:
                 row(error.status, error.usage, error)
                 if error.after_s is not None:
@@ -242,7 +216,8 @@ class Engine:
                         continue
                 failures += 1
                 if error.lost and self._recover is not None and await self._recover(started):
-                    cacheable = None if cacheable is None else 0  # it begins with an empty cache
+                    if request.cacheable is not None:
+                        request.cacheable = 0  # it begins with an empty cache
                     continue
                 if error.hung or failures >= self._retry.tries:
                     if error.hung or (error.lost and await self._is_gone()):
@@ -256,21 +231,48 @@ class Engine:
                 row("aborted", None, error)
                 raise
             else:
-                seconds = time.monotonic() - started
-                return Reply(body, usage, seconds, row)
+                return EngineResponse(body, usage, time.monotonic() - started, row)
         raise AssertionError("unreachable: every try returns, raises or goes on")
+
+    def _record(
+        self,
+        request: _Request,
+        number: int,
+        started: float,
+        status: Status,
+        usage: Usage | None,
+        error: BaseException | None = None,
+    ) -> None:
+        """Write the ledger row of try `number`, which has just ended."""
+        most = Usage(prompt=request.prompt_bound, completion=request.max_tokens)
+        self.meter.record(
+            LedgerRow(
+                request=request.id,
+                retry=number,
+                time=time.time(),
+                labels=request.labels,
+                model=self.model,
+                status=status,
+                wasted=status in ("aborted", "failed", "overflow"),
+                usage=usage,
+                seconds=round(time.monotonic() - started, 4),
+                error=(str(error) or type(error).__name__) if error else None,
+                cacheable=request.cacheable,
+                at_most=most if usage is None else None,
+            )
+        )
 
     async def _is_gone(self) -> bool:
         """Whether nothing answers any more; a hosted model's other requests may always fare better."""
         return not self._hosted and not await self.endpoint.healthy(BUSY_S)
 
-    async def _try(self, send: Send, replica: int | None) -> tuple[dict[str, Any], Usage]:
+    async def _try(self, request: _Request) -> tuple[dict[str, Any], Usage]:
         waiting = asyncio.timeout(None)
         try:
             async with waiting:
-                self._waiting[waiting] = replica
+                self._waiting[waiting] = request.replica
                 try:
-                    return await answer_to(send, self._retry.timeout_s)
+                    return await try_once(request.send, self._retry.timeout_s)
                 finally:
                     del self._waiting[waiting]
         except TimeoutError as error:

@@ -10,6 +10,7 @@ from prometheus_client.samples import Sample
 
 from serving.engine.endpoint import Endpoint
 from serving.errors import ServerFailed
+from serving.usage import Usage
 
 
 class Counters(msgspec.Struct, frozen=True):
@@ -35,6 +36,11 @@ class Counters(msgspec.Struct, frozen=True):
         return Counters(
             self.prompt - earlier.prompt, self.cached - earlier.cached, self.generated - earlier.generated
         )
+
+    @classmethod
+    def of(cls, usage: Usage) -> Counters:
+        """What the engine counts for a request, or a sum of them."""
+        return cls(usage.prompt, usage.cached, usage.completion)
 
     @classmethod
     def parse(cls, text: str) -> Counters:

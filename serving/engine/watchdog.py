@@ -30,39 +30,34 @@ async def watched(
         in_flight: the replicas on whose answers ours wait now; `None` stands for any of them.
         on_hang: called when it hangs; the watch then begins anew.
     """
-    task = asyncio.create_task(_watch(endpoint, patience_s, in_flight, on_hang), name="watchdog")
+
+    async def watch() -> None:
+        look_every_s = min(patience_s / 6, 10.0)
+        seen = Activity()
+        moved: dict[int | None, float] = {}
+        while True:
+            await asyncio.sleep(look_every_s)
+            now = time.monotonic()
+            try:
+                activity = await read_activity(endpoint)
+            except ServerFailed:  # no progress is seen; a dead engine is found by its requests
+                activity = seen
+            except Exception:
+                log.exception("the watchdog cannot read the engine's counters")
+                continue
+            busy = in_flight() | activity.running
+            for replica in {*moved, *busy}:
+                idle = replica not in busy
+                if idle or replica not in moved or activity.done.get(replica) != seen.done.get(replica):
+                    moved[replica] = now
+            seen = activity
+            if any(now - since > patience_s for since in moved.values()):
+                await on_hang()
+                moved.clear()
+
+    task = asyncio.create_task(watch(), name="watchdog")
     try:
         yield
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
-
-
-async def _watch(
-    endpoint: Endpoint,
-    patience_s: float,
-    in_flight: Callable[[], set[int | None]],
-    on_hang: Callable[[], Awaitable[None]],
-) -> None:
-    look_every_s = min(patience_s / 6, 10.0)
-    seen = Activity()
-    moved: dict[int | None, float] = {}
-    while True:
-        await asyncio.sleep(look_every_s)
-        now = time.monotonic()
-        try:
-            activity = await read_activity(endpoint)
-        except ServerFailed:
-            activity = seen  # an API that says nothing shows no progress; a dead one is found by its requests
-        except Exception:
-            log.exception("the watchdog cannot read the engine's counters")
-            continue
-        busy = in_flight() | activity.running
-        for replica in {*moved, *busy}:
-            idle = replica not in busy
-            if idle or replica not in moved or activity.done.get(replica) != seen.done.get(replica):
-                moved[replica] = now
-        seen = activity
-        if any(now - since > patience_s for since in moved.values()):
-            await on_hang()
-            moved.clear()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from serving.cards import Role
-from serving.engine.metrics import read_counters
+from serving.engine.metrics import CacheConfig, read_counters
 from serving.errors import ContextOverflow, ServerFailed
 from serving.model import Model
 from serving.probes.cache import OTHERS, advice, note_tools, text_of
@@ -38,8 +38,9 @@ async def check_engine(model: Model, labels: dict[str, str]) -> None:
         return
     labels = {**LABELS, **labels}
     await _check_calls(model, labels)
-    if model.caches and model.card.server.flags.get("enable-prefix-caching", True) is not False:
-        await _check_cache(model, labels)
+    cache = model.replicas[0].cache
+    if cache is not None and model.card.server.flags.get("enable-prefix-caching", True) is not False:
+        await _check_cache(model, cache, labels)
 
 
 def _quick(role: Role) -> Role:
@@ -62,8 +63,8 @@ async def _check_calls(model: Model, labels: dict[str, str]) -> None:
             )
 
 
-async def _check_cache(model: Model, labels: dict[str, str]) -> None:
-    cache = msgspec.structs.replace(model.caches[0], enable_prefix_caching=True)  # as the card has it
+async def _check_cache(model: Model, told: CacheConfig, labels: dict[str, str]) -> None:
+    cache = msgspec.structs.replace(told, enable_prefix_caching=True)  # as the card has it
     counted = await read_counters(model.engine.endpoint)
     text = text_of(model, "A lamp", max(LEAST_PROMPT, 2 * cache.match_unit))
     talk = as_role(model, _quick(model.card.role("actor"))).converse(
@@ -81,7 +82,7 @@ async def _check_cache(model: Model, labels: dict[str, str]) -> None:
     if second.cached or not most:
         return
     hits = (await read_counters(model.engine.endpoint) - counted).cached > 0
-    why = "; ".join(advice(model.card, model.caches[0], hits, reported=False)) or OTHERS
+    why = "; ".join(advice(model.card, told, hits, reported=False)) or OTHERS
     raise ServerFailed(
         f"the engine at {model.engine.endpoint} reports no cached tokens where {most} of a prompt's"
         f" {second.prompt} must be: {why} (to go without a cache, say so in the model's card:"

@@ -100,34 +100,17 @@ class ChatTokenizer:
         ids = self._encode(rendered, lambda text: hidden.sub(lambda found: texts[int(found.group(1))], text))
         return ids, rendered[len(closed) :]
 
-    def template_text(self, text: str) -> list[int]:
-        """Encode text of ours, control tokens read as such."""
-        return self._encode(text, lambda ordinary: ordinary)
-
     def outside_text(self, text: str) -> list[int]:
         """Encode text from outside: control tokens in it are ordinary characters."""
         # Surrogates cannot be encoded; a skill may have put one together.
         clean = text.encode("utf-8", "replace").decode()
         return list(self._plain.encode(clean, add_special_tokens=False).ids)
 
-    def framed(self, before: str, text: str, after: str) -> list[int]:
+    def framed(self, before: str, text: str = "", after: str = "") -> list[int]:
         """Encode outside text between two template texts, merging across their borders as the model's
         tokenizer would."""
-        marks: list[tuple[bool, str]] = [(True, before), (False, text), (True, after)]
-        ids: list[int] = []
-        ordinary = ""
-        for is_template, piece in marks:
-            if not is_template:
-                ordinary += piece
-                continue
-            position = 0
-            for found in self._control_pattern.finditer(piece):
-                ordinary += piece[position : found.start()]
-                ids += self.outside_text(ordinary)
-                ids.append(self._control[found.group()])
-                ordinary, position = "", found.end()
-            ordinary += piece[position:]
-        return ids + self.outside_text(ordinary)
+        mark = "\ue000"  # stands for the outside text; no template holds it
+        return self._encode(f"{before}{mark}{after}", lambda ordinary: ordinary.replace(mark, text))
 
     def control_id(self, text: str) -> int:
         """The id of one control token. Raises `InvalidCard` when the tokenizer lacks it."""

@@ -21,11 +21,15 @@ ThinkingStyle = Literal["none", "generated", "prompted"]
 """How a model opens its thinking: never; it writes `<think>` itself; the template's prompt ends with it."""
 
 END_OF_TURN = "<|im_end|>"
+TOOL_REPLY = ("\n<|im_start|>user\n<tool_response>\n", "\n</tool_response><|im_end|>\n")
+USER_TURN = ("\n<|im_start|>user\n", "<|im_end|>\n")
+"""Template text around what the model is told: the same in all of Qwen's chat templates."""
+
 _THINK_BEGIN, _THINK_END = "<think>\n", "\n</think>\n\n"
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ReadAnswer:
     """What generated ids say.
 
     Attributes:
@@ -86,7 +90,7 @@ class Transcript:
         """All of it as text."""
         return self._tokenizer.decode(self.ids)
 
-    def answer(self, ids: list[int]) -> Answer:
+    def answer(self, ids: list[int]) -> ReadAnswer:
         """Append what the model generated, and read it."""
         self.ids += ids
         complete = bool(ids) and ids[-1] == self._end_of_turn
@@ -102,11 +106,11 @@ class Transcript:
         except InvalidCall as error:
             problem = error
         self._has_call = call is not None
-        return Answer(text, reasoning, reasoning_tokens, call, problem)
+        return ReadAnswer(text, reasoning, reasoning_tokens, call, problem)
 
     def tell(self, text: str) -> None:
         """Append the reply to the last answer and open the model's next turn."""
-        before, after = self._format.tool_reply() if self._has_call else self._format.user_turn()
+        before, after = TOOL_REPLY if self._has_call else USER_TURN
         self.ids += self._tokenizer.framed(before, text, after + self._opening)
 
     def _split(self, ids: list[int]) -> tuple[str, str, int]:

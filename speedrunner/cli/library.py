@@ -83,7 +83,7 @@ def check(file: Module, overrides: Overrides = None) -> None:
     Example: speedrunner library check skills.py env=babyai model=tiny
     """
     from serving.cards import prepare
-    from serving.tokens.formats import load_format
+    from serving.tokens.formats import FORMATS
     from serving.tokens.tokenizer import ChatTokenizer
     from serving.tokens.tool_check import ToolCheck
     from serving.tokens.tools import ToolSpec
@@ -102,7 +102,7 @@ def check(file: Module, overrides: Overrides = None) -> None:
     if card.route == "tokens" and card.tool_format is not None:
         folder = prepare(card, lambda line: typer.echo(line, err=True))
         tokenizer = ChatTokenizer(folder, card.revision)
-        tool_format = load_format(card.tool_format)
+        tool_format = FORMATS[card.tool_format]
         checked = ToolCheck(tokenizer, tool_format, card.role("actor").string_tokens).check
     try:
         library = Library.of_module(setup.env.primitives, _text(file), checked)

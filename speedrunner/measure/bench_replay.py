@@ -48,7 +48,7 @@ def recorded(talk: TokenConversation, played: Trajectory) -> Recorded:
         answers=[ids[begin:end] for begin, end in ends],
         max_tokens=talk.transcript.answer_tokens,
         options=talk.options,
-        replica=talk.place.address,
+        replica=talk.replica.address,
     )
 
 

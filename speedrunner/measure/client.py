@@ -13,13 +13,13 @@ import httpx2
 import msgspec
 import psutil
 
-from serving.admission import Admission
 from serving.cards import prepare
 from serving.engine.client import Engine
 from serving.engine.endpoint import Endpoint
 from serving.engine.metrics import CacheConfig
 from serving.meter import Meter
 from serving.model import Model
+from serving.replica import replicas_of
 from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.cli.command import Status
 from speedrunner.measure.episodes import BenchRun, RecordingActor
@@ -94,7 +94,7 @@ async def measure_client(
         meter = Meter(run.directory.append_request, card.prices)
         engine = Engine(Endpoint("http://localhost/v1"), card.name, meter, transport=transport)
         try:
-            yield RecordingActor(setup, Model(card, engine, tokenizer, [cache], [Admission(cache)]))
+            yield RecordingActor(setup, Model(card, engine, tokenizer, replicas_of([cache], admission=True)))
         finally:
             await engine.close()
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from serving.cards import ModelCard
-from serving.tokens.formats import load_format
+from serving.tokens.formats import FORMATS
 from serving.tokens.grammar import constant, sequence, structural_tag
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.tokens.tools import ToolSpec
@@ -104,7 +104,7 @@ class Renderer:
     def __init__(self, card: ModelCard, tokenizer: ChatTokenizer) -> None:
         assert card.tool_format is not None
         self._card = card
-        self._format = load_format(card.tool_format)
+        self._format = FORMATS[card.tool_format]
         self.tokenizer = tokenizer
 
     def transcript(self, stream: Stream) -> Transcript:

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field, replace
 
 from serving.admission import Admission, Seat
 from serving.deployment import Deployment
-from serving.engine.client import Reply
+from serving.engine.client import EngineResponse
 from serving.engine.metrics import Counters
 from serving.model import Model
 from serving.usage import Usage
@@ -60,7 +60,7 @@ class Pass:
     unforced: int = 0
     skipped: int = 0
 
-    def count(self, answer: Answer, reply: Reply, text: str) -> None:
+    def count(self, answer: Answer, reply: EngineResponse, text: str) -> None:
         """Add one answer."""
         self.usage += reply.usage
         self.requests += 1
@@ -207,7 +207,7 @@ class Replay:
         return replica if len(self._deployment.caches) > 1 else None
 
 
-def _first_token_s(reply: Reply) -> float | None:
+def _first_token_s(reply: EngineResponse) -> float | None:
     """From the request's arrival in the engine to its first token, where the reply tells."""
     told = reply.body.get("metrics") or {}
     queued, then = told.get("queue_time_ms"), told.get("time_to_first_token_ms")

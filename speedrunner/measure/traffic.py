@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from serving.conversation import TokenConversation
-from serving.engine.client import Engine, Reply
+from serving.engine.client import Engine, EngineResponse
 from serving.errors import ContextOverflow, EngineDead, RequestFailed, RequestRefused
 from serving.model import Model
 from serving.probes.tool_battery import SYSTEM, battery
@@ -149,7 +149,7 @@ class Traffic:
 
     async def _reply(
         self, engine: Engine, role: str, ids: list[int], max_tokens: int, **options: Any
-    ) -> Reply:
+    ) -> EngineResponse:
         return await engine.complete(
             ids, max_tokens=max_tokens, labels={"role": role}, ignore_eos=True, **options
         )

@@ -115,9 +115,9 @@ class UpstreamCrafter:
 
     def step(self, name: str, arguments: dict[str, Any]) -> bool:
         """Act."""
-        from envs.crafter import ACTIONS
+        from envs.crafter import UPSTREAM_NAMES
 
-        return bool(self._env.step(self._numbers[ACTIONS[name][0]])[2])
+        return bool(self._env.step(self._numbers[UPSTREAM_NAMES.get(name, name)])[2])
 
 
 UPSTREAM: dict[str, type[UpstreamBabyAI | UpstreamScienceWorld | UpstreamCrafter]] = {
@@ -147,7 +147,7 @@ def _patterns() -> list[tuple[str, str]]:
 
     patterns = []
     for name, phrase in PHRASES.items():
-        parameters = phrase.__code__.co_varnames[: phrase.__code__.co_argcount]
+        parameters = phrase.signature.parameters
         if name != "disambiguate":
             patterns.append((name, phrase(**{each: f"(?P<{each}>.+)" for each in parameters})))
     return sorted(patterns, key=lambda each: -len(re.sub(r"\(.*?\)", "", each[1])))

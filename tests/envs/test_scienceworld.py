@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import subprocess
 import sys
@@ -110,7 +109,7 @@ class TestPrimitives:
 
     def test_each_says_the_parser_s_own_phrase(self) -> None:
         for name, phrase in PHRASES.items():
-            parameters = inspect.signature(phrase, eval_str=True).parameters.values()
+            parameters = phrase.signature.parameters.values()
             arguments = {each.name: 7 if each.annotation is int else f"an {each.name}" for each in parameters}
             said = phrase(**arguments)
             assert primitive_call(said) == (name, arguments)

@@ -79,7 +79,7 @@ def shapes() -> dict[str, dict[str, Any]]:
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    known: dict[str, dict[str, Any]] = module.SHAPES
+    known: dict[str, dict[str, Any]] = module.shapes()
     return known
 
 

@@ -167,7 +167,7 @@ def test_every_conversation_ends_however_they_grow(blocks: int, lives: list[list
     admission = Admission(cache(blocks))
 
     def fits() -> bool:
-        residents = [each for each in admission._seats if each.resident]
+        residents = [each for each in admission.seats if each.resident]
         busy = any(each.busy for each in residents)
         return busy or len(residents) <= 1 or admission.resident_blocks <= admission.capacity
 
@@ -188,4 +188,4 @@ def test_every_conversation_ends_however_they_grow(blocks: int, lives: list[list
             await asyncio.gather(*(live(turns) for turns in lives))
 
     asyncio.run(everybody())
-    assert (admission.open, admission.waiting) == (0, 0)
+    assert (admission.seats, admission.waiting) == ([], 0)

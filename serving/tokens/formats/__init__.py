@@ -1,5 +1,8 @@
-"""Native tool-call formats: how a model writes a call, and how a reply to it is framed."""
+"""Native tool-call formats, each a module: how a model writes a call."""
 
-from serving.tokens.formats.base import ParsedCall, ToolFormat, load_format
+from serving.tokens.formats import qwen3_json, qwen3_xml
+from serving.tokens.formats.base import ParsedCall as ParsedCall
+from serving.tokens.formats.base import ToolFormat as ToolFormat
 
-__all__ = ["ParsedCall", "ToolFormat", "load_format"]
+FORMATS: dict[str, ToolFormat] = {"qwen3_json": qwen3_json, "qwen3_xml": qwen3_xml}
+"""By their names in model cards."""

@@ -1,21 +1,14 @@
-"""What a native tool-call format has to offer, and where each one lives."""
+"""What a native tool-call format has to offer."""
 
 from __future__ import annotations
 
-import importlib
-from typing import Any, Protocol, cast
+from typing import Any, Protocol
 
 import msgspec
 
-from serving.errors import InvalidCall, InvalidCard
+from serving.errors import InvalidCall
 from serving.tokens.grammar import Part
 from serving.tokens.tools import ToolSpec
-
-FORMATS = {
-    "qwen3_json": "serving.tokens.formats.qwen3_json",
-    "qwen3_xml": "serving.tokens.formats.qwen3_xml",
-}
-"""Name in a model card -> module that implements `ToolFormat`."""
 
 
 class ParsedCall(msgspec.Struct, frozen=True):
@@ -52,16 +45,3 @@ class ToolFormat(Protocol):
 
     def parse(self, text: str, tools: dict[str, ToolSpec]) -> ParsedCall:
         """Read the one call that `text` consists of. Raises `InvalidCall`."""
-
-    def tool_reply(self) -> tuple[str, str]:
-        """Template text before and after a tool's reply, from the end of the call's turn on."""
-
-    def user_turn(self) -> tuple[str, str]:
-        """Template text before and after a plain user message, from the end of a turn on."""
-
-
-def load_format(name: str) -> ToolFormat:
-    """The format that a model card names. Raises `InvalidCard`."""
-    if name not in FORMATS:
-        raise InvalidCard(f"tool_format {name!r} is unknown; known formats: {', '.join(FORMATS)}")
-    return cast(ToolFormat, importlib.import_module(FORMATS[name]))

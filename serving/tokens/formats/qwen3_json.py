@@ -10,11 +10,8 @@ import msgspec
 from serving.errors import InvalidCall
 from serving.tokens.formats.base import ParsedCall, checked_call
 from serving.tokens.formats.json_value import dumps, json_value
-from serving.tokens.formats.turns import tool_reply, user_turn
 from serving.tokens.grammar import Part, constant, sequence
 from serving.tokens.tools import ToolSpec
-
-__all__ = ["call", "parse", "tool_reply", "user_turn"]
 
 BEGIN, END = "<tool_call>\n", "\n</tool_call>"
 

@@ -25,11 +25,8 @@ import msgspec
 from serving.errors import InvalidCall, InvalidTool
 from serving.tokens.formats.base import ParsedCall, checked_call
 from serving.tokens.formats.json_value import dumps, json_value
-from serving.tokens.formats.turns import tool_reply, user_turn
 from serving.tokens.grammar import CONTROL_TEXTS, Part, constant, free_text, one_of, optional, sequence
 from serving.tokens.tools import Schema, ToolSpec
-
-__all__ = ["call", "parse", "tool_reply", "user_turn"]
 
 # A value ends at the first of these, so it may hold a closing tag within a line, and any opening one.
 _END = "\n</parameter>\n"

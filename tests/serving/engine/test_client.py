@@ -12,7 +12,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from serving.engine.client import Engine, Recover, Reply, RetryPolicy, wait_until_ready
+from serving.engine.client import Engine, EngineResponse, Recover, RetryPolicy, wait_until_ready
 from serving.engine.endpoint import Endpoint
 from serving.engine.metrics import read_counters
 from serving.errors import (
@@ -41,7 +41,7 @@ class Rig:
     def __init__(self, server: ScriptedEngine, engine: Engine, rows: list[LedgerRow]) -> None:
         self.server, self.engine, self.rows = server, engine, rows
 
-    async def complete(self, **options: Any) -> Reply:
+    async def complete(self, **options: Any) -> EngineResponse:
         settings = {"max_tokens": 50, "labels": {"episode": "1"}, **options}
         reply = await self.engine.complete(PROMPT, **settings)
         reply.record("ok", reply.usage)

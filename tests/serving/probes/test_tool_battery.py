@@ -10,8 +10,7 @@ import pytest
 
 from serving.cards import load_card, prepare
 from serving.probes.tool_battery import MANY_TOOLS, ToolProbe, battery
-from serving.tokens.formats import ToolFormat, load_format
-from serving.tokens.formats.base import FORMATS
+from serving.tokens.formats import FORMATS, ToolFormat
 from serving.tokens.grammar import Part, one_of
 from serving.tokens.tokenizer import ChatTokenizer
 from tests.grammar_walks import Walks, avoids
@@ -25,7 +24,7 @@ PROBES = {probe.kind: probe for probe in battery()}
 @pytest.fixture(scope="module", params=sorted(FORMATS))
 def served(request: pytest.FixtureRequest) -> tuple[ToolFormat, str]:
     """A format, and the folder of a model that uses it."""
-    return load_format(request.param), prepare(load_card(SERVED_BY[request.param]), lambda line: None)
+    return FORMATS[request.param], prepare(load_card(SERVED_BY[request.param]), lambda line: None)
 
 
 @pytest.fixture(scope="module")
@@ -107,7 +106,7 @@ def test_two_kilobytes_of_code_may_be_written(served: tuple[ToolFormat, str], wa
     probe = PROBES["2 kB of code"]
     code = (CODE * 8)[:2048]
     text = rendered(folder, "probe_run", {"code": code})
-    ids = [*ChatTokenizer(folder).template_text(text), walks.end]
+    ids = [*ChatTokenizer(folder).framed(text), walks.end]
     matcher = walks._matcher(grammar(tool_format, probe, probe.string_tokens))
     assert all(map(matcher.accept_token, ids))
     assert matcher.is_terminated()

@@ -12,12 +12,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from serving.errors import InvalidCall
-from serving.tokens.formats import ParsedCall, load_format, qwen3_json
+from serving.tokens.formats import ParsedCall
 from serving.tokens.formats.json_value import LIST_ITEMS
 from serving.tokens.formats.qwen3_json import call, parse
 from serving.tokens.grammar import one_of
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.tokens.tools import ToolSpec
+from serving.tokens.transcript import TOOL_REPLY, USER_TURN
 from tests.grammar_walks import Walks, avoids, stretches
 from tests.tool_samples import TOOLS
 
@@ -248,10 +249,6 @@ def test_replies_are_framed_as_the_template_frames_them(
         {"role": "user", "content": "call a tool"},
     ]
     whole = template(folder=tiny_folder).apply_chat_template(messages, tokenize=False)
-    (before, after), (open_, close) = qwen3_json.tool_reply(), qwen3_json.user_turn()
+    (before, after), (open_, close) = TOOL_REPLY, USER_TURN
     opening = "<|im_start|>assistant\n"
     assert f"a<|im_end|>{before}a wall{after}{opening}b<|im_end|>{open_}call a tool{close}" in whole
-
-
-def test_formats_are_found_by_name() -> None:
-    assert load_format("qwen3_json") is qwen3_json

@@ -147,7 +147,7 @@ def test_framed_text_cannot_leave_its_frame(tiny_tokenizer: ChatTokenizer) -> No
 
 def test_text_of_ours_may_hold_control_tokens(tiny_tokenizer: ChatTokenizer, plain: Any) -> None:
     text = "<|im_start|>user\nhé<|im_end|>\n"
-    assert tiny_tokenizer.template_text(text) == plain(text, add_special_tokens=False)["input_ids"]
+    assert tiny_tokenizer.framed(text) == plain(text, add_special_tokens=False)["input_ids"]
 
 
 def test_a_missing_control_token_is_the_cards_mistake(tiny_tokenizer: ChatTokenizer) -> None:

@@ -10,7 +10,7 @@ import pytest
 from typing_extensions import TypedDict
 
 from serving.errors import InvalidCall, InvalidTool
-from serving.tokens.formats import ToolFormat, load_format, qwen3_json
+from serving.tokens.formats import ToolFormat, qwen3_json
 from serving.tokens.grammar import Part, regex
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.tokens.tool_check import WALKS, ToolCheck
@@ -53,7 +53,7 @@ def altered(**functions: Any) -> ToolFormat:
 def test_every_type_passes_in_qwen_s_format(
     tiny_tokenizer: ChatTokenizer, function: Any, string_tokens: int
 ) -> None:
-    ToolCheck(tiny_tokenizer, load_format("qwen3_json"), string_tokens).check(spec(function))
+    ToolCheck(tiny_tokenizer, qwen3_json, string_tokens).check(spec(function))
 
 
 def test_several_calls_are_drawn_and_read(tiny_tokenizer: ChatTokenizer) -> None:

@@ -42,7 +42,7 @@ def transcript(
 
 def ids_of(tokenizer: ChatTokenizer, answer: Answer | str, ended: bool = True) -> list[int]:
     text = answer.written if isinstance(answer, Answer) else answer
-    return tokenizer.template_text(text + ("<|im_end|>" if ended else ""))
+    return tokenizer.framed(text + ("<|im_end|>" if ended else ""))
 
 
 def test_each_prompt_begins_with_the_previous_one_and_its_answer(tiny_tokenizer: ChatTokenizer) -> None:
@@ -85,7 +85,7 @@ def test_an_answer_is_read_whatever_ids_spell_it(tiny_tokenizer: ChatTokenizer) 
     text = Answer(calls=call("go", to="x").calls, thinking="so").written
     end = tiny_tokenizer.control_id("<|im_end|>")
     spellings = [
-        tiny_tokenizer.template_text(text),
+        tiny_tokenizer.framed(text),
         tiny_tokenizer.outside_text(text),
         [token for letter in text for token in tiny_tokenizer.outside_text(letter)],
     ]

@@ -19,7 +19,7 @@ async def test_the_client_alone_plays_whole_episodes_against_answers_given_in_tu
     corridor: Runs, tmp_path: Path, tiny_tokenizer: ChatTokenizer
 ) -> None:
     setup = bench_setup(corridor(script()).overrides())
-    answer = tiny_tokenizer.template_text(call("look").written)
+    answer = tiny_tokenizer.framed(call("look").written)
     answers = [[*answer, tiny_tokenizer.control_id("<|im_end|>")]]
     with bench_run(setup, tmp_path / "bench") as run:
         client = await measure_client(setup, 3, answers, lambda line: None, run)

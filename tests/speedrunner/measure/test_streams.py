@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from serving.cards import ModelCard, Role, Roles
-from serving.tokens.formats import load_format
+from serving.tokens.formats import FORMATS
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.tokens.transcript import Transcript
 from serving.usage import Usage
@@ -32,7 +32,7 @@ def thinking_card(card: ModelCard, style: Literal["none", "generated", "prompted
 def transcript(card: ModelCard, tokenizer: ChatTokenizer) -> Transcript:
     return Transcript(
         tokenizer,
-        load_format("qwen3_json"),
+        FORMATS["qwen3_json"],
         MESSAGES,
         [TOOL],
         thinking_style=card.thinking,
@@ -69,7 +69,7 @@ def test_a_turn_holds_all_that_was_written(
     messages = [Message("user", "Go.")]
     for number, text in enumerate(written):
         prompts.append(list(talk.ids))
-        answer = talk.answer([*tiny_tokenizer.template_text(text), end])
+        answer = talk.answer([*tiny_tokenizer.framed(text), end])
         call = None if answer.call is None else ToolCall(answer.call.name, answer.call.arguments)
         turns.append(Turn(messages, answer.text, Usage(), 0.0, reasoning=answer.reasoning, call=call))
         talk.tell(f"Reply {number}.")
@@ -80,7 +80,7 @@ def test_a_turn_holds_all_that_was_written(
     again = transcript(card, tiny_tokenizer)
     for prompt, answer in zip(prompts, answers, strict=True):
         assert again.ids == prompt
-        again.answer([*tiny_tokenizer.template_text(answer.written), end])
+        again.answer([*tiny_tokenizer.framed(answer.written), end])
         again.tell(answer.reply or "")
 
 
@@ -88,7 +88,7 @@ def test_an_answer_cut_in_its_thinking_is_that_alone(
     tiny_card: ModelCard, tiny_tokenizer: ChatTokenizer
 ) -> None:
     card = thinking_card(tiny_card, "generated", 32)
-    answer = transcript(card, tiny_tokenizer).answer(tiny_tokenizer.template_text("<think>\nI am still"))
+    answer = transcript(card, tiny_tokenizer).answer(tiny_tokenizer.framed("<think>\nI am still"))
     turn = Turn([], answer.text, Usage(), 0.0, reasoning=answer.reasoning)
     (found,) = recorded_answers([turn], card)
     assert (found.written, found.complete) == ("<think>\nI am still", False)

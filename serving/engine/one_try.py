@@ -46,38 +46,35 @@ class TryFailed(Exception):
         self.usage = usage
 
 
-class _Cached(msgspec.Struct):
+class _Details(msgspec.Struct):
     cached_tokens: int | None = None
-
-
-class _Reasoned(msgspec.Struct):
     reasoning_tokens: int | None = None
 
 
 class _Usage(msgspec.Struct):
     prompt_tokens: int
     completion_tokens: int | None = None
-    prompt_tokens_details: _Cached | None = None
-    completion_tokens_details: _Reasoned | None = None
+    prompt_tokens_details: _Details | None = None
+    completion_tokens_details: _Details | None = None
 
     def usage(self) -> Usage:
         """Reasoning as far as the engine counts it. Raises `ValueError` where the counts cannot be."""
         return Usage(
             prompt=self.prompt_tokens,
-            cached=(self.prompt_tokens_details or _Cached()).cached_tokens or 0,
+            cached=(self.prompt_tokens_details or _Details()).cached_tokens or 0,
             completion=self.completion_tokens or 0,
-            reasoning=(self.completion_tokens_details or _Reasoned()).reasoning_tokens or 0,
+            reasoning=(self.completion_tokens_details or _Details()).reasoning_tokens or 0,
         )
 
 
-class _Answer(msgspec.Struct):
+class _Body(msgspec.Struct):
     """What every answer must hold."""
 
     choices: Annotated[list[dict[str, Any]], msgspec.Meta(min_length=1)]
     usage: _Usage
 
 
-async def answer_to(send: Send, timeout_s: float) -> tuple[dict[str, Any], Usage]:
+async def try_once(send: Send, timeout_s: float) -> tuple[dict[str, Any], Usage]:
     """Send a request once. Returns the response as plain JSON, and its token counts.
 
     Args:
@@ -106,7 +103,7 @@ async def answer_to(send: Send, timeout_s: float) -> tuple[dict[str, Any], Usage
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise TryFailed(f"unreadable answer: {error}") from error
     try:
-        usage = msgspec.convert(body, _Answer).usage.usage()
+        usage = msgspec.convert(body, _Body).usage.usage()
     except (msgspec.ValidationError, ValueError) as error:
         raise TryFailed(f"the answer holds no choice or no usage: {error}") from error
     if body["choices"][0].get("finish_reason") == "abort":
