@@ -5,7 +5,8 @@ the cache can hold, each turn evicts another's prefix; on a hybrid model, played
 every hit a miss. So conversations are *residents* of the cache or they wait, by age: the oldest waiting one
 comes in as soon as there is room for it, and when residents outgrow the cache the youngest makes room at the
 end of its turn and waits again. The oldest is always let in, so that somebody always goes on (no deadlock);
-nobody overtakes an older one (no starvation). A conversation must not wait for another that it opened itself.
+nobody overtakes an older one (no starvation). A conversation that waits for another one, which its own agent
+opened, gives its place away meanwhile (`Seat.rest`).
 """
 
 from __future__ import annotations
@@ -62,6 +63,11 @@ class Seat:
         """Its request is over; from here on it may have to make room."""
         self.busy = False
         self.admission.settle()
+
+    def rest(self) -> None:
+        """Give the place away: the owner does not go on before another conversation has."""
+        self.resident = False
+        self.pause()
 
     def leave(self) -> None:
         """It is over, and whatever it holds may go. A second call does nothing."""

@@ -65,7 +65,10 @@ class Conversation(ABC):
     def tell(self, text: str) -> None:
         """Append the reply to the last answer."""
 
-    def close(self) -> None:  # noqa: B027 - messages hold nothing to release
+    def rest(self) -> None:  # noqa: B027 - messages hold nothing to release
+        """Give its place in the cache away until `ready`: it waits for another conversation now."""
+
+    def close(self) -> None:  # noqa: B027 - as above
         """End it, and give its place in the cache away. A second call does nothing."""
 
 
@@ -117,6 +120,11 @@ class TokenConversation(Conversation):
     async def ready(self) -> float:
         """See `Conversation`."""
         return await self._seat.enter(len(self.transcript.ids)) if self._seat is not None else 0.0
+
+    def rest(self) -> None:
+        """See `Conversation`."""
+        if self._seat is not None:
+            self._seat.rest()
 
     async def ask(self) -> Completion:
         """See `Conversation`."""

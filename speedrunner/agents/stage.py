@@ -57,6 +57,7 @@ class Stage:
         self._labels = labels
         self._watch = watch
         self._conversations = 0
+        self._open: list[Conversation] = []  # each but the last waits for the next one
 
     async def act(self, spec: ActorSpec, execute: Execute | None = None) -> Ending:
         """Let the actor play on, in a conversation of its own that begins with the task.
@@ -129,4 +130,10 @@ class Stage:
 
         with closing(model.converse(role, plain_messages(messages), list(tools), labels)) as conversation:
             self._watch(self._key, conversation, None)
-            return await run_agent(conversation, messages, execute, self.limits, record, most=llm_calls)
+            if self._open:
+                self._open[-1].rest()
+            self._open.append(conversation)
+            try:
+                return await run_agent(conversation, messages, execute, self.limits, record, most=llm_calls)
+            finally:
+                self._open.pop()

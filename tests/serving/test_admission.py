@@ -118,6 +118,25 @@ async def test_one_that_gives_up_lets_those_behind_it_in() -> None:
     assert await waits > 0
 
 
+async def test_those_that_wait_for_conversations_of_their_own_stand_in_nobodys_way() -> None:
+    admission = Admission(cache(10))
+
+    async def outer() -> None:
+        seat = admission.seat()
+        for _ in range(3):
+            await seat.enter(40)
+            seat.rest()
+            inner = admission.seat()
+            await inner.enter(50)
+            await asyncio.sleep(0)
+            inner.leave()
+        seat.leave()
+
+    async with asyncio.timeout(10):
+        await asyncio.gather(*(outer() for _ in range(5)))
+    assert not admission.seats
+
+
 async def test_prefixes_of_different_conversations_are_counted_each() -> None:
     admission = Admission(cache(10))
     assert await admission.seat(prefix=PREFIX).enter(50) == 0.0
