@@ -1,7 +1,10 @@
 # `make demo` and `make test` do all their own set-up: they build .venv when it is missing or its lock has changed.
 PYTHON ?= $(shell command -v python3.11 || command -v python3 || echo python3)
 
-.PHONY: help venv demo test test-slow lint clean
+# Two workers, in the order that tests/conftest.py gives: the engine's tests on one, all others beside them.
+WORKERS = .venv/bin/python -m pytest -n 2 --no-loadscope-reorder -m "not slow"
+
+.PHONY: help venv demo check test test-slow lint clean
 .DEFAULT_GOAL := help
 
 help:  ## say what there is
@@ -15,8 +18,11 @@ venv:  ## build .venv if needed; `make venv KIND=gpu` for vLLM's GPU build
 demo: venv  ## play a short SpeedRunner run on BabyAI with the bundled model, on the CPU
 	@.venv/bin/speedrunner run experiment=demo
 
+check: lint  ## lint, and the tests that need no engine: for the loop at the desk
+	@$(WORKERS) --ignore tests/engine
+
 test: venv  ## all tests but the slow ones; some start a real vLLM on the CPU
-	@.venv/bin/python -m pytest -m "not slow"
+	@$(WORKERS)
 
 test-slow: venv  ## the tests that restart or kill servers many times
 	@.venv/bin/python -m pytest -m slow

@@ -57,7 +57,7 @@ class BabyAI(TextEnv):
     name = "babyai"
     description = Path(__file__).with_suffix(".txt").read_text(encoding="utf-8").strip()
     limits = Limits(llm_calls=30, actions=None)
-    memory_mb = 80
+    memory_mb = 20  # 6 of them in use
     primitives = tuple(
         Primitive(action, inspect.Signature(return_annotation=str), doc) for action, doc in ACTIONS.items()
     )
@@ -75,6 +75,11 @@ class BabyAI(TextEnv):
     def splits(cls) -> Split:
         """Return the paper's 200 training and 30 test worlds, drawn with seed 42 for every run."""
         return Split.drawn(cls.name, TASKS[0], WORLD_SEEDS, SPLIT_SEED)
+
+    @classmethod
+    def preload(cls) -> None:
+        """Load MiniGrid, as the first world does."""
+        cls().reset(Task(cls.name, TASKS[0], 0))
 
     def reset(self, task: Task) -> Opening:
         """Start a task; its index is the world's seed. Raises `UnknownTask`."""

@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from envs.signatures import converted, shown
+from typed.values import converted, shown
 
 
 class EnvironmentFault(Exception):
@@ -139,8 +139,9 @@ class TextEnv(ABC):
     submits: ClassVar[bool] = False
     """Whether the actor ends the episode itself, with the extra tool `submit_answer`."""
     memory_mb: ClassVar[int] = 300
-    """Resident memory, in megabytes, that a process with one instance takes at most: Python, the simulator,
-    and the processes that the instance starts. No more are started than fit into the machine's memory."""
+    """Memory, in megabytes, that each instance takes at most: its process, without what that shares with the
+    one in which `preload` ran, and the processes that the instance starts. No more are made than fit into the
+    machine's memory."""
 
     def __init_subclass__(cls, **keywords: Any) -> None:
         super().__init_subclass__(**keywords)
@@ -158,6 +159,17 @@ class TextEnv(ABC):
             UnknownTask: the environment offers no split.
         """
         raise UnknownTask(f"{cls.name} offers no split; its class has to define a classmethod `splits`")
+
+    @classmethod  # noqa: B027 - most environments need nothing
+    def preload(cls) -> None:
+        """Load what instances can share, such as modules that are imported late.
+
+        Processes that play are forked from one in which this has run, so it must leave no process, thread or
+        connection behind.
+        """
+
+    def warm_up(self) -> None:  # noqa: B027 - most environments need nothing
+        """Bring up what the first `reset` would otherwise wait for, such as a process of the instance's."""
 
     @abstractmethod
     def reset(self, task: Task) -> Opening:

@@ -7,6 +7,7 @@ import keyword
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
+from traceback import walk_tb
 from typing import Any
 
 from envs.base import EpisodeOver, InvalidPrimitiveCall, Limits, Primitive, Split, Task, TextEnv, UnknownTask
@@ -249,9 +250,5 @@ def _is_plain_json(value: object) -> bool:
 
 def _place_within(env: TextEnv, error: Exception) -> str:
     """Name the method of the environment that an error came through."""
-    frame, place = error.__traceback__, "the check"
-    while frame is not None:
-        if frame.tb_frame.f_locals.get("self") is env:
-            return frame.tb_frame.f_code.co_name
-        frame = frame.tb_next
-    return place
+    frames = (frame for frame, _ in walk_tb(error.__traceback__) if frame.f_locals.get("self") is env)
+    return next((frame.f_code.co_name for frame in frames), "the check")

@@ -89,6 +89,15 @@ class ScienceWorld(TextEnv):
             test=[Task(cls.name, name, variation) for name, variation in test],
         )
 
+    @classmethod
+    def preload(cls) -> None:
+        """Load what speaks to the Java process; that itself cannot be forked."""
+        from envs import scienceworld_jvm  # noqa: F401
+
+    def warm_up(self) -> None:
+        """Start the Java process. Raises `NoJava`."""
+        self._fresh_simulator()
+
     def reset(self, task: Task) -> Opening:
         """Start a task; its index is the variation.
 

@@ -10,10 +10,11 @@ from typing import Annotated, Any, Literal
 import msgspec
 import yaml
 
-from serving.card_errors import explain, suggest
 from serving.errors import InvalidCard
 from serving.recipes import run_recipe
 from serving.usage import Prices
+from typed.records import WrongData, record
+from typed.values import suggest
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 MODELS = CHECKOUT / "models"
@@ -212,12 +213,9 @@ def load_card(name_or_path: str) -> ModelCard:
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise InvalidCard(f"model card {file} cannot be read: {' '.join(str(error).split())}") from None
     try:
-        card = msgspec.convert(content, ModelCard)
-    except msgspec.ValidationError as error:
-        raise InvalidCard(f"model card {file}: {explain(str(error), content, ModelCard)}") from None
-    if problem := _contradiction(card):
-        raise InvalidCard(f"model card {file}: {problem}")
-    return _without_weights(card) if card.load_format == "dummy" else card
+        return _card(content)
+    except WrongData as error:
+        raise InvalidCard(f"model card {file}: {error}") from None
 
 
 def adapted(card: ModelCard, replicas: int | None = None, load_format: str | None = None) -> ModelCard:
@@ -229,14 +227,10 @@ def adapted(card: ModelCard, replicas: int | None = None, load_format: str | Non
     changes = {"replicas": replicas, "load_format": load_format}
     given = {name: value for name, value in changes.items() if value not in (None, "auto")}
     try:
-        changed = msgspec.convert(msgspec.to_builtins(card) | given, ModelCard)
-        problem = _contradiction(changed)
-    except msgspec.ValidationError as error:
-        problem = explain(str(error), given, ModelCard)
-    if problem:
+        return _card(msgspec.to_builtins(card) | given)
+    except WrongData as error:
         settings = " ".join(f"model.{name}={value}" for name, value in given.items())
-        raise InvalidCard(f"{settings} does not go with model {card.name!r}: {problem}")
-    return _without_weights(changed) if changed.load_format == "dummy" else changed
+        raise InvalidCard(f"{settings} does not go with model {card.name!r}: {error}") from None
 
 
 def model_path(card: ModelCard) -> str:
@@ -283,8 +277,17 @@ def prepare(card: ModelCard, progress: Callable[[str], None]) -> str:
     return path
 
 
-def _without_weights(card: ModelCard) -> ModelCard:
-    """The card with its shape's folder in the place of its weights."""
+def _card(content: object) -> ModelCard:
+    """A card whose fields go together; one without weights has its shape's folder in their place.
+
+    Raises:
+        WrongData: a field is not what it must be, or contradicts another.
+    """
+    card = record(ModelCard, content)
+    if problem := _contradiction(card):
+        raise WrongData(problem)
+    if card.load_format != "dummy":
+        return card
     folder = f".cache/models/{card.shape}-shape"
     return msgspec.structs.replace(card, path=folder, recipe=SHAPES, id=None, revision=None)
 
@@ -334,8 +337,8 @@ def _contradiction(card: ModelCard) -> str | None:
 
 def _set_in_vain(card: ModelCard) -> str | None:
     """The first field of a hosted model's card that speaks of a server of ours."""
+    ours = ("cache", "holds", "gpus", "replicas", "load_format", "shape", "server")
     plain = ModelCard(
         name=card.name, tried=card.tried, context=card.context, roles=card.roles, prices=card.prices
     )
-    ours = ("cache", "holds", "gpus", "replicas", "load_format", "shape", "server")
     return next((name for name in ours if getattr(card, name) != getattr(plain, name)), None)

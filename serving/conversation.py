@@ -34,6 +34,7 @@ class Completion(msgspec.Struct, frozen=True, kw_only=True):
         call: the one tool call; `None` exactly when `problem` says why there is none.
         seconds: from sending the request to the answer's end.
         token_ids: what was generated (tokens route only).
+        first_token_s: from its arrival in the engine to its first token, where the engine tells.
     """
 
     text: str
@@ -43,6 +44,7 @@ class Completion(msgspec.Struct, frozen=True, kw_only=True):
     usage: Usage
     seconds: float
     token_ids: list[int] = []
+    first_token_s: float | None = None
 
 
 class Conversation(ABC):
@@ -168,6 +170,7 @@ class TokenConversation(Conversation):
             usage=usage,
             seconds=reply.seconds,
             token_ids=ids,
+            first_token_s=reply.first_token_s,
         )
 
     def tell(self, text: str) -> None:

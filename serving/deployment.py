@@ -10,10 +10,8 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
-import msgspec
-
 from serving.balance import Accounts, Balance
-from serving.cards import ModelCard, prepare
+from serving.cards import CHECKOUT, ModelCard, prepare
 from serving.engine.client import Engine, Recover, RetryPolicy, wait_until_ready
 from serving.engine.endpoint import BUSY_S, Endpoint, attach
 from serving.engine.metrics import CacheConfig, Counters, read_cache_config, read_counters
@@ -22,6 +20,7 @@ from serving.engine.watchdog import watched
 from serving.errors import InvalidCard, ServerFailed
 from serving.meter import LedgerRow, Meter, Spending
 from serving.model import Model
+from serving.options import ServiceOptions
 from serving.replica import replicas_of
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.usage import Prices
@@ -33,31 +32,6 @@ READINESS = {"role": "readiness"}
 
 PATIENCE_S, CPU_PATIENCE_S = 60.0, 180.0
 """How long an engine's counters may stand still while requests run before it counts as hung."""
-
-
-class ServiceOptions(msgspec.Struct, frozen=True, kw_only=True):
-    """How to reach or start an engine.
-
-    Attributes:
-        url: a running server to attach to (`http://HOST:PORT/v1`, `unix:/path`); `None` starts one.
-        api_key_env: environment variable with the running server's key.
-        api_key_file: file with the running server's key.
-        port: port of 127.0.0.1 for a started server; `None` for a Unix socket.
-        start_timeout_s: longest wait for a started server.
-        request_timeout_s: longest wait for one answer.
-        hang_timeout_s: how long the engine's counters may stand still while requests run; `None`: 60 s on a
-            GPU, 180 s on a CPU.
-        admission: hold conversations back that the prefix cache has no room for.
-    """
-
-    url: str | None = None
-    api_key_env: str | None = None
-    api_key_file: str | None = None
-    port: int | None = None
-    start_timeout_s: float = 900.0
-    request_timeout_s: float = 1800.0
-    hang_timeout_s: float | None = None
-    admission: bool = True
 
 
 class Deployment:
@@ -268,6 +242,12 @@ async def deploy(
             )
         await deployment.open()
         yield deployment
+
+
+def server_log(card: ModelCard) -> Path:
+    """The file for the output of a server that no run starts."""
+    name = re.sub(r"[^\w.-]+", "_", card.name)
+    return CHECKOUT / ".cache" / "servers" / f"{name}-{os.getpid()}.log"
 
 
 def _running(card: ModelCard, options: ServiceOptions) -> Endpoint:

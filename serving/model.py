@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from functools import cached_property
+from typing import Any
 from weakref import WeakSet
 
 from serving.cards import ModelCard
@@ -90,7 +91,7 @@ class Model:
         return talk
 
     async def warm(
-        self, role: str, messages: Messages, tools: list[ToolSpec], labels: dict[str, str]
+        self, role: str, messages: Messages, tools: list[ToolSpec], labels: dict[str, str], **options: Any
     ) -> list[tuple[int, Usage]]:
         """Send the prefix that conversations with this system message and these tools share, once and alone.
 
@@ -99,6 +100,7 @@ class Model:
 
         Args:
             messages: any such conversation's; what comes after the system message does not matter.
+            options: further fields of the request.
 
         Returns:
             For each replica the prefix's length in tokens, and its usage; nothing on the chat route.
@@ -108,7 +110,7 @@ class Model:
         """
         prefix = tuple(self.shared_prefix(role, messages, tools))
         if prefix not in self._warm:
-            self._warm[prefix] = asyncio.create_task(self._send_alone(list(prefix), labels))
+            self._warm[prefix] = asyncio.create_task(self._send_alone(list(prefix), labels, options))
         try:
             return await asyncio.shield(self._warm[prefix])
         except ServingError:
@@ -128,7 +130,9 @@ class Model:
             sending.cancel()
         await asyncio.gather(*self._warm.values(), return_exceptions=True)
 
-    async def _send_alone(self, prefix: list[int], labels: dict[str, str]) -> list[tuple[int, Usage]]:
+    async def _send_alone(
+        self, prefix: list[int], labels: dict[str, str], options: dict[str, Any]
+    ) -> list[tuple[int, Usage]]:
         sent = []
         for replica in self.replicas:
             if replica.cache is None or not replica.cache.match_unit <= len(prefix) < self.card.context:
@@ -138,6 +142,7 @@ class Model:
                 max_tokens=1,
                 labels={"role": "warming", **labels, "replica": str(replica.number)},
                 replica=replica.address,
+                **options,
             )
             reply.record("ok", reply.usage)
             sent.append((len(prefix), reply.usage))

@@ -1,27 +1,54 @@
-"""What all tests share: the tiny model, and one real server for every engine test that does not kill it."""
+"""What all tests share: the tiny model, and how they are divided between workers."""
 
 from __future__ import annotations
 
-import asyncio
+import os
 import signal
-from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass
-from pathlib import Path
+import sys
+from typing import Any
 
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
 from serving.cards import ModelCard, load_card, prepare
-from serving.deployment import Deployment, ServiceOptions, deploy
-from serving.engine.endpoint import Endpoint
-from serving.engine.server import VllmServer
-from serving.meter import LedgerRow
-from serving.model import Model
 from serving.tokens.tokenizer import ChatTokenizer
+
+ENGINE = "tests/engine"
+"""The folder of all tests that need vLLM."""
 
 # Started in the background, a test run ignores these signals, and so would every process that it starts.
 for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
     if signal.getsignal(number) is signal.SIG_IGN:
         signal.signal(number, handler)
+
+# Where Python may not write bytecode, each of the hundreds of processes that tests start would compile anew.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
+
+
+LONG = ("test_hostile.py", "test_scienceworld.py", "test_main.py", "test_envs.py", "test_host_pool.py")
+"""Files that take longest without an engine: last, they would keep one worker busy while the other rests."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let the engine's tests begin, and the longest files follow."""
+    items.sort(key=lambda item: (group(item.nodeid) != ENGINE, item.path.name not in LONG))
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeScheduling:
+    """With several workers: what one of them plays as a whole, so that its tests share their fixtures."""
+
+    class Groups(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return group(nodeid)
+
+    return Groups(config, log)
+
+
+def group(nodeid: str) -> str:
+    """A test's file, or the folder of those tests that share one engine or one build of a model."""
+    file = nodeid.partition("::")[0]
+    return next((folder for folder in (ENGINE, "tests/models") if file.startswith(f"{folder}/")), file)
 
 
 @pytest.fixture(scope="session")
@@ -38,43 +65,3 @@ def tiny_folder(tiny_card: ModelCard) -> str:
 @pytest.fixture(scope="session")
 def tiny_tokenizer(tiny_folder: str) -> ChatTokenizer:
     return ChatTokenizer(tiny_folder)
-
-
-@pytest.fixture(scope="session")
-def vllm_endpoint(
-    tiny_card: ModelCard, tiny_folder: str, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Endpoint]:
-    """A real vLLM for the whole session; tests that kill servers start their own."""
-    server = VllmServer(tiny_card, tiny_folder, tmp_path_factory.mktemp("vllm") / "server.log")
-    asyncio.run(server.start())
-    try:
-        yield server.endpoint
-    finally:
-        asyncio.run(server.stop())
-
-
-@dataclass
-class EngineServer:
-    """The session's server as one test sees it, with a ledger of the test's own."""
-
-    deployment: Deployment
-    model: Model
-    card: ModelCard
-    rows: list[LedgerRow]
-
-    @property
-    def endpoint(self) -> Endpoint:
-        return self.deployment.endpoint
-
-
-@pytest.fixture
-async def engine_server(
-    vllm_endpoint: Endpoint, tiny_card: ModelCard, tmp_path: Path
-) -> AsyncIterator[EngineServer]:
-    rows: list[LedgerRow] = []
-    options = ServiceOptions(url=str(vllm_endpoint))
-    async with (
-        deploy(tiny_card, options, log=tmp_path / "unused.log") as deployment,
-        deployment.client(rows.append) as model,
-    ):
-        yield EngineServer(deployment, model, tiny_card, rows)

@@ -25,6 +25,7 @@ class Walks:
         self.bytes: list[bytes] = info.decoded_vocab
         self.end: int = tokenizer.get_vocab()[end]
         self._compiler = xgrammar.GrammarCompiler(info)
+        self._preferred: dict[Callable[[bytes], bool], np.ndarray] = {}
 
     def accepts(self, part: Part, text: str) -> bool:
         """Whether `part` allows exactly `text`."""
@@ -41,22 +42,30 @@ class Walks:
         """
         matcher = self._matcher(part)
         mask = xgrammar.allocate_token_bitmask(1, self.size)
+        packed = mask.numpy().view(np.uint8)
+        preferred = self._which(prefer) if prefer else None
         ids: list[int] = []
         while not matcher.is_terminated():
             assert len(ids) <= part.tokens, f"more than {part.tokens} tokens: {self.join(ids)[-100:]!r}"
             matcher.fill_next_token_bitmask(mask)
-            bits = np.unpackbits(mask.numpy().view(np.uint8), bitorder="little")[: self.size]
-            allowed = np.nonzero(bits)[0].tolist()
-            assert allowed, f"nothing may follow {self.join(ids)[-100:]!r}"
-            if prefer:
-                allowed = [token for token in allowed if prefer(self.bytes[token])] or allowed
-            ids.append(rng.choice(allowed))
+            bits = np.unpackbits(packed, bitorder="little")[: self.size].view(bool)
+            allowed = (bits if preferred is None else bits & preferred).nonzero()[0]
+            if not allowed.size:
+                allowed = bits.nonzero()[0]
+            assert allowed.size, f"nothing may follow {self.join(ids)[-100:]!r}"
+            ids.append(int(allowed[rng.randrange(allowed.size)]))
             assert matcher.accept_token(ids[-1])
         return ids
 
     def join(self, ids: list[int]) -> bytes:
         """The bytes of an answer, without the end of its turn."""
         return b"".join(self.bytes[token] for token in ids if token != self.end)
+
+    def _which(self, prefer: Callable[[bytes], bool]) -> np.ndarray:
+        """For each token whether it is preferred."""
+        if prefer not in self._preferred:
+            self._preferred[prefer] = np.array([prefer(each) for each in self.bytes], bool)
+        return self._preferred[prefer]
 
     def _matcher(self, part: Part) -> xgrammar.GrammarMatcher:
         # Compiled grammars are cached by their text.

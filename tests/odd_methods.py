@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import msgspec
 
 from envs import Task, TextEnv
@@ -11,6 +13,7 @@ from speedrunner.agents.stage import Stage
 from speedrunner.agents.toolbox import Toolbox, ToolError
 from speedrunner.library.library import InvalidSkill, Library
 from speedrunner.methods.base import Method, SleepTools
+from speedrunner.methods.react import ReAct
 from speedrunner.store.history import History
 from speedrunner.store.records import Ending, Message, Policy, ToolCall
 
@@ -34,7 +37,10 @@ class Workshop:
         if len(names) != 1:
             raise ToolError("that is no new program")
         (name,) = names
-        await self.stage.load(tried)
+        try:
+            await self.stage.load(tried)
+        except InvalidSkill as error:
+            raise ToolError(str(error)) from error
         reply = await self.rerun(name)
         self.stage.kept.setdefault("accepted", [])
         if reply.ending is None and await self._good(reply.text):
@@ -79,11 +85,13 @@ class Programming(Method):
     def agent(self, policy: Policy, task: Task, env: TextEnv) -> ActorSpec:
         """The aims so far as notes."""
         notes = "".join(f"An earlier aim: {aim}\n" for aim in policy.method["aims"])
-        library = Library(env.primitives, policy.skills, policy.preamble)
+        library = Library(env.primitives).of(policy)
         return ActorSpec(library, notes, tuple(Workshop(library).actor.specs))
 
     async def play(self, policy: Policy, spec: ActorSpec, stage: Stage) -> Ending:
-        """Aim, then program."""
+        """Aim and program in training; what is held out is played by the ordinary actor."""
+        if not stage.training:
+            return await stage.act(ActorSpec(spec.library, spec.notes))
 
         def propose(aim: str) -> str:
             """Name the next aim."""
@@ -93,18 +101,16 @@ class Programming(Method):
         ending = await stage.run_agent("curriculum", [Message("user", "What next?")], Toolbox([], propose), 2)
         if ending is not Ending.SUBMITTED:
             return ending
-        return await stage.act(spec, Workshop(spec.library, stage).actor.execute)
+        return await stage.act(spec, Workshop(stage.library(policy), stage).actor.execute)
 
     async def sleep(self, policy: Policy, history: History, tools: SleepTools) -> Policy:
         """Append the batch's programs."""
         library, aims = tools.library(policy), list(policy.method["aims"])
         for played in history.batch(history.batches()[-1]):
-            aims.append(played.kept["aim"])
+            aims += [played.kept["aim"]] if "aim" in played.kept else []
             for source in played.kept.get("accepted", []):
                 library = library.write(source, public=True, sleep=tools.sleep)
-        return msgspec.structs.replace(
-            policy, skills=library.skills, preamble=library.preamble, method={"aims": aims}
-        )
+        return msgspec.structs.replace(library.policy(policy), method={"aims": aims})
 
 
 class Replaying(Method):
@@ -123,11 +129,33 @@ class Replaying(Method):
     async def sleep(self, policy: Policy, history: History, tools: SleepTools) -> Policy:
         """Play again."""
         assert tools.attempt is not None
-        notes = policy.notes
-        for played in history.batch(history.batches()[-1]):
-            again = await tools.attempt(played.task, self.agent(policy, played.task, tools.env))
-            notes += f"Task {played.task.index}: {again.ending}.\n"
-        return msgspec.structs.replace(policy, notes=notes)
+        tasks = [played.task for played in history.batch(history.batches()[-1])]
+        again = await asyncio.gather(
+            *(tools.attempt(task, self.agent(policy, task, tools.env)) for task in tasks)
+        )
+        lines = (f"Task {task.index}: {each.ending}.\n" for task, each in zip(tasks, again, strict=True))
+        return msgspec.structs.replace(policy, notes=policy.notes + "".join(lines))
+
+
+class Forgetful(ReAct):
+    """Forgets to return what one of its methods should."""
+
+    def __init__(self, *, call: str = "sleep") -> None:
+        super().__init__(train=True)
+        self._call = call
+
+    def initial(self) -> Policy:
+        return super().initial() if self._call != "initial" else None  # type: ignore[return-value]
+
+    def agent(self, policy: Policy, task: Task, env: TextEnv) -> ActorSpec:
+        return super().agent(policy, task, env) if self._call != "agent" else None  # type: ignore[return-value]
+
+    async def play(self, policy: Policy, spec: ActorSpec, stage: Stage) -> Ending:
+        ending = await super().play(policy, spec, stage)
+        return ending if self._call != "play" else None  # type: ignore[return-value]
+
+    async def sleep(self, policy: Policy, history: History, tools: SleepTools) -> Policy:
+        return policy if self._call != "sleep" else None  # type: ignore[return-value]
 
 
 class Honest(Replaying):

@@ -6,12 +6,14 @@ import io
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from contextlib import asynccontextmanager, redirect_stderr, redirect_stdout
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from tempfile import TemporaryFile, mkdtemp
 
 import msgspec
 import yaml
@@ -24,6 +26,7 @@ from serving.meter import LedgerRow, Meter
 from serving.model import Model
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.usage import Usage
+from speedrunner.cli.main import main
 from speedrunner.config.compose import compose
 from speedrunner.runs.drain import Drain
 from speedrunner.runs.session import run
@@ -75,13 +78,14 @@ class ScriptedRun:
     card: ModelCard
     server: ScriptedEngine
     settings: list[str] = field(default_factory=list)
+    name: str = "run"
     printed: str = ""
     """What the run played last in this process printed."""
 
     @property
     def dir(self) -> Path:
         """The run's directory."""
-        return self.folder / "run"
+        return self.folder / self.name
 
     @property
     def data(self) -> RunData:
@@ -111,14 +115,38 @@ class ScriptedRun:
             self.printed = output.getvalue()
 
     def cli(self, *more: str, command: str = "run") -> subprocess.CompletedProcess[str]:
-        """Begin it or go on with it, as a command."""
-        return speedrunner(command, *self.overrides(*more))
+        """Begin it or go on with it, as a command within this process."""
+        return in_process(command, *self.overrides(*more))
+
+    def copy(self) -> ScriptedRun:
+        """The run as it is now, in a directory of its own."""
+        copy = replace(self, name=f"{Path(mkdtemp(dir=self.folder)).name}/run")
+        shutil.copytree(self.dir, copy.dir)
+        return copy
+
+
+def in_process(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """The command line within this process, to its end: what it prints, without the time of a start."""
+    path = list(sys.path)
+    # Files, as processes below may write to them as well.
+    with TemporaryFile("w+", buffering=1) as out, TemporaryFile("w+", buffering=1) as err:
+        with redirect_stdout(out), redirect_stderr(err):
+            try:
+                main(arguments)
+                status = 0
+            except SystemExit as end:
+                status = end.code if isinstance(end.code, int) else 0
+            finally:
+                sys.path[:] = path
+        out.seek(0)
+        err.seek(0)
+        return subprocess.CompletedProcess(arguments, status, out.read(), err.read())
 
 
 def speedrunner(
     *arguments: str, cwd: Path = CHECKOUT, env: Mapping[str, str] | None = None, timeout_s: float = 180
 ) -> subprocess.CompletedProcess[str]:
-    """The command line, to its end."""
+    """The command line as a process of its own, to its end."""
     return subprocess.run(
         command(*arguments), cwd=cwd, env={**os.environ, **(env or {})}, capture_output=True, text=True,
         timeout=timeout_s,

@@ -9,13 +9,15 @@ from typing import Any
 import pytest
 import yaml
 
-from envs import registry
+import envs
+from envs import InvalidOption, registry
 from speedrunner import methods
 from speedrunner.config import compose as composing
-from speedrunner.config.check import InvalidConfig, keys_of
+from speedrunner.config.check import InvalidConfig
 from speedrunner.config.compose import CONFIGS, GROUPS, compose
 from speedrunner.config.schema import Config
-from speedrunner.methods.registry import METHODS
+from speedrunner.methods.registry import METHODS, InvalidMethodOption
+from typed.records import keys_of
 
 FILES = sorted(str(path.relative_to(CONFIGS)) for path in CONFIGS.rglob("*.*"))
 OWN = {"env": "tests.toy_env:Corridor", "method": "speedrunner.methods.react:ReAct"}
@@ -35,9 +37,16 @@ def choices(file: str) -> list[str]:
     return [f"{group}={choice}", *([f"{group}.name={OWN[group]}"] if choice == "custom" else [])]
 
 
+def used(file: str) -> None:
+    """Compose what chooses a file, and make the environment and the method of that."""
+    config = compose(choices(file))
+    envs.make(config.env.name, **config.env.options).close()
+    methods.make(config.method.name, **config.method.options)
+
+
 @pytest.mark.parametrize("file", FILES)
 def test_every_file_composes(file: str) -> None:
-    compose(choices(file))
+    used(file)
 
 
 @pytest.mark.parametrize("file", FILES)
@@ -48,8 +57,8 @@ def test_a_key_that_nothing_reads_is_noticed(
     with (tmp_path / "configs" / file).open("a") as changed:
         changed.write("nobody_reads_this: 1\n")
     monkeypatch.setattr(composing, "CONFIGS", tmp_path / "configs")
-    with pytest.raises(InvalidConfig, match="nobody_reads_this"):
-        compose(choices(file))
+    with pytest.raises((InvalidConfig, InvalidOption, InvalidMethodOption), match="nobody_reads_this"):
+        used(file)
 
 
 def test_there_are_no_files_but_the_groups() -> None:
@@ -77,7 +86,8 @@ def test_config_yaml_shows_every_key_with_the_code_s_default() -> None:
         elif isinstance(values, dict):
             assert type(record)(**values) == record == type(record)()
         else:
-            assert values == record == Config.logging
+            own = Config(defaults.run, defaults.env, defaults.method, defaults.model)
+            assert values == record == getattr(own, section)
 
 
 def test_each_environment_has_a_file_with_all_its_options() -> None:

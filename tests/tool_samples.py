@@ -1,9 +1,12 @@
-"""Tools of every argument type, for the tests of tool formats."""
+"""Tools of every argument type, and texts for their arguments, for the tests of tool formats."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from hypothesis import strategies as st
+
+from serving.tokens.grammar import CONTROL_TEXTS
 from serving.tokens.tools import ToolSpec
 
 STRING = {"type": "string"}
@@ -44,3 +47,19 @@ TOOLS = {
         ),
     }.items()
 }
+
+ENDS_OF_XML_STRINGS = ("</parameter>", "</function>", *CONTROL_TEXTS)
+"""What no argument of Qwen's XML format that is a string may hold."""
+
+PIECES = [
+    *('"', "\\", "/", "\n", "\n\n", "\r\n", "\t", "\b", "\f", "\x00", "\x1f", "\x7f", "\u2028"),
+    *("\ue000", "\ufffd", "\uffff", "😀", "<", ">", "<|", "im_end|>", "think>", "<tool_", "tool_call>"),
+    *("</param", "</parameter\n>", "<parameter=text>\n", "<function=say>\n", "</func", '{"a": "b"}'),
+    *("def f(x: list[int]) -> str:\n\treturn {'a': x < 1}\n", "&lt;", "<!-- -->", "\\n"),
+]
+ANY_TEXT = st.lists(
+    st.one_of(
+        st.sampled_from([*PIECES, *ENDS_OF_XML_STRINGS]), st.text(st.characters(exclude_categories=["Cs"]))
+    )
+).map("".join)
+"""Texts in which the formats' own words and signs are frequent."""

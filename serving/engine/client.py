@@ -19,6 +19,7 @@ from serving.engine.endpoint import BUSY_S, Endpoint
 from serving.engine.one_try import Send, TryFailed, try_once
 from serving.errors import ContextOverflow, EngineDead, RequestFailed, RequestRefused, ServerFailed
 from serving.meter import LedgerRow, Meter, Status
+from serving.options import REQUEST_TIMEOUT_S
 from serving.usage import Usage
 
 Recover = Callable[[float], Awaitable[bool]]
@@ -41,7 +42,7 @@ class RetryPolicy(msgspec.Struct, frozen=True):
     tries: int = 5
     first_wait_s: float = 0.5
     longest_wait_s: float = 20.0
-    timeout_s: float = 1800.0
+    timeout_s: float = REQUEST_TIMEOUT_S
     rate_limit_s: float = 900.0
 
     def wait_s(self, retry: int) -> float:
@@ -63,6 +64,13 @@ class EngineResponse(msgspec.Struct, frozen=True):
         """The one choice that was asked for."""
         choice: dict[str, Any] = self.body["choices"][0]
         return choice
+
+    @property
+    def first_token_s(self) -> float | None:
+        """Seconds from the request's arrival in the engine to its first token, where the engine tells."""
+        told = self.body.get("metrics") or {}
+        queued, then = told.get("queue_time_ms"), told.get("time_to_first_token_ms")
+        return None if queued is None or then is None else (queued + then) / 1000
 
 
 @dataclass(slots=True)

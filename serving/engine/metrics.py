@@ -49,19 +49,14 @@ class Counters(msgspec.Struct, frozen=True):
         Raises:
             ServerFailed: it lacks one of the counters.
         """
-        samples = list(_samples(text))
-
-        def total(name: str) -> int:
-            values = [sample.value for sample in samples if sample.name == name]
-            if not values:
-                raise ServerFailed(f"the server's /metrics holds no {name}: is it a vLLM of another version?")
-            return int(sum(values))
-
-        return cls(
-            prompt=total("vllm:prompt_tokens_total"),
-            cached=total("vllm:prompt_tokens_cached_total"),
-            generated=total("vllm:generation_tokens_total"),
-        )
+        names = ("prompt_tokens_total", "prompt_tokens_cached_total", "generation_tokens_total")
+        found = sums(text, *names)
+        for name in names:
+            if name not in found:
+                raise ServerFailed(
+                    f"the server's /metrics holds no vllm:{name}: is it a vLLM of another version?"
+                )
+        return cls(*(int(found[name]) for name in names))
 
 
 HYBRID_EXTRA_BLOCKS = 12
@@ -180,6 +175,23 @@ _ACTIVITY = {
     "vllm:iteration_tokens_total_count",
     "vllm:request_success_total",
 }
+
+
+async def read_sums(endpoint: Endpoint, *names: str) -> dict[str, float]:
+    """As `sums`, of now. Raises `ServerFailed` if the server does not answer."""
+    return sums((await endpoint.get("/metrics")).text, *names)
+
+
+def sums(text: str, *names: str) -> dict[str, float]:
+    """What the samples of these names, which lack vLLM's prefix, come to over all replicas.
+
+    Those that the text of `/metrics` does not hold are left out.
+    """
+    found: dict[str, float] = {}
+    for sample in _samples(text):
+        if (name := sample.name.removeprefix("vllm:")) in names:
+            found[name] = found.get(name, 0.0) + sample.value
+    return found
 
 
 def _given(text: str | None) -> str | None:

@@ -26,9 +26,13 @@ from serving.cards import ModelCard
 from serving.engine import guard, server_log
 from serving.engine.endpoint import Endpoint
 from serving.errors import ServerFailed
+from serving.options import START_TIMEOUT_S
 
 API_SERVER = (sys.executable, "-m", "vllm.entrypoints.openai.api_server")
 """The API server's module: the `vllm` command does not work with the CPU package."""
+
+KEY_GATE = "serving.engine.key_gate.KeyGate"
+"""Where the server imports what keeps it for those who have its key."""
 
 Progress = Callable[[float, str], None]
 """Called about once a second during a start, with the seconds so far and the log's last line."""
@@ -63,7 +67,7 @@ class VllmServer:
         log: Path,
         *,
         port: int | None = None,
-        start_timeout_s: float = 900.0,
+        start_timeout_s: float = START_TIMEOUT_S,
         program: Sequence[str] = API_SERVER,
     ) -> None:
         """Describe a server; nothing is started yet.
@@ -105,7 +109,7 @@ class VllmServer:
         if self.endpoint.socket:
             command += ["--uds", str(self.endpoint.socket)]
         else:
-            command += ["--host", "127.0.0.1", "--port", str(self._port)]
+            command += ["--host", "127.0.0.1", "--port", str(self._port), "--middleware", KEY_GATE]
         return command + card.arguments()
 
     @property
@@ -207,14 +211,13 @@ class VllmServer:
         }
 
     def _spawn(self) -> None:
-        self.log.parent.mkdir(parents=True, exist_ok=True)
         environment = {**os.environ, **self._environment()}
         # Each of its processes would else compile thousands of modules again, at every start.
         environment.pop("PYTHONDONTWRITEBYTECODE", None)
         environment.pop("VLLM_API_KEY", None)
         if self.endpoint.api_key:
             environment["VLLM_API_KEY"] = self.endpoint.api_key  # not an argument: those can be read by all
-        with self.log.open("ab") as log:
+        with server_log.open_for_appending(self.log) as log:
             self._log_start = log.tell()
             self.folder.mkdir(mode=0o700)
             self._process = subprocess.Popen(

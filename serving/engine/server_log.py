@@ -1,9 +1,11 @@
-"""Which lines of a server's log tell a person what happened."""
+"""A server's log: opened for its output, and the lines of it that tell a person what happened."""
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
+from typing import BinaryIO
 
 _PREFIX = re.compile(
     r"^(\([\w-]+( pid=\d+)?\)\s*)?"  # (EngineCore pid=123)
@@ -55,6 +57,13 @@ def _whole(lines: list[str], i: int) -> str:
             break
         said.append(line.split(" [type=")[0].strip())
     return " ".join(filter(None, said))
+
+
+def open_for_appending(log: Path) -> BinaryIO:
+    """Open a log, made with its folder for its owner alone. Raises `OSError`, also where it is a link."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
+    return os.fdopen(os.open(log, flags, 0o600), "ab")
 
 
 def _lines(log: Path, start: int, tail: int) -> list[str]:

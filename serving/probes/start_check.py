@@ -8,9 +8,10 @@ from serving.cards import Role
 from serving.engine.metrics import CacheConfig, read_counters
 from serving.errors import ContextOverflow, ServerFailed
 from serving.model import Model
-from serving.probes.cache import OTHERS, advice, note_tools, text_of
+from serving.probes.cache_advice import OTHERS, advice, note_tools, text_of
 from serving.probes.tool_battery import battery
-from serving.probes.tools import LABELS, as_role, send, together
+from serving.probes.tool_calls import LABELS, OpenProbe, as_role
+from serving.together import together
 
 STRING_TOKENS = 16
 THINKING_TOKENS = 16
@@ -51,15 +52,15 @@ def _quick(role: Role) -> Role:
 
 async def _check_calls(model: Model, labels: dict[str, str]) -> None:
     role = _quick(model.card.role("actor"))
-    answers = await together(lambda probe: send(model, role, probe, labels), battery(), len(battery()))
-    for answer in answers:
-        if answer.status == "truncated" and not answer.token_ids:
+    probes = [OpenProbe(model, role, probe, labels) for probe in battery()]
+    for answer in await together(OpenProbe.answer, probes, len(probes)):
+        if answer.validity == "truncated" and not answer.token_ids:
             continue  # it does not fit into so small a context, which says nothing about the grammar
-        if answer.status != "valid":
+        if answer.validity != "valid":
             raise ServerFailed(
                 f"the engine at {model.engine.endpoint} does not keep to the grammar of tool calls: the probe"
-                f" {answer.probe.kind!r} came back {answer.status} ({answer.problem}); it must run vLLM 0.32"
-                " with --structured-outputs-config.backend xgrammar, and `speedrunner probe tools` shows more"
+                f" {answer.probe.kind!r} came back {answer.validity} ({answer.problem}); it must run vLLM"
+                " 0.32 with --structured-outputs-config.backend xgrammar; see `speedrunner probe tools`"
             )
 
 

@@ -7,14 +7,12 @@ of the message, its answer must be one call of an offered tool with arguments th
 from __future__ import annotations
 
 import functools
-import inspect
 import itertools
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, NotRequired
+from inspect import Parameter, Signature
+from typing import Any, Literal, NotRequired, TypedDict
 
 import msgspec
-from typing_extensions import TypedDict  # that of Python 3.11 lacks what pydantic needs
 
 from serving.tokens.tools import ToolSpec
 
@@ -48,6 +46,9 @@ class ToolProbe:
         return [{"role": "system", "content": SYSTEM}, {"role": "user", "content": self.message}]
 
 
+Direction = Literal["left", "right", 'into the "old" mill', "über die Brücke", 180]
+
+
 class Point(TypedDict):
     """A place."""
 
@@ -63,50 +64,26 @@ class Route(TypedDict):
     pace: NotRequired[Literal["walk", "run"]]
 
 
-def probe_wait() -> None:
-    """Do nothing for a while."""
-
-
-def probe_say(text: str) -> None:
-    """Say something, word for word."""
-
-
-def probe_run(code: str) -> None:
-    """Run a Python program."""
-
-
-def probe_turn(direction: Literal["left", "right", 'into the "old" mill', "über die Brücke", 180]) -> None:
-    """Turn around."""
-
-
-def probe_count(number: int) -> None:
-    """Note a whole number."""
-
-
-def probe_weigh(kilograms: float) -> None:
-    """Note a weight."""
-
-
-def probe_switch(on: bool, blinking: bool) -> None:
-    """Switch the lamp."""
-
-
-def probe_search(
-    query: str, limit: int = 10, order: Literal["newest", "oldest"] = "newest", exact: bool = False
-) -> None:
-    """Search the notes."""
-
-
-def probe_plan(routes: list[Route], start: Point, grid: list[list[int]], tags: list[str]) -> None:
-    """Keep a plan of routes."""
-
-
 @functools.cache
 def battery() -> tuple[ToolProbe, ...]:
     """Twelve probes, one of each kind; the last offers 60 tools."""
-    wait, say, run = _tool(probe_wait), _tool(probe_say), _tool(probe_run)
-    turn, count, weigh = _tool(probe_turn), _tool(probe_count), _tool(probe_weigh)
-    switch, search, plan = _tool(probe_switch), _tool(probe_search), _tool(probe_plan)
+    wait = _tool("wait", "Do nothing for a while.")
+    say = _tool("say", "Say something, word for word.", text=str)
+    run = _tool("run", "Run a Python program.", code=str)
+    turn = _tool("turn", "Turn around.", direction=Direction)
+    count = _tool("count", "Note a whole number.", number=int)
+    weigh = _tool("weigh", "Note a weight.", kilograms=float)
+    switch = _tool("switch", "Switch the lamp.", on=bool, blinking=bool)
+    optional = {"limit": (int, 10), "order": (Literal["newest", "oldest"], "newest"), "exact": (bool, False)}
+    search = _tool("search", "Search the notes.", query=str, **optional)
+    plan = _tool(
+        "plan",
+        "Keep a plan of routes.",
+        routes=list[Route],
+        start=Point,
+        grid=list[list[int]],
+        tags=list[str],
+    )
     kinds = itertools.cycle((say, turn, count, weigh, switch, search, plan, wait))
     many = tuple(
         msgspec.structs.replace(tool, name=f"{tool.name}_{number:02}")
@@ -133,6 +110,11 @@ def battery() -> tuple[ToolProbe, ...]:
     )
 
 
-def _tool(function: Callable[..., Any]) -> ToolSpec:
-    signature = inspect.signature(function, eval_str=True)
-    return ToolSpec.from_signature(function.__name__, signature, inspect.getdoc(function) or "")
+def _tool(name: str, doc: str, **types: Any) -> ToolSpec:
+    """A tool by the types of its parameters; a pair stands for a type and a default."""
+    parameters = []
+    for parameter, given in types.items():
+        annotation, default = given if isinstance(given, tuple) else (given, Parameter.empty)
+        kind = Parameter.KEYWORD_ONLY
+        parameters.append(Parameter(parameter, kind, annotation=annotation, default=default))
+    return ToolSpec.from_signature(f"probe_{name}", Signature(parameters), doc)

@@ -27,10 +27,9 @@ class ChatTokenizer:
 
     def __init__(self, folder: str | Path, revision: str | None = None) -> None:
         from tokenizers import Tokenizer
-        from transformers import AutoTokenizer
 
         try:
-            self._tokenizer = AutoTokenizer.from_pretrained(str(folder), revision=revision)
+            self._tokenizer = _load(str(folder), revision)
             backend = json.loads(self._tokenizer.backend_tokenizer.to_str())
         except (OSError, ValueError, AttributeError) as error:
             reason = (str(error).strip() or type(error).__name__).splitlines()[0]
@@ -134,3 +133,17 @@ class ChatTokenizer:
             ids.append(self._control[found.group()])
             position = found.end()
         return ids + self.outside_text(restore(text[position:]))
+
+
+def _load(folder: str, revision: str | None) -> Any:
+    """The tokenizer as `transformers` reads it. Raises `OSError` or `ValueError` where it cannot."""
+    from transformers import PreTrainedTokenizerFast
+
+    file = Path(folder, "tokenizer_config.json")
+    config = json.loads(file.read_text("utf-8")) if file.is_file() else {}
+    if config.get("tokenizer_class") == PreTrainedTokenizerFast.__name__:
+        # What `AutoTokenizer` would come to: to look for a class of the model's, it first imports torch.
+        return PreTrainedTokenizerFast.from_pretrained(folder)
+    from transformers import AutoTokenizer
+
+    return AutoTokenizer.from_pretrained(folder, revision=revision)

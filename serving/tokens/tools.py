@@ -8,8 +8,7 @@ route and the skill library all go by its schema.
 from __future__ import annotations
 
 import inspect
-import math
-import warnings
+import json
 from typing import Any, Literal, NotRequired, Required, get_args, get_origin
 
 import msgspec
@@ -25,15 +24,10 @@ NESTING_LIMIT = 4
 TYPES_LIMIT = 50
 """Types in the parameters of one tool; those of items and fields count wherever they occur."""
 
-_SCALARS: dict[str, type | tuple[type, ...]] = {
-    "string": str,
-    "integer": int,
+_SCALARS = {str: "string", int: "integer", float: "number", bool: "boolean"}
+_ACCEPTED: dict[str, type | tuple[type, ...]] = {
+    **{name: kind for kind, name in _SCALARS.items()},
     "number": (int, float),
-    "boolean": bool,
-}
-_UNDERSTOOD = {
-    *("type", "title", "description", "default", "enum", "const"),
-    *("items", "properties", "required", "additionalProperties"),
 }
 
 
@@ -59,6 +53,8 @@ class ToolSpec(msgspec.Struct, frozen=True):
             InvalidTool: a parameter has no annotation, or one that tool calls do not support, or cannot be
                 given by name.
         """
+        schemas = _Schemas(name)
+        properties = {}
         for parameter in signature.parameters.values():
             by_name = parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
             if not by_name or parameter.name.startswith("_"):
@@ -66,28 +62,10 @@ class ToolSpec(msgspec.Struct, frozen=True):
                     f"{name}: parameter '{parameter}' cannot be given by name; use plain parameters"
                     " (no *, ** or /) whose names do not begin with an underscore"
                 )
-        # Pydantic, which is slow to import, comes with it.
-        from outlines.types.utils import get_schema_from_signature
-
-        def stub() -> None: ...
-
-        stub.__name__ = name
-        stub.__signature__ = signature  # type: ignore[attr-defined]
-        try:
-            with warnings.catch_warnings():
-                # Of names that pydantic uses itself, and of defaults that JSON cannot express.
-                warnings.simplefilter("ignore")
-                raw = get_schema_from_signature(stub)
-        except Exception as error:
-            raise InvalidTool(
-                f"{name}: its signature {signature} cannot be turned into a tool"
-                f" ({_first_line(error)}); annotate each parameter with {ALLOWED_TYPES}"
-            ) from error
-        _check_types(name, signature)
-        definitions = raw.pop("$defs", {})
-        parameters = _simplify(raw, definitions, name, ())
-        parameters.pop("description", None)
-        return cls(name=name, doc=doc, parameters=parameters)
+            where = f"{name}.{parameter.name}"
+            properties[parameter.name] = schemas.of(parameter.annotation, where) | _default(parameter)
+        required = [each.name for each in signature.parameters.values() if each.default is each.empty]
+        return cls(name, doc, _object(properties, required))
 
     @property
     def openai(self) -> dict[str, Any]:
@@ -100,88 +78,83 @@ class ToolSpec(msgspec.Struct, frozen=True):
         return _mismatch(arguments, self.parameters, "")
 
 
-def _first_line(error: Exception) -> str:
-    return (str(error).strip() or type(error).__name__).splitlines()[0]
-
-
-def _check_types(name: str, signature: inspect.Signature) -> None:
-    """Refuse what would have the same schema as something else (tuples and lists, other classes and
-    TypedDicts), and what would make a grammar too large. Raises `InvalidTool`."""
-    from typing_extensions import get_type_hints, is_typeddict
-
-    left = TYPES_LIMIT
-
-    def check(annotation: Any, where: str, depth: int, within: tuple[Any, ...]) -> None:
-        nonlocal left
-        if get_origin(annotation) in (Required, NotRequired):
-            (annotation,) = get_args(annotation)
-        left -= 1
-        if depth > NESTING_LIMIT:
-            raise InvalidTool(f"{where}: its type is nested more than {NESTING_LIMIT} levels deep")
-        if left < 0:
-            raise InvalidTool(f"{name}: its parameters hold more than {TYPES_LIMIT} types")
-        if get_origin(annotation) is list:
-            check(get_args(annotation)[0], where, depth + 1, within)
-        elif is_typeddict(annotation):
-            if annotation not in within:  # else it is told with its name
-                for each in get_type_hints(annotation, include_extras=True).values():
-                    check(each, where, depth + 1, (*within, annotation))
-        elif annotation not in (str, int, float, bool) and get_origin(annotation) is not Literal:
-            raise _refused(where)
-
-    for parameter in signature.parameters.values():
-        check(parameter.annotation, f"{name}.{parameter.name}", 0, ())
-
-
-def _refused(where: str) -> InvalidTool:
-    return InvalidTool(f"{where}: its type is not supported; allowed are {ALLOWED_TYPES}")
-
-
-def _simplify(schema: Schema, definitions: dict[str, Schema], where: str, within: tuple[str, ...]) -> Schema:
-    """Keep what decoding understands of a pydantic schema; refuse everything else.
+class _Schemas:
+    """Schemas of annotations: what they allow is exactly what the annotations say, and bounded.
 
     Args:
-        within: the definitions that this one is a part of.
+        tool: whose parameters they are; the limit on types is one for all of these.
     """
-    refused = _refused(where)
-    if "$ref" in schema:
-        target = schema["$ref"].rsplit("/", 1)[-1]
-        if target in within:
-            raise InvalidTool(f"{where}: {target} holds itself; allowed are types of bounded depth")
-        definition = definitions[target]
-        if definition.get("type") != "object":  # an Enum class, whose members JSON cannot express
-            raise refused
-        outer = {key: value for key, value in schema.items() if key != "$ref"}
-        return _simplify({**definition, **outer}, definitions, where, (*within, target))
-    if not schema.keys() <= _UNDERSTOOD:
-        raise refused
-    kept: Schema = {key: schema[key] for key in ("description", "default") if key in schema}
-    if isinstance(kept.get("default"), float) and not math.isfinite(kept["default"]):
-        del kept["default"]  # no JSON
-    if "const" in schema or "enum" in schema:
-        options = schema.get("enum", [schema.get("const")])
-        if not all(isinstance(option, (str, int)) for option in options):
-            raise refused
-        return {"enum": options, **kept}
-    match schema.get("type"):
-        case "string" | "integer" | "number" | "boolean" as scalar:
-            return {"type": scalar, **kept}
-        case "array" if "items" in schema:
-            return {"type": "array", "items": _simplify(schema["items"], definitions, where, within), **kept}
-        case "object" if schema.get("additionalProperties", False) is False:
-            properties = {
-                key: _simplify(value, definitions, f"{where}.{key}", within)
-                for key, value in schema.get("properties", {}).items()
-            }
-            required = schema.get("required", [])
-            return {
-                "type": "object",
-                "properties": properties,
-                "required": [key for key in properties if key in required],
-                "additionalProperties": False,
-                **kept,
-            }
-    raise refused
+
+    def __init__(self, tool: str) -> None:
+        self._tool = tool
+        self._left = TYPES_LIMIT
+
+    def of(self, annotation: Any, where: str, within: tuple[Any, ...] = ()) -> Schema:
+        """The schema of an annotation inside these lists and TypedDicts. Raises `InvalidTool`."""
+        from typing_extensions import is_typeddict
+
+        self._left -= 1
+        if len(within) > NESTING_LIMIT:
+            raise InvalidTool(f"{where}: its type is nested more than {NESTING_LIMIT} levels deep")
+        if self._left < 0:
+            raise InvalidTool(f"{self._tool}: its parameters hold more than {TYPES_LIMIT} types")
+        kind, arguments = get_origin(annotation), get_args(annotation)
+        if kind is list:
+            return {"type": "array", "items": self.of(arguments[0], where, (*within, list))}
+        if kind is Literal and all(map(_is_option, arguments)):
+            return {"enum": list(arguments)}
+        if is_typeddict(annotation):
+            if annotation in within:
+                name = annotation.__name__
+                raise InvalidTool(f"{where}: {name} holds itself; allowed are types of bounded depth")
+            return self._typed_dict(annotation, where, (*within, annotation))
+        if isinstance(annotation, type) and annotation in _SCALARS:
+            return {"type": _SCALARS[annotation]}
+        has = "has no type" if annotation is inspect.Parameter.empty else "is of a type that is not supported"
+        raise InvalidTool(f"{where}: it {has}; allowed are {ALLOWED_TYPES}")
+
+    def _typed_dict(self, kind: Any, where: str, within: tuple[Any, ...]) -> Schema:
+        from typing_extensions import get_type_hints
+
+        try:
+            hints = get_type_hints(kind, include_extras=True)
+        except Exception as error:  # of what stands there as text, anything may come
+            raise InvalidTool(f"{where}: the types of {kind.__name__} cannot be read: {error}") from error
+        properties, required = {}, []
+        for name, annotation in hints.items():
+            origin: Any = get_origin(annotation)
+            if origin in (Required, NotRequired):
+                (annotation,) = get_args(annotation)
+            # Where annotations are texts, as after a __future__ import, the class knows only its totality.
+            if origin is Required or (name in kind.__required_keys__ and origin is not NotRequired):
+                required.append(name)
+            properties[name] = self.of(annotation, f"{where}.{name}", within)
+        doc = inspect.getdoc(kind) if kind.__doc__ else None
+        return _object(properties, required) | ({"description": doc} if doc else {})
+
+
+def _object(properties: dict[str, Schema], required: list[str]) -> Schema:
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": required,
+        "additionalProperties": False,
+    }
+
+
+def _is_option(value: object) -> bool:
+    """Whether JSON can express a `Literal`'s value; its readers agree on integers of up to 64 bits."""
+    return isinstance(value, str) or (isinstance(value, int) and -(2**63) <= value < 2**63)
+
+
+def _default(parameter: inspect.Parameter) -> Schema:
+    """What a schema says of a parameter's default: nothing where there is none that JSON can express."""
+    if parameter.default is parameter.empty:
+        return {}
+    try:
+        return {"default": json.loads(json.dumps(parameter.default, allow_nan=False))}
+    except (TypeError, ValueError, RecursionError):
+        return {}
 
 
 def _mismatch(value: object, schema: Schema, path: str) -> str | None:
@@ -192,8 +165,8 @@ def _mismatch(value: object, schema: Schema, path: str) -> str | None:
             return None
         return f"{value!r}{at} is not one of {', '.join(map(repr, schema['enum']))}"
     kind = schema["type"]
-    if kind in _SCALARS:
-        if isinstance(value, _SCALARS[kind]) and isinstance(value, bool) == (kind == "boolean"):
+    if kind in _ACCEPTED:
+        if isinstance(value, _ACCEPTED[kind]) and isinstance(value, bool) == (kind == "boolean"):
             return None
         return f"{value!r}{at} is not of type {kind}"
     if kind == "array":

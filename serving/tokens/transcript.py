@@ -71,13 +71,13 @@ class Transcript:
         self._end_of_turn = tokenizer.control_id(END_OF_TURN)
         self.other_ends = tokenizer.end_ids() - {self._end_of_turn}
         self._thinks = thinking_style != "none" and thinking_tokens > 0
+        self._begin = _THINK_BEGIN if self._thinks and thinking_style == "generated" else ""
         options = {} if thinking_style == "none" else {"enable_thinking": self._thinks}
         self.ids, self._opening = tokenizer.first_prompt(messages, tools, **options)
         self._has_call = False
         call = one_of(*(tool_format.call(tool, string_tokens) for tool in tools))
         if self._thinks:
-            begin = "" if thinking_style == "prompted" else _THINK_BEGIN
-            call = sequence(thinking(thinking_tokens, begin, _THINK_END), call)
+            call = sequence(thinking(thinking_tokens, self._begin, _THINK_END), call)
         self.grammar: Part = call
 
     @property
@@ -107,6 +107,12 @@ class Transcript:
             problem = error
         self._has_call = call is not None
         return ReadAnswer(text, reasoning, reasoning_tokens, call, problem)
+
+    def written(self, reasoning: str, text: str) -> str:
+        """All that the model wrote, without the end of its turn, where `answer` read this in it."""
+        if not self._thinks:
+            return text
+        return self._begin + reasoning + (_THINK_END + text if text else "")
 
     def tell(self, text: str) -> None:
         """Append the reply to the last answer and open the model's next turn."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 from envs import Opening, TextEnv
 from serving.model import Model
@@ -11,8 +12,10 @@ from serving.usage import Usage
 from speedrunner.agents.loop import plain_messages
 from speedrunner.agents.templates import render
 from speedrunner.library.library import Library
+from speedrunner.sandbox.loading import load_failure
+from speedrunner.sandbox.settings import Sandbox
 from speedrunner.store.labels import Labels
-from speedrunner.store.records import Message
+from speedrunner.store.records import Message, Policy
 
 SUBMIT_ANSWER = ToolSpec(
     name="submit_answer",
@@ -59,15 +62,22 @@ class Actor:
         env: read for its rules only; episodes run in hosts.
         model: what plays it.
         others: plays every other role of an episode; `None`: the same model.
+        sandbox: how code that models write is confined.
     """
 
     def __init__(
-        self, env: TextEnv, model: Model, limits: EpisodeLimits, others: Model | None = None
+        self,
+        env: TextEnv,
+        model: Model,
+        limits: EpisodeLimits,
+        others: Model | None = None,
+        sandbox: Sandbox = Sandbox(),  # noqa: B008 - immutable
     ) -> None:
         self.env = env
         self.limits = limits
         self._model = model
         self._others = others or model
+        self.sandbox = sandbox
 
     def model(self, role: str) -> Model:
         """What plays a role."""
@@ -102,6 +112,15 @@ class Actor:
     async def warm(self, spec: ActorSpec, labels: Labels) -> list[tuple[int, Usage]]:
         """Send that prefix alone, before the episodes begin. See `serving.model.Model.warm`."""
         return await self._model.warm("actor", self._any_messages(spec), self.tools(spec), labels.plain())
+
+    def library(self, policy: Policy) -> Library:
+        """The policy's skills, to be edited: what the actor could not call, or cannot be loaded, is refused.
+
+        Raises:
+            InvalidPolicy: somebody has damaged it.
+        """
+        load = partial(load_failure, self.sandbox)
+        return Library(self.env.primitives, check=self.check_tool, load=load).of(policy)
 
     def check_tool(self, tool: ToolSpec) -> None:
         """Raise `InvalidTool` where the actor's model could not call it."""

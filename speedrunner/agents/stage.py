@@ -16,7 +16,7 @@ from speedrunner.agents.toolbox import Toolbox
 from speedrunner.hosts.host import Host
 from speedrunner.library.library import Library
 from speedrunner.store.labels import Labels
-from speedrunner.store.records import CallNode, Ending, Message, ToolCall, Trajectory, Turn
+from speedrunner.store.records import CallNode, Ending, Message, Policy, ToolCall, Trajectory, Turn
 
 Watch = Callable[[str, Conversation, Turn | None], None]
 """A spectator: called with the episode's key and its conversation when one is opened (the turn is `None`),
@@ -32,8 +32,9 @@ class Stage:
     Attributes:
         task: the world.
         opening: its first texts.
+        training: whether it is a training rollout; what is held out says nothing to any sleep.
         limits: what is left of the episode's requests and time.
-        kept: the method's own JSON about the episode, recorded with it for the sleep to read.
+        observation: the last text of the world.
     """
 
     def __init__(
@@ -49,7 +50,9 @@ class Stage:
         self.task = trajectory.task
         self.opening = opening
         self.limits = limits
-        self.kept: dict[str, Any] = trajectory.kept
+        self.training = labels.phase == "train"
+        self.observation = opening.observation
+        self._kept = trajectory.kept
         self._actor = actor
         self._host = host
         self._key = trajectory.episode
@@ -59,8 +62,17 @@ class Stage:
         self._conversations = 0
         self._open: list[Conversation] = []  # each but the last waits for the next one
 
+    @property
+    def kept(self) -> dict[str, Any]:
+        """The method's own JSON about the episode, recorded with it for the sleep to read; to be filled."""
+        return self._kept
+
+    def library(self, policy: Policy) -> Library:
+        """The policy's skills, to be edited; see `Actor.library`."""
+        return self._actor.library(policy)
+
     async def act(self, spec: ActorSpec, execute: Execute | None = None) -> Ending:
-        """Let the actor play on, in a conversation of its own that begins with the task.
+        """Let the actor play on, in a conversation of its own: the task, and the world as it is now.
 
         Args:
             execute: runs its calls; `None` runs them in the world.
@@ -68,7 +80,8 @@ class Stage:
         Raises:
             ServingError, HostError: ours; not to be caught.
         """
-        messages = self._actor.messages(spec, self.opening)
+        now = Opening(self.opening.instruction, self.observation)
+        messages = self._actor.messages(spec, now)
         return await self._converse("actor", messages, self._actor.tools(spec), execute or self.execute)
 
     async def run_agent(
@@ -92,6 +105,8 @@ class Stage:
     async def execute(self, call: ToolCall) -> ToolReply:
         """Run a primitive or a public skill in the world; what is wrong with the call is in the reply.
 
+        A tool of a role that acts here returns this reply as its own: so the call is recorded.
+
         Raises:
             HostError: the environment broke.
         """
@@ -102,14 +117,17 @@ class Stage:
         left_s = max(self.limits.remaining_s, 0.001)
         limit_s = left_s if limits.call_wall_s is None else min(limits.call_wall_s, left_s)
         executed = await self._host.execute(call, limit_s)
+        self.observation = executed.observation or self.observation
         return ToolReply(actor_view(executed, limits.reply_chars), executed.node, executed.ending)
 
     async def load(self, library: Library) -> None:
         """Make another library's skills the ones that can be called, at once; the world goes on.
 
         Raises:
-            HostError: the host failed.
+            InvalidSkill: it cannot be loaded (told of a library that `library` has made); nothing is changed.
+            HostError, SandboxError: the host or the sandbox failed.
         """
+        await library.check_loading()
         await self._host.load(library.module())
 
     async def _converse(

@@ -3,25 +3,34 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import re
+import time
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import typer
 from rich.console import Console
 from rich.text import Text
 
-from serving.cards import CHECKOUT, ModelCard
 from speedrunner.console import visible
+from speedrunner.measure import measurement
+from speedrunner.measure.measurement import Measurement, Status
 from speedrunner.runs.drain import Drain, Interrupted
 
 T = TypeVar("T")
 
-Status = Callable[[str], None]
-"""Shows what is waited for."""
+SILENT_S = 15.0
+"""How long a command may say nothing on a standard error that is no terminal."""
+
+EngineOverrides = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[KEY=VALUE]...",
+        help="The model (model=NAME), a server of it that runs (serving.url=...; without that, one is"
+        " started), and what is played where anything is (env=NAME).",
+        show_default=False,
+    ),
+]
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
@@ -48,21 +57,32 @@ def carry_out(
         raise typer.Exit(128 + interrupted.number) from None
 
 
-def carry_out_showing(work: Callable[[Status], Coroutine[Any, Any, T]]) -> T:
-    """Run `work`, and show on standard error what it waits for; a signal ends it in good order."""
+def show_measured(
+    measure: Callable[[Status], Coroutine[Any, Any, Measurement]], as_json: bool
+) -> Measurement:
+    """Measure, tell of it on standard error, print what was found. Exit status 1: a target is missed."""
     with waiting_line() as status:
-        return carry_out(lambda drain: work(status), lambda line: typer.echo(line, err=True))
+        found = carry_out(lambda drain: measure(status), lambda line: typer.echo(line, err=True))
+    typer.echo(measurement.as_json(found) if as_json else visible(measurement.as_text(found)))
+    if found.met is False:
+        raise typer.Exit(1)
+    return found
 
 
 @contextmanager
 def waiting_line() -> Iterator[Status]:
-    """A line on standard error, where that is a terminal, with what is waited for."""
-    line = Console(stderr=True).status("")
+    """Shows on standard error what is waited for: one line on a terminal, else a line now and then."""
+    console = plain_console(stderr=True)
+    line = console.status("")
+    said = time.monotonic()
+
+    def say(text: str) -> None:
+        nonlocal said
+        if console.is_terminal:
+            line.update(Text(visible(text)))
+        elif time.monotonic() - said > SILENT_S:
+            typer.echo(visible(text), err=True)
+            said = time.monotonic()
+
     with line:
-        yield lambda text: line.update(Text(visible(text)))
-
-
-def server_log(command: str, card: ModelCard) -> Path:
-    """The file for the output of a server that `command` starts for itself."""
-    name = re.sub(r"[^\w.-]+", "_", card.name)
-    return CHECKOUT / ".cache" / command / f"{name}-{os.getpid()}.log"
+        yield say

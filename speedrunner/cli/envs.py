@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Annotated
 
 import typer
@@ -44,19 +45,21 @@ def check(
     from speedrunner.config.compose import compose
     from speedrunner.config.schema import TaskConfig
     from speedrunner.config.task import chosen_task
-    from speedrunner.hosts.env_check import HASH_SEEDS, findings
-    from speedrunner.hosts.env_check_process import Job
+    from speedrunner.hosts.env_check import PROCESSES, findings
+    from speedrunner.hosts.messages import Check
 
     settings = [each if each.startswith(("env.", "task.")) else f"env.{each}" for each in options or []]
     config = compose([f"env={name}", *settings])
     task = None if config.task == TaskConfig() else chosen_task(config)
-    wrong = 0
-    for finding in findings(Job(config.env.name, config.env.options, task, calls), seconds):
-        typer.echo(visible(finding))
-        wrong += 1
-    if wrong:
+
+    async def tell() -> int:
+        wrong = 0
+        async for finding in findings(Check(config.env.name, config.env.options, task, calls), seconds):
+            typer.echo(visible(finding))
+            wrong += 1
+        return wrong
+
+    if asyncio.run(tell()):
         raise typer.Exit(1)
-    typer.echo(
-        f"{name} conforms: up to {calls} random primitive calls in each play, the same in"
-        f" {len(HASH_SEEDS)} processes"
-    )
+    plays = f"up to {calls} random primitive calls in each play"
+    typer.echo(f"{name} conforms: {plays}, the same in {PROCESSES} processes")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,14 +11,15 @@ import msgspec
 import typer
 
 from speedrunner.console import visible
-from speedrunner.library.skill_source import InvalidSkill
+from speedrunner.library.rules import MODULE_LIMIT, InvalidSkill
 from speedrunner.sandbox.child.values import valid_text
 from speedrunner.store.policies import InvalidPolicy
-from speedrunner.store.records import Policy
 from speedrunner.store.rundir import RunDirectory
 
 if TYPE_CHECKING:
-    from speedrunner.runs.skill_call import Tried
+    from envs import Primitive
+    from speedrunner.library.library import Library
+    from speedrunner.runs.skill_call import SkillCall
 
 app = typer.Typer(help="Look at skill libraries, and try modules of skills.", no_args_is_help=True)
 
@@ -37,8 +39,8 @@ def show(run: Run, version: Version = None) -> None:
     """Print the source of a library version, with who may call each skill and which sleeps wrote it."""
     from speedrunner.library.text import source_text
 
-    _, policy = _policy(run, version)
-    typer.echo(visible(source_text(policy)))
+    directory, found = _find(run, version)
+    typer.echo(visible(source_text(_library(directory, found))))
 
 
 @app.command()
@@ -46,9 +48,10 @@ def diff(run: Run, version: Version = None) -> None:
     """Print what a library version changed of the one before it."""
     from speedrunner.library.text import diff_lines
 
-    directory, policy = _policy(run, version)
-    before = directory.policies.load(policy.version - 1) if policy.version else Policy(version=0)
-    for line in list(diff_lines(before, policy)) or [f"v{policy.version:04d} changed no skill"]:
+    directory, found = _find(run, version)
+    versions = (max(found - 1, 0), found)
+    before, after = (_library(directory, each) for each in versions)
+    for line in list(diff_lines(before, after, versions)) or [f"v{found:04d} changed no skill"]:
         typer.echo(visible(line))
 
 
@@ -57,19 +60,13 @@ def graph(run: Run, version: Version = None) -> None:
     """Print which skills call which, and which primitives."""
     import envs
     from speedrunner.config.schema import from_yaml
-    from speedrunner.library.library import Library
     from speedrunner.library.text import graph_lines
 
-    directory, policy = _policy(run, version)
+    directory, found = _find(run, version)
     config = from_yaml(directory.config() or "")
     env = envs.make(config.env.name, **config.env.options)
-    try:
-        lines = list(graph_lines(Library(env.primitives, policy.skills, policy.preamble)))
-    except InvalidSkill as error:
-        raise _invalid(directory, policy.version, error) from error
-    finally:
-        env.close()
-    for line in lines:
+    env.close()
+    for line in graph_lines(_library(directory, found, env.primitives)):
         typer.echo(visible(line))
 
 
@@ -89,8 +86,8 @@ def check(file: Module, overrides: Overrides = None) -> None:
     from serving.tokens.tools import ToolSpec
     from speedrunner.config.compose import compose
     from speedrunner.library.library import Library
-    from speedrunner.library.loading import check_loading
     from speedrunner.runs.setup import set_up
+    from speedrunner.sandbox.loading import load_failure
 
     setup = set_up(compose(overrides or []))
     card = setup.card
@@ -105,8 +102,10 @@ def check(file: Module, overrides: Overrides = None) -> None:
         tool_format = FORMATS[card.tool_format]
         checked = ToolCheck(tokenizer, tool_format, card.role("actor").string_tokens).check
     try:
-        library = Library.of_module(setup.env.primitives, _text(file), checked)
-        asyncio.run(check_loading(library, setup.sandbox()))
+        library = Library(
+            setup.env.primitives, check=checked, load=partial(load_failure, setup.sandbox())
+        ).write(_text(file), sleep=0, limit=MODULE_LIMIT)
+        asyncio.run(library.check_loading())
     except InvalidSkill as error:
         for line in str(error).splitlines():
             typer.echo(visible(f"{file}: {line}"))
@@ -136,49 +135,56 @@ def try_(
     from speedrunner.config.compose import compose
     from speedrunner.config.task import chosen_task
     from speedrunner.runs.setup import set_up
-    from speedrunner.runs.skill_call import Tried, try_skill
+    from speedrunner.runs.skill_call import SkillCall, call_skill
 
     try:
         source = _text(file)
         setup = set_up(compose(overrides or []))
-        tried = asyncio.run(try_skill(setup, chosen_task(setup.config), source, skill, arguments))
+        call = asyncio.run(call_skill(setup, chosen_task(setup.config), source, skill, arguments))
     except InvalidSkill as error:
-        tried = Tried(error=f"{file}: {error}")
+        call = SkillCall(error=f"{file}: {error}")
     except Exception as error:  # told as it would be without --json, too
         if as_json:
-            typer.echo(_json(Tried(error=str(error) or type(error).__name__)))
+            typer.echo(_json(SkillCall(error=str(error) or type(error).__name__)))
         raise
     if as_json:
-        typer.echo(_json(tried))
+        typer.echo(_json(call))
     else:
-        lines = call_lines(tried.calls) if tried.calls else (tried.error or "").splitlines()
+        lines = call_lines(call.calls) if call.calls else (call.error or "").splitlines()
         for line in lines:
             typer.echo(visible(line))
-        if tried.calls:
-            state = "the episode is over" if tried.done else "the episode goes on"
-            typer.echo(f"{tried.actions} actions, score {tried.score:g}, {state}")
-    if tried.error is not None:
+        if call.calls:
+            state = "the episode is over" if call.done else "the episode goes on"
+            typer.echo(f"{call.actions} actions, score {call.score:g}, {state}")
+    if call.error is not None:
         raise typer.Exit(1)
 
 
-def _json(tried: Tried) -> str:
+def _json(call: SkillCall) -> str:
     """The object of `try --json`; what it was given on the command line may be no text."""
-    if tried.error is not None:
-        tried.error = valid_text(tried.error)
-    return msgspec.json.encode(tried).decode()
+    if call.error is not None:
+        call.error = valid_text(call.error)
+    return msgspec.json.encode(call).decode()
 
 
-def _policy(run: Path, version: int | None) -> tuple[RunDirectory, Policy]:
-    """A stored policy. Raises `RunDirectoryError`."""
+def _find(run: Path, version: int | None) -> tuple[RunDirectory, int]:
+    """A stored version. Raises `RunDirectoryError`."""
     from speedrunner.runs.stored_policy import find_policy
 
-    directory, found = find_policy(str(run) if version is None else f"{run}:{version}")
-    return directory, directory.policies.load(found)
+    return find_policy(str(run) if version is None else f"{run}:{version}")
 
 
-def _invalid(directory: RunDirectory, version: int, error: Exception) -> InvalidPolicy:
-    reason = str(error) or type(error).__name__
-    return InvalidPolicy(f"v{version:04d} of {directory.path} is no valid library: {reason}")
+def _library(
+    directory: RunDirectory, version: int, primitives: tuple[Primitive, ...] | None = None
+) -> Library:
+    """The library of a stored version; judged anew where its primitives are known. Raises `InvalidPolicy`."""
+    from speedrunner.library.library import Library
+
+    policy = directory.policies.load(version)
+    try:
+        return Library(primitives or ()).of(policy, trusted=primitives is None)
+    except InvalidPolicy as error:
+        raise InvalidPolicy(f"{directory.path}: {error}") from error
 
 
 def _text(file: Path) -> str:

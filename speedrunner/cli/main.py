@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from envs import EnvironmentFault
-from serving.errors import ServingError
+from speedrunner.cli.bench import app as bench_app
 from speedrunner.cli.command import carry_out, plain_console
 from speedrunner.cli.cost import cost
 from speedrunner.cli.envs import app as envs_app
@@ -21,39 +20,12 @@ from speedrunner.cli.library import app as library_app
 from speedrunner.cli.probe import app as probe_app
 from speedrunner.cli.serve import serve
 from speedrunner.cli.study import app as study_app
-from speedrunner.config.check import InvalidConfig
-from speedrunner.config.compose import compose
-from speedrunner.config.schema import Config, TaskConfig
 from speedrunner.console import visible
-from speedrunner.hosts.host import HostError
-from speedrunner.measure.bench_accounts import bench_accounts
-from speedrunner.measure.bench_cache import bench_cache
-from speedrunner.measure.bench_envs import bench_envs
-from speedrunner.measure.bench_rollout import bench_rollout
-from speedrunner.measure.bench_sandbox import sandbox as bench_sandbox
-from speedrunner.methods import InvalidMethodOption, UnknownMethod
-from speedrunner.runs.executor import RunStopped
-from speedrunner.runs.plan import InvalidPlan
-from speedrunner.sandbox.settings import SandboxError
-from speedrunner.store.files import StorageError
 
 if TYPE_CHECKING:
     from serving.balance import Balance
+    from speedrunner.config.schema import Config
     from speedrunner.runs.setup import Setup
-
-PEOPLE_ERRORS = (
-    EnvironmentFault,
-    HostError,
-    InvalidConfig,
-    InvalidMethodOption,
-    InvalidPlan,
-    RunStopped,
-    SandboxError,
-    ServingError,
-    StorageError,
-    UnknownMethod,
-)
-"""Errors whose text is meant for people; everything else is a bug and shows its traceback."""
 
 KEPT = "; what is recorded stays, the same command goes on"
 
@@ -69,13 +41,7 @@ app = typer.Typer(
 app.add_typer(library_app, name="library")
 app.add_typer(envs_app, name="envs")
 app.add_typer(probe_app, name="probe")
-bench = typer.Typer(help="Measure this machine against stated targets.", no_args_is_help=True)
-app.add_typer(bench, name="bench")
-bench.command("sandbox")(bench_sandbox)
-bench.command("envs")(bench_envs)
-bench.command("cache")(bench_cache)
-bench.command("rollout")(bench_rollout)
-bench.command("accounts")(bench_accounts)
+app.add_typer(bench_app, name="bench")
 app.command("serve")(serve)
 app.command("cost")(cost)
 app.add_typer(study_app, name="study")
@@ -99,6 +65,8 @@ def run(overrides: Overrides = None) -> None:
 
     Example: speedrunner run env=babyai method=speedrunner model=tiny run.rollouts=20
     """
+    from speedrunner.config.compose import compose
+
     _run(compose(overrides or []))
 
 
@@ -114,7 +82,8 @@ def sweep(
 
     Example: speedrunner sweep runs.yaml env=babyai model=tiny run.rollouts=20
     """
-    from speedrunner.costs.checkpoint_table import account_line
+    from speedrunner.costs.tables import balance_text
+    from speedrunner.runs.executor import RunStopped
     from speedrunner.runs.sweep import read_runs
     from speedrunner.runs.sweep import sweep as play_all
 
@@ -125,7 +94,7 @@ def sweep(
     for setup in setups:
         _show_run(setup, console)
     for balance in result.balances:
-        console.print(account_line(balance), soft_wrap=True)
+        console.print(balance_text(balance), soft_wrap=True)
     if result.failures:
         lines = [f"{path}: {reason}" for path, reason in result.failures.items()]
         raise RunStopped(f"{len(lines)} of {len(setups)} runs stopped; " + "; ".join(lines))
@@ -158,6 +127,7 @@ def episode(
 
     Example: speedrunner episode env=babyai task.index=7 model=tiny
     """
+    from speedrunner.config.compose import compose
     from speedrunner.runs.setup import set_up
     from speedrunner.runs.single_episode import show_episode
 
@@ -175,6 +145,7 @@ def play(overrides: Overrides = None) -> None:
     Example: speedrunner play env=crafter task.index=7
     """
     from speedrunner.cli.play import play as play_in_terminal
+    from speedrunner.config.compose import compose
 
     if sys.stdin.isatty():
         import readline  # noqa: F401 - which lets `input` edit lines and recall them
@@ -195,6 +166,8 @@ def version() -> None:
 
 
 def _run(config: Config) -> None:
+    from speedrunner.config.check import InvalidConfig
+    from speedrunner.config.schema import TaskConfig
     from speedrunner.runs.session import run as play_run
     from speedrunner.runs.setup import set_up
 
@@ -209,17 +182,21 @@ def _run(config: Config) -> None:
 
 def _show_run(setup: Setup, console: Console, balances: Sequence[Balance] = ()) -> None:
     """Print a run's checkpoints, accounts and place."""
-    from speedrunner.costs.checkpoint_table import account_line, checkpoint_table, notes
     from speedrunner.costs.checkpoints import checkpoint_rows
+    from speedrunner.costs.ledger import run_costs
+    from speedrunner.costs.pricing import OWN, PriceBook
+    from speedrunner.costs.tables import balance_text, checkpoint_table, notes
     from speedrunner.store.data import load
 
     config = setup.config
-    rows = checkpoint_rows(load(config.run.dir), setup.prices)
+    data, book = load(config.run.dir), PriceBook(OWN, setup.prices)
+    (costs,) = run_costs([data], [book])
+    rows = checkpoint_rows(data, costs)
     console.print(f"\n{config.method.name} on {config.env.name} with {setup.card.name}", style="bold")
     console.print(checkpoint_table(rows))
-    console.print(notes(rows, setup.prices), style="dim", soft_wrap=True)
+    console.print(notes(rows, book), style="dim", soft_wrap=True)
     for balance in balances:
-        console.print(account_line(balance), soft_wrap=True)
+        console.print(balance_text(balance), soft_wrap=True)
     console.print(f"The run's files are in {Path(config.run.dir)}", soft_wrap=True)
 
 
@@ -234,16 +211,39 @@ def _show_messages(config: Config) -> None:
         logging.getLogger(package).setLevel(config.logging.upper())
 
 
-def main() -> None:
-    """Carry out the command line. Errors meant for people are one line and exit status 1."""
+def _for_people(error: Exception) -> bool:
+    """Whether its text is meant for people; everything else is a bug and shows its traceback."""
+    from envs import EnvironmentFault
+    from serving.errors import ServingError
+    from speedrunner.config.check import InvalidConfig
+    from speedrunner.hosts.host import HostError
+    from speedrunner.methods import InvalidMethodOption, UnknownMethod
+    from speedrunner.methods.base import MethodBroke
+    from speedrunner.runs.executor import RunStopped
+    from speedrunner.runs.plan import InvalidPlan
+    from speedrunner.sandbox.settings import SandboxError
+    from speedrunner.store.files import StorageError
+
+    ours = (EnvironmentFault, HostError, InvalidConfig, InvalidMethodOption, InvalidPlan, MethodBroke)
+    return isinstance(error, (*ours, RunStopped, SandboxError, ServingError, StorageError, UnknownMethod))
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Carry out a command, by default the process's own. Errors for people are one line and exit status 1.
+
+    What a command writes, runs and caches among it, is its owner's alone.
+    """
+    os.umask(0o077)
     sys.path.append(str(Path.cwd()))  # where somebody's own `package.module:Class` lies; hosts inherit it
     try:
-        app()
-    except PEOPLE_ERRORS as error:
-        lines = [line.strip() for line in str(error).splitlines()]
-        print(visible(f"error: {'; '.join(filter(None, lines))}"), file=sys.stderr)
-        sys.exit(1)
+        app(arguments)
     except BrokenPipeError:
         # The reader of our output has gone (`| head`).
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(1)
+    except Exception as error:
+        if not _for_people(error):
+            raise
+        lines = [line.strip() for line in str(error).splitlines()]
+        print(visible(f"error: {'; '.join(filter(None, lines))}"), file=sys.stderr)
         sys.exit(1)

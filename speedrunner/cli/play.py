@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ast
+import asyncio
 import re
 import signal
-import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, redirect_stdout, suppress
+from contextlib import suppress
 from inspect import Parameter, Signature
 from types import FrameType
 from typing import Any, Self
@@ -20,11 +20,7 @@ from speedrunner.agents.actor import SUBMIT_ANSWER, task_text
 from speedrunner.agents.replies import actor_view
 from speedrunner.config.schema import Config
 from speedrunner.config.task import chosen_task
-from speedrunner.hosts.host import HostFault
-from speedrunner.hosts.hosted_episode import HostedEpisode
-from speedrunner.hosts.messages import Execute, Fault, Reset
-from speedrunner.sandbox.child_pool import ChildPool
-from speedrunner.sandbox.settings import Sandbox
+from speedrunner.hosts.local_host import LocalHost
 from speedrunner.store.records import Ending, Module, ToolCall
 
 HINT = "Type NAME, NAME WORDS or NAME(PARAMETER=VALUE, ...); ? lists what there is, Ctrl-D ends."
@@ -72,49 +68,55 @@ def play(config: Config, say: Callable[[str], None]) -> None:
     The environment's limit of actions holds; that of LLM calls does not.
 
     Raises:
-        EnvironmentFault: the task does not exist.
-        HostFault: the environment broke.
+        EnvironmentFault: no task can be chosen.
+        HostFault: the task does not exist, or the environment broke.
     """
-    task = chosen_task(config)
+    with Interrupts() as interrupts:
+        asyncio.run(_play(config, interrupts, say))
+
+
+async def _play(config: Config, interrupts: Interrupts, say: Callable[[str], None]) -> None:
+    env = envs.make(config.env.name, **config.env.options)
+    host = LocalHost(env)
     actions, calls, ending = 0, 0, None
-    pool = ChildPool(Sandbox())  # which starts nothing, as there are no skills
-    with Interrupts() as interrupts, closing(envs.make(config.env.name, **config.env.options)) as env:
-        with redirect_stdout(sys.stderr):
-            episode = HostedEpisode(env, pool, Reset(task, Module(), env.limits.actions))
-        opening = episode.opened.opening
+    try:
+        opening = await host.reset(chosen_task(config), Module(), env.limits.actions)
         say(f"{env.description}\n\n{HINT}\n")
         say(task_text(opening))
-        with suppress(EOFError, KeyboardInterrupt):
-            while ending is None:
-                line = interrupts.input("> ").strip()
-                if line == "?":
-                    say("\n".join(_tools(env)))
-                    continue
-                if not line:
-                    continue
-                try:
-                    call = read_call(line, {each.name: each.signature for each in env.primitives})
-                except UnreadableLine as error:
-                    say(f"Error: {error}")
-                    continue
-                calls += 1
-                if env.submits and call.name == SUBMIT_ANSWER.name:
-                    ending = Ending.SUBMITTED
-                    break
-                try:
-                    env.check_call(call.name, call.arguments)
-                except InvalidPrimitiveCall as error:
-                    say(f"Error: InvalidPrimitiveCall: {error}")
-                    continue
-                with redirect_stdout(sys.stderr):
-                    executed = episode.execute(Execute(call, NO_LIMIT_S))
-                if isinstance(executed, Fault):
-                    raise HostFault(executed.message, executed.traceback)
-                actions, ending = executed.actions, executed.ending
-                say(actor_view(executed, config.run.reply_chars))
-        outcome = env.outcome()
-    detail = msgspec.json.encode(outcome.detail).decode()
-    say(f"\n=== {ending or 'left'}: score {outcome.score:g}, {calls} calls, {actions} actions; {detail}")
+        while ending is None and (call := _next_call(env, interrupts, say)) is not None:
+            calls += 1
+            if env.submits and call.name == SUBMIT_ANSWER.name:
+                ending = Ending.SUBMITTED
+                break
+            try:
+                env.check_call(call.name, call.arguments)
+            except InvalidPrimitiveCall as error:
+                say(f"Error: InvalidPrimitiveCall: {error}")
+                continue
+            executed = await host.execute(call, NO_LIMIT_S)
+            actions, ending = executed.actions, executed.ending
+            say(actor_view(executed, config.run.reply_chars))
+    finally:
+        await host.close()
+    assert host.outcome is not None
+    score, detail = host.outcome.score, msgspec.json.encode(host.outcome.detail).decode()
+    say(f"\n=== {ending or 'left'}: score {score:g}, {calls} calls, {actions} actions; {detail}")
+
+
+def _next_call(env: TextEnv, interrupts: Interrupts, say: Callable[[str], None]) -> ToolCall | None:
+    """The next call that is typed; `None` when there will be none."""
+    signatures = {each.name: each.signature for each in env.primitives}
+    while True:
+        try:
+            line = interrupts.input("> ").strip()
+            if line == "?":
+                say("\n".join(_tools(env)))
+            elif line:
+                return read_call(line, signatures)
+        except UnreadableLine as error:
+            say(f"Error: {error}")
+        except (EOFError, KeyboardInterrupt):
+            return None
 
 
 def read_call(line: str, signatures: Mapping[str, Signature]) -> ToolCall:

@@ -9,21 +9,18 @@ import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from serving.cards import ModelCard, model_path, recipe_command
-from serving.deployment import deploy
-from serving.engine.server import VllmServer
 from serving.errors import ServerFailed
-from speedrunner.cli.command import server_log, waiting_line
-from speedrunner.config.check import InvalidConfig
-from speedrunner.config.compose import compose
-from speedrunner.config.schema import Config
+from speedrunner.cli.command import waiting_line
 from speedrunner.console import visible
 from speedrunner.runs.drain import Drain, Interrupted
-from speedrunner.runs.setup import actor_card, service_options
+
+if TYPE_CHECKING:
+    from serving.cards import ModelCard
+    from speedrunner.config.schema import Config
 
 POLL_S = 0.5
 
@@ -49,6 +46,11 @@ def serve(
 
     Example: speedrunner serve model=qwen3.5-27b
     """
+    from serving.cards import model_path
+    from speedrunner.config.check import InvalidConfig
+    from speedrunner.config.compose import compose
+    from speedrunner.config.models import actor_card
+
     config = compose(overrides or [])
     if config.serving.url is not None:
         raise InvalidConfig(f"serving.url={config.serving.url} is a server that runs; `serve` starts one")
@@ -70,8 +72,12 @@ def shell_command(card: ModelCard, port: int | None) -> str:
     Raises:
         InvalidCard: the card names a hosted model.
     """
+    from serving.cards import model_path, recipe_command
+    from serving.deployment import server_log
+    from serving.engine.server import VllmServer
+
     path = model_path(card)
-    server = VllmServer(card, path, server_log("serve", card), port=port)
+    server = VllmServer(card, path, server_log(card), port=port)
     recipe = recipe_command(card)
     steps = [shlex.join(recipe)] if recipe else []
     steps.append(shlex.join(["mkdir", "-m", "700", str(server.folder)]))
@@ -82,7 +88,9 @@ def shell_command(card: ModelCard, port: int | None) -> str:
 
 async def _serve(card: ModelCard, config: Config, overrides: Sequence[str]) -> None:
     """Start the server, say where it is, and stay until it ends. Raises `ServerFailed`."""
-    options, log = service_options(config), server_log("serve", card)
+    from serving.deployment import deploy, server_log
+
+    options, log = config.serving, server_log(card)
     with ExitStack() as line:
         status = line.enter_context(waiting_line())
         async with deploy(

@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-import msgspec
 import typer
 
-from speedrunner.cli.command import AsJson, Status, carry_out_showing, server_log
-from speedrunner.config.check import InvalidConfig
-from speedrunner.config.compose import compose
-from speedrunner.console import visible
-from speedrunner.costs.pricing import in_place_of, price_list
-from speedrunner.measure.study_cache import CacheStudy, Recorded, study_cache, write_csv
-from speedrunner.measure.study_cache_table import study_text
-from speedrunner.runs.setup import set_up
-from speedrunner.store.data import load
+from speedrunner.cli.command import AsJson, show_measured
+
+if TYPE_CHECKING:
+    from speedrunner.measure.cache_passes import RecordedRun
 
 app = typer.Typer(help="Play recorded runs again under other conditions.", no_args_is_help=True)
 
@@ -55,22 +49,28 @@ def cache(
 
     Example: speedrunner study cache runs/demo --csv cache.csv
     """
+    from speedrunner.config.check import InvalidConfig
+    from speedrunner.costs.pricing import price_list
+    from speedrunner.measure.study_cache import study_cache, write_csv
+
     recorded = _recorded(runs, in_flight)
     setup = recorded[0].setup
-    list_ = setup.prices.actor if prices is None else in_place_of(setup.card.prices, price_list(prices))
+    chosen = setup.config.prices if prices is None else price_list(prices)
+    list_ = chosen.in_place_of(setup.card.prices)
     if csv is not None and not csv.resolve().parent.is_dir():
         raise InvalidConfig(f"--csv {csv}: there is no folder {csv.parent}")
-
-    async def work(status: Status) -> CacheStudy:
-        return await study_cache(recorded, list_, server_log("study", setup.card), status)
-
-    study = carry_out_showing(work)
-    typer.echo(msgspec.json.encode(study).decode() if as_json else visible(study_text(study)))
+    study = show_measured(lambda status: study_cache(recorded, list_, status), as_json)
     if csv is not None:
         write_csv(study, csv)
 
 
-def _recorded(arguments: list[str], in_flight: int | None) -> list[Recorded]:
+def _recorded(arguments: list[str], in_flight: int | None) -> list[RecordedRun]:
+    from speedrunner.config.check import InvalidConfig
+    from speedrunner.config.compose import compose
+    from speedrunner.measure.cache_passes import RecordedRun
+    from speedrunner.runs.setup import set_up
+    from speedrunner.store.data import load
+
     paths = [each for each in arguments if "=" not in each or Path(each).exists()]
     overrides = [each for each in arguments if each not in paths]
     if not paths:
@@ -79,6 +79,5 @@ def _recorded(arguments: list[str], in_flight: int | None) -> list[Recorded]:
     for path in dict.fromkeys(paths):
         data = load(path)
         config = compose(overrides, base=(data.path / "config.yaml").read_text(encoding="utf-8"))
-        setup = set_up(config)
-        found.append(Recorded(data, setup, in_flight or config.run.in_flight))
+        found.append(RecordedRun(data, set_up(config), in_flight or config.run.in_flight))
     return found

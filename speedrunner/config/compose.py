@@ -2,32 +2,31 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from hydra import compose as hydra_compose
-from hydra import initialize_config_dir
-from hydra.core.config_store import ConfigStore
-from hydra.core.override_parser.overrides_parser import OverridesParser
-from hydra.core.override_parser.types import Override
-from hydra.errors import HydraException
-from omegaconf import OmegaConf
-from omegaconf.errors import OmegaConfBaseException
+import yaml
+from msgspec.structs import replace
 
-import envs
-import envs.registry
 from serving.cards import CHECKOUT, list_cards
-from speedrunner.config.check import InvalidConfig, keys_of, shown, suggest, unknown_key
-from speedrunner.config.schema import Config, EnvConfig, MethodConfig, from_mapping, from_yaml, to_mapping
+from speedrunner.config.check import InvalidConfig
+from speedrunner.config.schema import Config, from_mapping, from_yaml, to_mapping
+from typed.records import as_written, keys_of, unknown_key
+from typed.values import suggest
+
+if TYPE_CHECKING:
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+    from hydra.core.override_parser.types import Override
+
+# Hydra is imported where it is used: it takes longer than all else that `speedrunner --help` needs.
 
 CONFIGS = CHECKOUT / "configs"
 GROUPS = ("env", "method", "model", "prices", "sandbox", "experiment")
 OPEN_GROUPS = ("env", "method")
 """Groups that also take a `package.module:Class`."""
 
-SECTIONS = tuple(section.name for section in dataclasses.fields(Config))
+SECTIONS = Config.__struct_fields__
 
 _EXISTING_RUN = "existing_run"
 
@@ -44,13 +43,20 @@ def compose(overrides: Sequence[str], *, base: str | None = None) -> Config:
 
     Raises:
         InvalidConfig: an override cannot be read, or names what does not exist; a value has the wrong type or
-            makes no sense; the environment or the method does not take its options.
+            makes no sense. Whether environment and method take their options shows when they are made.
     """
+    from hydra import compose as hydra_compose
+    from hydra import initialize_config_dir
+    from hydra.core.config_store import ConfigStore
+    from hydra.errors import HydraException
+    from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+
     choices, settings = _read(overrides)
     if base is not None:
         recorded = from_yaml(base)
-        gone = dataclasses.replace(recorded.serving, url=None, port=None, api_key_env=None, api_key_file=None)
-        _store_existing_run(dataclasses.replace(recorded, serving=gone), chosen=choices)
+        gone = replace(recorded.serving, url=None, port=None, api_key_env=None, api_key_file=None)
+        _store_existing_run(replace(recorded, serving=gone), chosen=choices)
     for card in list_cards():
         ConfigStore.instance().store(group="model", name=card, node={"card": card})
     selection = [f"{group}={choice}" for group, choice in choices.items()]
@@ -64,10 +70,11 @@ def compose(overrides: Sequence[str], *, base: str | None = None) -> Config:
         content = OmegaConf.to_container(composed, resolve=True)
     except (HydraException, OmegaConfBaseException) as error:
         raise InvalidConfig(_one_line(error)) from error
+    except (yaml.YAMLError, OSError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidConfig(f"a file in {CONFIGS} cannot be read: {_one_line(error)}") from error
     config = from_mapping(content)
-    _check_options(config)
     at_home = str(Path(config.run.dir).expanduser())
-    return dataclasses.replace(config, run=dataclasses.replace(config.run, dir=at_home))
+    return replace(config, run=replace(config.run, dir=at_home))
 
 
 def group_choices(group: str) -> list[str]:
@@ -82,6 +89,9 @@ def _read(overrides: Sequence[str]) -> tuple[dict[str, str], list[str]]:
 
     What does not exist is found out afterwards, in the composed whole, as it is for files.
     """
+    from hydra.core.override_parser.overrides_parser import OverridesParser
+    from hydra.errors import HydraException
+
     parser = OverridesParser.create()
     known = keys_of(Config)
     choices: dict[str, str] = {}
@@ -105,7 +115,7 @@ def _read(overrides: Sequence[str]) -> tuple[dict[str, str], list[str]]:
             raise InvalidConfig(f"{text}: one value at a time; quote a text with commas: {key}=\"'{given}'\"")
         value = override.value()
         if override.package is not None or key.partition(".")[0] not in {*GROUPS, *SECTIONS}:
-            raise unknown_key(text.partition("=")[0].lstrip("+"), value, known)
+            raise InvalidConfig(unknown_key(text.partition("=")[0].lstrip("+"), value, known))
         if key not in GROUPS:
             settings.append(f"++{key}={given}")
             continue
@@ -125,6 +135,8 @@ def _read(overrides: Sequence[str]) -> tuple[dict[str, str], list[str]]:
 
 def _parse(parser: OverridesParser, text: str) -> tuple[str, Override]:
     """An override as it was meant: a value beyond Hydra's grammar (`~/runs`, `été`) is taken literally."""
+    from hydra.errors import HydraException
+
     try:
         return text, parser.parse_override(text)
     except HydraException:
@@ -141,62 +153,24 @@ def _unknown_choice(group: str, value: object) -> InvalidConfig:
     if group in OPEN_GROUPS:
         known.remove("custom")
         elsewhere[group] = ", or package.module:Class"
-    near = suggest(shown(value), known)
+    near = suggest(as_written(value), known)
     there_are = ", ".join(known) + elsewhere.get(group, "")
-    return InvalidConfig(f"{group}={shown(value)} is not among its choices{near}; there are {there_are}")
+    return InvalidConfig(f"{group}={as_written(value)} is not among its choices{near}; there are {there_are}")
 
 
 def _store_existing_run(config: Config, *, chosen: Collection[str]) -> None:
     """Make a run's configuration one that Hydra can start from, without the sections of chosen groups."""
+    from hydra.core.config_store import ConfigStore
+
     sections = {name: section for name, section in to_mapping(config).items() if name not in chosen}
     defaults: list[Any] = ["_self_", *({group: None} for group in GROUPS)]
     ConfigStore.instance().store(name=_EXISTING_RUN, node={"defaults": defaults, **sections})
 
 
-def _check_options(config: Config) -> None:
-    from speedrunner import methods  # here, because it imports much
-
-    _check(
-        "env",
-        config.env,
-        envs.registry.options,
-        lambda name, **options: envs.make(name, **options).close(),
-        (envs.UnknownEnvironment, envs.InvalidOption),
-    )
-    _check(
-        "method",
-        config.method,
-        methods.options,
-        methods.make,
-        (methods.UnknownMethod, methods.InvalidMethodOption),
-    )
-
-
-def _check(
-    section: str,
-    chosen: EnvConfig | MethodConfig,
-    options: Callable[[str], Collection[str]],
-    make: Callable[..., object],
-    errors: tuple[type[Exception], ...],
-) -> None:
-    """Make what was chosen once, which checks its name and its options."""
-    try:
-        known = [f"{section}.{each}" for each in ("name", *options(chosen.name))]
-        for option, value in chosen.options.items():
-            if f"{section}.{option}" not in known:
-                raise unknown_key(f"{section}.{option}", value, known)
-        make(chosen.name, **chosen.options)
-    except InvalidConfig:
-        raise
-    except errors as error:
-        raise InvalidConfig(f"{section}: {error}") from error
-    except Exception as error:  # a constructor of somebody's may raise anything
-        reason = f"{type(error).__name__}: {_one_line(error)}"
-        raise InvalidConfig(f"{section}={chosen.name} cannot be made: {reason}") from error
-
-
 def _one_line(error: BaseException) -> str:
     """The text of an error; Hydra's own may wrap the telling one, and OmegaConf's add details."""
+    from omegaconf.errors import OmegaConfBaseException
+
     while not str(error) and error.__cause__:
         error = error.__cause__
     if isinstance(error, OmegaConfBaseException) and error.full_key:

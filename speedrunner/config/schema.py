@@ -2,31 +2,30 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
 import yaml
+from msgspec.structs import replace
 
-from speedrunner.config.check import InvalidConfig, checked, shown
+from serving.options import Seconds, ServiceOptions, Text
+from serving.usage import Prices
+from speedrunner.config.check import InvalidConfig
+from speedrunner.sandbox.settings import Sandbox
+from typed.records import WrongData, as_written, record
 
 Count = Annotated[int, msgspec.Meta(ge=0)]
 AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
-Port = Annotated[int, msgspec.Meta(ge=1, le=65535)]
-Seconds = Annotated[float, msgspec.Meta(gt=0)]
 Usd = Annotated[float, msgspec.Meta(ge=0)]
-Text = Annotated[str, msgspec.Meta(min_length=1)]
 
 VERSIONS = "versions"
 """Key that a run's `config.yaml` may have beside its configuration: the versions of what ran."""
 
 
-@dataclass(frozen=True)
-class RunConfig:
+class RunConfig(msgspec.Struct, frozen=True):
     """One run: where it is, how long, how often it sleeps and is evaluated."""
 
     #: Directory of the run; a relative one counts from the current directory.
@@ -51,28 +50,25 @@ class RunConfig:
     start_from: Text | None = None
 
 
-@dataclass(frozen=True)
-class EnvConfig:
+class EnvConfig(msgspec.Struct, frozen=True):
     """The environment. In YAML, its options stand beside its name: `env.num_dists`."""
 
     #: Registry name, or `package.module:Class`.
     name: Text
     #: What its constructor and its splits take; options that are left out keep their defaults.
-    options: dict[str, Any] = field(default_factory=dict)
+    options: dict[str, Any] = {}
 
 
-@dataclass(frozen=True)
-class MethodConfig:
+class MethodConfig(msgspec.Struct, frozen=True):
     """The method. In YAML, its options stand beside its name: `method.inducer_calls`."""
 
     #: Registry name, or `package.module:Class`.
     name: Text
     #: What its constructor takes; options that are left out keep their defaults.
-    options: dict[str, Any] = field(default_factory=dict)
+    options: dict[str, Any] = {}
 
 
-@dataclass(frozen=True)
-class TaskConfig:
+class TaskConfig(msgspec.Struct, frozen=True):
     """The task that `speedrunner episode` plays."""
 
     #: Its name within the environment; `None`: that of the first training task.
@@ -82,8 +78,7 @@ class TaskConfig:
     index: Count | None = None
 
 
-@dataclass(frozen=True)
-class ModelConfig:
+class ModelConfig(msgspec.Struct, frozen=True):
     """The models of the roles."""
 
     #: Name of a card in `models/`, or the path of any card's `.yaml` file.
@@ -96,8 +91,7 @@ class ModelConfig:
     load_format: Literal["auto", "dummy"] = "auto"
 
 
-@dataclass(frozen=True)
-class PricesConfig:
+class PricesConfig(msgspec.Struct, frozen=True):
     """A price list that takes the place of the card's."""
 
     #: USD per million prompt tokens that had to be computed; `None`: the card's.
@@ -107,46 +101,31 @@ class PricesConfig:
     #: USD per million generated tokens; `None`: the card's.
     output: Usd | None = None
 
+    def in_place_of(self, own: Prices) -> Prices:
+        """A card's own list, with what this one names in its place."""
+        named = {name: price for name, price in msgspec.structs.asdict(self).items() if price is not None}
+        return msgspec.structs.replace(own, **named)
 
-@dataclass(frozen=True)
-class ServingConfig:
-    """How the engine is started or reached."""
 
-    #: A running server to use, `unix:/path/to/socket` or `http://HOST:PORT/v1`; `None` starts one.
-    url: Text | None = None
-    #: Environment variable with the API key for `url`; `None` for a server that asks for none.
-    api_key_env: Text | None = None
-    #: File with the API key for `url`, such as `speedrunner serve` names.
-    api_key_file: Text | None = None
-    #: TCP port on loopback for the server that is started; `None` for a Unix socket.
-    port: Port | None = None
-    #: Seconds that a starting server may take until it is ready.
-    start_timeout_s: Seconds = 900.0
-    #: Seconds that one request may take.
-    request_timeout_s: Seconds = 1800.0
-    #: Seconds that the engine's counters may stand still while requests run before it counts as hung;
-    #: `None`: 60 on a GPU, 180 on a CPU.
-    hang_timeout_s: Seconds | None = None
-    #: Hold episodes back that the prefix cache has no room for.
-    admission: bool = True
+class ServingConfig(ServiceOptions, frozen=True, kw_only=True):
+    """How the engine is started or reached (serving/options.py), and what it may cost."""
+
     #: USD after which no request is sent any more; `None` for no cap.
     spending_cap_usd: Usd | None = None
 
 
-@dataclass(frozen=True)
-class SandboxConfig:
+class SandboxConfig(msgspec.Struct, frozen=True):
     """How skills and inducer code, which nobody has read, are confined (docs/sandbox.md)."""
 
     #: `bubblewrap` isolates them from the machine; `rlimits` limits resources only, and warns on every run.
-    kind: Literal["bubblewrap", "rlimits"] = "bubblewrap"
+    kind: Literal["bubblewrap", "rlimits"] = Sandbox.kind
     #: Address space of one of their processes, in MiB.
-    memory_mb: Annotated[int, msgspec.Meta(ge=64)] = 1024
+    memory_mb: Annotated[int, msgspec.Meta(ge=64)] = Sandbox.memory_mb
     #: Wall clock of one tool call in seconds; `None`: what is left of the episode.
     call_wall_s: Seconds | None = None
 
 
-@dataclass(frozen=True)
-class Config:
+class Config(msgspec.Struct, frozen=True):
     """The whole configuration of a run."""
 
     run: RunConfig
@@ -164,18 +143,28 @@ class Config:
 def from_mapping(content: object) -> Config:
     """Check a configuration in the form that it has in YAML, and return it typed.
 
-    Options of the environment and the method are taken as they are: `compose` checks them. A `run.dir` of
+    Options of the environment and the method are taken as they are. A `run.dir` of
     `None` becomes a name made of the configuration's parts.
 
     Raises:
         InvalidConfig: a key is unknown or missing, or a value has the wrong type or makes no sense.
     """
-    run = content.get("run") if isinstance(content, Mapping) else None
-    if isinstance(content, Mapping) and isinstance(run, Mapping) and run.get("dir") is None:
-        config = checked(Config, {**content, "run": {**run, "dir": "runs/unnamed"}})
-        config = dataclasses.replace(config, run=dataclasses.replace(config.run, dir=_default_dir(config)))
-    else:
-        config = checked(Config, content)
+    unnamed = False
+    if isinstance(content, Mapping):
+        content = {
+            key: _with_options_apart(section) if key in ("env", "method") else section
+            for key, section in content.items()
+            if key != VERSIONS
+        }
+        run = content.get("run")
+        if unnamed := isinstance(run, Mapping) and run.get("dir") is None:
+            content["run"] = {**run, "dir": "runs/unnamed"}
+    try:
+        config = record(Config, content)
+    except WrongData as error:
+        raise InvalidConfig(str(error)) from None
+    if unnamed:
+        config = replace(config, run=replace(config.run, dir=_default_dir(config)))
     if config.serving.url is not None and config.serving.port is not None:
         raise InvalidConfig(
             f"serving.port={config.serving.port} is for a server that is started, and "
@@ -186,7 +175,7 @@ def from_mapping(content: object) -> Config:
 
 def to_mapping(config: Config) -> dict[str, Any]:
     """The configuration in the form that it has in YAML; the order of its keys is always the same."""
-    sections = dataclasses.asdict(config)
+    sections: dict[str, Any] = msgspec.to_builtins(config)
     for section in sections.values():
         if isinstance(section, dict) and "options" in section:
             section.update(sorted(section.pop("options").items()))
@@ -203,8 +192,6 @@ def from_yaml(text: str) -> Config:
         content = yaml.safe_load(text)
     except yaml.YAMLError as error:
         raise InvalidConfig(f"the configuration is no YAML: {' '.join(str(error).split())}") from None
-    if isinstance(content, dict):
-        content.pop(VERSIONS, None)
     return from_mapping(content)
 
 
@@ -238,6 +225,14 @@ def differences(before: Config, after: Config) -> list[str]:
     ]
 
 
+def _with_options_apart(section: object) -> object:
+    """A section whose options stand beside its name, with the options apart."""
+    if not isinstance(section, Mapping):
+        return section
+    options = {str(key): value for key, value in section.items() if key != "name"}
+    return {"options": options} | ({"name": section["name"]} if "name" in section else {})
+
+
 def _default_dir(config: Config) -> str:
     card = Path(config.model.card)
     model = card.stem if card.suffix in (".yaml", ".yml") else config.model.card
@@ -256,4 +251,4 @@ def _flat(config: Config) -> dict[str, Any]:
 
 
 def _shown_at(values: Mapping[str, Any], key: str) -> str:
-    return shown(values[key]) if key in values else "(not set)"
+    return as_written(values[key]) if key in values else "(not set)"

@@ -20,12 +20,15 @@ def chosen_task(config: Config) -> Task:
         EnvironmentFault: no name is given, and the environment has no split with these options.
     """
     name, index = config.task.name, config.task.index
-    if name is None:
-        first = split(config.env.name, config.env.options).train[0]
-        return Task(config.env.name, first.name, first.index if index is None else index)
-    if index is None:
-        index = _first_index(config, name)
-    return Task(config.env.name, name, index)
+    try:
+        trained = split(config.env.name, config.env.options).train
+    except EnvironmentFault:
+        if name is None:
+            raise
+        trained = []
+    named = (task for task in trained if name in (None, task.name))
+    first = next(named, Task(config.env.name, name or "", 0))
+    return Task(config.env.name, first.name, first.index if index is None else index)
 
 
 def split(env: str, options: Mapping[str, Any]) -> Split:
@@ -34,11 +37,3 @@ def split(env: str, options: Mapping[str, Any]) -> Split:
         return envs.splits(env, **options)
     except UnknownTask as error:
         raise UnknownTask(f"{error}; or name a task: task.name=... task.index=...") from None
-
-
-def _first_index(config: Config, name: str) -> int:
-    try:
-        tasks = envs.splits(config.env.name, **config.env.options).train
-    except EnvironmentFault:
-        return 0
-    return next((task.index for task in tasks if task.name == name), 0)

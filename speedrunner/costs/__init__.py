@@ -1,1 +1,1 @@
-"""What people read of a run: checkpoints, tables, costs."""
+"""What runs cost, from their ledgers: prices, sums, checkpoints, engine time, stored accounts, tables."""

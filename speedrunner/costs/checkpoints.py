@@ -1,16 +1,19 @@
-"""The table of a run: one row per checkpoint."""
+"""A run's checkpoints: what its policies scored, and what their episodes cost."""
 
 from __future__ import annotations
 
+from statistics import fmean
+
 import msgspec
 
-from speedrunner.costs.rollout_costs import RolePrices, mean_usage, rollout_costs
+from speedrunner.costs.ledger import Line, RunCosts
 from speedrunner.store.data import RunData
 from speedrunner.store.records import EpisodeRow
+from speedrunner.store.rundir import sleep_key
 
 
 class CheckpointRow(msgspec.Struct, frozen=True):
-    """Means over the test episodes of one checkpoint; `None` where nothing was played.
+    """Means over the test episodes of one checkpoint; `None` where there is nothing, or no price.
 
     Attributes:
         rollouts: training rollouts before it.
@@ -30,23 +33,38 @@ class CheckpointRow(msgspec.Struct, frozen=True):
     uncached: float
     cached: float
     output: float
-    cost: float
+    cost: float | None
     rollout_cost: float | None
     public: int
     skills: int
 
 
-def checkpoint_rows(run: RunData, prices: RolePrices) -> list[CheckpointRow]:
+def rollout_costs(run: RunData, costs: RunCosts) -> dict[str, float]:
+    """USD of each training rollout: its own requests, of all roles, and its share of the sleep after it.
+
+    The cost of a sleep is spread evenly over the rollouts of its batch (paper, Appendix A.3).
+    """
+    lines = costs.episodes
+    shares = {
+        record.sleep - 1: lines.get(sleep_key(record.sleep), Line()).useful_usd / record.rollouts
+        for record in run.sleeps
+    }
+    return {
+        row.episode: lines.get(row.episode, Line()).useful_usd + shares.get(row.policy, 0.0)
+        for row in run.episodes
+        if row.phase == "train"
+    }
+
+
+def checkpoint_rows(run: RunData, costs: RunCosts) -> list[CheckpointRow]:
     """Summarise every checkpoint of a run that has a test episode."""
-    rows = []
-    costs = rollout_costs(run.episodes, run.sleeps, prices)
+    rollouts = rollout_costs(run, costs)
     points = sorted({row.checkpoint for row in run.episodes if row.phase == "test"})
-    before = 0
-    for point in points:
+    rows = []
+    for before, point in zip([0, *points], points, strict=False):
         played = [row for row in run.episodes if row.phase == "test" and row.checkpoint == point]
-        since = [usd for episode, usd in costs.items() if before <= _number(episode) < point]
-        rows.append(_row(point, played, since, run, prices))
-        before = point
+        since = [usd for episode, usd in rollouts.items() if before <= _number(episode) < point]
+        rows.append(_row(run, costs, played, since))
     return rows
 
 
@@ -55,23 +73,22 @@ def _number(episode: str) -> int:
     return int(episode.rsplit("/", 1)[1])
 
 
-def _row(
-    point: int, played: list[EpisodeRow], since: list[float], run: RunData, prices: RolePrices
-) -> CheckpointRow:
+def _row(run: RunData, costs: RunCosts, played: list[EpisodeRow], since: list[float]) -> CheckpointRow:
     scores = [row.score for row in played if row.score is not None]
-    uncached, cached, output = mean_usage(played)
+    lines = [costs.episodes.get(row.episode, Line()) for row in played]
+    tokens = [line.useful for line in lines]
     policy = run.policies.load(played[0].policy)
     return CheckpointRow(
-        rollouts=point,
+        rollouts=played[0].checkpoint,
         episodes=len(played),
         unscored=len(played) - len(scores),
-        score=sum(scores) / len(scores) if scores else None,
-        llm_calls=sum(row.llm_calls for row in played) / len(played),
-        uncached=uncached,
-        cached=cached,
-        output=output,
-        cost=sum(prices.actor.cost(row.usage) for row in played) / len(played),
-        rollout_cost=sum(since) / len(since) if since else None,
+        score=fmean(scores) if scores else None,
+        llm_calls=fmean(row.llm_calls for row in played),
+        uncached=fmean(each.computed for each in tokens),
+        cached=fmean(each.cached for each in tokens),
+        output=fmean(each.reasoning + each.action for each in tokens),
+        cost=None if costs.unpriced else fmean(line.useful_usd for line in lines),
+        rollout_cost=fmean(since) if since and not costs.unpriced else None,
         public=sum(skill.public for skill in policy.skills),
         skills=len(policy.skills),
     )

@@ -10,7 +10,7 @@ runs went on. What the engine took to start and to stop stands in no ledger and 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
 
@@ -20,83 +20,75 @@ from speedrunner.store.labels import Labels
 READINESS = "readiness"
 """Role of the request with which a process of a run begins to use an engine."""
 
-
-@dataclass(frozen=True, slots=True)
-class Interval:
-    """Some time, in Unix seconds."""
-
-    begin: float
-    end: float
+Interval = tuple[float, float]
+"""Begin and end, in Unix seconds."""
 
 
 @dataclass(frozen=True)
 class EngineTime:
-    """One run's share of an engine, in seconds.
+    """One run's share of the engines that it used, in seconds.
 
     Attributes:
-        requests: of each row of its ledger, in their order.
-        idle: of the time in which nobody waited.
+        requests: of each row of its ledger, in their order; `None` where that cannot be told.
+        idle: by model, of the time in which nobody waited.
     """
 
-    requests: list[float]
-    idle: float
-
-    @property
-    def total(self) -> float:
-        """All of it."""
-        return sum(self.requests) + self.idle
+    requests: list[float | None]
+    idle: dict[str, float]
 
 
-def in_flight(row: LedgerRow) -> Interval:
-    """When the engine, or the way to it, had the request."""
-    return Interval(row.time - row.seconds, row.time)
-
-
-def sessions(rows: Sequence[LedgerRow]) -> list[list[LedgerRow]]:
+def sessions(rows: Iterable[LedgerRow]) -> list[list[LedgerRow]]:
     """The rows of one run and one engine, one list for each process that used it.
 
     Empty where no process showed the engine to be ready, as with a hosted model, whose time is not ours.
     """
     found: list[list[LedgerRow]] = []
     for row in rows:
-        if Labels.of(row.labels).role == READINESS and row.retry == 0:
+        if row.retry == 0 and Labels.of(row.labels).role == READINESS:
             found.append([])
         if found:
             found[-1].append(row)
     return found
 
 
-def engine_time(runs: Sequence[Sequence[LedgerRow]]) -> list[EngineTime] | None:
-    """Split the life of one engine among the runs that shared it.
+def engine_time(runs: Sequence[Sequence[LedgerRow]]) -> list[EngineTime]:
+    """Split the lives of engines among the runs that used them. An engine is known by its model.
 
     Args:
-        runs: their ledgers' rows of that engine.
+        runs: their ledgers.
 
     Returns:
-        One share per run; `None` where that cannot be told (see `sessions`).
+        One share per run.
     """
-    processes = [sessions(rows) for rows in runs]
-    if not all(processes):
-        return None
-    going_on = [[_span(process) for process in each] for each in processes]
-    flights = [[in_flight(row) for row in rows] for rows in runs]
-    waited, idle = _clocks(list(chain(*flights)), list(chain(*going_on)))
-    return [
-        EngineTime(
-            requests=[waited[flight.end] - waited[flight.begin] for flight in flights[number]],
-            idle=sum(idle[span.end] - idle[span.begin] for span in going_on[number]),
-        )
-        for number in range(len(runs))
-    ]
+    shares = [EngineTime([None] * len(rows), {}) for rows in runs]
+    for model in dict.fromkeys(row.model for row in chain(*runs)):
+        places = [[place for place, row in enumerate(rows) if row.model == model] for rows in runs]
+        processes = [sessions(rows[place] for place in own) for rows, own in zip(runs, places, strict=True)]
+        if not all(found for found, own in zip(processes, places, strict=True) if own):
+            continue
+        going_on = [[_span(process) for process in found] for found in processes]
+        flights = [[_in_flight(rows[place]) for place in own] for rows, own in zip(runs, places, strict=True)]
+        waited, idle = _clocks(chain(*flights), chain(*going_on))
+        for share, own, mine, spans in zip(shares, places, flights, going_on, strict=True):
+            for place, (begin, end) in zip(own, mine, strict=True):
+                share.requests[place] = waited[end] - waited[begin]
+            if own:
+                share.idle[model] = sum(idle[end] - idle[begin] for begin, end in spans)
+    return shares
+
+
+def _in_flight(row: LedgerRow) -> Interval:
+    """When the engine, or the way to it, had the request."""
+    return row.time - row.seconds, row.time
 
 
 def _span(rows: list[LedgerRow]) -> Interval:
-    times = [in_flight(row) for row in rows]
-    return Interval(min(each.begin for each in times), max(each.end for each in times))
+    begins, ends = zip(*map(_in_flight, rows), strict=True)
+    return min(begins), max(ends)
 
 
 def _clocks(
-    flights: list[Interval], going_on: list[Interval]
+    flights: Iterable[Interval], going_on: Iterable[Interval]
 ) -> tuple[dict[float, float], dict[float, float]]:
     """Two clocks, read whenever something begins or ends.
 
@@ -115,10 +107,10 @@ def _clocks(
     return waited, idle
 
 
-def _steps(intervals: list[Interval]) -> Counter[float]:
+def _steps(intervals: Iterable[Interval]) -> Counter[float]:
     """By how many more (or fewer) of them there are from each moment on."""
     steps: Counter[float] = Counter()
-    for each in intervals:
-        steps[each.begin] += 1
-        steps[each.end] -= 1
+    for begin, end in intervals:
+        steps[begin] += 1
+        steps[end] -= 1
     return steps

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import msgspec
 
@@ -14,12 +15,13 @@ from speedrunner.costs.engine_time import sessions
 from speedrunner.store.data import RunData
 
 
-class StoredAccount(msgspec.Struct, frozen=True, kw_only=True):
+class StoredAccount(msgspec.Struct, frozen=True):
     """One stored account beside the ledgers that it was made of.
 
     Attributes:
         ledger: sums of the rows of the process (of a sweep: of all given runs) whose account it is.
         stored: the same sums, as the process found them itself.
+        equal: whether they are the same.
         engine: differences of the engine's counters.
         balances: whether the process found ledger and engine to agree.
         time: when, in Unix seconds.
@@ -27,84 +29,50 @@ class StoredAccount(msgspec.Struct, frozen=True, kw_only=True):
 
     ledger: Counters
     stored: Counters
+    equal: bool
     engine: Counters
     balances: bool
     time: float
 
-    @property
-    def equal(self) -> bool:
-        """Whether today's sums are the stored ones."""
-        return self.ledger == self.stored
 
-
-class StoredAccounts(msgspec.Struct, frozen=True, kw_only=True):
+class StoredAccounts(msgspec.Struct, frozen=True):
     """All stored accounts of some runs.
 
     Attributes:
-        accounts: one for each process that came to its end.
-        without: processes that left none: killed ones, and one that goes on.
+        equal: whether every one of them is what the ledgers say; `None` where none was stored.
+        without: uses of an engine of which none was stored: by killed processes, and one that goes on.
+        accounts: one for each process that came to its end, and each engine that it used.
     """
 
-    accounts: list[StoredAccount]
+    equal: bool | None
     without: int
-
-    @property
-    def equal(self) -> bool | None:
-        """Whether every one of them is what the ledgers say; `None` where none was stored."""
-        return all(account.equal for account in self.accounts) if self.accounts else None
+    accounts: list[StoredAccount]
 
 
-def stored_accounts(runs: Sequence[RunData], models: Sequence[str]) -> StoredAccounts:
-    """Compare the ledgers of runs that shared an engine, or of one run, with their stored accounts.
-
-    Args:
-        models: the actor's model of each run: the accounts are of its engine.
-    """
-    processes = [
-        process
-        for run, model in zip(runs, models, strict=True)
-        for process in _processes(
-            [balance for balance in run.accounts if balance.model == model],
-            [row for row in run.requests if row.model == model],
-        )
-    ]
+def stored_accounts(runs: Sequence[RunData]) -> StoredAccounts:
+    """Compare the ledgers of runs that shared their engines, or of one run, with their stored accounts."""
     found: dict[Balance, list[LedgerRow]] = {}
     without = 0
-    for balance, rows in processes:
-        if balance is None:
-            without += 1
-        else:
-            # A sweep stores one account in all its runs; after a restart it is of what came then.
-            found.setdefault(balance, []).extend(row for row in rows if row.time >= balance.since)
-    return StoredAccounts(
-        accounts=[
-            StoredAccount(
-                ledger=_counters(rows),
-                stored=balance.ledger,
-                engine=balance.engine,
-                balances=balance.agrees,
-                time=balance.time,
-            )
-            for balance, rows in found.items()
-        ],
-        without=without,
-    )
+    for run in runs:
+        for model in dict.fromkeys(row.model for row in run.requests):
+            processes = sessions(row for row in run.requests if row.model == model)
+            left = sorted((each for each in run.accounts if each.model == model), key=lambda each: each.time)
+            for process, following in pairwise([*processes, []]):
+                # It left the first account after its last row.
+                until = following[0].time if following else float("inf")
+                own = next((each for each in left if process[-1].time <= each.time < until), None)
+                if own is None:
+                    without += 1
+                else:
+                    # A sweep stores one account in all its runs; after a restart it is of what came then.
+                    found.setdefault(own, []).extend(row for row in process if row.time >= own.since)
+    accounts = [_compared(balance, rows) for balance, rows in found.items()]
+    return StoredAccounts(all(each.equal for each in accounts) if accounts else None, without, accounts)
 
 
-def _processes(
-    balances: Sequence[Balance], rows: Sequence[LedgerRow]
-) -> list[tuple[Balance | None, list[LedgerRow]]]:
-    """Each process of a run, with the account that it left at its end: the first one after its last row."""
-    left = sorted(balances, key=lambda balance: balance.time)
-    processes: list[tuple[Balance | None, list[LedgerRow]]] = []
-    all_ = sessions(rows)
-    for number, process in enumerate(all_):
-        until = all_[number + 1][0].time if number + 1 < len(all_) else float("inf")
-        own = next((each for each in left if process[-1].time <= each.time < until), None)
-        processes.append((own, process))
-    return processes
-
-
-def _counters(rows: Sequence[LedgerRow]) -> Counters:
+def _compared(balance: Balance, rows: Sequence[LedgerRow]) -> StoredAccount:
     total = sum((row.usage or Usage() for row in rows), Usage())
-    return Counters(total.prompt, total.cached, total.completion)
+    ledger = Counters(total.prompt, total.cached, total.completion)
+    return StoredAccount(
+        ledger, balance.ledger, ledger == balance.ledger, balance.engine, balance.agrees, balance.time
+    )

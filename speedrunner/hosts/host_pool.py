@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import heapq
+import itertools
 import os
-from collections import deque
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import envs.registry
-from speedrunner.hosts.host import Host, HostError
+from speedrunner.hosts.host import HostError
 from speedrunner.hosts.memory import available_mb
+from speedrunner.hosts.process_host import ProcessHost
+from speedrunner.hosts.template import Template
 from speedrunner.sandbox.settings import Sandbox
 
 SKILLS_MB = 30
@@ -38,7 +40,8 @@ def _require_memory(env: str, hosts: int) -> None:
 
 
 class HostPool:
-    """A fixed number of warm hosts of one environment. An async context manager.
+    """A fixed number of hosts of one environment, which come up beside what else is begun. An async context
+    manager.
 
     Args:
         size: hosts, each of which plays one episode at a time.
@@ -60,51 +63,60 @@ class HostPool:
         self._options = dict(options or {})
         self._log = log
         self._sandbox = sandbox
-        self._hosts: dict[int, Host] = {}  # by slot
-        self._free: list[int] = []  # the last used is the warmest
-        self._waiting: deque[asyncio.Future[int]] = deque()
-        self._waiting_behind: deque[asyncio.Future[int]] = deque()
-        self._slots = range(size)
+        self._template: Template | None = None
+        self._loading = asyncio.Lock()
         self._starting = asyncio.Semaphore(os.cpu_count() or 1)
+        self._starts: list[asyncio.Task[None]] = []
+        self._hosts: dict[int, ProcessHost] = {}  # by slot
+        self._failures: dict[int, Exception] = {}  # of the first start, by slot; for its first taker
+        self._free: list[int] = []  # the last used is the warmest
+        self._waiting: list[tuple[bool, int, asyncio.Future[int]]] = []  # a heap
+        self._tickets = itertools.count()
+        self._slots = range(size)
 
     async def __aenter__(self) -> Self:
-        """Start all hosts.
+        """Let all hosts begin to start, without waiting for them.
 
         Raises:
             UnknownEnvironment: there is no such environment.
             TooManyHosts: they would not fit into the machine's memory; none is started.
-            HostError: one did not start.
         """
         _require_memory(self._env, len(self._slots))
-        starts = [asyncio.create_task(self._start(slot)) for slot in self._slots]
-        try:
-            await asyncio.gather(*starts)
-        except BaseException:
-            for start in starts:
-                start.cancel()
-            await asyncio.gather(*starts, return_exceptions=True)
-            await self._close()
-            raise
-        self._free = list(self._slots)
+        self._starts = [asyncio.create_task(self._first_start(slot)) for slot in self._slots]
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self._close()
+    async def __aexit__(self, *_: object) -> None:
+        """End all hosts."""
+        for start in self._starts:
+            start.cancel()
+        try:
+            await asyncio.gather(*self._starts, return_exceptions=True)
+            await asyncio.gather(*(host.close() for host in self._hosts.values()))
+        finally:
+            for host in self._hosts.values():
+                host.kill()
+            if self._template is not None:
+                self._template.end()
+
+    async def ready(self) -> None:
+        """Wait until all hosts have started. Raises `HostError` as soon as one has not."""
+        for start in asyncio.as_completed(self._starts):
+            await start
 
     @asynccontextmanager
-    async def host(self, *, behind: bool = False) -> AsyncIterator[Host]:
+    async def host(self, *, behind: bool = False) -> AsyncIterator[ProcessHost]:
         """Lend a host for one episode, as soon as one is free. A dead or interrupted one is replaced.
 
         Args:
             behind: let everybody who is in a hurry go first.
 
         Raises:
-            HostError: a replacement did not start; the next one is tried afresh.
+            HostError: it did not start; the next one is tried afresh.
         """
         slot = await self._take(behind)
         try:
+            if (failure := self._failures.pop(slot, None)) is not None:
+                raise failure
             host = self._hosts.get(slot)
             if host is None or not host.usable:
                 if host is not None:  # it died while nobody had it
@@ -123,35 +135,41 @@ class HostPool:
         if self._free:
             return self._free.pop()
         mine: asyncio.Future[int] = asyncio.get_running_loop().create_future()
-        queue = self._waiting_behind if behind else self._waiting
-        queue.append(mine)
+        heapq.heappush(self._waiting, (behind, next(self._tickets), mine))
         try:
             return await mine
         except asyncio.CancelledError:
-            if mine.done() and not mine.cancelled():  # handed over at the same moment
+            if not mine.cancelled():  # handed over at the same moment
                 self._give_back(mine.result())
-            else:
-                with suppress(ValueError):  # it is no longer there when it was passed over
-                    queue.remove(mine)
             raise
 
     def _give_back(self, slot: int) -> None:
-        for queue in (self._waiting, self._waiting_behind):
-            while queue:
-                waiter = queue.popleft()
-                if not waiter.done():  # not one that was cancelled at this moment
-                    waiter.set_result(slot)
-                    return
+        while self._waiting:
+            _, _, waiter = heapq.heappop(self._waiting)
+            if not waiter.done():  # not one that has given up
+                waiter.set_result(slot)
+                return
         self._free.append(slot)
 
-    async def _start(self, slot: int) -> Host:
+    async def _first_start(self, slot: int) -> None:
+        """Start a slot's first host and let it be taken, or the error in its place."""
+        try:
+            await self._start(slot)
+        except Exception as error:
+            self._failures[slot] = error
+            raise
+        finally:
+            self._give_back(slot)
+
+    async def _start(self, slot: int) -> ProcessHost:
         async with self._starting:
-            self._hosts[slot] = await Host.start(self._env, self._options, self._log, self._sandbox)
+            template = await self._loaded()
+            self._hosts[slot] = await template.host(self._options, self._sandbox)
         return self._hosts[slot]
 
-    async def _close(self) -> None:
-        try:
-            await asyncio.gather(*(host.close() for host in self._hosts.values()))
-        finally:
-            for host in self._hosts.values():
-                host.kill()
+    async def _loaded(self) -> Template:
+        """The template; a new one where it has died."""
+        async with self._loading:
+            if self._template is None or not self._template.usable:
+                self._template = await Template(self._env, self._log).loaded()
+            return self._template

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import inspect
+import itertools
 import time
 import traceback
 from collections.abc import Mapping, Sequence
@@ -20,7 +21,7 @@ from speedrunner.sandbox.channel import InvalidMessage
 from speedrunner.sandbox.child_pool import ChildPool
 from speedrunner.sandbox.settings import SandboxError
 from speedrunner.sandbox.skill_process import Ended, Granted, Refused, SkillModule, Skills
-from speedrunner.store.records import Ending
+from speedrunner.store.records import Ending, Module
 
 
 class EnvironmentBroke(Exception):
@@ -39,20 +40,36 @@ class HostedEpisode:
 
     def __init__(self, env: TextEnv, pool: ChildPool, request: Reset) -> None:
         self._env = env
+        self._pool = pool
+        self._task = request.task
+        self._loads = itertools.count()
         self._action_limit = request.action_limit
         self._actions = 0
         self._observation: str | None = None
         self._tree = CallTree("", "tool", {})
         self._primitives = {each.name: each for each in env.primitives}
-        self._public = request.module.public
         self._skills: Skills | None = None
-        self.opened = Opened(env.reset(request.task), env.outcome())
         if request.module.public:
+            pool.refill()  # while the world is made
+        self.opened = Opened(env.reset(request.task), env.outcome())
+        self.load(request.module)
+
+    def load(self, module: Module) -> None:
+        """Go on with the skills of this module, in a process of their own, and no others.
+
+        Raises:
+            SandboxError: no process for skills starts.
+        """
+        self.close()
+        self._public = module.public
+        if module.public:
             # Skills may draw and plays must repeat, but what a skill sees must not name the task.
-            seed = hashlib.sha256(f"{request.task.name} {request.task.index}".encode()).hexdigest()
-            primitives = {each.name: each.doc for each in env.primitives}
-            names = (*request.module.public, *request.module.private)
-            self._skills = Skills(pool, SkillModule(request.module.source, names, primitives, seed), self)
+            number = next(self._loads)
+            again = f" {number}" if number else ""  # else a skill would draw the same once more
+            seed = hashlib.sha256(f"{self._task.name} {self._task.index}{again}".encode()).hexdigest()
+            primitives = {each.name: each.doc for each in self._env.primitives}
+            names = (*module.public, *module.private)
+            self._skills = Skills(self._pool, SkillModule(module.source, names, primitives, seed), self)
 
     def execute(self, request: Execute) -> Executed | Fault:
         """Run one tool call; everything that it can do wrong ends in its node.
@@ -82,6 +99,7 @@ class HostedEpisode:
         """End the skills' process."""
         if self._skills is not None:
             self._skills.close()
+            self._skills = None
 
     def call(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Granted | Refused:
         """Run a primitive for a skill, and record it."""

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
-import asyncio
-from typing import Any, BinaryIO
+import struct
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import msgspec
 
 from envs import Opening, Outcome, Task
-from speedrunner.sandbox.child.wire import HEADER
+from speedrunner.sandbox.child.wire import HEADER, framed
 from speedrunner.sandbox.settings import Sandbox
 from speedrunner.store.records import CallNode, Ending, Module, ToolCall
+
+if TYPE_CHECKING:
+    import asyncio  # which hosts do without
+
+PID = struct.Struct("i")
+"""What a template says: the numbers of the processes that it has forked, in turn; 0 when it is ready for the
+first, and a negative system error instead of one that could not be forked."""
 
 
 class Start(msgspec.Struct, tag=True, frozen=True):
@@ -35,6 +42,12 @@ class Reset(msgspec.Struct, tag=True, frozen=True):
     action_limit: int | None
 
 
+class Load(msgspec.Struct, tag=True, frozen=True):
+    """Let the episode go on with other skills."""
+
+    module: Module
+
+
 class Execute(msgspec.Struct, tag=True, frozen=True):
     """Run one primitive or public skill, for `time_limit_s` seconds at most."""
 
@@ -46,8 +59,27 @@ class Finish(msgspec.Struct, tag=True, frozen=True):
     """The episode is over: end what its skills left behind. There is no reply."""
 
 
+class Check(msgspec.Struct, tag=True, frozen=True):
+    """Check an environment; the first and only request. `Checking`, `Finding`, `Played` follow, then `Ready`.
+
+    Attributes:
+        env: name of the environment, as for `envs.make`.
+        options: the environment's.
+        task: the one to play; `None` for two of the split's.
+        calls: primitive calls of each play.
+        number: of the process: the first one checks all promises before it plays the tasks, and every second
+            one plays them in the other order.
+    """
+
+    env: str
+    options: dict[str, Any]
+    task: Task | None
+    calls: int
+    number: int = 0
+
+
 class Ready(msgspec.Struct, tag=True, frozen=True):
-    """The environment is made."""
+    """What was asked for is done."""
 
 
 class Opened(msgspec.Struct, tag=True, frozen=True):
@@ -86,8 +118,28 @@ class Fault(msgspec.Struct, tag=True, frozen=True):
     traceback: str
 
 
-Request = Start | Reset | Execute | Finish
-Reply = Ready | Opened | Executed | Fault
+class Checking(msgspec.Struct, tag=True, frozen=True):
+    """What a check does from now on: a call of the environment, or what goes before the first one."""
+
+    what: str
+    is_call: bool = True
+
+
+class Finding(msgspec.Struct, tag=True, frozen=True):
+    """A promise that the environment does not keep."""
+
+    text: str
+
+
+class Played(msgspec.Struct, tag=True, frozen=True):
+    """The trace of one task that a check has played."""
+
+    task: Task
+    trace: list[dict[str, str]]
+
+
+Request = Start | Reset | Load | Execute | Finish | Check
+Reply = Ready | Opened | Executed | Fault | Checking | Finding | Played
 
 _REQUESTS: msgspec.json.Decoder[Request] = msgspec.json.Decoder(Request)
 _REPLIES: msgspec.json.Decoder[Reply] = msgspec.json.Decoder(Reply)
@@ -100,27 +152,27 @@ class InvalidReply(Exception):
     """A host said something that is no reply."""
 
 
-def pack(message: Request | Reply) -> bytes:
-    """Return the message as it goes over the wire."""
-    body = msgspec.json.encode(message)
-    return HEADER.pack(len(body)) + body
+def pack(message: Request) -> bytes:
+    """Return a request as it goes over the wire."""
+    return framed(msgspec.json.encode(message))
 
 
-def pack_reply(reply: Reply) -> bytes:
-    """Return a reply as it goes over the wire, which its reader takes whatever the environment says.
+def encoded(reply: Reply) -> bytes:
+    """Return a reply's body, which its reader takes whatever the environment says.
 
     A record that is too large loses the calls below the tool call, and says how many. What cannot be written
     at all, an environment's text or outcome, becomes a `Fault`.
     """
+    encode = msgspec.json.encode
     try:
-        packed = pack(reply)
-        if len(packed) > REPLY_LIMIT and isinstance(reply, Executed):
-            packed = pack(msgspec.structs.replace(reply, node=_pruned(reply.node)))
+        body = encode(reply)
+        if len(body) > REPLY_LIMIT and isinstance(reply, Executed):
+            body = encode(msgspec.structs.replace(reply, node=_pruned(reply.node)))
     except Exception as error:
-        return pack(Fault(f"the reply cannot be written as JSON: {type(error).__name__}: {error}", ""))
-    if len(packed) > REPLY_LIMIT:
-        return pack(Fault(f"the reply takes {len(packed):,} bytes; {REPLY_LIMIT:,} are allowed", ""))
-    return packed
+        return encode(Fault(f"the reply cannot be written as JSON: {type(error).__name__}: {error}", ""))
+    if len(body) > REPLY_LIMIT:
+        return encode(Fault(f"the reply takes {len(body):,} bytes; {REPLY_LIMIT:,} are allowed", ""))
+    return body
 
 
 def read_request(stream: BinaryIO) -> Request | None:
@@ -143,8 +195,13 @@ async def read_reply(reader: asyncio.StreamReader) -> Reply:
     (size,) = HEADER.unpack(await reader.readexactly(HEADER.size))
     if size > REPLY_LIMIT:
         raise InvalidReply(f"a reply of {size} bytes was announced")
+    return decoded(await reader.readexactly(size))
+
+
+def decoded(body: bytes) -> Reply:
+    """Return the reply that a message's body is. Raises `InvalidReply`."""
     try:
-        return _REPLIES.decode(await reader.readexactly(size))
+        return _REPLIES.decode(body)
     except msgspec.MsgspecError as error:
         raise InvalidReply(str(error)) from error
 

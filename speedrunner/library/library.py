@@ -1,32 +1,30 @@
-"""The skill library: an immutable set of functions that an inducer edits, one edit at a time."""
+"""The skill library: one Python module, edited one edit at a time."""
 
 from __future__ import annotations
 
+import ast
 import difflib
+import inspect
 import keyword
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import msgspec
 
 from envs import Primitive
 from serving.errors import InvalidTool
 from serving.tokens.tools import ToolSpec
-from speedrunner.library.preamble import preamble_for
-from speedrunner.library.rules import (
-    MODULE_LIMIT,
-    Met,
-    first_line,
-    name_problems,
-    shared_changes,
-    suggestion,
-    unknown_names,
-)
-from speedrunner.library.skill_parser import parse_edit, parse_module, parse_preamble, parse_skill
-from speedrunner.library.skill_rename import renamed
-from speedrunner.library.skill_set import SkillSet
-from speedrunner.library.skill_source import InvalidSkill, ModuleSource, SkillSource
-from speedrunner.store.records import Skill
+from speedrunner.library.checks import problems_of
+from speedrunner.library.definition import Definition, arranged, module_text, read_module, read_text
+from speedrunner.library.rules import MODULE_LIMIT, SOURCE_LIMIT, InvalidSkill, Problem, refuse, suggestion
+from speedrunner.library.signature import Types, read_signature
+from speedrunner.library.source import compiled, tidied
+from speedrunner.store.policies import InvalidPolicy
+from speedrunner.store.records import Module, Policy, Skill
+
+Load = Callable[[str], Awaitable[tuple[str, Sequence[int]] | None]]
+"""Runs a module where it can do no harm; returns why it fails, and in which lines, the outermost first."""
 
 
 def _accept(spec: ToolSpec) -> None:
@@ -34,220 +32,329 @@ def _accept(spec: ToolSpec) -> None:
 
 
 @dataclass(frozen=True)
-class Library(SkillSet):
-    """A set of skills that can be edited. Edits return a new library.
+class Library:
+    """A module of skills over one environment's primitives. It never changes: an edit returns another one.
 
-    Each edit is validated as a whole, so that a library is valid at every moment. What only running can
-    tell, whether its classes can be defined, is for `speedrunner.library.loading`.
+    A skill is a typed, documented function; imports, constants and small classes are shared by all of them.
+    An edit raises `InvalidSkill`, whose text tells its author what is wrong, a line per problem, or returns a
+    valid library. What only running tells, whether the classes can be defined, is left to `check_loading`;
+    nothing else runs a skill's code. In a sleep:
+
+        library = tools.library(policy).write(source, sleep=tools.sleep)
+        await library.check_loading()
+        return library.policy(policy)
 
     Attributes:
-        check: called with each public skill's tool spec when it is written; raises `InvalidTool` where
-            the model in use could not call it.
+        primitives: what skills may call besides each other.
+        definitions: the module: imports, constants, classes, functions. What no function uses is left out.
+        skills: name, visibility and history of each function.
+        check: called with the tool of each public skill that changes; raises `InvalidTool` where the model in
+            use could not call it.
+        load: for `check_loading`.
     """
 
+    primitives: tuple[Primitive, ...]
+    definitions: tuple[Definition, ...] = ()
+    skills: tuple[Skill, ...] = ()
     check: Callable[[ToolSpec], None] = field(default=_accept, repr=False, compare=False)
+    load: Load | None = field(default=None, repr=False, compare=False)
 
-    @classmethod
-    def of_module(
-        cls, primitives: tuple[Primitive, ...], source: str, check: Callable[[ToolSpec], None] = _accept
-    ) -> Library:
-        """Read a whole module, as if its functions were written one after another.
-
-        Functions whose names begin with an underscore are private.
-
-        Raises:
-            InvalidSkill: with every problem found, in the order of lines.
-        """
-        parsed = parse_module(source)
-        public = {each.name for each in parsed.functions if not each.name.startswith("_")}
-        return cls(primitives, check=check)._with(parsed, public, sleep=0)
-
-    def write(self, source: str, *, public: bool, sleep: int) -> Library:
-        """Add a function, or replace the one of the same name.
+    def of(self, policy: Policy, *, trusted: bool = True) -> Library:
+        """Return a policy's library over these primitives.
 
         Args:
-            source: one typed, documented function; imports, constants and classes before it join the
-                preamble.
-            public: whether the actor may call it.
-            sleep: number of the sleep that edits.
-
-        Returns:
-            The new library; this one when the edit changes nothing.
+            trusted: whether it is as an edit left it; else all of it is judged anew.
 
         Raises:
-            InvalidSkill: with every problem found.
+            InvalidPolicy: somebody has damaged it.
         """
-        parsed = parse_edit(source, self.preamble)
-        return self._with(parsed, {each.name for each in parsed.functions} if public else set(), sleep)
+        names = [each.name for each in policy.skills]
+        try:
+            definitions = tuple(read_module(policy.module))
+            library = replace(self, definitions=definitions, skills=policy.skills)
+            if sorted(each.name for each in definitions if each.kind == "function") != sorted(names):
+                raise InvalidSkill(f"its module should define {', '.join(names) or 'nothing'}")
+            refuse([] if trusted else [line for each in definitions for line in library._told(each)])
+        except InvalidSkill as error:
+            raise InvalidPolicy(f"policy v{policy.version:04d} is no valid library: {error}") from error
+        return library
+
+    def policy(self, before: Policy) -> Policy:
+        """Return a policy with this library in the place of its own."""
+        return msgspec.structs.replace(before, module=self.source, skills=self.skills)
+
+    @cached_property
+    def by_name(self) -> Mapping[str, Skill]:
+        """The skills by name."""
+        return {each.name: each for each in self.skills}
+
+    @cached_property
+    def named(self) -> Mapping[str, Definition]:
+        """The definitions by name."""
+        return {each.name: each for each in self.definitions}
+
+    @property
+    def public(self) -> tuple[Skill, ...]:
+        """The actor's skills, the longest unchanged first, so that an edit leaves the prompt's beginning."""
+        shown = (each for each in self.skills if each.public)
+        return tuple(sorted(shown, key=lambda each: (each.edited, each.name)))
+
+    @property
+    def shared(self) -> dict[str, str]:
+        """The texts of imports, constants and classes by name."""
+        return {each.name: each.source for each in self.definitions if each.kind != "function"}
+
+    @property
+    def source(self) -> str:
+        """The module's text; primitives are expected among its globals."""
+        return module_text(self.definitions)
+
+    def module(self) -> Module:
+        """The library as it runs."""
+        private = tuple(each.name for each in self.skills if not each.public)
+        return Module(self.source, tuple(each.name for each in self.public), private)
+
+    def skill(self, name: str) -> Skill:
+        """Return a skill. Raises `InvalidSkill`, which names near matches, where there is none."""
+        if name not in self.by_name:
+            raise InvalidSkill(f"there is no skill {name}{suggestion(name, self.by_name)}")
+        return self.by_name[name]
+
+    def doc(self, name: str) -> str:
+        """Return a skill's docstring, unindented."""
+        head = self.named[name].head
+        return (ast.get_docstring(head) or "").strip() if isinstance(head, ast.FunctionDef) else ""
+
+    def show(self, name: str) -> str:
+        """Return the source of a skill, or of something shared, under a comment on its place.
+
+        Raises:
+            InvalidSkill: there is nothing of the name.
+        """
+        if name in self.shared:
+            place = f"shared, used by {', '.join(self.users(name)) or 'no skill'}"
+        else:
+            seen = "public" if self.skill(name).public else "private"
+            place = f"{seen}, called by {', '.join(self.callers(name)) or 'no other skill'}"
+        return f"# {place}\n{self.named[name].source}"
+
+    def tools(self) -> tuple[ToolSpec, ...]:
+        """Return what the actor may call: the primitives, then the public skills."""
+        given = self.primitives
+        primitives = (ToolSpec.from_signature(each.name, each.signature, each.doc) for each in given)
+        return (*primitives, *(self.tool(each.name) for each in self.public))
+
+    def tool(self, name: str) -> ToolSpec:
+        """Return a skill as the actor would see it."""
+        return ToolSpec.from_signature(name, self.signature(name), self.doc(name))
+
+    def signature(self, name: str) -> inspect.Signature:
+        """Return a skill's parameters, with real types."""
+        head = self.named[name].head
+        assert isinstance(head, ast.FunctionDef)
+        return read_signature(head.args, self._types, self.named[name].source.split("\n"))[0]
+
+    def signatures(self) -> dict[str, inspect.Signature]:
+        """Return the skills' parameters, with real types."""
+        return {name: self.signature(name) for name in self.by_name}
+
+    def calls(self, name: str) -> tuple[str, ...]:
+        """Return the skills and primitives that a skill names, sorted."""
+        reads = {each for each, _, _ in self.named[name].names.reads}
+        return tuple(sorted(each for each in reads if each in self.by_name or each in self._primitive_names))
+
+    def call_graph(self) -> dict[str, tuple[str, ...]]:
+        """Return for each skill the skills and primitives that it names, sorted."""
+        return {name: self.calls(name) for name in self.by_name}
+
+    def callers(self, name: str) -> list[str]:
+        """Return the other skills, and the shared classes, that call a skill."""
+        found = [each for each in self.definitions if each.name != name and each.mentions(name)]
+        return [each.name for each in found if each.kind == "function" or self.users(each.name) != [name]]
+
+    def users(self, *names: str) -> list[str]:
+        """Return the skills that mention one of these definitions, also through a class."""
+        found: set[str] = set()
+        through = set(names)
+        while through:
+            more = {each.name for each in self.definitions if any(map(each.mentions, through))} - found
+            found |= more
+            through = more & self.shared.keys()
+        return [each.name for each in self.definitions if each.name in found and each.kind == "function"]
+
+    def write(
+        self, source: str, *, sleep: int, public: bool | None = None, limit: int = SOURCE_LIMIT
+    ) -> Library:
+        """Add functions, or replace those of the same names.
+
+        Args:
+            source: one or more functions, with the imports, constants and classes that the module lacks. Who
+                only wants to add looks for its `function_names` in `named` first.
+            sleep: number of the sleep that edits.
+            public: whether the actor may call them; by default those whose names begin with no underscore.
+            limit: characters that the source may have.
+        """
+        text = _read(source, limit)
+        functions = [each.name for each in text if each.kind == "function"]
+        if not functions:
+            raise InvalidSkill("the source must hold a function at its top level")
+        shown = {name: not name.startswith("_") if public is None else public for name in functions}
+        return self._edited(self._with(text), sleep, shown, text, self._clashes(text))
 
     def edit(self, name: str, old: str, new: str, *, sleep: int) -> Library:
-        """Replace a piece of the text of a skill, or of a shared constant or class.
+        """Replace a piece of the text of a skill, or of a shared import, constant or class.
 
         Args:
             old: the piece, which must occur exactly once.
-
-        Raises:
-            InvalidSkill: there is nothing of the name, the piece is not found, or what results is not valid.
         """
-        skill = self.by_name.get(name)
-        if skill is not None:
-            parsed = parse_edit(_replaced(name, skill.source, old, new), self.preamble)
-            if found := [each.name for each in parsed.functions if each.name != name]:
-                raise InvalidSkill(f"the edit would turn {name} into {found[0]}; rename it instead")
-            return self._with(parsed, {name} if skill.public else set(), sleep)
-        if name not in self.shared:
-            raise InvalidSkill(f"there is no skill {name}{suggestion(name, {*self.by_name, *self.shared})}")
-        source = _replaced(name, self.shared[name].source, old, new)
-        if source == self.shared[name].source:
-            return self
-        definitions = parse_preamble(source)
-        if set(definitions) != {name}:
-            raise InvalidSkill(f"the edit would turn {name} into {', '.join(definitions) or 'nothing'}")
-        return self._with(ModuleSource(definitions, ()), set(), sleep, shared_too=True)
+        if name not in self.named:
+            raise InvalidSkill(f"there is no skill {name}{suggestion(name, self.named)}")
+        is_shared = name in self.shared
+        text = _read(_replaced(name, self.named[name].source, old, new), SOURCE_LIMIT)
+        made = [each.name for each in text if is_shared or each.kind == "function"]
+        if made != [name]:
+            advice = "" if is_shared else "; rename it instead"
+            raise InvalidSkill(f"the edit would turn {name} into {', '.join(made) or 'nothing'}{advice}")
+        return self._edited(self._with(text), sleep, {}, text, () if is_shared else self._clashes(text))
 
     def rename(self, name: str, new_name: str, *, sleep: int) -> Library:
-        """Rename a skill, and with it every call of it. Docstrings and comments stay as they are.
-
-        Raises:
-            InvalidSkill: there is no such skill, the name is taken or none, or a skill uses one of the two
-                names also for something of its own.
-        """
-        self.skill(name)
+        """Rename a skill, and with it every call of it. Docstrings and comments stay as they are."""
+        skill = self.skill(name)
         if not new_name.isidentifier() or keyword.iskeyword(new_name):
             raise InvalidSkill(f"{new_name!r} is no name for a function")
-        if new_name in self.by_name or new_name in self.shared:
+        if new_name in self.named:
             raise InvalidSkill(f"{new_name} is already in the library; choose another name")
-        skills = []
-        for skill in self.skills:
-            called = name in parse_skill(skill.source, self.preamble).reads
-            if called or skill.name == name:
-                source = renamed(skill.source, name, new_name, skill.name)
-                own = new_name if skill.name == name else skill.name
-                skill = msgspec.structs.replace(skill, name=own, source=source, edited=sleep)
-            skills.append(skill)
-        definitions = [
-            renamed(each.source, name, new_name, each.name) if name in each.reads else each.source
-            for each in self.shared.values()
-        ]
-        library = replace(self, skills=tuple(skills), preamble="\n".join(definitions))
-        parsed = parse_edit(library.by_name[new_name].source, library.preamble)
-        parsed.check(*name_problems(parsed, self._met()))
-        library._check_tools({new_name})
-        return library
+        users = [each for each in self.definitions if each.name == name or each.mentions(name)]
+        changed = {each.name: each.renamed(name, new_name) for each in users}
+        skills = {**self.by_name, name: msgspec.structs.replace(skill, name=new_name)}
+        definitions = [changed.get(each.name, each) for each in self.definitions]
+        return replace(self, skills=tuple(skills.values()))._edited(definitions, sleep, {}, [changed[name]])
 
     def set_visibility(self, name: str, *, public: bool, sleep: int) -> Library:
-        """Show a skill to the actor, or hide it.
-
-        Raises:
-            InvalidSkill: there is no such skill, or the model in use could not call it.
-        """
-        skill = self.skill(name)
-        if skill.public == public:
-            return self
-        library = self._replacing([msgspec.structs.replace(skill, public=public, edited=sleep)])
-        library._check_tools({name})
-        return library
+        """Show a skill to the actor, or hide it."""
+        self.skill(name)
+        return self._edited(self.definitions, sleep, {name: public})
 
     def delete(self, name: str) -> Library:
-        """Remove a skill.
-
-        Raises:
-            InvalidSkill: there is no such skill, or others call it.
-        """
-        self.skill(name)
+        """Remove a skill that no other one calls."""
+        skill = self.skill(name)
         if callers := self.callers(name):
             text = f"{name} is called by {', '.join(callers)}; change or delete these first"
-            if ring := self._called(name).intersection(callers):
+            called, more = set[str](), {name}
+            while more := {each for one in more & self.by_name.keys() for each in self.calls(one)} - called:
+                called |= more
+            if ring := called.intersection(callers):
                 first = min(ring)
                 text += f" ({first} and {name} call each other: edit {first} so that it does not call {name})"
             raise InvalidSkill(text)
-        remaining = tuple(each for each in self.skills if each.name != name)
-        return replace(self, skills=remaining, preamble=preamble_for(remaining, self.shared))
+        return self._edited([each for each in self.definitions if each.name != name], skill.edited)
 
-    def _with(
-        self, parsed: ModuleSource, public: set[str], sleep: int, *, shared_too: bool = False
+    async def check_loading(self) -> None:
+        """Load imports, constants and classes as an episode would; without classes that cannot fail.
+
+        Raises:
+            InvalidSkill: they do not load; the text names the class.
+            SandboxError: nothing can be loaded here.
+        """
+        source = module_text(each for each in self.definitions if each.kind != "function")
+        failure = await self.load(source) if self.load and source else None
+        if failure is None:
+            return
+        why, lines = failure
+        for each in read_text(source):
+            extent = range(each.line, each.line + each.source.count("\n") + 1)
+            if lines and lines[0] in extent:
+                line = [line for line in lines if line in extent][-1] - each.line + 1
+                place = f"the class {each.name} fails when the library is loaded, in its line {line}"
+                raise InvalidSkill(f"{place}: {why}")
+        raise InvalidSkill(f"the library cannot be loaded: {why}")
+
+    def _with(self, text: Sequence[Definition]) -> Iterable[Definition]:
+        return {**self.named, **{each.name: each for each in text}}.values()
+
+    def _edited(
+        self,
+        definitions: Iterable[Definition],
+        sleep: int,
+        shown: Mapping[str, bool] = {},
+        text: Sequence[Definition] = (),
+        clashes: Iterable[Problem] = (),
     ) -> Library:
-        """Return this library with the functions and definitions of a text.
+        """Return a library of these definitions, judged and in order; this one where nothing changes.
 
         Args:
-            public: functions that the actor may call.
-            shared_too: whether definitions may change that other skills use.
+            shown: visibility of functions, where it may change.
+            text: those of them that an author wrote in one text, who is told its lines.
+            clashes: what is wrong with the text beside this library.
         """
-        met = self._met()
-        parsed.check(
-            *name_problems(parsed, met),
-            *unknown_names(parsed, met),
-            *(() if shared_too else shared_changes(parsed, met)),
-        )
-        edited = self._replacing(
-            _skill(each, self.by_name.get(each.name), each.name in public, sleep) for each in parsed.functions
-        )
-        preamble = preamble_for(edited.skills, {**self.shared, **parsed.definitions})
-        edited = replace(edited, preamble=preamble)
-        if shared_too:
-            users = edited.users(*parsed.definitions)
-            edited._check_uses(users)
-            edited = edited._replacing(
-                msgspec.structs.replace(edited.by_name[name], edited=sleep) for name in users
-            )
-        if (size := len(edited.module_source())) > MODULE_LIMIT:
+        edited = replace(self, definitions=tuple(definitions))
+        changed = {each.name for each in edited.definitions if self.named.get(each.name) != each}
+        changed.update(edited.users(*changed & self.shared.keys()))
+        found = {Problem(each.line + line - 1, why) for each in text for line, why in edited._problems(each)}
+        told = [f"line {line}: {why}" for line, why in sorted(found.union(clashes))]
+        others = [each for each in edited.definitions if each.name in changed and each not in text]
+        refuse(told + [line for each in others for line in edited._told(each)])
+        skills: list[Skill] = []
+        for name in (each.name for each in edited.definitions if each.kind == "function"):
+            old = self.by_name.get(name)
+            public = shown[name] if name in shown else self.by_name[name].public
+            if old is None or old.public != public or name in changed:
+                changed.add(name)
+                old = Skill(name=name, public=public, created=old.created if old else sleep, edited=sleep)
+            skills.append(old)
+        edited = replace(edited, definitions=arranged(edited.definitions), skills=tuple(skills))
+        if (size := len(edited.source)) > MODULE_LIMIT:
             raise InvalidSkill(f"the library would have {size} characters; {MODULE_LIMIT} are allowed")
-        edited._check_tools({each.name for each in edited.skills if self.by_name.get(each.name) != each})
-        return edited
+        edited._check_tools(changed)
+        return edited if edited != self else self
 
-    def _replacing(self, skills: Iterable[Skill]) -> Library:
-        """Return this library with these in the place of those of their names."""
-        return replace(self, skills=tuple({**self.by_name, **{each.name: each for each in skills}}.values()))
-
-    def _called(self, name: str) -> set[str]:
-        """Everything that a skill calls, also through others."""
-        graph = self.call_graph()
-        called: set[str] = set()
-        waiting = [name]
-        while waiting:
-            new = set(graph.get(waiting.pop(), ())) - called
-            called |= new
-            waiting.extend(new)
-        return called
-
-    def _met(self) -> Met:
-        return Met([each.name for each in self.primitives], self.by_name.keys(), self.shared, self.users)
-
-    def _check_uses(self, names: Iterable[str]) -> None:
-        """Raise `InvalidSkill` where skills, unchanged themselves, do not suit a changed definition."""
+    def _check_tools(self, names: Collection[str]) -> None:
         problems: list[str] = []
-        for name in names:
+        for name in (each.name for each in self.public if each.name in names):
             try:
-                parse_skill(self.by_name[name].source, self.preamble)
-            except InvalidSkill as error:
-                problems += (f"{name}, {line}" for line in str(error).splitlines())
-        if problems:
-            raise InvalidSkill("\n".join(problems))
+                self.check(self.tool(name))
+            except InvalidTool as error:
+                problems.append(f"{name} cannot be offered as a tool: {error}")
+        refuse(problems)
 
-    def _check_tools(self, names: set[str]) -> None:
-        """Raise `InvalidSkill` where the actor could not call one of these skills that is public."""
-        problems: list[str] = []
-        for skill in self.skills:
-            if skill.public and skill.name in names:
-                try:
-                    self.check(self.tool(skill))
-                except InvalidTool as error:
-                    problems.append(f"{skill.name} cannot be offered as a tool: {error}")
-        if problems:
-            raise InvalidSkill("\n".join(problems))
+    def _problems(self, each: Definition) -> Iterator[Problem]:
+        return problems_of(each, self.named, self._primitive_names, self._types)
+
+    def _told(self, each: Definition) -> list[str]:
+        return [f"{each.name}, line {line}: {why}" for line, why in sorted(self._problems(each))]
+
+    def _clashes(self, text: list[Definition]) -> Iterator[Problem]:
+        """Yield those definitions of a text whose names others have, or that would change what others use."""
+        written = {each.name: each for each in reversed(text)}
+        for each in text:
+            first = written[each.name]
+            if first is not each and "function" in (each.kind, first.kind):
+                yield Problem(each.line, f"{each.name} is defined twice; choose another name")
+            now = self.named.get(each.name, each)
+            others = [name for name in self.users(each.name) if name not in written] if now != each else []
+            if (now.kind == "function") != (each.kind == "function"):
+                what = "a skill" if now.kind == "function" else "an import, a constant or a class"
+                yield Problem(each.line, f"{each.name} is already {what}; choose another name")
+            elif now.kind != "function" and others:
+                used = f"{each.name} is already `{_first_line(now.source)}`, used by {', '.join(others)}"
+                yield Problem(each.line, f"{used}; choose another name, or edit {each.name} itself")
+
+    @cached_property
+    def _primitive_names(self) -> frozenset[str]:
+        return frozenset(each.name for each in self.primitives)
+
+    @cached_property
+    def _types(self) -> Types:
+        heads = (each.head for each in self.definitions if each.kind == "class")
+        return Types({each.name: each for each in heads if isinstance(each, ast.ClassDef)})
 
 
-def _skill(function: SkillSource, old: Skill | None, public: bool, sleep: int) -> Skill:
-    new = Skill(
-        name=function.name,
-        source=function.source,
-        doc=function.doc,
-        public=public,
-        created=old.created if old else sleep,
-        edited=sleep,
-    )
-    unchanged = old is not None and msgspec.structs.replace(new, edited=old.edited) == old
-    return old if unchanged and old is not None else new
+def _read(source: str, limit: int) -> list[Definition]:
+    """Read a text that an author wrote. Raises `InvalidSkill`."""
+    if len(source) > limit:
+        raise InvalidSkill(f"the source has {len(source)} characters; {limit} are allowed")
+    compiled(tidied(source))
+    return read_text(source)
 
 
 def _replaced(name: str, text: str, old: str, new: str) -> str:
@@ -258,7 +365,13 @@ def _replaced(name: str, text: str, old: str, new: str) -> str:
     if count:
         more = "give more of what is around it"
         raise InvalidSkill(f"the text to replace occurs {count} times in {name}; {more}")
-    wanted = first_line(old.strip())
-    near = difflib.get_close_matches(wanted, [line.strip() for line in text.splitlines()], n=1)
+    near = difflib.get_close_matches(
+        _first_line(old.strip()), [line.strip() for line in text.split("\n")], n=1
+    )
     hint = f"; the nearest line is `{near[0]}` (spaces count, too)" if near else f"; show {name} first"
     raise InvalidSkill(f"the text to replace does not occur in {name}{hint}")
+
+
+def _first_line(text: str) -> str:
+    first, _, rest = text.partition("\n")
+    return f"{first} ..." if rest else first

@@ -6,27 +6,25 @@ import difflib
 from collections.abc import Iterator
 
 from speedrunner.library.library import Library
-from speedrunner.store.records import Policy
 
 EMPTY = "(the library is empty)"
 
 
-def source_text(policy: Policy) -> str:
+def source_text(library: Library) -> str:
     """The library's module, each function under a comment on who may call it and which sleeps wrote it."""
-    skills = (
-        f"# {_visibility(skill.public)}, from sleep {skill.created}"
-        + (f", edited in sleep {skill.edited}" if skill.edited != skill.created else "")
-        + f"\n{skill.source}"
-        for skill in policy.skills
-    )
-    return "\n\n\n".join(filter(None, [policy.preamble, *skills])) or EMPTY
+    functions = []
+    for skill in library.skills:
+        wrote = f"from sleep {skill.created}"
+        if skill.edited != skill.created:
+            wrote += f", edited in sleep {skill.edited}"
+        functions.append(f"# {_visibility(skill.public)}, {wrote}\n{library.named[skill.name].source}")
+    return "\n\n\n".join(filter(None, ["\n".join(library.shared.values()), *functions])) or EMPTY
 
 
-def diff_lines(before: Policy, after: Policy) -> Iterator[str]:
+def diff_lines(before: Library, after: Library, versions: tuple[int, int]) -> Iterator[str]:
     """What changed, as a unified diff; nothing where both are the same."""
-    old, new = _comparable(before), _comparable(after)
-    names = f"v{before.version:04d}", f"v{after.version:04d}"
-    yield from difflib.unified_diff(old, new, names[0], names[1], lineterm="", n=2)
+    old, new = (f"v{version:04d}" for version in versions)
+    yield from difflib.unified_diff(_lines(before), _lines(after), old, new, lineterm="", n=2)
 
 
 def graph_lines(library: Library) -> Iterator[str]:
@@ -37,13 +35,12 @@ def graph_lines(library: Library) -> Iterator[str]:
     if not library.skills:
         yield EMPTY
     graph = library.call_graph()
-    public = {skill.name: skill.public for skill in library.skills}
     shown: set[str] = set()
 
     def tree(name: str, depth: int) -> Iterator[str]:
         pad = "  " * depth
         again = name in shown and any(called != name for called in graph[name])
-        yield f"{pad}{name} ({_visibility(public[name])}){' ...' if again else ''}"
+        yield f"{pad}{name} ({_visibility(library.skill(name).public)}){' ...' if again else ''}"
         if again:
             return
         shown.add(name)
@@ -54,11 +51,9 @@ def graph_lines(library: Library) -> Iterator[str]:
             if called in graph and called != name:
                 yield from tree(called, depth + 1)
 
-    for name in graph:
-        if not library.callers(name):
-            yield from tree(name, 0)
-    for name in graph:  # circles, which have no beginning
-        if name not in shown:
+    called = {name for caller, names in graph.items() for name in names if name != caller}
+    for name in [*(each for each in graph if each not in called), *graph]:
+        if name not in shown:  # then circles, which have no beginning
             yield from tree(name, 0)
 
 
@@ -66,8 +61,8 @@ def _visibility(public: bool) -> str:
     return "public" if public else "private"
 
 
-def _comparable(policy: Policy) -> list[str]:
-    lines = policy.preamble.splitlines()
-    for skill in policy.skills:
-        lines += ["", f"# {_visibility(skill.public)}", *skill.source.splitlines()]
+def _lines(library: Library) -> list[str]:
+    lines = [line for source in library.shared.values() for line in source.split("\n")]
+    for skill in library.skills:
+        lines += ["", f"# {_visibility(skill.public)}", *library.named[skill.name].source.split("\n")]
     return lines

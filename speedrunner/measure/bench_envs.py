@@ -1,246 +1,109 @@
-"""How fast the environments are, beside the simulators that they stand in for: `speedrunner bench envs`."""
+"""How fast the environments are, and what memory they take: `speedrunner bench envs`."""
 
 from __future__ import annotations
 
+import asyncio
 import itertools
-import json
 import multiprocessing
 import random
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, field
+from typing import Any
 
 import psutil
-import typer
 
-from envs import Task, make
-from speedrunner.cli.command import AsJson
-from speedrunner.measure.upstream import UPSTREAM, Call, primitive_call
-
-MB = 1_000_000
-
-
-@dataclass(frozen=True)
-class World:
-    """A world, and what is done in it."""
-
-    task: Task
-    calls: Sequence[Call]
-
-
-@dataclass(frozen=True)
-class Lap:
-    """One play of a world: seconds of its reset and of its steps."""
-
-    reset_s: float
-    steps: int
-    steps_s: float
+from envs import Task, make, splits
+from envs.random_play import made_up_arguments
+from speedrunner.measure.measurement import Figure, Measurement, Status, Table, columns
+from speedrunner.measure.processes import below, memory_mb
 
 
 @dataclass(frozen=True)
 class Effort:
-    """What is played of each environment.
+    """What is played of an environment.
 
     Attributes:
-        warm_s: seconds for which both sides play before they are measured. What is compiled while it runs,
+        warm_s: seconds for which it is played before it is measured. What is compiled while it runs,
             ScienceWorld's Java above all, is slow for its first thousand steps.
         worlds: that are measured.
-        rounds: how often each of them is played.
-        steps: of each world; ScienceWorld's gold paths have their own length.
+        steps: of each of them.
+        options: the environment's.
     """
 
     warm_s: float
     worlds: int
-    rounds: int
     steps: int
+    options: Mapping[str, Any] = field(default_factory=dict)
 
 
 EFFORTS = {
-    "babyai": Effort(warm_s=1, worlds=40, rounds=1, steps=60),
-    "scienceworld": Effort(warm_s=30, worlds=6, rounds=4, steps=0),
-    "crafter": Effort(warm_s=5, worlds=8, rounds=1, steps=300),
+    "babyai": Effort(warm_s=1, worlds=40, steps=60),
+    "scienceworld": Effort(warm_s=30, worlds=24, steps=60, options={"family": 3}),
+    "crafter": Effort(warm_s=5, worlds=8, steps=300),
 }
-GOLD = (
-    ("power-component", 17),
-    ("test-conductivity", 675),
-    ("test-conductivity-of-unknown-substances", 450),
-    ("find-living-thing", 262),
-    ("find-plant", 262),
-    ("find-animal", 262),
-)
-"""Test worlds of the families that the paper learns."""
 
-LEAST_RATIO = {("scienceworld", "steps/s"): 6.0, ("crafter", "steps/s"): 6.0, ("crafter", "resets/s"): 10.0}
 MOST_MB = {"scienceworld": 480.0}
 
 
 @dataclass(frozen=True)
-class Figure:
-    """One figure of an environment beside upstream's.
-
-    Attributes:
-        ratio: ours divided by upstream's.
-        target: the least ratio, or the most megabytes of ours; `None` where nothing is asked for.
-        met: whether it is reached; true without a target.
-    """
+class Pace:
+    """How fast an environment is, and the megabytes that its process takes (ScienceWorld's: its Java)."""
 
     env: str
-    name: str
-    ours: float
-    upstream: float
-    ratio: float
-    target: float | None
-    met: bool
+    steps_per_s: float
+    resets_per_s: float
+    mb: float
 
 
-class Side(Protocol):
-    """An environment of ours, or upstream's."""
-
-    def reset(self, task: Task) -> None:
-        """Start a world."""
-
-    def step(self, name: str, arguments: dict[str, Any]) -> bool:
-        """Do what the primitive does; returns whether the episode is over."""
-
-
-class Ours:
-    """As an episode uses it."""
-
-    def __init__(self, env: str) -> None:
-        self._env = make(env)
-
-    def reset(self, task: Task) -> None:
-        """Start a world."""
-        self._env.reset(task)
-
-    def step(self, name: str, arguments: dict[str, Any]) -> bool:
-        """Act, and read what a host reads for each tool call; upstream's own step tells the score as well."""
-        self._env.call(name, **arguments)
-        self._env.surroundings()
-        self._env.outcome()
-        return self._env.done
+async def measure_envs(status: Status, efforts: Mapping[str, Effort] = EFFORTS) -> Measurement:
+    """Play each environment at random in a process of its own; takes about a minute."""
+    found: list[Pace] = []
+    for env, effort in efforts.items():
+        so_far = "".join(f"; {each.env}: {each.steps_per_s:.0f} steps/s" for each in found)
+        status(f"{env}, after {effort.warm_s:g} s to warm up{so_far}")
+        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
+            found.append(await asyncio.wrap_future(process.submit(pace, env, effort)))
+    return Measurement(
+        "The environments, each in a process of its own",
+        figures=[
+            Figure(f"{each.env}, MB", each.mb, at_most=MOST_MB[each.env])
+            for each in found
+            if each.env in MOST_MB
+        ],
+        tables=[Table("envs", found, columns("env", "steps_per_s:.1f", "resets_per_s:.1f", "mb:.1f"))],
+    )
 
 
-def measure(efforts: dict[str, Effort] = EFFORTS) -> list[Figure]:
-    """Play each environment and upstream's, each in a process of its own; takes about two minutes."""
-    return [figure for env, effort in efforts.items() for figure in _compare(env, effort)]
+def pace(name: str, effort: Effort) -> Pace:
+    """Play an environment in this process, and read what a host reads for each tool call."""
+    env, draw = make(name, **effort.options), random.Random(0)
+    acts = [each for each in env.primitives if each.advances]
+    worlds = splits(name, **effort.options).test[: effort.worlds]
 
+    def play(task: Task) -> tuple[float, int, float]:
+        """Seconds of the reset; steps, and their seconds."""
+        began = time.perf_counter()
+        opening = env.reset(task)
+        reset_s = time.perf_counter() - began
+        words = [*opening.instruction.split(), *opening.observation.split()]
+        chosen = draw.choices(acts, k=effort.steps)
+        calls = [(act.name, made_up_arguments(act, words, draw)) for act in chosen]
+        steps, began = 0, time.perf_counter()
+        for act, arguments in calls:
+            env.call(act, **arguments)
+            env.surroundings()
+            env.outcome()
+            steps += 1
+            if env.done:
+                break
+        return reset_s, steps, time.perf_counter() - began
 
-def _compare(env: str, effort: Effort) -> Iterator[Figure]:
-    with _process(env, "upstream") as upstream, _process(env, "ours") as ours:
-        sides = (ours, upstream)
-        worlds = list(_worlds(env, effort, upstream))
-        for warmed in [side.submit(_warm, worlds, effort.warm_s) for side in sides]:
-            warmed.result()
-        laps: list[list[Lap]] = [[], []]
-        for world in worlds * effort.rounds:  # in turn, so that what else the machine does slows both
-            for side, played in zip(sides, laps, strict=True):
-                played.append(side.submit(_lap, world).result())
-        memory = [side.submit(_memory).result() for side in sides]
-    steps = [sum(lap.steps for lap in played) / sum(lap.steps_s for lap in played) for played in laps]
-    resets = [len(played) / sum(lap.reset_s for lap in played) for played in laps]
-    for name, (mine, theirs) in {"steps/s": steps, "resets/s": resets}.items():
-        least = LEAST_RATIO.get((env, name))
-        ratio = mine / theirs
-        yield Figure(env, name, mine, theirs, ratio, least, least is None or ratio >= least)
-    most = MOST_MB.get(env)
-    mine, theirs = memory
-    yield Figure(env, "MB", mine, theirs, mine / theirs, most, most is None or mine <= most)
-
-
-def _worlds(env: str, effort: Effort, upstream: ProcessPoolExecutor) -> Iterator[World]:
-    """The worlds to play, each with its calls: gold paths in ScienceWorld, else random ones."""
-    if env == "scienceworld":
-        for name, variation in GOLD[: effort.worlds]:
-            phrases = upstream.submit(_gold, name, variation).result()
-            yield World(Task(env, name, variation), [primitive_call(phrase) for phrase in phrases])
-        return
-    kind = make(env)
-    name = kind.splits().test[0].name
-    draw = random.Random(0)
-    acts = [primitive.name for primitive in kind.primitives if primitive.advances]
-    for index in range(effort.worlds):
-        yield World(Task(env, name, index), [(draw.choice(acts), {}) for _ in range(effort.steps)])
-
-
-@contextmanager
-def _process(env: str, side: str) -> Iterator[ProcessPoolExecutor]:
-    """A process that holds one side."""
-    spawn = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(1, spawn, _begin, (env, side)) as process:
-        yield process
-
-
-_side: Any = None
-"""What the process holds."""
-
-
-def _begin(env: str, side: str) -> None:
-    global _side
-    _side = Ours(env) if side == "ours" else UPSTREAM[env]()
-
-
-def _gold(name: str, variation: int) -> list[str]:
-    return list(_side.gold(name, variation))
-
-
-def _warm(worlds: Sequence[World], seconds: float) -> None:
-    until = time.monotonic() + seconds
-    for world in itertools.cycle(worlds):
-        _lap(world)
-        if time.monotonic() >= until:
-            return
-
-
-def _lap(world: World) -> Lap:
-    side: Side = _side
-    began = time.perf_counter()
-    side.reset(world.task)
-    reset = time.perf_counter()
-    steps = 0
-    for name, arguments in world.calls:
-        steps += 1
-        if side.step(name, arguments):
+    warm_until = time.monotonic() + effort.warm_s
+    for task in itertools.cycle(worlds):
+        play(task)
+        if time.monotonic() >= warm_until:
             break
-    return Lap(reset - began, steps, time.perf_counter() - reset)
-
-
-def _memory() -> float:
-    """Resident memory in megabytes: the simulator's own process where it has one, else this one's."""
-    own = psutil.Process()
-    return sum(process.memory_info().rss for process in own.children(recursive=True) or [own]) / MB
-
-
-def bench_envs(as_json: AsJson = False) -> None:
-    """Measure the environments beside the simulators that they stand in for, for about two minutes.
-
-    Memory is that of the simulator's own process (ScienceWorld's Java), or else of the Python process. The
-    exit status is 1 when a target is missed.
-
-    Example: speedrunner bench envs --json
-    """
-    figures = measure()
-    met = all(figure.met for figure in figures)
-    if as_json:
-        typer.echo(json.dumps({"figures": [asdict(each) for each in figures], "met": met}))
-    else:
-        typer.echo(f"{'':14}{'':10}{'ours':>10}{'upstream':>10}{'ratio':>8}  target")
-        for each in figures:
-            typer.echo(
-                f"{each.env:14}{each.name:10}{each.ours:10.1f}{each.upstream:10.1f}{each.ratio:8.2f}"
-                f"  {_target(each)}".rstrip()
-            )
-        for env, upstream in UPSTREAM.items():
-            typer.echo(f"Upstream of {env}: {upstream.what}.")
-    if not met:
-        raise typer.Exit(1)
-
-
-def _target(figure: Figure) -> str:
-    if figure.target is None:
-        return ""
-    asked = f"at most {figure.target:g} MB" if figure.name == "MB" else f"ratio of {figure.target:g} or more"
-    return f"{asked}: {'met' if figure.met else 'MISSED'}"
+    resets_s, steps, steps_s = (sum(each) for each in zip(*map(play, worlds), strict=True))
+    return Pace(name, steps / steps_s, len(worlds) / resets_s, memory_mb(below() or [psutil.Process()]))

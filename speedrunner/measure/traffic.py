@@ -10,13 +10,15 @@ from typing import Any
 
 import msgspec
 
+from serving import meter
 from serving.conversation import TokenConversation
-from serving.engine.client import Engine, EngineResponse
+from serving.engine.client import Engine
 from serving.errors import ContextOverflow, EngineDead, RequestFailed, RequestRefused
 from serving.model import Model
 from serving.probes.tool_battery import SYSTEM, battery
-from serving.probes.tools import as_role
-from speedrunner.cli.command import Status
+from serving.probes.tool_calls import as_role
+from serving.together import together
+from speedrunner.measure.measurement import Status
 
 CALM = {"answered": 10, "long": 4, "too long": 1, "cut": 1, "refused": 1}
 """What is to happen to the first half of the requests, and how often: the engine finishes or refuses each."""
@@ -35,7 +37,12 @@ LONGEST_WAIT_S = 3.0
 
 
 class Traffic:
-    """Requests of every fate, drawn with a seed."""
+    """Requests of every fate, drawn with a seed.
+
+    Args:
+        impatient: engines that wait for so long only as `TIMEOUTS_S` say.
+        requests: in all, as the status says.
+    """
 
     def __init__(
         self, model: Model, impatient: list[Engine], requests: int, seed: int, status: Status
@@ -52,22 +59,30 @@ class Traffic:
     async def send(self, fates: Mapping[str, int], requests: int, in_flight: int) -> None:
         """Send so many requests, of fates drawn by their weights."""
         self._left = requests
-        async with asyncio.TaskGroup() as group:
-            for _ in range(in_flight):
-                group.create_task(self._work(fates))
+        await together(self._work, [fates] * in_flight, in_flight)
 
     async def _work(self, weights: Mapping[str, int]) -> None:
-        fates: dict[str, Callable[[], Awaitable[object]]] = {
+        draw, context = self._draw, self._model.card.context
+        fates: dict[str, Callable[[], Awaitable[None]]] = {
             "answered": self._converse,
-            "long": self._long,
+            # An answer that takes many blocks, so that there may be none left for another.
+            "long": lambda: self._complete("long", self._prompt(), LONGEST_ANSWER),
             "disconnected": self._disconnect,
-            "timed out": self._time_out,
-            "too long": self._too_long,
+            "timed out": lambda: self._complete(
+                "timed out",
+                self._prompt(),
+                draw.choice([4, 16, LONGEST_ANSWER]),
+                draw.choice(self._impatient),
+            ),
+            "too long": lambda: self._complete(
+                "too long", self._ids(draw.choice([context, context + 1, 2 * context])), 1
+            ),
             "cut": self._cut,
-            "refused": self._refused,
+            "refused": lambda: self._complete("refused", self._prompt(), 4, tag="no tag"),
         }
         while self._left > 0:
-            (fate,) = self._draw.choices(list(weights), list(weights.values()))
+            (fate,) = draw.choices(list(weights), list(weights.values()))
+            self._count()
             # As was asked for, or turned away too often, or by an engine too busy to call itself healthy; one
             # that is really gone shows when its counters are read.
             with suppress(ContextOverflow, RequestFailed, RequestRefused, EngineDead):
@@ -83,76 +98,49 @@ class Traffic:
         role = self._draw.choice(["actor", "inducer", "critic"])
         thinks = role != "actor" and self._model.card.thinking != "none"
         settings = msgspec.structs.replace(
-            self._model.card.role(role),
-            string_tokens=24,
-            thinking_tokens=THINKING_TOKENS if thinks else 0,
+            self._model.card.role(role), string_tokens=24, thinking_tokens=THINKING_TOKENS if thinks else 0
         )
         probe = self._draw.choice(battery()[:4])
         messages = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": probe.message}]
         talk = as_role(self._model, settings).converse(role, messages, list(probe.tools), {})
         assert isinstance(talk, TokenConversation)
         try:
-            for _ in range(self._draw.randint(1, TURNS)):
+            await talk.ask()
+            for _ in range(self._draw.randint(0, TURNS - 1)):
                 if self._left <= 0:
                     break
                 self._count()
-                await talk.ask()
                 talk.tell("Go on. " * self._draw.randint(1, 40))
+                await talk.ask()
         finally:
             talk.close()
 
-    async def _long(self) -> None:
-        """An answer that takes many blocks, so that there may be none left for another."""
-        self._count()
-        await self._complete(self._model.engine, "long", self._prompt(), LONGEST_ANSWER)
-
     async def _disconnect(self) -> None:
-        self._count()
-        request = asyncio.create_task(
-            self._complete(self._model.engine, "disconnected", self._prompt(), LONGEST_ANSWER)
-        )
-        await asyncio.wait([request], timeout=self._draw.uniform(0, LONGEST_WAIT_S))
-        request.cancel()
-        await asyncio.gather(request, return_exceptions=True)
-
-    async def _time_out(self) -> None:
-        self._count()
-        answer = self._draw.choice([4, 16, LONGEST_ANSWER])
-        engine = self._draw.choice(self._impatient)
-        await self._complete(engine, "timed out", self._prompt(), answer)
-
-    async def _too_long(self) -> None:
-        self._count()
-        context = self._model.card.context
-        ids = self._ids(self._draw.choice([context, context + 1, 2 * context]))
-        await self._complete(self._model.engine, "too long", ids, 1)
+        request = self._complete("disconnected", self._prompt(), LONGEST_ANSWER)
+        with suppress(TimeoutError):
+            await asyncio.wait_for(request, timeout=self._draw.uniform(0, LONGEST_WAIT_S))
 
     async def _cut(self) -> None:
         """The context ends in the middle of the answer."""
-        self._count()
-        room = self._draw.randint(1, 10)
+        context, room = self._model.card.context, self._draw.randint(1, 10)
         ids = self._draw.choice(self._prefixes)
-        ids = (ids * (self._model.card.context // len(ids) + 1))[: self._model.card.context - room]
-        reply = await self._reply(self._model.engine, "cut", ids, room)
-        reply.record("overflow", reply.usage)
-
-    async def _refused(self) -> None:
-        self._count()
-        tag = {"structured_outputs": {"structural_tag": "no tag"}}
-        await self._complete(self._model.engine, "refused", self._prompt(), 4, **tag)
+        ids = (ids * (context // len(ids) + 1))[: context - room]
+        await self._complete("cut", ids, room, status="overflow")
 
     async def _complete(
-        self, engine: Engine, role: str, ids: list[int], max_tokens: int, **options: Any
+        self,
+        role: str,
+        ids: list[int],
+        max_tokens: int,
+        engine: Engine | None = None,
+        status: meter.Status = "ok",
+        tag: str | None = None,
     ) -> None:
-        reply = await self._reply(engine, role, ids, max_tokens, **options)
-        reply.record("ok", reply.usage)
-
-    async def _reply(
-        self, engine: Engine, role: str, ids: list[int], max_tokens: int, **options: Any
-    ) -> EngineResponse:
-        return await engine.complete(
+        options: dict[str, Any] = {} if tag is None else {"structured_outputs": {"structural_tag": tag}}
+        reply = await (engine or self._model.engine).complete(
             ids, max_tokens=max_tokens, labels={"role": role}, ignore_eos=True, **options
         )
+        reply.record(status, reply.usage)
 
     def _prompt(self) -> list[int]:
         """Ids of which the beginning may be cached."""

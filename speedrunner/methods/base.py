@@ -6,7 +6,8 @@ import abc
 from collections.abc import Awaitable, Callable
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import ClassVar
+from functools import partial
+from typing import ClassVar, TypeVar
 
 from envs import Task, TextEnv
 from serving.model import Model
@@ -17,10 +18,17 @@ from speedrunner.agents.loop import AgentLimits, plain_messages, run_agent
 from speedrunner.agents.stage import Stage
 from speedrunner.agents.toolbox import Toolbox
 from speedrunner.library.library import Library
+from speedrunner.sandbox.loading import load_failure
 from speedrunner.sandbox.settings import Sandbox
 from speedrunner.store.history import History
 from speedrunner.store.labels import Labels
 from speedrunner.store.records import AgentRecord, Edit, Ending, Message, Policy, Trajectory
+
+Returned = TypeVar("Returned")
+
+
+class MethodBroke(Exception):
+    """A method returned what its contract does not allow."""
 
 
 @dataclass
@@ -34,7 +42,8 @@ class SleepTools:
         labels: of the ledger rows of every request.
         sandbox: how code that an agent writes is confined.
         attempt: plays a training task again, in a fresh world, by an actor with this spec; its tokens are the
-            sleep's. `None` unless the method says `replays`.
+            sleep's. It returns no episode that ended by a fault of ours. `None` unless the method says
+            `replays`.
         edits: to be extended with each edit that an agent asked for.
         error: why the sleep changes nothing although it should have.
     """
@@ -51,8 +60,13 @@ class SleepTools:
     error: str | None = None
 
     def library(self, policy: Policy) -> Library:
-        """The policy's skills over this environment's primitives, checked for the model in use."""
-        return Library(self.env.primitives, policy.skills, policy.preamble, check=self.check_tool)
+        """The policy's skills over this environment's primitives; edits are checked for the model in use.
+
+        Raises:
+            InvalidPolicy: somebody has damaged it.
+        """
+        load = partial(load_failure, self.sandbox)
+        return Library(self.env.primitives, check=self.check_tool, load=load).of(policy)
 
     def calls(self, role: str, most: int) -> int:
         """Requests that a role may make: the method's own number, or the model card's if that is less."""
@@ -97,9 +111,9 @@ class Method(abc.ABC):
     called several times for one task. `play` and `sleep` may do what they like with what the model says; they
     draw no random numbers but from a seed in the policy.
 
-    Records: each turn of each conversation, each call, each edit, each replayed attempt is recorded without
-    the method's doing, and its tokens with it: those of `play`, of whatever role, as the rollout's, those of
-    `sleep` as the sleep's, spread over the rollouts of its batch (paper, Appendix A.3).
+    Records: each turn of each conversation with the call in it, each edit, each replayed attempt is recorded
+    without the method's doing, and its tokens with it: those of `play`, of whatever role, as the rollout's,
+    those of `sleep` as the sleep's, spread over the rollouts of its batch (paper, Appendix A.3).
 
     Errors: a model's mistakes are data: told to it, recorded, never raised. What the engine, a host or the
     sandbox raises is passed on: the episode ends by a fault then, or the sleep is done again when the run
@@ -125,7 +139,7 @@ class Method(abc.ABC):
         """
 
     async def play(self, policy: Policy, spec: ActorSpec, stage: Stage) -> Ending:
-        """Play one episode, training or held out. Here the actor plays alone.
+        """Play one episode, training or held out (`Stage.training`). Here the actor plays alone.
 
         A method may hold several conversations (`Stage.run_agent`, `Stage.act`), act itself
         (`Stage.execute`), make programs callable at once (`Stage.load`), and leave what its sleep needs in
@@ -149,3 +163,11 @@ class Method(abc.ABC):
         Raises:
             ServingError, HostError, SandboxError: the sleep is repeated when the run goes on.
         """
+
+
+def returned(method: Method, call: str, value: object, kind: type[Returned]) -> Returned:
+    """Return what a method's call has returned, if that is of its kind. Raises `MethodBroke`."""
+    if not isinstance(value, kind):
+        name = f"{type(method).__module__}:{type(method).__qualname__}"
+        raise MethodBroke(f"method {name}: {call} must return {kind.__name__}, and returned {value!r:.80}")
+    return value

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -14,17 +15,16 @@ import msgspec
 from envs import Task
 from speedrunner.agents.actor import Actor, ActorSpec
 from speedrunner.agents.episode import Episode, play_episode, unwatched
-from speedrunner.agents.stage import Watch
+from speedrunner.agents.stage import Stage, Watch
 from speedrunner.hosts.host_pool import HostPool
-from speedrunner.methods.base import Method, SleepTools
+from speedrunner.methods.base import Method, SleepTools, returned
 from speedrunner.runs.drain import Drain
 from speedrunner.runs.plan import Evaluate, Sleep, Step, Wake, step_key
 from speedrunner.runs.prefix import prefix_change, warm
 from speedrunner.runs.progress import Progress
-from speedrunner.sandbox.settings import Sandbox
 from speedrunner.store.history import History
 from speedrunner.store.labels import Labels
-from speedrunner.store.records import SleepRecord, Trajectory
+from speedrunner.store.records import Ending, Policy, SleepRecord, Trajectory
 from speedrunner.store.rundir import RunDirectory, sleep_key
 from speedrunner.store.summary import summarise
 
@@ -46,7 +46,6 @@ class Executor:
     pool: HostPool
     progress: Progress
     drain: Drain
-    sandbox: Sandbox
     attempts: dict[str, int]
     """Of each episode and sleep so far, interrupted ones included."""
     watch: Watch = unwatched
@@ -133,7 +132,7 @@ class Executor:
         policy = self.directory.policies.load(step.policy)
         done = {trajectory.episode for trajectory in played}
         pending = {key: task for key, task in step.tasks.items() if key not in done}
-        specs = {key: self.method.agent(policy, task, self.actor.env) for key, task in pending.items()}
+        specs = {key: self._spec(policy, task) for key, task in pending.items()}
         labels = Labels(phase=phase, policy=step.policy)
 
         async def play(key: str, task: Task) -> None:
@@ -148,7 +147,7 @@ class Executor:
                             specs[key],
                             host,
                             labels,
-                            play=partial(self.method.play, policy),
+                            play=partial(self._played, policy),
                             watch=self.watch,
                         )
                 if not trajectory.ending.is_fault or not left:
@@ -180,11 +179,17 @@ class Executor:
         attempts: list[Trajectory] = []
         labels = Labels(phase="sleep", policy=policy.version, episode=name, attempt=attempt)
 
+        numbers = itertools.count()
+
         async def play_again(task: Task, spec: ActorSpec) -> Trajectory:
-            episode = Episode(f"{name}/again/{len(attempts):04d}", task, policy.version, attempt)
-            async with self.pool.host() as host:
-                attempts.append(await play_episode(self.actor, episode, spec, host, labels))
-            return attempts[-1]
+            episode = Episode(f"{name}/again/{next(numbers):04d}", task, policy.version, attempt)
+            for _ in range(2):  # a fault of ours says nothing about the policy
+                async with self.pool.host() as host:
+                    played = await play_episode(self.actor, episode, spec, host, labels)
+                attempts.append(played)
+                if not played.ending.is_fault:
+                    return played
+            raise RunStopped(f"{episode.key} ended by {played.ending} twice: {_last_line(played)}")
 
         tools = SleepTools(
             sleep=step.number,
@@ -192,15 +197,16 @@ class Executor:
             model=self.actor.model("inducer"),
             check_tool=self.actor.check_tool,
             labels=labels,
-            sandbox=self.sandbox,
+            sandbox=self.actor.sandbox,
             attempt=play_again if self.method.replays else None,
         )
         began = time.monotonic()
         with self.progress.step(step.name, 0, 0), self.drain.unit():
-            learnt = await self.method.sleep(policy, history, tools)
+            learnt = returned(self.method, "sleep", await self.method.sleep(policy, history, tools), Policy)
+        seconds = round(time.monotonic() - began, 3)
         learnt = msgspec.structs.replace(learnt, version=step.number)
         task = history.batch(history.batches()[-1])[0].task
-        before, after = (self.method.agent(each, task, self.actor.env) for each in (policy, learnt))
+        before, after = self._spec(policy, task), self._spec(learnt, task)
         prefix = prefix_change(self.actor, before, after)
         record = SleepRecord(
             sleep=step.number,
@@ -208,7 +214,7 @@ class Executor:
             attempt=attempt,
             agents=tools.agents,
             edits=tools.edits,
-            seconds=round(time.monotonic() - began, 3),
+            seconds=seconds,
             error=tools.error,
             attempts=attempts,
             prefix=prefix,
@@ -221,6 +227,12 @@ class Executor:
             f"{name}: {len(learnt.skills)} skills; {accepted} edits accepted,"
             f" {len(tools.edits) - accepted} refused{kept}"
         )
+
+    def _spec(self, policy: Policy, task: Task) -> ActorSpec:
+        return returned(self.method, "agent", self.method.agent(policy, task, self.actor.env), ActorSpec)
+
+    async def _played(self, policy: Policy, spec: ActorSpec, stage: Stage) -> Ending:
+        return returned(self.method, "play", await self.method.play(policy, spec, stage), Ending)
 
     async def _stored(self, keep: Callable[[Trajectory], None], trajectory: Trajectory) -> None:
         """Write an episode, one after another, while all others play on: a disk may take its time.
@@ -241,8 +253,12 @@ class Executor:
     def _count_faults(self, trajectory: Trajectory) -> None:
         self._faults = self._faults + 1 if trajectory.ending.is_fault else 0
         if self._faults >= FAULTS_IN_A_ROW:
-            last = (trajectory.error or "").strip().splitlines()[-1:]
             raise RunStopped(
                 f"{self._faults} episodes in a row ended by a fault of ours, the last, {trajectory.episode},"
-                f" by {trajectory.ending}: {' '.join(last)}"
+                f" by {trajectory.ending}: {_last_line(trajectory)}"
             )
+
+
+def _last_line(trajectory: Trajectory) -> str:
+    """What a fault's traceback ends with."""
+    return "".join((trajectory.error or "").strip().splitlines()[-1:])

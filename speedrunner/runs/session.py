@@ -15,15 +15,15 @@ from serving.balance import Balance
 from serving.deployment import Deployment, deploy
 from serving.meter import LedgerRow, Spending
 from serving.probes.start_check import check_engine
-from serving.usage import Usage
 from speedrunner.agents.actor import Actor
 from speedrunner.config.schema import VERSIONS, differences, from_yaml, to_yaml
+from speedrunner.costs.ledger import spent_usd
 from speedrunner.hosts.host_pool import HostPool
 from speedrunner.runs.drain import Drain
 from speedrunner.runs.executor import Executor
 from speedrunner.runs.plan import Evaluate, Step, Wake, step_key
 from speedrunner.runs.progress import Progress
-from speedrunner.runs.setup import Setup, service_options
+from speedrunner.runs.setup import Setup
 from speedrunner.runs.versions import versions
 from speedrunner.store.files import StorageError
 from speedrunner.store.rundir import RunDirectory, RunDirectoryError
@@ -46,9 +46,10 @@ async def run(setup: Setup, console: Console, drain: Drain) -> list[Balance]:
         if begun_run is None:
             return []
         progress = begun_run.progress
-        async with deployed(setup, begun_run.directory.server_log, progress) as engines:
+        log = begun_run.directory.server_log
+        async with begun_run.hosts() as pool, deployed(setup, log, progress) as engines:
             try:
-                await begun_run.play(engines, drain)
+                await begun_run.play(engines, pool, drain)
             finally:
                 balances = await engines.balances()
                 begun_run.keep(balances)
@@ -75,7 +76,7 @@ async def deployed(setup: Setup, log: Path, progress: Progress) -> AsyncIterator
     Raises:
         InvalidCard, ServerFailed: see `serving.errors`.
     """
-    options = service_options(setup.config)
+    options = setup.config.serving
     say, waiting = progress.say, progress.waiting
     async with deploy(setup.card, options, log=log, say=say, waiting=waiting) as actor:
         if setup.inducer_card is setup.card:
@@ -104,46 +105,48 @@ class BegunRun:
             for balance in balances:
                 self.directory.append_accounts(balance)
 
-    async def play(self, engines: Engines, drain: Drain) -> None:
-        """Do what is left. Raises as `run`."""
-        setup, config, directory = self.setup, self.setup.config, self.directory
-        spending = Spending(config.serving.spending_cap_usd, spent_usd(self.ledger, setup))
+    def hosts(self) -> HostPool:
+        """Hosts for as many episodes as can be in flight, to come up while the engine does."""
+        # An evaluation is played beside the wake after it.
+        wake = max((len(step.tasks) for step in self.steps if isinstance(step, Wake)), default=0)
+        test = max((len(step.tasks) for step in self.steps if isinstance(step, Evaluate)), default=0)
+        config = self.setup.config
+        size = min(config.run.in_flight, max(wake + test, 1))
+        env, log = config.env, self.directory.host_log
+        return HostPool(size, env.name, env.options, log, self.setup.sandbox())
+
+    async def play(self, engines: Engines, pool: HostPool, drain: Drain) -> None:
+        """Do what is left, in the hosts of `pool`. Raises as `run`."""
+        setup, directory, prices = self.setup, self.directory, self.setup.prices
+        spending = Spending(setup.config.serving.spending_cap_usd, spent_usd(self.ledger, prices))
         async with AsyncExitStack() as stack:
             actor_model = await stack.enter_async_context(
-                engines.actor.client(directory.append_request, prices=setup.prices.actor, spending=spending)
+                engines.actor.client(
+                    directory.append_request, prices=prices[setup.card.name], spending=spending
+                )
             )
             inducer = actor_model
             if engines.others is not engines.actor:
                 inducer = await stack.enter_async_context(
                     engines.others.client(
-                        directory.append_request, prices=setup.prices.others, spending=spending
+                        directory.append_request,
+                        prices=prices[setup.inducer_card.name],
+                        spending=spending,
                     )
                 )
             for model in dict.fromkeys((actor_model, inducer)):
                 await check_engine(model, {})
-            pool = await stack.enter_async_context(
-                HostPool(
-                    self._hosts(), config.env.name, config.env.options, directory.host_log, setup.sandbox()
-                )
-            )
             self.progress.begin(actor_model.meter, lambda: engines.actor.held_back)
             executor = Executor(
                 directory=directory,
                 method=setup.method,
-                actor=Actor(setup.env, actor_model, setup.episode_limits(), inducer),
+                actor=Actor(setup.env, actor_model, setup.episode_limits(), inducer, setup.sandbox()),
                 pool=pool,
                 progress=self.progress,
                 drain=drain,
-                sandbox=setup.sandbox(),
                 attempts=attempts(self.ledger),
             )
             await executor.execute(self.steps)
-
-    def _hosts(self) -> int:
-        """As many as episodes can be in flight: an evaluation is played beside the wake after it."""
-        wake = max((len(step.tasks) for step in self.steps if isinstance(step, Wake)), default=0)
-        test = max((len(step.tasks) for step in self.steps if isinstance(step, Evaluate)), default=0)
-        return min(self.setup.config.run.in_flight, max(wake + test, 1))
 
 
 @contextmanager
@@ -169,18 +172,6 @@ def begun(setup: Setup, console: Console, name: str = "") -> Iterator[BegunRun |
         ledger = directory.requests(LedgerRow)  # a damaged one is told before a server is started
         with Progress(console, episodes, len(directory.episodes()), name) as progress:
             yield BegunRun(setup, directory, steps, ledger, progress)
-
-
-def spent_usd(rows: list[LedgerRow], setup: Setup) -> float:
-    """What the ledger's requests have cost, in USD."""
-    usages: dict[str, Usage] = {}
-    for row in rows:
-        usages[row.model] = usages.get(row.model, Usage()) + (row.usage or row.at_most or Usage())
-    prices = setup.prices
-    return sum(
-        (prices.actor if model == setup.card.name else prices.others).cost(usage)
-        for model, usage in usages.items()
-    )
 
 
 def _claim(directory: RunDirectory, setup: Setup) -> None:

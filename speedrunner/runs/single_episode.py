@@ -10,6 +10,7 @@ from rich.console import Console
 
 from serving.conversation import Conversation, TokenConversation
 from serving.deployment import deploy
+from serving.meter import Spending
 from speedrunner.agents.actor import Actor
 from speedrunner.agents.episode import Episode, play_episode
 from speedrunner.agents.trajectory_text import headline, turn_lines
@@ -18,7 +19,7 @@ from speedrunner.console import visible
 from speedrunner.hosts.host_pool import HostPool
 from speedrunner.runs.executor import RunStopped
 from speedrunner.runs.progress import Progress
-from speedrunner.runs.setup import Setup, service_options
+from speedrunner.runs.setup import Setup
 from speedrunner.store.labels import Labels
 from speedrunner.store.records import Turn
 
@@ -33,6 +34,8 @@ async def show_episode(setup: Setup, console: Console, *, show_ids: bool) -> Non
         ServingError, HostError, EnvironmentFault: something failed.
     """
     task = chosen_task(setup.config)
+    spending = Spending(setup.config.serving.spending_cap_usd)
+    prices = setup.prices[setup.card.name]
     policy = setup.initial_policy()
     turns = 0
 
@@ -75,14 +78,14 @@ async def show_episode(setup: Setup, console: Console, *, show_ids: bool) -> Non
             async with (
                 deploy(
                     setup.card,
-                    service_options(setup.config),
+                    setup.config.serving,
                     log=Path(folder) / "server.log",
                     say=progress.say,
                     waiting=progress.waiting,
                 ) as deployment,
-                deployment.client(lambda row: None, prices=setup.prices.actor) as model,
+                deployment.client(lambda row: None, spending=spending, prices=prices) as model,
             ):
-                actor = Actor(setup.env, model, setup.episode_limits())
+                actor = Actor(setup.env, model, setup.episode_limits(), sandbox=setup.sandbox())
                 trajectory = await play_episode(
                     actor,
                     Episode("episode", task, 0),

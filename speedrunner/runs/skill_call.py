@@ -11,13 +11,13 @@ import msgspec
 import psutil
 
 from envs import Task
-from envs.signatures import converted
 from speedrunner.hosts.host import HostError
 from speedrunner.hosts.host_pool import HostPool
 from speedrunner.library.library import Library
-from speedrunner.library.skill_source import InvalidSkill
+from speedrunner.library.rules import MODULE_LIMIT, InvalidSkill
 from speedrunner.runs.setup import Setup
 from speedrunner.store.records import CallNode, Ending, ToolCall
+from typed.values import converted
 
 CALL_WALL_S = 60.0
 """Seconds that the call may take where `sandbox.call_wall_s` says nothing."""
@@ -26,8 +26,8 @@ OVERHEAD_S, TEARDOWN_S = 5.0, 2.0
 """What the whole command may take beyond the call's limit, and what of it is kept for its end."""
 
 
-class Tried(msgspec.Struct, kw_only=True):
-    """What came of it.
+class SkillCall(msgspec.Struct, kw_only=True):
+    """A call of a skill, and what came of it.
 
     Attributes:
         result: what the skill returned.
@@ -46,7 +46,7 @@ class Tried(msgspec.Struct, kw_only=True):
     score: float | None = None
 
 
-async def try_skill(setup: Setup, task: Task, source: str, skill: str, arguments: str) -> Tried:
+async def call_skill(setup: Setup, task: Task, source: str, skill: str, arguments: str) -> SkillCall:
     """Validate a module and call one skill of it, a private one too.
 
     Args:
@@ -58,25 +58,20 @@ async def try_skill(setup: Setup, task: Task, source: str, skill: str, arguments
     """
     limit_s = setup.config.sandbox.call_wall_s or CALL_WALL_S
     env = setup.config.env
-    tried = Tried()
+    score: float | None = None
     try:
         async with AsyncExitStack() as stack:
-            pool = HostPool(1, env.name, env.options, sandbox=setup.sandbox())
-            starting = asyncio.create_task(stack.enter_async_context(pool))
-            try:
-                library, call = await asyncio.to_thread(_checked, setup, source, skill, arguments)
-            except BaseException:
-                starting.cancel()
-                await asyncio.wait([starting])
-                raise
-            host = await stack.enter_async_context((await starting).host())
+            pool = await stack.enter_async_context(
+                HostPool(1, env.name, env.options, sandbox=setup.sandbox())
+            )
+            library, call = await asyncio.to_thread(_checked, setup, source, skill, arguments)
+            host = await stack.enter_async_context(pool.host())
             await host.reset(task, library.module(), setup.env.limits.actions)
-            tried.score = host.outcome.score if host.outcome else None
+            score = host.outcome.score if host.outcome else None
             executed = await host.execute(call, _left_s(limit_s))
     except (InvalidSkill, HostError) as error:
-        tried.error = str(error)
-        return tried
-    return Tried(
+        return SkillCall(error=str(error), score=score)
+    return SkillCall(
         result=executed.node.result,
         error=executed.node.error,
         calls=executed.node,
@@ -93,15 +88,12 @@ def _left_s(limit_s: float) -> float:
 
 
 def _checked(setup: Setup, source: str, skill: str, arguments: str) -> tuple[Library, ToolCall]:
-    """The module as a library that shows every skill, and the call of one. Raises `InvalidSkill`."""
-    library = Library.of_module(setup.env.primitives, source)
-    call = _checked_call(library, skill, arguments)
-    shown = tuple(msgspec.structs.replace(each, public=True) for each in library.skills)
-    return Library(library.primitives, shown, library.preamble), call
+    """The module as a library that shows every skill, and the call of one, read as strictly as a model's.
 
-
-def _checked_call(library: Library, skill: str, arguments: str) -> ToolCall:
-    """Read a call as strictly as a model's. Raises `InvalidSkill`."""
+    Raises:
+        InvalidSkill: one of the two is not valid.
+    """
+    library = Library(setup.env.primitives).write(source, sleep=0, public=True, limit=MODULE_LIMIT)
     library.show(skill)  # names what there is
     try:
         given = msgspec.json.decode(arguments.encode(), type=dict[str, Any])
@@ -119,4 +111,4 @@ def _checked_call(library: Library, skill: str, arguments: str) -> ToolCall:
             converted(value, signature.parameters[name].annotation)
         except ValueError as error:
             raise InvalidSkill(f"{skill}{signature}: {name} {error}") from None
-    return ToolCall(skill, given)
+    return library, ToolCall(skill, given)

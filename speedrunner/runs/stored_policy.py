@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from collections.abc import Sequence
 from pathlib import Path
@@ -67,9 +66,9 @@ def evaluation_config(source: str, overrides: Sequence[str]) -> Config:
     what = re.sub(r"[^\w.-]+", "_", f"{config.env.name}-{config.model.card}")
     beside = f"{directory.path}-eval-v{version:04d}-{what}"
     chosen = any(override.startswith("run.dir=") for override in overrides)
-    return dataclasses.replace(
+    return msgspec.structs.replace(
         config,
-        run=dataclasses.replace(
+        run=msgspec.structs.replace(
             config.run,
             rollouts=0,
             start_from=f"{directory.path}:{version}",

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import AsyncExitStack, ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,10 +16,11 @@ from serving.errors import ServingError
 from speedrunner.config.check import InvalidConfig
 from speedrunner.config.compose import compose
 from speedrunner.hosts.host import HostError
+from speedrunner.hosts.host_pool import HostPool
 from speedrunner.runs.drain import Drain, Interrupted
 from speedrunner.runs.executor import RunStopped
 from speedrunner.runs.progress import Progress
-from speedrunner.runs.session import BegunRun, begun, deployed
+from speedrunner.runs.session import BegunRun, Engines, begun, deployed
 from speedrunner.runs.setup import Setup, set_up
 from speedrunner.sandbox.settings import SandboxError
 from speedrunner.store.files import StorageError
@@ -102,24 +103,40 @@ async def sweep(setups: Sequence[Setup], console: Console, drain: Drain) -> Swee
             return SweepResult({}, [])
         first = unfinished[0]
         progress = stack.enter_context(Progress(console, 1, 0, "sweep"))
-        async with deployed(first.setup, first.directory.server_log, progress) as engines:
 
-            async def play(one: BegunRun) -> None:
-                try:
-                    await one.play(engines, drain)
-                except Interrupted:
-                    pass  # so do all the others
-                except OF_ONE_RUN as error:
-                    failures[str(one.directory.path)] = str(error)
-                    one.progress.say(f"stopped: {str(error).splitlines()[0]}")
+        async def play(one: BegunRun, engines: Engines, pool: HostPool) -> None:
+            with _alone(one, failures):
+                await one.play(engines, pool, drain)
 
+        async with AsyncExitStack() as hosts:
+            pools: list[tuple[BegunRun, HostPool]] = []
+            for one in unfinished:
+                with _alone(one, failures):
+                    pools.append((one, await hosts.enter_async_context(one.hosts())))
+            if not pools:
+                return SweepResult(failures, [])
+            engines = await hosts.enter_async_context(
+                deployed(first.setup, first.directory.server_log, progress)
+            )
             try:
                 async with asyncio.TaskGroup() as group:
-                    for one in unfinished:
-                        group.create_task(play(one), name=str(one.directory.path))
+                    for one, pool in pools:
+                        group.create_task(play(one, engines, pool), name=str(one.directory.path))
             finally:
                 balances = await engines.balances()
                 for one in unfinished:
                     one.keep(balances)
             drain.check()
     return SweepResult(failures, balances)
+
+
+@contextmanager
+def _alone(one: BegunRun, failures: dict[str, str]) -> Iterator[None]:
+    """Note what stops this run; the others go on. A drain stops all of them."""
+    try:
+        yield
+    except Interrupted:
+        pass
+    except OF_ONE_RUN as error:
+        failures[str(one.directory.path)] = str(error)
+        one.progress.say(f"stopped: {str(error).splitlines()[0]}")

@@ -16,7 +16,6 @@ PACKAGES = (
     "transformers",
     "tokenizers",
     "xgrammar",
-    "outlines",
     "httpx2",
     "minigrid",
     "scienceworld",

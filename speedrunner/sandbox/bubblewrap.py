@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from speedrunner.sandbox.settings import INSTEAD, TMP_BYTES, SandboxUnavailable
+from speedrunner.sandbox.settings import INSTEAD, SandboxUnavailable
 
 SYSTEM = Path("/usr")
 
@@ -20,12 +20,11 @@ PACKAGES = ("site-packages", "dist-packages")
 """Folders of installed packages, the environments among them."""
 
 
-def command(mounts: Mapping[str, Path], filter_fd: int) -> list[str]:
+def command(mounts: Mapping[str, Path]) -> list[str]:
     """Return what is written before the command of a process, to isolate it.
 
     Args:
         mounts: folders that it may read, by the places where it sees them.
-        filter_fd: where bubblewrap reads the filter of system calls.
 
     Raises:
         SandboxUnavailable: bubblewrap is not installed.
@@ -34,14 +33,10 @@ def command(mounts: Mapping[str, Path], filter_fd: int) -> list[str]:
     return [
         executable(),
         *("--unshare-all", "--unshare-user", "--cap-drop", "ALL"),
-        *("--die-with-parent", "--new-session", "--hostname", "sandbox"),
-        *("--seccomp", str(filter_fd)),
+        *("--die-with-parent", "--hostname", "sandbox"),
         *_system(),
         *binds,
-        # Read-only, since real root may write to /proc/sys there, without any capability.
-        *("--proc", "/proc", "--remount-ro", "/proc"),
-        *("--dev", "/dev", "--remount-ro", "/dev"),
-        *("--size", str(TMP_BYTES), "--tmpfs", "/tmp", "--chdir", "/tmp"),
+        *("--dev-bind", "/dev/null", "/dev/null"),
         *("--remount-ro", "/"),
         "--",
     ]

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
+import secrets
 import select
 import time
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
-from speedrunner.sandbox.child.bounds import MESSAGE_LIMIT
-from speedrunner.sandbox.child.wire import HEADER
+from speedrunner.sandbox.child.bounds import MESSAGE_LIMIT, excess
+from speedrunner.sandbox.child.wire import HEADER, framed
 
 CHUNK = 65_536
 """Bytes that are read at once."""
@@ -36,6 +37,20 @@ class InvalidMessage(ChannelError):
     """The child said something that it must not say at this point."""
 
 
+class Said(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
+    """Something about one piece of work, which only those who were given it can number."""
+
+    number: int
+
+
+Something = TypeVar("Something", bound=Said)
+
+
+def new_number() -> int:
+    """A number for a piece of work that nobody guesses."""
+    return secrets.randbits(50)
+
+
 class Channel:
     """Length-prefixed messages over two pipes.
 
@@ -55,8 +70,7 @@ class Channel:
 
     def send(self, message: object, deadline: float) -> None:
         """Write one message, by the monotonic clock's `deadline`. Raises `ChannelError`."""
-        body = msgspec.json.encode(message)
-        rest = memoryview(HEADER.pack(len(body)) + body)
+        rest = memoryview(framed(msgspec.json.encode(message)))
         while rest:
             try:
                 rest = rest[os.write(self._writing, rest) :]
@@ -77,10 +91,21 @@ class Channel:
         self._fill(end, deadline)
         body = bytes(self._buffer[HEADER.size : end])
         del self._buffer[:end]
+        if problem := excess(body):
+            raise InvalidMessage(f"a message of {problem}")
         try:
             return decoder.decode(body)
         except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
             raise InvalidMessage(f"a message that is none ({error})") from error
+
+    def receive_about(
+        self, number: int, decoder: msgspec.json.Decoder[Something], deadline: float
+    ) -> Something:
+        """Wait for the next word about the piece of work of this number. Raises `ChannelError`."""
+        said: Something = self.receive(decoder, deadline)
+        if said.number != number:
+            raise InvalidMessage("a message about what it had not been given to run")
+        return said
 
     def check_quiet(self) -> None:
         """Raise `InvalidMessage` or `ChannelClosed` where something has arrived that was not asked for."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from contextlib import suppress
 
-from speedrunner.sandbox.child_process import Child
-from speedrunner.sandbox.settings import Sandbox, SandboxError
+from speedrunner.sandbox.child_process import START_PAUSES_S, Child
+from speedrunner.sandbox.settings import Sandbox, SandboxError, SandboxNotStarted
 
 
 class ChildPool:
@@ -32,7 +33,7 @@ class ChildPool:
                 self._waiting.append(Child(self._sandbox, "skills"))
 
     def take(self) -> Child:
-        """Return a process that is ready and nobody else's; its taker ends it.
+        """Return a process that is ready and nobody else's; its taker ends it. A full machine is tried again.
 
         Raises:
             SandboxError: none starts.
@@ -41,12 +42,19 @@ class ChildPool:
             spare = self._waiting.popleft()
             try:
                 spare.wait()
-            except SandboxError:  # it may have been killed since, by whoever was short of memory
+            except SandboxNotStarted:  # it may have been killed since, by whoever was short of memory
                 continue
             return spare
-        fresh = Child(self._sandbox, "skills")
-        fresh.wait()
-        return fresh
+        pauses_s = iter(START_PAUSES_S)
+        while True:
+            try:
+                fresh = Child(self._sandbox, "skills")
+                fresh.wait()
+                return fresh
+            except SandboxNotStarted:
+                if (pause_s := next(pauses_s)) is None:
+                    raise
+                time.sleep(pause_s)
 
     def close(self) -> None:
         """End the processes that nobody has taken."""

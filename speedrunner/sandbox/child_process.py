@@ -16,12 +16,15 @@ from typing import Literal
 
 import msgspec
 
-from speedrunner.sandbox import bubblewrap, child, seccomp
+from speedrunner.sandbox import bubblewrap, child
 from speedrunner.sandbox.channel import Channel, ChannelError
-from speedrunner.sandbox.settings import INSTEAD, Sandbox, SandboxError, SandboxUnavailable
+from speedrunner.sandbox.settings import INSTEAD, Sandbox, SandboxNotStarted, SandboxUnavailable
 
-START_LIMIT_S = 60.0
-"""Seconds that a process may take until it is ready."""
+START_LIMIT_S = 45.0
+"""Seconds that a process may take until it is ready. Three such starts end before a host's own limit."""
+
+START_PAUSES_S = (1.0, 4.0, None)
+"""Seconds from each start that failed to the next one; `None`: no other."""
 
 END_LIMIT_S = 1.0
 """Seconds that the kernel may take to clear a killed process away."""
@@ -49,7 +52,7 @@ class Child:
 
     Raises:
         SandboxUnavailable: this kind of sandbox cannot run here.
-        SandboxError: the machine starts no process now.
+        SandboxNotStarted: the machine starts no process now.
     """
 
     def __init__(
@@ -57,11 +60,10 @@ class Child:
     ) -> None:
         self._kind = sandbox.kind
         self._mounts = dict(mounts or {})
-        start = self._isolated if sandbox.kind == "bubblewrap" else self._limited
         try:
-            self._process = start(role, sandbox.resources())
+            self._process = self._start(role, sandbox.resources())
         except OSError as error:  # the machine has no memory, processes or descriptors left
-            raise SandboxError(f"a sandboxed process cannot be started: {error}") from error
+            raise SandboxNotStarted(f"a sandboxed process cannot be started: {error}") from error
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self.channel = Channel(self._process.stdout.fileno(), self._process.stdin.fileno())
@@ -79,7 +81,7 @@ class Child:
         """Wait until the process is ready.
 
         Raises:
-            SandboxError: it will never be.
+            SandboxNotStarted: it will never be.
         """
         try:
             self.channel.receive(_READY, time.monotonic() + START_LIMIT_S)
@@ -87,7 +89,7 @@ class Child:
         except ChannelError as error:
             why = self._complaint() or f"{type(error).__name__} {error}".strip()
             self.kill()
-            raise SandboxError(f"a sandboxed process did not start: {why}") from error
+            raise SandboxNotStarted(f"a sandboxed process did not start: {why}") from error
 
     def kill(self) -> None:
         """End the process and all that it started, at once. Calling it twice is harmless."""
@@ -104,10 +106,21 @@ class Child:
 
     def strike(self) -> None:
         """Have the kernel end the process, without waiting for it."""
+        self._signal(signal.SIGKILL)
+
+    def pause(self) -> None:
+        """Have the kernel let nothing inside run until `resume`, whatever it has left behind."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Let it run again."""
+        self._signal(signal.SIGCONT)
+
+    def _signal(self, number: signal.Signals) -> None:
+        """Signal the whole group: bubblewrap's two processes and the child, which cannot leave it."""
         if self._process.poll() is None:
-            # Its whole group: bubblewrap's second process is tied to the first only after a moment.
             with suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
+                os.killpg(self._process.pid, number)
 
     def death(self) -> str:
         """How the process ended, in words, once its pipes are closed."""
@@ -120,41 +133,28 @@ class Child:
             return f"killed by {signal.Signals(number).name}"
         return f"exit status {status}"
 
-    def _limited(self, role: str, limits: Mapping[str, int]) -> subprocess.Popen[bytes]:
-        program = getattr(sys, "_base_executable", sys.executable)
+    def _start(self, role: str, limits: Mapping[str, int]) -> subprocess.Popen[bytes]:
+        if self._kind == "bubblewrap":
+            places = {self.place(name): path for name, path in self._mounts.items()}
+            places["/sandbox/child"] = CODE
+            program = [*bubblewrap.command(places), bubblewrap.interpreter()]
+            environment, folder, parent = bubblewrap.environment(), "/sandbox", 0
+        else:
+            program = [getattr(sys, "_base_executable", sys.executable)]
+            libraries = os.environ.get("LD_LIBRARY_PATH", "")
+            environment = {"PYTHONHASHSEED": "0", "LD_LIBRARY_PATH": libraries}
+            folder, parent = str(CODE.parent), os.getpid()
+        settings = json.dumps({"limits": limits, "parent": parent})
         return subprocess.Popen(
-            [program, *_arguments(str(CODE.parent), role, limits, os.getpid())],
+            [*program, "-s", "-P", "-S", "-c", PROGRAM, folder, role, settings],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             bufsize=0,
             cwd="/",
-            env={"PYTHONHASHSEED": "0", "LD_LIBRARY_PATH": os.environ.get("LD_LIBRARY_PATH", "")},
-            start_new_session=True,
+            env=environment,
+            start_new_session=True,  # and a group that nothing inside can leave
         )
-
-    def _isolated(self, role: str, limits: Mapping[str, int]) -> subprocess.Popen[bytes]:
-        arguments = _arguments("/sandbox", role, limits, parent=0)
-        places = {"/sandbox/child": CODE} | {self.place(name): path for name, path in self._mounts.items()}
-        program = seccomp.program()
-        reading, writing = os.pipe()
-        try:
-            try:
-                os.write(writing, program)
-            finally:
-                os.close(writing)
-            return subprocess.Popen(
-                [*bubblewrap.command(places, reading), bubblewrap.interpreter(), *arguments],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                bufsize=0,
-                env=bubblewrap.environment(),
-                pass_fds=[reading],
-                process_group=0,
-            )
-        finally:
-            os.close(reading)
 
     def _complaint(self) -> str:
         """The last line that the starting process wrote to its error stream."""
@@ -163,12 +163,6 @@ class Child:
         os.set_blocking(self._process.stderr.fileno(), False)
         lines = (self._process.stderr.read(65_536) or b"").decode(errors="replace").split("\n")
         return next((line.strip() for line in reversed(lines) if line.strip()), "")
-
-
-def _arguments(folder: str, role: str, limits: Mapping[str, int], parent: int) -> list[str]:
-    """The interpreter's arguments; `folder` is where it finds the package `child`."""
-    settings = json.dumps({"limits": limits, "parent": parent})
-    return ["-s", "-P", "-S", "-c", PROGRAM, folder, role, settings]
 
 
 def require(sandbox: Sandbox) -> None:
@@ -190,9 +184,7 @@ def require(sandbox: Sandbox) -> None:
             trial.wait()
         finally:
             trial.kill()
-    except SandboxUnavailable:
-        raise
-    except SandboxError as error:
+    except SandboxNotStarted as error:
         if sandbox.kind == "rlimits":
             raise SandboxUnavailable(str(error)) from error
         raise SandboxUnavailable(f"bubblewrap cannot run here: {error}; {INSTEAD}") from error

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import secrets
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -13,9 +12,15 @@ from typing import Annotated, Self, TypeVar
 
 import msgspec
 
-from speedrunner.sandbox.channel import ChannelClosed, ChannelError, ChannelTimeout, InvalidMessage
-from speedrunner.sandbox.child_process import Child
-from speedrunner.sandbox.settings import Sandbox, SandboxError
+from speedrunner.sandbox.channel import (
+    ChannelClosed,
+    ChannelError,
+    ChannelTimeout,
+    Said,
+    new_number,
+)
+from speedrunner.sandbox.child_process import START_PAUSES_S, Child
+from speedrunner.sandbox.settings import Sandbox, SandboxError, SandboxNotStarted
 
 STOP_S = 0.5
 """Seconds after its time limit in which code can stop by itself, which keeps the session's variables."""
@@ -24,17 +29,11 @@ BOOTSTRAP_LIMIT_S = 60.0
 """Seconds that the code which prepares a session may take."""
 
 
-class _Said(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
-    """Something about one piece of code, which only those who were given it can number."""
-
-    number: int
-
-
-class _Print(_Said, tag="print"):
+class _Print(Said, tag="print"):
     text: str
 
 
-class _Done(_Said, tag="done"):
+class _Done(Said, tag="done"):
     written: Annotated[int, msgspec.Meta(ge=0, le=2**53)]
     tail: str
     error: str | None
@@ -136,11 +135,17 @@ class CodeSession:
         return Executed(f"{printed}\n[{lost}]".strip("\n"), reason, lost)
 
     async def _running(self) -> Child:
-        """The process; one is started where none is there."""
-        if self._child is None:
-            # Started in this thread: the kernel ends it with the thread that started it.
-            child = self._child = Child(self._sandbox, "code", self._mounts)
-            await self._apart(child, self._prepare, child)
+        """The process; one is started where none is there. A full machine is tried again."""
+        pauses_s = iter(START_PAUSES_S)
+        while self._child is None:
+            try:
+                # Started in this thread: the kernel ends it with the thread that started it.
+                child = self._child = Child(self._sandbox, "code", self._mounts)
+                await self._apart(child, self._prepare, child)
+            except SandboxNotStarted:
+                if (pause_s := next(pauses_s)) is None:
+                    raise
+                await asyncio.sleep(pause_s)
         return self._child
 
     async def _anew(self, reason: str) -> str:
@@ -165,24 +170,27 @@ class CodeSession:
         deadline = time.monotonic() + BOOTSTRAP_LIMIT_S
         places = {name: child.place(name) for name in self._mounts}
         try:
-            number = _number()
+            number = new_number()
             child.channel.send(("start", number, places, self._bootstrap), deadline)
-            while not isinstance(said := _receive(child, number, deadline), _Done):
+            while not isinstance(said := child.channel.receive_about(number, _SAID, deadline), _Done):
                 pass
         except ChannelError as error:
             raise SandboxError(f"a code session did not start: {type(error).__name__} {error}") from error
+        child.pause()
         if said.error is not None:
             raise SandboxError(f"the bootstrap code of a code session failed:\n{said.error}")
 
     def _run(self, child: Child, code: str, limit_s: float) -> Executed | tuple[str, str]:
         """Return what came of it, or what it printed and why the process has to be replaced."""
         head = ""
-        number = _number()
+        number = new_number()
         deadline = time.monotonic() + limit_s + STOP_S
         try:
+            child.resume()
             child.channel.send(("execute", number, code, limit_s, self._output_chars), deadline)
-            while not isinstance(said := _receive(child, number, deadline), _Done):
+            while not isinstance(said := child.channel.receive_about(number, _SAID, deadline), _Done):
                 head = (head + said.text)[: self._output_chars]
+            child.pause()  # it may say that it is done, and go on
         except ChannelTimeout:
             return head, f"stopped at the time limit of {limit_s:g} s"
         except ChannelError as error:
@@ -196,18 +204,6 @@ class CodeSession:
         if self._child is not None:
             self._child.kill()
             self._child = None
-
-
-def _number() -> int:
-    return secrets.randbits(50)
-
-
-def _receive(child: Child, number: int, deadline: float) -> _Print | _Done:
-    """Wait for the next word about a piece of code. Raises `ChannelError`."""
-    said: _Print | _Done = child.channel.receive(_SAID, deadline)
-    if said.number != number:
-        raise InvalidMessage("a message about what it had not been given to run")
-    return said
 
 
 def _why(error: ChannelError, child: Child) -> str:

@@ -7,9 +7,6 @@ from typing import Literal
 
 MIB = 2**20
 
-TMP_BYTES = 16 * MIB
-"""Size of the folder `/tmp`, the only place under bubblewrap where files can be written, and of one file."""
-
 CPU_S = 3_600
 """CPU seconds of one process, twice the paper's wall clock of an episode; the host's limits come first."""
 
@@ -30,6 +27,10 @@ class SandboxUnavailable(SandboxError):
     """The configured kind of sandbox cannot run on this machine."""
 
 
+class SandboxNotStarted(SandboxError):
+    """A process did not start this time: the machine may be full, and the next one may start."""
+
+
 @dataclass(frozen=True)
 class Sandbox:
     """How untrusted code is confined.
@@ -47,10 +48,10 @@ class Sandbox:
         return {
             "AS": self.memory_mb * MIB,
             "CPU": CPU_S,
-            "FSIZE": TMP_BYTES,
+            "FSIZE": 0,
             "NOFILE": OPEN_FILES,
             "NPROC": 0,
             "CORE": 0,
             "MEMLOCK": 0,
-            "MSGQUEUE": 0,
+            "SIGPENDING": 0,
         }

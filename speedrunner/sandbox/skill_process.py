@@ -9,7 +9,14 @@ from typing import Annotated, Any, Protocol
 
 import msgspec
 
-from speedrunner.sandbox.channel import ChannelClosed, ChannelError, ChannelTimeout, InvalidMessage
+from speedrunner.sandbox.channel import (
+    ChannelClosed,
+    ChannelError,
+    ChannelTimeout,
+    InvalidMessage,
+    Said,
+    new_number,
+)
 from speedrunner.sandbox.child_pool import ChildPool
 from speedrunner.sandbox.child_process import Child
 from speedrunner.sandbox.settings import SandboxError
@@ -33,11 +40,7 @@ Name = Annotated[str, msgspec.Meta(max_length=1_000)]
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 
 
-class _Said(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
-    """Something that a child says."""
-
-
-class Call(_Said, tag="call"):
+class Call(Said, tag="call"):
     """A primitive is wanted."""
 
     name: str
@@ -45,14 +48,14 @@ class Call(_Said, tag="call"):
     kwargs: dict[Name, Any]
 
 
-class Enter(_Said, tag="enter"):
+class Enter(Said, tag="enter"):
     """A skill was called from another one."""
 
     name: str
     arguments: Annotated[dict[Name, Any], msgspec.Meta(max_length=255)]
 
 
-class Leave(_Said, tag="leave"):
+class Leave(Said, tag="leave"):
     """The skill at this depth has ended, and all below it; `omitted` calls of it were not told."""
 
     depth: Annotated[int, msgspec.Meta(ge=1)]
@@ -61,7 +64,7 @@ class Leave(_Said, tag="leave"):
     error: str | None
 
 
-class End(_Said, tag="end"):
+class End(Said, tag="end"):
     """The skill that the actor called has ended."""
 
     omitted: Count
@@ -165,8 +168,11 @@ class Skills:
         refusal: Refused | None = None
         try:
             child.channel.check_quiet()
-            child.channel.send(("run", name, arguments, limit_s, due - time.monotonic()), deadline)
-            while not isinstance(said := child.channel.receive(_SAID, deadline), End):
+            child.resume()
+            number = new_number()
+            message = ("run", number, name, arguments, limit_s, due - time.monotonic())
+            child.channel.send(message, deadline)
+            while not isinstance(said := child.channel.receive_about(number, _SAID, deadline), End):
                 match said:
                     case Call():
                         in_time = time.monotonic() < due
@@ -180,6 +186,7 @@ class Skills:
                         self._world.enter(said.name, said.arguments)
                     case Leave():
                         self._world.leave(said.depth, said.omitted, said.result, said.error)
+            child.pause()  # it may say that it has ended, and go on
             return Ended(said.result, said.error, said.omitted, time.monotonic() >= due)
         except ChannelTimeout:
             refusal = refusal or stopped

@@ -106,20 +106,10 @@ class RunData:
         import pandas
 
         rows: list[EpisodeRow] | list[LedgerRow] = self.episodes if table == "episodes" else self.requests
-        frame = pandas.DataFrame([_flat(msgspec.to_builtins(row)) for row in rows])
+        frame = pandas.json_normalize([msgspec.to_builtins(row) for row in rows], sep="_")
         return frame.drop(columns="usage", errors="ignore")  # of requests without a usage
 
 
 def _was_given_up(labels: dict[str, str], kept: dict[str, int]) -> bool:
     given = Labels.of(labels)
     return None not in (given.episode, given.attempt) and given.attempt != kept.get(given.episode or "")
-
-
-def _flat(record: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    columns: dict[str, Any] = {}
-    for key, value in record.items():
-        if isinstance(value, dict):
-            columns |= _flat(value, f"{prefix}{key}_")
-        else:
-            columns[prefix + key] = value
-    return columns

@@ -2,30 +2,36 @@
 
 A line is one record, written by one append. What an append did not finish is a *torn tail*: readers leave
 it out, and `repair` cuts it off before anything is appended behind it. Everything else is written beside
-its place under a temporary name and then renamed, so it is there as a whole or not at all.
+its place under a temporary name and then renamed, so it is there as a whole or not at all. Only regular files
+are opened, links are not followed, and what is made is its owner's alone.
 """
 
 from __future__ import annotations
 
 import errno
+import functools
 import mmap
 import os
 import shutil
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, BinaryIO, TypeVar
 
 import msgspec
 
 Record = TypeVar("Record", bound=msgspec.Struct)
 
 _NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError)
+_FILE_MODE, FOLDER_MODE = 0o600, 0o700
 _ADVICE = "run the same command again; nothing recorded was lost"
 _REMEDIES = {
     errno.ENOSPC: f"the disk is full: free some space and {_ADVICE}",
     errno.EDQUOT: f"the disk quota is full: free some space and {_ADVICE}",
     errno.EFBIG: f"it would exceed the file size limit: raise the limit and {_ADVICE}",
+    errno.ELOOP: "it is a link, and links are not followed: put what it names in its place",
+    errno.ENXIO: "it is no regular file: remove it",
     errno.EROFS: f"the file system is read-only: make it writable and {_ADVICE}",
 }
 
@@ -52,6 +58,42 @@ def reason(error: OSError) -> str:
     return _REMEDIES.get(error.errno or 0) or (error.strerror or str(error)).lower()
 
 
+def open_regular(path: Path, flags: int) -> int:
+    """Open a file, with `os.O_CREAT` made for its owner alone, and return its descriptor.
+
+    Raises:
+        OSError: it is a link, or no regular file, or cannot be opened.
+    """
+    descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, _FILE_MODE)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.ENXIO, os.strerror(errno.ENXIO))
+    return descriptor
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder for its owner alone, if it is missing. Raises `StorageError`, also where it is a link."""
+    with explained(path, "made"):
+        if path.is_symlink():
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
+        path.mkdir(mode=FOLDER_MODE, exist_ok=True)
+
+
+def read_content(path: Path) -> bytes:
+    """Return what a file holds. Raises `StorageError`."""
+    with explained(path, "read"), os.fdopen(open_regular(path, os.O_RDONLY), "rb") as file:
+        try:
+            return file.read()
+        except MemoryError as error:
+            raise OSError(errno.ENOMEM, "it is larger than the memory") from error
+
+
+def open_log(path: Path) -> BinaryIO:
+    """Open a file that people read, to append to it. Raises `StorageError`."""
+    with explained(path, "written"):
+        return os.fdopen(open_regular(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "ab")
+
+
 def append_record(path: Path, record: msgspec.Struct, *, durable: bool) -> None:
     """Append `record` as one line of JSON, whole or not at all. The file has no other writer meanwhile.
 
@@ -66,7 +108,7 @@ def append_record(path: Path, record: msgspec.Struct, *, durable: bool) -> None:
     line = _encode(record) + b"\n"
     size: int | None = None
     with explained(path, "written"):
-        descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o666)
+        descriptor = open_regular(path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
         try:
             try:
                 size = os.fstat(descriptor).st_size
@@ -81,10 +123,15 @@ def append_record(path: Path, record: msgspec.Struct, *, durable: bool) -> None:
         except OSError:
             if size is not None:
                 with explained(path, "cut back to its last whole line"):
-                    os.truncate(path, size)
+                    _truncate(path, size)
             raise
         if durable and size == 0:
             _sync_folder(path.parent)
+
+
+def _truncate(path: Path, size: int) -> None:
+    with os.fdopen(open_regular(path, os.O_RDWR), "r+b") as file:
+        file.truncate(size)
 
 
 def read_records(path: Path, type_: type[Record]) -> list[Record]:
@@ -96,8 +143,7 @@ def read_records(path: Path, type_: type[Record]) -> list[Record]:
     """
     decoder = msgspec.json.Decoder(type_)
     try:
-        with explained(path, "read"):
-            content = path.read_bytes()
+        content = read_content(path)
     except StorageError as error:
         if isinstance(error.__cause__, FileNotFoundError):
             return []
@@ -113,9 +159,7 @@ def read_records(path: Path, type_: type[Record]) -> list[Record]:
 
 def read_record(path: Path, type_: type[Record]) -> Record:
     """Read a file that `write_atomic` wrote. Raises `StorageError`, `UnknownFormat`."""
-    with explained(path, "read"):
-        content = path.read_bytes()
-    return _decode(msgspec.json.Decoder(type_), content, str(path))
+    return _decode(msgspec.json.Decoder(type_), read_content(path), str(path))
 
 
 def repair(path: Path) -> int:
@@ -124,7 +168,7 @@ def repair(path: Path) -> int:
     The tail is whatever follows the last newline, even when it reads as JSON (its append was never
     acknowledged, so nobody counts on it), and a last line that is no JSON (blocks lost in a power cut).
     """
-    with explained(path, "repaired"), path.open("r+b") as file:
+    with explained(path, "repaired"), os.fdopen(open_regular(path, os.O_RDWR), "r+b") as file:
         size = os.fstat(file.fileno()).st_size
         if size == 0:
             return 0
@@ -144,7 +188,7 @@ def sync(path: Path) -> None:
     """Wait until what was appended to `path` would survive a power cut. A missing file is in order."""
     with explained(path, "written"):
         try:
-            descriptor = os.open(path, os.O_RDONLY)
+            descriptor = open_regular(path, os.O_RDONLY)
         except FileNotFoundError:
             return
         try:
@@ -168,7 +212,8 @@ def write_atomic(path: Path, content: bytes | msgspec.Struct) -> None:
     temporary = temporary_name(path)
     with explained(path, "written"):
         try:
-            with temporary.open("wb") as file:
+            temporary.unlink(missing_ok=True)
+            with os.fdopen(open_regular(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as file:
                 file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
@@ -208,10 +253,11 @@ def is_leftover(path: Path) -> bool:
 def remove_leftovers(folder: Path) -> None:
     """Remove what a killed process had in preparation, in `folder` and one level below it."""
     with explained(folder, "tidied"):
-        for path in [*folder.iterdir(), *folder.glob("*/*")]:
+        folders = [each for each in folder.iterdir() if each.is_dir() and not each.is_symlink()]
+        for path in [*folder.iterdir(), *(path for each in folders for path in each.iterdir())]:
             if not is_leftover(path):
                 continue
-            if path.is_dir():
+            if path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path, ignore_errors=True)
             else:
                 path.unlink(missing_ok=True)
@@ -240,8 +286,14 @@ class _Versioned(msgspec.Struct):
     format: int | None = None
 
 
+@functools.cache
+def _format_of(type_: type[msgspec.Struct]) -> Any:
+    """The version of a record's layout, where it has one; looked up once, not for each of many lines."""
+    return next((field.default for field in msgspec.structs.fields(type_) if field.name == "format"), None)
+
+
 def _decode(decoder: msgspec.json.Decoder[Record], line: bytes, where: str) -> Record:
-    known = next((f.default for f in msgspec.structs.fields(decoder.type) if f.name == "format"), None)
+    known = _format_of(decoder.type)
     try:
         record = decoder.decode(line)
         written = getattr(record, "format", None)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from functools import partial
 from pathlib import Path
 
-from speedrunner.store.files import explained
+from speedrunner.store.files import explained, open_regular
 from speedrunner.store.records import Policy, Trajectory
 from speedrunner.store.rundir import RunDirectory
 
@@ -36,7 +37,7 @@ class History:
         """How many trajectories there are, none of which is decoded."""
         found = 0
         for file in self.folders["trajectories"].glob("batch_*.jsonl"):
-            with explained(file, "read"), file.open("rb") as content:
+            with explained(file, "read"), os.fdopen(open_regular(file, os.O_RDONLY), "rb") as content:
                 found += sum(part.count(b"\n") for part in iter(partial(content.read, _PART), b""))
         return found
 

@@ -29,7 +29,7 @@ from types import TracebackType
 
 import msgspec
 
-from speedrunner.store.files import StorageError, explained, temporary_name
+from speedrunner.store.files import FOLDER_MODE, StorageError, explained, read_content, temporary_name
 
 BEAT_S = 20.0
 """Seconds between two signs of life."""
@@ -161,7 +161,7 @@ class RunLock:
         claim = temporary_name(self.path.with_name(self._token))
         owner = msgspec.json.encode(_this_process())
         with explained(self.path, "written"):
-            claim.mkdir()
+            claim.mkdir(mode=FOLDER_MODE)
             try:
                 (claim / self._file.name).write_bytes(owner)
                 claim.rename(self.path)
@@ -216,8 +216,8 @@ def _describe(holder: Path) -> str:
 def _read_owner(holder: Path) -> Owner | None:
     """Who holds the lock; `None` when that cannot be read (gone, not ours to read, lost in a crash)."""
     try:
-        return msgspec.json.decode(holder.read_bytes(), type=Owner)
-    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+        return msgspec.json.decode(read_content(holder), type=Owner)
+    except (StorageError, msgspec.DecodeError, UnicodeDecodeError):
         return None
 
 

@@ -172,19 +172,15 @@ class EpisodeRow(msgspec.Struct, kw_only=True):
 
 
 class Skill(msgspec.Struct, frozen=True, kw_only=True):
-    """One skill of a library: a Python function with its documentation.
+    """What a library's module does not say of one of its functions.
 
     Attributes:
-        source: the function's own source text.
-        doc: its docstring.
         public: callable by the actor; private ones only by other skills.
         created: sleep that added it (1 is the run's first sleep).
         edited: sleep that last changed it.
     """
 
     name: str
-    source: str
-    doc: str
     public: bool
     created: int
     edited: int
@@ -195,15 +191,15 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         version: number of sleeps that led to it; 0 is the method's initial policy.
-        skills: in the order of their definition.
-        preamble: module-level source before the functions (imports, constants).
+        module: the skill library, one Python module; see `speedrunner.library`.
+        skills: its functions, in their order.
         notes: prose for the actor's prompt (empty where a method keeps none).
         method: the method's own JSON.
     """
 
     version: int
+    module: str = ""
     skills: tuple[Skill, ...] = ()
-    preamble: str = ""
     notes: str = ""
     method: dict[str, Any] = {}
     format: int = FORMAT

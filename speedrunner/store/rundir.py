@@ -24,12 +24,15 @@ from typing import Literal
 import msgspec
 
 from speedrunner.store.files import (
+    FOLDER_MODE,
     Record,
     StorageError,
     UnknownFormat,
     append_record,
     explained,
     is_leftover,
+    make_folder,
+    read_content,
     read_record,
     read_records,
     reason,
@@ -108,16 +111,17 @@ class RunDirectory:
         """
         with _as_run_directory_error(path):
             if not path.exists():
-                path.mkdir(parents=True, exist_ok=True)
+                path.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
             cls(path, None)._check()  # before anything is written into a folder that is not ours
         with RunLock(path / "lock") as lock:
             run = cls(path, lock)
             with _as_run_directory_error(path):
-                for folder in _FOLDERS:
-                    (path / folder).mkdir(exist_ok=True)
+                for name in _FOLDERS:
+                    make_folder(path / name)
                 remove_leftovers(path)
-                for file in [*path.glob("*.jsonl"), *path.glob("*/*.jsonl")]:
-                    repair(file)
+                for pattern in ("*.jsonl", *(f"{name}/*.jsonl" for name in _FOLDERS)):
+                    for file in path.glob(pattern):
+                        repair(file)
             for row in run.missing_episodes(run.episodes()):
                 run.append_episode(row)
             yield run
@@ -126,8 +130,7 @@ class RunDirectory:
         """Text of `config.yaml`; `None` when there is none yet."""
         if not self._config.exists():
             return None
-        with explained(self._config, "read"):
-            return self._config.read_text(encoding="utf-8", errors="replace")
+        return read_content(self._config).decode(errors="replace")
 
     def write_config(self, text: str) -> None:
         """Write `config.yaml`, which makes the folder a run."""

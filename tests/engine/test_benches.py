@@ -3,53 +3,56 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
 from typing import Any
 
 import pytest
-import typer
 from typer.testing import CliRunner
 
 from serving.engine.endpoint import Endpoint
-from speedrunner.measure.bench_cache import bench_cache
-from speedrunner.measure.bench_rollout import bench_rollout
+from speedrunner.cli.bench import app
+from tests.engine.conftest import ShortCard
 
 
-def found(command: Callable[..., None], *arguments: str) -> dict[str, Any]:
+def found(*arguments: str) -> dict[str, Any]:
     """The one JSON object that a benchmark prints."""
-    app = typer.Typer()
-    app.command()(command)
     done = CliRunner().invoke(app, [*arguments, "--json"])
     assert done.exit_code in (0, 1), done.output
     assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
-    figures: dict[str, Any] = json.loads(done.stdout)
-    assert done.exit_code == (0 if figures["met"] else 1)
-    return figures
+    measured: dict[str, Any] = json.loads(done.stdout)
+    assert done.exit_code == (0 if measured["met"] else 1)
+    return measured
+
+
+def figures(measured: dict[str, Any]) -> dict[str, float]:
+    """Values by name."""
+    return {each["name"]: each["value"] for each in measured["figures"]}
 
 
 def test_real_episodes_get_all_that_the_cache_can_give(vllm_endpoint: Endpoint) -> None:
     short = ("--episodes", "4", "--turns", "6", "--in-flight", "1,4")
-    figures = found(bench_cache, f"serving.url={vllm_endpoint}", *short)
-    assert figures["share_of_maximum"] >= 0.99
-    assert [level["in_flight"] for level in figures["levels"]] == [1, 1, 4, 4]
-    for level in figures["levels"]:
-        assert level["turns"] == 24
+    measured = found("cache", f"serving.url={vllm_endpoint}", *short)
+    assert figures(measured)["least share of the maximum"] >= 0.99
+    assert [(level["in_flight"], level["episodes"]) for level in measured["levels"]] == [(1, 2), (4, 4)]
+    for level in measured["levels"]:
+        assert level["turns"] == 6 * level["episodes"]
         assert level["hit_rate"] > 0.8
 
 
-def test_a_rollout_and_its_replay_give_tokens_and_leave_nothing_behind(vllm_endpoint: Endpoint) -> None:
-    short = ("--in-flight", "4", "--pairs", "1", "--client-in-flight", "4")
-    figures = found(bench_rollout, f"serving.url={vllm_endpoint}", *short)
-    assert figures["ratio_to_replay"] > 0
-    assert figures["turns_per_second_per_core"] > 0
-    assert figures["client_prompt_tokens"] > 1500
-    assert figures["left_behind"] == {"tasks": [], "threads": [], "processes": []}
+def test_a_rollout_and_its_replay_give_tokens_and_leave_nothing_behind(
+    vllm_endpoint: Endpoint, short_card: ShortCard
+) -> None:
+    short = (short_card(max_calls=16), "--in-flight", "4", "--pairs", "1", "--client-in-flight", "4")
+    measured = found("rollout", f"serving.url={vllm_endpoint}", *short)
+    values = figures(measured)
+    assert values["median ratio to the bare replay"] > 0
+    assert values["client alone, turns per CPU s"] > 0
+    assert values["client alone, tokens of a prompt"] > 1500
+    assert measured["left_behind"] == []
 
 
 @pytest.mark.slow
 def test_in_a_cache_for_half_of_them_admission_keeps_conversations_cached() -> None:
-    figures = found(bench_cache, "--episodes", "8", "--turns", "15", "--in-flight", "8")
-    held, free = figures["small_cache"]
+    held, free = found("cache", "--episodes", "8", "--turns", "15", "--in-flight", "8")["small_cache"]
     assert (held["admission"], free["admission"]) == (True, False)
     assert held["held_back"] > 0
-    assert held["share_of_maximum"] > free["share_of_maximum"] + 0.05
+    assert held["of_maximum"] > free["of_maximum"] + 0.05

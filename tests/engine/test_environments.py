@@ -4,37 +4,22 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import msgspec
 import pytest
-import yaml
 
-from serving.cards import ModelCard, Roles
 from serving.engine.endpoint import Endpoint
 from speedrunner.store.data import load
 from speedrunner.store.records import Ending
+from tests.engine.conftest import ShortCard
 from tests.scripted_runs import check_finished, speedrunner
 
 PLANNED = ["test/0000/0000", "test/0002/0000", "train/0000", "train/0001"]
 
 
-@pytest.fixture
-def card(tiny_card: ModelCard, tiny_folder: str, tmp_path: Path) -> Path:
-    """The tiny model's card with few requests for an episode and a sleep."""
-    brief = {
-        name: msgspec.structs.replace(tiny_card.role(name), string_tokens=24, max_calls=3)
-        for name in ("actor", "inducer")
-    }
-    file = tmp_path / "brief.yaml"
-    changed = msgspec.structs.replace(tiny_card, path=tiny_folder, recipe=None, roles=Roles(**brief))
-    file.write_text(yaml.safe_dump(msgspec.to_builtins(changed)))
-    return file
-
-
 @pytest.mark.parametrize("env", [("env=scienceworld", "env.family=4"), ("env=crafter",)])
-def test_a_run(env: tuple[str, ...], card: Path, vllm_endpoint: Endpoint, tmp_path: Path) -> None:
+def test_a_run(env: tuple[str, ...], short_card: ShortCard, vllm_endpoint: Endpoint, tmp_path: Path) -> None:
     run = tmp_path / "run"
     done = speedrunner(
-        *("run", *env, "method=speedrunner", f"model.card={card}"),
+        *("run", *env, "method=speedrunner", short_card(max_calls=3, string_tokens=24)),
         *(f"serving.url={vllm_endpoint}", f"run.dir={run}", "run.in_flight=2"),
         *("run.rollouts=2", "run.sleep_every=2", "run.eval_every=2", "run.test_episodes=1"),
         timeout_s=300,

@@ -235,7 +235,7 @@ def test_ctrl_c_leaves_no_process(start: Callable[..., Command]) -> None:
     everything = run.tree
     names = [" ".join(each.cmdline()) for each in everything]
     assert any("api_server" in name for name in names)
-    assert any("speedrunner.hosts.host_process" in name for name in names)
+    assert any("speedrunner.hosts.template_process" in name for name in names)
     run.process.send_signal(signal.SIGINT)
     done = run.end()
     assert (done.returncode, done.stderr) == (130, "")

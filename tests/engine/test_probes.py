@@ -2,40 +2,44 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import msgspec
 import pytest
 
+from serving.engine.endpoint import Endpoint
 from serving.engine.metrics import Counters
-from serving.probes.cache import SIBLINGS, probe_cache
 from serving.probes.start_check import check_engine
 from serving.probes.tool_battery import battery
-from serving.probes.tools import probe_tools
+from speedrunner.measure.probe_cache import SIBLINGS, probe_cache
+from speedrunner.measure.probe_tools import Counts, probe_tools
+from tests.scripted_runs import complaint, in_process
 
 
 @pytest.mark.parametrize("thinking_tokens", [0, 24], ids=["silent", "thinking"])
 async def test_all_calls_of_the_battery_are_valid(engine_server: Any, thinking_tokens: int) -> None:
     role = msgspec.structs.replace(engine_server.card.roles.actor, thinking_tokens=thinking_tokens)
-    report = await probe_tools(engine_server.model, role, count=60, in_flight=16)
-    assert report.problems == []
-    assert (report.total.valid, report.total.invalid, report.total.truncated) == (60, 0, 0)
-    assert {counts.valid for counts in report.kinds.values()} == {5}
-    assert report.constrained.tokens == report.free.tokens > 0
-    assert report.overhead is not None
-    thought = [row.usage.reasoning for row in engine_server.rows[1:61] if row.usage.completion]
+    found = await probe_tools(engine_server.model, role, 24, 24, lambda line: None)
+    *kinds, total = found.tables[0].rows
+    assert found.facts["problems"] == []
+    assert total == Counts("all", 24, 0, 0)
+    assert {counts.valid for counts in kinds} == {2}
+    assert all(figure.value for figure in found.figures[1:])  # speeds, with the grammar and without
+    thought = [row.usage.reasoning for row in engine_server.rows[1:25] if row.usage.completion]
     assert (max(thought) > 0) == (thinking_tokens > 0)
     balance = await engine_server.deployment.balance()
     assert balance.residual == Counters()
 
 
 async def test_the_cache_gives_all_that_it_can(engine_server: Any) -> None:
-    report = await probe_cache(engine_server.deployment, turns=5)
-    assert (len(report.turns), len(report.siblings)) == (5, SIBLINGS)
-    assert report.expected > 0
-    assert report.share_of_maximum >= 0.99
-    assert report.met
-    assert report.advice == []
+    found = await probe_cache(engine_server.deployment, turns=5)
+    *requests, whole = found.tables[0].rows
+    assert len(requests) == 5 + SIBLINGS
+    assert whole.expected > 0
+    assert found.figures[0].value >= 0.99
+    assert found.met
+    assert found.facts["advice"] == []
 
 
 async def test_a_run_may_start_on_it(engine_server: Any) -> None:
@@ -43,3 +47,32 @@ async def test_a_run_may_start_on_it(engine_server: Any) -> None:
     rows = [row for row in engine_server.rows if row.labels["role"] == "probe"]
     assert len(rows) == len(battery()) + 2
     assert rows[-1].usage.cached > 0
+
+
+class TestCommand:
+    """`speedrunner probe`, with the server named by its address."""
+
+    def test_tools_as_json(self, vllm_endpoint: Endpoint) -> None:
+        url = f"serving.url={vllm_endpoint}"
+        done = in_process("probe", "tools", "model=tiny", url, "--count", "12", "--json")
+        assert done.returncode == 0, done.stderr
+        found = json.loads(done.stdout)
+        assert found["kinds"][-1] == {"probe": "all", "valid": 12, "invalid": 0, "truncated": 0}
+        assert all(isinstance(each["value"], float) for each in found["figures"][1:])
+        assert found["thinking_tokens"] == 0
+        assert found["met"] is True
+
+    def test_cache_as_json(self, vllm_endpoint: Endpoint) -> None:
+        url = f"serving.url={vllm_endpoint}"
+        done = in_process("probe", "cache", "model=tiny", url, "--turns", "3", "--json")
+        assert done.returncode == 0, done.stderr
+        found = json.loads(done.stdout)
+        whole = found["requests"][-1]
+        assert whole["expected"] == whole["reported"] != 0
+        assert found["figures"][0]["value"] == 1.0
+        assert found["advice"] == []
+
+    def test_a_server_without_built_in_calls_is_told_in_one_line(self, vllm_endpoint: Endpoint) -> None:
+        url = f"serving.url={vllm_endpoint}"
+        line = complaint(in_process("probe", "tools", "model=tiny", url, "--built-in"))
+        assert "start it with --enable-auto-tool-choice --tool-call-parser qwen3_json" in line

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -18,13 +19,13 @@ from serving.engine.endpoint import Endpoint
 from serving.usage import Usage
 from speedrunner.store.data import load
 from speedrunner.store.records import Ending
+from tests.engine.conftest import ShortCard
 from tests.scripted_runs import check_finished, command, speedrunner
 
 RING = (
     "env=tests.odd_envs:Ring",
     *("run.rollouts=6", "run.sleep_every=3", "run.eval_every=3", "run.test_episodes=2", "run.in_flight=2"),
 )
-"""About 75 requests."""
 PLANNED = [
     *(f"train/{number:04d}" for number in range(6)),
     *(f"test/{checkpoint:04d}/{number:04d}" for checkpoint in (0, 3, 6) for number in (0, 1)),
@@ -39,11 +40,19 @@ async def idle(endpoint: Endpoint) -> None:
         pass
 
 
-async def test_a_run_is_valid_and_accounted_for_to_the_token(vllm_endpoint: Endpoint, tmp_path: Path) -> None:
+async def test_a_run_is_valid_and_accounted_for_to_the_token(
+    vllm_endpoint: Endpoint, short_card: ShortCard, tmp_path: Path
+) -> None:
     await idle(vllm_endpoint)
     run = tmp_path / "run"
     done = speedrunner(
-        *("run", "env=babyai", "model=tiny", f"serving.url={vllm_endpoint}", f"run.dir={run}"),
+        *(
+            "run",
+            "env=babyai",
+            short_card(max_calls=20, string_tokens=40),
+            f"serving.url={vllm_endpoint}",
+            f"run.dir={run}",
+        ),
         *("run.rollouts=4", "run.sleep_every=2", "run.eval_every=4", "run.test_episodes=2"),
         timeout_s=600,
     )
@@ -79,21 +88,64 @@ async def test_a_run_is_valid_and_accounted_for_to_the_token(vllm_endpoint: Endp
     assert f"The run's files are in {run}" in done.stdout
 
 
-def ledger_lines(run: Path) -> int:
-    """How far a run is: rows of episodes and sleeps; probes and the like are not counted."""
-    file = run / "requests.jsonl"
-    return file.read_bytes().count(b'"episode":') if file.exists() else 0
+@dataclass
+class Ring:
+    """A run of about 75 requests, which processes begin and go on with."""
+
+    folder: Path
+    where: tuple[str, ...]
+    """The model and its server."""
+
+    @property
+    def lines(self) -> int:
+        """How far it is: rows of episodes and sleeps; probes and the like are not counted."""
+        file = self.folder / "requests.jsonl"
+        return file.read_bytes().count(b'"episode":') if file.exists() else 0
+
+    def begin(self) -> subprocess.Popen[str]:
+        """Start it, or go on with it."""
+        return subprocess.Popen(
+            command("run", *RING, *self.where, f"run.dir={self.folder}"),
+            cwd=CHECKOUT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def finish(self) -> None:
+        """Go on to the end, where it must be whole."""
+        process = self.begin()
+        out, err = process.communicate(timeout=300)
+        assert (process.returncode, err) == (0, ""), out[-2000:]
+        check_finished(self.folder, PLANNED, sleeps=2)
+
+    def kill_and_resume(self, instants: list[Callable[[], bool]]) -> None:
+        """SIGKILL it at each instant and go on with it every time."""
+        for instant in instants:
+            with self.begin() as process:
+                assert reached(process, instant), process.communicate()
+                process.kill()
+        self.finish()
+
+    def after_lines(self, seed: int, count: int, most: int) -> list[Callable[[], bool]]:
+        """Random instants: a random number of requests after the one before."""
+        draw = random.Random(seed)
+
+        def instant(further: int) -> Callable[[], bool]:
+            begun: list[int] = []
+
+            def there() -> bool:
+                begun.append(self.lines)
+                return begun[-1] >= begun[0] + further
+
+            return there
+
+        return [instant(draw.randint(1, most)) for _ in range(count)]
 
 
-def begin(run: Path, endpoint: Endpoint) -> subprocess.Popen[str]:
-    """Start the run, or go on with it."""
-    return subprocess.Popen(
-        command("run", *RING, "model=tiny", f"serving.url={endpoint}", f"run.dir={run}"),
-        cwd=CHECKOUT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+@pytest.fixture
+def ring(vllm_endpoint: Endpoint, short_card: ShortCard, tmp_path: Path) -> Ring:
+    return Ring(tmp_path / "run", (short_card(string_tokens=40), f"serving.url={vllm_endpoint}"))
 
 
 def reached(process: subprocess.Popen[str], there: Callable[[], bool]) -> bool:
@@ -105,85 +157,43 @@ def reached(process: subprocess.Popen[str], there: Callable[[], bool]) -> bool:
     return True
 
 
-def finish(run: Path, endpoint: Endpoint) -> None:
-    """Go on to the end."""
-    process = begin(run, endpoint)
-    out, err = process.communicate(timeout=300)
-    assert (process.returncode, err) == (0, ""), out[-2000:]
-
-
-def kill_and_resume(run: Path, endpoint: Endpoint, instants: list[Callable[[], bool]]) -> None:
-    """SIGKILL the run at each instant and go on with it every time."""
-    for instant in instants:
-        with begin(run, endpoint) as process:
-            assert reached(process, instant), process.communicate()
-            process.kill()
-    finish(run, endpoint)
-    check_finished(run, PLANNED, sleeps=2)
-
-
-def after_lines(run: Path, seed: int, count: int, most: int) -> list[Callable[[], bool]]:
-    """Random instants: a random number of requests after the one before."""
-    draw = random.Random(seed)
-
-    def instant(further: int) -> Callable[[], bool]:
-        begun: list[int] = []
-
-        def there() -> bool:
-            begun.append(ledger_lines(run))
-            return begun[-1] >= begun[0] + further
-
-        return there
-
-    return [instant(draw.randint(1, most)) for _ in range(count)]
-
-
-def test_killed_at_six_random_instants_it_loses_and_doubles_nothing(
-    vllm_endpoint: Endpoint, tmp_path: Path
-) -> None:
-    run = tmp_path / "run"
+def test_killed_at_six_random_instants_it_loses_and_doubles_nothing(ring: Ring) -> None:
     # Besides random ones: in the middle of what a sleep writes, and before the ledger begins.
     instants = [
-        lambda: (run / "lock").exists(),
-        *after_lines(run, seed=6, count=2, most=25),
-        lambda: (run / "sleeps" / "0001.json").exists(),
-        *after_lines(run, seed=7, count=1, most=20),
-        lambda: (run / "policies" / "v0002").exists(),
+        lambda: (ring.folder / "lock").exists(),
+        *ring.after_lines(seed=6, count=2, most=25),
+        lambda: (ring.folder / "sleeps" / "0001.json").exists(),
+        *ring.after_lines(seed=7, count=1, most=20),
+        lambda: (ring.folder / "policies" / "v0002").exists(),
     ]
-    kill_and_resume(run, vllm_endpoint, instants)
-    assert any(row.wasted for row in load(run).requests)
+    ring.kill_and_resume(instants)
+    assert any(row.wasted for row in load(ring.folder).requests)
 
 
 @pytest.mark.slow
-def test_killed_at_twenty_random_instants_it_loses_and_doubles_nothing(
-    vllm_endpoint: Endpoint, tmp_path: Path
-) -> None:
+def test_killed_at_twenty_random_instants_it_loses_and_doubles_nothing(ring: Ring) -> None:
     # Short distances: a run that is killed makes little progress, and must end after the last kill only.
-    run = tmp_path / "run"
-    kill_and_resume(run, vllm_endpoint, after_lines(run, seed=20, count=20, most=5))
+    ring.kill_and_resume(ring.after_lines(seed=20, count=20, most=5))
 
 
-def test_signals_stop_it_and_it_goes_on(vllm_endpoint: Endpoint, tmp_path: Path) -> None:
-    run = tmp_path / "run"
-
-    with begin(run, vllm_endpoint) as process:
-        assert reached(process, lambda: ledger_lines(run) >= 4)
+def test_signals_stop_it_and_it_goes_on(ring: Ring) -> None:
+    with ring.begin() as process:
+        assert reached(process, lambda: ring.lines >= 4)
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (130, "")
     assert out.rstrip().endswith("stopped by SIGINT; what is recorded stays, the same command goes on")
-    assert not (run / "lock").exists()
+    assert not (ring.folder / "lock").exists()
     # What was in flight had time enough to end.
-    assert not any(row.wasted for row in load(run).requests if "episode" in row.labels)
+    assert not any(row.wasted for row in load(ring.folder).requests if "episode" in row.labels)
 
-    with begin(run, vllm_endpoint) as process:
-        before = ledger_lines(run)
-        assert reached(process, lambda: ledger_lines(run) >= before + 4)
+    with ring.begin() as process:
+        before = ring.lines
+        assert reached(process, lambda: ring.lines >= before + 4)
         process.send_signal(signal.SIGTERM)
         process.send_signal(signal.SIGTERM)
         out, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (143, "")
 
-    finish(run, vllm_endpoint)
-    check_finished(run, PLANNED, sleeps=2)
-    assert len(json.loads((run / "state.json").read_text())["finished"]) == 7
+    ring.finish()
+    assert len(json.loads((ring.folder / "state.json").read_text())["finished"]) == 7

@@ -1,7 +1,8 @@
-"""The server object with a real vLLM: what stops, kills and restarts it, and what its cards may say."""
+"""The server object with a real vLLM: what stops, kills and restarts it."""
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
 import time
@@ -12,32 +13,15 @@ import msgspec
 import psutil
 import pytest
 
-from serving.cards import list_cards, load_card, prepare
+from serving.cards import load_card, prepare
 from serving.engine.endpoint import Endpoint, attach
 from serving.engine.metrics import Counters, read_cache_config, read_counters
 from serving.engine.server import VllmServer
 from serving.errors import ServerFailed
 
+pytestmark = pytest.mark.slow
+
 CHECKOUT = Path(__file__).parents[2]
-
-PARSE = """
-import sys
-from vllm.entrypoints.launchers.cli_args import make_arg_parser
-from vllm.utils.argparse_utils import FlexibleArgumentParser
-for line in sys.stdin:
-    make_arg_parser(FlexibleArgumentParser()).parse_args(line.strip().split("\\0"))
-"""
-
-
-def test_every_flag_of_every_card_is_one_of_the_engines() -> None:
-    cards = [card for card in map(load_card, list_cards()) if not card.hosted]
-    commands = [VllmServer(card, "model", Path("log"), program=()).command for card in cards]
-    assert commands
-    lines = "\n".join("\0".join(command) for command in commands)
-    parsed = subprocess.run(
-        [sys.executable, "-c", PARSE], input=lines, capture_output=True, text=True, timeout=300
-    )
-    assert parsed.returncode == 0, parsed.stderr[-2000:]
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +58,6 @@ async def complete(endpoint: Endpoint) -> httpx2.Response:
         )
 
 
-@pytest.mark.slow
 async def test_a_killed_engine_core_ends_the_server_and_a_restart_serves_again(
     model: str, tmp_path: Path
 ) -> None:
@@ -118,7 +101,6 @@ asyncio.run(main())
 """
 
 
-@pytest.mark.slow
 def test_a_killed_owner_takes_the_engine_with_it(model: str, tmp_path: Path) -> None:
     owner = subprocess.Popen(
         [sys.executable, "-c", OWNER, model, str(tmp_path / "log")],
@@ -137,7 +119,6 @@ def test_a_killed_owner_takes_the_engine_with_it(model: str, tmp_path: Path) -> 
     assert not Path(socket).parent.exists()
 
 
-@pytest.mark.slow
 async def test_on_a_port_only_loopback_listens_and_the_key_is_needed(model: str, tmp_path: Path) -> None:
     port = 20000 + psutil.Process().pid % 10000
     server = VllmServer(load_card("tiny"), model, tmp_path / "log", port=port)
@@ -154,6 +135,10 @@ async def test_on_a_port_only_loopback_listens_and_the_key_is_needed(model: str,
         assert (await complete(server.endpoint)).status_code == 200
         stranger = Endpoint.parse(f"http://127.0.0.1:{port}/v1")
         assert (await complete(stranger)).status_code == 401
+        assert await answers_on_all_routes(server.endpoint, stranger) == {401}
+        assert await answer_to_a_websocket(port, "/v1/realtime") == 403
+        assert not await stranger.healthy()
+        await read_counters(server.endpoint)
         with pytest.raises(ServerFailed, match="asks for an API key"):
             await attach(stranger, "tiny")
         with pytest.raises(ServerFailed, match=f"port {port}"):
@@ -163,7 +148,33 @@ async def test_on_a_port_only_loopback_listens_and_the_key_is_needed(model: str,
     assert all_end(processes)
 
 
-@pytest.mark.slow
+async def answers_on_all_routes(endpoint: Endpoint, stranger: Endpoint) -> set[int]:
+    """What a stranger is told on every route that the server lists, and on some that it does not."""
+    routes = (await endpoint.get("/openapi.json")).json()["paths"]
+    assert {"/v1/completions", "/invocations", "/tokenize", "/metrics", "/health"} <= set(routes)
+    unlisted = ("/", "/docs", "/redoc", "/openapi.json", "/metrics/", "//invocations", "/v1", "/no/such")
+    statuses = set()
+    async with stranger.client(timeout=60) as client:
+        for path in (*routes, *unlisted):
+            for method in ("GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE", "TRACE"):
+                body = {"model": "tiny", "prompt": "a", "max_tokens": 1}
+                headers = {"Authorization": "Bearer wrong"} if method == "PUT" else None
+                response = await client.request(method, path, json=body, headers=headers)
+                statuses.add(response.status_code)
+    return statuses
+
+
+async def answer_to_a_websocket(port: int, path: str) -> int:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(
+        f"GET {path} HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n"
+        "Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n".encode()
+    )
+    status = (await reader.readline()).split()[1]
+    writer.close()
+    return int(status)
+
+
 async def test_a_card_that_the_engine_refuses_fails_with_the_engines_own_reason(
     model: str, tmp_path: Path
 ) -> None:

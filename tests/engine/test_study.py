@@ -47,4 +47,4 @@ def test_with_the_cache_next_to_nothing_is_computed_again(vllm_endpoint: Endpoin
     for one in (cached, fresh):
         assert one["first_token_s"] > 0
         assert one["inference_s"] > 0
-        assert one["usd"]["1"] > one["usd"]["0"] or not one["cached"]
+        assert one["usd_at_1"] > one["usd_at_0"] or not one["cached"]

@@ -337,7 +337,7 @@ for index, frequency in plays:
         return run.stdout.splitlines()
 
     with ThreadPoolExecutor(2) as pool:
-        outputs = list(pool.map(lines, range(8)))
-    assert len({tuple(output) for output in outputs}) == 8, "the orders differ"
+        outputs = list(pool.map(lines, range(4)))
+    assert len({tuple(output) for output in outputs}) == 4, "the orders differ"
     assert len({tuple(sorted(output)) for output in outputs}) == 1
     assert len({line.split()[2] for line in outputs[0]}) == 6

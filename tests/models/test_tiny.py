@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import filecmp
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-BUILD = Path(__file__).parents[2] / "models" / "tiny" / "build.py"
+from tests.models.conftest import run_recipe
+
 CONTROL = [
     *("<|endoftext|>", "<|im_start|>", "<|im_end|>"),
     *("<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>", "<think>", "</think>"),
@@ -104,16 +103,9 @@ Good.<|im_end|>
 """
 
 
-def run_build(out: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, BUILD, "--out", out], capture_output=True, text=True)
-
-
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("models") / "tiny"
-    built = run_build(out)
-    assert built.returncode == 0, built.stderr
-    return out
+def folder(dense_folder: Path) -> Path:
+    return dense_folder
 
 
 @pytest.fixture(scope="module")
@@ -131,33 +123,28 @@ def test_building_leaves_the_model_folder_and_nothing_else(folder: Path) -> None
     }
 
 
-def test_two_builds_have_the_same_bytes(folder: Path, tmp_path: Path) -> None:
-    assert run_build(tmp_path / "again").returncode == 0
-    names = sorted(path.name for path in folder.iterdir())
-    assert names == sorted(path.name for path in (tmp_path / "again").iterdir())
-    assert filecmp.cmpfiles(folder, tmp_path / "again", names, shallow=False) == (names, [], [])
-
-
-def test_a_finished_build_is_left_as_it_is(folder: Path) -> None:
-    before = (folder / "model.safetensors").stat()
-    again = run_build(folder)
-    assert again.stdout == f"{folder} is up to date\n"
-    assert (folder / "model.safetensors").stat() == before
-
-
-def test_a_build_of_another_recipe_is_replaced(folder: Path, tmp_path: Path) -> None:
+def test_a_build_in_place_of_another_recipe_s_has_the_same_bytes(folder: Path, tmp_path: Path) -> None:
     out = tmp_path / "tiny"
     out.mkdir()
     (out / "recipe.json").write_text("{}")
     (out / "stale").touch()
-    assert run_build(out).returncode == 0
-    assert sorted(path.name for path in out.iterdir()) == sorted(path.name for path in folder.iterdir())
+    assert run_recipe("build.py", out).returncode == 0
     assert [path.name for path in tmp_path.iterdir()] == ["tiny"]
+    names = sorted(path.name for path in folder.iterdir())
+    assert names == sorted(path.name for path in out.iterdir())
+    assert filecmp.cmpfiles(folder, out, names, shallow=False) == (names, [], [])
+
+
+def test_a_finished_build_is_left_as_it_is(folder: Path) -> None:
+    before = (folder / "model.safetensors").stat()
+    again = run_recipe("build.py", folder)
+    assert again.stdout == f"{folder} is up to date\n"
+    assert (folder / "model.safetensors").stat() == before
 
 
 def test_a_folder_that_is_not_a_build_is_refused_and_kept(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("mine")
-    refused = run_build(tmp_path)
+    refused = run_recipe("build.py", tmp_path)
     assert refused.returncode == 1
     assert refused.stderr == (
         f"error: {tmp_path} exists and was not built by this recipe: name another folder, or remove it\n"

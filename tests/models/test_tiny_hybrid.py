@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import filecmp
 import json
-import subprocess
-import sys
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-RECIPES = Path(__file__).parents[2] / "models" / "tiny"
+from tests.models.conftest import run_recipe
 
 LOOK = {"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}
 GO = {
@@ -128,16 +127,9 @@ Good.<|im_end|>
 """
 
 
-def run_recipe(name: str, out: Path) -> None:
-    built = subprocess.run([sys.executable, RECIPES / name, "--out", out], capture_output=True, text=True)
-    assert built.returncode == 0, built.stderr
-
-
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    out = tmp_path_factory.mktemp("models") / "hybrid"
-    run_recipe("hybrid.py", out)
-    return out
+def folder(hybrid_folder: Path) -> Path:
+    return hybrid_folder
 
 
 @pytest.fixture(scope="module")
@@ -147,19 +139,21 @@ def tokenizer(folder: Path) -> Any:
     return AutoTokenizer.from_pretrained(folder)
 
 
-def test_two_builds_have_the_same_bytes(folder: Path, tmp_path: Path) -> None:
-    run_recipe("hybrid.py", tmp_path / "again")
-    names = sorted(path.name for path in folder.iterdir())
-    assert names == sorted(path.name for path in (tmp_path / "again").iterdir())
-    assert filecmp.cmpfiles(folder, tmp_path / "again", names, shallow=False) == (names, [], [])
-
-
-def test_both_recipes_make_the_same_tokenizer_but_not_the_same_model(folder: Path, tmp_path: Path) -> None:
-    run_recipe("build.py", tmp_path / "dense")
+def test_both_recipes_make_the_same_tokenizer_but_not_the_same_model(
+    folder: Path, dense_folder: Path
+) -> None:
     names = ["tokenizer.json", "chat_template.jinja", "model.safetensors", "recipe.json"]
-    assert filecmp.cmpfiles(folder, tmp_path / "dense", names, shallow=False) == (names[:1], names[1:], [])
-    run_recipe("hybrid.py", tmp_path / "dense")  # a build of the other recipe is replaced
-    assert filecmp.cmpfiles(folder, tmp_path / "dense", names, shallow=False) == (names, [], [])
+    assert filecmp.cmpfiles(folder, dense_folder, names, shallow=False) == (names[:1], names[1:], [])
+
+
+def test_a_build_in_place_of_the_other_recipe_s_has_the_same_bytes(
+    folder: Path, dense_folder: Path, tmp_path: Path
+) -> None:
+    out = shutil.copytree(dense_folder, tmp_path / "hybrid")
+    assert run_recipe("hybrid.py", out).returncode == 0
+    names = sorted(path.name for path in folder.iterdir())
+    assert names == sorted(path.name for path in out.iterdir())
+    assert filecmp.cmpfiles(folder, out, names, shallow=False) == (names, [], [])
 
 
 def test_the_model_is_a_qwen3_next_with_linear_and_full_attention(folder: Path, tokenizer: Any) -> None:

@@ -25,6 +25,7 @@ from serving.meter import LedgerRow
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.usage import Prices, Usage
 from tests.scripted_engine import ScriptedEngine, call, refuse, say
+from tests.stand_in_server import HEALTHY
 
 
 class TestAttaching:
@@ -192,35 +193,6 @@ async def test_a_hosted_model_is_neither_started_nor_asked_for_counters(
         assert [row.model for row in rows] == ["hosted"]
 
 
-HEALTHY = """
-import http.server, json, socketserver, sys
-
-class Answer(http.server.BaseHTTPRequestHandler):
-    def do_GET(self):
-        self.send_response(200)
-        self.end_headers()
-        names = ("prompt_tokens", "prompt_tokens_cached", "generation_tokens")
-        self.wfile.write("".join(f"vllm:{name}_total 0" + chr(10) for name in names).encode())
-    def do_POST(self):
-        self.rfile.read(int(self.headers["content-length"]))
-        choice = {"text": "", "token_ids": [1], "finish_reason": "length"}
-        usage = {"prompt_tokens": 1, "completion_tokens": 1}
-        body = json.dumps({"choices": [choice], "usage": usage}).encode()
-        self.send_response(200)
-        self.send_header("content-type", "application/json")
-        self.send_header("content-length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-    def address_string(self):
-        return "client"
-
-class Unix(socketserver.UnixStreamServer):
-    def get_request(self):
-        return super().get_request()[0], ("client", 0)
-
-print("ready", flush=True)
-Unix(sys.argv[sys.argv.index("--uds") + 1], Answer).serve_forever()
-"""
 ONCE = """
 import pathlib, sys, time
 if pathlib.Path(sys.argv[0] + ".started").exists():

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from speedrunner.agents.toolbox import Tool, ToolError
+from speedrunner.library.definition import function_names
 from speedrunner.library.library import Library
-from speedrunner.library.loading import check_loading
-from speedrunner.library.skill_parser import function_name
-from speedrunner.library.skill_source import InvalidSkill
-from speedrunner.sandbox.settings import Sandbox
+from speedrunner.library.rules import InvalidSkill
 from speedrunner.store.records import Edit, EditAction
 
 
@@ -24,17 +22,13 @@ class Draft:
         sleep: the sleep's number.
         edits: gets a record of each edit that was asked for, the refused ones too.
         output_chars: longest text that a tool returns, in characters.
-        sandbox: where an edited module is loaded, if that can fail.
     """
 
-    def __init__(
-        self, library: Library, sleep: int, edits: list[Edit], output_chars: int, sandbox: Sandbox
-    ) -> None:
+    def __init__(self, library: Library, sleep: int, edits: list[Edit], output_chars: int) -> None:
         self.library = library
         self._sleep = sleep
         self._edits = edits
         self._output_chars = output_chars
-        self._sandbox = sandbox
 
     def tools(self, *, all_public: bool) -> list[Tool]:
         """Return the tools in the order of use.
@@ -44,9 +38,9 @@ class Draft:
         """
 
         async def write_skill(source: str) -> str:
-            """Add a skill, or replace the one of the same name. `source` is its function, with those imports,
-            constants and classes before it that the library lacks."""
-            return await self.write_skill(source, public=True)
+            """Add a skill, or replace the one of the same name. `source` is its function, with those helper
+            functions, imports, constants and classes that the library lacks."""
+            return await self._write(source, public=True)
 
         writing: list[Tool] = [write_skill] if all_public else [self.write_skill, self.set_visibility]
         return [
@@ -57,13 +51,7 @@ class Draft:
     def list_skills(self, first: int = 0) -> str:
         """List the skills of the draft with their parameters and what each calls, from number `first` on,
         counted from 0."""
-        signatures, calls = self.library.signatures(), self.library.call_graph()
-        lines = [
-            f"{'public' if skill.public else 'private'} {skill.name}{signatures[skill.name]}"
-            + (f", calls {', '.join(calls[skill.name])}" if calls[skill.name] else "")
-            for skill in self.library.skills
-        ]
-        return self._page(lines, first, "first")
+        return self._page([each.name for each in self.library.skills], self._line, first, "first")
 
     def show_skill(self, name: str, from_line: int = 0) -> str:
         """Show the source of a skill, or of a constant or class that skills share, and what uses it, from
@@ -72,75 +60,75 @@ class Draft:
             source = self.library.show(name)
         except InvalidSkill as error:
             raise ToolError(str(error)) from error
-        return self._page(source.splitlines(), from_line, "from_line")
+        return self._page(source.split("\n"), str, from_line, "from_line")
 
     async def write_skill(self, source: str, public: bool) -> str:
-        """Add a skill, or replace the one of the same name. `source` is its function, with those imports,
-        constants and classes before it that the library lacks; `public` tells whether the actor sees it."""
-        name = function_name(source)
-        known = any(skill.name == name for skill in self.library.skills)
-        edited = partial(self.library.write, source, public=public, sleep=self._sleep)
-        if not await self._edit("write", name, edited):
-            return "The library holds exactly this skill already."
-        return self._done(f"{name} is {'replaced' if known else 'added'}")
+        """Add a skill, or replace the one of the same name. `source` is its function, with those helper
+        functions, imports, constants and classes that the library lacks; `public` tells whether the actor
+        sees the functions whose names begin with no underscore."""
+        return await self._write(source, public=None if public else False)
 
     async def set_visibility(self, name: str, public: bool) -> str:
         """Show a skill to the actor, or hide it; other skills can call it either way."""
         seen = "public" if public else "private"
         edited = partial(self.library.set_visibility, name, public=public, sleep=self._sleep)
-        if not await self._edit("visibility", name, edited):
-            return f"{name} is {seen} already."
-        return self._done(f"{name} is {seen} now")
+        return await self._edit("visibility", name, edited, f"{name} is {seen} now")
 
     async def edit_skill(self, name: str, old: str, new: str) -> str:
         """Replace the text `old`, which must occur exactly once in a skill (or in a shared constant or
         class), by `new`."""
-        if not await self._edit("edit", name, partial(self.library.edit, name, old, new, sleep=self._sleep)):
-            return "This changes nothing."
-        return self._done(f"{name} is changed")
+        edited = partial(self.library.edit, name, old, new, sleep=self._sleep)
+        return await self._edit("edit", name, edited, f"{name} is changed")
 
     async def rename_skill(self, name: str, new_name: str) -> str:
         """Rename a skill, and with it every call in the library; docstrings stay as they are."""
-        await self._edit("rename", name, partial(self.library.rename, name, new_name, sleep=self._sleep))
-        return self._done(f"{name} is {new_name} now")
+        edited = partial(self.library.rename, name, new_name, sleep=self._sleep)
+        return await self._edit("rename", name, edited, f"{name} is {new_name} now")
 
     async def delete_skill(self, name: str) -> str:
         """Delete a skill that no other skill calls."""
-        await self._edit("delete", name, partial(self.library.delete, name))
-        return self._done(f"{name} is deleted")
+        return await self._edit("delete", name, partial(self.library.delete, name), f"{name} is deleted")
 
-    async def _edit(self, action: EditAction, name: str, edited: Callable[[], Library]) -> bool:
-        """Make an edit and record it; tell whether it changed anything. Raises `ToolError`."""
+    async def _write(self, source: str, public: bool | None) -> str:
+        names, known = function_names(source), self.library.by_name
+        done = ", ".join(f"{each} is {'replaced' if each in known else 'added'}" for each in names)
+        edited = partial(self.library.write, source, public=public, sleep=self._sleep)
+        return await self._edit("write", ", ".join(names), edited, done)
+
+    async def _edit(self, action: EditAction, name: str, edited: Callable[[], Library], done: str) -> str:
+        """Make an edit, record it, and say that it is done or was not needed. Raises `ToolError`."""
         try:
             library = edited()
-            if library.preamble != self.library.preamble:
-                await check_loading(library, self._sandbox)
+            if library.shared != self.library.shared:
+                await library.check_loading()
         except InvalidSkill as error:
             self._edits.append(Edit(action, name, str(error)))
             raise ToolError(str(error)) from error
         if library == self.library:
-            return False
+            return "This changes nothing: the library is so already."
         self.library = library
         self._edits.append(Edit(action, name))
-        return True
+        count, public = len(library.skills), len(library.public)
+        return f"{done}. The library has {count} skill{'s' * (count != 1)}, {public} of them public."
 
-    def _done(self, what: str) -> str:
-        count = len(self.library.skills)
-        skills = "1 skill" if count == 1 else f"{count} skills"
-        return f"{what}. The library has {skills}, {len(self.library.public)} of them public."
+    def _line(self, name: str) -> str:
+        seen = "public" if self.library.skill(name).public else "private"
+        calls = ", ".join(self.library.calls(name))
+        return f"{seen} {name}{self.library.signature(name)}" + (f", calls {calls}" if calls else "")
 
-    def _page(self, lines: list[str], first: int, parameter: str) -> str:
-        """As many whole lines from `first` on as may be shown, and how to go on."""
-        most = self._output_chars
+    def _page(self, items: Sequence[str], text: Callable[[str], str], first: int, parameter: str) -> str:
+        """As many whole lines, one for each item from `first` on, as may be shown, and how to go on."""
         end = first = max(first, 0)
-        if first >= len(lines):
-            return "There are no more." if lines else "The library is empty."
+        if first >= len(items):
+            return "There are no more." if items else "The library is empty."
+        most = room = self._output_chars
         shown: list[str] = []
-        while end < len(lines) and (not shown or sum(map(len, shown)) + len(lines[end]) <= most):
-            line = lines[end]
+        for line in map(text, items[first:]):
+            if shown and len(line) > room:
+                shown.append(f"[lines {first} to {end - 1} of {len(items)}; go on with {parameter}={end}]")
+                break
+            room -= len(line)
             rest = f" [cut after {most} of {len(line)} characters]" if len(line) > most else ""
             shown.append(line[:most] + rest)
             end += 1
-        if end < len(lines):
-            shown.append(f"[lines {first} to {end - 1} of {len(lines)}; go on with {parameter}={end}]")
         return "\n".join(shown)

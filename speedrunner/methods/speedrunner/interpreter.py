@@ -77,7 +77,7 @@ class Interpreter:
     async def execute_code(self, code: str) -> str:
         """Run Python code in your session and return what it printed, with the value of its last expression
         or its traceback."""
-        draft = _SET_DRAFT.format(source=self._draft().module_source())
+        draft = _SET_DRAFT.format(source=self._draft().source)
         taken = await self._session.execute(draft, DRAFT_WALL_S)
         notes = [taken.lost]
         if taken.error and taken.lost:  # the process was lost, perhaps for what ran before

@@ -14,7 +14,7 @@ from speedrunner.agents.toolbox import Tool, Toolbox
 from speedrunner.agents.trajectory_text import headline
 from speedrunner.library.library import Library
 from speedrunner.library.rules import ALLOWED_MODULES
-from speedrunner.library.skill_types import SUPPORTED
+from speedrunner.library.signature import SUPPORTED
 from speedrunner.methods.base import Method, SleepTools
 from speedrunner.methods.speedrunner.draft import Draft
 from speedrunner.methods.speedrunner.interpreter import Interpreter
@@ -69,8 +69,7 @@ class SpeedRunner(Method):
 
     def agent(self, policy: Policy, task: Task, env: TextEnv) -> ActorSpec:
         """The policy's library."""
-        policy = self._shown(policy)
-        return ActorSpec(Library(env.primitives, policy.skills, policy.preamble))
+        return ActorSpec(Library(env.primitives).of(self._shown(policy)))
 
     async def sleep(self, policy: Policy, history: History, tools: SleepTools) -> Policy:
         """Let the inducer edit the library. When its context overflows, nothing changes.
@@ -80,7 +79,7 @@ class SpeedRunner(Method):
             SandboxError: the inducer's code cannot be run here.
         """
         policy = self._shown(policy)
-        draft = Draft(tools.library(policy), tools.sleep, tools.edits, self._output_chars, tools.sandbox)
+        draft = Draft(tools.library(policy), tools.sleep, tools.edits, self._output_chars)
         offered: list[Tool] = [*draft.tools(all_public=not self._split)]
         calls = tools.calls("inducer", self._calls)
         async with AsyncExitStack() as stack:
@@ -94,15 +93,15 @@ class SpeedRunner(Method):
                     wall_s=self._code_wall_s,
                 )
                 offered.insert(0, (await stack.enter_async_context(interpreter)).execute_code)
-            messages = self._messages(policy, history, tools, calls)
+            messages = self._messages(draft.library, history, tools, calls)
             ending = await tools.run_agent("inducer", messages, Toolbox(offered, finish), calls)
         if ending is Ending.CALL_LIMIT and self._on_limit == "discard":
             tools.error = f"the inducer used up its {calls} calls"
         if tools.error is not None:
             return policy
-        return msgspec.structs.replace(policy, skills=draft.library.skills, preamble=draft.library.preamble)
+        return draft.library.policy(policy)
 
-    def _messages(self, policy: Policy, history: History, tools: SleepTools, calls: int) -> list[Message]:
+    def _messages(self, library: Library, history: History, tools: SleepTools, calls: int) -> list[Message]:
         batch = history.batch(history.batches()[-1])
         system = render(
             __package__,
@@ -129,7 +128,10 @@ class SpeedRunner(Method):
             interpreter=self._interpreter,
             texts=found.texts,
             left_out=found.left_out,
-            skills=policy.skills,
+            skills=[
+                {"name": each.name, "public": each.public, "doc": library.doc(each.name)}
+                for each in library.skills
+            ],
             split=self._split,
             calls=calls,
         )

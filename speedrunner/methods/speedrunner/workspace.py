@@ -131,7 +131,7 @@ def _module(name: str, source: str) -> ModuleType:
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
     module.__file__ = file
     vars(module).update({each: _primitive(each) for each in _primitives})
-    # Stored libraries lack the import by which annotations are not evaluated.
+    # Libraries that earlier versions stored lack the import by which annotations are not evaluated.
     exec(compile(source, file, "exec", annotations.compiler_flag, dont_inherit=True), vars(module))
     return module
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import importlib
 import json
-import os
 import signal
 import sys
 
+from . import seccomp
 from .alarm import Alarm
 from .rlimits import confine, die_with
 from .wire import Wire, encode
@@ -33,10 +33,10 @@ def main(role: str, settings: str) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):  # they reach whole groups; the host decides
         signal.signal(number, signal.SIG_IGN)
     sys.dont_write_bytecode = True
-    os.umask(0o077)
     for module in PRELOADED:
         importlib.import_module(module)
     wire, alarm = Wire(), Alarm()
     confine(given["limits"])
+    seccomp.install()
     wire.send(encode(["ready"]))
     serve(wire, alarm)

@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any
 
 from .alarm import Alarm, TimeLimitReached
-from .bounds import DEPTH_LIMIT, MESSAGE_LIMIT, NODE_LIMIT, TEXT_LIMIT
+from .bounds import DEPTH_LIMIT, NODE_LIMIT, TEXT_LIMIT, VALUE_LIMIT, excess
 from .tracebacks import MODULE_FILE, Tracebacks
 from .values import DESCRIPTION_LIMIT, to_json
 from .wire import Wire, encode
@@ -36,11 +36,12 @@ REFUSALS: dict[str, type[BaseException]] = {
 
 
 class Tracer:
-    """Tells the host which skills run inside which, and with what result, for one tool call."""
+    """Tells the host which skills run inside which, and with what result, for the tool call of a number."""
 
-    def __init__(self, wire: Wire, alarm: Alarm) -> None:
+    def __init__(self, wire: Wire, alarm: Alarm, number: int) -> None:
         self._wire = wire
         self._alarm = alarm
+        self._number = number
         self._omitted = [0]  # calls that were not told, for each skill that is running and was
         self._nodes = 1
         self._room = TEXT_LIMIT
@@ -52,9 +53,9 @@ class Tracer:
 
     def primitive(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Ask the host to run a primitive."""
-        body = encode(["call", name, args, kwargs])
-        if len(body) > MESSAGE_LIMIT:
-            raise ValueError(f"the arguments of {name} take {len(body)} bytes; {MESSAGE_LIMIT} are allowed")
+        body = encode(["call", self._number, name, args, kwargs])
+        if problem := excess(body):
+            raise ValueError(f"the arguments of {name} are {problem}")
         self._nodes += 1
         with self._alarm:
             self._wire.send(body)
@@ -85,7 +86,8 @@ class Tracer:
             arguments = bound(name, signature, args, kwargs)
         except TypeError as error:
             refusal = error
-        self._tell(["enter", name, {each: self.plain(value) for each, value in arguments.items()}])
+        told = {each: self.plain(value) for each, value in arguments.items()}
+        self._tell(["enter", self._number, name, told])
         self._omitted.append(0)
         try:
             if refusal is not None:
@@ -100,19 +102,19 @@ class Tracer:
 
     def plain(self, value: Any) -> Any:
         """Return a value as it can be recorded."""
-        plain, size = to_json(value, self._room)
+        plain, size = to_json(value, min(self._room, VALUE_LIMIT))
         self._room -= size
         return plain
 
     def _leave(self, depth: int, result: Any, error: str | None) -> None:
-        message = ["leave", depth, sum(self._omitted[depth:]), result, error]
+        message = ["leave", self._number, depth, sum(self._omitted[depth:]), result, error]
         del self._omitted[depth:]  # also what an interruption left open below
         self._tell(message)
 
     def _tell(self, message: list[Any]) -> None:
         with self._alarm:
             body = encode(message)
-            if len(body) > MESSAGE_LIMIT:  # characters of several bytes
+            if excess(body):  # many large arguments, characters of several bytes
                 body = encode([*message[:-2], *map(_shortened, message[-2:])])
             self._wire.send(body)
 
@@ -137,7 +139,7 @@ class LoadedModule:
     ) -> None:
         self._wire = wire
         self._alarm = alarm
-        self._tracer = Tracer(wire, alarm)
+        self._tracer = Tracer(wire, alarm, 0)
         self._tracebacks = Tracebacks(source)
         self._skills: dict[str, tuple[Callable[..., Any], inspect.Signature]] = {}
         self._failure: BaseException | None = None
@@ -146,23 +148,26 @@ class LoadedModule:
         module = vars(sys.modules["skills"])
         module.update({name: self._primitive(name, doc) for name, doc in primitives.items()})
         try:
-            exec(compile(source, MODULE_FILE, "exec", dont_inherit=True), module)
+            code = compile(source, MODULE_FILE, "exec", dont_inherit=True)
+            self._tracebacks.find_functions(code)
+            exec(code, module)
             for name in skills:
                 self._skills[name] = module[name], inspect.signature(module[name])
                 module[name] = self._skill(name)
         except BaseException as error:  # told to those who call a skill of it
             self._failure = error
 
-    def run(self, name: str, arguments: dict[str, Any], limit_s: float, left_s: float) -> None:
+    def run(self, number: int, name: str, arguments: dict[str, Any], limit_s: float, left_s: float) -> None:
         """Run one skill as a tool call and tell the host how it ended.
 
         Args:
+            number: of the call, which all that is said about it carries.
             name: of the skill.
             arguments: by parameter name.
             limit_s: seconds that the call may take in all, as its error states them.
             left_s: seconds of these that are left.
         """
-        self._tracer = Tracer(self._wire, self._alarm)
+        self._tracer = Tracer(self._wire, self._alarm, number)
         plain: Any = None
         text: str | None = None
         try:
@@ -177,9 +182,9 @@ class LoadedModule:
         except BaseException as error:  # whatever a skill raises is the skill's: SystemExit, too
             self._alarm.stop()  # the first may itself have been interrupted
             plain, text = None, self._tracebacks.describe(error)
-        body = encode(["end", self._tracer.omitted, plain, text])
-        if len(body) > MESSAGE_LIMIT:
-            body = encode(["end", self._tracer.omitted, _shortened(plain), text])
+        body = encode(["end", number, self._tracer.omitted, plain, text])
+        if excess(body):
+            body = encode(["end", number, self._tracer.omitted, _shortened(plain), text])
         self._wire.send(body)
 
     def _primitive(self, name: str, doc: str) -> Callable[..., Any]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import ast
 import bisect
+import inspect
 import itertools
+from types import CodeType
 
 from .values import valid_text
 
@@ -28,10 +29,19 @@ class Tracebacks:
     """Describes exceptions by those of their frames that lie inside one library module."""
 
     def __init__(self, module_source: str) -> None:
-        functions = [each for each in ast.parse(module_source).body if isinstance(each, ast.FunctionDef)]
         self._lines = module_source.splitlines()
-        self._starts = [each.lineno for each in functions]
-        self._names = [each.name for each in functions]
+        self._starts: list[int] = []
+        self._names: list[str] = []
+
+    def find_functions(self, module: CodeType) -> None:
+        """Learn from the compiled module where its functions begin."""
+        for code in module.co_consts:
+            if isinstance(code, CodeType) and code.co_flags & inspect.CO_OPTIMIZED and code.co_name[0] != "<":
+                first = code.co_firstlineno  # a decorator's, where it has one
+                lines = range(first, len(self._lines) + 1)
+                starts = (line for line in lines if self._lines[line - 1].lstrip().startswith("def "))
+                self._starts.append(next(starts, first))
+                self._names.append(code.co_name)
 
     def describe(self, error: BaseException) -> str:
         """Return the error's type, message and place in one paragraph, then a traceback.

@@ -6,6 +6,8 @@ import math
 import reprlib
 from typing import Any
 
+from .bounds import VALUE_CHARS
+
 VALUE_DEPTH_LIMIT = 20
 """Levels of lists and objects in a recorded value."""
 
@@ -18,7 +20,7 @@ class _TooLarge(Exception):
 
 
 def to_json(value: Any, room: int) -> tuple[Any, int]:
-    """Return a value as plain JSON, and the characters that it takes.
+    """Return a value as plain JSON, and the characters that it takes, `VALUE_CHARS` for each value in it.
 
     What JSON cannot say (sets, objects, non-finite numbers) becomes a description of at most
     `DESCRIPTION_LIMIT` characters, and so does a whole value that takes more than `room` characters, is
@@ -30,21 +32,20 @@ def to_json(value: Any, room: int) -> tuple[Any, int]:
         nonlocal used
         if depth > VALUE_DEPTH_LIMIT:
             raise _TooLarge
-        used += 2
+        used += VALUE_CHARS
         plain: Any
-        if value is None or isinstance(value, bool):
+        if (
+            value is None
+            or isinstance(value, bool)
+            or (type(value) is float and math.isfinite(value))
+            or (type(value) is int and -(2**63) <= value < 2**63)
+        ):
             plain = value
         elif isinstance(value, str):
             used += len(value)
             if used > room:  # before a long text is looked at
                 raise _TooLarge
             plain = valid_text(value)
-        elif type(value) is int and -(2**63) <= value < 2**63:
-            used += 8
-            plain = value
-        elif type(value) is float and math.isfinite(value):
-            used += 16
-            plain = value
         elif isinstance(value, list | tuple):
             plain = []
             for each in value:

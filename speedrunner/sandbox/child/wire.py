@@ -8,7 +8,7 @@ import struct
 from typing import Any
 
 HEADER = struct.Struct(">I")
-"""Each message is preceded by the number of its bytes."""
+"""Precedes each message, here and between hosts and their owner: the number of its bytes."""
 
 _encoder = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 _decoder = json.JSONDecoder()
@@ -23,6 +23,11 @@ def encode(message: object) -> bytes:
     return _encoder.encode(message).encode()
 
 
+def framed(body: bytes) -> bytes:
+    """Return a body as it goes over a wire: after the number of its bytes."""
+    return HEADER.pack(len(body)) + body
+
+
 class Wire:
     """Takes standard input and output for itself and leaves `/dev/null` in their place."""
 
@@ -35,7 +40,7 @@ class Wire:
 
     def send(self, body: bytes) -> None:
         """Write one message."""
-        rest = memoryview(HEADER.pack(len(body)) + body)
+        rest = memoryview(framed(body))
         while rest:
             rest = rest[os.write(self._out, rest) :]
 

@@ -26,31 +26,7 @@ from serving.engine import server_log
 from serving.engine.endpoint import attach
 from serving.engine.server import COMPUTE_NICENESS, VllmServer
 from serving.errors import ServerFailed
-
-HEALTHY = """
-import http.server, json, os, socketserver, sys
-
-class Answer(http.server.BaseHTTPRequestHandler):
-    def do_GET(self):
-        key = os.environ.get("VLLM_API_KEY")
-        allowed = not key or self.headers["Authorization"] == f"Bearer {key}"
-        self.send_response(200 if allowed or not self.path.startswith("/v1") else 401)
-        self.end_headers()
-        self.wfile.write(json.dumps({"data": [{"id": flag("--served-model-name")}]}).encode())
-    def address_string(self):
-        return "client"
-
-class Unix(socketserver.UnixStreamServer):
-    def get_request(self):
-        return super().get_request()[0], ("client", 0)
-
-flag = lambda name: sys.argv[sys.argv.index(name) + 1]
-print("ready", flush=True)
-if "--uds" in sys.argv:
-    Unix(flag("--uds"), Answer).serve_forever()
-else:
-    http.server.HTTPServer((flag("--host"), int(flag("--port"))), Answer).serve_forever()
-"""
+from tests.stand_in_server import HEALTHY
 
 # A stubborn tree: the server and its children ignore SIGTERM, one of them in a session of its own.
 STUBBORN = (
@@ -377,6 +353,17 @@ async def test_it_does_not_start_twice(server_of) -> None:
     with pytest.raises(ServerFailed, match=r"runs already \(process \d+\)"):
         await server.start()
     assert server.alive
+
+
+async def test_a_log_is_its_owners_alone_and_no_link_is_followed(server_of, tmp_path: Path) -> None:
+    server = server_of(HEALTHY)
+    await server.start()
+    assert stat.S_IMODE(server.log.stat().st_mode) == 0o600
+    await server.stop()
+    server.log.rename(tmp_path / "moved")
+    server.log.symlink_to(tmp_path / "moved")
+    with pytest.raises(ServerFailed, match=rf"cannot start: .*{server.log.name}"):
+        await server.start()
 
 
 async def test_a_log_that_cannot_be_written_is_named(tmp_path: Path) -> None:

@@ -4,38 +4,25 @@ from __future__ import annotations
 
 import functools
 import inspect
-import random
 from typing import Any, Literal
 
 import pytest
 from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 from typing_extensions import TypedDict
 
 from serving.cards import load_card, prepare
 from serving.errors import InvalidCall, InvalidTool
 from serving.tokens.formats import FORMATS, ParsedCall
-from serving.tokens.formats.json_value import LIST_ITEMS
 from serving.tokens.formats.qwen3_xml import call, parse
-from serving.tokens.grammar import CONTROL_TEXTS, one_of, structural_tag
+from serving.tokens.grammar import structural_tag
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.tokens.tool_check import ToolCheck
 from serving.tokens.tools import ToolSpec
 from serving.tokens.transcript import Transcript
-from tests.grammar_walks import Walks, avoids, stretches
-from tests.tool_samples import BOOLEAN, INTEGER, TOOLS, record
+from tests.grammar_walks import Walks
+from tests.tool_samples import ANY_TEXT, BOOLEAN, ENDS_OF_XML_STRINGS, INTEGER, TOOLS, record
 
 FORMAT = FORMATS["qwen3_xml"]
-FORBIDDEN_IN_STRINGS = ["</parameter>", "</function>", *CONTROL_TEXTS]
-TENDENCIES = {
-    "evenly": None,
-    "towards broken characters": stretches,
-    "towards long strings": avoids(b"\n", b'"'),
-    "towards long lists": avoids(b"]", b"}"),
-    "towards the format's own words": lambda token: any(
-        word in token for word in (b"<", b"/", b"\n", b"param", b"func", b"|")
-    ),
-}
 
 
 @pytest.fixture(scope="module")
@@ -51,60 +38,6 @@ def tokenizer(folder: str) -> ChatTokenizer:
 @pytest.fixture(scope="module")
 def walks(folder: str) -> Walks:
     return Walks(folder)
-
-
-def read(walks: Walks, ids: list[int]) -> str:
-    """An answer as the conversation reads it: a character that was never completed becomes U+FFFD."""
-    return walks.join(ids).decode(errors="replace")
-
-
-def check_walk(walks: Walks, tool: ToolSpec, string_tokens: int, seed: str, tendency: str) -> None:
-    """One walk, checked in every respect."""
-    part = call(tool, string_tokens)
-    ids = walks.walk(part, random.Random(seed), TENDENCIES[tendency])
-    assert len(ids) <= part.tokens + 1
-    found = parse(read(walks, ids), TOOLS)
-    assert found.name == tool.name
-    assert tool.problem_with(found.arguments) is None
-    keys = list(found.arguments)
-    assert keys == [key for key in tool.parameters["properties"] if key in keys]
-
-
-@pytest.mark.parametrize("tendency", TENDENCIES)
-@pytest.mark.parametrize("tool", TOOLS.values(), ids=TOOLS)
-def test_every_walk_ends_within_the_bound_as_a_valid_call(
-    walks: Walks, tool: ToolSpec, tendency: str
-) -> None:
-    for number in range(10):
-        for string_tokens in (1, 12):
-            check_walk(walks, tool, string_tokens, f"{tool.name}{number}", tendency)
-
-
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(
-    tool=st.sampled_from(list(TOOLS.values())),
-    string_tokens=st.integers(1, 40),
-    seed=st.integers(0, 2**32),
-    tendency=st.sampled_from(list(TENDENCIES)),
-)
-def test_walks_with_any_bound_are_valid_calls(
-    walks: Walks, tool: ToolSpec, string_tokens: int, seed: int, tendency: str
-) -> None:
-    check_walk(walks, tool, string_tokens, str(seed), tendency)
-
-
-def test_a_choice_of_tools_reaches_each_of_them(walks: Walks) -> None:
-    part = one_of(*(call(tool, 5) for tool in TOOLS.values()))
-    rng = random.Random(0)
-    seen = {parse(read(walks, walks.walk(part, rng)), TOOLS).name for _ in range(100)}
-    assert seen == set(TOOLS)
-
-
-def test_a_string_can_use_up_its_bound_and_ends_there(walks: Walks) -> None:
-    part = call(TOOLS["say"], 200)
-    rng = random.Random(0)
-    lengths = [len(walks.walk(part, rng, avoids(b"\n"))) for _ in range(3)]
-    assert min(lengths) > 200
 
 
 def test_the_bound_of_a_string_is_one_number_in_the_grammar() -> None:
@@ -134,76 +67,6 @@ def test_tools_of_every_type_pass_the_check_that_skills_must_pass(
     ToolCheck(tokenizer, FORMAT, string_tokens).check(tool)
 
 
-PIECES = [
-    "\n",
-    "<",
-    ">",
-    "/",
-    "</param",
-    "</parameter\n>",
-    "<parameter=text>\n",
-    "<function=say>\n",
-    "</func",
-]
-PIECES += [
-    "<tool_",
-    "tool_call>",
-    "<|",
-    "im_end|>",
-    "think>",
-    "\n\n",
-    "\r\n",
-    "\x00",
-    "\u2028",
-    "\ufffd",
-    "😀",
-]
-PIECES += ["def f(x: list[int]) -> str:\n\treturn {'a': x < 1}\n", '{"a": "b"}', "&lt;", "<!-- -->", "\\n"]
-ANY_TEXT = st.lists(
-    st.one_of(
-        st.sampled_from([*PIECES, *FORBIDDEN_IN_STRINGS]), st.text(st.characters(exclude_categories=["Cs"]))
-    )
-).map("".join)
-TEXTS = ANY_TEXT.filter(lambda text: not any(word in text for word in FORBIDDEN_IN_STRINGS))
-ARGUMENTS = st.one_of(
-    st.tuples(st.just("say"), st.fixed_dictionaries({"text": TEXTS})),
-    st.tuples(
-        st.just("numbers"),
-        st.fixed_dictionaries(
-            {
-                "a": st.integers(-(10**15) + 1, 10**15 - 1),
-                "b": st.one_of(
-                    st.floats(1e-99, 1e99), st.floats(-1e99, -1e-99), st.integers(-(10**15), 10**15)
-                ),
-            }
-        ),
-    ),
-    st.tuples(
-        st.just("last_optional"),
-        st.fixed_dictionaries(
-            {"a": st.integers(-9, 9)},
-            optional={
-                "b": TEXTS,
-                "c": st.sampled_from(TOOLS["last_optional"].parameters["properties"]["c"]["enum"][:4]),
-            },
-        ),
-    ),
-    st.tuples(
-        st.just("all_optional"), st.fixed_dictionaries({}, optional={"a": TEXTS, "b": st.integers(-9, 9)})
-    ),
-    st.tuples(st.just("strings"), st.fixed_dictionaries({"items": st.lists(ANY_TEXT, max_size=LIST_ITEMS)})),
-    st.tuples(
-        st.just("nested"),
-        st.builds(
-            lambda text, option, items: {"p": {"n": text, "i": {"z": option}}, "l": items},
-            ANY_TEXT,
-            st.sampled_from([3, True, "plain"]),
-            st.lists(st.fixed_dictionaries({"s": ANY_TEXT}), max_size=4),
-        ),
-    ),
-)
-
-
 @functools.cache
 def template(folder: str) -> Any:
     from transformers import AutoTokenizer
@@ -219,29 +82,6 @@ def rendered(folder: str, name: str, arguments: dict[str, Any]) -> str:
     return str(text).removeprefix(frame[0]).removesuffix(frame[1])
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(made=ARGUMENTS)
-def test_the_grammar_allows_what_the_template_writes_and_the_parser_reads_it_back(
-    walks: Walks, folder: str, made: tuple[str, dict[str, Any]]
-) -> None:
-    name, unordered = made
-    arguments = {key: unordered[key] for key in TOOLS[name].parameters["properties"] if key in unordered}
-    text = rendered(folder, name, arguments)
-    assert walks.accepts(call(TOOLS[name], 10_000), text)
-    assert parse(text, TOOLS) == ParsedCall(name, arguments)
-
-
-@pytest.mark.parametrize("tendency", TENDENCIES)
-@pytest.mark.parametrize("name", ["nothing", "say", "strings", "grid"])
-def test_the_grammar_allows_nothing_that_the_template_would_write_in_another_way(
-    walks: Walks, folder: str, name: str, tendency: str
-) -> None:
-    rng = random.Random(name)
-    for _ in range(10):
-        text = read(walks, walks.walk(call(TOOLS[name], 15), rng, TENDENCIES[tendency]))
-        assert rendered(folder, name, parse(text, TOOLS).arguments) == text
-
-
 @pytest.mark.parametrize("value", [True, False])
 def test_a_boolean_is_written_as_json_and_read_in_python_s_spelling_too(
     walks: Walks, folder: str, value: bool
@@ -255,7 +95,7 @@ def test_a_boolean_is_written_as_json_and_read_in_python_s_spelling_too(
     assert parse(text, TOOLS) == parse(canonical, TOOLS) == ParsedCall(tool.name, {"c": value})
 
 
-@pytest.mark.parametrize("word", FORBIDDEN_IN_STRINGS)
+@pytest.mark.parametrize("word", ENDS_OF_XML_STRINGS)
 def test_a_string_cannot_hold_what_would_end_it(walks: Walks, folder: str, word: str) -> None:
     for text in (word, f"a{word}", f"\n{word}\n", f"<{word}"):
         assert not walks.accepts(call(TOOLS["say"], 50), rendered(folder, "say", {"text": text}))

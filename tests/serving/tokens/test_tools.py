@@ -11,8 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
-from typing import Any, Literal, NotRequired, Optional
+from typing import Any, Literal, NotRequired, Optional, Required
 
+import outlines
 import pytest
 from pydantic import BaseModel
 from typing_extensions import TypedDict
@@ -38,7 +39,19 @@ class Tree(TypedDict):
 
 
 class Plain(typing.TypedDict):
+    """A cell."""
+
     x: int
+    y: NotRequired[int]
+
+
+class Partly(TypedDict, total=False):
+    x: Required[int]
+    y: int
+
+
+class Lost(TypedDict):
+    x: Nowhere  # type: ignore[name-defined]  # noqa: F821
 
 
 @dataclass
@@ -69,11 +82,12 @@ def schema(annotation: Any) -> dict[str, Any]:
     return tool.parameters["properties"]["x"]
 
 
+INTEGER = {"type": "integer"}
+RECORD = {"type": "object", "additionalProperties": False}
 POINT = {
-    "type": "object",
-    "properties": {"x": {"type": "integer"}, "y": {"type": "integer"}},
+    **RECORD,
+    "properties": {"x": INTEGER, "y": INTEGER},
     "required": ["x"],
-    "additionalProperties": False,
     "description": "A cell.",
 }
 
@@ -89,6 +103,8 @@ ALLOWED = [
     (list[Literal["a", "b"]], {"type": "array", "items": {"enum": ["a", "b"]}}),
     (Point, POINT),
     (list[Point], {"type": "array", "items": POINT}),
+    (Plain, POINT),
+    (Partly, {**RECORD, "properties": {"x": INTEGER, "y": INTEGER}, "required": ["x"]}),
 ]
 
 
@@ -115,18 +131,20 @@ REFUSED = [
     Path,
     Colour,
     Tree,
-    Plain,
+    Lost,
     None,
     int | str,
     Optional[int],  # noqa: UP045
     Literal["a", None],
+    Literal[2**63],
     "Nowhere",
+    [int],
 ]
 
 
 @pytest.mark.parametrize("annotation", REFUSED, ids=str)
 def test_other_types_are_refused_with_the_allowed_ones_named(annotation: Any) -> None:
-    with pytest.raises(InvalidTool, match=r"tool.*(allowed|annotate)") as caught:
+    with pytest.raises(InvalidTool, match=r"^tool\.x.*: .*(allowed|cannot be read)") as caught:
         schema(annotation)
     assert "\n" not in str(caught.value)
 
@@ -138,8 +156,10 @@ def test_parameters_need_annotations_and_names_to_be_given_by() -> None:
     def named(**a: int): ...  # type: ignore[no-untyped-def]
     def hidden(_a: int): ...  # type: ignore[no-untyped-def]
 
-    for function in (untyped, positional, many, named, hidden):
-        with pytest.raises(InvalidTool, match="tool: "):
+    with pytest.raises(InvalidTool, match=r"^tool\.a: it has no type; allowed are str"):
+        spec(untyped)
+    for function in (positional, many, named, hidden):
+        with pytest.raises(InvalidTool, match=r"^tool: parameter .* cannot be given by name"):
             spec(function)
 
 
@@ -242,6 +262,13 @@ def test_arguments_that_do_not_fit_are_named_with_their_place(change: dict[str, 
     found = spec(checked).problem_with({**GOOD, **change})
     assert found is not None
     assert re.match(problem, found), found
+
+
+def test_outlines_reads_the_same_in_the_schema() -> None:
+    """A second opinion: what its compiled schema matches is what we take for valid."""
+    valid = outlines.json_schema(spec(checked).parameters)
+    for change, fits in [({}, True), ({"extra": 1}, True), *((change, False) for change, _ in PROBLEMS)]:
+        assert valid.matches(json.dumps({**GOOD, **change})) == fits, change
 
 
 def test_missing_arguments_and_things_that_are_no_arguments() -> None:

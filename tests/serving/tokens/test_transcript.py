@@ -181,3 +181,32 @@ def test_a_reply_stands_where_the_template_puts_it(tiny_tokenizer: ChatTokenizer
     )
     # The documentation's, the call's own, and none of the reply's.
     assert talk.ids.count(tiny_tokenizer.control_id("<tool_call>")) == 3
+
+
+THOUGHTS = ["Hm.", "", "  I walk.\nAnd on.  "]
+
+
+@pytest.mark.parametrize(
+    ("style", "begin", "thoughts"),
+    [
+        ("none", "", None),
+        ("generated", "", None),
+        ("generated", "<think>\n", THOUGHTS),
+        ("prompted", "", THOUGHTS),
+    ],
+)
+def test_what_was_read_of_an_answer_is_enough_to_write_it_again(
+    tiny_tokenizer: ChatTokenizer, style: ThinkingStyle, begin: str, thoughts: list[str] | None
+) -> None:
+    talk = transcript(tiny_tokenizer, style, thinking_tokens=0 if thoughts is None else 32)
+    framed = [""] if thoughts is None else [f"{begin}{thought}\n</think>\n\n" for thought in thoughts]
+    for written in (frame + text for frame in framed for text in (call("go", to="x").written, "No call.")):
+        answer = talk.answer(ids_of(tiny_tokenizer, written))
+        assert talk.written(answer.reasoning, answer.text) == written
+        talk.tell("Go on.")
+
+
+def test_so_it_is_of_an_answer_that_was_cut_in_its_thinking(tiny_tokenizer: ChatTokenizer) -> None:
+    talk = transcript(tiny_tokenizer, "generated", thinking_tokens=32)
+    answer = talk.answer(ids_of(tiny_tokenizer, "<think>\nI am still", ended=False))
+    assert talk.written(answer.reasoning, answer.text) == "<think>\nI am still"

@@ -20,11 +20,10 @@ from speedrunner.agents.templates import render
 from speedrunner.agents.trajectory_text import headline
 from speedrunner.library.library import Library
 from speedrunner.library.rules import ALLOWED_MODULES
-from speedrunner.library.skill_types import SUPPORTED
+from speedrunner.library.signature import SUPPORTED
 from speedrunner.methods.speedrunner.draft import Draft
 from speedrunner.methods.speedrunner.interpreter import Interpreter
 from speedrunner.methods.speedrunner.method import finish
-from speedrunner.sandbox.settings import Sandbox
 from speedrunner.store.records import Ending, Message, Policy, Trajectory
 
 GOLDEN = Path(__file__).parents[2] / "data" / "prompts"
@@ -96,14 +95,17 @@ def inducer_user(*, skills: bool = True, interpreter: bool = True, texts: int = 
         interpreter=interpreter,
         texts=[episode(11)] * texts,
         left_out=[episode(10)] * left_out,
-        skills=library().skills if skills else (),
+        skills=[
+            {"name": each.name, "public": each.public, "doc": library().doc(each.name)}
+            for each in (library().skills if skills else ())
+        ],
         split=True,
         calls=100,
     )
 
 
 def inducer_tools() -> list[str]:
-    draft = Draft(Library(ENV.primitives), 1, [], 8000, Sandbox())
+    draft = Draft(Library(ENV.primitives), 1, [], 8000)
     tools = [Interpreter.execute_code, *draft.tools(all_public=False), finish]
     return [inspect.getdoc(tool) or "" for tool in tools]
 

@@ -48,7 +48,7 @@ def test_as_json_its_classes_are_the_ledger_s_sums(learnt: ScriptedRun) -> None:
         "action": total.action,
     }
     assert run["total"]["usd"] == pytest.approx(learnt.card.prices.cost(total))
-    assert run["cache"]["share"] == 1.0
+    assert run["cache_share"] == 1.0
     assert found["accounts"]["equal"] is True
 
 
@@ -77,7 +77,7 @@ def test_of_several_runs_it_tells_the_sum(learnt: ScriptedRun, tmp_path: Path) -
 def test_mistakes_are_told_in_one_line(learnt: ScriptedRun, tmp_path: Path) -> None:
     with pytest.raises(RunDirectoryError, match="does not exist: name a run's directory"):
         printed(str(tmp_path / "none"))
-    with pytest.raises(InvalidConfig, match="--prices nothing is no price list"):
+    with pytest.raises(InvalidConfig, match="prices=nothing is not among its choices"):
         printed(str(learnt.dir), "--prices", "nothing")
 
 

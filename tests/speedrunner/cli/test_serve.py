@@ -1,121 +1,55 @@
-"""`speedrunner serve`: a real server in the foreground, as a user starts and ends it."""
+"""`speedrunner serve`: a server in the foreground, as a user starts and ends it."""
 
 from __future__ import annotations
 
-import asyncio
-import os
 import re
 import shlex
-import signal
 import socket
 import stat
 import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
 
 from serving.cards import CHECKOUT, adapted, load_card
-from serving.engine.endpoint import Endpoint, attach
 from serving.errors import InvalidCard, ServerFailed
 from speedrunner.cli.serve import serve, shell_command
 from speedrunner.config.check import InvalidConfig
-
-COMMAND = [sys.executable, "-c", "import typer; from speedrunner.cli.serve import serve; typer.run(serve)"]
+from tests.serve_command import check_serving_on_a_port, lines_until, serving
+from tests.stand_in_server import HEALTHY
 
 
 @pytest.fixture
-def serving(request: pytest.FixtureRequest, tiny_folder: str) -> Iterator[subprocess.Popen[str]]:
-    """The command with a test's settings; ended in any case."""
-    process = subprocess.Popen(
-        [*COMMAND, "model=tiny", *request.param],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        cwd=CHECKOUT,
-        env={**os.environ, "PYTHONPATH": str(CHECKOUT)},
-    )
-    yield process
-    if process.poll() is None:
-        process.send_signal(signal.SIGTERM)
-    process.communicate(timeout=60)
+def stand_in(tiny_folder: str, tmp_path: Path) -> str:
+    """A folder in which a stand-in for vLLM's server is found before vLLM."""
+    module = tmp_path / "vllm" / "entrypoints" / "openai" / "api_server.py"
+    module.parent.mkdir(parents=True)
+    module.write_text(HEALTHY)
+    for folder in list(module.parents)[:3]:
+        (folder / "__init__.py").touch()
+    return str(tmp_path)
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+def test_a_server_on_a_port_answers_those_who_can_read_its_key_until_it_is_stopped(stand_in: str) -> None:
+    check_serving_on_a_port(first=stand_in)
 
 
-def lines_until(process: subprocess.Popen[str], word: str) -> list[str]:
-    assert process.stdout is not None
-    lines = []
-    for line in process.stdout:
-        lines.append(line.rstrip("\n"))
-        if word in line:
-            return lines
-    raise AssertionError(f"it ended before it said {word!r}: {lines} {process.communicate()[1]}")
-
-
-PORT = free_port()
-
-
-@pytest.mark.parametrize("serving", [[f"serving.port={PORT}"]], indirect=True)
-def test_a_server_on_a_port_answers_those_who_can_read_its_key_until_it_is_stopped(
-    serving: subprocess.Popen[str],
-) -> None:
-    *_, ready, key_line, attach_line = lines_until(serving, "another terminal")
-    url = f"http://127.0.0.1:{PORT}/v1"
-    assert ready == f"tiny is ready at {url}; Ctrl-C ends it"
-    key_file = Path(key_line.removeprefix("its API key is in "))
-    assert stat.S_IMODE(key_file.stat().st_mode) == 0o600
-    command = attach_line.partition(": ")[2]
-    assert shlex.split(command) == [
-        *["speedrunner", "run", "model=tiny", f"serving.url={url}"],
-        f"serving.api_key_file={key_file}",
-    ]
-    key = key_file.read_text().strip()
-    asyncio.run(attach(Endpoint.parse(url, api_key=key), "tiny"))
-    with pytest.raises(ServerFailed, match="refuses the API key"):
-        asyncio.run(attach(Endpoint.parse(url, api_key="x" * len(key)), "tiny"))
-    processes = psutil.Process(serving.pid).children(recursive=True)
-    assert any("vllm" in word for process in processes for word in process.cmdline())
-    assert not any(key in word for process in processes for word in process.cmdline())
-    listening = [each.laddr for process in processes for each in listeners(process)]
-    assert {address.ip for address in listening} == {"127.0.0.1"}
-    serving.send_signal(signal.SIGTERM)
-    out, err = serving.communicate(timeout=60)
-    assert (serving.returncode, out, err) == (0, "stopped by SIGTERM; the server has ended\n", "")
-    assert not key_file.exists()
-    assert not any(process.is_running() for process in processes)
-
-
-@pytest.mark.parametrize("serving", [[]], indirect=True)
-def test_a_server_that_ends_by_itself_ends_the_command_with_its_reason(
-    serving: subprocess.Popen[str],
-) -> None:
-    *_, ready, attach_line = lines_until(serving, "another terminal")
-    address = re.search("unix:[^;]*", ready)
-    assert address is not None
-    folder = Path(address[0].removeprefix("unix:")).parent
-    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-    assert attach_line.endswith(f": speedrunner run model=tiny serving.url={address[0]}")
-    for process in psutil.Process(serving.pid).children(recursive=True):
-        if "vllm.entrypoints.openai.api_server" in process.cmdline() and "guard.py" not in "".join(
-            process.cmdline()
-        ):
-            process.kill()
-    _, err = serving.communicate(timeout=60)
-    assert serving.returncode == 1
-    assert "ServerFailed: the server of model 'tiny' was killed by SIGKILL" in err
+def test_a_server_that_ends_by_itself_ends_the_command_with_its_reason(stand_in: str) -> None:
+    with serving(first=stand_in) as process:
+        *_, ready, attach_line = lines_until(process, "another terminal")
+        address = re.search("unix:[^;]*", ready)
+        assert address is not None
+        folder = Path(address[0].removeprefix("unix:")).parent
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+        assert attach_line.endswith(f": speedrunner run model=tiny serving.url={address[0]}")
+        (guard,) = psutil.Process(process.pid).children()
+        (server,) = guard.children()
+        server.kill()
+        _, err = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert err.startswith("error: the server of model 'tiny' was killed by SIGKILL")
     assert not folder.exists()
-
-
-def listeners(process: psutil.Process) -> list[psutil._common.pconn]:
-    """TCP sockets on which a process listens."""
-    return [each for each in process.net_connections("tcp") if each.status == psutil.CONN_LISTEN]
 
 
 class TestPrinting:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import re
 from typing import Any
 
+import msgspec
 import pytest
 
-from speedrunner.config.check import InvalidConfig, keys_of
+from speedrunner.config.check import InvalidConfig
 from speedrunner.config.schema import (
     Config,
     EnvConfig,
@@ -22,6 +22,7 @@ from speedrunner.config.schema import (
     to_mapping,
     to_yaml,
 )
+from typed.records import keys_of
 
 
 def config(**run: Any) -> Config:
@@ -49,8 +50,8 @@ class TestYaml:
         assert to_mapping(config())["env"] == {"name": "babyai", "num_dists": 4}
 
     def test_equal_configurations_have_equal_texts(self) -> None:
-        one = dataclasses.replace(config(), env=EnvConfig("babyai", {"a": 1, "b": 2}))
-        other = dataclasses.replace(config(), env=EnvConfig("babyai", {"b": 2, "a": 1}))
+        one = msgspec.structs.replace(config(), env=EnvConfig("babyai", {"a": 1, "b": 2}))
+        other = msgspec.structs.replace(config(), env=EnvConfig("babyai", {"b": 2, "a": 1}))
         assert to_yaml(one) == to_yaml(other)
 
     def test_an_older_file_gets_the_defaults_of_keys_that_it_lacks(self) -> None:
@@ -61,7 +62,7 @@ class TestYaml:
         assert from_yaml(to_yaml(config()) + "versions: {python: 3.11.7}\n") == config()
 
     def test_an_environment_that_is_not_installed_can_be_read(self) -> None:
-        elsewhere = dataclasses.replace(config(), env=EnvConfig("no.such:Place", {"size": 3}))
+        elsewhere = msgspec.structs.replace(config(), env=EnvConfig("no.such:Place", {"size": 3}))
         assert from_yaml(to_yaml(elsewhere)) == elsewhere
 
     @pytest.mark.parametrize("text", ["run: [", "- run", "", "run: 3"])
@@ -156,7 +157,7 @@ class TestDifferences:
         ]
 
     def test_names_options_and_what_is_not_set_on_one_side(self) -> None:
-        other = dataclasses.replace(config(), env=EnvConfig("my.envs:Maze", {"size": 3}))
+        other = msgspec.structs.replace(config(), env=EnvConfig("my.envs:Maze", {"size": 3}))
         assert differences(config(), other) == [
             "env.name: babyai -> my.envs:Maze",
             "env.num_dists: 4 -> (not set)",

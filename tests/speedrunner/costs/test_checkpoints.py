@@ -1,4 +1,4 @@
-"""The table of checkpoints, from a run on disk."""
+"""Checkpoints and rollouts of a run on disk, with numbers worked out by hand."""
 
 from __future__ import annotations
 
@@ -6,77 +6,83 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from envs import Outcome
-from serving.balance import Balance
-from serving.engine.metrics import Counters
 from serving.usage import Prices, Usage
-from speedrunner.costs.checkpoint_table import account_line, checkpoint_table, notes
-from speedrunner.costs.checkpoints import CheckpointRow, checkpoint_rows
-from speedrunner.costs.rollout_costs import RolePrices
+from speedrunner.costs.checkpoints import CheckpointRow, checkpoint_rows, rollout_costs
+from speedrunner.costs.ledger import run_costs
+from speedrunner.costs.pricing import PriceBook
 from speedrunner.store.data import load
-from speedrunner.store.records import AgentRecord, Ending, Policy, Skill, SleepRecord, Turn
-from speedrunner.store.rundir import RunDirectory
+from speedrunner.store.records import Ending, Policy, Skill, Turn
+from speedrunner.store.rundir import RunDirectory, sleep_key
 from speedrunner.store.summary import summarise
-from tests.speedrunner.run_samples import trajectory
+from tests.speedrunner.costs.ledgers import row
+from tests.speedrunner.run_samples import sleep, trajectory
 
 LIST = Prices(uncached=1.0, cached=0.5, output=10.0)
-PRICES = RolePrices(actor=LIST, others=LIST)
-
-
-def turn(usage: Usage) -> Turn:
-    return Turn(messages=[], text="", usage=usage, seconds=0.0)
+BOOK = PriceBook("a list", {"m": LIST})
 
 
 def skill(name: str, public: bool) -> Skill:
-    return Skill(
-        name=name,
-        source=f'def {name}() -> str:\n    """Do it."""\n    return ""',
-        doc="Do it.",
-        public=public,
-        created=1,
-        edited=1,
-    )
+    return Skill(name=name, public=public, created=1, edited=1)
+
+
+def play(run: RunDirectory, episode: str, *usages: Usage, policy: int = 0, **changes: object) -> None:
+    """Record an episode of one request for each usage."""
+    phase, *point, number = episode.split("/")
+    for usage in usages:
+        run.append_request(row(1.0, usage, phase=phase, policy=str(policy), episode=episode, attempt="1"))
+    turns = [Turn(messages=[], text="", usage=usage, seconds=0.0) for usage in usages]
+    played = trajectory(episode, policy=policy, turns=turns, **changes)
+    if phase == "train":
+        run.append_trajectory(policy, played)
+        run.append_episode(summarise(played, "train", int(number)))
+    else:
+        run.append_evaluation(int(point[0]), played)
+        run.append_episode(summarise(played, "test", int(point[0])))
+
+
+def learn(run: RunDirectory, number: int, rollouts: int, *usages: Usage) -> None:
+    """Record a sleep."""
+    key = sleep_key(number)
+    for usage in usages:
+        run.append_request(row(1.0, usage, "inducer", phase="sleep", episode=key, attempt="1"))
+    record = sleep(number)
+    record.rollouts = rollouts
+    run.write_sleep(record)
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Iterator[RunDirectory]:
-    """Two checkpoints of two test episodes, with two rollouts and a sleep between them."""
+def empty(tmp_path: Path) -> Iterator[RunDirectory]:
     with RunDirectory.open_for_writing(tmp_path / "run") as run:
         run.write_config("run: {}\n")
         run.write_policy(Policy(version=0))
-        lost = trajectory("test/0000/0000", outcome=Outcome(0.5, False, {}), ending=Ending.FAILURE)
-        broken = trajectory("test/0000/0001", outcome=None, ending=Ending.ENGINE_ERROR, turns=[])
-        for played in (lost, broken):
-            run.append_evaluation(0, played)
-            run.append_episode(summarise(played, "test", 0))
-        for number in range(2):
-            played = trajectory(f"train/{number:04d}", turns=[turn(Usage(1000, 0, 0))])
-            run.append_trajectory(0, played)
-            run.append_episode(summarise(played, "train", 0))
-        run.write_sleep(
-            SleepRecord(
-                sleep=1,
-                rollouts=2,
-                attempt=1,
-                agents=[AgentRecord("inducer", [turn(Usage(0, 0, 400))], Ending.SUBMITTED)],
-                edits=[],
-                seconds=1.0,
-            )
-        )
-        run.write_policy(Policy(version=1, skills=(skill("go", True), skill("helper", False))))
-        for number in range(2):
-            played = trajectory(
-                f"test/0002/{number:04d}", policy=1, turns=[turn(Usage(1000, 800, 10, 4 * number))]
-            )
-            run.append_evaluation(2, played)
-            run.append_episode(summarise(played, "test", 2))
         yield run
 
 
-def rows(run: RunDirectory) -> list[CheckpointRow]:
-    return checkpoint_rows(load(run.path), PRICES)
+@pytest.fixture
+def run(empty: RunDirectory) -> RunDirectory:
+    """Two checkpoints of two test episodes, with two rollouts and a sleep between them."""
+    lost = {"outcome": Outcome(0.5, False, {}), "ending": Ending.FAILURE}
+    play(empty, "test/0000/0000", Usage(100, 60, 20, 5), Usage(130, 120, 10), **lost)
+    play(empty, "test/0000/0001", outcome=None, ending=Ending.ENGINE_ERROR)
+    for number in range(2):
+        play(empty, f"train/{number:04d}", Usage(1000, 0, 0))
+    learn(empty, 1, 2, Usage(0, 0, 400))
+    empty.write_policy(Policy(version=1, skills=(skill("go", True), skill("helper", False))))
+    for number in range(2):
+        play(empty, f"test/0002/{number:04d}", Usage(1000, 800, 10, 4 * number), policy=1)
+    return empty
+
+
+def rows(run: RunDirectory, book: PriceBook = BOOK) -> list[CheckpointRow]:
+    data = load(run.path)
+    return checkpoint_rows(data, *run_costs([data], [book]))
+
+
+def rollouts(run: RunDirectory) -> dict[str, float]:
+    data = load(run.path)
+    return rollout_costs(data, *run_costs([data], [BOOK]))
 
 
 def test_a_checkpoint_is_the_means_of_its_test_episodes(run: RunDirectory) -> None:
@@ -100,6 +106,7 @@ def test_what_is_unscored_is_left_out_of_the_score_and_counted(run: RunDirectory
     first = rows(run)[0]
     assert (first.episodes, first.unscored, first.score) == (2, 1, 0.5)
     assert first.llm_calls == 1.0  # two and none
+    assert (first.uncached, first.cached, first.output) == (25, 90, 15)
 
 
 def test_a_score_of_nothing_is_none(run: RunDirectory) -> None:
@@ -114,69 +121,50 @@ def test_before_the_first_rollout_none_has_a_cost(run: RunDirectory) -> None:
 
 
 def test_rollouts_are_counted_at_the_next_checkpoint_only(run: RunDirectory) -> None:
-    late = trajectory("test/0004/0000", policy=1)
-    run.append_evaluation(4, late)
+    play(run, "test/0004/0000", Usage(1, 0, 1), policy=1)
     assert rows(run)[2].rollout_cost is None
 
 
-def shown(what: object) -> str:
-    console = Console(width=80, color_system=None)
-    with console.capture() as capture:
-        console.print(what)
-    return capture.get()
+def test_without_a_price_there_is_no_cost_and_everything_else_stays(run: RunDirectory) -> None:
+    unpriced = rows(run, PriceBook("none", {}))[1]
+    assert (unpriced.cost, unpriced.rollout_cost, unpriced.score, unpriced.cached) == (None, None, 1.0, 800)
 
 
-def test_the_table_fits_into_eighty_columns_and_shows_every_number(run: RunDirectory) -> None:
-    lines = shown(checkpoint_table(rows(run))).splitlines()
-    assert max(map(len, lines)) <= 80
-    assert [line.split() for line in lines if line.strip()][-2:] == [
-        ["0", "0.500", "2", "(-1)", "1.0", "25", "90", "15", "0.000220", "-", "0/0"],
-        ["2", "1.000", "2", "1.0", "200", "800", "10", "0.000700", "0.003000", "1/2"],
-    ]
-
-
-def test_the_notes_tell_what_is_left_out_and_the_prices(run: RunDirectory) -> None:
-    text = notes(rows(run), PRICES)
-    assert "1 test episodes (-n) ended by a fault of ours and have no score" in text
-    assert "1 uncached, 0.5 cached, 10 output" in text
-    assert "fault" not in notes(rows(run)[1:], PRICES)
-
-
-CUT_OFF = (
-    "2 requests were cut off before their tokens were told; the engine counted for them 1 prompt and 0"
-    " generated tokens, at most 9 and 4 being possible"
-)
-
-
-@pytest.mark.parametrize(
-    ("engine", "at_most", "ours", "verdict"),
-    [
-        (Counters(30, 20, 5), Counters(), True, "they agree to the token"),
-        (Counters(30, 20, 5), Counters(9, 9, 9), False, "they agree to the token"),
-        (Counters(31, 20, 5), Counters(), True, "they DIFFER, which is a defect: please report it"),
-        (Counters(31, 20, 5), Counters(9, 9, 4), True, CUT_OFF),
-        (Counters(40, 20, 5), Counters(9, 9, 4), True, "they DIFFER"),
-        (Counters(29, 20, 5), Counters(9, 9, 4), True, "they DIFFER"),
-        (Counters(31, 20, 5), Counters(), False, "they differ, as can be: the engine is not ours"),
-    ],
-)
-def test_the_account_says_whether_ledger_and_engine_agree(
-    engine: Counters, at_most: Counters, ours: bool, verdict: str
-) -> None:
-    unreported = 2 if at_most != Counters() else 0
-    balance = Balance(
-        model="tiny",
-        since=0.0,
-        ledger=Counters(30, 20, 5),
-        engine=engine,
-        unreported=unreported,
-        at_most=at_most,
-        ours=ours,
-        time=0.0,
+def test_the_paper_s_formula() -> None:
+    prices = Prices(uncached=0.75, cached=0.075, output=4.5)
+    # (3000 - 2000) * 0.75 + 2000 * 0.075 + 400 * 4.5 = 750 + 150 + 1800 millionths
+    assert prices.cost(Usage(prompt=3000, cached=2000, completion=400, reasoning=100)) == pytest.approx(
+        2.7e-3
     )
-    line = account_line(balance)
-    assert line.startswith(
-        f"Tokens of tiny by ledger / by engine: prompt 30 / {engine.prompt}, cached 20 / 20,"
-        " generated 5 / 5: "
+
+
+def test_a_rollout_costs_its_requests_and_its_share_of_the_sleep_after_it(empty: RunDirectory) -> None:
+    own = Usage(prompt=1000, cached=600, completion=10)  # 400 + 300 + 100 = 800 millionths
+    play(empty, "train/0000", own)
+    play(empty, "train/0001", own, own)
+    learn(empty, 1, 2, Usage(2000, 0, 0), Usage(0, 0, 400))  # 2000 + 4000 millionths over two rollouts
+    assert rollouts(empty) == pytest.approx({"train/0000": 3800e-6, "train/0001": 4600e-6})
+
+
+def test_each_sleep_is_spread_over_its_own_batch(empty: RunDirectory) -> None:
+    for number, policy in enumerate([0, 0, 1, 2]):
+        play(empty, f"train/{number:04d}", Usage(), policy=policy)
+    learn(empty, 1, 2, Usage(completion=1000))
+    learn(empty, 2, 1, Usage(completion=2000))
+    assert rollouts(empty) == pytest.approx(
+        {"train/0000": 0.005, "train/0001": 0.005, "train/0002": 0.02, "train/0003": 0.0}
     )
-    assert verdict in line
+
+
+def test_all_shares_of_a_sleep_make_up_its_cost(empty: RunDirectory) -> None:
+    usage = Usage(prompt=999, cached=500, completion=123)
+    for number in range(7):
+        play(empty, f"train/{number:04d}", Usage())
+    learn(empty, 1, 7, usage)
+    assert sum(rollouts(empty).values()) == pytest.approx(LIST.cost(usage))
+
+
+def test_test_episodes_bear_no_sleep(empty: RunDirectory) -> None:
+    play(empty, "test/0000/0000", Usage(1, 0, 1))
+    learn(empty, 1, 1, Usage(9, 0, 9))
+    assert rollouts(empty) == {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,44 +23,55 @@ def ready(begin: float, end: float | None = None) -> LedgerRow:
     return row(begin, begin if end is None else end, "readiness")
 
 
-def split(*runs: list[LedgerRow]) -> list[EngineTime]:
-    found = engine_time(runs)
-    assert found is not None
-    return found
+def idle(time: EngineTime) -> float:
+    return time.idle["m"]
+
+
+def total(time: EngineTime) -> float:
+    return sum(seconds or 0.0 for seconds in time.requests) + idle(time)
 
 
 def test_a_second_belongs_to_those_who_wait_in_it() -> None:
-    (time,) = split([ready(0.0), row(0.0, 4.0), row(1.0, 3.0)])
+    (time,) = engine_time([[ready(0.0), row(0.0, 4.0), row(1.0, 3.0)]])
     assert time.requests == pytest.approx([0.0, 3.0, 1.0])
-    assert time.idle == 0.0
+    assert idle(time) == 0.0
 
 
 def test_a_second_in_which_nobody_waits_is_the_runs_own() -> None:
-    (time,) = split([ready(0.0, 1.0), row(3.0, 4.0)])
-    assert (time.requests, time.idle) == (pytest.approx([1.0, 1.0]), pytest.approx(2.0))
+    (time,) = engine_time([[ready(0.0, 1.0), row(3.0, 4.0)]])
+    assert (time.requests, idle(time)) == (pytest.approx([1.0, 1.0]), pytest.approx(2.0))
 
 
 def test_runs_share_what_both_wait_for_and_what_neither_does() -> None:
-    one, other = split([ready(0.0), row(1.0, 3.0), row(7.0, 8.0)], [ready(0.0), row(1.0, 3.0), row(3.0, 5.0)])
+    first = [ready(0.0), row(1.0, 3.0), row(7.0, 8.0)]
+    second = [ready(0.0), row(1.0, 3.0), row(3.0, 5.0)]
+    one, other = engine_time([first, second])
     assert one.requests == pytest.approx([0.0, 1.0, 1.0])
     assert other.requests == pytest.approx([0.0, 1.0, 2.0])
     # The first second is both runs', from the other one's end on idle time is the one's alone.
-    assert (one.idle, other.idle) == (pytest.approx(0.5 + 2.0), pytest.approx(0.5))
+    assert (idle(one), idle(other)) == (pytest.approx(0.5 + 2.0), pytest.approx(0.5))
 
 
 def test_between_two_processes_of_a_run_no_engine_is_its_own() -> None:
-    (time,) = split([ready(0.0), row(0.0, 1.0), ready(1000.0), row(1001.0, 1002.0)])
-    assert time.idle == pytest.approx(1.0)
-    assert time.total == pytest.approx(3.0)
+    (time,) = engine_time([[ready(0.0), row(0.0, 1.0), ready(1000.0), row(1001.0, 1002.0)]])
+    assert idle(time) == pytest.approx(1.0)
+    assert total(time) == pytest.approx(3.0)
 
 
 def test_a_readiness_request_that_is_tried_again_begins_no_process() -> None:
-    (time,) = split([ready(0.0), row(5.0, 6.0, "readiness", retry=1), row(6.0, 7.0)])
-    assert time.total == pytest.approx(7.0)
+    (time,) = engine_time([[ready(0.0), row(5.0, 6.0, "readiness", retry=1), row(6.0, 7.0)]])
+    assert total(time) == pytest.approx(7.0)
 
 
 def test_without_a_readiness_request_the_engine_is_not_ours() -> None:
-    assert engine_time([[row(0.0, 1.0)]]) is None
+    assert engine_time([[row(0.0, 1.0)]]) == [EngineTime([None], {})]
+
+
+def test_each_engine_has_a_life_of_its_own() -> None:
+    own, hosted = ([ready(0.0), row(0.0, 4.0)], [row(1.0, 3.0)])
+    hosted = [msgspec.structs.replace(each, model="hosted") for each in hosted]
+    (time,) = engine_time([[*own, *hosted]])
+    assert time == EngineTime([0.0, 4.0, None], {"m": 0.0})
 
 
 moments = st.floats(0, 1000, allow_nan=False)
@@ -97,6 +109,6 @@ def test_the_shares_of_all_runs_are_the_time_in_which_one_of_them_went_on(
         for begin, end in zip(starts, [*starts[1:], len(rows)], strict=True):
             process = rows[begin:end]
             going_on.append((min(r.time - r.seconds for r in process), max(r.time for r in process)))
-    shares = split(*runs)
-    assert sum(share.total for share in shares) == pytest.approx(union(going_on), abs=1e-6)
-    assert all(seconds >= -1e-9 for share in shares for seconds in [*share.requests, share.idle])
+    shares = engine_time(runs)
+    assert sum(total(share) for share in shares) == pytest.approx(union(going_on), abs=1e-6)
+    assert all((seconds or 0.0) >= -1e-9 for share in shares for seconds in [*share.requests, idle(share)])

@@ -7,8 +7,6 @@ import contextlib
 import json
 import os
 import signal
-import subprocess
-import sys
 import textwrap
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
@@ -20,13 +18,14 @@ import pytest_asyncio
 
 from envs import Opening, Outcome, Task
 from speedrunner.hosts import host as hosts
-from speedrunner.hosts.host import HostDied, HostFault, HostTimedOut
+from speedrunner.hosts.host import Host, HostDied, HostFault, HostTimedOut
 from speedrunner.hosts.host_pool import HostPool
+from speedrunner.hosts.local_host import LocalHost
 from speedrunner.hosts.messages import Executed
 from speedrunner.library.library import Library
 from speedrunner.sandbox.child.bounds import DEPTH_LIMIT, NODE_LIMIT, TEXT_LIMIT
 from speedrunner.sandbox.child.values import DESCRIPTION_LIMIT
-from speedrunner.store.records import CallNode, Ending, ToolCall
+from speedrunner.store.records import CallNode, Ending, Module, ToolCall
 from tests.toy_env import Corridor
 
 ENV = "tests.toy_env:Corridor"
@@ -265,6 +264,82 @@ class TestSkills:
             async with HostPool(1, ENV) as fresh:
                 results.append((await play(fresh, source)).node.result)
         assert results[0] == results[1]
+
+
+@pytest_asyncio.fixture(params=["process", "local"], loop_scope="module")
+async def host(request: pytest.FixtureRequest, pool: HostPool) -> AsyncIterator[Host]:
+    """A host of each kind, which answers the same."""
+    if request.param == "process":
+        async with pool.host() as lent:
+            yield lent
+    else:
+        local = LocalHost(Corridor())
+        yield local
+        await local.close()
+
+
+class TestEachKindOfHost:
+    async def test_plays_episodes(self, host: Host) -> None:
+        library = skills('def hop() -> str:\n    """Walk."""\n    return walk(2)')
+        for _ in range(2):
+            opening = await host.reset(Task(ENV, "default", 4), library.module(), 1)
+            assert opening.observation == "You are at field 0. The flag is at field 4."
+            assert host.outcome == Outcome(0.0, False, {"position": 0})
+            executed = await host.execute(ToolCall("hop", {}), PLENTY_S)
+            assert (
+                executed.node.result == executed.observation == "You are at field 2. The flag is at field 4."
+            )
+            assert (executed.ending, host.outcome) == (Ending.ACTION_LIMIT, executed.outcome)
+            host.finish()
+
+    async def test_tells_faults(self, host: Host) -> None:
+        await host.reset(Task(ENV, "broken_step", 10), skills().module(), None)
+        with pytest.raises(HostFault, match="walk failed: RuntimeError: the floor broke") as raised:
+            await host.execute(ToolCall("walk", {"steps": 3}), PLENTY_S)
+        assert "toy_env.py" in raised.value.traceback
+
+    async def test_goes_on_with_other_skills_in_the_same_world(self, host: Host) -> None:
+        first = skills('def hop() -> str:\n    """Walk."""\n    return walk(2)')
+        await host.reset(Task(ENV, "default", 10), first.module(), 3)
+        await host.execute(ToolCall("hop", {}), PLENTY_S)
+        refused = await host.execute(ToolCall("skip", {}), PLENTY_S)
+        assert "no tool 'skip'; there are walk, look, hop" in (refused.node.error or "")
+        more = skills(
+            'def hop() -> str:\n    """Walk."""\n    return walk(2)',
+            'def skip() -> str:\n    """Hop on."""\n    return hop()',
+            private="hop",
+        )
+        await host.load(more.module())
+        executed = await host.execute(ToolCall("skip", {}), PLENTY_S)
+        assert executed.node.result == "You are at field 4. The flag is at field 10."
+        assert [each.name for each in executed.node.calls] == ["hop"]
+        assert (executed.actions, executed.outcome.score) == (2, 0.4)
+        gone = await host.execute(ToolCall("hop", {}), PLENTY_S)
+        assert "no tool 'hop'; there are walk, look, skip" in (gone.node.error or "")
+        assert (await host.execute(ToolCall("skip", {}), PLENTY_S)).ending is Ending.ACTION_LIMIT
+
+    async def test_takes_skills_where_there_were_none_and_gives_them_up(self, host: Host) -> None:
+        await host.reset(Task(ENV, "default", 10), skills().module(), None)
+        await host.load(skills('def hop():\n    """Walk."""\n    walk()').module())
+        assert (await host.execute(ToolCall("hop", {}), PLENTY_S)).node.error is None
+        await host.load(skills().module())
+        assert "no tool 'hop'" in ((await host.execute(ToolCall("hop", {}), PLENTY_S)).node.error or "")
+        assert (await host.execute(ToolCall("walk", {}), PLENTY_S)).outcome.detail == {"position": 2}
+
+    async def test_tells_callers_what_is_wrong_with_a_module(self, host: Host) -> None:
+        await host.reset(Task(ENV, "default", 10), skills().module(), None)
+        await host.load(Module("def hop():\n    walk()\nraise ValueError('no')", ("hop",)))
+        executed = await host.execute(ToolCall("hop", {}), PLENTY_S)
+        assert (executed.node.error or "").startswith("ValueError: no")
+
+    async def test_replaces_the_process_of_loaded_skills(self, host: Host) -> None:
+        await host.reset(Task(ENV, "default", 10), skills().module(), None)
+        source = 'def die():\n    """Die."""\n    import os\n    walk()\n    os._exit(1)'
+        await host.load(Module(source, ("die",)))
+        for position in (1, 2):
+            executed = await host.execute(ToolCall("die", {}), PLENTY_S)
+            assert (executed.node.error or "").startswith("SkillProcessEnded: ")
+            assert executed.outcome.detail == {"position": position}
 
 
 class TestHostileSkills:
@@ -556,9 +631,11 @@ class TestFaults:
                 await host.reset(Task(ENV, "broken_reset", 1), skills().module(), None)
 
     async def test_an_environment_that_cannot_be_made(self) -> None:
-        with pytest.raises(HostFault, match=f"{ENV} could not be made: .* has no option 'depth'; there are"):
-            async with HostPool(2, ENV, {"depth": 3}):
-                pass
+        with pytest.raises(
+            HostFault, match=f"host of {ENV} could not start: .* no option 'depth'; there are"
+        ):
+            async with HostPool(2, ENV, {"depth": 3}) as pool:
+                await pool.ready()
 
     async def test_a_host_that_is_killed_in_a_call_is_replaced(self, tmp_path: Path) -> None:
         library = skills('def skill():\n    """Loop."""\n    while True:\n        look()')
@@ -633,57 +710,21 @@ class TestPool:
             await running
         assert not any(alive(pid) for pid in pids)
 
-    async def test_cancelling_while_hosts_start_leaves_no_process(self) -> None:
+    @pytest.mark.parametrize("processes", [1, 2])
+    async def test_cancelling_while_hosts_start_leaves_no_process(self, processes: int) -> None:
         before = set(_children())
-        starting = asyncio.create_task(HostPool(2, ENV).__aenter__())
-        await until(lambda: bool(set(_children()) - before))
+
+        async def run() -> None:
+            async with HostPool(2, ENV) as pool:
+                await pool.ready()
+                await asyncio.sleep(PLENTY_S)
+
+        starting = asyncio.create_task(run())
+        await until(lambda: len(set(_children()) - before) >= processes)
         starting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await starting
         assert set(_children()) <= before
-
-    @pytest.mark.parametrize("busy", [False, True])
-    async def test_hosts_die_with_their_owner(self, busy: bool) -> None:
-        owner = _start_owner("busy" if busy else "idle")
-        assert owner.stdout is not None
-        pid = int(owner.stdout.readline())
-        assert alive(pid)
-        owner.kill()
-        owner.wait()
-        owner.stdout.close()
-        await until(lambda: not alive(pid))
-
-
-OWNER = '''
-    import asyncio, sys
-    from speedrunner.hosts.host import Host
-    from speedrunner.library.library import Library
-    from speedrunner.store.records import ToolCall
-    from envs import Task
-    from tests.toy_env import Corridor
-
-    async def main():
-        host = await Host.start("tests.toy_env:Corridor", {})
-        library = Library(Corridor().primitives).write(
-            'def skill():\\n    """Loop."""\\n    while True:\\n        look()', public=True, sleep=1
-        )
-        await host.reset(Task("tests.toy_env:Corridor", "default", 10), library.module(), None)
-        print(host.pid, flush=True)
-        if sys.argv[1] == "busy":
-            await host.execute(ToolCall("skill", {}), 600)
-        await asyncio.sleep(600)
-
-    asyncio.run(main())
-'''
-
-
-def _start_owner(what: str) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-c", textwrap.dedent(OWNER), what],
-        stdout=subprocess.PIPE,
-        text=True,
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(each for each in sys.path if each)},
-    )
 
 
 def _children() -> Iterator[int]:

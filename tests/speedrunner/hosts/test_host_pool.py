@@ -69,8 +69,8 @@ class TestMemory:
             await host.reset(task, library.module(), None)
             await host.execute(ToolCall("skill", {}), PLENTY_S)
             root = psutil.Process(host.pid)
-            used = sum(each.memory_info().rss for each in [root, *root.children(recursive=True)])
-        assert 30_000_000 < used < (made.memory_mb + SKILLS_MB) * 1_000_000
+            used = sum(each.memory_full_info().uss for each in [root, *root.children(recursive=True)])
+        assert 5_000_000 < used < (made.memory_mb + SKILLS_MB) * 1_000_000
 
 
 def java(host: Host) -> psutil.Process:
@@ -133,6 +133,25 @@ class TestScienceWorld:
 
 
 class TestWaiting:
+    async def test_hosts_come_up_while_other_things_are_done(self) -> None:
+        before = psutil.Process().children()
+        async with HostPool(3, CORRIDOR) as pool:
+            assert psutil.Process().children() == before
+            async with pool.host() as first:
+                pass
+            await pool.ready()
+            async with pool.host() as one, pool.host() as other, pool.host() as third:
+                assert len({first.pid, one.pid, other.pid, third.pid}) == 3
+
+    async def test_a_host_that_cannot_start_is_told_to_each_that_wants_one(self) -> None:
+        async with HostPool(2, CORRIDOR, {"depth": 3}) as pool:
+            for _ in range(3):  # the third time it is tried afresh
+                with pytest.raises(HostFault, match=r"could not start: .* has no option 'depth'"):
+                    async with pool.host():
+                        pass
+            with pytest.raises(HostFault, match="could not start"):
+                await pool.ready()
+
     async def test_those_in_a_hurry_go_first_and_one_that_gives_up_stands_in_nobodys_way(self) -> None:
         order: list[str] = []
         async with HostPool(1, CORRIDOR) as pool:

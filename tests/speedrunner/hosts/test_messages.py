@@ -19,8 +19,9 @@ from speedrunner.hosts.messages import (
     Opened,
     Ready,
     Reply,
+    encoded,
+    framed,
     pack,
-    pack_reply,
     read_reply,
     read_request,
 )
@@ -32,6 +33,10 @@ async def received(data: bytes) -> Reply:
     reader.feed_data(data)
     reader.feed_eof()
     return await read_reply(reader)
+
+
+def reply_bytes(reply: Reply) -> bytes:
+    return framed(encoded(reply))
 
 
 def executed(node: CallNode, detail: dict[str, Any] | None = None) -> Executed:
@@ -51,7 +56,7 @@ def test_requests_are_read_one_by_one_until_the_owner_is_gone() -> None:
 
 async def test_a_reply_is_read_as_it_was_packed() -> None:
     reply = executed(CallNode("look", "primitive", {}, result="a wall"))
-    assert await received(pack_reply(reply)) == reply
+    assert await received(reply_bytes(reply)) == reply
 
 
 @pytest.mark.parametrize(
@@ -69,7 +74,7 @@ async def test_what_is_no_reply_is_refused(data: bytes, why: str) -> None:
 
 async def test_a_reply_that_breaks_off() -> None:
     with pytest.raises(EOFError):
-        await received(pack(Ready())[:-1])
+        await received(reply_bytes(Ready())[:-1])
 
 
 async def test_a_record_that_is_too_large_loses_its_calls_and_counts_them(
@@ -78,7 +83,7 @@ async def test_a_record_that_is_too_large_loses_its_calls_and_counts_them(
     monkeypatch.setattr(messages, "REPLY_LIMIT", 2_000)
     inner = CallNode("inner", "skill", {}, calls=[CallNode("note", "skill", {}, result="x" * 3_000)])
     node = CallNode("go", "skill", {}, result=True, actions=3, calls=[inner, inner], omitted=1)
-    reply = await received(pack_reply(executed(node)))
+    reply = await received(reply_bytes(executed(node)))
     assert isinstance(reply, Executed)
     assert (reply.node.calls, reply.node.omitted) == ([], 5)
     assert (reply.node.result, reply.node.actions, reply.actions) == (True, 3, 3)
@@ -86,12 +91,12 @@ async def test_a_record_that_is_too_large_loses_its_calls_and_counts_them(
 
 async def test_what_the_environment_makes_too_large_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(messages, "REPLY_LIMIT", 2_000)
-    reply = await received(pack_reply(executed(CallNode("look", "primitive", {}), {"map": "x" * 3_000})))
+    reply = await received(reply_bytes(executed(CallNode("look", "primitive", {}), {"map": "x" * 3_000})))
     assert isinstance(reply, Fault)
     assert "2,000 are allowed" in reply.message
 
 
 async def test_what_is_no_json_is_a_fault() -> None:
-    reply = await received(pack_reply(Opened(Opening("", ""), Outcome(0.0, False, {"odd": object()}))))
+    reply = await received(reply_bytes(Opened(Opening("", ""), Outcome(0.0, False, {"odd": object()}))))
     assert isinstance(reply, Fault)
     assert "cannot be written as JSON: TypeError" in reply.message

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 
 import pytest
 
-from speedrunner.library import loading
 from speedrunner.library.library import Library
-from speedrunner.library.loading import check_loading
-from speedrunner.library.skill_source import InvalidSkill
+from speedrunner.library.rules import InvalidSkill
+from speedrunner.sandbox import loading
+from speedrunner.sandbox.loading import load_failure
 from speedrunner.sandbox.settings import Sandbox
 from tests.toy_env import Corridor
 
@@ -17,8 +18,9 @@ SKILL = 'def skill() -> str:\n    """Do it."""\n    return str(P)\n'
 DATACLASS = "from dataclasses import dataclass\n\n@dataclass\nclass P:\n    x: int = 0\n"
 
 
-def library(definitions: str) -> Library:
-    return Library(Corridor().primitives).write(definitions + SKILL, public=True, sleep=1)
+def library(definitions: str, sandbox: Sandbox = Sandbox()) -> Library:  # noqa: B008 - immutable
+    empty = Library(Corridor().primitives, load=partial(load_failure, sandbox))
+    return empty.write(definitions + SKILL, sleep=1)
 
 
 @pytest.mark.parametrize(
@@ -28,9 +30,10 @@ def library(definitions: str) -> Library:
         (DATACLASS + "    y: list = []\n", 1, "ValueError: mutable default"),
         ("class P:\n    x = 1\n    y = 1 / 0\n", 3, "ZeroDivisionError: division by zero"),
         ("class P:\n    def x(self, a={}[1]): pass\n", 2, "KeyError: 1"),
+        ("class P:\n    x = walk()\n", 2, "NameError: name 'walk' is not defined"),
         ("class P:\n    x = [walk() for _ in 'a']\n", 2, "NameError: name 'walk' is not defined"),
         ("class P(bool):\n    pass\n", 1, "TypeError: type 'bool' is not an acceptable base type"),
-        ("class P:\n    y = y\n", 2, "NameError: name 'y' is not defined"),
+        ("class P(Q): pass\nclass Q(P): pass\n", 1, "NameError: name 'Q' is not defined"),
         (
             DATACLASS.replace("dataclass\n", "dataclass(nonsense=1)\n").replace("(nonsense=1)", "", 1),
             1,
@@ -44,14 +47,14 @@ def library(definitions: str) -> Library:
 async def test_the_class_the_line_and_the_error_are_named(definitions: str, line: int, error: str) -> None:
     text = f"the class P fails when the library is loaded, in its line {line}: {error}"
     with pytest.raises(InvalidSkill, match=f"^{re.escape(text)}"):
-        await check_loading(library(definitions), Sandbox())
+        await library(definitions).check_loading()
 
 
 @pytest.mark.parametrize("code", ["enum.sys.modules['os']._exit(3)", "random._os._exit(3)"])
 async def test_one_that_ends_its_process(code: str) -> None:
     ending = f"import enum\nimport random\nclass P:\n    x = {code}\n"
     with pytest.raises(InvalidSkill, match=r"^the library cannot be loaded: .* exit status 3$"):
-        await check_loading(library(ending), Sandbox())
+        await library(ending).check_loading()
 
 
 async def test_one_that_takes_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,7 +63,7 @@ async def test_one_that_takes_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(
         InvalidSkill, match=r"^the library cannot be loaded: stopped at the time limit of 0.3 s"
     ):
-        await check_loading(library(endless), Sandbox())
+        await library(endless).check_loading()
 
 
 @pytest.mark.parametrize(
@@ -70,11 +73,13 @@ async def test_one_that_takes_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
         "from typing import TypedDict\nclass P(TypedDict):\n    x: Unknown\n",
         "class P:\n    x = print('ZeroDivisionError: no')\n    y = 1 is 1\n",
         "class P:\n    x = print('hello')\n    y = lambda: walk()\n",
+        "class P(Q):\n    y = LIMIT\nclass Q: pass\nLIMIT = 3\n",
+        "class Q:\n    def p(self): return P()\nclass P(Q): pass\n",
     ],
 )
 async def test_what_can_be_defined_is_accepted(definitions: str) -> None:
-    await check_loading(library(definitions), Sandbox())
+    await library(definitions).check_loading()
 
 
 async def test_without_classes_nothing_is_run() -> None:
-    await check_loading(library("import re as P\n"), Sandbox(memory_mb=0))
+    await library("import re as P\n", Sandbox(memory_mb=0)).check_loading()

@@ -4,16 +4,11 @@ from __future__ import annotations
 
 from speedrunner.library.library import Library
 from speedrunner.library.text import diff_lines, graph_lines, source_text
-from speedrunner.store.records import Policy
 from tests.toy_env import Corridor
 
 STEP = 'def _step(n: int) -> str:\n    """Walk."""\n    return walk(n * UNIT)'
 GO = 'def go() -> str:\n    """Go."""\n    look()\n    return _step(1) + _step(2)'
 BACK = 'def back() -> str:\n    """Go back."""\n    return _step(-1) if look() else back()'
-
-
-def policy(library: Library, version: int) -> Policy:
-    return Policy(version=version, skills=library.skills, preamble=library.preamble)
 
 
 EMPTY = Library(Corridor().primitives)
@@ -22,15 +17,15 @@ SECOND = FIRST.edit("go", "look()\n    ", "", sleep=2).write(BACK, public=True, 
 
 
 def test_a_library_s_source_says_who_may_call_and_who_wrote_each_skill() -> None:
-    after = source_text(policy(SECOND, 2)).split("\n\n\n")
+    after = source_text(SECOND).split("\n\n\n")
     assert after[:2] == ["UNIT = 2", f"# private, from sleep 1\n{STEP}"]
     assert after[2].startswith("# public, from sleep 1, edited in sleep 2\ndef go()")
-    assert source_text(policy(EMPTY, 0)) == "(the library is empty)"
+    assert source_text(EMPTY) == "(the library is empty)"
 
 
 def test_a_diff_shows_changed_lines_and_visibility() -> None:
     hidden = SECOND.set_visibility("go", public=False, sleep=3)
-    assert list(diff_lines(policy(SECOND, 2), policy(hidden, 3))) == [
+    assert list(diff_lines(SECOND, hidden, (2, 3))) == [
         "--- v0002",
         "+++ v0003",
         "@@ -6,5 +6,5 @@",
@@ -41,10 +36,10 @@ def test_a_diff_shows_changed_lines_and_visibility() -> None:
         " def go() -> str:",
         '     """Go."""',
     ]
-    lines = list(diff_lines(policy(FIRST, 1), policy(SECOND, 2)))
+    lines = list(diff_lines(FIRST, SECOND, (1, 2)))
     assert "-    look()" in lines
     assert "+def back() -> str:" in lines
-    assert list(diff_lines(policy(FIRST, 1), policy(FIRST, 2))) == []
+    assert list(diff_lines(FIRST, FIRST, (1, 2))) == []
 
 
 def test_the_call_graph_begins_with_what_no_skill_calls() -> None:
@@ -64,5 +59,5 @@ def test_skills_that_call_each_other_are_not_lost() -> None:
         f'def {name}(n: int) -> str:\n    """Play."""\n    return {other}(n - 1) if n else ""\n'
         for name, other in (("ping", "pong"), ("pong", "ping"))
     )
-    both = Library.of_module(EMPTY.primitives, ping + pong)
+    both = EMPTY.write(ping + pong, sleep=1)
     assert list(graph_lines(both)) == ["ping (public)", "  pong (public)", "    ping (public) ..."]

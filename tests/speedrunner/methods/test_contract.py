@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
+
+from speedrunner.methods.base import MethodBroke
 from speedrunner.store.labels import Labels
 from speedrunner.store.records import Ending, Trajectory
 from tests.scripted_engine import Answer, Request, call, say
@@ -12,6 +15,17 @@ from tests.scripted_runs import Runs, check_files, flag, keys
 PROGRAMMING, REPLAYING = "method=tests.odd_methods:Programming", "method=tests.odd_methods:Replaying"
 ONE_STEP = 'def one_step() -> str:\n    """Walk one field."""\n    return walk(1)'
 TO_FLAG = 'def to_flag() -> str:\n    """Walk on."""\n    one_step()\n    return walk(9)'
+UNLOADABLE = '''import enum
+
+
+class Odd(enum.Enum):
+    A = 1
+    A = 2
+
+
+def odd() -> str:
+    """Name it."""
+    return Odd.A.name'''
 LOST = 'def lost() -> str:\n    """Look for nothing."""\n    return look()'
 
 
@@ -75,11 +89,42 @@ class TestAnEpisodeOfSeveralConversations:
         assert {Labels.of(each.labels).role for each in rows} == {"curriculum", "actor", "critic"}
         assert sum(each.usage.completion for each in rows if each.usage) == row.usage.completion
 
+    async def test_a_program_that_cannot_be_loaded_is_refused_and_the_others_stay(
+        self, corridor: Runs
+    ) -> None:
+        def careless(request: Request) -> Answer:
+            if "program" not in request.tools:
+                return programmer(request)
+            answers = [
+                call("program", source=ONE_STEP),
+                call("program", source=UNLOADABLE),
+                call("rerun", name="one_step"),
+                call("give_up"),
+            ]
+            return answers[request.turn]
+
+        run = corridor(careless, PROGRAMMING, "run.rollouts=1", "run.sleep_every=1")
+        await run.play("run.test_episodes=0")
+        (played,) = run.data.trajectories()
+        acted = [turn.executed for turn in played.turns if turn.role == "actor" and turn.executed]
+        assert "the class Odd fails when the library is loaded" in str(acted[1].error)
+        assert acted[2].calls[0].error is None
+        assert [skill.name for skill in run.data.policies.load(1).skills] == ["one_step"]
+
+    async def test_held_out_episodes_may_be_played_in_another_way(self, corridor: Runs) -> None:
+        def both(request: Request) -> Answer:
+            return call("walk", steps=9) if "walk" in request.tools else programmer(request)
+
+        run = corridor(both, PROGRAMMING, "run.rollouts=1", "run.sleep_every=1")
+        await run.play("run.test_episodes=1")
+        assert {turn.role for each in run.data.evaluations() for turn in each.turns} == {"actor"}
+        assert {row.ending for row in run.data.episodes} == {Ending.SUCCESS}
+
     async def test_an_unfinished_role_ends_as_the_method_says(self, corridor: Runs) -> None:
         def silent(request: Request) -> Answer:
             return say("Hm.") if "propose" in request.tools else programmer(request)
 
-        run = corridor(silent, PROGRAMMING, "run.rollouts=0", "run.test_episodes=1")
+        run = corridor(silent, PROGRAMMING, "run.rollouts=1", "run.sleep_every=1", "run.test_episodes=0")
         await run.play()
         (row,) = run.data.episodes
         assert (row.ending, row.llm_calls, row.score) == (Ending.CALL_LIMIT, 2, 0.0)
@@ -90,7 +135,8 @@ class TestReplay:
         run = corridor(lambda request: call("walk", steps=2), REPLAYING)
         await run.play("run.rollouts=2", "run.test_episodes=0")
         (sleep,) = run.data.sleeps
-        assert [each.episode for each in sleep.attempts] == ["sleep/0001/again/0000", "sleep/0001/again/0001"]
+        again = sorted(each.episode for each in sleep.attempts)  # they were played side by side
+        assert again == ["sleep/0001/again/0000", "sleep/0001/again/0001"]
         assert {each.ending for each in sleep.attempts} == {Ending.SUCCESS}
         assert keys(run.data) == ["train/0000", "train/0001"]
         assert run.data.policies.load(1).notes == "Task 3: success.\nTask 4: success.\n"
@@ -108,6 +154,20 @@ class TestReplay:
         await run.play()
         late = [each for each in run.server.requests if flag(each) == 7][-1]
         assert "Task 3: success.\nTask 4: success.\nTask 5: success." in late.system
+
+
+@pytest.mark.parametrize(
+    ("call_", "kind"),
+    [("initial", "Policy"), ("agent", "ActorSpec"), ("play", "Ending"), ("sleep", "Policy")],
+)
+async def test_what_a_method_forgets_to_return_is_told_in_one_line(
+    corridor: Runs, call_: str, kind: str
+) -> None:
+    run = corridor(lambda request: call("walk", steps=9), "method=tests.odd_methods:Forgetful")
+    with pytest.raises(MethodBroke) as broke:
+        await run.play(f"method.call={call_}", "run.rollouts=1", "run.test_episodes=0")
+    name = "tests.odd_methods:Forgetful"
+    assert str(broke.value) == f"method {name}: {call_} must return {kind}, and returned None"
 
 
 class TestWarming:

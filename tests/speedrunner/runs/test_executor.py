@@ -13,10 +13,10 @@ import pytest
 from serving.errors import EngineDead, SpendingCapReached
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.usage import Usage
-from speedrunner.config.compose import compose
-from speedrunner.costs.rollout_costs import rollout_costs
+from speedrunner.costs.checkpoints import rollout_costs
+from speedrunner.costs.ledger import run_costs
+from speedrunner.costs.pricing import price_book
 from speedrunner.runs.executor import RunStopped
-from speedrunner.runs.setup import set_up
 from speedrunner.store.labels import Labels
 from speedrunner.store.records import Ending
 from tests.scripted_engine import (
@@ -291,10 +291,12 @@ async def test_the_inducer_may_be_another_model(
     assert len(run.data.policies.load(1).skills) == 1
     by_model = Counter((row.model, row.labels["role"]) for row in run.data.requests)
     assert by_model["large", "inducer"] == len(hosted.requests) == 4
-    prices = set_up(compose(run.overrides(f"model.inducer={card}"))).prices
+    book = price_book(run.data)
+    costs = rollout_costs(run.data, *run_costs([run.data], [book]))
     usage = run.data.sleeps[0].usage
-    costs = rollout_costs(run.data.episodes, run.data.sleeps[:1], prices)
-    own = prices.actor.cost(next(row.usage for row in run.data.episodes if row.episode == "train/0000"))
+    own = book.models[run.card.name].cost(
+        next(row.usage for row in run.data.episodes if row.episode == "train/0000")
+    )
     assert costs["train/0000"] == pytest.approx(own + 100e-6 * (usage.prompt + usage.completion) / 2)
 
 

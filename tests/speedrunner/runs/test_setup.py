@@ -1,15 +1,55 @@
 from __future__ import annotations
 
-from envs import Task
+import msgspec
+import pytest
+
+from envs import EnvironmentFault, Task
 from speedrunner.agents.actor import EpisodeLimits
 from speedrunner.config.compose import compose
+from speedrunner.methods import InvalidMethodOption, UnknownMethod
+from speedrunner.methods.react import ReAct
 from speedrunner.runs.setup import set_up
+
+CORRIDOR = "tests.toy_env:Corridor"
+MAKER = "tests.speedrunner.runs.test_setup:Maker"
+
+
+class Maker(ReAct):
+    """Somebody's own method."""
+
+    def __init__(self, *, size: int = 1) -> None:
+        if size > 9:
+            raise RuntimeError("too much\nby far")
 
 
 def test_what_a_configuration_names_is_made_and_checked_without_starting_anything() -> None:
     setup = set_up(compose(["env=babyai", "method=react", "prices.cached=0.5", "run.wall_clock_s=9"]))
     assert (setup.env.name, setup.method.trains, setup.card.name) == ("babyai", False, "tiny")
-    assert setup.prices.actor.cached == 0.5
-    assert setup.prices.actor.uncached == setup.card.prices.uncached
+    assert setup.prices == {"tiny": msgspec.structs.replace(setup.card.prices, cached=0.5)}
     assert setup.episode_limits() == EpisodeLimits(9.0, None, 4000)
     assert setup.split.train[0] == Task("babyai", "pick_up_seq_go_to", 83810)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "parts"),
+    [
+        (["env=no.such:Place"], ["environment 'no.such:Place': cannot import no.such"]),
+        (["env=tests.toy_env:Nothing"], ["tests.toy_env has no Nothing"]),
+        ([f"env={CORRIDOR}", "env.size=3"], ["no option 'size'", "there are"]),
+        ([f"env={CORRIDOR}", "env.pit=deep"], ["'pit' of", "must be int, not 'deep'"]),
+        (["env.num_dist=3"], ["babyai has no option 'num_dist' (did you mean num_dists?)"]),
+        (["env.num_dists=abc"], ["num_dists", "must be int, not 'abc'"]),
+        (["env.num_dists=1000"], ["num_dists", "from 0 to 12"]),
+        ([f"method={CORRIDOR}"], ["it does not extend speedrunner.methods.base.Method"]),
+        (["method.inducer_cals=3"], ["method speedrunner has no", "(did you mean inducer_calls?)"]),
+        (["method.inducer_calls=abc"], ["inducer_calls", "must be int, not 'abc'"]),
+        ([f"method={MAKER}", "method.size=10"], ["cannot be made: RuntimeError: too much"]),
+    ],
+)
+def test_what_environment_and_method_do_not_take_is_told_in_one_line(
+    overrides: list[str], parts: list[str]
+) -> None:
+    with pytest.raises((EnvironmentFault, InvalidMethodOption, UnknownMethod)) as error:
+        set_up(compose(overrides))
+    assert [part for part in parts if part not in str(error.value)] == [], str(error.value)
+    assert "\n" not in str(error.value)

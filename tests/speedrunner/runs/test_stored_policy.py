@@ -16,7 +16,7 @@ from speedrunner.runs.setup import set_up
 from speedrunner.runs.stored_policy import evaluation_config, stored_policy
 from speedrunner.store.data import load
 from tests.scripted_engine import ScriptedEngine
-from tests.scripted_runs import CORRIDOR, PLANNED, ScriptedRun, keys, speedrunner
+from tests.scripted_runs import CORRIDOR, PLANNED, ScriptedRun, in_process, keys
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def test_a_stored_policy_is_evaluated_without_training(
 
 
 def test_an_evaluation_has_a_directory_of_its_own_by_default(learnt: ScriptedRun) -> None:
-    done = speedrunner("eval", f"{learnt.dir}:1", *learnt.arguments, "run.test_episodes=1", f"env={CORRIDOR}")
+    done = in_process("eval", f"{learnt.dir}:1", *learnt.arguments, "run.test_episodes=1", f"env={CORRIDOR}")
     assert done.returncode == 0, done.stderr
     (folder,) = learnt.folder.glob("run-eval-v0001-*")
     assert "they agree to the token" in done.stdout

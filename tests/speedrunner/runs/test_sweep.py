@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -25,9 +25,9 @@ from tests.scripted_runs import (
     ScriptedRun,
     check_finished,
     complaint,
+    in_process,
     roomy,
     script,
-    speedrunner,
     walker,
 )
 
@@ -62,6 +62,16 @@ class Sweep:
             self.printed = output.getvalue()
 
 
+@pytest.fixture(scope="module")
+def both(
+    tmp_path_factory: pytest.TempPathFactory, tiny_card: ModelCard, tiny_tokenizer: ChatTokenizer
+) -> Iterator[tuple[Sweep, SweepResult]]:
+    """Two runs that were played side by side to their ends."""
+    with ScriptedEngine(tiny_tokenizer, script(walker, LEARN)) as engine:
+        both = Sweep(tmp_path_factory.mktemp("both"), roomy(tiny_card), engine)
+        yield both, asyncio.run(both.play("method=speedrunner", "method=react method.train=true run.seed=1"))
+
+
 @pytest.fixture
 def sweep_of(tmp_path: Path, tiny_card: ModelCard, tiny_tokenizer: ChatTokenizer) -> Callable[..., Sweep]:
     engines: list[ScriptedEngine] = []
@@ -76,30 +86,28 @@ def sweep_of(tmp_path: Path, tiny_card: ModelCard, tiny_tokenizer: ChatTokenizer
         engine.__exit__(None, None, None)
 
 
-async def test_each_run_is_whole_and_has_its_own_ledger_and_the_accounts_hold_over_all(
-    sweep_of: Callable[..., Sweep], tmp_path: Path
+def test_each_run_is_whole_and_has_its_own_ledger_and_the_accounts_hold_over_all(
+    both: tuple[Sweep, SweepResult],
 ) -> None:
-    both = sweep_of(script(walker, LEARN))
-    result = await both.play("method=speedrunner", "method=react method.train=true run.seed=1")
+    played, result = both
     assert result.failures == {}
     (balance,) = result.balances
     assert balance.agrees
-    for number in (0, 1):
-        check_finished(tmp_path / str(number), PLANNED, sleeps=2)
-    usages = [row.usage for number in (0, 1) for row in load(tmp_path / str(number)).requests]
+    first, second = (played.folder / number for number in ("0", "1"))
+    for folder in (first, second):
+        check_finished(folder, PLANNED, sleeps=2)
+    usages = [row.usage for folder in (first, second) for row in load(folder).requests]
     assert sum(usage.prompt for usage in usages if usage) == balance.ledger.prompt
-    assert load(tmp_path / "0").accounts == load(tmp_path / "1").accounts == [balance]
-    assert [len(load(tmp_path / str(n)).policies.load(2).skills) for n in (0, 1)] == [1, 0]
-    assert re.search(r"^0: sleep/0001", both.printed, re.MULTILINE)
-    assert re.search(r"^1: wake/0000 2/2", both.printed, re.MULTILINE)
+    assert load(first).accounts == load(second).accounts == [balance]
+    assert [len(load(folder).policies.load(2).skills) for folder in (first, second)] == [1, 0]
+    assert re.search(r"^0: sleep/0001", played.printed, re.MULTILINE)
+    assert re.search(r"^1: wake/0000 2/2", played.printed, re.MULTILINE)
 
 
-async def test_the_runs_are_played_side_by_side(sweep_of: Callable[..., Sweep], tmp_path: Path) -> None:
-    both = sweep_of(script())
-    await both.play("method=react", "method=react run.seed=1")
+def test_the_runs_are_played_side_by_side(both: tuple[Sweep, SweepResult]) -> None:
     times = [
-        [row.time for row in load(tmp_path / str(number)).requests if row.labels["role"] == "actor"]
-        for number in (0, 1)
+        [row.time for row in load(both[0].folder / number).requests if row.labels["role"] == "actor"]
+        for number in ("0", "1")
     ]
     assert min(times[0]) < max(times[1])
     assert min(times[1]) < max(times[0])
@@ -186,9 +194,9 @@ def test_the_command_prints_each_run_and_says_which_stopped(
 ) -> None:
     both = sweep_of(script(walker, LEARN))
     file = both.file("method=speedrunner", "method=react")
-    done = speedrunner("sweep", str(file), *both.shared)
+    done = in_process("sweep", str(file), *both.shared)
     assert done.returncode == 0, done.stderr
     assert "react on tests.toy_env:Corridor with tiny" in done.stdout
     assert done.stdout.count("they agree to the token") == 1
-    assert complaint(speedrunner("sweep", str(tmp_path / "none.yaml"))).endswith("No such file or directory: "
+    assert complaint(in_process("sweep", str(tmp_path / "none.yaml"))).endswith("No such file or directory: "
         f"'{tmp_path}/none.yaml'")  # fmt: skip

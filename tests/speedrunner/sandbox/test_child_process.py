@@ -5,20 +5,21 @@ from __future__ import annotations
 import errno
 import os
 import select
-import struct
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from speedrunner.sandbox import bubblewrap, seccomp
+from speedrunner.sandbox import bubblewrap, child_pool, code_session
 from speedrunner.sandbox.channel import ChannelTimeout
 from speedrunner.sandbox.child_pool import ChildPool
 from speedrunner.sandbox.child_process import Child, require
+from speedrunner.sandbox.code_session import CodeSession
 from speedrunner.sandbox.settings import MIB, Sandbox, SandboxError, SandboxUnavailable
 
 
@@ -50,11 +51,6 @@ class TestWhereItCannotRun:
     ) -> None:
         require(Sandbox("rlimits"))
         assert "NOT isolated" in caplog.text
-
-    def test_an_unknown_machine_is_refused(self, monkeypatch: pytest.MonkeyPatch, fresh_path: Path) -> None:
-        monkeypatch.setattr("platform.machine", lambda: "vax")
-        with pytest.raises(SandboxUnavailable, match="x86_64 and aarch64 only, not on vax"):
-            require(Sandbox())
 
 
 class TestWhatIsShown:
@@ -131,17 +127,31 @@ def open_files() -> set[str]:
 
 
 @pytest.fixture
-def no_more_processes(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: object, **__: object) -> None:
-        raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+def full_machine(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
+    """Makes the next starts of processes fail, so many of them."""
+    for module in (child_pool, code_session):
+        monkeypatch.setattr(module, "START_PAUSES_S", (0.0, 0.0, None))
+    start = subprocess.Popen
 
-    monkeypatch.setattr(subprocess, "Popen", refuse)
+    def fill(times: int) -> None:
+        left = iter(range(times))
+
+        def refuse(*arguments: Any, **options: Any) -> subprocess.Popen[bytes]:
+            if next(left, None) is not None:
+                raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+            return start(*arguments, **options)
+
+        monkeypatch.setattr(subprocess, "Popen", refuse)
+
+    return fill
 
 
-@pytest.mark.usefixtures("no_more_processes")
 class TestWhereTheMachineIsFull:
     @pytest.mark.parametrize("kind", ["bubblewrap", "rlimits"])
-    def test_nothing_is_started_ahead_and_who_needs_one_is_told(self, kind: str) -> None:
+    def test_nothing_is_started_ahead_and_who_needs_one_is_told(
+        self, kind: str, full_machine: Callable[[int], None]
+    ) -> None:
+        full_machine(1 + 3)
         pool = ChildPool(Sandbox(kind))  # type: ignore[arg-type]
         before = open_files()
         pool.refill()
@@ -150,7 +160,32 @@ class TestWhereTheMachineIsFull:
         pool.close()
         assert open_files() == before
 
-    def test_a_sandbox_is_not_available(self) -> None:
+    def test_skills_get_the_third_process_that_is_tried(self, full_machine: Callable[[int], None]) -> None:
+        full_machine(2)
+        pool = ChildPool(Sandbox())
+        pool.take().kill()
+
+    async def test_a_code_session_too(self, full_machine: Callable[[int], None]) -> None:
+        full_machine(2)
+        async with CodeSession(Sandbox()) as session:
+            assert (await session.execute("1 + 1", 30.0)).text == "2"
+        full_machine(3)
+        with pytest.raises(SandboxError, match="temporarily unavailable"):
+            await CodeSession(Sandbox()).__aenter__()
+
+    def test_a_process_that_dies_while_it_starts_is_followed_by_another(
+        self, full_machine: Callable[[int], None], fresh_path: Path, tmp_path: Path
+    ) -> None:
+        full_machine(0)
+        bwrap = fresh_path / "bwrap"
+        bwrap.write_text(f"#!/bin/sh\necho x >> {tmp_path}/tries\necho 'bwrap: no memory' >&2\nexit 1\n")
+        bwrap.chmod(0o755)
+        with pytest.raises(SandboxError, match="did not start: bwrap: no memory"):
+            ChildPool(Sandbox()).take()
+        assert (tmp_path / "tries").read_text() == "x\n" * 3
+
+    def test_a_sandbox_is_not_available(self, full_machine: Callable[[int], None]) -> None:
+        full_machine(1)
         with pytest.raises(SandboxUnavailable, match="temporarily unavailable"):
             require(Sandbox())
 
@@ -181,33 +216,3 @@ class TestPool:
         assert child is not spare
         child.kill()
         pool.close()
-
-
-class TestFilter:
-    @pytest.mark.parametrize("machine", seccomp.MACHINES)
-    def test_every_test_leads_to_the_refusal(self, machine: str) -> None:
-        """The program is executed here for each number, as the kernel would."""
-        architecture, numbers = seccomp.MACHINES[machine]
-        program = list(struct.iter_unpack("=HBBI", seccomp.program(machine)))
-
-        def verdict(number: int, arch: int) -> int:
-            at, value = 0, 0
-            while True:
-                code, if_true, if_false, k = program[at]
-                at += 1
-                match code:
-                    case 0x20:
-                        value = {0: number, 4: arch}[k]
-                    case 0x15:
-                        at += if_true if value == k else if_false
-                    case 0x35:
-                        at += if_true if value >= k else if_false
-                    case 0x06:
-                        return int(k)
-
-        refused, allowed, killed = 0x00050001, 0x7FFF0000, 0x80000000
-        for number in range(500):
-            assert verdict(number, architecture) == (refused if number in numbers.values() else allowed)
-        assert verdict(0, architecture + 1) == killed
-        if machine == "x86_64":
-            assert verdict(0x40000000 + 57, architecture) == refused

@@ -10,7 +10,7 @@ import pytest
 
 from speedrunner.sandbox.child_pool import ChildPool
 from speedrunner.sandbox.child_process import Child
-from speedrunner.sandbox.settings import Sandbox
+from speedrunner.sandbox.settings import Sandbox, SandboxError
 from speedrunner.sandbox.skill_process import Granted, SkillModule, Skills
 
 SOURCE = """
@@ -76,3 +76,21 @@ def test_a_start_that_takes_for_ever_uses_the_calls_time_up(
     ended = skills.run("endless", {}, 0.5)
     assert ended.timed_out
     assert (ended.error or "").startswith("TimeLimitReached: stopped at the time limit of 0.5 s")
+
+
+def test_a_library_of_four_million_characters_reaches_its_child() -> None:
+    """What the host says is not bounded as what it is told."""
+    source = SOURCE + "# a line of a very large library\n" * 120_000
+    assert len(source) > 3_900_000
+    pool = ChildPool(Sandbox())
+    large = Skills(pool, SkillModule(source, ("harmless", "endless"), {"look": "Look."}, "seed"), Still())
+    assert large.run("harmless", {}, 60.0).result == "a wall"
+    large.close()
+    pool.close()
+
+
+def test_where_no_process_starts_in_three_tries_the_episode_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("speedrunner.sandbox.child_pool.START_PAUSES_S", (0.0, 0.0, None))
+    monkeypatch.setattr("speedrunner.sandbox.child_process.START_LIMIT_S", 0.0)
+    with pytest.raises(SandboxError, match="did not start"):
+        Skills(ChildPool(Sandbox()), SkillModule(SOURCE, ("harmless",), {}, "seed"), Still())

@@ -49,7 +49,7 @@ def test_a_run_that_goes_on_is_read_without_a_lock(run):
     data = load(run.path)
     assert data.path == run.path
     assert data.config == {"env": {"name": "babyai"}, "run": {"seed": 1}}
-    assert data.policies.latest() == Policy(version=0)
+    assert data.policies.load(0) == Policy(version=0)
     assert [episode.episode for episode in data.trajectories(1)] == ["train/0003", "train/0004"]
     assert len(data.trajectories()) == 5
     assert data.evaluations(3) == data.evaluations() == [trajectory("test/0003/0")]

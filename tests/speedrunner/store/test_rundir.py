@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import random
+import stat
 import subprocess
 import sys
 import tempfile
@@ -74,7 +75,7 @@ class TestWriting:
         run = RunDirectory.open_for_reading(path)
         assert run.config() == "run:\n  seed: 1\n"
         assert run.finished() == ["sleep/0001"]
-        assert run.policies.latest() == Policy(version=0)
+        assert run.policies.load(0) == Policy(version=0)
         assert run.batches() == [0]
         assert run.checkpoints() == [3]
         assert [episode.episode for episode in run.trajectories(0)] == [f"train/000{i}" for i in range(3)]
@@ -326,5 +327,130 @@ class TestForeignDirectories:
     def test_no_permission_to_write(self, open_folder):
         path = open_folder / "run"
         play(path)
+        for each in (path, *path.rglob("*")):  # as its owner may open it to others
+            each.chmod(0o755)
         assert f"{path}/lock could not be written: permission denied" in as_nobody(path, "write")
         assert "permission denied" in as_nobody(open_folder / "new", "write")
+
+
+RUN_FILES = ["episodes.jsonl", "requests.jsonl", "accounts.jsonl", "trajectories/batch_0000.jsonl"]
+OTHERS = [
+    "config.yaml",
+    "state.json",
+    "sleeps/0001.json",
+    "policies/v0000/skills.py",
+    "policies/v0000/library.json",
+]
+
+
+class TestLinksAndSpecialFiles:
+    """A folder that somebody else has prepared, or that was copied from somewhere, does no harm."""
+
+    @pytest.fixture
+    def victim(self, tmp_path) -> Path:
+        victim = tmp_path / "victim.jsonl"
+        victim.write_text("what is\nnobody's business")
+        return victim
+
+    @pytest.mark.parametrize("name", ["extra.jsonl", "trajectories/extra.jsonl", *RUN_FILES])
+    def test_a_resumed_run_changes_nothing_behind_a_link(self, path, victim, name):
+        play(path)
+        before = victim.read_bytes()
+        (path / name).unlink(missing_ok=True)
+        (path / name).symlink_to(victim)
+        with pytest.raises(
+            StorageError, match=rf"{name} could not be repaired: it is a link, and links are not"
+        ):
+            open_run(path, "write")
+        assert victim.read_bytes() == before
+
+    @pytest.mark.parametrize("folder", ["policies", "trajectories", "evaluations", "sleeps"])
+    def test_nor_in_a_folder_behind_one(self, path, tmp_path, folder):
+        play(path)
+        (path / folder).rename(tmp_path / "moved")
+        (tmp_path / "moved" / ".x.tmp").touch()
+        (path / folder).symlink_to(tmp_path / "moved")
+        with pytest.raises(StorageError, match=f"{folder} could not be made: it is a link"):
+            open_run(path, "write")
+        assert (tmp_path / "moved" / ".x.tmp").exists()
+
+    def test_leftovers_behind_a_link_stay(self, path, tmp_path):
+        play(path)
+        (tmp_path / ".theirs.tmp").touch()
+        (path / "elsewhere").symlink_to(tmp_path)
+        (path / ".linked.tmp").symlink_to(tmp_path)
+        open_run(path, "write")
+        assert (tmp_path / ".theirs.tmp").exists()
+        assert not (path / ".linked.tmp").is_symlink()
+
+    def test_a_file_in_preparation_is_not_written_through_a_link(self, path, victim):
+        play(path)
+        before = victim.read_bytes()
+        with RunDirectory.open_for_writing(path) as run:
+            temporary_name(path / "state.json").symlink_to(victim)
+            run.mark_finished("sleep/0002")
+            assert run.finished() == ["sleep/0001", "sleep/0002"]
+        assert victim.read_bytes() == before
+
+    def test_nothing_is_appended_through_a_link(self, path, victim):
+        play(path)
+        before = victim.read_bytes()
+        with RunDirectory.open_for_writing(path) as run:
+            for name in ("requests.jsonl", "trajectories/batch_0000.jsonl"):
+                (path / name).unlink()
+                (path / name).symlink_to(victim)
+            for append in (
+                lambda: run.append_request(Row({})),
+                lambda: run.append_trajectory(0, trajectory("train/9")),  # which waits for the ledger first
+            ):
+                with pytest.raises(StorageError, match=r"requests.jsonl could not be written: it is a link"):
+                    append()
+        assert victim.read_bytes() == before
+
+    @pytest.mark.parametrize("name", [*RUN_FILES, *OTHERS])
+    @pytest.mark.parametrize("kind", ["a link to /dev/zero", "a FIFO", "a socket", "a folder"])
+    def test_reading_what_is_no_file_is_one_line_and_never_waits(self, path, name, kind):
+        play(path)
+        (path / name).unlink(missing_ok=True)
+        if kind == "a FIFO":
+            os.mkfifo(path / name)
+        elif kind == "a socket":
+            os.mknod(path / name, stat.S_IFSOCK | 0o600)
+        elif kind == "a folder":
+            (path / name).mkdir()
+        else:
+            (path / name).symlink_to("/dev/zero")
+        with pytest.raises(
+            StorageError, match=r"it is a link|it is no regular file|is a directory"
+        ) as raised:
+            self.read_all(path)
+        assert name in str(raised.value)
+        assert "\n" not in str(raised.value)
+
+    @staticmethod
+    def read_all(path: Path) -> None:
+        run = RunDirectory.open_for_reading(path)
+        run.trajectories(0), run.episodes(), run.requests(Row), run.accounts(Row), run.sleeps()
+        run.policies.load(0)
+
+    def test_a_file_larger_than_the_memory_is_one_line(self, path):
+        play(path)
+        os.truncate(path / "requests.jsonl", 2**33)
+        program = (
+            "import resource, sys; from pathlib import Path;"
+            "from speedrunner.store.files import read_content;"
+            "resource.setrlimit(resource.RLIMIT_AS, (2**31, 2**31)); read_content(Path(sys.argv[1]))"
+        )
+        run = subprocess.run(
+            [sys.executable, "-c", program, path / "requests.jsonl"], capture_output=True, text=True
+        )
+        assert run.stderr.endswith("requests.jsonl could not be read: it is larger than the memory\n")
+
+    def test_all_of_it_is_its_owners_alone(self, path):
+        umask = os.umask(0)
+        try:
+            play(path)
+        finally:
+            os.umask(umask)
+        for each in (path, *path.rglob("*")):
+            assert stat.S_IMODE(each.stat().st_mode) == (0o700 if each.is_dir() else 0o600), each

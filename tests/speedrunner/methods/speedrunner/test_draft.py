@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 
 import pytest
 
@@ -14,6 +15,7 @@ from serving.tokens.tools import ToolSpec
 from speedrunner.agents.toolbox import Toolbox, ToolError
 from speedrunner.library.library import Library
 from speedrunner.methods.speedrunner.draft import Draft
+from speedrunner.sandbox.loading import load_failure
 from speedrunner.sandbox.settings import Sandbox
 from speedrunner.store.records import Edit, ToolCall
 
@@ -43,10 +45,10 @@ Drafts = Callable[..., Draft]
 @pytest.fixture
 def draft(babyai: envs.TextEnv, edits: list[Edit]) -> Drafts:
     def draft(*sources: str, output_chars: int = 8000) -> Draft:
-        library = Library(babyai.primitives)
+        library = Library(babyai.primitives, load=partial(load_failure, Sandbox()))
         for source in sources:
             library = library.write(source, public=True, sleep=1)
-        return Draft(library, 3, edits, output_chars, Sandbox())
+        return Draft(library, 3, edits, output_chars)
 
     return draft
 
@@ -108,6 +110,15 @@ class TestEditing:
         (skill,) = writing.library.skills
         assert (skill.name, skill.public, skill.created, skill.edited) == ("advance", True, 3, 3)
 
+    async def test_a_skill_with_its_helper(self, draft: Drafts, edits: list[Edit]) -> None:
+        writing = draft(CALLER.replace("advance()", "go_forward()"))
+        helper = SKILL.replace("advance", "_step")
+        said = await writing.write_skill(f"{helper}\n\n{CALLER}".replace("advance()", "_step()"), True)
+        assert said == (
+            "_step is added, advance_twice is replaced. The library has 2 skills, 1 of them public."
+        )
+        assert edits == [Edit("write", "_step, advance_twice")]
+
     async def test_replacing_one(self, draft: Drafts, edits: list[Edit]) -> None:
         writing = draft(SKILL, CALLER)
         assert await writing.write_skill(SKILL.replace("two", "2"), False) == (
@@ -129,14 +140,17 @@ class TestEditing:
         ]
         (skill,) = writing.library.skills
         assert (skill.name, skill.public) == ("_step", False)
-        assert "Go 2 steps" in skill.source
+        assert "Go 2 steps" in writing.library.source
 
     async def test_what_changes_nothing_is_no_edit(self, draft: Drafts, edits: list[Edit]) -> None:
         writing = draft(SKILL)
         before = writing.library
-        assert await writing.write_skill(SKILL, True) == "The library holds exactly this skill already."
-        assert await writing.set_visibility("advance", True) == "advance is public already."
-        assert await writing.edit_skill("advance", "two", "two") == "This changes nothing."
+        for said in (
+            await writing.write_skill(SKILL, True),
+            await writing.set_visibility("advance", True),
+            await writing.edit_skill("advance", "two", "two"),
+        ):
+            assert said == "This changes nothing: the library is so already."
         assert (edits, writing.library) == ([], before)
 
     async def test_another_value_of_its_constant_is_an_edit(self, draft: Drafts, edits: list[Edit]) -> None:
@@ -145,7 +159,7 @@ class TestEditing:
         assert (await writing.write_skill(source.replace("= 2", "= 3"), True)).startswith(
             "advance is replaced."
         )
-        assert writing.library.preamble == "STEPS = 3"
+        assert writing.library.shared == {"STEPS": "STEPS = 3"}
         assert len(edits) == 1
 
     @pytest.mark.parametrize(
@@ -178,7 +192,7 @@ class TestEditing:
         await writing.write_skill(source, public=True)
         with pytest.raises(ToolError, match="ZeroDivisionError"):
             await writing.edit_skill("Area", "2", "0")
-        assert writing.library.preamble == shared
+        assert writing.library.shared == {"Area": shared}
         assert [(edit.action, edit.name, edit.error is None) for edit in edits] == [
             ("write", "size", False),
             ("write", "size", True),

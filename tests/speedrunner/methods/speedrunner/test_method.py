@@ -162,9 +162,8 @@ class TestAblations:
     async def test_without_private_skills_all_are_shown_to_the_actor(
         self, night: Nights, babyai: envs.TextEnv
     ) -> None:
-        source = "def seen():\n    'See.'"
-        hidden = Skill(name="seen", source=source, doc="See.", public=False, created=0, edited=0)
-        before = Policy(version=0, skills=(hidden,))
+        hidden = Skill(name="seen", public=False, created=0, edited=0)
+        before = Policy(version=0, module="def seen():\n    'See.'", skills=(hidden,))
         slept = await night([call("write_skill", source=SKILL), FINISH], before, visibility="all_public")
         assert {skill.name: skill.public for skill in slept.policy.skills} == {"seen": True, "advance": True}
         assert "set_visibility" not in slept.requests[0].tools

@@ -1,0 +1,36 @@
+"""How an engine is reached or started: what a person may choose, with the defaults of all of it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+START_TIMEOUT_S = 900.0
+REQUEST_TIMEOUT_S = 1800.0
+
+Port = Annotated[int, msgspec.Meta(ge=1, le=65535)]
+Seconds = Annotated[float, msgspec.Meta(gt=0)]
+Text = Annotated[str, msgspec.Meta(min_length=1)]
+
+
+class ServiceOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How to reach or start an engine."""
+
+    #: A running server to use, `unix:/path/to/socket` or `http://HOST:PORT/v1`; `None` starts one.
+    url: Text | None = None
+    #: Environment variable with the API key for `url`; `None` for a server that asks for none.
+    api_key_env: Text | None = None
+    #: File with the API key for `url`, such as `speedrunner serve` names.
+    api_key_file: Text | None = None
+    #: TCP port on loopback for the server that is started; `None` for a Unix socket.
+    port: Port | None = None
+    #: Seconds that a starting server may take until it is ready.
+    start_timeout_s: Seconds = START_TIMEOUT_S
+    #: Seconds that one request may take.
+    request_timeout_s: Seconds = REQUEST_TIMEOUT_S
+    #: Seconds that the engine's counters may stand still while requests run before it counts as hung;
+    #: `None`: 60 on a GPU, 180 on a CPU.
+    hang_timeout_s: Seconds | None = None
+    #: Hold conversations back that the prefix cache has no room for.
+    admission: bool = True

@@ -1,0 +1,30 @@
+"""The same for many, some of them at the same time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
+
+S = TypeVar("S")
+T = TypeVar("T")
+
+
+async def together(do: Callable[[S], Awaitable[T]], each: Sequence[S], most: int) -> list[T]:
+    """Do the same with all of `each`, in their order and at most so many at the same time.
+
+    Raises:
+        Exception: the first one that came; the others are ended then.
+    """
+    gate = asyncio.Semaphore(most)
+
+    async def one(item: S) -> T:
+        async with gate:
+            return await do(item)
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(one(item)) for item in each]
+    except BaseExceptionGroup as errors:
+        raise errors.exceptions[0] from None
+    return [task.result() for task in tasks]

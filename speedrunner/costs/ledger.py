@@ -1,0 +1,245 @@
+"""A run's ledger with what each request cost, added up by role, checkpoint and episode.
+
+Every sum of tokens and money that anybody is shown comes from here. Each row is priced by its own model.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec.structs import astuple
+
+from serving.meter import LedgerRow
+from serving.usage import Prices, Usage
+from speedrunner.costs.engine_time import EngineTime, engine_time
+from speedrunner.costs.pricing import PriceBook
+from speedrunner.store.data import RunData
+from speedrunner.store.labels import Labels
+from speedrunner.store.rundir import RunDirectoryError
+
+Key = TypeVar("Key", bound=Hashable)
+
+NONE = "(none)"
+"""In the place of a role or a phase that a request does not have."""
+
+IDLE = "(idle)"
+"""In the place of a role or a phase: engine time in which no request waited."""
+
+
+class Classes(msgspec.Struct, frozen=True):
+    """Something about each class of tokens; each token is in exactly one.
+
+    Attributes:
+        cached: prompt tokens from the prefix cache.
+        computed: all other prompt tokens.
+        reasoning: generated tokens up to the end of the thinking region.
+        action: all other generated tokens.
+    """
+
+    cached: float = 0
+    computed: float = 0
+    reasoning: float = 0
+    action: float = 0
+
+    @classmethod
+    def of(cls, usage: Usage) -> Classes:
+        """The tokens of a usage, by class."""
+        return cls(usage.cached, usage.uncached, usage.reasoning, usage.action)
+
+    def times(self, prices: Prices) -> Classes:
+        """What they cost, in USD (paper, Appendix A.3: output is reasoning and action)."""
+        lists = (prices.cached, prices.uncached, prices.output, prices.output)
+        return Classes(*(tokens * price / 1e6 for tokens, price in zip(astuple(self), lists, strict=True)))
+
+    def __add__(self, other: Classes) -> Classes:
+        return Classes(*map(operator.add, astuple(self), astuple(other)))
+
+    def __sub__(self, other: Classes) -> Classes:
+        return Classes(*map(operator.sub, astuple(self), astuple(other)))
+
+    @property
+    def total(self) -> float:
+        """Over all classes."""
+        return self.cached + self.computed + self.reasoning + self.action
+
+
+class Line(msgspec.Struct, frozen=True):
+    """One part of a run. `None` stands for what was not measured, or is not paid for in this way.
+
+    Attributes:
+        requests: tries, those without a usage included.
+        tokens: by class, as far as the engine told.
+        wasted: of these, what served nothing (retries, aborted and overflowed requests, attempts given up).
+        usd_by_class: what the tokens cost, where they are paid by the token.
+        usd: what all of it costs: tokens, or engine time.
+        wasted_usd: the wasted part of `usd`.
+        engine_s: share of the engine's seconds; see `speedrunner.costs.engine_time`.
+        unreported: tries of which the engine told no usage although it may have worked on them.
+        at_most: the most tokens that it can have counted for them (prompt and generated).
+        at_most_usd: the most that they can have cost beyond `usd`, where tokens are paid.
+        cacheable: the most prompt tokens that the prefix cache could give, where that is known.
+        from_cache: what it gave of these; what a request got beyond its most makes up for nothing.
+        cacheable_in: requests of which it is known.
+    """
+
+    requests: int = 0
+    tokens: Classes = Classes()
+    wasted: Classes = Classes()
+    usd_by_class: Classes | None = None
+    usd: float | None = None
+    wasted_usd: float | None = None
+    engine_s: float | None = None
+    unreported: int = 0
+    at_most: Classes = Classes()
+    at_most_usd: float = 0.0
+    cacheable: int = 0
+    from_cache: int = 0
+    cacheable_in: int = 0
+
+    def __add__(self, other: Line) -> Line:
+        return Line(*map(_sum, astuple(self), astuple(other)))
+
+    @property
+    def useful(self) -> Classes:
+        """Tokens that were not wasted."""
+        return self.tokens - self.wasted
+
+    @property
+    def useful_usd(self) -> float:
+        """What they cost; nothing where that is not known."""
+        return (self.usd or 0.0) - (self.wasted_usd or 0.0)
+
+    @property
+    def cache_share(self) -> float | None:
+        """What the cache gave of what it could give; `None` where that is nothing, or is not known."""
+        return self.from_cache / self.cacheable if self.cacheable else None
+
+
+@dataclass(frozen=True)
+class RunCosts:
+    """One run's ledger, priced.
+
+    Attributes:
+        book: the prices.
+        lines: by what the requests were sent for.
+        idle: engine time in which nobody waited; `None` where no engine of ours was used.
+        unpriced: models for which there is no price.
+    """
+
+    book: PriceBook
+    lines: dict[Labels, Line]
+    idle: Line | None
+    unpriced: list[str]
+
+    @cached_property
+    def roles(self) -> dict[str, Line]:
+        """By role, the busiest first; engine time in which nobody waited stands last, under `IDLE`."""
+        roles = self._grouped(lambda labels: labels.role or NONE)
+        ordered = dict(sorted(roles.items(), key=lambda item: -item[1].tokens.total))
+        return ordered if self.idle is None else ordered | {IDLE: self.idle}
+
+    @cached_property
+    def checkpoints(self) -> dict[tuple[str, int | None], Line]:
+        """By phase and policy, in the run's order; what belongs to none (readiness, probes) under `NONE`."""
+        found = self._grouped(lambda labels: (labels.phase or NONE, labels.policy))
+        ordered = dict(sorted(found.items(), key=lambda item: _position(*item[0])))
+        return ordered if self.idle is None else ordered | {(IDLE, None): self.idle}
+
+    @cached_property
+    def episodes(self) -> dict[str, Line]:
+        """By episode or sleep (`sleep_key`), all its attempts and roles; `useful` is the one that counts."""
+        found = self._grouped(lambda labels: labels.episode)
+        return {key: line for key, line in found.items() if key is not None}
+
+    @cached_property
+    def total(self) -> Line:
+        """All of it."""
+        return sum(self.roles.values(), Line())
+
+    def _grouped(self, key: Callable[[Labels], Key]) -> dict[Key, Line]:
+        groups: dict[Key, Line] = {}
+        for labels, line in self.lines.items():
+            groups[key(labels)] = groups.get(key(labels), Line()) + line
+        return groups
+
+
+def run_costs(runs: Sequence[RunData], books: Sequence[PriceBook]) -> list[RunCosts]:
+    """Price the ledgers of runs that shared their engines, or of one run.
+
+    Args:
+        books: the prices of each run.
+
+    Raises:
+        StorageError: a run cannot be read, or its ledger is missing.
+    """
+    for run in runs:
+        if run.episodes and not run.requests:
+            raise RunDirectoryError(f"{run.path} holds episodes and no ledger: is requests.jsonl missing?")
+    times = engine_time([run.requests for run in runs])
+    return [_priced(run.requests, book, time) for run, book, time in zip(runs, books, times, strict=True)]
+
+
+def spent_usd(rows: Iterable[LedgerRow], prices: Mapping[str, Prices]) -> float:
+    """What requests have cost, those whose usage is not known at their worst, in USD.
+
+    Args:
+        prices: by model; one that is not among them (its card was renamed) counts as the dearest of these.
+    """
+    dearest = max(prices.values(), key=lambda list_: list_.output)
+    return sum(prices.get(row.model, dearest).cost(row.usage or row.at_most or Usage()) for row in rows)
+
+
+def token_line(rows: Iterable[LedgerRow]) -> Line:
+    """Rows of any ledger added up, without prices."""
+    return sum((_line(row, PriceBook("", {}), None) for row in rows), Line())
+
+
+def _priced(rows: Sequence[LedgerRow], book: PriceBook, time: EngineTime) -> RunCosts:
+    lines: dict[Labels, Line] = {}
+    unpriced: dict[str, None] = {}
+    for row, seconds in zip(rows, time.requests, strict=True):
+        labels, line = Labels.of(row.labels), _line(row, book, seconds)
+        lines[labels] = lines.get(labels, Line()) + line
+        if line.usd is None:
+            unpriced[row.model] = None
+    idle = [Line(engine_s=seconds, usd=book.by_time(model, seconds)) for model, seconds in time.idle.items()]
+    return RunCosts(book, lines, sum(idle, Line()) if idle else None, list(unpriced))
+
+
+def _line(row: LedgerRow, book: PriceBook, seconds: float | None) -> Line:
+    prices = book.models.get(row.model)
+    tokens = Classes.of(row.usage or Usage())
+    by_class = None if prices is None else tokens.times(prices)
+    usd = by_class.total if by_class else book.by_time(row.model, seconds)
+    most = Classes() if row.usage is not None else Classes.of(row.at_most or Usage())
+    cacheable = row.cacheable if row.usage is not None else None
+    return Line(
+        requests=1,
+        tokens=tokens,
+        wasted=tokens if row.wasted else Classes(),
+        usd_by_class=by_class,
+        usd=usd,
+        wasted_usd=usd if row.wasted or usd is None else 0.0,
+        engine_s=seconds,
+        unreported=int(row.usage is None and row.at_most is not None),
+        at_most=most,
+        at_most_usd=0.0 if prices is None else most.times(prices).total,
+        cacheable=cacheable or 0,
+        from_cache=min(cacheable or 0, row.usage.cached if row.usage else 0),
+        cacheable_in=int(cacheable is not None),
+    )
+
+
+def _position(phase: str, policy: int | None) -> tuple[int, str]:
+    """By policy; for one policy evaluation and wake, then the sleep after them."""
+    return -1 if policy is None else policy, {"test": "0", "train": "1", "sleep": "2"}.get(phase, phase)
+
+
+def _sum(one: Any, other: Any) -> Any:
+    """What is not there adds nothing."""
+    return other if one is None else one if other is None else one + other

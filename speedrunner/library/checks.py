@@ -1,0 +1,145 @@
+"""What is wrong with a definition, by the lines of its own text."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+from collections.abc import Collection, Iterator
+from types import CodeType
+
+from speedrunner.library.definition import Definition
+from speedrunner.library.rules import (
+    ALLOWED_MODULES,
+    BUILTINS,
+    CLASS_LIMIT,
+    FORBIDDEN_BUILTINS,
+    NAME_LIMIT,
+    RESERVED,
+    SHOWN_PROBLEMS,
+    SOURCE_LIMIT,
+    Problem,
+    suggestion,
+)
+from speedrunner.library.signature import Types, is_from, is_literal, is_text, read_signature
+from speedrunner.library.source import compiled, parsed
+
+_IN_CLASSES = ast.FunctionDef | ast.AsyncFunctionDef | ast.AnnAssign | ast.Assign | ast.Pass
+
+
+def problems_of(
+    each: Definition, known: Collection[str], primitives: Collection[str], types: Types
+) -> Iterator[Problem]:
+    """Yield what is wrong with a definition inside a module.
+
+    Args:
+        known: names of the module's definitions.
+        primitives: names that the module finds among its globals.
+        types: the module's.
+    """
+    (node,) = parsed(each.source).body
+    yield from _naming_problems(each, primitives)
+    match node:
+        case ast.FunctionDef():
+            yield from _function_problems(node, each.source)
+            yield from read_signature(node.args, types, each.source.split("\n"))[1]
+        case ast.ClassDef():
+            yield from _class_problems(node)
+        case ast.Assign(value=value) | ast.AnnAssign(value=value) if each.name and not is_literal(value):
+            yield Problem(1, f"the constant {each.name} must be a literal value")
+    if not each.name:
+        yield Problem(1, "only imports, constants, classes and functions may stand at the top level")
+    yield from _code_problems(node, each)
+    yield from _scope_problems(each, known, primitives)
+
+
+def _naming_problems(each: Definition, primitives: Collection[str]) -> Iterator[Problem]:
+    name, size = each.name, len(each.source)
+    what, limit = (f"the class {name}", CLASS_LIMIT) if each.kind == "class" else (name, SOURCE_LIMIT)
+    if size > limit:
+        yield Problem(1, f"{what} has {size} characters; {limit} are allowed")
+    builtins = BUILTINS | FORBIDDEN_BUILTINS
+    taken = {"a primitive": primitives, "a tool of the actor": RESERVED, "a Python builtin": builtins}
+    for what, names in taken.items():
+        if name in names:
+            yield Problem(1, f"{name} is already {what}; choose another name")
+    if each.kind != "function" and name.startswith("__"):
+        yield Problem(1, f"{name} is a name of Python's own; choose another name")
+    if each.kind == "function" and not (name.isascii() and len(name) <= NAME_LIMIT and name[:2] != "__"):
+        allowed = f"at most {NAME_LIMIT} ASCII characters, not beginning with __"
+        yield Problem(1, f"{name!r} cannot name a skill: {allowed}")
+
+
+def _function_problems(node: ast.FunctionDef, source: str) -> Iterator[Problem]:
+    for decorator in node.decorator_list:
+        yield Problem(decorator.lineno, "a skill cannot be decorated")
+    for code in compiled(source).co_consts:
+        if isinstance(code, CodeType) and code.co_flags & inspect.CO_GENERATOR:
+            yield Problem(node.lineno, f"{node.name} yields; a skill must return its result")
+    doc = (ast.get_docstring(node) or "").strip()
+    if not doc:
+        yield Problem(node.lineno, f"{node.name} needs a docstring that says what it does and returns")
+    if not is_text(doc):
+        yield Problem(node.lineno, f"the docstring of {node.name} is no valid Unicode text")
+
+
+def _class_problems(node: ast.ClassDef) -> Iterator[Problem]:
+    for decorator in node.decorator_list:
+        called = decorator.func if isinstance(decorator, ast.Call) else decorator
+        if not is_from("dataclasses", "dataclass", called):
+            yield Problem(decorator.lineno, "dataclass is the only decorator that a class may have")
+    for keyword in node.keywords:
+        if keyword.arg != "total" or not isinstance(keyword.value, ast.Constant):
+            yield Problem(keyword.lineno, "a class takes no keyword but TypedDict's total")
+    for each in node.body:
+        is_doc = isinstance(each, ast.Expr) and isinstance(each.value, ast.Constant)
+        if not is_doc and not isinstance(each, _IN_CLASSES):
+            yield Problem(each.lineno, "only fields and methods may stand in a class")
+
+
+def _code_problems(whole: ast.stmt, each: Definition) -> Iterator[Problem]:
+    for node in ast.walk(whole):
+        match node:
+            case ast.Import() | ast.ImportFrom():
+                yield from (Problem(node.lineno, why) for why in _import_problems(node))
+            case ast.Global():
+                yield Problem(node.lineno, "global is not allowed; pass values as arguments and return them")
+            case ast.AsyncFunctionDef() | ast.AsyncFor() | ast.AsyncWith() | ast.Await():
+                yield Problem(node.lineno, "async code is not allowed in a skill; use plain def")
+            case ast.Name(id=name, ctx=ast.Del()) if name not in each.names.binds:
+                yield Problem(node.lineno, f"{name} cannot be deleted: {each.name} assigns no such variable")
+
+
+def _import_problems(node: ast.Import | ast.ImportFrom) -> Iterator[str]:
+    names = [each.name for each in node.names]
+    modules = names if isinstance(node, ast.Import) else ["." * node.level + (node.module or "")]
+    for module in modules:
+        if module not in ALLOWED_MODULES:
+            yield f"cannot import {module}; allowed are {', '.join(ALLOWED_MODULES)}"
+        elif isinstance(node, ast.ImportFrom):
+            there = vars(importlib.import_module(module))
+            for name in names:
+                if name == "*":
+                    yield "import names one by one instead of *"
+                elif name not in there:
+                    yield f"{module} has no {name}"
+                elif name.startswith("_") or inspect.ismodule(there[name]):
+                    yield f"{name} is no public name of {module}"
+
+
+def _scope_problems(
+    each: Definition, known: Collection[str], primitives: Collection[str]
+) -> Iterator[Problem]:
+    reads, binds, _ = each.names
+    for name in binds.keys() & primitives:
+        yield Problem(binds[name], f"{name} is already a primitive; choose another name")
+    unknown: dict[str, int] = {}
+    for name, line, _ in reads:
+        if not any(name in names for names in (known, primitives, BUILTINS, binds)):
+            unknown[name] = min(line, unknown.get(name, line))
+    for number, (name, line) in enumerate(unknown.items()):
+        if name in FORBIDDEN_BUILTINS:
+            yield Problem(line, f"{name} is not available to skills")
+        elif "*" not in known:  # which is refused for itself
+            near = suggestion(name, {*known, *primitives}) if number < SHOWN_PROBLEMS else ""
+            yield Problem(line, f"{name} is not defined{near}")

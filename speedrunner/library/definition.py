@@ -1,0 +1,165 @@
+"""A library's module as a list of definitions: imports, constants, classes and functions."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
+from graphlib import CycleError, TopologicalSorter
+from typing import Literal
+
+from speedrunner.library.rules import InvalidSkill
+from speedrunner.library.scopes import Names, names_in
+from speedrunner.library.source import first_line, parsed, text_of, tidied
+
+HEADER = "from __future__ import annotations"
+"""First line of every library module: annotations are documentation there and are never evaluated."""
+
+_GAP = "\n\n\n"
+_CUT = re.compile(rf"{_GAP}(?=def |class |@)")
+"""Where definitions of a module may be parted; it may also lie within a text."""
+
+
+@dataclass(frozen=True)
+class Definition:
+    """One definition, which knows nothing of the others.
+
+    Attributes:
+        name: what it binds; nothing where it is a statement that may not stand at the top level.
+        source: its text; an import that binds several names is split.
+        line: where it begins in the text that it was read from.
+    """
+
+    name: str
+    kind: Literal["import", "constant", "class", "function", "other"]
+    source: str
+    line: int = field(compare=False)
+
+    @cached_property
+    def head(self) -> ast.stmt:
+        """Its syntax tree; a function's has no more of the body than the docstring."""
+        node = parsed(self.source).body[0]
+        if isinstance(node, ast.FunctionDef):
+            del node.body[1:]
+        return node
+
+    @cached_property
+    def names(self) -> Names:
+        """The names in it."""
+        return names_in(parsed(self.source))
+
+    def mentions(self, name: str) -> bool:
+        """Whether its code, annotations included, uses a name of the module."""
+        text = self.source
+        if text.isascii() and not (name in text and re.search(rf"\b{re.escape(name)}\b", text)):
+            return False  # without parsing it
+        return name in self.names.mentions
+
+    def renamed(self, old: str, new: str) -> Definition:
+        """Return it with a function of the module, perhaps itself, called by another name.
+
+        Raises:
+            InvalidSkill: it has one of the names for something of its own, too.
+        """
+        reads, binds, _ = self.names
+        lines = [line.encode() for line in self.source.split("\n")]
+        for _, line, column in sorted((each for each in reads if each[0] == old), reverse=True):
+            rest = lines[line - 1][column + len(old.encode()) :]  # the last of a line comes first
+            lines[line - 1] = lines[line - 1][:column] + new.encode() + rest
+        source = b"\n".join(lines).decode(errors="replace")
+        if self.name == old:
+            source = re.sub(rf"\Adef(\s+){old}\b", rf"def\g<1>{new}", source)
+        (changed,) = read_text(source)
+        wanted = [new if name == old else name for name, _, _ in reads]
+        taken = {old, new} & binds.keys()
+        if taken or changed.name == old or [name for name, _, _ in changed.names.reads] != wanted:
+            what = f"{self.name} uses {min(taken, default=new)} also as a name of its own"
+            raise InvalidSkill(f"{what}; change that first, then rename")
+        return changed
+
+
+def read_text(source: str) -> list[Definition]:
+    """Read the definitions in a text. Raises `InvalidSkill` where it is no Python."""
+    source = tidied(source)
+    lines = source.split("\n")
+    return [each for statement in parsed(source).body for each in _definitions(statement, lines)]
+
+
+def read_module(source: str) -> list[Definition]:
+    """Read what `module_text` wrote. Raises `InvalidSkill` where it is no Python."""
+    try:  # piece by piece: that takes little memory, and little time where most pieces are known
+        return [each for piece in _CUT.split(source) for each in _read_piece(piece)]
+    except InvalidSkill:
+        return read_text(source)
+
+
+def function_names(source: str) -> list[str]:
+    """Return the names of the functions in a text, a refused one too, as far as they can be told."""
+    try:
+        names = [each.name for each in read_text(source) if each.kind == "function"]
+    except InvalidSkill:
+        names = re.findall(r"(?m)^(?:async\s+)?def\s+(\w+)", tidied(source))
+    return list(dict.fromkeys(names))
+
+
+def module_text(definitions: Iterable[Definition]) -> str:
+    """Write a module, two empty lines before each class and function; nothing where there is neither."""
+    lines: dict[str, list[str]] = {"import": [], "constant": []}
+    blocks: list[str] = []
+    for each in definitions:
+        lines.get(each.kind, blocks).append(each.source)
+    head = "\n\n".join([HEADER, *("\n".join(group) for group in lines.values() if group)])
+    return _GAP.join([head, *blocks]) + "\n" if blocks else ""
+
+
+def arranged(definitions: Sequence[Definition]) -> tuple[Definition, ...]:
+    """Return those that functions use: imports, constants, classes, functions.
+
+    A class stands behind those that it mentions, if that can be.
+    """
+    used = [each for each in definitions if each.kind == "function"]
+    rest = {each for each in definitions if each.kind != "function"}
+    while more := {each for each in rest if any(user.mentions(each.name) for user in used)}:
+        rest -= more
+        used += more
+    kinds: dict[str, list[Definition]] = {"import": [], "constant": [], "class": [], "function": []}
+    for each in definitions:
+        if each not in rest:
+            kinds[each.kind].append(each)
+    classes = kinds["class"]
+    needs = {
+        each: [other for other in classes if other != each and each.mentions(other.name)] for each in classes
+    }
+    with suppress(CycleError):  # whether the order is right then, loading tells
+        kinds["class"] = list(TopologicalSorter(needs).static_order())
+    kinds["import"].sort(key=lambda each: each.source)
+    return tuple(each for kind in kinds.values() for each in kind)
+
+
+@lru_cache(maxsize=8192)
+def _read_piece(source: str) -> list[Definition]:
+    return read_text(source)
+
+
+def _definitions(statement: ast.stmt, lines: list[str]) -> Iterator[Definition]:
+    """Yield what a statement at the top level of a text defines."""
+    text, line = text_of(statement, lines), first_line(statement)
+    match statement:
+        case ast.ImportFrom(module="__future__") | ast.Expr(value=ast.Constant(value=str())):
+            pass  # the library's module has what a skill may want of the first
+        case ast.Import() | ast.ImportFrom():
+            for alias in statement.names:  # each name by itself
+                statement.names = [alias]
+                name = alias.asname or alias.name.partition(".")[0]
+                yield Definition(name, "import", ast.unparse(statement), line)
+        case ast.Assign(targets=[ast.Name(id=name)]) | ast.AnnAssign(target=ast.Name(id=name)):
+            yield Definition(name, "constant", text, line)
+        case ast.ClassDef(name=name):
+            yield Definition(name, "class", text, line)
+        case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+            yield Definition(name, "function", text, line)
+        case _:
+            yield Definition("", "other", text, line)

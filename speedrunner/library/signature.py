@@ -1,0 +1,191 @@
+"""A skill's signature with real types and defaults, read from its syntax tree without running anything."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import types
+from collections.abc import Mapping
+from typing import Any, Literal, NotRequired, Required, TypedDict
+
+from serving.errors import InvalidTool
+from serving.tokens.tools import NESTING_LIMIT, ToolSpec
+from speedrunner.library.rules import Problem
+from speedrunner.library.source import text_of
+
+SUPPORTED = "str, int, float, bool, Literal[...], list[...] and TypedDict classes"
+"""What a parameter may be; `serving.tokens.tools` makes a JSON schema of each."""
+
+SHOWN_CHARS = 80
+"""Characters of a type or a default in an error's text."""
+
+_SCALARS: Mapping[str, type] = {"str": str, "int": int, "float": float, "bool": bool}
+
+
+class Unsupported(Exception):
+    """An annotation is none that a tool's parameter can have. The text says why, if there is more to say."""
+
+
+class Types:
+    """The types that a module's annotations stand for.
+
+    Args:
+        classes: the module's; those derived from TypedDict can be types.
+    """
+
+    def __init__(self, classes: Mapping[str, ast.ClassDef]) -> None:
+        self._classes = classes
+        self._made: dict[str, Any] = {}
+
+    def of(self, annotation: ast.expr) -> Any:
+        """Return what an annotation stands for. Raises `Unsupported`."""
+        found = self._type(annotation, ())
+        try:
+            _tool(found, None)
+        except InvalidTool as error:
+            raise Unsupported(str(error).partition(": ")[2].partition(";")[0]) from None
+        return found
+
+    def _type(self, annotation: ast.expr, within: tuple[str, ...]) -> Any:
+        match annotation:
+            case ast.Name(id=name) if name in _SCALARS:
+                return _SCALARS[name]
+            case ast.Name(id=name) if name in self._classes:
+                return self._typed_dict(name, within)
+            case ast.Subscript(value=ast.Name(id="list"), slice=item):
+                return types.GenericAlias(list, (self._type(item, within),))
+            case ast.Subscript(value=kind, slice=values) if is_from("typing", "Literal", kind):
+                if is_literal(values) and (options := ast.literal_eval(values)) != ():
+                    return Literal[options]
+        raise Unsupported
+
+    def _typed_dict(self, name: str, within: tuple[str, ...]) -> Any:
+        """Make a class, inside those that hold it or derive from it, once."""
+        if name in within:
+            raise Unsupported(f"{name} holds itself")
+        if len(within) > NESTING_LIMIT:
+            raise Unsupported(f"its type is nested more than {NESTING_LIMIT} levels deep")
+        if name not in self._made:
+            node, inside = self._classes[name], (*within, name)
+            bases = [self._base(each, inside) for each in node.bases]
+            if not bases:
+                raise Unsupported(f"{name} is no TypedDict")
+            fields = {
+                statement.target.id: self._field(statement.annotation, inside)
+                for statement in node.body
+                if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name)
+            }
+            space = {"__annotations__": fields, "__doc__": ast.get_docstring(node)}
+            values = {each.arg: each.value for each in node.keywords}
+            total = values.get("total", ast.Constant(True))
+            options = {"total": isinstance(total, ast.Constant) and bool(total.value)}
+            try:
+                self._made[name] = types.new_class(name, bases, options, lambda made: made.update(space))
+            except TypeError as error:  # bases that do not go together
+                raise Unsupported(str(error)) from None
+        return self._made[name]
+
+    def _base(self, node: ast.expr, within: tuple[str, ...]) -> Any:
+        if isinstance(node, ast.Name) and node.id in self._classes:
+            return self._typed_dict(node.id, within)
+        if not is_from("typing", "TypedDict", node):
+            raise Unsupported(f"{within[-1]} is no TypedDict")
+        return TypedDict
+
+    def _field(self, annotation: ast.expr, within: tuple[str, ...]) -> Any:
+        match annotation:
+            case ast.Subscript(value=kind, slice=item) if is_from("typing", "NotRequired", kind):
+                return NotRequired[self._type(item, within)]
+            case ast.Subscript(value=kind, slice=item) if is_from("typing", "Required", kind):
+                return Required[self._type(item, within)]
+        return self._type(annotation, within)
+
+
+def read_signature(
+    given: ast.arguments, types: Types, lines: list[str]
+) -> tuple[inspect.Signature, list[Problem]]:
+    """Return a function's parameters, and what of them a tool cannot have.
+
+    Args:
+        types: those of its module.
+        lines: its text.
+    """
+    problems: list[Problem] = []
+
+    def report(where: ast.arg | ast.expr, text: str) -> None:
+        problems.append(Problem(where.lineno, text))
+
+    for variadic in filter(None, (given.vararg, given.kwarg)):
+        report(variadic, f"variable arguments are not allowed; name each ({variadic.arg})")
+    for positional in given.posonlyargs:
+        report(positional, f"{positional.arg} must be passable by name; remove the /")
+    ordinary = [*given.posonlyargs, *given.args]
+    defaults = [*[None] * (len(ordinary) - len(given.defaults)), *given.defaults, *given.kw_defaults]
+    parameters = []
+    for each, default in zip([*ordinary, *given.kwonlyargs], defaults, strict=True):
+        kind = inspect.Parameter.POSITIONAL_OR_KEYWORD if each in ordinary else inspect.Parameter.KEYWORD_ONLY
+        parameter = inspect.Parameter(each.arg, kind)
+        if each.annotation is None:
+            report(each, f"the parameter {each.arg} needs a type: {SUPPORTED} are allowed")
+        else:
+            try:
+                parameter = parameter.replace(annotation=types.of(each.annotation))
+            except Unsupported as error:
+                why = _shown(each.annotation, lines) + (f" ({error})" if str(error) else "")
+                report(each, f"the parameter {each.arg} cannot be {why}: {SUPPORTED} are allowed")
+        if default is not None:
+            value = ast.literal_eval(default) if is_literal(default) else None
+            parameter = parameter.replace(default=value)
+            if not is_literal(default):
+                report(default, f"the default of {each.arg} must be a literal value")
+            elif not _fits(parameter):
+                written = _shown(default, lines)
+                report(default, f"the default of {each.arg} cannot be {written}: use its type or None")
+        parameters.append(parameter)
+    return inspect.Signature(parameters), problems
+
+
+def is_from(module: str, name: str, node: ast.expr) -> bool:
+    """Tell whether an expression is a module's name, written with the module or without."""
+    match node:
+        case ast.Name(id=found):
+            return found == name
+        case ast.Attribute(value=ast.Name(id=owner), attr=found):
+            return (owner, found) == (module, name)
+    return False
+
+
+def is_literal(node: ast.expr | None) -> bool:
+    """Tell whether an expression is a constant that can be written out as text."""
+    try:
+        ast.literal_eval(node or "")
+    except (ValueError, TypeError, SyntaxError, MemoryError):
+        return False
+    texts = (each.value for each in ast.walk(node) if isinstance(each, ast.Constant)) if node else ()
+    return all(is_text(each) for each in texts if isinstance(each, str))
+
+
+def is_text(value: str) -> bool:
+    """Tell whether the text can be written out: lone surrogates cannot."""
+    return value.encode(errors="ignore").decode() == value
+
+
+def _tool(annotation: Any, default: Any) -> ToolSpec:
+    """A tool with one parameter. Raises `InvalidTool` where none can have it."""
+    kind = inspect.Parameter.KEYWORD_ONLY
+    parameter = inspect.Parameter("it", kind, default=default, annotation=annotation)
+    return ToolSpec.from_signature("", inspect.Signature([parameter]), "")
+
+
+def _fits(parameter: inspect.Parameter) -> bool:
+    """Tell whether a default can stand in a tool's JSON schema; without a type, any can."""
+    if parameter.default is None or parameter.annotation is parameter.empty:
+        return True
+    tool = _tool(parameter.annotation, parameter.default)
+    expressed = "default" in tool.parameters["properties"]["it"]
+    return expressed and tool.problem_with({"it": parameter.default}) is None
+
+
+def _shown(node: ast.expr, lines: list[str]) -> str:
+    words = " ".join(text_of(node, lines).split())
+    return words if len(words) <= SHOWN_CHARS else f"{words[:SHOWN_CHARS]}..."

@@ -1,0 +1,96 @@
+"""Source text as Python reads it. None of it is run: it is written by a model."""
+
+from __future__ import annotations
+import __future__
+
+import ast
+import io
+import re
+import tokenize
+import warnings
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from types import CodeType
+
+from speedrunner.library.rules import DEPTH_LIMIT, InvalidSkill
+
+
+def tidied(source: str) -> str:
+    """Return a text with one kind of line end, and without an indentation of the whole."""
+    text = source.replace("\r\n", "\n").replace("\r", "\n")
+    found = re.match(r"(?:[^\S\n]*(?:#[^\n]*)?\n)*([^\S\n]+)[^\s#]", text)
+    return re.sub(f"(?m)^{re.escape(found[1])}", "", text) if found else text
+
+
+def parsed(source: str) -> ast.Module:
+    """Parse a text of a library. Raises `InvalidSkill` where it is no Python, or too deep to be read."""
+    with _explained(source):
+        tree = ast.parse(source)
+    waiting: list[tuple[ast.AST, int, int]] = [(tree, 1, 0)]
+    while waiting:
+        node, line, depth = waiting.pop()
+        line = getattr(node, "lineno", line)
+        if depth > DEPTH_LIMIT:
+            raise _too_deep(line)
+        waiting.extend((each, line, depth + 1) for each in ast.iter_child_nodes(node))
+    return tree
+
+
+def compiled(source: str) -> CodeType:
+    """Compile a text, which finds what the parser alone does not. Raises `InvalidSkill`."""
+    with _explained(source):
+        flags = __future__.annotations.compiler_flag  # the library's module has it, too
+        code: CodeType = compile(source, "<skill>", "exec", flags, dont_inherit=True)
+    return code
+
+
+def text_of(node: ast.stmt | ast.expr, lines: list[str]) -> str:
+    """Return the text of a statement, with its decorators, or of an expression.
+
+    Args:
+        lines: what it was parsed from.
+    """
+    first = first_line(node)
+    text = [line.encode() for line in lines[first - 1 : node.end_lineno]]  # columns count bytes
+    text[-1] = text[-1][: node.end_col_offset]
+    text[0] = text[0][node.col_offset :]
+    return b"\n".join(text).decode()
+
+
+def first_line(node: ast.stmt | ast.expr) -> int:
+    """Return the line in which a statement begins, with its decorators."""
+    decorators: list[ast.expr] = getattr(node, "decorator_list", [])
+    return min(each.lineno for each in (node, *decorators))
+
+
+@contextmanager
+def _explained(source: str) -> Iterator[None]:
+    try:
+        with warnings.catch_warnings(action="ignore"):
+            yield
+    except SyntaxError as error:
+        place = f"line {error.lineno}: " if error.lineno else ""
+        raise InvalidSkill(f"{place}{error.msg}") from None
+    except ValueError as error:  # lone surrogates, null bytes
+        raise InvalidSkill(f"the source is no Python: {error}") from None
+    except (RecursionError, MemoryError):
+        raise _too_deep(_longest_statement(source)) from None
+
+
+def _too_deep(line: int) -> InvalidSkill:
+    return InvalidSkill(f"line {line}: the code is nested too deeply; {DEPTH_LIMIT} levels are allowed")
+
+
+def _longest_statement(text: str) -> int:
+    """The line in which the statement of the most tokens begins."""
+    sizes: Counter[int] = Counter()
+    first = 1
+    with suppress(tokenize.TokenError, SyntaxError):
+        for token in tokenize.generate_tokens(io.StringIO(text).readline):
+            if token.type == tokenize.NEWLINE:
+                first = token.end[0] + 1
+            elif token.type not in (tokenize.NL, tokenize.COMMENT):
+                first = first if sizes[first] else token.start[0]
+                sizes[first] += 1
+    return max(sizes, key=lambda line: sizes[line], default=1)

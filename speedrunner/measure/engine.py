@@ -1,0 +1,71 @@
+"""The engine that is measured: the running one that a configuration names, or one of our own."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+import msgspec
+
+from serving.cards import ModelCard
+from serving.deployment import Deployment, deploy, server_log
+from serving.engine.metrics import CacheConfig
+from serving.errors import ServerFailed
+from speedrunner.config.check import InvalidConfig
+from speedrunner.config.compose import compose
+from speedrunner.config.schema import Config
+from speedrunner.measure.measurement import Status
+from speedrunner.runs.setup import Setup, set_up
+
+
+def tokens_route(card: ModelCard) -> ModelCard:
+    """The card, which is on the tokens route. Raises `InvalidConfig` where it is not."""
+    if card.route != "tokens":
+        raise InvalidConfig(
+            f"model {card.name!r} is on the chat route: nobody can look into its cache or replay its requests"
+        )
+    return card
+
+
+def playing_setup(overrides: Sequence[str]) -> Setup:
+    """What the overrides name: an engine of the tokens route, and what is played with it.
+
+    Raises:
+        InvalidConfig: they cannot be read, or name a model of the chat route.
+    """
+    setup = set_up(compose(list(overrides)))
+    tokens_route(setup.card)
+    return setup
+
+
+@asynccontextmanager
+async def opened(card: ModelCard, config: Config, status: Status) -> AsyncIterator[Deployment]:
+    """The card's engine in service; what is started ends with the context.
+
+    Raises:
+        InvalidCard, ServerFailed: see `serving.errors`.
+    """
+    async with deploy(card, config.serving, log=server_log(card), say=status, waiting=status) as deployment:
+        yield deployment
+
+
+def cache_of(deployment: Deployment) -> CacheConfig:
+    """The prefix cache of its first replica. Raises `ServerFailed` where it tells none."""
+    if not deployment.caches:
+        raise ServerFailed(f"the engine at {deployment.endpoint} tells nothing about its prefix cache")
+    return deployment.caches[0]
+
+
+def cache_text(card: ModelCard, cache: CacheConfig) -> str:
+    """The card's name and its cache, for people."""
+    kind = "hybrid" if cache.hybrid else "attention"
+    return (
+        f"{card.name}: {kind} cache of {cache.num_gpu_blocks} blocks of {cache.block_size} tokens, matched in"
+        f" units of {cache.match_unit}{'' if cache.enable_prefix_caching else ', OFF'}"
+    )
+
+
+def with_flags(card: ModelCard, **flags: int) -> ModelCard:
+    """The card with other flags of its server; `_` stands for `-`."""
+    changed = card.server.flags | {name.replace("_", "-"): value for name, value in flags.items()}
+    return msgspec.structs.replace(card, server=msgspec.structs.replace(card.server, flags=changed))

@@ -1,0 +1,153 @@
+"""What a `bench`, `probe` or `study` measured, as data: figures beside their targets, and rows of tables.
+
+A measuring function returns one `Measurement`; `as_text` and `as_json` print every one of them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+Status = Callable[[str], None]
+"""Shows in one line what is measured now, and what was found so far."""
+
+NOT_MEASURED = "not measured"
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One measured value beside what it should be.
+
+    Attributes:
+        name: what was measured, with its unit.
+        value: `None` where it could not be measured.
+        at_least, at_most: its target; neither where nothing is asked for.
+        form: how people see it, as a format specification; empty for one that suits its size.
+    """
+
+    name: str
+    value: float | None
+    at_least: float | None = None
+    at_most: float | None = None
+    form: str = ""
+
+    @property
+    def target(self) -> dict[str, float]:
+        """The bounds that there are."""
+        bounds = {"at_least": self.at_least, "at_most": self.at_most}
+        return {name: bound for name, bound in bounds.items() if bound is not None}
+
+    @property
+    def met(self) -> bool | None:
+        """Whether the target is reached; `None` without one."""
+        if not self.target:
+            return None
+        least = self.target.get("at_least", float("-inf"))
+        return self.value is not None and least <= self.value <= self.target.get("at_most", float("inf"))
+
+    @property
+    def verdict(self) -> str:
+        """The target and whether it is met, for people."""
+        asked = (f"{name.replace('_', ' ')} {_shown(each, self.form)}" for name, each in self.target.items())
+        return f"{' and '.join(asked)}: {'met' if self.met else 'MISSED'}" if self.target else ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Records as people see them: a line for each, or a column for each.
+
+    Attributes:
+        name: of the records in JSON; empty where they stand in facts already.
+        rows: records, or mappings.
+        columns: by heading, a field of the records and, after a colon, how to format it.
+        title: a line above it.
+        turned: whether headings stand at the left, one below the other.
+    """
+
+    name: str
+    rows: Sequence[Any]
+    columns: Mapping[str, str]
+    title: str = ""
+    turned: bool = False
+
+
+def columns(*fields: str) -> dict[str, str]:
+    """Columns whose headings are the fields' names."""
+    return {each.partition(":")[0].replace("_", " "): each for each in fields}
+
+
+@dataclass
+class Measurement:
+    """All that a command measured.
+
+    Attributes:
+        title: what and under which conditions, in one line.
+        figures: values that may have a target.
+        tables: records.
+        facts: what machines read beside these, by name: numbers, texts, records, lists of them.
+        notes: further sentences for people.
+    """
+
+    title: str
+    figures: list[Figure] = field(default_factory=list)
+    tables: list[Table] = field(default_factory=list)
+    facts: dict[str, Any] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def met(self) -> bool | None:
+        """Whether every target is reached; `None` where there is none."""
+        verdicts = [figure.met for figure in self.figures if figure.target]
+        return all(verdicts) if verdicts else None
+
+
+def as_json(measurement: Measurement) -> str:
+    """One object: the facts and the tables' records by their names, then `figures` and `met`."""
+    tables = {table.name: table.rows for table in measurement.tables if table.name}
+    figures = [
+        {"name": each.name, "value": each.value, **each.target, "met": each.met}
+        for each in measurement.figures
+    ]
+    parts = {**measurement.facts, **tables, "figures": figures, "met": measurement.met}
+    return json.dumps(msgspec.to_builtins(parts))
+
+
+def as_text(measurement: Measurement) -> str:
+    """The title, the tables, the figures with their targets, the notes."""
+    blocks = [[measurement.title]]
+    for table in measurement.tables:
+        cells = [[_cell(row, each) for each in table.columns.values()] for row in table.rows]
+        lines = _aligned([list(table.columns), *cells], turned=table.turned)
+        blocks.append([table.title, *lines] if table.title else lines)
+    if measurement.figures:
+        cells = [[each.name, _shown(each.value, each.form), each.verdict] for each in measurement.figures]
+        blocks.append(_aligned([["", "measured", "target"], *cells]))
+    blocks.append(measurement.notes)
+    return "\n\n".join("\n".join(lines) for lines in blocks if lines)
+
+
+def _aligned(rows: list[list[str]], *, turned: bool = False) -> list[str]:
+    """Lines of cells, those of the first column flush left and the others flush right."""
+    if turned:
+        rows = [list(column) for column in zip(*rows, strict=True)]
+    first, *others = (max(map(len, column)) for column in zip(*rows, strict=True))
+    return ["  ".join([head.ljust(first), *map(str.rjust, cells, others)]).rstrip() for head, *cells in rows]
+
+
+def _cell(row: Any, column: str) -> str:
+    name, _, form = column.partition(":")
+    return _shown(row[name] if isinstance(row, Mapping) else getattr(row, name), form)
+
+
+def _shown(value: Any, form: str = "") -> str:
+    if value is None:
+        return NOT_MEASURED
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float) and not form:
+        form = ".0f" if abs(value) >= 1000 else ".4g"
+    return format(value, form)

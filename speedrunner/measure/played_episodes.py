@@ -1,0 +1,117 @@
+"""Episodes that are played to measure what plays them: by the executor of runs, in a run's directory."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+
+from serving.conversation import Conversation, TokenConversation
+from serving.meter import LedgerRow
+from serving.model import Model
+from speedrunner.agents.actor import Actor
+from speedrunner.config.schema import to_yaml
+from speedrunner.hosts.host_pool import HostPool
+from speedrunner.runs.drain import Drain
+from speedrunner.runs.executor import Executor, RunStopped
+from speedrunner.runs.plan import Wake
+from speedrunner.runs.progress import Progress
+from speedrunner.runs.setup import Setup
+from speedrunner.store.labels import Labels
+from speedrunner.store.records import Trajectory, Turn
+from speedrunner.store.rundir import RunDirectory
+
+
+@dataclass(frozen=True)
+class PlayedEpisode:
+    """An episode, its actor's conversation, and its rows of the ledger."""
+
+    trajectory: Trajectory
+    talk: TokenConversation
+    rows: list[LedgerRow]
+
+
+class BenchRun:
+    """Plays training episodes of a configuration with its method's first policy. Made by `bench_run`.
+
+    Attributes:
+        rows: of the ledger, by episode.
+    """
+
+    def __init__(self, setup: Setup, directory: RunDirectory) -> None:
+        self._setup = setup
+        self._directory = directory
+        self._batches = itertools.count()
+        self._tasks = enumerate(itertools.cycle(setup.split.train))
+        self._spec = setup.method.agent(setup.initial_policy(), setup.split.train[0], setup.env)
+        self.rows: dict[str | None, list[LedgerRow]] = {}
+
+    def record(self, row: LedgerRow) -> None:
+        """Write a row of the ledger."""
+        self.rows.setdefault(row.labels.get("episode"), []).append(row)
+        self._directory.append_request(row)
+
+    def hosts(self, size: int) -> HostPool:
+        """Hosts of the environment, as many as episodes are to be in flight."""
+        env, log = self._setup.config.env, self._directory.host_log
+        return HostPool(size, env.name, env.options, log, self._setup.sandbox())
+
+    async def warm(self, model: Model) -> list[int]:
+        """Send the prefix that all episodes share, alone. Returns its token ids. Raises `ServingError`."""
+        actor = self._actor(model)
+        await actor.warm(self._spec, Labels())
+        return actor.shared_prefix(self._spec)
+
+    async def play(self, model: Model, pool: HostPool, episodes: int) -> list[PlayedEpisode]:
+        """Play the next tasks of the split; when all were played, they come again.
+
+        Raises:
+            RunStopped: an episode ended by a fault of ours.
+            ServingError, HostError, StorageError: the engine, the hosts or the disk failed.
+        """
+        numbered = itertools.islice(self._tasks, episodes)
+        batch, tasks = next(self._batches), {f"train/{number:04d}": task for number, task in numbered}
+        talks: dict[str, TokenConversation] = {}
+
+        def keep(episode: str, talk: Conversation, turn: Turn | None) -> None:
+            assert isinstance(talk, TokenConversation)
+            talks[episode] = talk
+
+        with Progress(Console(file=io.StringIO()), episodes, 0) as progress:
+            executor = Executor(
+                directory=self._directory,
+                method=self._setup.method,
+                actor=self._actor(model),
+                pool=pool,
+                progress=progress,
+                drain=Drain(lambda line: None),
+                attempts={},
+                watch=keep,
+            )
+            await executor.execute([Wake(batch, 0, tasks)])
+        played = self._directory.trajectories(batch)
+        for each in played:
+            if each.ending.is_fault:
+                raise RunStopped(f"{each.episode} ended by {each.ending}: {each.error}")
+        return [PlayedEpisode(each, talks[each.episode], self.rows[each.episode]) for each in played]
+
+    def _actor(self, model: Model) -> Actor:
+        return Actor(self._setup.env, model, self._setup.episode_limits())
+
+
+@contextmanager
+def bench_run(setup: Setup) -> Iterator[BenchRun]:
+    """Episodes to play, with a new run's directory that is gone afterwards. Raises `StorageError`."""
+    with (
+        tempfile.TemporaryDirectory(prefix="speedrunner-bench-") as folder,
+        RunDirectory.open_for_writing(Path(folder)) as directory,
+    ):
+        directory.write_config(to_yaml(setup.config))
+        directory.write_policy(setup.initial_policy())
+        yield BenchRun(setup, directory)

@@ -1,0 +1,75 @@
+"""The filter of system calls, as a program of the kernel's packet filter (BPF), which nothing can lift again.
+
+What is not in the list is refused with EPERM; calls by another architecture's numbers end the process.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import struct
+
+from .system_calls import ALLOWED, SELF, Only
+
+ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+"""The kernel's audit numbers of the machines whose system calls are known here."""
+
+_LOAD, _JUMP_IF_EQUAL, _JUMP_IF_ANY_BIT, _RETURN = 0x20, 0x15, 0x45, 0x06
+_NUMBER_AT, _ARCHITECTURE_AT, _ARGUMENTS_AT = 0, 4, 16  # in struct seccomp_data
+_ALLOW, _REFUSE, _KILL = 0x7FFF0000, 0x00050001, 0x80000000  # _REFUSE: with EPERM
+_PR_SET_SECCOMP, _PR_SET_NO_NEW_PRIVS, _MODE_FILTER = 22, 38, 2
+
+_Instruction = tuple[int, int, int, int]
+"""Code, instructions to jump over if true and if false, value."""
+
+
+class FilterRefused(Exception):
+    """System calls cannot be filtered here, so that no foreign code must run."""
+
+
+def install() -> None:
+    """Confine this process to the calls in `ALLOWED`, for good. Raises `FilterRefused`."""
+    code = ctypes.create_string_buffer(program(platform.machine(), os.getpid()))
+    instructions = ctypes.create_string_buffer(
+        struct.pack("@HP", len(code) // struct.calcsize("=HBBI"), ctypes.addressof(code))
+    )
+    prctl = ctypes.CDLL(None, use_errno=True).prctl
+    prctl.argtypes = [ctypes.c_int, *[ctypes.c_void_p] * 4]
+    refused = prctl(_PR_SET_NO_NEW_PRIVS, 1, None, None, None)
+    if refused or prctl(_PR_SET_SECCOMP, _MODE_FILTER, ctypes.addressof(instructions), None, None):
+        raise FilterRefused(f"the kernel takes no filter of system calls: {os.strerror(ctypes.get_errno())}")
+
+
+def program(machine: str, pid: int) -> bytes:
+    """Return the filter of a process on a machine, as `platform.machine` calls it. Raises `FilterRefused`."""
+    if machine not in ARCHITECTURES:
+        known = " and ".join(ARCHITECTURES)
+        raise FilterRefused(f"the system calls of {known} are known, not those of {machine}")
+    instructions: list[_Instruction] = [
+        (_LOAD, 0, 0, _ARCHITECTURE_AT),
+        (_JUMP_IF_EQUAL, 1, 0, ARCHITECTURES[machine]),
+        (_RETURN, 0, 0, _KILL),
+        (_LOAD, 0, 0, _NUMBER_AT),
+    ]
+    for call in ALLOWED.values():
+        if (number := getattr(call, machine)) is not None:
+            verdict = [(_RETURN, 0, 0, _ALLOW)] if call.only is None else _checked(call.only, pid)
+            instructions += [(_JUMP_IF_EQUAL, 0, len(verdict), number), *verdict]
+    instructions.append((_RETURN, 0, 0, _REFUSE))
+    return b"".join(struct.pack("=HBBI", *each) for each in instructions)
+
+
+def _checked(only: Only, pid: int) -> list[_Instruction]:
+    """Instructions that allow a call if its argument is as it must be, and else refuse it."""
+    tests = [(_JUMP_IF_EQUAL, pid if value == SELF else value) for value in only.values]
+    hit, missed = _ALLOW, _REFUSE
+    if only.without:
+        tests = [(_JUMP_IF_ANY_BIT, only.without)]
+        hit, missed = missed, hit
+    return [
+        (_LOAD, 0, 0, _ARGUMENTS_AT + 8 * only.argument),
+        *((test, len(tests) - index, 0, value) for index, (test, value) in enumerate(tests)),
+        (_RETURN, 0, 0, missed),
+        (_RETURN, 0, 0, hit),
+    ]

@@ -1,0 +1,123 @@
+"""Every tool format: what its grammar allows is exactly what the template writes and the parser reads."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from serving.tokens.formats import ParsedCall
+from serving.tokens.formats.json_value import LIST_ITEMS
+from serving.tokens.grammar import one_of
+from serving.tokens.tools import ToolSpec
+from tests.grammar_walks import avoids, stretches
+from tests.serving.conftest import Served
+from tests.tool_samples import ANY_TEXT, CHOICE, ENDS_OF_XML_STRINGS, TOOLS
+
+TENDENCIES = {
+    "evenly": None,
+    "towards broken characters": stretches,
+    "towards long strings": avoids(b"\n", b'"'),
+    "towards long lists": avoids(b"]", b"}"),
+    "towards the format's own words": lambda token: any(
+        word in token for word in (b"<", b"/", b"\n", b"param", b"func", b"|", b'"', b"{")
+    ),
+}
+
+
+def check_walk(served: Served, tool: ToolSpec, string_tokens: int, seed: str, tendency: str) -> None:
+    """One walk, checked in every respect."""
+    text = served.walk(served.format.call(tool, string_tokens), seed, TENDENCIES[tendency])
+    found = served.format.parse(text, TOOLS)
+    assert found.name == tool.name
+    assert tool.problem_with(found.arguments) is None
+    keys = list(found.arguments)
+    assert keys == [key for key in tool.parameters["properties"] if key in keys]
+
+
+@pytest.mark.parametrize("tendency", TENDENCIES)
+@pytest.mark.parametrize("tool", TOOLS.values(), ids=TOOLS)
+def test_every_walk_ends_within_the_bound_as_a_valid_call(
+    served: Served, tool: ToolSpec, tendency: str
+) -> None:
+    for number in range(10):
+        for string_tokens in (1, 12):
+            check_walk(served, tool, string_tokens, f"{tool.name}{number}", tendency)
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    tool=st.sampled_from(list(TOOLS.values())),
+    string_tokens=st.integers(1, 40),
+    seed=st.integers(0, 2**32),
+    tendency=st.sampled_from(list(TENDENCIES)),
+)
+def test_walks_with_any_bound_are_valid_calls(
+    served: Served, tool: ToolSpec, string_tokens: int, seed: int, tendency: str
+) -> None:
+    check_walk(served, tool, string_tokens, str(seed), tendency)
+
+
+def test_a_choice_of_tools_reaches_each_of_them(served: Served) -> None:
+    part = one_of(*(served.format.call(tool, 5) for tool in TOOLS.values()))
+    rng = random.Random(0)
+    answers = (served.read(served.walks.walk(part, rng)) for _ in range(100))
+    assert {served.format.parse(answer, TOOLS).name for answer in answers} == set(TOOLS)
+
+
+def test_a_string_can_use_up_its_bound_and_ends_there(served: Served) -> None:
+    part = served.format.call(TOOLS["say"], 200)
+    long = TENDENCIES["towards long strings"]
+    lengths = [len(served.walks.walk(part, random.Random(seed), long)) for seed in range(3)]
+    assert min(lengths) > 200
+
+
+def arguments_of(name: str) -> st.SearchStrategy[tuple[str, dict[str, Any]]]:
+    """A tool's name, and arguments for it that a format can write."""
+    in_xml = name == "qwen3_xml"
+    texts = ANY_TEXT.filter(lambda text: not (in_xml and any(end in text for end in ENDS_OF_XML_STRINGS)))
+    small = st.integers(-9, 9)
+    numbers = st.one_of(st.floats(1e-99, 1e99), st.floats(-1e99, -1e-99), st.integers(-(10**15), 10**15))
+    # The template writes booleans in Python's spelling where they do not stand within JSON.
+    booleans = {} if in_xml else {"c": st.booleans()}
+    made = {
+        "say": st.fixed_dictionaries({"text": texts}),
+        "numbers": st.fixed_dictionaries({"a": st.integers(-(10**15) + 1, 10**15 - 1), "b": numbers}),
+        "last_optional": st.fixed_dictionaries(
+            {"a": small}, optional={"b": texts, "c": st.sampled_from(CHOICE["enum"][:4])}
+        ),
+        "all_optional": st.fixed_dictionaries({}, optional={"a": texts, "b": small} | booleans),
+        "strings": st.fixed_dictionaries({"items": st.lists(ANY_TEXT, max_size=LIST_ITEMS)}),
+        "nested": st.builds(
+            lambda text, option, items: {"p": {"n": text, "i": {"z": option}}, "l": items},
+            ANY_TEXT,
+            st.sampled_from([3, True, "plain"]),
+            st.lists(st.fixed_dictionaries({"s": ANY_TEXT}), max_size=4),
+        ),
+    }
+    return st.one_of(*(st.tuples(st.just(tool), strategy) for tool, strategy in made.items()))
+
+
+@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_the_grammar_allows_what_the_template_writes_and_the_parser_reads_it_back(
+    served: Served, data: st.DataObject
+) -> None:
+    name, unordered = data.draw(arguments_of(served.name))
+    arguments = {key: unordered[key] for key in TOOLS[name].parameters["properties"] if key in unordered}
+    text = served.rendered(name, arguments)
+    assert served.walks.accepts(served.format.call(TOOLS[name], 10_000), text)
+    assert served.format.parse(text, TOOLS) == ParsedCall(name, arguments)
+
+
+@pytest.mark.parametrize("tendency", TENDENCIES)
+@pytest.mark.parametrize("name", ["nothing", "say", "strings", "grid"])
+def test_the_grammar_allows_nothing_that_the_template_would_write_in_another_way(
+    served: Served, name: str, tendency: str
+) -> None:
+    for number in range(10):
+        text = served.walk(served.format.call(TOOLS[name], 15), f"{name}{number}", TENDENCIES[tendency])
+        assert served.rendered(name, served.format.parse(text, TOOLS).arguments) == text

@@ -1,0 +1,100 @@
+"""Classes by name, made from options. Environments and methods show the rest."""
+
+from __future__ import annotations
+
+import abc
+
+import pytest
+
+from typed.classes import Parameters, call, find, parameters
+
+
+class Unknown(Exception):
+    """No such animal."""
+
+
+class Own(Exception):
+    """What an animal raises itself."""
+
+
+class Animal(abc.ABC):
+    @abc.abstractmethod
+    def speak(self) -> str: ...
+
+
+class Dog(Animal):
+    def __init__(self, *, age: int = 1) -> None:
+        if age < 0:
+            raise Own("not born")
+        if age > 30:
+            raise RuntimeError("no dog\nis so old")
+        self.age = age
+
+    def speak(self) -> str:
+        return "wuff"
+
+    @staticmethod
+    def paint(*, colour: str = "red") -> str:
+        return colour
+
+
+class Fish(Animal):
+    """It does not speak."""
+
+
+class Cow(Dog):
+    def __init__(self, age: int) -> None: ...
+
+
+def options(kind: type[Animal]) -> Parameters:
+    return parameters(kind, Dog.paint)
+
+
+PLACE = f"{__name__}:Dog"
+
+
+@pytest.mark.parametrize("name", ["dog", PLACE])
+def test_a_name_stands_for_what_is_registered_and_a_path_for_itself(name: str) -> None:
+    assert find("animal", name, {"dog": PLACE}, Animal, options, Unknown) is Dog
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("cat", "no animal 'cat'; there are dog, or give package.module:Class"),
+        (3, "no animal 3; there are dog"),
+        (f"{__name__}:Cat", f"animal '{__name__}:Cat': {__name__} has no Cat"),
+        ("no.such:Cat", "animal 'no.such:Cat': cannot import no.such (ModuleNotFoundError: No module named"),
+        (f"{__name__}:Own", f"animal '{__name__}:Own': it does not extend {__name__}.Animal"),
+        (f"{__name__}:Fish", f"animal '{__name__}:Fish': it is abstract and lacks speak"),
+        (f"{__name__}:Cow", f"animal '{__name__}:Cow': parameter 'age' must be keyword-only"),
+    ],
+)
+def test_what_cannot_be_found_is_told(name: object, text: str) -> None:
+    with pytest.raises(Unknown) as error:
+        find("animal", name, {"dog": PLACE}, Animal, options, Unknown)
+    assert str(error.value).startswith(text)
+
+
+def test_options_are_checked_and_those_that_it_takes_passed_on() -> None:
+    dog = call("dog", Dog, {"age": 3, "colour": "blue"}, options(Dog), Unknown, Own)
+    assert dog.age == 3
+    assert call("dog", Dog.paint, {"age": 3, "colour": "blue"}, options(Dog), Unknown, Own) == "blue"
+
+
+@pytest.mark.parametrize(
+    ("given", "kind", "text"),
+    [
+        ({"agge": 3}, Unknown, "dog has no option 'agge' (did you mean age?); there are age, colour"),
+        ({"age": "3"}, Unknown, "option 'age' of dog must be int, not '3'"),
+        ({"colour": 3}, Unknown, "option 'colour' of dog must be str, not 3"),
+        ({"age": 31}, Unknown, "dog cannot be made: RuntimeError: no dog"),
+        ({"age": -1}, Own, "not born"),
+    ],
+)
+def test_what_it_does_not_take_is_told_in_one_line(
+    given: dict[str, object], kind: type[Exception], text: str
+) -> None:
+    with pytest.raises(kind) as error:
+        call("dog", Dog, given, options(Dog), Unknown, Own)
+    assert str(error.value) == text

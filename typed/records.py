@@ -1,0 +1,100 @@
+"""Records made of plain data, as YAML and command lines give it; what is wrong with that in one line."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from typing import Any, TypeVar, get_args, get_origin
+
+import msgspec
+
+from typed.values import in_words
+
+Record = TypeVar("Record", bound=msgspec.Struct)
+
+
+class WrongData(ValueError):
+    """Data lacks a key or has one that does not exist, or gives one a value that it cannot have."""
+
+
+def record(kind: type[Record], content: object) -> Record:
+    """Plain data as a record, which may hold others, lists and mappings.
+
+    Raises:
+        WrongData: with the key's place in dots, what was given, and what is allowed.
+    """
+    _check(kind, content, "", keys_of(kind))
+    try:
+        return msgspec.convert(content, kind)
+    except msgspec.ValidationError as error:  # such as a number for a mapping's key
+        raise WrongData(str(error).replace("`", "")) from None
+
+
+def keys_of(kind: type[msgspec.Struct], prefix: str = "") -> list[str]:
+    """Every key of a record and of the records in it, with dots: `run.seed`."""
+    keys = []
+    for field in msgspec.structs.fields(kind):
+        key = f"{prefix}{field.name}"
+        keys += keys_of(field.type, f"{key}.") if _is_record(field.type) else [key]
+    return keys
+
+
+def unknown_key(key: str, value: object, known: Sequence[str]) -> str:
+    """What to tell of a key that does not exist: what may have been meant, and what there is beside it."""
+    section, _, leaf = key.rpartition(".")
+    leaves = {each.rpartition(".")[2]: each for each in known}
+    nearest = get_close_matches(key, known, n=1) or get_close_matches(leaf, leaves, n=1)
+    near = f" (did you mean {leaves.get(nearest[0], nearest[0])}?)" if nearest else ""
+    siblings = [each for each in known if section and each.startswith(f"{section}.")]
+    there_are = siblings or dict.fromkeys(each.partition(".")[0] for each in known)
+    return f"there is no {key}{near}, given as {as_written(value)}; there are {', '.join(there_are)}"
+
+
+def as_written(value: object) -> str:
+    """A value as one writes it in YAML and on a command line."""
+    plain = isinstance(value, str) and value != "" and value.isprintable()
+    return str(value) if plain else json.dumps(value, default=str)
+
+
+def _is_record(kind: Any) -> bool:
+    return isinstance(kind, type) and issubclass(kind, msgspec.Struct)
+
+
+def _check(kind: Any, value: object, place: str, known: Sequence[str]) -> None:
+    origin = get_origin(kind)
+    if _is_record(kind) and isinstance(value, Mapping):
+        _check_fields(kind, value, f"{place}." if place else "", known)
+    elif origin is list and isinstance(value, list):
+        for number, item in enumerate(value):
+            _check(get_args(kind)[0], item, f"{place}[{number}]", known)
+    elif origin is dict and isinstance(value, Mapping):
+        for key, item in value.items():
+            _check(get_args(kind)[1], item, f"{place}.{key}", known)
+    else:
+        _check_value(kind, value, place or "all of it")
+
+
+def _check_fields(
+    kind: type[msgspec.Struct], content: Mapping[Any, Any], prefix: str, known: Sequence[str]
+) -> None:
+    fields = {field.name: field for field in msgspec.structs.fields(kind)}
+    for key, value in content.items():
+        if key not in fields:
+            beside = dict.fromkeys([*known, *(f"{prefix}{name}" for name in fields)])
+            raise WrongData(unknown_key(f"{prefix}{key}", value, list(beside)))
+    for name, field in fields.items():
+        if name in content:
+            _check(field.type, content[name], f"{prefix}{name}", known)
+        elif field.required:
+            raise WrongData(f"{prefix}{name} is not set")
+
+
+def _check_value(kind: Any, value: object, place: str) -> None:
+    try:
+        converted = msgspec.convert(value, kind)
+    except msgspec.ValidationError:
+        raise WrongData(f"{place} must be {in_words(kind, 'null')}, not {as_written(value)}") from None
+    if isinstance(converted, float) and not math.isfinite(converted):  # a lower bound lets it pass
+        raise WrongData(f"{place} must be finite, not {as_written(value)}")

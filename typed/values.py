@@ -1,0 +1,68 @@
+"""Values held against the types that they should have, and what is wrong in words."""
+
+from __future__ import annotations
+
+import difflib
+import inspect
+import reprlib
+import types
+import typing
+from collections.abc import Iterable
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+_SHOWN = reprlib.Repr()
+_SHOWN.maxstring = _SHOWN.maxother = 80
+
+
+def shown(value: object) -> str:
+    """A value as Python writes it; what is long is shortened."""
+    return _SHOWN.repr(value)
+
+
+def converted(value: object, annotation: Any) -> Any:
+    """Return the value as its annotation's type (an int may stand for a float).
+
+    Args:
+        value: what was given.
+        annotation: int, float, bool, str, a `Literal`, a container or a union of these.
+
+    Raises:
+        ValueError: it is of another type; the text reads on after the name of what was given.
+    """
+    if annotation is inspect.Parameter.empty:
+        return value
+    try:
+        return msgspec.convert(value, annotation)
+    except msgspec.ValidationError:
+        raise ValueError(f"must be {in_words(annotation)}, not {shown(value)}") from None
+
+
+def in_words(annotation: Any, none: str = "None") -> str:
+    """What an annotation allows: `int >= 0`, `float > 0 or None`, `slow or fast`.
+
+    Args:
+        none: what the people who read it call `None`.
+    """
+    origin, inner = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin in (typing.Union, types.UnionType):
+        return " or ".join(in_words(each, none) for each in inner)
+    if origin is Literal:
+        return " or ".join(map(str, inner))
+    if origin is Annotated:
+        kind, meta = inner
+        bounds = {">=": meta.ge, ">": meta.gt, "<=": meta.le}
+        limits = " and ".join(f"{sign} {bound}" for sign, bound in bounds.items() if bound is not None)
+        return f"{kind.__name__} {limits}" if limits else f"non-empty {kind.__name__}"
+    if origin is list:
+        return "a list"
+    if origin is dict or (isinstance(annotation, type) and issubclass(annotation, msgspec.Struct)):
+        return "a mapping"
+    return none if annotation is types.NoneType else inspect.formatannotation(annotation)
+
+
+def suggest(word: str, known: Iterable[str]) -> str:
+    """` (did you mean ...?)` with the nearest of the known words, or nothing."""
+    near = difflib.get_close_matches(word, list(known), n=1)
+    return f" (did you mean {near[0]}?)" if near else ""
