@@ -54,10 +54,10 @@ class TestCommand:
 
     def test_tools_as_json(self, vllm_endpoint: Endpoint) -> None:
         url = f"serving.url={vllm_endpoint}"
-        done = in_process("probe", "tools", "model=tiny", url, "--count", "12", "--json")
+        done = in_process("probe", "tools", "model=tiny", url, "--count", "16", "--json")
         assert done.returncode == 0, done.stderr
         found = json.loads(done.stdout)
-        assert found["kinds"][-1] == {"probe": "all", "valid": 12, "invalid": 0, "truncated": 0}
+        assert found["kinds"][-1] == {"probe": "all", "valid": 16, "invalid": 0, "truncated": 0}
         assert all(isinstance(each["value"], float) for each in found["figures"][1:])
         assert found["thinking_tokens"] == 0
         assert found["met"] is True
