@@ -12,7 +12,7 @@ from serving.usage import Usage
 from speedrunner.agents.loop import plain_messages
 from speedrunner.agents.templates import render
 from speedrunner.library.library import Library
-from speedrunner.sandbox.loading import load_failure
+from speedrunner.sandbox.code_session import load_failure
 from speedrunner.sandbox.settings import Sandbox
 from speedrunner.store.labels import Labels
 from speedrunner.store.records import Message, Policy

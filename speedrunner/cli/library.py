@@ -87,7 +87,7 @@ def check(file: Module, overrides: Overrides = None) -> None:
     from speedrunner.config.compose import compose
     from speedrunner.library.library import Library
     from speedrunner.runs.setup import set_up
-    from speedrunner.sandbox.loading import load_failure
+    from speedrunner.sandbox.code_session import load_failure
 
     setup = set_up(compose(overrides or []))
     card = setup.card

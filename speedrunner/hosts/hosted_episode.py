@@ -92,7 +92,6 @@ class HostedEpisode:
             outcome=outcome,
             actions=self._actions,
             ending=self._ending(outcome),
-            timed_out=ended.timed_out,
         )
 
     def close(self) -> None:

@@ -99,7 +99,6 @@ class Executed(msgspec.Struct, tag=True, frozen=True, kw_only=True):
         outcome: how the episode stands now.
         actions: primitive calls of the whole episode that advanced the world.
         ending: set when the environment has ended the episode, or its actions are used up.
-        timed_out: whether the call was stopped at its time limit.
     """
 
     node: CallNode
@@ -108,7 +107,6 @@ class Executed(msgspec.Struct, tag=True, frozen=True, kw_only=True):
     outcome: Outcome
     actions: int
     ending: Ending | None
-    timed_out: bool = False
 
 
 class Fault(msgspec.Struct, tag=True, frozen=True):

@@ -18,7 +18,7 @@ from speedrunner.agents.loop import AgentLimits, plain_messages, run_agent
 from speedrunner.agents.stage import Stage
 from speedrunner.agents.toolbox import Toolbox
 from speedrunner.library.library import Library
-from speedrunner.sandbox.loading import load_failure
+from speedrunner.sandbox.code_session import load_failure
 from speedrunner.sandbox.settings import Sandbox
 from speedrunner.store.history import History
 from speedrunner.store.labels import Labels

@@ -1,9 +1,8 @@
-"""Children that are started before they are needed."""
+"""A child that is started before it is needed."""
 
 from __future__ import annotations
 
 import time
-from collections import deque
 from contextlib import suppress
 
 from speedrunner.sandbox.child_process import START_PAUSES_S, Child
@@ -11,26 +10,24 @@ from speedrunner.sandbox.settings import Sandbox, SandboxError, SandboxNotStarte
 
 
 class ChildPool:
-    """Processes for skills, each to be used once.
+    """Processes for skills, each to be used once; one stands ready.
 
     Args:
         sandbox: how they are confined.
-        spares: processes that stand ready.
     """
 
-    def __init__(self, sandbox: Sandbox, spares: int = 1) -> None:
+    def __init__(self, sandbox: Sandbox) -> None:
         self._sandbox = sandbox
-        self._spares = spares
-        self._waiting: deque[Child] = deque()
+        self._spare: Child | None = None
 
     def refill(self) -> None:
         """Start what is missing, without waiting for it. To be called whenever there is time.
 
         Where the machine starts no process now, `take` tries again.
         """
-        with suppress(SandboxError):
-            while len(self._waiting) < self._spares:
-                self._waiting.append(Child(self._sandbox, "skills"))
+        if self._spare is None:
+            with suppress(SandboxError):
+                self._spare = Child(self._sandbox, "skills")
 
     def take(self) -> Child:
         """Return a process that is ready and nobody else's; its taker ends it. A full machine is tried again.
@@ -38,13 +35,11 @@ class ChildPool:
         Raises:
             SandboxError: none starts.
         """
-        while self._waiting:
-            spare = self._waiting.popleft()
-            try:
+        spare, self._spare = self._spare, None
+        if spare is not None:
+            with suppress(SandboxNotStarted):  # it may have been killed since, by whoever was short of memory
                 spare.wait()
-            except SandboxNotStarted:  # it may have been killed since, by whoever was short of memory
-                continue
-            return spare
+                return spare
         pauses_s = iter(START_PAUSES_S)
         while True:
             try:
@@ -57,6 +52,7 @@ class ChildPool:
                 time.sleep(pause_s)
 
     def close(self) -> None:
-        """End the processes that nobody has taken."""
-        while self._waiting:
-            self._waiting.pop().kill()
+        """End the process that nobody has taken."""
+        if self._spare is not None:
+            self._spare.kill()
+            self._spare = None

@@ -35,11 +35,13 @@ CODE = Path(child.__file__).parent
 PROGRAM = "import sys; sys.path.append(sys.argv[1]); from child.main import main; main(*sys.argv[2:])"
 
 
-class Ready(msgspec.Struct, tag="ready", array_like=True, forbid_unknown_fields=True):
-    """The child has confined itself and waits."""
+class Confined(msgspec.Struct, tag="confined", array_like=True, forbid_unknown_fields=True):
+    """The child has confined itself and waits; or it could not, and ends."""
+
+    problem: str | None
 
 
-_READY: msgspec.json.Decoder[Ready] = msgspec.json.Decoder(Ready)
+_CONFINED: msgspec.json.Decoder[Confined] = msgspec.json.Decoder(Confined)
 
 
 class Child:
@@ -84,12 +86,14 @@ class Child:
             SandboxNotStarted: it will never be.
         """
         try:
-            self.channel.receive(_READY, time.monotonic() + START_LIMIT_S)
-            self.channel.check_quiet()  # it may have been ready, and have died
+            why = self.channel.receive(_CONFINED, time.monotonic() + START_LIMIT_S).problem
+            if why is None:
+                self.channel.check_quiet()  # it may have been ready, and have died
+                return
         except ChannelError as error:
             why = self._complaint() or f"{type(error).__name__} {error}".strip()
-            self.kill()
-            raise SandboxNotStarted(f"a sandboxed process did not start: {why}") from error
+        self.kill()
+        raise SandboxNotStarted(f"a sandboxed process did not start: {why}")
 
     def kill(self) -> None:
         """End the process and all that it started, at once. Calling it twice is harmless."""
@@ -179,11 +183,11 @@ def require(sandbox: Sandbox) -> None:
             " the network; run nothing with it that you would not run yourself"
         )
     try:
-        trial = Child(sandbox, "skills")
+        first = Child(sandbox, "skills")
         try:
-            trial.wait()
+            first.wait()
         finally:
-            trial.kill()
+            first.kill()
     except SandboxNotStarted as error:
         if sandbox.kind == "rlimits":
             raise SandboxUnavailable(str(error)) from error

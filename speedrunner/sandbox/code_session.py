@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -28,6 +29,9 @@ STOP_S = 0.5
 BOOTSTRAP_LIMIT_S = 60.0
 """Seconds that the code which prepares a session may take."""
 
+LOAD_WALL_S = 5.0
+"""Seconds that a module may take to load."""
+
 
 class _Print(Said, tag="print"):
     text: str
@@ -40,7 +44,7 @@ class _Done(Said, tag="done"):
 
 
 @dataclass(frozen=True, slots=True)
-class Executed:
+class CodeResult:
     """What came of a piece of code.
 
     Attributes:
@@ -100,7 +104,7 @@ class CodeSession:
     ) -> None:
         self._end()
 
-    async def execute(self, code: str, limit_s: float) -> Executed:
+    async def execute(self, code: str, limit_s: float) -> CodeResult:
         """Run a piece of code.
 
         Its text is cut in its middle where it is longer than the session's limit, and says so. Where code
@@ -118,7 +122,7 @@ class CodeSession:
             code.encode()
         except UnicodeEncodeError as error:  # as Python itself would say it
             problem = f"UnicodeEncodeError: {error}"
-            return Executed(problem, problem)
+            return CodeResult(problem, problem)
         child = await self._running()
         lost: str | None = None
         try:
@@ -127,12 +131,12 @@ class CodeSession:
             lost = await self._anew(_why(error, child))
             child = await self._running()
         ran = await self._apart(child, self._run, child, code, limit_s)
-        if isinstance(ran, Executed):
+        if isinstance(ran, CodeResult):
             text = f"[{lost}]\n{ran.text}" if lost else ran.text
-            return Executed(text.strip("\n"), ran.error, lost)
+            return CodeResult(text.strip("\n"), ran.error, lost)
         printed, reason = ran
         lost = await self._anew(reason)
-        return Executed(f"{printed}\n[{lost}]".strip("\n"), reason, lost)
+        return CodeResult(f"{printed}\n[{lost}]".strip("\n"), reason, lost)
 
     async def _running(self) -> Child:
         """The process; one is started where none is there. A full machine is tried again."""
@@ -180,7 +184,7 @@ class CodeSession:
         if said.error is not None:
             raise SandboxError(f"the bootstrap code of a code session failed:\n{said.error}")
 
-    def _run(self, child: Child, code: str, limit_s: float) -> Executed | tuple[str, str]:
+    def _run(self, child: Child, code: str, limit_s: float) -> CodeResult | tuple[str, str]:
         """Return what came of it, or what it printed and why the process has to be replaced."""
         head = ""
         number = new_number()
@@ -198,7 +202,7 @@ class CodeSession:
         tail = said.tail[: self._output_chars - len(head)]
         if (missing := said.written - len(head) - len(tail)) > 0:
             head += f"\n[cut here: {missing} of {said.written} characters are not shown]\n"
-        return Executed(head + tail, said.error)
+        return CodeResult(head + tail, said.error)
 
     def _end(self) -> None:
         if self._child is not None:
@@ -210,3 +214,20 @@ def _why(error: ChannelError, child: Child) -> str:
     if isinstance(error, ChannelClosed):
         return f"the process ended: {child.death()}"
     return f"the process sent {error} and was killed"
+
+
+async def load_failure(sandbox: Sandbox, source: str) -> tuple[str, list[int]] | None:
+    """Load a module of definitions once, in a session of its own, to see whether that works.
+
+    Returns:
+        Why it cannot be loaded, and in which lines that happened, the outermost call's first; `None` where it
+        can be.
+
+    Raises:
+        SandboxError: no process starts.
+    """
+    async with CodeSession(sandbox) as session:
+        loaded = await session.execute(source, LOAD_WALL_S)
+    if loaded.error is None:
+        return None
+    return loaded.error, [int(line) for line in re.findall(r'File "<execute 1>", line (\d+)', loaded.text)]

@@ -127,12 +127,11 @@ class World(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a tool call ended. `timed_out`: its time was up before."""
+    """How a tool call ended."""
 
     result: Any
     error: str | None
     omitted: int = 0
-    timed_out: bool = False
 
 
 class Skills:
@@ -187,7 +186,7 @@ class Skills:
                     case Leave():
                         self._world.leave(said.depth, said.omitted, said.result, said.error)
             child.pause()  # it may say that it has ended, and go on
-            return Ended(said.result, said.error, said.omitted, time.monotonic() >= due)
+            return Ended(said.result, said.error, said.omitted)
         except ChannelTimeout:
             refusal = refusal or stopped
             error = f"{refusal.kind}: {refusal.text}; {_KILLED}"
@@ -199,7 +198,7 @@ class Skills:
             self.close()
             raise
         self.close()
-        return Ended(None, error, timed_out=time.monotonic() >= due)
+        return Ended(None, error)
 
     def close(self) -> None:
         """End the child. The skills can be run again, in a new one."""

@@ -37,6 +37,10 @@ def main(role: str, settings: str) -> None:
         importlib.import_module(module)
     wire, alarm = Wire(), Alarm()
     confine(given["limits"])
-    seccomp.install()
-    wire.send(encode(["ready"]))
-    serve(wire, alarm)
+    try:
+        seccomp.install()
+    except seccomp.FilterRefused as error:
+        wire.send(encode(["confined", str(error)]))
+    else:
+        wire.send(encode(["confined", None]))
+        serve(wire, alarm)

@@ -1,6 +1,7 @@
 """The filter of system calls, as a program of the kernel's packet filter (BPF), which nothing can lift again.
 
-What is not in the list is refused with EPERM; calls by another architecture's numbers end the process.
+`system_calls.txt` says which calls are allowed. Others are refused with EPERM; calls by another
+architecture's numbers end the process.
 """
 
 from __future__ import annotations
@@ -9,8 +10,8 @@ import ctypes
 import os
 import platform
 import struct
-
-from .system_calls import ALLOWED, SELF, Only
+from pathlib import Path
+from typing import NamedTuple
 
 ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 """The kernel's audit numbers of the machines whose system calls are known here."""
@@ -24,12 +25,32 @@ _Instruction = tuple[int, int, int, int]
 """Code, instructions to jump over if true and if false, value."""
 
 
+class SystemCall(NamedTuple):
+    """A call that is allowed: its number on each machine that has it, and the condition on an argument."""
+
+    numbers: dict[str, int]
+    condition: str
+
+
 class FilterRefused(Exception):
     """System calls cannot be filtered here, so that no foreign code must run."""
 
 
+def allowed_calls() -> dict[str, SystemCall]:
+    """Read `system_calls.txt`: calls by name."""
+    text = Path(__file__).with_name("system_calls.txt").read_text("utf-8")
+    (_, *machines, _, _), *rows = (line.split(None, 4) for line in text.splitlines() if line[0] != "#")
+    calls = {}
+    for name, *numbers, condition, _ in rows:
+        known = {
+            machine: int(number) for machine, number in zip(machines, numbers, strict=True) if number != "-"
+        }
+        calls[name] = SystemCall(known, condition)
+    return calls
+
+
 def install() -> None:
-    """Confine this process to the calls in `ALLOWED`, for good. Raises `FilterRefused`."""
+    """Confine this process to the calls that are allowed, for good. Raises `FilterRefused`."""
     code = ctypes.create_string_buffer(program(platform.machine(), os.getpid()))
     instructions = ctypes.create_string_buffer(
         struct.pack("@HP", len(code) // struct.calcsize("=HBBI"), ctypes.addressof(code))
@@ -52,23 +73,27 @@ def program(machine: str, pid: int) -> bytes:
         (_RETURN, 0, 0, _KILL),
         (_LOAD, 0, 0, _NUMBER_AT),
     ]
-    for call in ALLOWED.values():
-        if (number := getattr(call, machine)) is not None:
-            verdict = [(_RETURN, 0, 0, _ALLOW)] if call.only is None else _checked(call.only, pid)
-            instructions += [(_JUMP_IF_EQUAL, 0, len(verdict), number), *verdict]
+    for call in allowed_calls().values():
+        if machine in call.numbers:
+            verdict = _verdict(call.condition, pid)
+            instructions += [(_JUMP_IF_EQUAL, 0, len(verdict), call.numbers[machine]), *verdict]
     instructions.append((_RETURN, 0, 0, _REFUSE))
     return b"".join(struct.pack("=HBBI", *each) for each in instructions)
 
 
-def _checked(only: Only, pid: int) -> list[_Instruction]:
-    """Instructions that allow a call if its argument is as it must be, and else refuse it."""
-    tests = [(_JUMP_IF_EQUAL, pid if value == SELF else value) for value in only.values]
-    hit, missed = _ALLOW, _REFUSE
-    if only.without:
-        tests = [(_JUMP_IF_ANY_BIT, only.without)]
-        hit, missed = missed, hit
+def _verdict(condition: str, pid: int) -> list[_Instruction]:
+    """Instructions that allow a call if its argument is as the condition says, and else refuse it."""
+    if condition == "-":
+        return [(_RETURN, 0, 0, _ALLOW)]
+    where, _, values = condition.partition("=")
+    argument, _, bits = where.partition("&")
+    if bits:
+        tests, hit, missed = [(_JUMP_IF_ANY_BIT, int(bits, 0))], _REFUSE, _ALLOW
+    else:
+        numbers = [pid if value == "self" else int(value) for value in values.split(",")]
+        tests, hit, missed = [(_JUMP_IF_EQUAL, number) for number in numbers], _ALLOW, _REFUSE
     return [
-        (_LOAD, 0, 0, _ARGUMENTS_AT + 8 * only.argument),
+        (_LOAD, 0, 0, _ARGUMENTS_AT + 8 * int(argument)),
         *((test, len(tests) - index, 0, value) for index, (test, value) in enumerate(tests)),
         (_RETURN, 0, 0, missed),
         (_RETURN, 0, 0, hit),

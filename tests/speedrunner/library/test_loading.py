@@ -9,8 +9,8 @@ import pytest
 
 from speedrunner.library.library import Library
 from speedrunner.library.rules import InvalidSkill
-from speedrunner.sandbox import loading
-from speedrunner.sandbox.loading import load_failure
+from speedrunner.sandbox import code_session
+from speedrunner.sandbox.code_session import load_failure
 from speedrunner.sandbox.settings import Sandbox
 from tests.toy_env import Corridor
 
@@ -58,7 +58,7 @@ async def test_one_that_ends_its_process(code: str) -> None:
 
 
 async def test_one_that_takes_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loading, "LOAD_WALL_S", 0.3)
+    monkeypatch.setattr(code_session, "LOAD_WALL_S", 0.3)
     endless = "class P:\n    x = sum(iter(int, 1))\n"
     with pytest.raises(
         InvalidSkill, match=r"^the library cannot be loaded: stopped at the time limit of 0.3 s"

@@ -12,7 +12,7 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
-from speedrunner.sandbox.child.system_calls import ALLOWED
+from speedrunner.sandbox.child.seccomp import allowed_calls
 
 SOCKET = Path(tempfile.gettempdir(), f"speedrunner-{os.getpid()}", "socket")
 """Where somebody else listens while these tests run."""
@@ -78,7 +78,7 @@ CONSTANTS = {
     "FOLDER": str(Path(__file__).parent),
     "SOCKET": str(SOCKET),
     "VICTIM": str(VICTIM),
-    "ALLOWED": [getattr(each, platform.machine()) for each in ALLOWED.values()],
+    "ALLOWED": [each.numbers.get(platform.machine()) for each in allowed_calls().values()],
 }
 
 PRELUDE = (

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import select
+import shutil
 import subprocess
 import sys
 import time
@@ -15,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from speedrunner.sandbox import bubblewrap, child_pool, code_session
+from speedrunner.sandbox import bubblewrap, child_pool, child_process, code_session
 from speedrunner.sandbox.channel import ChannelTimeout
 from speedrunner.sandbox.child_pool import ChildPool
 from speedrunner.sandbox.child_process import Child, require
@@ -44,6 +45,18 @@ class TestWhereItCannotRun:
         with pytest.raises(
             SandboxUnavailable, match=r"cannot run here: .*No permissions.*sandbox\.kind=rlimits"
         ):
+            require(Sandbox())
+
+    def test_where_the_kernel_filters_no_system_calls_nothing_runs(
+        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        code = shutil.copytree(child_process.CODE, tmp_path / "child")
+        seccomp = code / "seccomp.py"
+        seccomp.write_text(
+            seccomp.read_text().replace("_MODE_FILTER = 22, 38, 2", "_MODE_FILTER = 22, 38, 99")
+        )
+        monkeypatch.setattr(child_process, "CODE", code)
+        with pytest.raises(SandboxUnavailable, match="takes no filter of system calls: Invalid argument"):
             require(Sandbox())
 
     def test_rlimits_needs_no_bubblewrap_and_warns(
@@ -192,10 +205,10 @@ class TestWhereTheMachineIsFull:
 
 class TestPool:
     def test_each_taker_gets_a_process_of_its_own(self) -> None:
-        pool = ChildPool(Sandbox(), spares=2)
+        pool = ChildPool(Sandbox())
         pool.refill()
-        taken = [pool.take() for _ in range(3)]  # one more than there are
-        assert len({child.pid for child in taken}) == 3
+        taken = [pool.take() for _ in range(2)]  # one more than there are
+        assert len({child.pid for child in taken}) == 2
         pool.refill()
         pool.close()
         for child in taken:
@@ -204,7 +217,8 @@ class TestPool:
     def test_a_spare_that_died_is_passed_over(self) -> None:
         pool = ChildPool(Sandbox())
         pool.refill()
-        (spare,) = pool._waiting
+        spare = pool._spare
+        assert spare is not None
         poll = select.poll()
         assert spare._process.stdout is not None
         poll.register(spare._process.stdout)

@@ -47,7 +47,7 @@ NO_MESSAGE = {
     "an integer of a million digits": "raw(frame(body=end(b'9' * 10**6)))",
     "an unknown word": "say('bribe', 1)",
     "a word that is no text": "say(1, 2, 3, 4)",
-    "what was said at the start": "raw(frame('ready'))",
+    "what was said at the start": "raw(frame('confined', None))",
     "a number of another call": "raw(frame('end', mine() ^ 1, 0, 'won', None))",
     "a number that is a text": "raw(frame('end', str(mine()), 0, 'won', None))",
     "a number that is a fraction": "raw(frame('end', mine() + 0.5, 0, 'won', None))",

@@ -15,7 +15,7 @@ from serving.tokens.tools import ToolSpec
 from speedrunner.agents.toolbox import Toolbox, ToolError
 from speedrunner.library.library import Library
 from speedrunner.methods.speedrunner.draft import Draft
-from speedrunner.sandbox.loading import load_failure
+from speedrunner.sandbox.code_session import load_failure
 from speedrunner.sandbox.settings import Sandbox
 from speedrunner.store.records import Edit, ToolCall
 
