@@ -14,7 +14,7 @@ from speedrunner.agents.toolbox import Toolbox, ToolError
 from speedrunner.library.library import InvalidSkill, Library
 from speedrunner.methods.base import Method, SleepTools
 from speedrunner.methods.react import ReAct
-from speedrunner.store.history import History
+from speedrunner.store.data import History
 from speedrunner.store.records import Ending, Message, Policy, ToolCall
 
 

@@ -8,6 +8,8 @@ import typer
 
 from speedrunner.cli.command import AsJson, EngineOverrides, show_measured
 from speedrunner.config.check import InvalidConfig
+from speedrunner.config.compose import compose
+from speedrunner.config.models import actor_card
 
 app = typer.Typer(
     help="Measure this machine against stated targets; the exit status is 1 when one is missed.",
@@ -138,8 +140,6 @@ def accounts(
 
     Example: speedrunner bench accounts model=tiny --requests 500
     """
-    from speedrunner.config.compose import compose
-    from speedrunner.config.models import actor_card
     from speedrunner.measure.bench_accounts import measure_accounts
 
     config = compose(overrides or [])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import msgspec
 import typer
 
 from speedrunner.cli.command import AsJson, plain_console
@@ -39,8 +40,6 @@ def cost(
 
     Example: speedrunner cost runs/demo --prices gpt-5.4-mini
     """
-    import msgspec
-
     from speedrunner.costs import tables
     from speedrunner.costs.checkpoints import checkpoint_rows
     from speedrunner.costs.ledger import run_costs
@@ -72,14 +71,12 @@ def cost(
 
 def _content(run: RunData, costs: RunCosts, checkpoints: list[CheckpointRow]) -> dict[str, Any]:
     """What `--json` tells of a run."""
-    from msgspec.structs import asdict
-
     return {
         "run": str(run.path),
         "prices": costs.book,
         "roles": costs.roles,
         "phases": [
-            {"phase": phase, "policy": policy, **asdict(line)}
+            {"phase": phase, "policy": policy, **msgspec.structs.asdict(line)}
             for (phase, policy), line in costs.checkpoints.items()
         ],
         "total": costs.total,

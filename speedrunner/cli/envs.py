@@ -8,16 +8,14 @@ from typing import Annotated
 import typer
 
 from envs.random_play import CALLS
+from speedrunner.config.compose import compose
+from speedrunner.config.schema import TaskConfig
+from speedrunner.config.task import chosen_task
 from speedrunner.console import visible
 
 OPTIONS = "The environment's; task.name=... and task.index=... choose what is played, and need no split."
 
 app = typer.Typer(help="Look at environments, your own among them.", no_args_is_help=True)
-
-
-@app.callback()
-def _group() -> None:
-    """Keep `check` a command of its own; a single one would take the group's name."""
 
 
 @app.command()
@@ -42,9 +40,6 @@ def check(
 
     Example: speedrunner envs check scienceworld family=4
     """
-    from speedrunner.config.compose import compose
-    from speedrunner.config.schema import TaskConfig
-    from speedrunner.config.task import chosen_task
     from speedrunner.hosts.env_check import PROCESSES, findings
     from speedrunner.hosts.messages import Check
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,15 +11,23 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
+import envs
+from envs import Primitive
+from serving.cards import prepare
+from speedrunner.agents.trajectory_text import call_lines
+from speedrunner.config.compose import compose
+from speedrunner.config.schema import from_yaml
+from speedrunner.config.task import chosen_task
 from speedrunner.console import visible
+from speedrunner.library.library import Library
 from speedrunner.library.rules import MODULE_LIMIT, InvalidSkill
+from speedrunner.library.text import diff_lines, graph_lines, source_text
+from speedrunner.runs.stored_policy import find_policy
 from speedrunner.sandbox.child.values import valid_text
 from speedrunner.store.policies import InvalidPolicy
 from speedrunner.store.rundir import RunDirectory
 
 if TYPE_CHECKING:
-    from envs import Primitive
-    from speedrunner.library.library import Library
     from speedrunner.runs.skill_call import SkillCall
 
 app = typer.Typer(help="Look at skill libraries, and try modules of skills.", no_args_is_help=True)
@@ -37,8 +46,6 @@ Overrides = Annotated[
 @app.command()
 def show(run: Run, version: Version = None) -> None:
     """Print the source of a library version, with who may call each skill and which sleeps wrote it."""
-    from speedrunner.library.text import source_text
-
     directory, found = _find(run, version)
     typer.echo(visible(source_text(_library(directory, found))))
 
@@ -46,8 +53,6 @@ def show(run: Run, version: Version = None) -> None:
 @app.command()
 def diff(run: Run, version: Version = None) -> None:
     """Print what a library version changed of the one before it."""
-    from speedrunner.library.text import diff_lines
-
     directory, found = _find(run, version)
     versions = (max(found - 1, 0), found)
     before, after = (_library(directory, each) for each in versions)
@@ -58,10 +63,6 @@ def diff(run: Run, version: Version = None) -> None:
 @app.command()
 def graph(run: Run, version: Version = None) -> None:
     """Print which skills call which, and which primitives."""
-    import envs
-    from speedrunner.config.schema import from_yaml
-    from speedrunner.library.text import graph_lines
-
     directory, found = _find(run, version)
     config = from_yaml(directory.config() or "")
     env = envs.make(config.env.name, **config.env.options)
@@ -79,32 +80,23 @@ def check(file: Module, overrides: Overrides = None) -> None:
 
     Example: speedrunner library check skills.py env=babyai model=tiny
     """
-    from serving.cards import prepare
     from serving.tokens.formats import FORMATS
     from serving.tokens.tokenizer import ChatTokenizer
     from serving.tokens.tool_check import ToolCheck
-    from serving.tokens.tools import ToolSpec
-    from speedrunner.config.compose import compose
-    from speedrunner.library.library import Library
     from speedrunner.runs.setup import set_up
     from speedrunner.sandbox.code_session import load_failure
 
     setup = set_up(compose(overrides or []))
     card = setup.card
-
-    def accept(tool: ToolSpec) -> None:
-        """A hosted model's tokenizer is not known."""
-
-    checked = accept
+    library = Library(setup.env.primitives, load=partial(load_failure, setup.sandbox()))
+    # A hosted model's tokenizer is not known.
     if card.route == "tokens" and card.tool_format is not None:
         folder = prepare(card, lambda line: typer.echo(line, err=True))
         tokenizer = ChatTokenizer(folder, card.revision)
-        tool_format = FORMATS[card.tool_format]
-        checked = ToolCheck(tokenizer, tool_format, card.role("actor").string_tokens).check
+        tool_check = ToolCheck(tokenizer, FORMATS[card.tool_format], card.role("actor").string_tokens)
+        library = replace(library, check=tool_check.check)
     try:
-        library = Library(
-            setup.env.primitives, check=checked, load=partial(load_failure, setup.sandbox())
-        ).write(_text(file), sleep=0, limit=MODULE_LIMIT)
+        library = library.write(_text(file), sleep=0, limit=MODULE_LIMIT)
         asyncio.run(library.check_loading())
     except InvalidSkill as error:
         for line in str(error).splitlines():
@@ -131,9 +123,6 @@ def try_(
 
     Example: speedrunner library try skills.py explore env=babyai task.index=7 --arguments '{"steps": 5}'
     """
-    from speedrunner.agents.trajectory_text import call_lines
-    from speedrunner.config.compose import compose
-    from speedrunner.config.task import chosen_task
     from speedrunner.runs.setup import set_up
     from speedrunner.runs.skill_call import SkillCall, call_skill
 
@@ -169,8 +158,6 @@ def _json(call: SkillCall) -> str:
 
 def _find(run: Path, version: int | None) -> tuple[RunDirectory, int]:
     """A stored version. Raises `RunDirectoryError`."""
-    from speedrunner.runs.stored_policy import find_policy
-
     return find_policy(str(run) if version is None else f"{run}:{version}")
 
 
@@ -178,8 +165,6 @@ def _library(
     directory: RunDirectory, version: int, primitives: tuple[Primitive, ...] | None = None
 ) -> Library:
     """The library of a stored version; judged anew where its primitives are known. Raises `InvalidPolicy`."""
-    from speedrunner.library.library import Library
-
     policy = directory.policies.load(version)
     try:
         return Library(primitives or ()).of(policy, trusted=primitives is None)

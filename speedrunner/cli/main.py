@@ -20,11 +20,13 @@ from speedrunner.cli.library import app as library_app
 from speedrunner.cli.probe import app as probe_app
 from speedrunner.cli.serve import serve
 from speedrunner.cli.study import app as study_app
+from speedrunner.config.check import InvalidConfig
+from speedrunner.config.compose import compose
+from speedrunner.config.schema import Config, TaskConfig
 from speedrunner.console import visible
 
 if TYPE_CHECKING:
     from serving.balance import Balance
-    from speedrunner.config.schema import Config
     from speedrunner.runs.setup import Setup
 
 KEPT = "; what is recorded stays, the same command goes on"
@@ -65,8 +67,6 @@ def run(overrides: Overrides = None) -> None:
 
     Example: speedrunner run env=babyai method=speedrunner model=tiny run.rollouts=20
     """
-    from speedrunner.config.compose import compose
-
     _run(compose(overrides or []))
 
 
@@ -127,7 +127,6 @@ def episode(
 
     Example: speedrunner episode env=babyai task.index=7 model=tiny
     """
-    from speedrunner.config.compose import compose
     from speedrunner.runs.setup import set_up
     from speedrunner.runs.single_episode import show_episode
 
@@ -145,7 +144,6 @@ def play(overrides: Overrides = None) -> None:
     Example: speedrunner play env=crafter task.index=7
     """
     from speedrunner.cli.play import play as play_in_terminal
-    from speedrunner.config.compose import compose
 
     if sys.stdin.isatty():
         import readline  # noqa: F401 - which lets `input` edit lines and recall them
@@ -166,8 +164,6 @@ def version() -> None:
 
 
 def _run(config: Config) -> None:
-    from speedrunner.config.check import InvalidConfig
-    from speedrunner.config.schema import TaskConfig
     from speedrunner.runs.session import run as play_run
     from speedrunner.runs.setup import set_up
 
@@ -215,7 +211,6 @@ def _for_people(error: Exception) -> bool:
     """Whether its text is meant for people; everything else is a bug and shows its traceback."""
     from envs import EnvironmentFault
     from serving.errors import ServingError
-    from speedrunner.config.check import InvalidConfig
     from speedrunner.hosts.host import HostError
     from speedrunner.methods import InvalidMethodOption, UnknownMethod
     from speedrunner.methods.base import MethodBroke

@@ -65,11 +65,8 @@ class Interrupts:
 def play(config: Config, say: Callable[[str], None]) -> None:
     """Play the chosen task with lines of the standard input until it is over, or they are, or Ctrl-C.
 
-    The environment's limit of actions holds; that of LLM calls does not.
-
-    Raises:
-        EnvironmentFault: no task can be chosen.
-        HostFault: the task does not exist, or the environment broke.
+    The environment's limit of actions holds; that of LLM calls does not. Raises `EnvironmentFault` where no
+    task can be chosen, `HostFault` where it does not exist or the environment broke.
     """
     with Interrupts() as interrupts:
         asyncio.run(_play(config, interrupts, say))
@@ -127,8 +124,7 @@ def read_call(line: str, signatures: Mapping[str, Signature]) -> ToolCall:
             order: commas separate them where there are several.
         signatures: of each tool. A name that is not among them is let through without arguments.
 
-    Raises:
-        UnreadableLine: with how to write it.
+    Raises `UnreadableLine`, which says how to write it.
     """
     found = re.fullmatch(r"(\w+)\s*(.*)", line, re.DOTALL)
     if found is None:

@@ -7,6 +7,8 @@ from typing import Annotated
 import typer
 
 from speedrunner.cli.command import AsJson, EngineOverrides, show_measured
+from speedrunner.config.compose import compose
+from speedrunner.config.models import actor_card
 
 app = typer.Typer(help="Show what an engine really does.", no_args_is_help=True)
 
@@ -31,8 +33,6 @@ def tools(
 
     Example: speedrunner probe tools model=tiny --count 100
     """
-    from speedrunner.config.compose import compose
-    from speedrunner.config.models import actor_card
     from speedrunner.measure.probe_tools import measure_tools, thinking_role, with_built_in_calls
 
     config = compose(overrides or [])
@@ -55,8 +55,6 @@ def cache(
 
     Example: speedrunner probe cache model=tiny
     """
-    from speedrunner.config.compose import compose
-    from speedrunner.config.models import actor_card
     from speedrunner.measure.probe_cache import measure_cache_use
 
     config = compose(overrides or [])

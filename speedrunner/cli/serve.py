@@ -9,18 +9,19 @@ import shlex
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from serving.cards import ModelCard, model_path, recipe_command
 from serving.errors import ServerFailed
 from speedrunner.cli.command import waiting_line
+from speedrunner.config.check import InvalidConfig
+from speedrunner.config.compose import compose
+from speedrunner.config.models import actor_card
+from speedrunner.config.schema import Config
 from speedrunner.console import visible
 from speedrunner.runs.drain import Drain, Interrupted
-
-if TYPE_CHECKING:
-    from serving.cards import ModelCard
-    from speedrunner.config.schema import Config
 
 POLL_S = 0.5
 
@@ -46,11 +47,6 @@ def serve(
 
     Example: speedrunner serve model=qwen3.5-27b
     """
-    from serving.cards import model_path
-    from speedrunner.config.check import InvalidConfig
-    from speedrunner.config.compose import compose
-    from speedrunner.config.models import actor_card
-
     config = compose(overrides or [])
     if config.serving.url is not None:
         raise InvalidConfig(f"serving.url={config.serving.url} is a server that runs; `serve` starts one")
@@ -69,10 +65,8 @@ def serve(
 def shell_command(card: ModelCard, port: int | None) -> str:
     """What starts the card's server from a shell, the folder of its model made first where it has a recipe.
 
-    Raises:
-        InvalidCard: the card names a hosted model.
+    Raises `InvalidCard` for a hosted model.
     """
-    from serving.cards import model_path, recipe_command
     from serving.deployment import server_log
     from serving.engine.server import VllmServer
 

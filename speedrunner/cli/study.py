@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from speedrunner.cli.command import AsJson, show_measured
+from speedrunner.config.check import InvalidConfig
+from speedrunner.config.compose import compose
 
 if TYPE_CHECKING:
     from speedrunner.measure.cache_passes import RecordedRun
@@ -49,7 +51,6 @@ def cache(
 
     Example: speedrunner study cache runs/demo --csv cache.csv
     """
-    from speedrunner.config.check import InvalidConfig
     from speedrunner.costs.pricing import price_list
     from speedrunner.measure.study_cache import study_cache, write_csv
 
@@ -65,8 +66,6 @@ def cache(
 
 
 def _recorded(arguments: list[str], in_flight: int | None) -> list[RecordedRun]:
-    from speedrunner.config.check import InvalidConfig
-    from speedrunner.config.compose import compose
     from speedrunner.measure.cache_passes import RecordedRun
     from speedrunner.runs.setup import set_up
     from speedrunner.store.data import load

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from statistics import fmean
 
 import msgspec
 
 from speedrunner.costs.ledger import Line, RunCosts
 from speedrunner.store.data import RunData
-from speedrunner.store.records import EpisodeRow
 from speedrunner.store.rundir import sleep_key
 
 
@@ -58,37 +58,31 @@ def rollout_costs(run: RunData, costs: RunCosts) -> dict[str, float]:
 
 def checkpoint_rows(run: RunData, costs: RunCosts) -> list[CheckpointRow]:
     """Summarise every checkpoint of a run that has a test episode."""
-    rollouts = rollout_costs(run, costs)
+    # By the position of a training episode: `train/0007` -> 7.
+    rollouts = {int(key.rsplit("/", 1)[1]): usd for key, usd in rollout_costs(run, costs).items()}
     points = sorted({row.checkpoint for row in run.episodes if row.phase == "test"})
     rows = []
-    for before, point in zip([0, *points], points, strict=False):
+    for before, point in pairwise([0, *points]):
         played = [row for row in run.episodes if row.phase == "test" and row.checkpoint == point]
-        since = [usd for episode, usd in rollouts.items() if before <= _number(episode) < point]
-        rows.append(_row(run, costs, played, since))
+        since = [usd for number, usd in rollouts.items() if before <= number < point]
+        scores = [row.score for row in played if row.score is not None]
+        lines = [costs.episodes.get(row.episode, Line()) for row in played]
+        tokens = [line.useful for line in lines]
+        policy = run.policies.load(played[0].policy)
+        rows.append(
+            CheckpointRow(
+                rollouts=point,
+                episodes=len(played),
+                unscored=len(played) - len(scores),
+                score=fmean(scores) if scores else None,
+                llm_calls=fmean(row.llm_calls for row in played),
+                uncached=fmean(each.computed for each in tokens),
+                cached=fmean(each.cached for each in tokens),
+                output=fmean(each.reasoning + each.action for each in tokens),
+                cost=None if costs.unpriced else fmean(line.useful_usd for line in lines),
+                rollout_cost=fmean(since) if since and not costs.unpriced else None,
+                public=sum(skill.public for skill in policy.skills),
+                skills=len(policy.skills),
+            )
+        )
     return rows
-
-
-def _number(episode: str) -> int:
-    """Position of a training episode: `train/0007` -> 7."""
-    return int(episode.rsplit("/", 1)[1])
-
-
-def _row(run: RunData, costs: RunCosts, played: list[EpisodeRow], since: list[float]) -> CheckpointRow:
-    scores = [row.score for row in played if row.score is not None]
-    lines = [costs.episodes.get(row.episode, Line()) for row in played]
-    tokens = [line.useful for line in lines]
-    policy = run.policies.load(played[0].policy)
-    return CheckpointRow(
-        rollouts=played[0].checkpoint,
-        episodes=len(played),
-        unscored=len(played) - len(scores),
-        score=fmean(scores) if scores else None,
-        llm_calls=fmean(row.llm_calls for row in played),
-        uncached=fmean(each.computed for each in tokens),
-        cached=fmean(each.cached for each in tokens),
-        output=fmean(each.reasoning + each.action for each in tokens),
-        cost=None if costs.unpriced else fmean(line.useful_usd for line in lines),
-        rollout_cost=fmean(since) if since and not costs.unpriced else None,
-        public=sum(skill.public for skill in policy.skills),
-        skills=len(policy.skills),
-    )

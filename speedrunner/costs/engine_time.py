@@ -52,14 +52,7 @@ def sessions(rows: Iterable[LedgerRow]) -> list[list[LedgerRow]]:
 
 
 def engine_time(runs: Sequence[Sequence[LedgerRow]]) -> list[EngineTime]:
-    """Split the lives of engines among the runs that used them. An engine is known by its model.
-
-    Args:
-        runs: their ledgers.
-
-    Returns:
-        One share per run.
-    """
+    """Split the lives of engines among the runs whose ledgers these are. An engine is known by its model."""
     shares = [EngineTime([None] * len(rows), {}) for rows in runs]
     for model in dict.fromkeys(row.model for row in chain(*runs)):
         places = [[place for place, row in enumerate(rows) if row.model == model] for rows in runs]

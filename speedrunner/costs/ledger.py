@@ -169,13 +169,9 @@ class RunCosts:
 
 
 def run_costs(runs: Sequence[RunData], books: Sequence[PriceBook]) -> list[RunCosts]:
-    """Price the ledgers of runs that shared their engines, or of one run.
+    """Price the ledgers of runs that shared their engines, or of one run, each by its own book.
 
-    Args:
-        books: the prices of each run.
-
-    Raises:
-        StorageError: a run cannot be read, or its ledger is missing.
+    Raises `StorageError`, also where a ledger is missing.
     """
     for run in runs:
         if run.episodes and not run.requests:

@@ -60,7 +60,10 @@ def price_book(run: RunData, prices: str | None = None, gpu_hour_usd: float | No
         raise InvalidConfig(
             f"--prices {GPU_HOURS} and --gpu-hour USD go together: the price of one GPU for one hour"
         )
-    config = _config(run)
+    try:
+        config = from_mapping(run.config)
+    except InvalidConfig as error:
+        raise InvalidConfig(f"{run.path / 'config.yaml'}: {error}") from None
     if gpu_hour_usd is not None:
         cards = _cards(config)
         return PriceBook(
@@ -82,18 +85,10 @@ def price_list(name: str) -> PricesConfig:
     return compose([f"prices={name}"]).prices
 
 
-def _config(run: RunData) -> Config:
-    try:
-        return from_mapping(run.config)
-    except InvalidConfig as error:
-        raise InvalidConfig(f"{run.path / 'config.yaml'}: {error}") from None
-
-
 def _cards(config: Config) -> list[ModelCard]:
-    """The actor's card, then that of every other role where it is another one."""
+    """The actor's card, and that of every other role, often the same."""
     actor = actor_card(config)
-    cards = {card.name: card for card in (actor, inducer_card(config, actor))}
-    return list(cards.values())
+    return [actor, inducer_card(config, actor)]
 
 
 def _gpus(card: ModelCard) -> int:

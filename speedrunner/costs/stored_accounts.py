@@ -66,13 +66,10 @@ def stored_accounts(runs: Sequence[RunData]) -> StoredAccounts:
                 else:
                     # A sweep stores one account in all its runs; after a restart it is of what came then.
                     found.setdefault(own, []).extend(row for row in process if row.time >= own.since)
-    accounts = [_compared(balance, rows) for balance, rows in found.items()]
+    accounts = []
+    for balance, rows in found.items():
+        ledger, stored = Counters.of(sum((row.usage or Usage() for row in rows), Usage())), balance.ledger
+        accounts.append(
+            StoredAccount(ledger, stored, ledger == stored, balance.engine, balance.agrees, balance.time)
+        )
     return StoredAccounts(all(each.equal for each in accounts) if accounts else None, without, accounts)
-
-
-def _compared(balance: Balance, rows: Sequence[LedgerRow]) -> StoredAccount:
-    total = sum((row.usage or Usage() for row in rows), Usage())
-    ledger = Counters(total.prompt, total.cached, total.completion)
-    return StoredAccount(
-        ledger, balance.ledger, ledger == balance.ledger, balance.engine, balance.agrees, balance.time
-    )

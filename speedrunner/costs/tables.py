@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from msgspec.structs import astuple
 from rich import box
 from rich.table import Table
 
@@ -47,7 +48,7 @@ def cost_lines(costs: RunCosts) -> list[str]:
     lines.append(_line("all", total))
     lines.append(_counted("of it wasted", "", total.wasted, total.wasted_usd, None))
     if (usd := total.usd_by_class) is not None:
-        each = (f"{amount:.6f}" for amount in (usd.cached, usd.computed, usd.reasoning, usd.action))
+        each = (f"{amount:.6f}" for amount in astuple(usd))
         lines.append(_FORMAT.format("USD", "", *each, f"{usd.total:.6f}", ""))
     if total.unreported:
         prompt, generated = total.at_most.cached + total.at_most.computed, total.at_most.action
@@ -164,7 +165,7 @@ def _line(name: str, line: Line) -> str:
 
 
 def _counted(name: str, requests: str, tokens: Classes, usd: float | None, engine_s: float | None) -> str:
-    classes = (f"{n:.0f}" for n in (tokens.cached, tokens.computed, tokens.reasoning, tokens.action))
+    classes = (f"{n:.0f}" for n in astuple(tokens))
     return _FORMAT.format(name, requests, *classes, _or_dash(usd, 6), _or_dash(engine_s, 1))
 
 

@@ -22,7 +22,7 @@ from serving.usage import Usage
 from speedrunner.config.schema import Config
 from speedrunner.costs.ledger import token_line
 from speedrunner.measure.engine import opened, tokens_route, with_flags
-from speedrunner.measure.measurement import Figure, Measurement, Status, Table, columns
+from speedrunner.measure.measurement import Figure, Measurement, Status, Table
 from speedrunner.measure.traffic import CALM, ROUGH, TIMEOUTS_S, Traffic
 
 CONTEXT, CACHED_CONTEXTS, SEATS, QUEUE = 2048, 3, 16, 14
@@ -32,14 +32,15 @@ that run and that wait at the same time, so that it turns some away."""
 IDLE_LIMIT_S = 120.0
 
 ACTIVE = ("num_requests_running", "num_requests_waiting")
-FINISHED = (
+SUMS = (
     "request_success_total",
     "request_prompt_tokens_sum",
     "request_prefill_kv_computed_tokens_sum",
     "request_generation_tokens_sum",
+    "num_preemptions_total",
 )
-"""What the engine counts of requests when it has finished them; of those that were cut off, nothing."""
-PREEMPTIONS = "num_preemptions_total"
+"""What the engine counts of requests when it has finished them (of those that were cut off, nothing), and how
+often it stopped one for want of blocks."""
 
 
 class Finished(msgspec.Struct, frozen=True):
@@ -54,8 +55,7 @@ async def measure_accounts(
 ) -> Measurement:
     """As `compare_accounts`, with the card's engine; one of our own is given a small cache and a short queue.
 
-    Raises:
-        InvalidConfig: the card is of the chat route.
+    Raises `InvalidConfig` for a card of the chat route.
     """
     card = tokens_route(card) if config.serving.url else narrow(tokens_route(card))
     async with opened(card, config, status) as deployment:
@@ -73,7 +73,7 @@ def narrow(card: ModelCard) -> ModelCard:
 
 
 async def compare_accounts(
-    deployment: Deployment, requests: int, in_flight: int, status: Status, seed: int = 0
+    deployment: Deployment, requests: int, in_flight: int, status: Status
 ) -> Measurement:
     """Send requests of every fate, and compare what was written down with what the engine counted.
 
@@ -85,7 +85,7 @@ async def compare_accounts(
     """
     rows: list[LedgerRow] = []
     await _rest(deployment)
-    before = await read_sums(deployment.endpoint, *FINISHED, PREEMPTIONS)
+    before = await read_sums(deployment.endpoint, *SUMS)
     async with AsyncExitStack() as stack:
         model = await stack.enter_async_context(deployment.client(rows.append, admission=False))
         impatient = []
@@ -93,20 +93,20 @@ async def compare_accounts(
             retry = RetryPolicy(tries=3, first_wait_s=0.05, timeout_s=timeout_s)
             impatient.append(Engine(deployment.endpoint, deployment.card.name, model.meter, retry))
             stack.push_async_callback(impatient[-1].close)
-        traffic = Traffic(model, impatient, requests, seed, status)
+        traffic = Traffic(model, impatient, requests, status)
         await traffic.send(CALM, requests - requests // 2, in_flight)
         await _rest(deployment)
         calm = await deployment.balance()
         await traffic.send(ROUGH, requests // 2, in_flight)
     await _rest(deployment)
-    after = await read_sums(deployment.endpoint, *FINISHED, PREEMPTIONS)
+    after = await read_sums(deployment.endpoint, *SUMS)
     balance = await deployment.balance()
     if balance is None or calm is None:
         raise ServerFailed(f"the engine at {deployment.endpoint} shows no counters")
-    grown = {name: int(after.get(name, 0) - before.get(name, 0)) for name in (*FINISHED, PREEMPTIONS)}
-    requests_done, prompt, computed, generated = (grown[name] for name in FINISHED)
-    by_engine = Finished(requests_done, Counters(prompt, prompt - computed, generated))
-    return _measurement(requests, rows, by_engine, calm, balance, grown[PREEMPTIONS])
+    grown = (int(after.get(name, 0) - before.get(name, 0)) for name in SUMS)
+    finished, prompt, computed, generated, preemptions = grown
+    by_engine = Finished(finished, Counters(prompt, prompt - computed, generated))
+    return _measurement(requests, rows, by_engine, calm, balance, preemptions)
 
 
 def _measurement(
@@ -140,14 +140,10 @@ def _measurement(
     if not balance.ours:
         notes.append("(the server is not ours: what others sent to it meanwhile is counted too)")
     tries = ", ".join(f"{n} {status}" for status, n in statuses.items())
-    classes = ("cached", "computed", "reasoning", "action")
     return Measurement(
         f"{balance.model}: {requests} requests; tries: {tries}; {retries} retries; {preemptions} preemptions",
         figures=[Figure(f"disagreements in {len(agree)} comparisons", len(wrong), at_most=0)],
-        tables=[
-            Table("roles", _by_role(rows), columns("role", "tries", "unreported", *classes, "wasted")),
-            Table("sums", sums, columns(*sums[0])),
-        ],
+        tables=[Table("roles", _by_role(rows)), Table("sums", sums)],
         facts={
             "model": balance.model,
             "requests": requests,
@@ -166,9 +162,8 @@ def _by_role(rows: Sequence[LedgerRow]) -> list[dict[str, Any]]:
     found = []
     for role in sorted({row.labels["role"] for row in rows}):
         line = token_line(row for row in rows if row.labels["role"] == role)
-        tokens = msgspec.structs.asdict(line.tokens)
         tries = {"role": role, "tries": line.requests, "unreported": line.unreported}
-        found.append({**tries, **tokens, "wasted": line.wasted.total})
+        found.append({**tries, **msgspec.structs.asdict(line.tokens), "wasted": line.wasted.total})
     return found
 
 

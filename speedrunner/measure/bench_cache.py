@@ -67,32 +67,28 @@ async def measure_cache(
         episodes: of each level, but no more than `FEW` for each one in flight.
         turns: most requests of an episode.
 
-    Raises:
-        ServingError, HostError, StorageError, RunStopped: something failed.
+    Raises `ServingError`, `HostError`, `StorageError`, `RunStopped`.
     """
-    setup = _short(setup, turns)
+    card = setup.card
+    actor = msgspec.structs.replace(card.roles.actor, max_calls=turns)
+    card = msgspec.structs.replace(card, roles=msgspec.structs.replace(card.roles, actor=actor))
+    setup = dataclasses.replace(setup, card=card)
     admission = setup.config.serving.admission
     levels: list[Level] = []
     small: list[Level] = []
     with bench_run(setup) as run:
-        async with opened(setup.card, setup.config, status) as deployment:
+        async with opened(card, setup.config, status) as deployment:
             cache = cache_of(deployment)
             for many in in_flight:
                 count = min(episodes, FEW * many)
                 status(f"{count} episodes, {many} in flight; {_so_far(levels)}")
                 levels.append(await _level(deployment, run, many, count, admission))
         if setup.config.serving.url is None:
-            async with opened(smaller(setup.card, cache, levels[-1]), setup.config, status) as deployment:
+            async with opened(smaller(card, cache, levels[-1]), setup.config, status) as deployment:
                 for admits in (True, False) if admission else (False,):
                     status(f"the last level in a cache for half of it; {_so_far([*levels, *small])}")
                     small.append(await _level(deployment, run, many, count, admits))
-    return _measurement(setup.card, cache, levels, small)
-
-
-def _short(setup: Setup, turns: int) -> Setup:
-    roles = setup.card.roles
-    roles = msgspec.structs.replace(roles, actor=msgspec.structs.replace(roles.actor, max_calls=turns))
-    return dataclasses.replace(setup, card=msgspec.structs.replace(setup.card, roles=roles))
+    return _measurement(card, cache, levels, small)
 
 
 def _so_far(levels: Sequence[Level]) -> str:
@@ -113,7 +109,8 @@ async def _level(
         seconds = time.monotonic() - began
         after = await read_sums(deployment.endpoint, PREEMPTIONS)
     line = token_line(row for each in played for row in each.rows)
-    prompt = line.tokens.cached + line.tokens.computed
+    tokens = line.tokens
+    prompt = tokens.cached + tokens.computed
     own = [cache.blocks(len(each.talk.transcript.ids), shared) for each in played]
     return Level(
         cache_blocks=cache.num_gpu_blocks,
@@ -122,11 +119,11 @@ async def _level(
         episodes=len(played),
         turns=line.requests,
         prompt=int(prompt),
-        cached=int(line.tokens.cached),
+        cached=int(tokens.cached),
         cacheable=line.cacheable,
         of_maximum=line.cache_share or 0.0,
-        hit_rate=line.tokens.cached / prompt,
-        output_tokens_per_s=(line.tokens.reasoning + line.tokens.action) / seconds,
+        hit_rate=tokens.cached / prompt,
+        output_tokens_per_s=(tokens.reasoning + tokens.action) / seconds,
         held_back=sum(turn.held_s > 0 for each in played for turn in each.trajectory.turns),
         preemptions=int(after.get(PREEMPTIONS, 0) - before.get(PREEMPTIONS, 0)),
         shared_blocks=shared // cache.block_size,

@@ -58,8 +58,7 @@ async def measure_hosts(
 ) -> Measurement:
     """Start so many hosts of each environment, one count after another.
 
-    Raises:
-        UnknownEnvironment, HostError: hosts do not start.
+    Raises `UnknownEnvironment`, `HostError` where they do not start.
     """
     costs, notes = [], []
     for env in envs:

@@ -2,24 +2,42 @@
 
 from __future__ import annotations
 
+import itertools
 import secrets
 import statistics
+import time
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import Any
 
+import httpx2
 import msgspec
+import psutil
 
-from serving.cards import ModelCard
-from speedrunner.measure.client_alone import measure_client
+from serving.cards import ModelCard, prepare
+from serving.deployment import Deployment
+from serving.engine.client import Engine
+from serving.engine.endpoint import Endpoint
+from serving.engine.metrics import CacheConfig
+from serving.errors import RequestFailed
+from serving.meter import Meter
+from serving.model import Model
+from serving.replica import replicas_of
+from serving.together import together
+from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.measure.engine import opened
 from speedrunner.measure.measurement import Figure, Measurement, Status, Table, columns
-from speedrunner.measure.played_episodes import BenchRun, bench_run
-from speedrunner.measure.processes import Leftovers, Stopwatch
-from speedrunner.measure.replay import TIMEOUT_S, BareClient, TokenStream
+from speedrunner.measure.played_episodes import BenchRun, PlayedEpisode, bench_run
+from speedrunner.measure.processes import Leftovers, Stopwatch, below, memory_mb
 from speedrunner.runs.setup import Setup
 
+TIMEOUT_S = 1800.0
 RATIO_TARGET, GPU_RATIO_TARGET = 0.90, 0.95
+TURNS_TARGET = 250.0
 
 
-class Pair(msgspec.Struct, frozen=True, kw_only=True):
+class Pair(msgspec.Struct, kw_only=True):
     """A rollout through our engine, and its bare replay.
 
     Attributes:
@@ -44,8 +62,7 @@ async def measure_rollout(
 ) -> Measurement:
     """Compare with a bare replay, then measure the client alone with the answers of the last rollout.
 
-    Raises:
-        ServingError, HostError, StorageError, RunStopped: something failed.
+    Raises `ServingError`, `HostError`, `StorageError`, `RunStopped`.
     """
     leftovers = Leftovers()
     with bench_run(setup) as run:
@@ -61,11 +78,7 @@ async def compare(
 ) -> tuple[list[Pair], list[TokenStream]]:
     """Play as many episodes at once as `in_flight`, and replay what was sent, `pairs` times.
 
-    Returns:
-        The figures, and what was sent last.
-
-    Raises:
-        ServingError, HostError, StorageError, RunStopped: something failed.
+    Returns the figures, and what was sent last. Raises as `measure_rollout`.
     """
     measured: list[Pair] = []
     streams: list[TokenStream] = []
@@ -90,9 +103,7 @@ async def compare(
             bare = watch.per_token(await bare_client.play(streams))
             pair = Pair(pair=number, our_client=ours[0], bare_replay=bare[0], ratio=ours[0] / bare[0])
             if deployment.server is not None:
-                pair = msgspec.structs.replace(
-                    pair, our_cpu_ms=ours[1], bare_cpu_ms=bare[1], cpu_ratio=bare[1] / ours[1]
-                )
+                pair.our_cpu_ms, pair.bare_cpu_ms, pair.cpu_ratio = ours[1], bare[1], bare[1] / ours[1]
             measured.append(pair)
     return measured, streams
 
@@ -124,3 +135,149 @@ def _measurement(
         facts={"model": card.name, "in_flight": in_flight, "left_behind": left},
         notes=[f"LEFT BEHIND: {each}" for each in left],
     )
+
+
+@dataclass(frozen=True)
+class TokenStream:
+    """One episode as its engine saw it.
+
+    Attributes:
+        prompt: token ids of the first prompt.
+        answers: ids of each answer.
+        replies: ids that followed each answer; none after the last.
+        most_tokens: that an answer may take.
+        options: what each request carried beside prompt and length.
+        replica: that it was bound to, where there are several.
+    """
+
+    prompt: list[int]
+    answers: list[list[int]]
+    replies: list[list[int]]
+    most_tokens: int
+    options: dict[str, Any]
+    replica: int | None
+
+    @classmethod
+    def of(cls, played: PlayedEpisode) -> TokenStream:
+        """Take an episode's conversation apart."""
+        talk, ids = played.talk, played.talk.transcript.ids
+        usages = [turn.usage for turn in played.trajectory.turns]
+        ends = [(usage.prompt, usage.prompt + usage.completion) for usage in usages]
+        return cls(
+            prompt=ids[: ends[0][0]],
+            answers=[ids[begin:end] for begin, end in ends],
+            replies=[*(ids[end:begin] for (_, end), (begin, _) in itertools.pairwise(ends)), []],
+            most_tokens=talk.transcript.answer_tokens,
+            options=talk.options,
+            replica=talk.replica.address,
+        )
+
+
+class BareClient:
+    """A load generator with nothing around it.
+
+    Answers are sampled anew under the same tags, and what the environment said follows them as recorded, so
+    that the cache can give as much as it gave to the rollout.
+
+    Args:
+        salt: keeps its part of the cache apart from everything that was sent before.
+    """
+
+    def __init__(self, deployment: Deployment, http: httpx2.AsyncClient, salt: str) -> None:
+        self._card = deployment.card
+        self._http = http
+        self._salt = salt
+
+    async def warm(self, streams: Sequence[TokenStream], prefix: list[int]) -> None:
+        """Send the prefix that the streams share alone, as the rollout did. Raises `RequestFailed`."""
+        for replica in {each.replica for each in streams}:
+            await self._complete(prefix, 1, {}, replica)
+
+    async def play(self, streams: Sequence[TokenStream]) -> int:
+        """Send what the episodes sent, all at once; returns the output tokens. Raises `RequestFailed`."""
+        return sum(await together(self._play, streams, len(streams)))
+
+    async def _play(self, stream: TokenStream) -> int:
+        tokens, ids = 0, list(stream.prompt)
+        for reply in stream.replies:
+            most = min(stream.most_tokens, self._card.context - len(ids))
+            if most < 1:
+                break
+            answer = await self._complete(ids, most, stream.options, stream.replica)
+            tokens += len(answer)
+            ids += answer + reply
+        return tokens
+
+    async def _complete(
+        self, ids: list[int], max_tokens: int, options: dict[str, Any], replica: int | None
+    ) -> list[int]:
+        """One answer's token ids."""
+        fixed = {"model": self._card.name, "return_token_ids": True, "max_tokens": max_tokens}
+        headers = {"Content-Type": "application/json"}
+        if replica is not None:
+            headers["X-data-parallel-rank"] = str(replica)
+        body = msgspec.json.encode({**fixed, **options, "cache_salt": self._salt, "prompt": ids})
+        try:
+            response = await self._http.post("/v1/completions", content=body, headers=headers)
+        except httpx2.RequestError as error:
+            raise RequestFailed(f"a bare request failed: {str(error) or type(error).__name__}") from error
+        if response.status_code != 200:
+            raise RequestFailed(f"a bare request was answered with {response.status_code}: {response.text}")
+        answer: list[int] = msgspec.json.decode(response.content)["choices"][0]["token_ids"]
+        return answer
+
+
+class _Asked(msgspec.Struct):
+    prompt: list[int]
+
+
+class AtOnce(httpx2.AsyncBaseTransport):
+    """An engine that answers every request at once, with token ids that are given in turn."""
+
+    def __init__(self, answers: Sequence[list[int]]) -> None:
+        self._answers = itertools.cycle(answers)
+
+    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+        """Answer."""
+        ids, asked = next(self._answers), msgspec.json.decode(request.content, type=_Asked)
+        choice = {"index": 0, "text": "", "token_ids": ids, "finish_reason": "stop"}
+        details = {"prompt_tokens_details": {"cached_tokens": 0}}
+        usage = {"prompt_tokens": len(asked.prompt), "completion_tokens": len(ids), **details}
+        body = msgspec.json.encode({"choices": [choice], "usage": usage})
+        return httpx2.Response(200, content=body, request=request)
+
+
+async def measure_client(
+    setup: Setup, in_flight: int, answers: Sequence[list[int]], status: Status, run: BenchRun
+) -> list[Figure]:
+    """Play episodes with an engine that answers at once. Raises `HostError`, `StorageError`, `RunStopped`.
+
+    CPU seconds are those of this process (environments run in others); megabytes are those at the end, of
+    this process beyond what it had before, and of the hosts with their sandboxes.
+    """
+    status(f"the client alone, {in_flight} episodes in flight")
+    card = setup.card
+    tokenizer = ChatTokenizer(prepare(card, status), card.revision)
+    unit = card.match_unit or 16
+    replicas = replicas_of([CacheConfig(unit, 1_000_000, True, unit, card.cache == "hybrid")], admission=True)
+    transport, meter = AtOnce(answers), Meter(run.record, card.prices)
+    engine = Engine(Endpoint("http://localhost/v1"), card.name, meter, transport=transport)
+    own = psutil.Process()
+    before_mb = memory_mb([own])
+    async with run.hosts(in_flight) as pool, AsyncExitStack() as stack:
+        stack.push_async_callback(engine.close)
+        await pool.ready()
+        began = time.process_time()
+        played = await run.play(Model(card, engine, tokenizer, replicas), pool, in_flight)
+        cpu_s = time.process_time() - began
+        mb = memory_mb([own, *below()]) - before_mb
+    prompts = [turn.usage.prompt for each in played for turn in each.trajectory.turns]
+    turns_per_s = len(prompts) / cpu_s
+    return [
+        Figure("client alone, episodes in flight", in_flight),
+        Figure("client alone, turns", len(prompts)),
+        Figure("client alone, tokens of a prompt", statistics.mean(prompts)),
+        Figure("client alone, CPU s", cpu_s),
+        Figure("client alone, turns per CPU s", turns_per_s, at_least=TURNS_TARGET),
+        Figure("client alone, MB per episode in flight, its host included", mb / in_flight),
+    ]

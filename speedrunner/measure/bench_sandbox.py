@@ -8,6 +8,7 @@ import math
 import statistics
 import time
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
@@ -61,10 +62,10 @@ class Spread:
 class Nothing(TextEnv):
     """A world in which nothing happens."""
 
-    def __init__(self) -> None:
-        self.primitives = (Primitive("step", inspect.Signature(return_annotation=str), "Do nothing."),)
-        self.description = ""
-        self.limits = Limits(1, None)
+    primitives = (Primitive("step", inspect.Signature(return_annotation=str), "Do nothing."),)
+    description = ""
+    limits = Limits(1, None)
+    done = False
 
     def reset(self, task: Task) -> Opening:
         """Begin nothing."""
@@ -74,11 +75,6 @@ class Nothing(TextEnv):
         """Do nothing."""
         return "Nothing happens."
 
-    @property
-    def done(self) -> bool:
-        """Never."""
-        return False
-
     def outcome(self) -> Outcome:
         """Nothing."""
         return Outcome(0.0, False, {})
@@ -87,27 +83,22 @@ class Nothing(TextEnv):
 async def measure_sandbox(status: Status) -> Measurement:
     """Play short episodes and count the time; takes about 30 seconds. Raises `SandboxError`."""
     require(Sandbox())
-    env, pool = Nothing(), ChildPool(Sandbox())
+    env = Nothing()
     reset = Reset(Task(Nothing.name, "default", 0), Module(SKILL, ("cross",)), None)
     waits: list[float] = []
     crossings: list[float] = []
-    try:
+    with closing(ChildPool(Sandbox())) as pool:
         pool.refill()
         for number in range(EPISODES):
             status(f"episode {number + 1} of {EPISODES}; the last one waited {1000 * sum(waits[-1:]):.2f} ms")
             await asyncio.sleep(EPISODE_S)
             began = time.perf_counter()
-            episode = HostedEpisode(env, pool, reset)
-            waits.append(time.perf_counter() - began)
-            try:
+            with closing(HostedEpisode(env, pool, reset)) as episode:
+                waits.append(time.perf_counter() - began)
                 pool.refill()
                 executed = episode.execute(Execute(ToolCall("cross", {"calls": CALLS // EPISODES}), 60.0))
-            finally:
-                episode.close()
             assert isinstance(executed, Executed)
             crossings += executed.node.result
-    finally:
-        pool.close()
     module: dict[str, Any] = {"step": lambda: env.call("step")}
     exec(SKILL, module)
     wait = Spread.of("wait of an episode for its process", waits)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 
 import msgspec
 
@@ -28,25 +28,15 @@ def tokens_route(card: ModelCard) -> ModelCard:
 
 
 def playing_setup(overrides: Sequence[str]) -> Setup:
-    """What the overrides name: an engine of the tokens route, and what is played with it.
-
-    Raises:
-        InvalidConfig: they cannot be read, or name a model of the chat route.
-    """
+    """What the overrides name: an engine of the tokens route, and what is played. Raises `InvalidConfig`."""
     setup = set_up(compose(list(overrides)))
     tokens_route(setup.card)
     return setup
 
 
-@asynccontextmanager
-async def opened(card: ModelCard, config: Config, status: Status) -> AsyncIterator[Deployment]:
-    """The card's engine in service; what is started ends with the context.
-
-    Raises:
-        InvalidCard, ServerFailed: see `serving.errors`.
-    """
-    async with deploy(card, config.serving, log=server_log(card), say=status, waiting=status) as deployment:
-        yield deployment
+def opened(card: ModelCard, config: Config, status: Status) -> AbstractAsyncContextManager[Deployment]:
+    """The card's engine, in service while the context lasts. Raises `InvalidCard`, `ServerFailed`."""
+    return deploy(card, config.serving, log=server_log(card), say=status, waiting=status)
 
 
 def cache_of(deployment: Deployment) -> CacheConfig:

@@ -63,14 +63,14 @@ class Table:
     Attributes:
         name: of the records in JSON; empty where they stand in facts already.
         rows: records, or mappings.
-        columns: by heading, a field of the records and, after a colon, how to format it.
+        columns: by heading, a field of the records and, after a colon, its format; empty: all fields.
         title: a line above it.
         turned: whether headings stand at the left, one below the other.
     """
 
     name: str
     rows: Sequence[Any]
-    columns: Mapping[str, str]
+    columns: Mapping[str, str] = field(default_factory=dict)
     title: str = ""
     turned: bool = False
 
@@ -120,8 +120,11 @@ def as_text(measurement: Measurement) -> str:
     """The title, the tables, the figures with their targets, the notes."""
     blocks = [[measurement.title]]
     for table in measurement.tables:
-        cells = [[_cell(row, each) for each in table.columns.values()] for row in table.rows]
-        lines = _aligned([list(table.columns), *cells], turned=table.turned)
+        rows = msgspec.to_builtins(table.rows)
+        headings = table.columns or columns(*rows[0])
+        fields = [each.partition(":") for each in headings.values()]
+        cells = [[_shown(row[name], form) for name, _, form in fields] for row in rows]
+        lines = _aligned([list(headings), *cells], turned=table.turned)
         blocks.append([table.title, *lines] if table.title else lines)
     if measurement.figures:
         cells = [[each.name, _shown(each.value, each.form), each.verdict] for each in measurement.figures]
@@ -136,11 +139,6 @@ def _aligned(rows: list[list[str]], *, turned: bool = False) -> list[str]:
         rows = [list(column) for column in zip(*rows, strict=True)]
     first, *others = (max(map(len, column)) for column in zip(*rows, strict=True))
     return ["  ".join([head.ljust(first), *map(str.rjust, cells, others)]).rstrip() for head, *cells in rows]
-
-
-def _cell(row: Any, column: str) -> str:
-    name, _, form = column.partition(":")
-    return _shown(row[name] if isinstance(row, Mapping) else getattr(row, name), form)
 
 
 def _shown(value: Any, form: str = "") -> str:

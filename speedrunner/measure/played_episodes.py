@@ -95,7 +95,7 @@ class BenchRun:
                 watch=keep,
             )
             await executor.execute([Wake(batch, 0, tasks)])
-        played = self._directory.trajectories(batch)
+        played = self._directory.trajectories("train", batch)
         for each in played:
             if each.ending.is_fault:
                 raise RunStopped(f"{each.episode} ended by {each.ending}: {each.error}")

@@ -24,7 +24,7 @@ from speedrunner.config.check import InvalidConfig
 from speedrunner.config.schema import Config
 from speedrunner.costs.ledger import token_line
 from speedrunner.measure.engine import cache_of, cache_text, opened, tokens_route
-from speedrunner.measure.measurement import Figure, Measurement, Status, Table, columns
+from speedrunner.measure.measurement import Figure, Measurement, Status, Table
 
 SYSTEM_TOKENS = 2000
 REPLY_TOKENS = 160
@@ -78,16 +78,14 @@ async def probe_cache(deployment: Deployment, turns: int) -> Measurement:
         await together(lambda messages: _converse(model, messages, 1, "sibling"), family, SIBLINGS)
     hits = (await read_counters(deployment.endpoint) - counted).cached > 0
     growing, siblings = _requests(rows, "turn"), _requests(rows, "sibling")
-    requests = [*growing, *siblings]
     prefix = max((length for length, _ in warmed), default=0)
     line, target = token_line(row for row in rows if "part" in row.labels), TARGETS[card.cache]
     prompt, reported = line.tokens.cached + line.tokens.computed, int(line.tokens.cached)
     whole = CacheRequest("all", int(prompt), line.cacheable, reported)
-    shown = columns("cached_tokens", "prompt", "expected", "reported")
     found = Measurement(
         cache_text(card, cache),
         figures=[Figure("share of the maximum", line.cache_share or 0.0, at_least=target, form=".2%")],
-        tables=[Table("requests", [*requests, whole], shown)],
+        tables=[Table("requests", [*growing, *siblings, whole])],
         facts={"model": card.name, "cache": cache, "prefix": prefix},
         notes=[f"(siblings share a prefix of {prefix} tokens, which was sent alone before)"],
     )

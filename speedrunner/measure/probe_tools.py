@@ -22,7 +22,7 @@ from serving.together import together
 from speedrunner.config.check import InvalidConfig
 from speedrunner.config.schema import Config
 from speedrunner.measure.engine import opened
-from speedrunner.measure.measurement import Figure, Measurement, Status, Table, columns
+from speedrunner.measure.measurement import Figure, Measurement, Status, Table
 
 ROUND = 4
 """Probes of each slot in flight between two changes from constrained to free decoding."""
@@ -110,8 +110,8 @@ async def probe_tools(model: Model, role: Role, count: int, in_flight: int, stat
         # Rendering prompts is work of ours, so it is done before the time counts.
         probes = [OpenProbe(model, with_room(role, probe), probe, LABELS) for probe in batch]
         answers.extend(await speed.time(together(OpenProbe.answer, probes, in_flight)))
-        valid = Counts.of("", answers).valid
-        status(f"{len(answers)} of {count} probes, {len(answers) - valid} of them not valid")
+        wrong = sum(answer.validity != "valid" for answer in answers)
+        status(f"{len(answers)} of {count} probes, {wrong} of them not valid")
 
     turns = itertools.islice(itertools.cycle(battery()), count)
     await play(list(itertools.islice(turns, len(battery()))), Speed())
@@ -120,20 +120,17 @@ async def probe_tools(model: Model, role: Role, count: int, in_flight: int, stat
         if model.card.route == "tokens":
             again = answers[-len(batch) :]
             await free.time(together(lambda answer: _free(model, role, answer), again, in_flight))
-    return _measurement(model.card, role, in_flight, answers, constrained.tokens_per_s, free.tokens_per_s)
+    return _measurement(model.card, role, in_flight, answers, constrained, free)
 
 
 def _measurement(
-    card: ModelCard,
-    role: Role,
-    in_flight: int,
-    answers: list[ProbeAnswer],
-    constrained: float | None,
-    free: float | None,
+    card: ModelCard, role: Role, in_flight: int, answers: list[ProbeAnswer], constrained: Speed, free: Speed
 ) -> Measurement:
     kinds = [Counts.of(probe.kind, [each for each in answers if each.probe is probe]) for probe in battery()]
     total = Counts.of("all", answers)
     problems = [f"{each.probe.kind}: {each.problem}" for each in answers if each.problem is not None]
+    shown = problems[:PROBLEMS_SHOWN]
+    one, other = constrained.tokens_per_s, free.tokens_per_s
     thought = f"{role.thinking_tokens} tokens of thinking" if role.thinking_tokens else "no thinking"
     return Measurement(
         f"{card.name}: {len(answers)} probes on the {card.route} route, {in_flight} in flight, {thought}",
@@ -143,19 +140,19 @@ def _measurement(
                 total.invalid + total.truncated,
                 at_most=0 if card.route == "tokens" else None,
             ),
-            Figure("output tokens/s, constrained", constrained),
-            Figure("output tokens/s, free (same prompts and lengths, in turn)", free),
-            Figure("constrained over free", constrained / free if constrained and free else None),
+            Figure("output tokens/s, constrained", one),
+            Figure("output tokens/s, free (same prompts and lengths, in turn)", other),
+            Figure("constrained over free", one / other if one and other else None),
         ],
-        tables=[Table("kinds", [*kinds, total], columns("probe", "valid", "invalid", "truncated"))],
+        tables=[Table("kinds", [*kinds, total])],
         facts={
             "model": card.name,
             "route": card.route,
             "thinking_tokens": role.thinking_tokens,
             "in_flight": in_flight,
-            "problems": problems[:PROBLEMS_SHOWN],
+            "problems": shown,
         },
-        notes=[f"not valid, such as: {problem}" for problem in problems[:PROBLEMS_SHOWN]],
+        notes=[f"not valid, such as: {problem}" for problem in shown],
     )
 
 

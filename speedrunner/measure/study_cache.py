@@ -14,7 +14,7 @@ from serving.usage import Prices, Usage
 from speedrunner.config.check import InvalidConfig
 from speedrunner.measure.cache_passes import CachePass, RecordedRun, play_twice
 from speedrunner.measure.engine import opened, tokens_route
-from speedrunner.measure.measurement import NOT_MEASURED, Measurement, Status, Table, columns
+from speedrunner.measure.measurement import NOT_MEASURED, Measurement, Status, Table
 
 RATIOS = (1.0, 0.5, 0.25, 0.1, 0.0)
 """Prices of a cached prompt token, as a share of an uncached one's."""
@@ -50,8 +50,8 @@ async def study_cache(runs: Sequence[RecordedRun], prices: Prices, status: Statu
         methods.setdefault(run.method, []).append(run)
     many = ", ".join(str(n) for n in dict.fromkeys(run.in_flight for run in runs))
     found = Measurement(f"{card.name}: recorded requests played again, at most {many} episodes in flight")
-    found.facts |= {"model": card.name, "in_flight": [run.in_flight for run in runs], "prices": prices}
-    found.facts["methods"] = []
+    in_flight = [run.in_flight for run in runs]
+    found.facts = {"model": card.name, "in_flight": in_flight, "prices": prices, "methods": []}
     async with opened(card, first.setup.config, status) as deployment:
         for method, each in methods.items():
             passes = CachePass(cache=True), CachePass(cache=False)
@@ -76,7 +76,7 @@ def _add(found: Measurement, method: str, runs: list[RecordedRun], passes: list[
     left_out = sum(row.labels.get("role") != "warming" for row in rows) - len(turns)
     ratio = {name: _ratio(one[name], other[name]) or "" for name in one} | {"cache": "with/without"}
     title = f"{method}: {len(episodes)} episodes of {len(runs)} runs"
-    found.tables.append(Table("", [one, other, ratio], columns(*one), title, turned=True))
+    found.tables.append(Table("", [one, other, ratio], title=title, turned=True))
     found.notes.append(
         f"{method}, as recorded: {then.cached / max(then.prompt, 1):.2%} of {then.prompt} prompt tokens from"
         f" the cache, {then.completion} output tokens. Not played: {left_out} other requests of the ledgers"
@@ -107,20 +107,17 @@ def pass_figures(one: CachePass, prices: Prices) -> dict[str, Any]:
     - unforced: answers whose text is not the recorded one; skipped, foreign: see `CachePass`;
     - usd_at_RATIO: cost by the price of a cached token as a share of an uncached one's.
 
-    Raises:
-        InvalidConfig: nothing could be played.
+    Raises `InvalidConfig` where nothing could be played.
     """
     if not one.answers:
         raise InvalidConfig("no answer was played: the recorded ones do not fit the model's context any more")
     rows = [row for row in one.rows if row.usage is not None and row.labels["role"] in ("study", "warming")]
     usage = sum((row.usage or Usage() for row in rows), Usage())
     engine = {} if one.foreign else one.engine
-    told = [answer.first_token_s for _, answer in one.answers]
-    times = [seconds for seconds in told if seconds is not None]
-    whole = len(times) == len(told)
-    mean = (
-        statistics.mean(times) if whole else _ratio(engine.get("first_token_s"), engine.get("first_tokens"))
-    )
+    times = [answer.first_token_s for _, answer in one.answers if answer.first_token_s is not None]
+    whole = len(times) == len(one.answers)
+    by_engine = _ratio(engine.get("first_token_s"), engine.get("first_tokens"))
+    mean = statistics.mean(times) if whole else by_engine
     cuts = statistics.quantiles(times, n=20) if whole and len(times) > 1 else [None] * 19
     compared = [(turn, answer) for turn, answer in one.answers if turn.call is not None]
     figures = {

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 
-from serving import meter
 from serving.conversation import TokenConversation
 from serving.engine.client import Engine
 from serving.errors import ContextOverflow, EngineDead, RequestFailed, RequestRefused
@@ -36,24 +36,23 @@ LONGEST_WAIT_S = 3.0
 """Before a disconnect."""
 
 
+@dataclass
 class Traffic:
     """Requests of every fate, drawn with a seed.
 
-    Args:
+    Attributes:
         impatient: engines that wait for so long only as `TIMEOUTS_S` say.
         requests: in all, as the status says.
     """
 
-    def __init__(
-        self, model: Model, impatient: list[Engine], requests: int, seed: int, status: Status
-    ) -> None:
-        self._model = model
-        self._impatient = impatient
-        self._left = 0
-        self._sent = 0
-        self._requests = requests
-        self._draw = random.Random(seed)
-        self._status = status
+    model: Model
+    impatient: list[Engine]
+    requests: int
+    status: Status
+
+    def __post_init__(self) -> None:
+        self._left = self._sent = 0
+        self._draw = random.Random(0)
         self._prefixes = [self._ids(256) for _ in range(4)]
 
     async def send(self, fates: Mapping[str, int], requests: int, in_flight: int) -> None:
@@ -62,47 +61,56 @@ class Traffic:
         await together(self._work, [fates] * in_flight, in_flight)
 
     async def _work(self, weights: Mapping[str, int]) -> None:
-        draw, context = self._draw, self._model.card.context
-        fates: dict[str, Callable[[], Awaitable[None]]] = {
-            "answered": self._converse,
-            # An answer that takes many blocks, so that there may be none left for another.
-            "long": lambda: self._complete("long", self._prompt(), LONGEST_ANSWER),
-            "disconnected": self._disconnect,
-            "timed out": lambda: self._complete(
-                "timed out",
-                self._prompt(),
-                draw.choice([4, 16, LONGEST_ANSWER]),
-                draw.choice(self._impatient),
-            ),
-            "too long": lambda: self._complete(
-                "too long", self._ids(draw.choice([context, context + 1, 2 * context])), 1
-            ),
-            "cut": self._cut,
-            "refused": lambda: self._complete("refused", self._prompt(), 4, tag="no tag"),
-        }
         while self._left > 0:
-            (fate,) = draw.choices(list(weights), list(weights.values()))
+            (fate,) = self._draw.choices(list(weights), list(weights.values()))
             self._count()
             # As was asked for, or turned away too often, or by an engine too busy to call itself healthy; one
             # that is really gone shows when its counters are read.
             with suppress(ContextOverflow, RequestFailed, RequestRefused, EngineDead):
-                await fates[fate]()
+                await self._meet(fate)
 
     def _count(self) -> None:
         self._left -= 1
         self._sent += 1
-        self._status(f"{self._sent} of {self._requests} requests")
+        self.status(f"{self._sent} of {self.requests} requests")
+
+    async def _meet(self, fate: str) -> None:
+        draw, context = self._draw, self.model.card.context
+        match fate:
+            case "answered":
+                await self._converse()
+            case "long":
+                # An answer that takes many blocks, so that there may be none left for another.
+                await self._complete(fate, self._prompt(), LONGEST_ANSWER)
+            case "disconnected":
+                request = self._complete(fate, self._prompt(), LONGEST_ANSWER)
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(request, timeout=draw.uniform(0, LONGEST_WAIT_S))
+            case "timed out":
+                ids, most = self._prompt(), draw.choice([4, 16, LONGEST_ANSWER])
+                await self._complete(fate, ids, most, draw.choice(self.impatient))
+            case "too long":
+                await self._complete(fate, self._ids(draw.choice([context, context + 1, 2 * context])), 1)
+            case "cut":
+                # The context ends in the middle of the answer.
+                room = draw.randint(1, 10)
+                ids = draw.choice(self._prefixes)
+                ids = (ids * (context // len(ids) + 1))[: context - room]
+                await self._complete(fate, ids, room)
+            case "refused":
+                no_tag = {"structural_tag": "no tag"}
+                await self._complete(fate, self._prompt(), 4, structured_outputs=no_tag)
 
     async def _converse(self) -> None:
         """Some turns of a conversation, with thinking or without."""
         role = self._draw.choice(["actor", "inducer", "critic"])
-        thinks = role != "actor" and self._model.card.thinking != "none"
+        thinks = role != "actor" and self.model.card.thinking != "none"
         settings = msgspec.structs.replace(
-            self._model.card.role(role), string_tokens=24, thinking_tokens=THINKING_TOKENS if thinks else 0
+            self.model.card.role(role), string_tokens=24, thinking_tokens=THINKING_TOKENS if thinks else 0
         )
         probe = self._draw.choice(battery()[:4])
         messages = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": probe.message}]
-        talk = as_role(self._model, settings).converse(role, messages, list(probe.tools), {})
+        talk = as_role(self.model, settings).converse(role, messages, list(probe.tools), {})
         assert isinstance(talk, TokenConversation)
         try:
             await talk.ask()
@@ -115,32 +123,13 @@ class Traffic:
         finally:
             talk.close()
 
-    async def _disconnect(self) -> None:
-        request = self._complete("disconnected", self._prompt(), LONGEST_ANSWER)
-        with suppress(TimeoutError):
-            await asyncio.wait_for(request, timeout=self._draw.uniform(0, LONGEST_WAIT_S))
-
-    async def _cut(self) -> None:
-        """The context ends in the middle of the answer."""
-        context, room = self._model.card.context, self._draw.randint(1, 10)
-        ids = self._draw.choice(self._prefixes)
-        ids = (ids * (context // len(ids) + 1))[: context - room]
-        await self._complete("cut", ids, room, status="overflow")
-
     async def _complete(
-        self,
-        role: str,
-        ids: list[int],
-        max_tokens: int,
-        engine: Engine | None = None,
-        status: meter.Status = "ok",
-        tag: str | None = None,
+        self, fate: str, ids: list[int], max_tokens: int, engine: Engine | None = None, **options: Any
     ) -> None:
-        options: dict[str, Any] = {} if tag is None else {"structured_outputs": {"structural_tag": tag}}
-        reply = await (engine or self._model.engine).complete(
-            ids, max_tokens=max_tokens, labels={"role": role}, ignore_eos=True, **options
+        reply = await (engine or self.model.engine).complete(
+            ids, max_tokens=max_tokens, labels={"role": fate}, ignore_eos=True, **options
         )
-        reply.record(status, reply.usage)
+        reply.record("overflow" if fate == "cut" else "ok", reply.usage)
 
     def _prompt(self) -> list[int]:
         """Ids of which the beginning may be cached."""

@@ -20,7 +20,7 @@ from speedrunner.agents.toolbox import Toolbox
 from speedrunner.library.library import Library
 from speedrunner.sandbox.code_session import load_failure
 from speedrunner.sandbox.settings import Sandbox
-from speedrunner.store.history import History
+from speedrunner.store.data import History
 from speedrunner.store.labels import Labels
 from speedrunner.store.records import AgentRecord, Edit, Ending, Message, Policy, Trajectory
 

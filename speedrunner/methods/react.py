@@ -6,7 +6,7 @@ from envs import Task, TextEnv
 from speedrunner.agents.actor import ActorSpec
 from speedrunner.library.library import Library
 from speedrunner.methods.base import Method, SleepTools
-from speedrunner.store.history import History
+from speedrunner.store.data import History
 from speedrunner.store.records import Policy
 
 

@@ -22,11 +22,10 @@ from speedrunner.runs.drain import Drain
 from speedrunner.runs.plan import Evaluate, Sleep, Step, Wake, step_key
 from speedrunner.runs.prefix import prefix_change, warm
 from speedrunner.runs.progress import Progress
-from speedrunner.store.history import History
+from speedrunner.store.data import History
 from speedrunner.store.labels import Labels
-from speedrunner.store.records import Ending, Policy, SleepRecord, Trajectory
+from speedrunner.store.records import Ending, EpisodeRow, Policy, SleepRecord, Trajectory
 from speedrunner.store.rundir import RunDirectory, sleep_key
-from speedrunner.store.summary import summarise
 
 FAULTS_IN_A_ROW = 5
 """Episodes in a row that may end by a fault of ours before the run stops: the fault is not the episode's."""
@@ -100,19 +99,19 @@ class Executor:
         first = min(int(key.rsplit("/", 1)[1]) for key in step.tasks)
 
         def keep(trajectory: Trajectory) -> None:
-            self.directory.append_trajectory(step.batch, trajectory)
-            self.directory.append_episode(summarise(trajectory, "train", first))
+            self.directory.append_trajectory("train", step.batch, trajectory)
+            self.directory.append_episode(EpisodeRow.of(trajectory, "train", first))
 
-        played = self.directory.trajectories(step.batch)
+        played = self.directory.trajectories("train", step.batch)
         await self._play(step, key, played, keep, phase="train", tries=1)
 
     async def _evaluate(self, step: Evaluate, key: str) -> None:
         def keep(trajectory: Trajectory) -> None:
-            self.directory.append_evaluation(step.checkpoint, trajectory)
-            self.directory.append_episode(summarise(trajectory, "test", step.checkpoint))
+            self.directory.append_trajectory("test", step.checkpoint, trajectory)
+            self.directory.append_episode(EpisodeRow.of(trajectory, "test", step.checkpoint))
 
         # A fault of ours says nothing about the policy: held-out episodes are tried once more.
-        played = self.directory.evaluations(step.checkpoint)
+        played = self.directory.trajectories("test", step.checkpoint)
         await self._play(step, key, played, keep, phase="test", tries=2)
 
     async def _play(

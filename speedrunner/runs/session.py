@@ -26,8 +26,8 @@ from speedrunner.runs.progress import Progress
 from speedrunner.runs.setup import Setup
 from speedrunner.runs.versions import versions
 from speedrunner.store.files import StorageError
+from speedrunner.store.labels import attempts
 from speedrunner.store.rundir import RunDirectory, RunDirectoryError
-from speedrunner.store.summary import attempts
 
 
 async def run(setup: Setup, console: Console, drain: Drain) -> list[Balance]:

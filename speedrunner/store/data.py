@@ -1,6 +1,6 @@
-"""The only reader of runs for people and reports: `load(path)`, then plain records or data frames.
+"""The readers of runs: `load(path)` for people and reports, `History` for the methods.
 
-It takes no lock and works while the run goes on: what is not finished is not there yet.
+They take no lock and work while the run goes on: what is not finished is not there yet.
 """
 
 from __future__ import annotations
@@ -14,11 +14,10 @@ import yaml
 
 from serving.balance import Balance
 from serving.meter import LedgerRow
-from speedrunner.store.labels import Labels
-from speedrunner.store.policies import PolicyStore
-from speedrunner.store.records import EpisodeRow, SleepRecord, Trajectory
+from speedrunner.store.files import read_content
+from speedrunner.store.labels import Labels, attempts
+from speedrunner.store.records import EpisodeRow, Phase, Policy, SleepRecord, Trajectory
 from speedrunner.store.rundir import RunDirectory, RunDirectoryError, sleep_key
-from speedrunner.store.summary import attempts
 
 if TYPE_CHECKING:
     import pandas
@@ -33,15 +32,16 @@ class RunData:
     """One run as it is on the disk; every part is read when first asked for. `load` again for a fresh look.
 
     Everything may raise `StorageError`.
+
+    Attributes:
+        path: the run's directory.
+        policies: the policy versions.
     """
 
     def __init__(self, directory: RunDirectory) -> None:
         self._directory = directory
-
-    @property
-    def path(self) -> Path:
-        """The run's directory."""
-        return self._directory.path
+        self.path = directory.path
+        self.policies = directory.policies
 
     @cached_property
     def config(self) -> dict[str, Any]:
@@ -55,20 +55,17 @@ class RunData:
             raise RunDirectoryError(f"{self.path / 'config.yaml'} holds no configuration")
         return config
 
-    @property
-    def policies(self) -> PolicyStore:
-        """The policy versions."""
-        return self._directory.policies
-
     def trajectories(self, batch: int | None = None) -> list[Trajectory]:
         """Finished training episodes, of one batch or of all."""
-        batches = self._directory.batches() if batch is None else [batch]
-        return [episode for number in batches for episode in self._directory.trajectories(number)]
+        return self._played("train", batch)
 
     def evaluations(self, checkpoint: int | None = None) -> list[Trajectory]:
         """Finished held-out episodes, of one checkpoint or of all."""
-        checkpoints = self._directory.checkpoints() if checkpoint is None else [checkpoint]
-        return [episode for number in checkpoints for episode in self._directory.evaluations(number)]
+        return self._played("test", checkpoint)
+
+    def _played(self, phase: Phase, number: int | None) -> list[Trajectory]:
+        numbers = self._directory.numbers(phase) if number is None else [number]
+        return [episode for each in numbers for episode in self._directory.trajectories(phase, each)]
 
     @cached_property
     def episodes(self) -> list[EpisodeRow]:
@@ -113,3 +110,33 @@ class RunData:
 def _was_given_up(labels: dict[str, str], kept: dict[str, int]) -> bool:
     given = Labels.of(labels)
     return None not in (given.episode, given.attempt) and given.attempt != kept.get(given.episode or "")
+
+
+class History:
+    """What an inducer may read (Algorithm 1): training trajectories, each tagged with its policy, and past
+    policies, never a held-out episode."""
+
+    def __init__(self, directory: RunDirectory) -> None:
+        self._directory = directory
+
+    @property
+    def folders(self) -> dict[str, Path]:
+        """The files behind it, for code that reads them itself: `trajectories` and `policies`."""
+        return {name: self._directory.path / name for name in ("trajectories", "policies")}
+
+    def batches(self) -> list[int]:
+        """Batches played so far, ascending."""
+        return self._directory.numbers("train")
+
+    def batch(self, number: int) -> list[Trajectory]:
+        """The trajectories of one batch, in the order in which its tasks were drawn."""
+        return sorted(self._directory.trajectories("train", number), key=lambda each: each.episode)
+
+    def count(self) -> int:
+        """How many trajectories there are, none of which is decoded."""
+        batches = self.folders["trajectories"].glob("batch_*.jsonl")
+        return sum(read_content(batch).count(b"\n") for batch in batches)
+
+    def policy(self, version: int) -> Policy:
+        """A past policy."""
+        return self._directory.policies.load(version)

@@ -9,13 +9,12 @@ are opened, links are not followed, and what is made is its owner's alone.
 from __future__ import annotations
 
 import errno
-import functools
 import mmap
 import os
 import shutil
 import stat
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
@@ -122,16 +121,14 @@ def append_record(path: Path, record: msgspec.Struct, *, durable: bool) -> None:
                 os.close(descriptor)  # network file systems report a full disk here
         except OSError:
             if size is not None:
-                with explained(path, "cut back to its last whole line"):
-                    _truncate(path, size)
+                with (
+                    explained(path, "cut back to its last whole line"),
+                    os.fdopen(open_regular(path, os.O_RDWR), "r+b") as file,
+                ):
+                    file.truncate(size)
             raise
         if durable and size == 0:
             _sync_folder(path.parent)
-
-
-def _truncate(path: Path, size: int) -> None:
-    with os.fdopen(open_regular(path, os.O_RDWR), "r+b") as file:
-        file.truncate(size)
 
 
 def read_records(path: Path, type_: type[Record]) -> list[Record]:
@@ -141,7 +138,7 @@ def read_records(path: Path, type_: type[Record]) -> list[Record]:
         StorageError: the file cannot be read, or another line than the last is broken.
         UnknownFormat: a record's `format` is not the default of its type.
     """
-    decoder = msgspec.json.Decoder(type_)
+    decode = _decoder(type_)
     try:
         content = read_content(path)
     except StorageError as error:
@@ -153,13 +150,13 @@ def read_records(path: Path, type_: type[Record]) -> list[Record]:
     for number, line in enumerate(lines, start=1):
         if number == len(lines) and not _is_json(line):
             break
-        records.append(_decode(decoder, line, f"{path}, line {number},"))
+        records.append(decode(line, f"{path}, line {number},"))
     return records
 
 
 def read_record(path: Path, type_: type[Record]) -> Record:
     """Read a file that `write_atomic` wrote. Raises `StorageError`, `UnknownFormat`."""
-    return _decode(msgspec.json.Decoder(type_), read_content(path), str(path))
+    return _decoder(type_)(read_content(path), str(path))
 
 
 def repair(path: Path) -> int:
@@ -186,15 +183,12 @@ def repair(path: Path) -> int:
 
 def sync(path: Path) -> None:
     """Wait until what was appended to `path` would survive a power cut. A missing file is in order."""
-    with explained(path, "written"):
-        try:
-            descriptor = open_regular(path, os.O_RDONLY)
-        except FileNotFoundError:
-            return
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+    with (
+        explained(path, "written"),
+        suppress(FileNotFoundError),
+        os.fdopen(open_regular(path, os.O_RDONLY), "rb") as file,
+    ):
+        os.fsync(file.fileno())
 
 
 def write_atomic(path: Path, content: bytes | msgspec.Struct) -> None:
@@ -286,30 +280,31 @@ class _Versioned(msgspec.Struct):
     format: int | None = None
 
 
-@functools.cache
-def _format_of(type_: type[msgspec.Struct]) -> Any:
-    """The version of a record's layout, where it has one; looked up once, not for each of many lines."""
-    return next((field.default for field in msgspec.structs.fields(type_) if field.name == "format"), None)
+def _decoder(type_: type[Record]) -> Callable[[bytes, str], Record]:
+    """What decodes a record, given where it stands, and checks the version of its layout."""
+    decoder = msgspec.json.Decoder(type_)
+    defaults = {field.name: field.default for field in msgspec.structs.fields(type_)}
+    known = defaults.get("format")
 
-
-def _decode(decoder: msgspec.json.Decoder[Record], line: bytes, where: str) -> Record:
-    known = _format_of(decoder.type)
-    try:
-        record = decoder.decode(line)
-        written = getattr(record, "format", None)
-    except _NOT_JSON as error:
+    def decode(line: bytes, where: str) -> Record:
         try:
-            written = msgspec.json.decode(line, type=_Versioned).format
-        except _NOT_JSON:
-            written = None
-        if known is None or written in (None, known):
-            raise StorageError(f"{where} is not a valid {decoder.type.__name__}: {error}") from error
-    if written != known:
-        raise UnknownFormat(
-            f"{where} has format {written}, and this version of SpeedRunner reads format {known}: "
-            "use the version that wrote it"
-        )
-    return record
+            record = decoder.decode(line)
+            written = getattr(record, "format", None)
+        except _NOT_JSON as error:
+            try:
+                written = msgspec.json.decode(line, type=_Versioned).format
+            except _NOT_JSON:
+                written = None
+            if known is None or written in (None, known):
+                raise StorageError(f"{where} is not a valid {type_.__name__}: {error}") from error
+        if written != known:
+            raise UnknownFormat(
+                f"{where} has format {written}, and this version of SpeedRunner reads format {known}: "
+                "use the version that wrote it"
+            )
+        return record
+
+    return decode
 
 
 def _is_json(line: bytes) -> bool:

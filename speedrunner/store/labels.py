@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Self
 
 import msgspec
+
+from serving.meter import LedgerRow
 
 
 class Labels(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -33,3 +35,13 @@ class Labels(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def plain(self) -> dict[str, str]:
         """As a row holds them."""
         return {name: str(value) for name, value in msgspec.to_builtins(self).items()}
+
+
+def attempts(rows: Iterable[LedgerRow]) -> dict[str, int]:
+    """Highest attempt in the ledger for each value of the label `episode`; the next try is one more."""
+    highest: dict[str, int] = {}
+    for row in rows:
+        labels = Labels.of(row.labels)
+        if labels.episode is not None and labels.attempt is not None:
+            highest[labels.episode] = max(labels.attempt, highest.get(labels.episode, 0))
+    return highest

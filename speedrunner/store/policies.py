@@ -18,20 +18,11 @@ from typing import Any
 
 import msgspec
 
-from speedrunner.store.files import (
-    StorageError,
-    explained,
-    make_folder,
-    publish_folder,
-    read_content,
-    read_record,
-    temporary_name,
-    write_atomic,
-)
+from speedrunner.store import files
 from speedrunner.store.records import FORMAT, Policy, Skill
 
 
-class InvalidPolicy(StorageError):
+class InvalidPolicy(files.StorageError):
     """A policy cannot be stored such that it would be read back the same, or a stored one is damaged."""
 
 
@@ -45,7 +36,7 @@ class PolicyStore:
         """Stored versions, ascending."""
         if not self.folder.is_dir():
             return []
-        with explained(self.folder, "read"):
+        with files.explained(self.folder, "read"):
             names = (path.name for path in self.folder.iterdir())
             return sorted(int(name[1:]) for name in names if re.fullmatch(r"v\d{4,}", name))
 
@@ -73,17 +64,17 @@ class PolicyStore:
             StorageError: the version exists, or the disk refuses it.
         """
         final = self._path(policy.version)
-        temporary = temporary_name(final)
-        with explained(final, "written"):
-            make_folder(self.folder)
+        temporary = files.temporary_name(final)
+        with files.explained(final, "written"):
+            files.make_folder(self.folder)
             if temporary.exists():
                 shutil.rmtree(temporary)
-            make_folder(temporary)
+            files.make_folder(temporary)
         try:
             _write(temporary, policy)
             if _read(temporary) != policy:
                 raise ValueError("it would read back differently")
-            publish_folder(temporary, final)
+            files.publish_folder(temporary, final)
         except (ValueError, TypeError, msgspec.DecodeError) as error:
             raise InvalidPolicy(f"policy version {policy.version} cannot be stored: {error}") from error
         finally:
@@ -100,24 +91,25 @@ class _Index(msgspec.Struct):
 
 
 def _write(folder: Path, policy: Policy) -> None:
-    files: dict[str, bytes | msgspec.Struct] = {
+    contents: dict[str, bytes | msgspec.Struct] = {
         "skills.py": policy.module.encode(),
         "library.json": _Index(policy.version, policy.skills),
         "notes.md": policy.notes.encode(),
         "method.json": msgspec.json.format(msgspec.json.encode(policy.method), indent=2) + b"\n",
     }
-    for name, content in files.items():
-        write_atomic(folder / name, content)
+    for name, content in contents.items():
+        files.write_atomic(folder / name, content)
 
 
 def _read(folder: Path) -> Policy:
-    index = read_record(folder / "library.json", _Index)
-    module, notes, method = (read_content(folder / name) for name in ("skills.py", "notes.md", "method.json"))
+    index = files.read_record(folder / "library.json", _Index)
+    module, notes, method = (
+        files.read_content(folder / name) for name in ("skills.py", "notes.md", "method.json")
+    )
     return Policy(
         version=index.version,
         module=module.decode(),
         skills=index.skills,
         notes=notes.decode(),
         method=msgspec.json.decode(method, type=dict[str, Any]),
-        format=index.format,
     )

@@ -7,7 +7,7 @@ seconds, moments are Unix seconds.
 from __future__ import annotations
 
 import enum
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 import msgspec
 
@@ -16,6 +16,10 @@ from serving.usage import Usage
 
 FORMAT = 1
 """Version of the layout of every record below."""
+
+
+Phase = Literal["train", "test"]
+"""Training episodes are played in batches, held-out ones in evaluations, known by their checkpoint."""
 
 
 class Ending(enum.StrEnum):
@@ -154,7 +158,7 @@ class EpisodeRow(msgspec.Struct, kw_only=True):
     """
 
     episode: str
-    phase: Literal["train", "test"]
+    phase: Phase
     checkpoint: int
     task: Task
     policy: int
@@ -169,6 +173,29 @@ class EpisodeRow(msgspec.Struct, kw_only=True):
     usage: Usage
     seconds: float
     format: int = FORMAT
+
+    @classmethod
+    def of(cls, trajectory: Trajectory, phase: Phase, checkpoint: int) -> Self:
+        """Summarise a whole episode."""
+        executed = [turn.executed for turn in trajectory.turns if turn.executed is not None]
+        outcome = trajectory.outcome
+        return cls(
+            episode=trajectory.episode,
+            phase=phase,
+            checkpoint=checkpoint,
+            task=trajectory.task,
+            policy=trajectory.policy,
+            attempt=trajectory.attempt,
+            ending=trajectory.ending,
+            score=None if outcome is None else outcome.score,
+            success=None if outcome is None else outcome.success,
+            llm_calls=len(trajectory.turns),
+            actions=sum(node.actions for node in executed),
+            skill_calls=sum(node.kind == "skill" for node in executed),
+            invalid_calls=sum(turn.call is None for turn in trajectory.turns),
+            usage=trajectory.usage,
+            seconds=trajectory.seconds,
+        )
 
 
 class Skill(msgspec.Struct, frozen=True, kw_only=True):
@@ -274,9 +301,3 @@ class SleepRecord(msgspec.Struct, kw_only=True):
     attempts: list[Trajectory] = []
     prefix: PrefixChange | None = None
     format: int = FORMAT
-
-    @property
-    def usage(self) -> Usage:
-        """Tokens of all turns of all agents, and of what was played again."""
-        own = sum((turn.usage for agent in self.agents for turn in agent.turns), Usage())
-        return sum((attempt.usage for attempt in self.attempts), own)

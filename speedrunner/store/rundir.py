@@ -19,39 +19,27 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 import msgspec
 
-from speedrunner.store.files import (
-    FOLDER_MODE,
-    Record,
-    StorageError,
-    UnknownFormat,
-    append_record,
-    explained,
-    is_leftover,
-    make_folder,
-    read_content,
-    read_record,
-    read_records,
-    reason,
-    remove_leftovers,
-    repair,
-    sync,
-    write_atomic,
-)
+from speedrunner.store import files
 from speedrunner.store.lock import RunLock
 from speedrunner.store.policies import PolicyStore
-from speedrunner.store.records import FORMAT, EpisodeRow, Policy, SleepRecord, Trajectory
-from speedrunner.store.summary import summarise
+from speedrunner.store.records import FORMAT, EpisodeRow, Phase, Policy, SleepRecord, Trajectory
 
 _FOLDERS = ("policies", "trajectories", "evaluations", "sleeps")
-_BEFORE_CONFIG = {"lock", "server.log", "hosts.log"}
+_NUMBERED = {
+    "train": "trajectories/batch_*.jsonl",
+    "test": "evaluations/*.jsonl",
+    "sleep": "sleeps/*.json",
+}
+"""Files of each phase; a number of four digits or more stands for the star."""
+_BEFORE_CONFIG = {"lock", "server.log", "hosts.log", *_FOLDERS}
 """What may stand in a folder whose run was killed before it could write its configuration."""
 
 
-class RunDirectoryError(StorageError):
+class RunDirectoryError(files.StorageError):
     """A folder is not a run that can be read or gone on with."""
 
 
@@ -111,17 +99,17 @@ class RunDirectory:
         """
         with _as_run_directory_error(path):
             if not path.exists():
-                path.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+                path.mkdir(mode=files.FOLDER_MODE, parents=True, exist_ok=True)
             cls(path, None)._check()  # before anything is written into a folder that is not ours
         with RunLock(path / "lock") as lock:
             run = cls(path, lock)
             with _as_run_directory_error(path):
                 for name in _FOLDERS:
-                    make_folder(path / name)
-                remove_leftovers(path)
+                    files.make_folder(path / name)
+                files.remove_leftovers(path)
                 for pattern in ("*.jsonl", *(f"{name}/*.jsonl" for name in _FOLDERS)):
                     for file in path.glob(pattern):
-                        repair(file)
+                        files.repair(file)
             for row in run.missing_episodes(run.episodes()):
                 run.append_episode(row)
             yield run
@@ -130,12 +118,12 @@ class RunDirectory:
         """Text of `config.yaml`; `None` when there is none yet."""
         if not self._config.exists():
             return None
-        return read_content(self._config).decode(errors="replace")
+        return files.read_content(self._config).decode(errors="replace")
 
     def write_config(self, text: str) -> None:
         """Write `config.yaml`, which makes the folder a run."""
         self._own()
-        write_atomic(self._config, text.encode())
+        files.write_atomic(self._config, text.encode())
 
     def finished(self) -> list[str]:
         """Keys of the finished steps, in the order in which they were finished."""
@@ -146,25 +134,23 @@ class RunDirectory:
         self._own()
         state = self._read_state()
         if step not in state.finished:
-            write_atomic(self._state, _State([*state.finished, step]))
+            files.write_atomic(self._state, _State([*state.finished, step]))
 
     def write_policy(self, policy: Policy) -> None:
         """Store a new policy version. Raises `InvalidPolicy` too."""
         self._own()
         self.policies.save(policy)
 
-    def append_trajectory(self, batch: int, trajectory: Trajectory) -> None:
-        """Append a finished training episode; it is on the disk when this returns."""
-        self._append_finished(self._batch(batch), trajectory)
-
-    def append_evaluation(self, checkpoint: int, trajectory: Trajectory) -> None:
-        """Append a finished held-out episode; it is on the disk when this returns."""
-        self._append_finished(self._evaluation(checkpoint), trajectory)
+    def append_trajectory(self, phase: Phase, number: int, trajectory: Trajectory) -> None:
+        """Append a finished episode of a batch, or of an evaluation; it is on the disk when this returns."""
+        self._own()
+        files.sync(self._requests)  # a finished episode never lacks rows of its ledger
+        files.append_record(self._numbered(phase, number), trajectory, durable=True)
 
     def append_episode(self, row: EpisodeRow) -> None:
         """Append a summary row, after its trajectory (from which it can be derived again)."""
         self._own()
-        append_record(self._episodes, row, durable=False)
+        files.append_record(self._episodes, row, durable=False)
 
     def append_request(self, row: msgspec.Struct) -> None:
         """Append a row of the ledger.
@@ -172,99 +158,81 @@ class RunDirectory:
         It survives a kill at once, and a power cut from when its episode or sleep is on the disk.
         """
         self._own()
-        append_record(self._requests, row, durable=False)
+        files.append_record(self._requests, row, durable=False)
 
     def append_accounts(self, balance: msgspec.Struct) -> None:
         """Append what one process found when it compared the ledger with the engine's counters."""
         self._own()
-        append_record(self._accounts, balance, durable=False)
+        files.append_record(self._accounts, balance, durable=False)
 
     def write_sleep(self, record: SleepRecord) -> None:
         """Write the record of a sleep (again, if a killed attempt came as far as this)."""
         self._own()
-        sync(self._requests)
-        write_atomic(self.path / "sleeps" / f"{record.sleep:04d}.json", record)
+        files.sync(self._requests)
+        files.write_atomic(self._numbered("sleep", record.sleep), record)
 
-    def batches(self) -> list[int]:
-        """Batches with a finished episode, ascending."""
-        return _numbers(self.path / "trajectories", r"batch_(\d{4,})\.jsonl")
+    def numbers(self, phase: Phase | Literal["sleep"]) -> list[int]:
+        """Batches, checkpoints of evaluations or sleeps of which there are records, ascending."""
+        any_file = self.path / _NUMBERED[phase]
+        folder = any_file.parent
+        if not folder.is_dir():
+            return []
+        pattern = re.escape(any_file.name).replace(r"\*", r"(\d{4,})")
+        with files.explained(folder, "read"):
+            matches = (re.fullmatch(pattern, path.name) for path in folder.iterdir())
+            return sorted(int(match[1]) for match in matches if match)
 
-    def checkpoints(self) -> list[int]:
-        """Evaluations with a finished episode, ascending."""
-        return _numbers(self.path / "evaluations", r"(\d{4,})\.jsonl")
-
-    def trajectories(self, batch: int) -> list[Trajectory]:
-        """Finished training episodes of one batch, in the order in which they ended."""
-        return self._read(self._batch(batch), Trajectory)
-
-    def evaluations(self, checkpoint: int) -> list[Trajectory]:
-        """Finished held-out episodes of one evaluation, in the order in which they ended."""
-        return self._read(self._evaluation(checkpoint), Trajectory)
+    def trajectories(self, phase: Phase, number: int) -> list[Trajectory]:
+        """Finished episodes of one batch or evaluation, in the order in which they ended."""
+        return self._read(self._numbered(phase, number), Trajectory)
 
     def sleeps(self) -> list[SleepRecord]:
         """Sleeps whose record is written, ascending."""
-        folder = self.path / "sleeps"
         with _as_run_directory_error(self.path):
-            return [
-                read_record(folder / f"{sleep:04d}.json", SleepRecord)
-                for sleep in _numbers(folder, r"(\d{4,})\.json")
-            ]
+            paths = (self._numbered("sleep", number) for number in self.numbers("sleep"))
+            return [files.read_record(path, SleepRecord) for path in paths]
 
     def episodes(self) -> list[EpisodeRow]:
         """Summary rows that are written; see `missing_episodes`."""
         return self._read(self._episodes, EpisodeRow)
 
-    def requests(self, row: type[Record]) -> list[Record]:
+    def requests(self, row: type[files.Record]) -> list[files.Record]:
         """Rows of the ledger, as records of type `row`."""
         return self._read(self._requests, row)
 
-    def accounts(self, row: type[Record]) -> list[Record]:
+    def accounts(self, row: type[files.Record]) -> list[files.Record]:
         """What each process found at its end, as records of type `row`."""
         return self._read(self._accounts, row)
 
     def missing_episodes(self, rows: list[EpisodeRow]) -> list[EpisodeRow]:
         """Summaries of finished episodes that `rows` lacks, as after a kill between the two appends."""
         written = {(row.episode, row.attempt) for row in rows}
-        missing = []
-        for path, phase, checkpoint, keys in self._finished_episodes():
-            if not written.issuperset((key.episode, key.attempt) for key in keys):
-                missing += [summarise(episode, phase, checkpoint) for episode in self._read(path, Trajectory)]
+        missing: list[EpisodeRow] = []
+        played = 0
+        for phase in get_args(Phase):
+            for number in self.numbers(phase):
+                path = self._numbered(phase, number)
+                keys = self._read(path, _Key)
+                if not written.issuperset((key.episode, key.attempt) for key in keys):
+                    point, episodes = played if phase == "train" else number, self._read(path, Trajectory)
+                    missing += [EpisodeRow.of(episode, phase, point) for episode in episodes]
+                played += len(keys)
         return [row for row in missing if (row.episode, row.attempt) not in written]
 
-    def _finished_episodes(self) -> Iterator[tuple[Path, Literal["train", "test"], int, list[_Key]]]:
-        """File, phase, checkpoint and keys of every batch and evaluation."""
-        played = 0
-        for batch in self.batches():
-            path = self._batch(batch)
-            keys = self._read(path, _Key)
-            yield path, "train", played, keys
-            played += len(keys)
-        for checkpoint in self.checkpoints():
-            path = self._evaluation(checkpoint)
-            yield path, "test", checkpoint, self._read(path, _Key)
-
-    def _batch(self, batch: int) -> Path:
-        return self.path / "trajectories" / f"batch_{batch:04d}.jsonl"
-
-    def _evaluation(self, checkpoint: int) -> Path:
-        return self.path / "evaluations" / f"{checkpoint:04d}.jsonl"
-
-    def _append_finished(self, path: Path, trajectory: Trajectory) -> None:
-        self._own()
-        sync(self._requests)  # a finished episode never lacks rows of its ledger
-        append_record(path, trajectory, durable=True)
+    def _numbered(self, phase: str, number: int) -> Path:
+        return self.path / _NUMBERED[phase].replace("*", f"{number:04d}")
 
     def _own(self) -> None:
         if self._lock is None:
             raise RunDirectoryError(f"{self.path} was opened for reading and cannot be written")
         self._lock.check()
 
-    def _read(self, path: Path, type_: type[Record]) -> list[Record]:
+    def _read(self, path: Path, type_: type[files.Record]) -> list[files.Record]:
         with _as_run_directory_error(self.path):
-            return read_records(path, type_)
+            return files.read_records(path, type_)
 
     def _read_state(self) -> _State:
-        return read_record(self._state, _State) if self._state.exists() else _State()
+        return files.read_record(self._state, _State) if self._state.exists() else _State()
 
     def _check(self) -> None:
         """Whether the folder is a run of this version's layout, or may become one."""
@@ -273,7 +241,7 @@ class RunDirectory:
         foreign = sorted(
             entry.name
             for entry in self.path.iterdir()
-            if entry.name not in _BEFORE_CONFIG and entry.name not in _FOLDERS and not is_leftover(entry)
+            if entry.name not in _BEFORE_CONFIG and not files.is_leftover(entry)
         )
         if foreign and not self._config.exists():
             raise RunDirectoryError(
@@ -290,22 +258,14 @@ class _Key(msgspec.Struct):
     format: int = FORMAT
 
 
-def _numbers(folder: Path, pattern: str) -> list[int]:
-    if not folder.is_dir():
-        return []
-    with explained(folder, "read"):
-        matches = (re.fullmatch(pattern, path.name) for path in folder.iterdir())
-        return sorted(int(match[1]) for match in matches if match)
-
-
 @contextmanager
 def _as_run_directory_error(path: Path) -> Iterator[None]:
     try:
         yield
-    except UnknownFormat as error:
+    except files.UnknownFormat as error:
         raise RunDirectoryError(str(error)) from error
     except OSError as error:
         raise RunDirectoryError(
-            f"{path} cannot be used as a run's directory: {reason(error)}; "
+            f"{path} cannot be used as a run's directory: {files.reason(error)}; "
             "check the path and its permissions, or name another one"
         ) from error

@@ -46,3 +46,9 @@ def trajectory(episode: str = "train/0000", attempt: int = 1, text: str = "hm", 
 
 def sleep(number: int = 1, attempt: int = 1) -> SleepRecord:
     return SleepRecord(sleep=number, rollouts=10, attempt=attempt, agents=[], edits=[], seconds=2.0)
+
+
+def usage_of(record: SleepRecord) -> Usage:
+    """Tokens of all turns of a sleep's agents, and of what was played again."""
+    turns = [turn for agent in record.agents for turn in agent.turns]
+    return sum((each.usage for each in (*turns, *record.attempts)), Usage())

@@ -19,7 +19,7 @@ from speedrunner.methods.base import Method, SleepTools
 from speedrunner.methods.speedrunner.draft import Draft
 from speedrunner.methods.speedrunner.interpreter import Interpreter
 from speedrunner.methods.speedrunner.reading import reading
-from speedrunner.store.history import History
+from speedrunner.store.data import History
 from speedrunner.store.records import Ending, Message, Policy
 
 READING_SHARE = 0.5

@@ -13,9 +13,8 @@ from speedrunner.costs.checkpoints import CheckpointRow, checkpoint_rows, rollou
 from speedrunner.costs.ledger import run_costs
 from speedrunner.costs.pricing import PriceBook
 from speedrunner.store.data import load
-from speedrunner.store.records import Ending, Policy, Skill, Turn
+from speedrunner.store.records import Ending, EpisodeRow, Policy, Skill, Turn
 from speedrunner.store.rundir import RunDirectory, sleep_key
-from speedrunner.store.summary import summarise
 from tests.speedrunner.costs.ledgers import row
 from tests.speedrunner.run_samples import sleep, trajectory
 
@@ -35,11 +34,11 @@ def play(run: RunDirectory, episode: str, *usages: Usage, policy: int = 0, **cha
     turns = [Turn(messages=[], text="", usage=usage, seconds=0.0) for usage in usages]
     played = trajectory(episode, policy=policy, turns=turns, **changes)
     if phase == "train":
-        run.append_trajectory(policy, played)
-        run.append_episode(summarise(played, "train", int(number)))
+        run.append_trajectory("train", policy, played)
+        run.append_episode(EpisodeRow.of(played, "train", int(number)))
     else:
-        run.append_evaluation(int(point[0]), played)
-        run.append_episode(summarise(played, "test", int(point[0])))
+        run.append_trajectory("test", int(point[0]), played)
+        run.append_episode(EpisodeRow.of(played, "test", int(point[0])))
 
 
 def learn(run: RunDirectory, number: int, rollouts: int, *usages: Usage) -> None:

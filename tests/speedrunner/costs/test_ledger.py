@@ -13,6 +13,7 @@ from speedrunner.costs.pricing import PriceBook
 from speedrunner.store.rundir import sleep_key
 from tests.scripted_runs import ScriptedRun
 from tests.speedrunner.costs.ledgers import BY_HOUR, BY_TOKEN, LIST, ROWS, row, stored
+from tests.speedrunner.run_samples import usage_of
 
 
 def priced(path: Path, book: PriceBook = BY_TOKEN, rows: list[LedgerRow] = ROWS) -> RunCosts:
@@ -120,7 +121,7 @@ def test_an_episode_is_all_roles_of_the_attempt_that_counts(tmp_path: Path) -> N
 def test_of_a_real_run_the_ledger_s_episodes_are_those_of_the_records(learnt: ScriptedRun) -> None:
     (costs,) = run_costs([learnt.data], [BY_TOKEN])
     recorded = {each.episode: each.usage for each in learnt.data.episodes}
-    recorded |= {sleep_key(each.sleep): each.usage for each in learnt.data.sleeps}
+    recorded |= {sleep_key(each.sleep): usage_of(each) for each in learnt.data.sleeps}
     assert {key: line.useful for key, line in costs.episodes.items()} == {
         key: Classes.of(usage) for key, usage in recorded.items()
     }

@@ -5,17 +5,22 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import threading
+from collections import defaultdict
 from typing import Any
 
 import pytest
 
-from serving.cards import load_card
+from serving.cards import ModelCard, load_card
+from serving.deployment import Deployment, ServiceOptions
+from serving.errors import RequestFailed
+from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.measure import bench_rollout as rollout
-from speedrunner.measure.bench_rollout import Pair
+from speedrunner.measure.bench_rollout import BareClient, Pair, TokenStream, measure_client
 from speedrunner.measure.engine import playing_setup
 from speedrunner.measure.measurement import Figure, as_text
 from speedrunner.measure.played_episodes import bench_run
 from speedrunner.measure.processes import Leftovers
+from tests.scripted_engine import ScriptedEngine, call, refuse, say
 from tests.scripted_runs import Runs, script
 
 
@@ -89,3 +94,59 @@ async def test_what_is_left_behind_is_named() -> None:
     task.cancel()
     process.kill()
     process.wait()
+
+
+async def test_each_request_waits_for_the_answer_before_it(
+    tiny_card: ModelCard, tiny_tokenizer: ChatTokenizer
+) -> None:
+    episodes = [
+        TokenStream(
+            prompt=[number] * 40,
+            answers=[],
+            replies=[[7, number], [7, number], []],
+            most_tokens=30,
+            options={"temperature": 1.0},
+            replica=None,
+        )
+        for number in (3, 4, 5)
+    ]
+    with ScriptedEngine(tiny_tokenizer, lambda request: say("")) as engine:
+        deployment = Deployment(tiny_card, ServiceOptions(), engine.endpoint)
+        async with engine.endpoint.client(30.0) as http:
+            client = BareClient(deployment, http, "salt")
+            await client.warm(episodes, [1, 2, 3])
+            assert await client.play(episodes) == 9  # each answer is the end of its turn alone
+        sent: dict[int, list[tuple[int, ...]]] = defaultdict(list)
+        for request in engine.requests:
+            sent[request.prompt[0]].append(request.prompt)
+    end = tiny_tokenizer.control_id("<|im_end|>")
+    for number in (3, 4, 5):
+        first = (number,) * 40
+        assert sent[number] == [first, (*first, end, 7, number), (*first, *(end, 7, number) * 2)]
+
+
+async def test_a_refused_request_is_told(tiny_card: ModelCard, tiny_tokenizer: ChatTokenizer) -> None:
+    with ScriptedEngine(tiny_tokenizer, lambda request: refuse(400, "no such tag")) as engine:
+        deployment = Deployment(tiny_card, ServiceOptions(), engine.endpoint)
+        episode = TokenStream([1, 2], [], [[]], 5, {}, None)
+        async with engine.endpoint.client(30.0) as http:
+            with pytest.raises(RequestFailed, match=r"answered with 400: .*no such tag"):
+                await BareClient(deployment, http, "salt").play([episode])
+
+
+async def test_the_client_alone_plays_whole_episodes_against_answers_given_in_turn(
+    corridor: Runs, tiny_tokenizer: ChatTokenizer
+) -> None:
+    setup = playing_setup(corridor(script()).overrides())
+    answer = tiny_tokenizer.framed(call("look").written)
+    answers = [[*answer, tiny_tokenizer.control_id("<|im_end|>")]]
+    with bench_run(setup) as run:
+        figures = await measure_client(setup, 3, answers, lambda line: None, run)
+        rows = [row for of_episode in run.rows.values() for row in of_episode]
+    in_flight, turns, prompt_tokens, cpu_s, turns_per_cpu_s, mb = (each.value for each in figures)
+    assert (in_flight, turns) == (3, 3 * 20)  # it only looks, up to the limit
+    assert {row.status for row in rows} == {"ok"}
+    assert prompt_tokens > len(answer)
+    assert turns_per_cpu_s == pytest.approx(60 / cpu_s)
+    assert figures[4].at_least == 250
+    assert mb > 1  # a host is a process

@@ -11,6 +11,7 @@ from speedrunner.store.labels import Labels
 from speedrunner.store.records import Ending, Trajectory
 from tests.scripted_engine import Answer, Request, call, say
 from tests.scripted_runs import Runs, check_files, flag, keys
+from tests.speedrunner.run_samples import usage_of
 
 PROGRAMMING, REPLAYING = "method=tests.odd_methods:Programming", "method=tests.odd_methods:Replaying"
 ONE_STEP = 'def one_step() -> str:\n    """Walk one field."""\n    return walk(1)'
@@ -141,7 +142,7 @@ class TestReplay:
         assert keys(run.data) == ["train/0000", "train/0001"]
         assert run.data.policies.load(1).notes == "Task 3: success.\nTask 4: success.\n"
         rows = [each for each in run.data.requests if Labels.of(each.labels).phase == "sleep"]
-        assert sum(each.usage.prompt for each in rows if each.usage) == sleep.usage.prompt > 0
+        assert sum(each.usage.prompt for each in rows if each.usage) == usage_of(sleep).prompt > 0
         check_files(run.dir)
 
     async def test_is_given_to_nobody_else(self, corridor: Runs) -> None:

@@ -39,6 +39,7 @@ from tests.scripted_runs import (
     script,
     walker,
 )
+from tests.speedrunner.run_samples import usage_of
 
 BROKEN = refuse(404, "no such thing")
 """An answer that no further try would mend: a fault of ours."""
@@ -293,7 +294,7 @@ async def test_the_inducer_may_be_another_model(
     assert by_model["large", "inducer"] == len(hosted.requests) == 4
     book = price_book(run.data)
     costs = rollout_costs(run.data, *run_costs([run.data], [book]))
-    usage = run.data.sleeps[0].usage
+    usage = usage_of(run.data.sleeps[0])
     own = book.models[run.card.name].cost(
         next(row.usage for row in run.data.episodes if row.episode == "train/0000")
     )

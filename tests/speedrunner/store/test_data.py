@@ -7,10 +7,9 @@ import pytest
 
 from serving.meter import LedgerRow
 from serving.usage import Usage
-from speedrunner.store.data import load
-from speedrunner.store.records import Policy
+from speedrunner.store.data import History, load
+from speedrunner.store.records import EpisodeRow, Policy
 from speedrunner.store.rundir import RunDirectory, RunDirectoryError, sleep_key
-from speedrunner.store.summary import summarise
 from tests.speedrunner.run_samples import sleep, trajectory
 
 
@@ -37,10 +36,10 @@ def run(tmp_path):
         run.write_policy(Policy(version=0))
         for number in range(5):
             episode = trajectory(f"train/{number:04d}")
-            run.append_trajectory(number // 3, episode)
-            run.append_episode(summarise(episode, "train", number // 3 * 3))
-        run.append_evaluation(3, trajectory("test/0003/0"))
-        run.append_episode(summarise(trajectory("test/0003/0"), "test", 3))
+            run.append_trajectory("train", number // 3, episode)
+            run.append_episode(EpisodeRow.of(episode, "train", number // 3 * 3))
+        run.append_trajectory("test", 3, trajectory("test/0003/0"))
+        run.append_episode(EpisodeRow.of(trajectory("test/0003/0"), "test", 3))
         run.write_sleep(sleep())
         yield run
 
@@ -91,7 +90,7 @@ def test_requests_of_attempts_that_were_given_up_are_wasted(run):
     ]
     for row, _ in rows:
         run.append_request(row)
-    run.append_trajectory(1, again)
+    run.append_trajectory("train", 1, again)
     read = load(run.path).requests
     assert [(row.request, row.wasted) for row in read] == [(row.request, wasted) for row, wasted in rows]
 
@@ -132,3 +131,30 @@ class TestBadInput:
         with pytest.raises(RunDirectoryError, match=r"config\.yaml") as error:
             _ = load(run.path).config
         assert "\n" not in str(error.value)
+
+
+class TestHistory:
+    """What an inducer may read."""
+
+    def test_it_holds_training_episodes_in_the_order_of_their_tasks_and_no_held_out_one(self, tmp_path):
+        with RunDirectory.open_for_writing(tmp_path / "run") as run:
+            run.write_policy(Policy(version=0))
+            run.write_policy(Policy(version=1, notes="mind the gap"))
+            for batch, number in ((0, 1), (0, 0), (1, 3), (1, 2)):  # the order in which they ended
+                run.append_trajectory("train", batch, trajectory(f"train/{number:04d}", policy=batch))
+            run.append_trajectory("test", 0, trajectory("test/0000/0000"))
+            history = History(run)
+            assert history.batches() == [0, 1]
+            assert history.count() == 4
+            assert [each.episode for each in history.batch(1)] == ["train/0002", "train/0003"]
+            assert {each.policy for each in history.batch(1)} == {1}
+            assert history.policy(1).notes == "mind the gap"
+
+    def test_counting_decodes_nothing_and_leaves_out_a_torn_tail(self, tmp_path):
+        with RunDirectory.open_for_writing(tmp_path / "run") as run:
+            history = History(run)
+            assert history.count() == 0
+            (history.folders["trajectories"] / "batch_0000.jsonl").write_text(
+                '{"any": 1}\n{"thing": 2}\n{"epis'
+            )
+            assert history.count() == 2

@@ -14,9 +14,8 @@ import pytest
 
 from speedrunner.store.files import StorageError, temporary_name
 from speedrunner.store.lock import LockHeld, LockLost
-from speedrunner.store.records import Policy
+from speedrunner.store.records import EpisodeRow, Policy
 from speedrunner.store.rundir import RunDirectory, RunDirectoryError
-from speedrunner.store.summary import summarise
 from tests.speedrunner.run_samples import sleep, trajectory
 
 
@@ -37,10 +36,10 @@ def play(path: Path, episodes: int = 3) -> None:
         for number in range(episodes):
             episode = trajectory(f"train/{number:04d}")
             run.append_request(Row({"episode": episode.episode, "attempt": "1"}))
-            run.append_trajectory(0, episode)
-            run.append_episode(summarise(episode, "train", 0))
-        run.append_evaluation(3, trajectory("test/0003/0"))
-        run.append_episode(summarise(trajectory("test/0003/0"), "test", 3))
+            run.append_trajectory("train", 0, episode)
+            run.append_episode(EpisodeRow.of(episode, "train", 0))
+        run.append_trajectory("test", 3, trajectory("test/0003/0"))
+        run.append_episode(EpisodeRow.of(trajectory("test/0003/0"), "test", 3))
         run.write_sleep(sleep())
         run.mark_finished("sleep/0001")
 
@@ -76,10 +75,12 @@ class TestWriting:
         assert run.config() == "run:\n  seed: 1\n"
         assert run.finished() == ["sleep/0001"]
         assert run.policies.load(0) == Policy(version=0)
-        assert run.batches() == [0]
-        assert run.checkpoints() == [3]
-        assert [episode.episode for episode in run.trajectories(0)] == [f"train/000{i}" for i in range(3)]
-        assert run.evaluations(3) == [trajectory("test/0003/0")]
+        assert run.numbers("train") == [0]
+        assert run.numbers("test") == [3]
+        assert [episode.episode for episode in run.trajectories("train", 0)] == [
+            f"train/000{i}" for i in range(3)
+        ]
+        assert run.trajectories("test", 3) == [trajectory("test/0003/0")]
         assert len(run.episodes()) == 4
         assert run.sleeps() == [sleep()]
         assert len(run.requests(Row)) == 3
@@ -111,9 +112,9 @@ class TestWriting:
                 file.unlink()
             run._lock.refresh()
             for write in (
-                lambda: run.append_trajectory(0, trajectory()),
+                lambda: run.append_trajectory("train", 0, trajectory()),
                 lambda: run.append_request(Row({})),
-                lambda: run.append_episode(summarise(trajectory(), "train", 0)),
+                lambda: run.append_episode(EpisodeRow.of(trajectory(), "train", 0)),
                 lambda: run.write_policy(Policy(version=0)),
                 lambda: run.write_config(""),
                 lambda: run.write_sleep(sleep()),
@@ -186,15 +187,15 @@ from tests.speedrunner.run_samples import trajectory
 from tests.speedrunner.store.test_rundir import Row
 from speedrunner.store.records import Policy
 from speedrunner.store.rundir import RunDirectory
-from speedrunner.store.summary import summarise
+from speedrunner.store.records import EpisodeRow
 with RunDirectory.open_for_writing(Path(sys.argv[1])) as run:
     run.write_config("seed: 1")
     for number in range(len(run.finished()), 100_000):
         episode = trajectory(f"train/{number:04d}", text="x" * 20_000)
         run.append_request(Row({"episode": episode.episode, "attempt": "1"}))
-        if episode.episode not in [key.episode for key in run.trajectories(number)]:
-            run.append_trajectory(number, episode)
-            run.append_episode(summarise(episode, "train", number))
+        if episode.episode not in [key.episode for key in run.trajectories("train", number)]:
+            run.append_trajectory("train", number, episode)
+            run.append_episode(EpisodeRow.of(episode, "train", number))
         if number not in run.policies.versions():
             run.write_policy(Policy(version=number))
         run.mark_finished(episode.episode)
@@ -218,7 +219,9 @@ def test_a_kill_at_any_instant_loses_and_doubles_nothing(path):
         acknowledged += process.communicate()[0].split()
     with RunDirectory.open_for_writing(path) as run:
         finished = run.finished()
-        played = [episode.episode for batch in run.batches() for episode in run.trajectories(batch)]
+        played = [
+            episode.episode for batch in run.numbers("train") for episode in run.trajectories("train", batch)
+        ]
         assert set(acknowledged) <= set(finished)
         assert finished == played[: len(finished)]
         assert played == [f"train/{number:04d}" for number in range(len(played))]
@@ -308,7 +311,7 @@ class TestForeignDirectories:
             file.write(b'{"episode": "train/0003", "attempt": 1, "format": 2}\n')
         run = RunDirectory.open_for_reading(path)
         with pytest.raises(RunDirectoryError, match=r"line 4, has format 2"):
-            run.trajectories(0)
+            run.trajectories("train", 0)
 
     @pytest.mark.parametrize("how", ["read", "write"])
     def test_no_permission_to_read(self, open_folder, how):
@@ -401,7 +404,9 @@ class TestLinksAndSpecialFiles:
                 (path / name).symlink_to(victim)
             for append in (
                 lambda: run.append_request(Row({})),
-                lambda: run.append_trajectory(0, trajectory("train/9")),  # which waits for the ledger first
+                lambda: run.append_trajectory(
+                    "train", 0, trajectory("train/9")
+                ),  # which waits for the ledger first
             ):
                 with pytest.raises(StorageError, match=r"requests.jsonl could not be written: it is a link"):
                     append()
@@ -430,7 +435,7 @@ class TestLinksAndSpecialFiles:
     @staticmethod
     def read_all(path: Path) -> None:
         run = RunDirectory.open_for_reading(path)
-        run.trajectories(0), run.episodes(), run.requests(Row), run.accounts(Row), run.sleeps()
+        run.trajectories("train", 0), run.episodes(), run.requests(Row), run.accounts(Row), run.sleeps()
         run.policies.load(0)
 
     def test_a_file_larger_than_the_memory_is_one_line(self, path):

@@ -12,7 +12,7 @@ import envs
 from speedrunner.library.library import Library
 from speedrunner.methods.speedrunner.interpreter import Interpreter
 from speedrunner.sandbox.settings import Sandbox
-from speedrunner.store.history import History
+from speedrunner.store.data import History
 from speedrunner.store.records import Policy
 from speedrunner.store.rundir import RunDirectory
 from tests.speedrunner.run_samples import trajectory
@@ -48,8 +48,8 @@ def history(tmp_path: Path) -> Iterator[History]:
         run.write_policy(Policy(version=0))
         run.write_policy(library.policy(Policy(version=1)))
         for batch, number in ((0, 1), (0, 0), (1, 2)):
-            run.append_trajectory(batch, trajectory(f"train/{number:04d}", policy=batch))
-        run.append_evaluation(0, trajectory("test/0000/0000", text="held out"))
+            run.append_trajectory("train", batch, trajectory(f"train/{number:04d}", policy=batch))
+        run.append_trajectory("test", 0, trajectory("test/0000/0000", text="held out"))
         yield History(run)
 
 

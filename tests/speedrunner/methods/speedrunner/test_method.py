@@ -15,7 +15,7 @@ from serving.cards import ModelCard
 from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.methods.base import SleepTools
 from speedrunner.methods.speedrunner.method import SpeedRunner
-from speedrunner.store.history import History
+from speedrunner.store.data import History
 from speedrunner.store.labels import Labels
 from speedrunner.store.records import Ending, Policy, Skill
 from speedrunner.store.rundir import RunDirectory
@@ -44,7 +44,9 @@ def history(tmp_path: Path) -> Iterator[History]:
     with RunDirectory.open_for_writing(tmp_path / "run") as run:
         run.write_policy(Policy(version=0))
         for number in range(2):
-            run.append_trajectory(0, trajectory(f"train/{number:04d}", task=TASK, text=f"text {number}"))
+            run.append_trajectory(
+                "train", 0, trajectory(f"train/{number:04d}", task=TASK, text=f"text {number}")
+            )
         yield History(run)
 
 
@@ -187,8 +189,8 @@ class TestAblations:
     ) -> None:
         long = trajectory("train/0002", text="never ends")
         long.turns[0].reasoning = "so " * tiny_card.context
-        history._directory.append_trajectory(0, long)
-        history._directory.append_trajectory(0, trajectory("train/0003"))
+        history._directory.append_trajectory("train", 0, long)
+        history._directory.append_trajectory("train", 0, trajectory("train/0003"))
         slept = await night([FINISH], interpreter="off")
         shown, _, left_out = slept.requests[0].task.partition("These do not fit here and are left out:")
         assert "train/0003: " in shown
