@@ -8,8 +8,8 @@ import msgspec
 
 from envs import Task, TextEnv
 from speedrunner.agents.actor import ActorSpec
+from speedrunner.agents.episode import Stage
 from speedrunner.agents.loop import ToolReply
-from speedrunner.agents.stage import Stage
 from speedrunner.agents.toolbox import Toolbox, ToolError
 from speedrunner.library.library import InvalidSkill, Library
 from speedrunner.methods.base import Method, SleepTools
@@ -135,6 +135,20 @@ class Replaying(Method):
         )
         lines = (f"Task {task.index}: {each.ending}.\n" for task, each in zip(tasks, again, strict=True))
         return msgspec.structs.replace(policy, notes=policy.notes + "".join(lines))
+
+
+class Advised(ReAct):
+    """A critic speaks before the actor plays, held out or not."""
+
+    async def play(self, policy: Policy, spec: ActorSpec, stage: Stage) -> Ending:
+        """Ask it once."""
+
+        def advise(text: str) -> str:
+            """Say what to do."""
+            return "Noted."
+
+        await stage.run_agent("critic", [Message("user", "What now?")], Toolbox([], advise), 1)
+        return await stage.act(spec)
 
 
 class Forgetful(ReAct):

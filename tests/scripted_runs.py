@@ -29,7 +29,7 @@ from serving.usage import Usage
 from speedrunner.cli.main import main
 from speedrunner.config.compose import compose
 from speedrunner.runs.drain import Drain
-from speedrunner.runs.session import run
+from speedrunner.runs.run import run
 from speedrunner.runs.setup import set_up
 from speedrunner.store.data import RunData, load
 from tests.scripted_engine import Answer, Request, Script, ScriptedEngine, call, say
@@ -68,6 +68,17 @@ async def scripted_model(
             yield ScriptedModel(Model(card, engine, tokenizer), server, rows)
         finally:
             await engine.close()
+
+
+def hosted_card(folder: Path, engine: ScriptedEngine) -> Path:
+    """The card of a hosted model, with prices of its own, whose key stands in `TOY_KEY`."""
+    card = folder / "large.yaml"
+    card.write_text(
+        f"name: large\ncontext: 100000\nroute: chat\nbase_url: {engine.endpoint}\n"
+        "api_key_env: TOY_KEY\ntried: in tests\nprices: {uncached: 100, cached: 100, output: 100}\n"
+        "roles:\n  actor: {string_tokens: 100}\n  inducer: {string_tokens: 3000}\n"
+    )
+    return card
 
 
 @dataclass

@@ -13,9 +13,8 @@ import envs
 from envs import InvalidOption, registry
 from speedrunner import methods
 from speedrunner.config import compose as composing
-from speedrunner.config.check import InvalidConfig
 from speedrunner.config.compose import CONFIGS, GROUPS, compose
-from speedrunner.config.schema import Config
+from speedrunner.config.schema import Config, InvalidConfig
 from speedrunner.methods.registry import METHODS, InvalidMethodOption
 from typed.records import keys_of
 

@@ -1,19 +1,23 @@
-"""The actor: what it is told, and what it may call (paper, section 3, wake phase)."""
+"""The actor: what it is told, what it may call, what it reads then (paper, section 3, wake phase)."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import partial
 
+import msgspec
+
 from envs import Opening, TextEnv
 from serving.model import Model
 from serving.tokens.tools import ToolSpec
 from serving.usage import Usage
 from speedrunner.agents.loop import plain_messages
-from speedrunner.agents.templates import render
+from speedrunner.agents.texts import render
+from speedrunner.config.schema import Config
+from speedrunner.hosts.messages import Executed
 from speedrunner.library.library import Library
+from speedrunner.sandbox.child.tracebacks import TRACEBACK
 from speedrunner.sandbox.code_session import load_failure
-from speedrunner.sandbox.settings import Sandbox
 from speedrunner.store.labels import Labels
 from speedrunner.store.records import Message, Policy
 
@@ -40,44 +44,21 @@ class ActorSpec:
     tools: tuple[ToolSpec, ...] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class EpisodeLimits:
-    """Budgets of one episode beside the environment's own.
-
-    Attributes:
-        wall_clock_s: after which it is ended and scored as it stands.
-        call_wall_s: of one tool call; `None` leaves what remains of the episode.
-        reply_chars: of one tool result, in the actor's view.
-    """
-
-    wall_clock_s: float
-    call_wall_s: float | None
-    reply_chars: int
-
-
 class Actor:
     """The actor of one environment, played by one model.
 
     Args:
         env: read for its rules only; episodes run in hosts.
         model: what plays it.
+        config: has the budgets of an episode beside the environment's own, and those of the sandbox.
         others: plays every other role of an episode; `None`: the same model.
-        sandbox: how code that models write is confined.
     """
 
-    def __init__(
-        self,
-        env: TextEnv,
-        model: Model,
-        limits: EpisodeLimits,
-        others: Model | None = None,
-        sandbox: Sandbox = Sandbox(),  # noqa: B008 - immutable
-    ) -> None:
+    def __init__(self, env: TextEnv, model: Model, config: Config, others: Model | None = None) -> None:
         self.env = env
-        self.limits = limits
+        self.config = config
         self._model = model
         self._others = others or model
-        self.sandbox = sandbox
 
     def model(self, role: str) -> Model:
         """What plays a role."""
@@ -119,12 +100,8 @@ class Actor:
         Raises:
             InvalidPolicy: somebody has damaged it.
         """
-        load = partial(load_failure, self.sandbox)
-        return Library(self.env.primitives, check=self.check_tool, load=load).of(policy)
-
-    def check_tool(self, tool: ToolSpec) -> None:
-        """Raise `InvalidTool` where the actor's model could not call it."""
-        self._model.check_tool(tool)
+        load = partial(load_failure, self.config.sandbox.limits)
+        return Library(self.env.primitives, check=self._model.check_tool, load=load).of(policy)
 
     def _any_messages(self, spec: ActorSpec) -> list[dict[str, str]]:
         return plain_messages(self.messages(spec, Opening("", "")))
@@ -133,3 +110,40 @@ class Actor:
 def task_text(opening: Opening) -> str:
     """What the actor is told of its task."""
     return render(__package__, "user", instruction=opening.instruction, observation=opening.observation)
+
+
+def actor_view(executed: Executed, limit_chars: int) -> str:
+    """Return the text of the tool reply, the same for every method.
+
+    It is the call's return value or error. Where that does not contain the text of the last primitive,
+    the text follows under "Last observation:"; the environment's surroundings come last, unless what has
+    been said contains them.
+
+    Args:
+        executed: what the host reported, which stays whole on disk.
+        limit_chars: characters after which each part is cut, saying so.
+    """
+    node = executed.node
+    parts = []
+    if node.error is not None:
+        told, _, _ = node.error.partition(f"\n{TRACEBACK}\n")
+        parts.append(_cut(f"Error: {told}", limit_chars))
+    elif node.result is not None or executed.observation is None:
+        parts.append(_cut(_text(node.result), limit_chars))
+    for title, text in (("Last observation:\n", executed.observation), ("", executed.surroundings)):
+        # It is said where the parts show as much of it as it would show itself.
+        if text is not None and not any(text[:limit_chars] in part for part in parts):
+            parts.append(title + _cut(text, limit_chars))
+    return "\n\n".join(parts)
+
+
+def _text(result: object) -> str:
+    if result is None:
+        return "None"  # as Python says it: what most primitives of Crafter return (paper, Appendix D.2)
+    return result if isinstance(result, str) else msgspec.json.encode(result).decode()
+
+
+def _cut(text: str, limit: int) -> str:
+    if len(text) <= limit:
+        return text
+    return f"{text[:limit]}\n[cut here: {len(text) - limit} of {len(text)} characters are not shown]"

@@ -1,25 +1,152 @@
-"""One episode from its opening to its end, whatever that is."""
+"""One episode from its opening to its end, whatever that is, and what a method plays it with."""
 
 from __future__ import annotations
 
 import hashlib
 import time
 import traceback
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 
 import msgspec
 
-from envs import Task
+from envs import Opening, Task
 from serving.conversation import Conversation
 from serving.errors import RequestFailed, RequestRefused
 from serving.tokens.tools import ToolSpec
-from speedrunner.agents.actor import Actor, ActorSpec
-from speedrunner.agents.loop import AgentLimits
-from speedrunner.agents.stage import Stage, Watch
+from speedrunner.agents.actor import SUBMIT_ANSWER, Actor, ActorSpec, actor_view
+from speedrunner.agents.loop import AgentLimits, Execute, ToolReply, plain_messages, run_agent
+from speedrunner.agents.toolbox import Toolbox
 from speedrunner.hosts.host import Host, HostError, HostFault
+from speedrunner.library.library import Library
 from speedrunner.store.labels import Labels
-from speedrunner.store.records import Ending, Message, Trajectory, Turn
+from speedrunner.store.records import CallNode, Ending, Message, ToolCall, Trajectory, Turn
+
+Watch = Callable[[str, Conversation, Turn | None], None]
+"""A spectator: called with the episode's key and its conversation when one is opened (the turn is `None`),
+and after each turn."""
+
+
+@dataclass(eq=False)
+class Stage:
+    """What a method plays one episode with. Made by `play_episode`.
+
+    Every conversation draws on the same budgets and counts as cost of the episode. Every turn is recorded
+    when it is complete: one in whose tool call another role worked stands behind that role's.
+
+    Attributes:
+        task: the world.
+        opening: its first texts.
+        training: whether it is a training rollout; what is held out says nothing to any sleep.
+        limits: what is left of the episode's requests and time.
+        observation: the last text of the world.
+        kept: the method's own JSON about the episode, recorded with it for the sleep to read; to be filled.
+        library: returns a policy's skills, to be edited; see `Actor.library`.
+    """
+
+    opening: Opening
+    limits: AgentLimits
+    _actor: Actor
+    _host: Host
+    _trajectory: Trajectory
+    _labels: Labels
+    _watch: Watch
+
+    def __post_init__(self) -> None:
+        self.task = self._trajectory.task
+        self.training = self._labels.phase == "train"
+        self.observation = self.opening.observation
+        self.kept = self._trajectory.kept
+        self.library = self._actor.library
+        self._conversations = 0
+        self._open: list[Conversation] = []  # each but the last waits for the next one
+
+    async def act(self, spec: ActorSpec, execute: Execute | None = None) -> Ending:
+        """Let the actor play on, in a conversation of its own: the task, and the world as it is now.
+
+        Args:
+            execute: runs its calls; `None` runs them in the world.
+
+        Raises:
+            ServingError, HostError: ours; not to be caught.
+        """
+        now = Opening(self.opening.instruction, self.observation)
+        messages = self._actor.messages(spec, now)
+        return await self._converse("actor", messages, self._actor.tools(spec), execute or self.execute)
+
+    async def run_agent(
+        self, role: str, messages: list[Message], toolbox: Toolbox, llm_calls: int | None = None
+    ) -> Ending:
+        """Let another role work with its own tools until it finishes.
+
+        Args:
+            role: `curriculum`, `critic` and so on; chooses sampling and budgets from the model's card.
+            llm_calls: requests that it may make at most, the card's number where that is less; `None`: all
+                that are left of the episode.
+
+        Returns:
+            `SUBMITTED` when it finished; `CALL_LIMIT`, `WALL_CLOCK` or `CONTEXT_OVERFLOW` when it could not;
+            how the episode ended when one of its tools ended that.
+
+        Raises:
+            ServingError, HostError: ours; not to be caught.
+        """
+        return await self._converse(role, messages, toolbox.specs, toolbox.execute, llm_calls)
+
+    async def execute(self, call: ToolCall) -> ToolReply:
+        """Run a primitive or a public skill in the world; what is wrong with the call is in the reply.
+
+        A tool of a role that acts here returns this reply as its own: so the call is recorded.
+
+        Raises:
+            HostError: the environment broke.
+        """
+        if call.name == SUBMIT_ANSWER.name:
+            node = CallNode(name=call.name, kind="tool", arguments=call.arguments)
+            return ToolReply("The answer is submitted.", node, Ending.SUBMITTED)
+        config = self._actor.config
+        left_s = max(self.limits.remaining_s, 0.001)
+        executed = await self._host.execute(call, min(config.sandbox.call_wall_s or left_s, left_s))
+        self.observation = executed.observation or self.observation
+        return ToolReply(actor_view(executed, config.run.reply_chars), executed.node, executed.ending)
+
+    async def load(self, library: Library) -> None:
+        """Make another library's skills the ones that can be called, at once; the world goes on.
+
+        Raises:
+            InvalidSkill: it cannot be loaded (told of a library that `library` has made); nothing is changed.
+            HostError, SandboxError: the host or the sandbox failed.
+        """
+        await library.check_loading()
+        await self._host.load(library.module())
+
+    async def _converse(
+        self,
+        role: str,
+        messages: list[Message],
+        tools: Sequence[ToolSpec],
+        execute: Execute,
+        llm_calls: int | None = None,
+    ) -> Ending:
+        number, self._conversations = self._conversations, self._conversations + 1
+        model, labels, key = self._actor.model(role), self._labels.plain(), self._trajectory.episode
+        most = model.card.role(role).calls(self.limits.llm_calls if llm_calls is None else llm_calls)
+
+        def record(turn: Turn) -> None:
+            turn.role, turn.conversation = role, number
+            self._trajectory.turns.append(turn)
+            self._watch(key, conversation, turn)
+
+        with closing(model.converse(role, plain_messages(messages), list(tools), labels)) as conversation:
+            self._watch(key, conversation, None)
+            if self._open:
+                self._open[-1].rest()
+            self._open.append(conversation)
+            try:
+                return await run_agent(conversation, messages, execute, self.limits, record, most=most)
+            finally:
+                self._open.pop()
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,17 +159,12 @@ class Episode:
     attempt: int = 1
 
 
-Play = Callable[[ActorSpec, Stage], Awaitable[Ending]]
+Play = Callable[[Stage, ActorSpec], Awaitable[Ending]]
 """How an episode is played once its world is open."""
 
 
 def unwatched(key: str, conversation: Conversation, turn: Turn | None) -> None:
     """Nobody looks."""
-
-
-async def act(spec: ActorSpec, stage: Stage) -> Ending:
-    """Let the actor play alone."""
-    return await stage.act(spec)
 
 
 async def play_episode(
@@ -52,7 +174,7 @@ async def play_episode(
     host: Host,
     labels: Labels,
     *,
-    play: Play = act,
+    play: Play = Stage.act,
     watch: Watch = unwatched,
 ) -> Trajectory:
     """Play one episode to its end.
@@ -63,7 +185,7 @@ async def play_episode(
     Args:
         spec: what the actor gets; its library can be called from the start.
         labels: of the ledger rows; the episode's key and attempt join those that name none.
-        play: a method's way.
+        play: a method's way; by default the actor plays alone.
 
     Raises:
         EngineDead, SpendingCapReached: see `serving.errors`.
@@ -83,10 +205,11 @@ async def play_episode(
         labels = msgspec.structs.replace(labels, episode=episode.key, attempt=episode.attempt)
     try:
         opening = await host.reset(episode.task, spec.library.module(), actor.env.limits.actions)
-        trajectory.prompt_hash = _digest(actor.messages(spec, opening), actor.tools(spec))
-        limits = AgentLimits(actor.llm_calls, began + actor.limits.wall_clock_s)
-        stage = Stage(actor, host, trajectory, opening, limits, labels, watch)
-        trajectory.ending = await play(spec, stage)
+        prompt = msgspec.json.encode([actor.messages(spec, opening), actor.tools(spec)])
+        trajectory.prompt_hash = hashlib.sha256(prompt).hexdigest()
+        limits = AgentLimits(actor.llm_calls, began + actor.config.run.wall_clock_s)
+        stage = Stage(opening, limits, actor, host, trajectory, labels, watch)
+        trajectory.ending = await play(stage, spec)
     except HostError as error:
         trajectory.ending = Ending.ENVIRONMENT_ERROR
         trajectory.error = error.traceback if isinstance(error, HostFault) else str(error)
@@ -97,7 +220,3 @@ async def play_episode(
         trajectory.outcome = host.outcome
     trajectory.seconds = round(time.monotonic() - began, 3)
     return trajectory
-
-
-def _digest(messages: list[Message], tools: list[ToolSpec]) -> str:
-    return hashlib.sha256(msgspec.json.encode([messages, tools])).hexdigest()

@@ -7,9 +7,9 @@ from typing import Annotated
 import typer
 
 from speedrunner.cli.command import AsJson, EngineOverrides, show_measured
-from speedrunner.config.check import InvalidConfig
 from speedrunner.config.compose import compose
-from speedrunner.config.models import actor_card
+from speedrunner.config.named import actor_card
+from speedrunner.config.schema import InvalidConfig
 
 app = typer.Typer(
     help="Measure this machine against stated targets; the exit status is 1 when one is missed.",

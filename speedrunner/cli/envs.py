@@ -9,8 +9,8 @@ import typer
 
 from envs.random_play import CALLS
 from speedrunner.config.compose import compose
+from speedrunner.config.named import chosen_task
 from speedrunner.config.schema import TaskConfig
-from speedrunner.config.task import chosen_task
 from speedrunner.console import visible
 
 OPTIONS = "The environment's; task.name=... and task.index=... choose what is played, and need no split."

@@ -14,10 +14,10 @@ import typer
 import envs
 from envs import Primitive
 from serving.cards import prepare
-from speedrunner.agents.trajectory_text import call_lines
+from speedrunner.agents.texts import call_lines
 from speedrunner.config.compose import compose
+from speedrunner.config.named import chosen_task
 from speedrunner.config.schema import from_yaml
-from speedrunner.config.task import chosen_task
 from speedrunner.console import visible
 from speedrunner.library.library import Library
 from speedrunner.library.rules import MODULE_LIMIT, InvalidSkill
@@ -88,7 +88,7 @@ def check(file: Module, overrides: Overrides = None) -> None:
 
     setup = set_up(compose(overrides or []))
     card = setup.card
-    library = Library(setup.env.primitives, load=partial(load_failure, setup.sandbox()))
+    library = Library(setup.env.primitives, load=partial(load_failure, setup.config.sandbox.limits))
     # A hosted model's tokenizer is not known.
     if card.route == "tokens" and card.tool_format is not None:
         folder = prepare(card, lambda line: typer.echo(line, err=True))

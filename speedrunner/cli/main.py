@@ -20,9 +20,8 @@ from speedrunner.cli.library import app as library_app
 from speedrunner.cli.probe import app as probe_app
 from speedrunner.cli.serve import serve
 from speedrunner.cli.study import app as study_app
-from speedrunner.config.check import InvalidConfig
 from speedrunner.config.compose import compose
-from speedrunner.config.schema import Config, TaskConfig
+from speedrunner.config.schema import Config, InvalidConfig, TaskConfig
 from speedrunner.console import visible
 
 if TYPE_CHECKING:
@@ -164,7 +163,7 @@ def version() -> None:
 
 
 def _run(config: Config) -> None:
-    from speedrunner.runs.session import run as play_run
+    from speedrunner.runs.run import run as play_run
     from speedrunner.runs.setup import set_up
 
     _show_messages(config)

@@ -16,10 +16,9 @@ import msgspec
 
 import envs
 from envs import InvalidPrimitiveCall, TextEnv
-from speedrunner.agents.actor import SUBMIT_ANSWER, task_text
-from speedrunner.agents.replies import actor_view
+from speedrunner.agents.actor import SUBMIT_ANSWER, actor_view, task_text
+from speedrunner.config.named import chosen_task
 from speedrunner.config.schema import Config
-from speedrunner.config.task import chosen_task
 from speedrunner.hosts.local_host import LocalHost
 from speedrunner.store.records import Ending, Module, ToolCall
 

@@ -8,7 +8,7 @@ import typer
 
 from speedrunner.cli.command import AsJson, EngineOverrides, show_measured
 from speedrunner.config.compose import compose
-from speedrunner.config.models import actor_card
+from speedrunner.config.named import actor_card
 
 app = typer.Typer(help="Show what an engine really does.", no_args_is_help=True)
 

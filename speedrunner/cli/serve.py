@@ -16,10 +16,9 @@ import typer
 from serving.cards import ModelCard, model_path, recipe_command
 from serving.errors import ServerFailed
 from speedrunner.cli.command import waiting_line
-from speedrunner.config.check import InvalidConfig
 from speedrunner.config.compose import compose
-from speedrunner.config.models import actor_card
-from speedrunner.config.schema import Config
+from speedrunner.config.named import actor_card
+from speedrunner.config.schema import Config, InvalidConfig
 from speedrunner.console import visible
 from speedrunner.runs.drain import Drain, Interrupted
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from speedrunner.cli.command import AsJson, show_measured
-from speedrunner.config.check import InvalidConfig
 from speedrunner.config.compose import compose
+from speedrunner.config.schema import InvalidConfig
 
 if TYPE_CHECKING:
     from speedrunner.measure.cache_passes import RecordedRun

@@ -10,8 +10,7 @@ import yaml
 from msgspec.structs import replace
 
 from serving.cards import CHECKOUT, list_cards
-from speedrunner.config.check import InvalidConfig
-from speedrunner.config.schema import Config, from_mapping, from_yaml, to_mapping
+from speedrunner.config.schema import Config, InvalidConfig, from_mapping, from_yaml, to_mapping
 from typed.records import as_written, keys_of, unknown_key
 from typed.values import suggest
 
@@ -25,8 +24,6 @@ CONFIGS = CHECKOUT / "configs"
 GROUPS = ("env", "method", "model", "prices", "sandbox", "experiment")
 OPEN_GROUPS = ("env", "method")
 """Groups that also take a `package.module:Class`."""
-
-SECTIONS = Config.__struct_fields__
 
 _EXISTING_RUN = "existing_run"
 
@@ -79,9 +76,9 @@ def compose(overrides: Sequence[str], *, base: str | None = None) -> Config:
 
 def group_choices(group: str) -> list[str]:
     """What `GROUP=` may choose, sorted."""
-    return (
-        list_cards() if group == "model" else sorted(path.stem for path in (CONFIGS / group).glob("*.yaml"))
-    )
+    if group == "model":
+        return list_cards()
+    return sorted(path.stem for path in (CONFIGS / group).glob("*.yaml"))
 
 
 def _read(overrides: Sequence[str]) -> tuple[dict[str, str], list[str]]:
@@ -114,7 +111,7 @@ def _read(overrides: Sequence[str]) -> tuple[dict[str, str], list[str]]:
         if override.is_sweep_override():
             raise InvalidConfig(f"{text}: one value at a time; quote a text with commas: {key}=\"'{given}'\"")
         value = override.value()
-        if override.package is not None or key.partition(".")[0] not in {*GROUPS, *SECTIONS}:
+        if override.package is not None or key.partition(".")[0] not in {*GROUPS, *Config.__struct_fields__}:
             raise InvalidConfig(unknown_key(text.partition("=")[0].lstrip("+"), value, known))
         if key not in GROUPS:
             settings.append(f"++{key}={given}")

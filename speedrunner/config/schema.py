@@ -13,7 +13,6 @@ from msgspec.structs import replace
 
 from serving.options import Seconds, ServiceOptions, Text
 from serving.usage import Prices
-from speedrunner.config.check import InvalidConfig
 from speedrunner.sandbox.settings import Sandbox
 from typed.records import WrongData, as_written, record
 
@@ -23,6 +22,10 @@ Usd = Annotated[float, msgspec.Meta(ge=0)]
 
 VERSIONS = "versions"
 """Key that a run's `config.yaml` may have beside its configuration: the versions of what ran."""
+
+
+class InvalidConfig(Exception):
+    """A configuration names a key that does not exist, or gives one a value that it cannot have."""
 
 
 class RunConfig(msgspec.Struct, frozen=True):
@@ -50,21 +53,12 @@ class RunConfig(msgspec.Struct, frozen=True):
     start_from: Text | None = None
 
 
-class EnvConfig(msgspec.Struct, frozen=True):
-    """The environment. In YAML, its options stand beside its name: `env.num_dists`."""
+class ClassConfig(msgspec.Struct, frozen=True):
+    """The environment, or the method. In YAML, its options stand beside its name: `env.num_dists`."""
 
     #: Registry name, or `package.module:Class`.
     name: Text
-    #: What its constructor and its splits take; options that are left out keep their defaults.
-    options: dict[str, Any] = {}
-
-
-class MethodConfig(msgspec.Struct, frozen=True):
-    """The method. In YAML, its options stand beside its name: `method.inducer_calls`."""
-
-    #: Registry name, or `package.module:Class`.
-    name: Text
-    #: What its constructor takes; options that are left out keep their defaults.
+    #: What its constructor, and an environment's splits, take; what is left out keeps its default.
     options: dict[str, Any] = {}
 
 
@@ -124,13 +118,18 @@ class SandboxConfig(msgspec.Struct, frozen=True):
     #: Wall clock of one tool call in seconds; `None`: what is left of the episode.
     call_wall_s: Seconds | None = None
 
+    @property
+    def limits(self) -> Sandbox:
+        """What holds for each process."""
+        return Sandbox(self.kind, self.memory_mb)
+
 
 class Config(msgspec.Struct, frozen=True):
     """The whole configuration of a run."""
 
     run: RunConfig
-    env: EnvConfig
-    method: MethodConfig
+    env: ClassConfig
+    method: ClassConfig
     model: ModelConfig
     task: TaskConfig = TaskConfig()
     prices: PricesConfig = PricesConfig()
@@ -183,11 +182,7 @@ def to_mapping(config: Config) -> dict[str, Any]:
 
 
 def from_yaml(text: str) -> Config:
-    """Read what `to_yaml` wrote; keys that this version has beyond it get their defaults.
-
-    Raises:
-        InvalidConfig: it is no YAML, or as for `from_mapping`.
-    """
+    """Read what `to_yaml` wrote; keys that it lacks get their defaults. Raises `InvalidConfig`."""
     try:
         content = yaml.safe_load(text)
     except yaml.YAMLError as error:

@@ -7,10 +7,9 @@ import msgspec
 from serving.cards import ModelCard
 from serving.errors import InvalidCard
 from serving.usage import Prices
-from speedrunner.config.check import InvalidConfig
 from speedrunner.config.compose import compose
-from speedrunner.config.models import actor_card, inducer_card
-from speedrunner.config.schema import Config, PricesConfig, from_mapping
+from speedrunner.config.named import actor_card, inducer_card
+from speedrunner.config.schema import Config, InvalidConfig, PricesConfig, from_mapping
 from speedrunner.store.data import RunData
 
 GPU_HOURS = "gpu-hours"

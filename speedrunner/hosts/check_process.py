@@ -13,7 +13,7 @@ import envs
 from envs import EnvironmentFault, Opening, Outcome, Split, Task, TextEnv
 from envs.conformance import findings, played_tasks, raised
 from envs.random_play import trace
-from speedrunner.config.task import split
+from speedrunner.config.named import split
 from speedrunner.hosts.hosted_episode import fault
 from speedrunner.hosts.messages import Check, Checking, Finding, Played, Ready, Reply
 from typed.values import shown

@@ -1,28 +1,43 @@
-"""What is wrong with a definition, by the lines of its own text."""
+"""What a definition may hold, and what is wrong with one, by the lines of its own text."""
 
 from __future__ import annotations
 
 import ast
+import builtins
 import importlib
 import inspect
 from collections.abc import Collection, Iterator
 from types import CodeType
 
 from speedrunner.library.definition import Definition
-from speedrunner.library.rules import (
-    ALLOWED_MODULES,
-    BUILTINS,
-    CLASS_LIMIT,
-    FORBIDDEN_BUILTINS,
-    NAME_LIMIT,
-    RESERVED,
-    SHOWN_PROBLEMS,
-    SOURCE_LIMIT,
-    Problem,
-    suggestion,
-)
+from speedrunner.library.rules import SHOWN_PROBLEMS, SOURCE_LIMIT, Problem, suggestion
 from speedrunner.library.signature import Types, is_from, is_literal, is_text, read_signature
 from speedrunner.library.source import compiled, parsed
+
+ALLOWED_MODULES = (
+    *("collections", "copy", "dataclasses", "enum", "functools", "heapq", "itertools", "json", "math"),
+    *("operator", "random", "re", "statistics", "string", "typing"),
+)
+"""Modules that skills may import."""
+
+FORBIDDEN_BUILTINS = frozenset(
+    {
+        *("__import__", "breakpoint", "compile", "eval", "exec", "exit", "globals", "help", "input"),
+        *("locals", "open", "quit", "vars"),
+    }
+)
+"""Builtins that a skill has no use for: they reach around the checks of the library."""
+
+BUILTINS = frozenset(vars(builtins)) - FORBIDDEN_BUILTINS
+
+RESERVED = frozenset({"submit_answer"})
+"""Tools of the actor that are neither primitives nor skills."""
+
+CLASS_LIMIT = 2_000
+"""Characters of one class: classes hold data that skills pass to each other, behaviour belongs in skills."""
+
+NAME_LIMIT = 64
+"""Characters that a skill's name may have; model tool formats allow no more."""
 
 _IN_CLASSES = ast.FunctionDef | ast.AsyncFunctionDef | ast.AnnAssign | ast.Assign | ast.Pass
 

@@ -9,10 +9,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from graphlib import CycleError, TopologicalSorter
-from typing import Literal
+from typing import Any, Literal, NamedTuple
+
+from pyflakes import checker, messages  # type: ignore[import-untyped]
 
 from speedrunner.library.rules import InvalidSkill
-from speedrunner.library.scopes import Names, names_in
 from speedrunner.library.source import first_line, parsed, text_of, tidied
 
 HEADER = "from __future__ import annotations"
@@ -21,6 +22,60 @@ HEADER = "from __future__ import annotations"
 _GAP = "\n\n\n"
 _CUT = re.compile(rf"{_GAP}(?=def |class |@)")
 """Where definitions of a module may be parted; it may also lie within a text."""
+
+
+class Names(NamedTuple):
+    """The names in one or more definitions.
+
+    Attributes:
+        reads: those that are taken from the module, their own and builtins included, each with its line and
+            its column in bytes; also those that a function assigns further below.
+        binds: those that functions bind inside themselves, each with its first line. Fields and methods of a
+            class are none: they hide nothing from its methods.
+        mentions: the reads' names, and those in annotations, which need not exist.
+    """
+
+    reads: list[tuple[str, int, int]]
+    binds: dict[str, int]
+    mentions: set[str]
+
+
+class _Walk(checker.Checker):  # type: ignore[misc]
+    """Pyflakes' scopes, with nothing at the top level taken for known: what is undefined is the module's."""
+
+    # What else pyflakes looks for is of no concern here, and can take the square of the code's length; and
+    # where NameError is caught, it would take names on trust.
+    BINOP = CALL = COMPARE = DICT = IF = IFEXP = JOINEDSTR = LIST = checker.Checker.handleChildren
+    RAISE = RETURN = SUBSCRIPT = TRY = TRYSTAR = TUPLE = checker.Checker.handleChildren
+    BREAK = CONTINUE = GLOBAL = NONLOCAL = checker.Checker.ignore
+
+    def __init__(self, tree: ast.Module) -> None:
+        self.names = Names([], {}, set())
+        super().__init__(tree, withDoctest=False)
+
+    def report(self, messageClass: Any, *args: Any, **kwargs: Any) -> None:
+        """Note a name that is not known."""
+        if messageClass is messages.UndefinedName:
+            node, name = args
+            self.names.reads.append((name, node.lineno, node.col_offset))
+            self.names.mentions.add(name)
+
+    def addBinding(self, node: Any, value: Any) -> None:
+        """Note a name that is bound, unless it is a builtin's or a definition's own."""
+        scopes = self.scopeStack
+        if isinstance(value, checker.NamedExprAssignment):
+            scopes = [each for each in scopes if not isinstance(each, checker.ComprehensionScope)]
+        if isinstance(scopes[-1], checker.ModuleScope):
+            return
+        scopes[-1][value.name] = value
+        if not isinstance(scopes[-1], checker.ClassScope):
+            binds = self.names.binds
+            binds[value.name] = min(node.lineno, binds.get(value.name, node.lineno))
+
+    def handleAnnotation(self, annotation: Any, node: Any) -> None:
+        """Note the names in an annotation, which is never evaluated."""
+        if annotation is not None:
+            self.names.mentions.update(each.id for each in ast.walk(annotation) if isinstance(each, ast.Name))
 
 
 @dataclass(frozen=True)
@@ -49,7 +104,7 @@ class Definition:
     @cached_property
     def names(self) -> Names:
         """The names in it."""
-        return names_in(parsed(self.source))
+        return _Walk(parsed(self.source)).names
 
     def mentions(self, name: str) -> bool:
         """Whether its code, annotations included, uses a name of the module."""
@@ -125,18 +180,17 @@ def arranged(definitions: Sequence[Definition]) -> tuple[Definition, ...]:
     while more := {each for each in rest if any(user.mentions(each.name) for user in used)}:
         rest -= more
         used += more
-    kinds: dict[str, list[Definition]] = {"import": [], "constant": [], "class": [], "function": []}
-    for each in definitions:
-        if each not in rest:
-            kinds[each.kind].append(each)
-    classes = kinds["class"]
+    kept = [each for each in definitions if each not in rest]
+    imports, constants, classes, functions = (
+        [each for each in kept if each.kind == kind] for kind in ("import", "constant", "class", "function")
+    )
     needs = {
         each: [other for other in classes if other != each and each.mentions(other.name)] for each in classes
     }
     with suppress(CycleError):  # whether the order is right then, loading tells
-        kinds["class"] = list(TopologicalSorter(needs).static_order())
-    kinds["import"].sort(key=lambda each: each.source)
-    return tuple(each for kind in kinds.values() for each in kind)
+        classes = list(TopologicalSorter(needs).static_order())
+    imports.sort(key=lambda each: each.source)
+    return (*imports, *constants, *classes, *functions)
 
 
 @lru_cache(maxsize=8192)

@@ -27,10 +27,6 @@ Load = Callable[[str], Awaitable[tuple[str, Sequence[int]] | None]]
 """Runs a module where it can do no harm; returns why it fails, and in which lines, the outermost first."""
 
 
-def _accept(spec: ToolSpec) -> None:
-    """Check nothing."""
-
-
 @dataclass(frozen=True)
 class Library:
     """A module of skills over one environment's primitives. It never changes: an edit returns another one.
@@ -56,7 +52,7 @@ class Library:
     primitives: tuple[Primitive, ...]
     definitions: tuple[Definition, ...] = ()
     skills: tuple[Skill, ...] = ()
-    check: Callable[[ToolSpec], None] = field(default=_accept, repr=False, compare=False)
+    check: Callable[[ToolSpec], None] = field(default=lambda spec: None, repr=False, compare=False)
     load: Load | None = field(default=None, repr=False, compare=False)
 
     def of(self, policy: Policy, *, trusted: bool = True) -> Library:
@@ -126,11 +122,7 @@ class Library:
         return (ast.get_docstring(head) or "").strip() if isinstance(head, ast.FunctionDef) else ""
 
     def show(self, name: str) -> str:
-        """Return the source of a skill, or of something shared, under a comment on its place.
-
-        Raises:
-            InvalidSkill: there is nothing of the name.
-        """
+        """Return the source of what has the name, under a comment on its place. Raises `InvalidSkill`."""
         if name in self.shared:
             place = f"shared, used by {', '.join(self.users(name)) or 'no skill'}"
         else:
@@ -140,9 +132,8 @@ class Library:
 
     def tools(self) -> tuple[ToolSpec, ...]:
         """Return what the actor may call: the primitives, then the public skills."""
-        given = self.primitives
-        primitives = (ToolSpec.from_signature(each.name, each.signature, each.doc) for each in given)
-        return (*primitives, *(self.tool(each.name) for each in self.public))
+        given = [ToolSpec.from_signature(each.name, each.signature, each.doc) for each in self.primitives]
+        return (*given, *(self.tool(each.name) for each in self.public))
 
     def tool(self, name: str) -> ToolSpec:
         """Return a skill as the actor would see it."""
@@ -153,10 +144,6 @@ class Library:
         head = self.named[name].head
         assert isinstance(head, ast.FunctionDef)
         return read_signature(head.args, self._types, self.named[name].source.split("\n"))[0]
-
-    def signatures(self) -> dict[str, inspect.Signature]:
-        """Return the skills' parameters, with real types."""
-        return {name: self.signature(name) for name in self.by_name}
 
     def calls(self, name: str) -> tuple[str, ...]:
         """Return the skills and primitives that a skill names, sorted."""

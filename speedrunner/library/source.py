@@ -8,7 +8,6 @@ import io
 import re
 import tokenize
 import warnings
-from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from types import CodeType
@@ -46,11 +45,7 @@ def compiled(source: str) -> CodeType:
 
 
 def text_of(node: ast.stmt | ast.expr, lines: list[str]) -> str:
-    """Return the text of a statement, with its decorators, or of an expression.
-
-    Args:
-        lines: what it was parsed from.
-    """
+    """Return the text of a statement, with its decorators, or of an expression in these lines."""
     first = first_line(node)
     text = [line.encode() for line in lines[first - 1 : node.end_lineno]]  # columns count bytes
     text[-1] = text[-1][: node.end_col_offset]
@@ -84,13 +79,12 @@ def _too_deep(line: int) -> InvalidSkill:
 
 def _longest_statement(text: str) -> int:
     """The line in which the statement of the most tokens begins."""
-    sizes: Counter[int] = Counter()
-    first = 1
+    statements: list[list[int]] = [[]]  # the lines of their tokens
     with suppress(tokenize.TokenError, SyntaxError):
         for token in tokenize.generate_tokens(io.StringIO(text).readline):
             if token.type == tokenize.NEWLINE:
-                first = token.end[0] + 1
+                statements.append([])
             elif token.type not in (tokenize.NL, tokenize.COMMENT):
-                first = first if sizes[first] else token.start[0]
-                sizes[first] += 1
-    return max(sizes, key=lambda line: sizes[line], default=1)
+                statements[-1].append(token.start[0])
+    longest = max(statements, key=len)
+    return longest[0] if longest else 1

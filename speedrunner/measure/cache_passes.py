@@ -132,7 +132,7 @@ class _Replay:
         self._run = run
         self._model = model
         self._pass = one
-        self._actor = Actor(run.setup.env, model, run.setup.episode_limits())
+        self._actor = Actor(run.setup.env, model, run.setup.config)
 
     async def measure(self, endpoint: Endpoint, episodes: Sequence[Trajectory]) -> None:
         """Play episodes of one policy, and count what the engine took for them."""

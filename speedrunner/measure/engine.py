@@ -11,9 +11,8 @@ from serving.cards import ModelCard
 from serving.deployment import Deployment, deploy, server_log
 from serving.engine.metrics import CacheConfig
 from serving.errors import ServerFailed
-from speedrunner.config.check import InvalidConfig
 from speedrunner.config.compose import compose
-from speedrunner.config.schema import Config
+from speedrunner.config.schema import Config, InvalidConfig
 from speedrunner.measure.measurement import Status
 from speedrunner.runs.setup import Setup, set_up
 

@@ -59,8 +59,7 @@ class BenchRun:
 
     def hosts(self, size: int) -> HostPool:
         """Hosts of the environment, as many as episodes are to be in flight."""
-        env, log = self._setup.config.env, self._directory.host_log
-        return HostPool(size, env.name, env.options, log, self._setup.sandbox())
+        return self._setup.hosts(size, self._directory.host_log)
 
     async def warm(self, model: Model) -> list[int]:
         """Send the prefix that all episodes share, alone. Returns its token ids. Raises `ServingError`."""
@@ -102,7 +101,7 @@ class BenchRun:
         return [PlayedEpisode(each, talks[each.episode], self.rows[each.episode]) for each in played]
 
     def _actor(self, model: Model) -> Actor:
-        return Actor(self._setup.env, model, self._setup.episode_limits())
+        return Actor(self._setup.env, model, self._setup.config)
 
 
 @contextmanager

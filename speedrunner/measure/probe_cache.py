@@ -20,8 +20,7 @@ from serving.meter import LedgerRow
 from serving.model import Messages, Model
 from serving.probes.cache_advice import OTHERS, advice, note_tools, text_of
 from serving.together import together
-from speedrunner.config.check import InvalidConfig
-from speedrunner.config.schema import Config
+from speedrunner.config.schema import Config, InvalidConfig
 from speedrunner.costs.ledger import token_line
 from speedrunner.measure.engine import cache_of, cache_text, opened, tokens_route
 from speedrunner.measure.measurement import Figure, Measurement, Status, Table

@@ -19,8 +19,7 @@ from serving.model import Model
 from serving.probes.tool_battery import ToolProbe, battery
 from serving.probes.tool_calls import LABELS, OpenProbe, ProbeAnswer
 from serving.together import together
-from speedrunner.config.check import InvalidConfig
-from speedrunner.config.schema import Config
+from speedrunner.config.schema import Config, InvalidConfig
 from speedrunner.measure.engine import opened
 from speedrunner.measure.measurement import Figure, Measurement, Status, Table
 

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from serving.usage import Prices, Usage
-from speedrunner.config.check import InvalidConfig
+from speedrunner.config.schema import InvalidConfig
 from speedrunner.measure.cache_passes import CachePass, RecordedRun, play_twice
 from speedrunner.measure.engine import opened, tokens_route
 from speedrunner.measure.measurement import NOT_MEASURED, Measurement, Status, Table

@@ -6,19 +6,16 @@ import abc
 from collections.abc import Awaitable, Callable
 from contextlib import closing
 from dataclasses import dataclass, field
-from functools import partial
 from typing import ClassVar, TypeVar
 
 from envs import Task, TextEnv
 from serving.model import Model
-from serving.tokens.tools import ToolSpec
 from serving.usage import Usage
 from speedrunner.agents.actor import ActorSpec
+from speedrunner.agents.episode import Stage
 from speedrunner.agents.loop import AgentLimits, plain_messages, run_agent
-from speedrunner.agents.stage import Stage
 from speedrunner.agents.toolbox import Toolbox
 from speedrunner.library.library import Library
-from speedrunner.sandbox.code_session import load_failure
 from speedrunner.sandbox.settings import Sandbox
 from speedrunner.store.data import History
 from speedrunner.store.labels import Labels
@@ -38,7 +35,7 @@ class SleepTools:
     Attributes:
         sleep: number of this sleep, 1 for the first.
         model: what the agents of the sleep are played by.
-        check_tool: raises `InvalidTool` where the actor could not call a skill.
+        library: returns a policy's skills, to be edited; see `Actor.library`.
         labels: of the ledger rows of every request.
         sandbox: how code that an agent writes is confined.
         attempt: plays a training task again, in a fresh world, by an actor with this spec; its tokens are the
@@ -51,22 +48,13 @@ class SleepTools:
     sleep: int
     env: TextEnv
     model: Model
-    check_tool: Callable[[ToolSpec], None]
+    library: Callable[[Policy], Library]
     labels: Labels
     sandbox: Sandbox = Sandbox()  # noqa: RUF009 - immutable
     attempt: Callable[[Task, ActorSpec], Awaitable[Trajectory]] | None = None
     agents: list[AgentRecord] = field(default_factory=list)
     edits: list[Edit] = field(default_factory=list)
     error: str | None = None
-
-    def library(self, policy: Policy) -> Library:
-        """The policy's skills over this environment's primitives; edits are checked for the model in use.
-
-        Raises:
-            InvalidPolicy: somebody has damaged it.
-        """
-        load = partial(load_failure, self.sandbox)
-        return Library(self.env.primitives, check=self.check_tool, load=load).of(policy)
 
     def calls(self, role: str, most: int) -> int:
         """Requests that a role may make: the method's own number, or the model card's if that is less."""

@@ -70,11 +70,7 @@ class Drain:
             self._units -= 1
 
     async def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run `work` with signals handled.
-
-        Raises:
-            Interrupted: a signal ended it.
-        """
+        """Run `work` with signals handled. Raises `Interrupted` when one has ended it."""
         loop = asyncio.get_running_loop()
         task: asyncio.Task[T] = asyncio.ensure_future(work)
         self._task = task

@@ -5,26 +5,28 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from typing import Literal
 
 import msgspec
 
 from envs import Task
+from serving.errors import RequestFailed
+from serving.tokens.transcript import common_prefix
 from speedrunner.agents.actor import Actor, ActorSpec
-from speedrunner.agents.episode import Episode, play_episode, unwatched
-from speedrunner.agents.stage import Stage, Watch
+from speedrunner.agents.episode import Episode, Stage, Watch, play_episode, unwatched
 from speedrunner.hosts.host_pool import HostPool
 from speedrunner.methods.base import Method, SleepTools, returned
 from speedrunner.runs.drain import Drain
 from speedrunner.runs.plan import Evaluate, Sleep, Step, Wake, step_key
-from speedrunner.runs.prefix import prefix_change, warm
 from speedrunner.runs.progress import Progress
 from speedrunner.store.data import History
 from speedrunner.store.labels import Labels
-from speedrunner.store.records import Ending, EpisodeRow, Policy, SleepRecord, Trajectory
+from speedrunner.store.records import Ending, EpisodeRow, Policy, PrefixChange, SleepRecord, Trajectory
 from speedrunner.store.rundir import RunDirectory, sleep_key
 
 FAULTS_IN_A_ROW = 5
@@ -72,13 +74,11 @@ class Executor:
                         continue
                     if self.drain.requested:
                         break
-                    match step:
-                        case Wake():
-                            await self._noted(self._wake(step, key))
-                        case Sleep():
-                            await self._noted(self._sleep(step, key))
-                        case Evaluate():
-                            evaluations.create_task(self._noted(self._evaluate(step, key)), name=key)
+                    work = self._sleep(step, key) if isinstance(step, Sleep) else self._play(step, key)
+                    if isinstance(step, Evaluate):
+                        evaluations.create_task(self._noted(work), name=key)
+                    else:
+                        await self._noted(work)
         except BaseExceptionGroup as group_error:
             raise self._failure or group_error from None
         finally:
@@ -95,44 +95,29 @@ class Executor:
             self._failure = self._failure or error
             raise
 
-    async def _wake(self, step: Wake, key: str) -> None:
-        first = min(int(key.rsplit("/", 1)[1]) for key in step.tasks)
-
-        def keep(trajectory: Trajectory) -> None:
-            self.directory.append_trajectory("train", step.batch, trajectory)
-            self.directory.append_episode(EpisodeRow.of(trajectory, "train", first))
-
-        played = self.directory.trajectories("train", step.batch)
-        await self._play(step, key, played, keep, phase="train", tries=1)
-
-    async def _evaluate(self, step: Evaluate, key: str) -> None:
-        def keep(trajectory: Trajectory) -> None:
-            self.directory.append_trajectory("test", step.checkpoint, trajectory)
-            self.directory.append_episode(EpisodeRow.of(trajectory, "test", step.checkpoint))
-
-        # A fault of ours says nothing about the policy: held-out episodes are tried once more.
-        played = self.directory.trajectories("test", step.checkpoint)
-        await self._play(step, key, played, keep, phase="test", tries=2)
-
-    async def _play(
-        self,
-        step: Wake | Evaluate,
-        key: str,
-        played: list[Trajectory],
-        keep: Callable[[Trajectory], None],
-        *,
-        phase: str,
-        tries: int,
-    ) -> None:
+    async def _play(self, step: Wake | Evaluate, key: str) -> None:
         """Play the tasks of a step that have not been played, as many at once as there are hosts.
 
         A drain leaves the rest of them unplayed, and the step unfinished.
         """
-        policy = self.directory.policies.load(step.policy)
-        done = {trajectory.episode for trajectory in played}
+        directory = self.directory
+        phase: Literal["train", "test"]
+        match step:
+            case Wake(batch=number):
+                phase, tries = "train", 1
+                checkpoint = min(int(key.rsplit("/", 1)[1]) for key in step.tasks)
+            case Evaluate(checkpoint=number):
+                # A fault of ours says nothing about the policy: held-out episodes are tried once more.
+                phase, tries, checkpoint = "test", 2, number
+        policy = directory.policies.load(step.policy)
+        done = {trajectory.episode for trajectory in directory.trajectories(phase, number)}
         pending = {key: task for key, task in step.tasks.items() if key not in done}
         specs = {key: self._spec(policy, task) for key, task in pending.items()}
         labels = Labels(phase=phase, policy=step.policy)
+
+        def keep(trajectory: Trajectory) -> None:
+            directory.append_trajectory(phase, number, trajectory)
+            directory.append_episode(EpisodeRow.of(trajectory, phase, checkpoint))
 
         async def play(key: str, task: Task) -> None:
             for left in reversed(range(tries)):
@@ -157,12 +142,27 @@ class Executor:
             self._count_faults(trajectory)
 
         with self.progress.step(step.name, len(step.tasks), len(done)):
-            await warm(self.actor, specs.values(), labels)
+            await self._warm(specs.values(), labels)
             async with asyncio.TaskGroup() as group:
                 for episode, task in pending.items():
                     group.create_task(self._noted(play(episode, task)), name=episode)
         if not self.drain.requested:
             self.directory.mark_finished(key)
+
+    async def _warm(self, specs: Iterable[ActorSpec], labels: Labels) -> None:
+        """Send each prefix alone that at least two episodes begin with; one that is not sent costs time."""
+        seen: list[ActorSpec] = []
+        shared: list[ActorSpec] = []
+        for spec in specs:
+            group = shared if spec in seen else seen
+            if spec not in group:
+                group.append(spec)
+
+        async def send(spec: ActorSpec) -> None:
+            with suppress(RequestFailed):
+                await self.actor.warm(spec, labels)
+
+        await asyncio.gather(*map(send, shared))
 
     async def _sleep(self, step: Sleep, key: str) -> None:
         if step.number not in self.directory.policies.versions():
@@ -177,7 +177,6 @@ class Executor:
         attempt = self._next_attempt(name)
         attempts: list[Trajectory] = []
         labels = Labels(phase="sleep", policy=policy.version, episode=name, attempt=attempt)
-
         numbers = itertools.count()
 
         async def play_again(task: Task, spec: ActorSpec) -> Trajectory:
@@ -194,9 +193,9 @@ class Executor:
             sleep=step.number,
             env=self.actor.env,
             model=self.actor.model("inducer"),
-            check_tool=self.actor.check_tool,
+            library=self.actor.library,
             labels=labels,
-            sandbox=self.actor.sandbox,
+            sandbox=self.actor.config.sandbox.limits,
             attempt=play_again if self.method.replays else None,
         )
         began = time.monotonic()
@@ -205,8 +204,8 @@ class Executor:
         seconds = round(time.monotonic() - began, 3)
         learnt = msgspec.structs.replace(learnt, version=step.number)
         task = history.batch(history.batches()[-1])[0].task
-        before, after = self._spec(policy, task), self._spec(learnt, task)
-        prefix = prefix_change(self.actor, before, after)
+        before, after = (self.actor.shared_prefix(self._spec(each, task)) for each in (policy, learnt))
+        prefix = PrefixChange(len(before), len(after), len(common_prefix(before, after))) if after else None
         record = SleepRecord(
             sleep=step.number,
             rollouts=step.rollouts,
@@ -230,14 +229,11 @@ class Executor:
     def _spec(self, policy: Policy, task: Task) -> ActorSpec:
         return returned(self.method, "agent", self.method.agent(policy, task, self.actor.env), ActorSpec)
 
-    async def _played(self, policy: Policy, spec: ActorSpec, stage: Stage) -> Ending:
+    async def _played(self, policy: Policy, stage: Stage, spec: ActorSpec) -> Ending:
         return returned(self.method, "play", await self.method.play(policy, spec, stage), Ending)
 
     async def _stored(self, keep: Callable[[Trajectory], None], trajectory: Trajectory) -> None:
-        """Write an episode, one after another, while all others play on: a disk may take its time.
-
-        Also when the run is stopped meanwhile.
-        """
+        """Write an episode, even where the run is stopped; others play on, as a disk may take its time."""
         writing = asyncio.get_running_loop().run_in_executor(self._writer, keep, trajectory)
         try:
             await asyncio.shield(writing)

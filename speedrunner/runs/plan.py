@@ -7,6 +7,7 @@ import hashlib
 import msgspec
 
 from envs import Split, Task
+from speedrunner.config.schema import RunConfig
 
 
 class InvalidPlan(Exception):
@@ -65,32 +66,28 @@ def evaluation(checkpoint: int, policy: int, tasks: list[Task]) -> Evaluate:
     return Evaluate(checkpoint, policy, keys)
 
 
-def plan_run(
-    split: Split, *, trains: bool, rollouts: int, sleep_every: int, eval_every: int, test_episodes: int
-) -> list[Step]:
-    """List the steps of a run in their order.
+def plan_run(split: Split, run: RunConfig, *, trains: bool) -> list[Step]:
+    """List the steps of a run in their order. Raises `InvalidPlan`.
 
-    A sleep follows every `sleep_every` rollouts and the last one. The checkpoint at n rollouts evaluates
+    A sleep follows every `run.sleep_every` rollouts and the last one. The checkpoint at n rollouts evaluates
     the newest policy that was made from at most n of them. A method that does not train is evaluated at
     the same checkpoints with its only policy.
-
-    Raises:
-        InvalidPlan: the split has too few tasks.
     """
+    rollouts = run.rollouts
     for name, wanted, there in (
         ("run.rollouts", rollouts if trains else 0, len(split.train)),
-        ("run.test_episodes", test_episodes, len(split.test)),
+        ("run.test_episodes", run.test_episodes, len(split.test)),
     ):
         if wanted > there:
             raise InvalidPlan(f"{name}={wanted}, but the environment's split has {there} such tasks")
-    checkpoints = sorted({*range(0, rollouts + 1, eval_every), rollouts}) if test_episodes else []
-    test = split.test[:test_episodes]
+    checkpoints = sorted({*range(0, rollouts + 1, run.eval_every), rollouts}) if run.test_episodes else []
+    test = split.test[: run.test_episodes]
     if not trains:
         return [evaluation(checkpoint, 0, test) for checkpoint in checkpoints]
     steps: list[Step] = []
-    starts = range(0, rollouts, sleep_every)
+    starts = range(0, rollouts, run.sleep_every)
     for batch, start in enumerate([*starts, rollouts]):
-        end = min(start + sleep_every, rollouts)
+        end = min(start + run.sleep_every, rollouts)
         # Policy `batch` stands now: made from `start` rollouts and used until the next sleep.
         until = end if start < rollouts else rollouts + 1
         steps += [evaluation(c, batch, test) for c in checkpoints if start <= c < until]

@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 import envs
 from envs import Split, TextEnv
 from serving.cards import ModelCard
 from serving.usage import Prices
 from speedrunner import methods
-from speedrunner.agents.actor import EpisodeLimits
-from speedrunner.config.models import actor_card, inducer_card, prices_of
+from speedrunner.config.named import actor_card, inducer_card
 from speedrunner.config.schema import Config
+from speedrunner.hosts.host_pool import HostPool
 from speedrunner.methods.base import Method, returned
 from speedrunner.runs.plan import Step, plan_run
 from speedrunner.runs.stored_policy import stored_policy
 from speedrunner.sandbox.child_process import require
-from speedrunner.sandbox.settings import Sandbox
 from speedrunner.store.records import Policy
 
 
@@ -35,28 +35,17 @@ class Setup:
     @property
     def prices(self) -> dict[str, Prices]:
         """The price list of each model."""
-        return prices_of(self.config, self.card, self.inducer_card)
+        cards = (self.card, self.inducer_card)
+        return {card.name: self.config.prices.in_place_of(card.prices) for card in cards}
 
     def plan(self) -> list[Step]:
         """The steps of the run. Raises `InvalidPlan`."""
-        run = self.config.run
-        return plan_run(
-            self.split,
-            trains=self.method.trains,
-            rollouts=run.rollouts,
-            sleep_every=run.sleep_every,
-            eval_every=run.eval_every,
-            test_episodes=run.test_episodes,
-        )
+        return plan_run(self.split, self.config.run, trains=self.method.trains)
 
-    def episode_limits(self) -> EpisodeLimits:
-        """Budgets of one episode."""
-        run = self.config.run
-        return EpisodeLimits(run.wall_clock_s, self.config.sandbox.call_wall_s, run.reply_chars)
-
-    def sandbox(self) -> Sandbox:
-        """How skills and inducer code are confined."""
-        return Sandbox(self.config.sandbox.kind, self.config.sandbox.memory_mb)
+    def hosts(self, size: int, log: Path | None = None) -> HostPool:
+        """Hosts of the environment, whose error streams go to `log`, if anywhere."""
+        env = self.config.env
+        return HostPool(size, env.name, env.options, log, self.config.sandbox.limits)
 
     def initial_policy(self) -> Policy:
         """The first policy: the method's own, or a copy of another run's. Raises `RunDirectoryError`."""
@@ -82,5 +71,5 @@ def set_up(config: Config) -> Setup:
         card=card,
         inducer_card=inducer_card(config, card),
     )
-    require(setup.sandbox())
+    require(config.sandbox.limits)
     return setup

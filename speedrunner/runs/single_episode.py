@@ -3,22 +3,19 @@
 from __future__ import annotations
 
 import tempfile
-from functools import partial
 from pathlib import Path
 
 from rich.console import Console
 
 from serving.conversation import Conversation, TokenConversation
-from serving.deployment import deploy
-from serving.meter import Spending
 from speedrunner.agents.actor import Actor
 from speedrunner.agents.episode import Episode, play_episode
-from speedrunner.agents.trajectory_text import headline, turn_lines
-from speedrunner.config.task import chosen_task
+from speedrunner.agents.texts import headline, turn_lines
+from speedrunner.config.named import chosen_task
 from speedrunner.console import visible
-from speedrunner.hosts.host_pool import HostPool
 from speedrunner.runs.executor import RunStopped
 from speedrunner.runs.progress import Progress
+from speedrunner.runs.run import deployed
 from speedrunner.runs.setup import Setup
 from speedrunner.store.labels import Labels
 from speedrunner.store.records import Turn
@@ -34,8 +31,6 @@ async def show_episode(setup: Setup, console: Console, *, show_ids: bool) -> Non
         ServingError, HostError, EnvironmentFault: something failed.
     """
     task = chosen_task(setup.config)
-    spending = Spending(setup.config.serving.spending_cap_usd)
-    prices = setup.prices[setup.card.name]
     policy = setup.initial_policy()
     turns = 0
 
@@ -69,37 +64,32 @@ async def show_episode(setup: Setup, console: Console, *, show_ids: bool) -> Non
         Progress(console, total=1, finished=0) as progress,
     ):
         async with (
-            HostPool(1, setup.config.env.name, setup.config.env.options, sandbox=setup.sandbox()) as pool,
+            setup.hosts(1) as pool,
             pool.host() as host,
         ):
             spec = setup.method.agent(policy, task, setup.env)
             # A task that does not exist is told before a server is started.
             await host.reset(task, spec.library.module(), setup.env.limits.actions)
             async with (
-                deploy(
-                    setup.card,
-                    setup.config.serving,
-                    log=Path(folder) / "server.log",
-                    say=progress.say,
-                    waiting=progress.waiting,
-                ) as deployment,
-                deployment.client(lambda row: None, spending=spending, prices=prices) as model,
+                deployed(setup, Path(folder) / "server.log", progress) as engines,
+                engines.models(setup, lambda row: None) as (model, others),
             ):
-                actor = Actor(setup.env, model, setup.episode_limits(), sandbox=setup.sandbox())
                 trajectory = await play_episode(
-                    actor,
+                    Actor(setup.env, model, setup.config, others),
                     Episode("episode", task, 0),
                     spec,
                     host,
                     Labels(),
-                    play=partial(setup.method.play, policy),
+                    play=lambda stage, spec: setup.method.play(policy, spec, stage),
                     watch=watch,
                 )
                 say(f"=== {headline(trajectory)}")
                 if trajectory.ending.is_fault:
                     raise RunStopped(f"the episode ended by {trajectory.ending}: {trajectory.error}")
                 usage = trajectory.usage
+                played_by = ((model if turn.role == "actor" else others, turn) for turn in trajectory.turns)
+                cost = sum(by.meter.prices.cost(turn.usage) for by, turn in played_by)
                 say(
                     f"{usage.uncached} uncached, {usage.cached} cached, {usage.completion} output tokens;"
-                    f" {model.meter.prices.cost(usage):.6f} USD"
+                    f" {cost:.6f} USD"
                 )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from contextlib import AsyncExitStack
 from typing import Any
 
 import msgspec
@@ -12,7 +11,6 @@ import psutil
 
 from envs import Task
 from speedrunner.hosts.host import HostError
-from speedrunner.hosts.host_pool import HostPool
 from speedrunner.library.library import Library
 from speedrunner.library.rules import MODULE_LIMIT, InvalidSkill
 from speedrunner.runs.setup import Setup
@@ -57,18 +55,14 @@ async def call_skill(setup: Setup, task: Task, source: str, skill: str, argument
         SandboxUnavailable: skills cannot be confined on this machine.
     """
     limit_s = setup.config.sandbox.call_wall_s or CALL_WALL_S
-    env = setup.config.env
     score: float | None = None
     try:
-        async with AsyncExitStack() as stack:
-            pool = await stack.enter_async_context(
-                HostPool(1, env.name, env.options, sandbox=setup.sandbox())
-            )
+        async with setup.hosts(1) as pool:
             library, call = await asyncio.to_thread(_checked, setup, source, skill, arguments)
-            host = await stack.enter_async_context(pool.host())
-            await host.reset(task, library.module(), setup.env.limits.actions)
-            score = host.outcome.score if host.outcome else None
-            executed = await host.execute(call, _left_s(limit_s))
+            async with pool.host() as host:
+                await host.reset(task, library.module(), setup.env.limits.actions)
+                score = host.outcome.score if host.outcome else None
+                executed = await host.execute(call, _left_s(limit_s))
     except (InvalidSkill, HostError) as error:
         return SkillCall(error=str(error), score=score)
     return SkillCall(
@@ -88,20 +82,16 @@ def _left_s(limit_s: float) -> float:
 
 
 def _checked(setup: Setup, source: str, skill: str, arguments: str) -> tuple[Library, ToolCall]:
-    """The module as a library that shows every skill, and the call of one, read as strictly as a model's.
-
-    Raises:
-        InvalidSkill: one of the two is not valid.
-    """
+    """The module as a library that shows every skill, and the call of one, read as strictly as a model's."""
     library = Library(setup.env.primitives).write(source, sleep=0, public=True, limit=MODULE_LIMIT)
     library.show(skill)  # names what there is
     try:
         given = msgspec.json.decode(arguments.encode(), type=dict[str, Any])
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise InvalidSkill(f"the arguments are no JSON object: {error}") from None
-    signature = library.signatures().get(skill)
-    if signature is None:
+    if skill not in library.by_name:
         raise InvalidSkill(f"{skill} is no skill; it is shared by skills")
+    signature = library.signature(skill)
     try:
         bound = signature.bind(**given)
     except TypeError as error:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from pathlib import Path
 
-import msgspec
+from msgspec.structs import replace
 
 from speedrunner.config.compose import compose
 from speedrunner.config.schema import Config
@@ -14,32 +14,25 @@ from speedrunner.store.records import Policy
 from speedrunner.store.rundir import RunDirectory, RunDirectoryError
 
 
-def split_name(name: str) -> tuple[Path, int | None]:
-    """Take `RUN` or `RUN:VERSION` apart. Raises `RunDirectoryError`."""
-    path, colon, version = name.rpartition(":")
-    if not colon or Path(name).exists():
-        return Path(name), None
-    if not version.removeprefix("v").isdecimal():
-        raise RunDirectoryError(f"{name!r} names no policy; write RUN or RUN:VERSION, such as runs/demo:2")
-    return Path(path), int(version.removeprefix("v"))
-
-
 def find_policy(name: str) -> tuple[RunDirectory, int]:
-    """The run that `RUN[:VERSION]` names, and the version (by default the newest).
+    """The run that `RUN[:VERSION]` names, and the version, by default its newest, which it must have.
 
     Raises:
         RunDirectoryError: there is no such run, or it has no such policy.
     """
-    path, version = split_name(name)
-    directory = RunDirectory.open_for_reading(path)
+    path, colon, wanted = name.rpartition(":")
+    if not colon or Path(name).exists():
+        path, wanted = name, ""
+    elif not wanted.removeprefix("v").isdecimal():
+        raise RunDirectoryError(f"{name!r} names no policy; write RUN or RUN:VERSION, such as runs/demo:2")
+    directory = RunDirectory.open_for_reading(Path(path))
     there = directory.policies.versions()
     if not there:
-        raise RunDirectoryError(f"{path} has no policy yet")
-    version = there[-1] if version is None else version
+        raise RunDirectoryError(f"{directory.path} has no policy yet")
+    version = int(wanted.removeprefix("v")) if wanted else there[-1]
     if version not in there:
-        raise RunDirectoryError(
-            f"{path} has no policy v{version:04d}; it has v{there[0]:04d} to v{there[-1]:04d}"
-        )
+        known = f"v{there[0]:04d} to v{there[-1]:04d}"
+        raise RunDirectoryError(f"{directory.path} has no policy v{version:04d}; it has {known}")
     return directory, version
 
 
@@ -48,8 +41,8 @@ def stored_policy(name: str) -> Policy:
     directory, version = find_policy(name)
     policy = directory.policies.load(version)
     # For this run they were there from the start; tools are ordered by the sleep of their last edit.
-    skills = tuple(msgspec.structs.replace(skill, created=0, edited=0) for skill in policy.skills)
-    return msgspec.structs.replace(policy, version=0, skills=skills)
+    skills = tuple(replace(skill, created=0, edited=0) for skill in policy.skills)
+    return replace(policy, version=0, skills=skills)
 
 
 def evaluation_config(source: str, overrides: Sequence[str]) -> Config:
@@ -63,15 +56,8 @@ def evaluation_config(source: str, overrides: Sequence[str]) -> Config:
     """
     directory, version = find_policy(source)
     config = compose(overrides, base=directory.config())
-    what = re.sub(r"[^\w.-]+", "_", f"{config.env.name}-{config.model.card}")
-    beside = f"{directory.path}-eval-v{version:04d}-{what}"
-    chosen = any(override.startswith("run.dir=") for override in overrides)
-    return msgspec.structs.replace(
-        config,
-        run=msgspec.structs.replace(
-            config.run,
-            rollouts=0,
-            start_from=f"{directory.path}:{version}",
-            dir=config.run.dir if chosen else beside,
-        ),
-    )
+    run = replace(config.run, rollouts=0, start_from=f"{directory.path}:{version}")
+    if not any(override.startswith("run.dir=") for override in overrides):
+        what = re.sub(r"[^\w.-]+", "_", f"{config.env.name}-{config.model.card}")
+        run = replace(run, dir=f"{directory.path}-eval-v{version:04d}-{what}")
+    return replace(config, run=run)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
-from contextlib import AsyncExitStack, ExitStack, contextmanager
+from contextlib import AsyncExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,14 +13,14 @@ from rich.console import Console
 
 from serving.balance import Balance
 from serving.errors import ServingError
-from speedrunner.config.check import InvalidConfig
 from speedrunner.config.compose import compose
+from speedrunner.config.schema import InvalidConfig
 from speedrunner.hosts.host import HostError
 from speedrunner.hosts.host_pool import HostPool
 from speedrunner.runs.drain import Drain, Interrupted
 from speedrunner.runs.executor import RunStopped
 from speedrunner.runs.progress import Progress
-from speedrunner.runs.session import BegunRun, Engines, begun, deployed
+from speedrunner.runs.run import BegunRun, begun, deployed
 from speedrunner.runs.setup import Setup, set_up
 from speedrunner.sandbox.settings import SandboxError
 from speedrunner.store.files import StorageError
@@ -93,40 +93,36 @@ async def sweep(setups: Sequence[Setup], console: Console, drain: Drain) -> Swee
         ServingError: the server did not start.
     """
     failures: dict[str, str] = {}
-    with ExitStack() as stack:
+    async with AsyncExitStack() as stack:
         unfinished: list[BegunRun] = []
         for setup in setups:
             name = Path(setup.config.run.dir).name
             if (one := stack.enter_context(begun(setup, console, name))) is not None:
                 unfinished.append(one)
-        if not unfinished:
-            return SweepResult({}, [])
-        first = unfinished[0]
+        pools: list[tuple[BegunRun, HostPool]] = []
+        for one in unfinished:
+            with _alone(one, failures):
+                pools.append((one, await stack.enter_async_context(one.hosts())))
+        if not pools:
+            return SweepResult(failures, [])
         progress = stack.enter_context(Progress(console, 1, 0, "sweep"))
+        first = unfinished[0]
+        service = deployed(first.setup, first.directory.server_log, progress)
+        engines = await stack.enter_async_context(service)
 
-        async def play(one: BegunRun, engines: Engines, pool: HostPool) -> None:
+        async def play(one: BegunRun, pool: HostPool) -> None:
             with _alone(one, failures):
                 await one.play(engines, pool, drain)
 
-        async with AsyncExitStack() as hosts:
-            pools: list[tuple[BegunRun, HostPool]] = []
+        try:
+            async with asyncio.TaskGroup() as group:
+                for one, pool in pools:
+                    group.create_task(play(one, pool), name=str(one.directory.path))
+        finally:
+            balances = await engines.balances()
             for one in unfinished:
-                with _alone(one, failures):
-                    pools.append((one, await hosts.enter_async_context(one.hosts())))
-            if not pools:
-                return SweepResult(failures, [])
-            engines = await hosts.enter_async_context(
-                deployed(first.setup, first.directory.server_log, progress)
-            )
-            try:
-                async with asyncio.TaskGroup() as group:
-                    for one, pool in pools:
-                        group.create_task(play(one, engines, pool), name=str(one.directory.path))
-            finally:
-                balances = await engines.balances()
-                for one in unfinished:
-                    one.keep(balances)
-            drain.check()
+                one.keep(balances)
+        drain.check()
     return SweepResult(failures, balances)
 
 

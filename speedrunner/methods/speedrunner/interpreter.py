@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from importlib.resources import files
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from envs import Primitive
 from speedrunner.library.library import Library
@@ -32,7 +30,7 @@ _SET_DRAFT = "from workspace import set_draft as _set_draft\n_set_draft({source!
 """Imports the function each time, since the inducer's code may have taken the name."""
 
 
-class Interpreter:
+class Interpreter(CodeSession):
     """Runs the inducer's code in the sandbox for the length of one sleep. An async context manager.
 
     Args:
@@ -55,7 +53,7 @@ class Interpreter:
         wall_s: float,
     ) -> None:
         workspace = files(__package__).joinpath("workspace.py").read_text(encoding="utf-8")
-        self._session = CodeSession(
+        super().__init__(
             sandbox,
             mounts=folders,
             bootstrap=_BOOTSTRAP.format(source=workspace, primitives=[each.name for each in primitives]),
@@ -64,27 +62,17 @@ class Interpreter:
         self._draft = draft
         self._wall_s = wall_s
 
-    async def __aenter__(self) -> Self:
-        """Start the session. Raises `SandboxError`."""
-        await self._session.__aenter__()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self._session.__aexit__(kind, error, trace)
-
     async def execute_code(self, code: str) -> str:
         """Run Python code in your session and return what it printed, with the value of its last expression
         or its traceback."""
         draft = _SET_DRAFT.format(source=self._draft().source)
-        taken = await self._session.execute(draft, DRAFT_WALL_S)
+        taken = await self.execute(draft, DRAFT_WALL_S)
         notes = [taken.lost]
         if taken.error and taken.lost:  # the process was lost, perhaps for what ran before
-            taken = await self._session.execute(draft, DRAFT_WALL_S)
+            taken = await self.execute(draft, DRAFT_WALL_S)
             notes.append(taken.lost)
         if taken.error:
             notes.append(f"the draft cannot be imported: {taken.error}")
-        said = await self._session.execute(code, self._wall_s)
+        said = await self.execute(code, self._wall_s)
         told = (f"[{note}]" for note in dict.fromkeys(notes) if note)
         return "\n".join([*told, said.text or "(no output)"])

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from typing import Literal
 
 import msgspec
 
 from envs import Task, TextEnv
 from speedrunner.agents.actor import ActorSpec
-from speedrunner.agents.templates import render
+from speedrunner.agents.texts import headline, render, trajectory_lines
 from speedrunner.agents.toolbox import Tool, Toolbox
-from speedrunner.agents.trajectory_text import headline
+from speedrunner.library.checks import ALLOWED_MODULES
 from speedrunner.library.library import Library
-from speedrunner.library.rules import ALLOWED_MODULES
 from speedrunner.library.signature import SUPPORTED
 from speedrunner.methods.base import Method, SleepTools
 from speedrunner.methods.speedrunner.draft import Draft
 from speedrunner.methods.speedrunner.interpreter import Interpreter
-from speedrunner.methods.speedrunner.reading import reading
 from speedrunner.store.data import History
-from speedrunner.store.records import Ending, Message, Policy
+from speedrunner.store.records import Ending, Message, Policy, Trajectory
 
 READING_SHARE = 0.5
 """Part of the model's context that trajectories may take where there is no code interpreter."""
@@ -31,10 +31,28 @@ def finish(summary: str) -> str:
     return "The library is stored."
 
 
+def texts_that_fit(
+    batch: Sequence[Trajectory], room_tokens: int, count_tokens: Callable[[str], int]
+) -> list[str]:
+    """Whole episodes for an inducer without a code interpreter (paper, section 4.1), oldest first.
+
+    The newest are taken, as long as they fit into the room together.
+    """
+    texts: list[str] = []
+    for trajectory in reversed(batch):
+        text = "\n".join(trajectory_lines(trajectory))
+        room_tokens -= count_tokens(text)
+        if room_tokens < 0:
+            break
+        texts.insert(0, text)
+    return texts
+
+
+@dataclass(kw_only=True)
 class SpeedRunner(Method):
     """Wake-sleep skill library learning.
 
-    Args:
+    Attributes:
         inducer_calls: requests of one sleep (paper, Appendix A.1: 100).
         output_chars: longest result of one of the inducer's tools, in characters.
         code_wall_s: seconds that one piece of the inducer's code may take.
@@ -44,24 +62,13 @@ class SpeedRunner(Method):
         interpreter: `off` puts the batch's trajectories in the context instead (section 4.1).
     """
 
-    def __init__(
-        self,
-        *,
-        inducer_calls: int = 100,
-        output_chars: int = 8000,
-        code_wall_s: float = 60.0,
-        on_limit: Literal["adopt", "discard"] = "adopt",
-        prompt: Literal["goal_oriented", "asi_style"] = "goal_oriented",
-        visibility: Literal["split", "all_public"] = "split",
-        interpreter: Literal["on", "off"] = "on",
-    ) -> None:
-        self._calls = inducer_calls
-        self._output_chars = output_chars
-        self._code_wall_s = code_wall_s
-        self._on_limit = on_limit
-        self._prompt = prompt
-        self._split = visibility == "split"
-        self._interpreter = interpreter == "on"
+    inducer_calls: int = 100
+    output_chars: int = 8000
+    code_wall_s: float = 60.0
+    on_limit: Literal["adopt", "discard"] = "adopt"
+    prompt: Literal["goal_oriented", "asi_style"] = "goal_oriented"
+    visibility: Literal["split", "all_public"] = "split"
+    interpreter: Literal["on", "off"] = "on"
 
     def initial(self) -> Policy:
         """An empty library."""
@@ -79,67 +86,63 @@ class SpeedRunner(Method):
             SandboxError: the inducer's code cannot be run here.
         """
         policy = self._shown(policy)
-        draft = Draft(tools.library(policy), tools.sleep, tools.edits, self._output_chars)
-        offered: list[Tool] = [*draft.tools(all_public=not self._split)]
-        calls = tools.calls("inducer", self._calls)
+        draft = Draft(tools.library(policy), tools.sleep, tools.edits, self.output_chars)
+        offered: list[Tool] = [*draft.tools(all_public=self.visibility == "all_public")]
+        calls = tools.calls("inducer", self.inducer_calls)
         async with AsyncExitStack() as stack:
-            if self._interpreter:
+            if self.interpreter == "on":
                 interpreter = Interpreter(
                     tools.sandbox,
                     history.folders,
                     tools.env.primitives,
                     lambda: draft.library,
-                    output_chars=self._output_chars,
-                    wall_s=self._code_wall_s,
+                    output_chars=self.output_chars,
+                    wall_s=self.code_wall_s,
                 )
                 offered.insert(0, (await stack.enter_async_context(interpreter)).execute_code)
             messages = self._messages(draft.library, history, tools, calls)
             ending = await tools.run_agent("inducer", messages, Toolbox(offered, finish), calls)
-        if ending is Ending.CALL_LIMIT and self._on_limit == "discard":
+        if ending is Ending.CALL_LIMIT and self.on_limit == "discard":
             tools.error = f"the inducer used up its {calls} calls"
-        if tools.error is not None:
-            return policy
-        return draft.library.policy(policy)
+        return draft.library.policy(policy) if tools.error is None else policy
 
     def _messages(self, library: Library, history: History, tools: SleepTools, calls: int) -> list[Message]:
         batch = history.batch(history.batches()[-1])
+        split, interpreter = self.visibility == "split", self.interpreter == "on"
         system = render(
             __package__,
             "system",
-            goal=render(__package__, self._prompt),
+            goal=render(__package__, self.prompt),
             description=tools.env.description,
             primitives=tools.env.primitives,
             types=SUPPORTED,
             modules=sorted(ALLOWED_MODULES),
-            split=self._split,
-            interpreter=self._interpreter,
+            split=split,
+            interpreter=interpreter,
             memory_mb=tools.sandbox.memory_mb,
-            wall_s=f"{self._code_wall_s:g}",
-            output_chars=self._output_chars,
+            wall_s=f"{self.code_wall_s:g}",
+            output_chars=self.output_chars,
         )
         room = int(tools.model.card.context * READING_SHARE)
-        found = reading([] if self._interpreter else batch, room, tools.model.count_tokens)
+        texts = [] if interpreter else texts_that_fit(batch, room, tools.model.count_tokens)
         user = render(
             __package__,
             "user",
             sleep=tools.sleep,
             batch=[headline(trajectory) for trajectory in batch],
             history=history.count(),
-            interpreter=self._interpreter,
-            texts=found.texts,
-            left_out=found.left_out,
-            skills=[
-                {"name": each.name, "public": each.public, "doc": library.doc(each.name)}
-                for each in library.skills
-            ],
-            split=self._split,
+            interpreter=interpreter,
+            texts=texts,
+            left_out=[headline(each) for each in batch[: len(batch) - len(texts)]],
+            library=library,
+            split=split,
             calls=calls,
         )
         return [Message("system", system), Message("user", user)]
 
     def _shown(self, policy: Policy) -> Policy:
         """The policy with the visibility that the option asks for."""
-        if self._split:
+        if self.visibility == "split":
             return policy
         skills = tuple(msgspec.structs.replace(skill, public=True) for skill in policy.skills)
         return msgspec.structs.replace(policy, skills=skills)

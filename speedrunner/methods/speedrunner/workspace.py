@@ -99,12 +99,7 @@ def load_library(version: int) -> ModuleType:
 
 
 def begin(session: dict[str, Any], primitives: Sequence[str]) -> None:
-    """Give a session its functions.
-
-    Args:
-        session: its variables.
-        primitives: names that stand for an error in libraries.
-    """
+    """Give a session, by its variables, its functions; primitives are names that stand for an error."""
     global _session, _primitives
     _session, _primitives = session, primitives
     MOUNTS.update(session["MOUNTS"])

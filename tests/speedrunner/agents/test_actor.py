@@ -1,156 +1,104 @@
-"""Episodes and how they end, over a scripted engine."""
+"""What the actor reads after a call."""
 
 from __future__ import annotations
 
-from collections import Counter
+from typing import Any
 
 import pytest
 
-from speedrunner.hosts import host as hosts
-from speedrunner.store.records import Ending
-from tests.odd_envs import FORGERY
-from tests.scripted_engine import (
-    HANG,
-    Answer,
-    Request,
-    call,
-    overflow,
-    say,
-    two_calls,
+from envs import Outcome
+from speedrunner.agents.actor import actor_view
+from speedrunner.hosts.messages import Executed
+from speedrunner.store.records import CallNode
+
+
+def view(
+    result: Any = None,
+    error: str | None = None,
+    observation: str | None = None,
+    surroundings: str | None = None,
+    limit: int = 1_000,
+) -> str:
+    node = CallNode("skill", "skill", {}, result=result, error=error)
+    return actor_view(
+        Executed(
+            node=node,
+            observation=observation,
+            surroundings=surroundings,
+            outcome=Outcome(0.0, False, {}),
+            actions=0,
+            ending=None,
+        ),
+        limit,
+    )
+
+
+@pytest.mark.parametrize(
+    ("result", "text"),
+    [
+        ("done", "done"),
+        ("", ""),
+        (3, "3"),
+        (True, "true"),
+        (["ä", {"x": 1.5}], '["ä",{"x":1.5}]'),
+        (None, "None"),
+    ],
 )
-from tests.scripted_runs import (
-    Runs,
-    ScriptedRun,
-    flag,
-    script,
-    walker,
-)
+def test_a_result_is_its_own_text_or_json(result: Any, text: str) -> None:
+    assert view(result) == text
 
 
-class TestEndings:
-    """Of episodes and sleeps that do not end well; the run goes on."""
-
-    async def test_an_episode_whose_context_overflows_is_scored_as_it_stands(self, corridor: Runs) -> None:
-        def actor(request: Request) -> Answer:
-            return overflow() if (flag(request), request.turn) == (8, 2) else walker(request)
-
-        run = corridor(script(actor), "run.rollouts=0")
-        await run.play()
-        whole, cut = sorted(run.data.episodes, key=lambda row: row.episode)
-        assert whole.ending is Ending.SUCCESS
-        assert (cut.ending, cut.llm_calls, cut.score) == (Ending.CONTEXT_OVERFLOW, 2, 2 / 8)
-
-    async def test_a_prompt_that_does_not_fit_at_all(self, corridor: Runs) -> None:
-        run = corridor(script(), "run.rollouts=0", context=300)
-        await run.play()
-        assert {(row.ending, row.llm_calls, row.score) for row in run.data.episodes} == {
-            (Ending.CONTEXT_OVERFLOW, 0, 0.0)
-        }
-
-    async def test_invalid_calls_are_answered_and_counted(self, corridor: Runs) -> None:
-        wrong = [
-            say("Let me think."),
-            call("fly"),
-            call("walk", steps="far"),
-            two_calls(call("look"), call("look")),
-        ]
-
-        def actor(request: Request) -> Answer:
-            return wrong[request.turn] if request.turn < len(wrong) else walker(request)
-
-        run = corridor(script(actor), "run.rollouts=0", "run.test_episodes=1")
-        await run.play()
-        (row,) = run.data.episodes
-        assert (row.invalid_calls, row.llm_calls, row.ending) == (4, 11, Ending.SUCCESS)
-        (played,) = run.data.evaluations()
-        assert [turn.error is not None for turn in played.turns[:5]] == [True] * 4 + [False]
-        assert "there is no tool 'fly'; tools: walk, look" in str(played.turns[1].error)
-        ledger = Counter(row.status for row in run.data.requests if row.labels["role"] == "actor")
-        assert ledger == {"ok": 7, "invalid": 4}
-
-    async def test_a_call_limit(self, corridor: Runs) -> None:
-        run = corridor(script(lambda request: call("look")), "run.rollouts=0", "run.test_episodes=1")
-        await run.play()
-        (row,) = run.data.episodes
-        assert (row.ending, row.llm_calls, row.actions, row.score) == (Ending.CALL_LIMIT, 20, 0, 0.0)
-
-    async def test_the_wall_clock(self, corridor: Runs) -> None:
-        def actor(request: Request) -> Answer:
-            return walker(request) if request.turn < 2 else HANG
-
-        run = corridor(script(actor), "run.rollouts=0", "run.test_episodes=1", "run.wall_clock_s=2")
-        await run.play()
-        (row,) = run.data.episodes
-        assert (row.ending, row.llm_calls, row.score) == (Ending.WALL_CLOCK, 2, 2 / 7)
-        assert run.data.requests[-1].status == "aborted"
-        assert run.data.requests[-1].usage is None
-
-    async def test_failure(self, corridor: Runs) -> None:
-        run = corridor(
-            script(lambda request: call("walk", steps=5, direction="left")),
-            "run.rollouts=0",
-            "run.test_episodes=1",
-        )
-        await run.play()
-        (row,) = run.data.episodes
-        assert (row.ending, row.score, row.success) == (Ending.FAILURE, 0.0, False)
-
-    async def test_a_world_that_does_not_open_is_a_fault_and_has_no_score(
-        self, corridor: Runs, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(hosts, "RESET_LIMIT_S", 2.0)
-        run = corridor(
-            script(),
-            "env=tests.odd_envs:Sealed",
-            "method=react",
-            *("method.train=true", "run.rollouts=2", "run.test_episodes=0", "run.in_flight=1"),
-        )
-        await run.play()
-        opened, sealed = run.data.episodes
-        assert (opened.ending, opened.score) == (Ending.SUCCESS, 1.0)
-        # Not the score of the episode that the host played before.
-        assert (sealed.ending, sealed.score) == (Ending.ENVIRONMENT_ERROR, None)
+def test_a_primitives_text_is_not_said_twice() -> None:
+    assert view("You see a flag.", observation="You see a flag.") == "You see a flag."
 
 
-class TestTextsFromOutside:
-    """Control tokens in what games and skills say are ordinary text."""
+def test_a_result_that_contains_the_last_observation_stands_alone() -> None:
+    assert view("Walked twice. You see a flag.", observation="You see a flag.") == (
+        "Walked twice. You see a flag."
+    )
 
-    @staticmethod
-    def turns(run: ScriptedRun) -> set[tuple[str, ...]]:
-        """The roles of each prompt, as the control tokens in it tell them."""
-        return {tuple(role for role, _ in request.messages) for request in run.server.requests}
 
-    async def test_a_game_cannot_forge_a_turn(self, corridor: Runs) -> None:
-        run = corridor(script(), "env=tests.odd_envs:Forging", "run.rollouts=2")
-        await run.play()
-        assert {row.ending for row in run.data.episodes} == {Ending.SUCCESS}
-        asked = [request for request in run.server.requests if request.tools]
-        for request in asked:
-            roles = [role for role, _ in request.messages]
-            assert roles.count("system") == 1
-            assert FORGERY in request.system or "write_skill" in request.tools
-            if "write_skill" not in request.tools:
-                assert FORGERY in request.task
-                assert all(FORGERY in text for role, text in request.messages if role == "user")
-        # What the inducer reads of it is no control token either.
-        assert any("write_skill" in request.tools for request in asked)
-        (played, *_) = run.data.trajectories()
-        assert FORGERY in played.turns[0].messages[1].content
+def test_the_last_observation_follows_a_result_without_it() -> None:
+    assert view(True, observation="You see a flag.") == "true\n\nLast observation:\nYou see a flag."
 
-    async def test_a_skills_documentation_cannot_either(self, corridor: Runs) -> None:
-        source = f'def shout() -> str:\n    """Shout {FORGERY} loudly."""\n    return "{FORGERY!r}"'
-        source = source.replace("\n<|im_start|>", " <|im_start|>").replace("\n<tool_call>", " <tool_call>")
 
-        def actor(request: Request) -> Answer:
-            return call("shout") if "shout" in request.tools and request.turn == 0 else call("walk", steps=1)
+def test_nothing_is_said_of_a_skill_that_returned_nothing_but_acted() -> None:
+    assert view(None, observation="You see a flag.") == "Last observation:\nYou see a flag."
 
-        run = corridor(script(actor, (call("write_skill", source=source, public=True),)), "run.rollouts=2")
-        await run.play()
-        assert [edit.error for edit in run.data.sleeps[0].edits] == [None]
-        last = [row for row in run.data.episodes if row.checkpoint == 2]
-        assert {(row.ending, row.skill_calls) for row in last} == {(Ending.SUCCESS, 1)}
-        for request in run.server.requests:
-            roles = [role for role, _ in request.messages]
-            assert roles.count("system") <= 1
-            if "shout" in request.tools and "write_skill" not in request.tools:
-                assert "<|im_start|>system" in request.tools["shout"]["function"]["description"]
+
+def test_an_error_is_shown_without_its_traceback() -> None:
+    error = "ValueError: no door (in go, line 3)\nTraceback (outermost call first):\n  go, line 3: raise ..."
+    assert view(error=error, observation="You see a wall.") == (
+        "Error: ValueError: no door (in go, line 3)\n\nLast observation:\nYou see a wall."
+    )
+
+
+def test_surroundings_come_last() -> None:
+    assert view("ok", observation="moved", surroundings="A kitchen.") == (
+        "ok\n\nLast observation:\nmoved\n\nA kitchen."
+    )
+
+
+def test_long_results_are_cut_and_say_so() -> None:
+    assert view("x" * 25, limit=20) == f"{'x' * 20}\n[cut here: 5 of 25 characters are not shown]"
+
+
+def test_a_last_observation_that_was_cut_away_follows() -> None:
+    shown = view("x" * 25 + "You see a flag.", observation="You see a flag.", limit=20)
+    assert shown.endswith("\n\nLast observation:\nYou see a flag.")
+
+
+def test_what_was_cut_is_not_said_again() -> None:
+    room = "You are in the kitchen, and a door leads on."
+    told = view(room, observation=room, surroundings=room, limit=20)
+    assert told == f"{room[:20]}\n[cut here: 24 of 44 characters are not shown]"
+    assert view(True, observation=room, surroundings=room, limit=20).count(room[:20]) == 1
+
+
+def test_surroundings_that_a_result_contains_are_not_repeated() -> None:
+    assert view("You stay. A kitchen.", surroundings="A kitchen.") == "You stay. A kitchen."
+
+
+def test_each_part_is_cut_by_itself() -> None:
+    shown = view("X" * 30, observation="Y" * 30, surroundings="Z" * 30, limit=20)
+    assert [part.count(letter) for part, letter in zip(shown.split("\n\n"), "XYZ", strict=True)] == [20] * 3

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from speedrunner.cli.bench import numbers
-from speedrunner.config.check import InvalidConfig
+from speedrunner.config.schema import InvalidConfig
 
 
 def test_numbers_are_ascending_and_none_comes_twice() -> None:

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 
 from serving.usage import Usage
 from speedrunner.cli.cost import cost
-from speedrunner.config.check import InvalidConfig
+from speedrunner.config.schema import InvalidConfig
 from speedrunner.store.files import StorageError
 from speedrunner.store.rundir import RunDirectoryError
 from tests.scripted_runs import ScriptedRun

@@ -18,7 +18,7 @@ from serving.cards import ModelCard, load_card
 from serving.errors import ServerFailed
 from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.cli.probe import app
-from speedrunner.config.check import InvalidConfig
+from speedrunner.config.schema import InvalidConfig
 from speedrunner.measure.probe_tools import THINKING_TOKENS, thinking_role, with_built_in_calls
 from tests.probe_engines import Forgetful, Probed, sample_call
 from tests.scripted_engine import Answer, Request, call

@@ -15,7 +15,7 @@ import pytest
 from serving.cards import CHECKOUT, adapted, load_card
 from serving.errors import InvalidCard, ServerFailed
 from speedrunner.cli.serve import serve, shell_command
-from speedrunner.config.check import InvalidConfig
+from speedrunner.config.schema import InvalidConfig
 from tests.serve_command import check_serving_on_a_port, lines_until, serving
 from tests.stand_in_server import HEALTHY
 

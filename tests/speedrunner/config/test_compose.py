@@ -12,12 +12,11 @@ from hydra.core.global_hydra import GlobalHydra
 import serving.cards
 from speedrunner import methods
 from speedrunner.config import compose as composing
-from speedrunner.config.check import InvalidConfig
 from speedrunner.config.compose import compose
 from speedrunner.config.schema import (
+    ClassConfig,
     Config,
-    EnvConfig,
-    MethodConfig,
+    InvalidConfig,
     ModelConfig,
     PricesConfig,
     RunConfig,
@@ -41,8 +40,8 @@ class TestChoices:
     def test_without_overrides_everything_has_its_default(self) -> None:
         assert compose([]) == Config(
             run=RunConfig("runs/babyai-speedrunner-tiny-seed0"),
-            env=EnvConfig("babyai", {"num_dists": 0}),
-            method=MethodConfig("speedrunner", methods.options("speedrunner")),
+            env=ClassConfig("babyai", {"num_dists": 0}),
+            method=ClassConfig("speedrunner", methods.options("speedrunner")),
             model=ModelConfig("tiny"),
         )
 
@@ -50,8 +49,8 @@ class TestChoices:
         config = compose(["env=babyai", "method=react", "model=tiny", "run.rollouts=20", "env.num_dists=4"])
         assert config.run == RunConfig("runs/babyai-react-tiny-seed0", rollouts=20)
         assert (config.env, config.method) == (
-            EnvConfig("babyai", {"num_dists": 4}),
-            MethodConfig("react", {"train": False}),
+            ClassConfig("babyai", {"num_dists": 4}),
+            ClassConfig("react", {"train": False}),
         )
 
     def test_a_value_wins_over_an_experiment_wherever_it_stands(self) -> None:
@@ -78,16 +77,16 @@ class TestChoices:
 class TestOwnClasses:
     @pytest.mark.parametrize("option", ["env.pit=-3", "+env.pit=-3", "++env.pit=-3"])
     def test_an_environment_with_its_options(self, option: str) -> None:
-        assert compose([f"env={CORRIDOR}", option]).env == EnvConfig(CORRIDOR, {"pit": -3})
+        assert compose([f"env={CORRIDOR}", option]).env == ClassConfig(CORRIDOR, {"pit": -3})
 
     def test_an_environment_s_split_has_options_too(self) -> None:
         assert compose([f"env={CORRIDOR}", "env.train=8"]).env.options == {"train": 8}
 
     def test_a_method_with_its_options(self) -> None:
-        assert compose([f"method={MAKER}", "method.size=3"]).method == MethodConfig(MAKER, {"size": 3})
+        assert compose([f"method={MAKER}", "method.size=3"]).method == ClassConfig(MAKER, {"size": 3})
 
     def test_the_group_s_file_may_be_chosen_by_name(self) -> None:
-        assert compose(["env=custom", f"env.name={CORRIDOR}"]).env == EnvConfig(CORRIDOR)
+        assert compose(["env=custom", f"env.name={CORRIDOR}"]).env == ClassConfig(CORRIDOR)
 
     def test_one_that_is_not_named_is_asked_for(self) -> None:
         assert complaint("env=custom") == "env.name is not set: write env=package.module:Class"
@@ -151,7 +150,7 @@ class TestExistingRun:
         assert differences(from_yaml(text), changed) == ["run.rollouts: 20 -> 40"]
 
     def test_a_chosen_group_replaces_the_section_and_its_options(self, text: str) -> None:
-        assert compose(["env=babyai"], base=text).env == EnvConfig("babyai", {"num_dists": 0})
+        assert compose(["env=babyai"], base=text).env == ClassConfig("babyai", {"num_dists": 0})
 
     def test_versions_beside_it_do_not_matter(self, text: str) -> None:
         assert compose([], base=f"{text}versions: {{python: 3.11.7}}\n") == from_yaml(text)

@@ -8,11 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from speedrunner.config.check import InvalidConfig
 from speedrunner.config.schema import (
+    ClassConfig,
     Config,
-    EnvConfig,
-    MethodConfig,
+    InvalidConfig,
     ModelConfig,
     RunConfig,
     changes_results,
@@ -28,8 +27,8 @@ from typed.records import keys_of
 def config(**run: Any) -> Config:
     return Config(
         run=RunConfig(**{"dir": "runs/one", **run}),
-        env=EnvConfig("babyai", {"num_dists": 4}),
-        method=MethodConfig("react"),
+        env=ClassConfig("babyai", {"num_dists": 4}),
+        method=ClassConfig("react"),
         model=ModelConfig("tiny"),
     )
 
@@ -50,8 +49,8 @@ class TestYaml:
         assert to_mapping(config())["env"] == {"name": "babyai", "num_dists": 4}
 
     def test_equal_configurations_have_equal_texts(self) -> None:
-        one = msgspec.structs.replace(config(), env=EnvConfig("babyai", {"a": 1, "b": 2}))
-        other = msgspec.structs.replace(config(), env=EnvConfig("babyai", {"b": 2, "a": 1}))
+        one = msgspec.structs.replace(config(), env=ClassConfig("babyai", {"a": 1, "b": 2}))
+        other = msgspec.structs.replace(config(), env=ClassConfig("babyai", {"b": 2, "a": 1}))
         assert to_yaml(one) == to_yaml(other)
 
     def test_an_older_file_gets_the_defaults_of_keys_that_it_lacks(self) -> None:
@@ -62,7 +61,7 @@ class TestYaml:
         assert from_yaml(to_yaml(config()) + "versions: {python: 3.11.7}\n") == config()
 
     def test_an_environment_that_is_not_installed_can_be_read(self) -> None:
-        elsewhere = msgspec.structs.replace(config(), env=EnvConfig("no.such:Place", {"size": 3}))
+        elsewhere = msgspec.structs.replace(config(), env=ClassConfig("no.such:Place", {"size": 3}))
         assert from_yaml(to_yaml(elsewhere)) == elsewhere
 
     @pytest.mark.parametrize("text", ["run: [", "- run", "", "run: 3"])
@@ -157,7 +156,7 @@ class TestDifferences:
         ]
 
     def test_names_options_and_what_is_not_set_on_one_side(self) -> None:
-        other = msgspec.structs.replace(config(), env=EnvConfig("my.envs:Maze", {"size": 3}))
+        other = msgspec.structs.replace(config(), env=ClassConfig("my.envs:Maze", {"size": 3}))
         assert differences(config(), other) == [
             "env.name: babyai -> my.envs:Maze",
             "env.num_dists: 4 -> (not set)",

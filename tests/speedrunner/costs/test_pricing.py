@@ -12,9 +12,8 @@ from serving.cards import ModelCard
 from serving.errors import InvalidCard
 from serving.meter import LedgerRow
 from serving.usage import Prices, Usage
-from speedrunner.config.check import InvalidConfig
 from speedrunner.config.compose import compose
-from speedrunner.config.schema import to_yaml
+from speedrunner.config.schema import InvalidConfig, to_yaml
 from speedrunner.costs.pricing import price_book
 from speedrunner.store.data import RunData, load
 from speedrunner.store.records import Policy

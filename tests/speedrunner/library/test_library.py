@@ -11,8 +11,9 @@ import pytest
 
 from serving.errors import InvalidTool
 from serving.tokens.tools import ToolSpec
+from speedrunner.library.checks import ALLOWED_MODULES, CLASS_LIMIT
 from speedrunner.library.library import Library
-from speedrunner.library.rules import ALLOWED_MODULES, CLASS_LIMIT, MODULE_LIMIT, SOURCE_LIMIT, InvalidSkill
+from speedrunner.library.rules import MODULE_LIMIT, SOURCE_LIMIT, InvalidSkill
 from speedrunner.library.signature import SUPPORTED
 from speedrunner.store.policies import InvalidPolicy, PolicyStore
 from speedrunner.store.records import Policy, Skill
@@ -820,7 +821,7 @@ class TestPreamble:
 class TestSignatures:
     def test_types_and_defaults_are_real_objects(self, empty: Library) -> None:
         parameters = 'a: str, b: list[list[int]], c: Literal["x", 2] = "x", *, d: float = -1.5, e: int = None'
-        signature = write(empty, function(parameters)).signatures()["skill"]
+        signature = write(empty, function(parameters)).signature("skill")
         found = {each.name: (each.annotation, each.default) for each in signature.parameters.values()}
         assert found == {
             "a": (str, inspect.Parameter.empty),

@@ -7,7 +7,7 @@ import pytest
 
 from serving.cards import load_card
 from serving.engine.metrics import CacheConfig
-from speedrunner.config.check import InvalidConfig
+from speedrunner.config.schema import InvalidConfig
 from speedrunner.measure import bench_cache as cache
 from speedrunner.measure.bench_cache import Level, measure_cache
 from speedrunner.measure.engine import playing_setup

@@ -6,6 +6,7 @@ from collections import Counter
 
 import pytest
 
+from serving.cards import Role, Roles
 from speedrunner.methods.base import MethodBroke
 from speedrunner.store.labels import Labels
 from speedrunner.store.records import Ending, Trajectory
@@ -129,6 +130,16 @@ class TestAnEpisodeOfSeveralConversations:
         await run.play()
         (row,) = run.data.episodes
         assert (row.ending, row.llm_calls, row.score) == (Ending.CALL_LIMIT, 2, 0.0)
+
+    async def test_the_card_may_allow_a_role_fewer_calls_than_the_method(self, corridor: Runs) -> None:
+        def silent(request: Request) -> Answer:
+            return say("Hm.") if "propose" in request.tools else programmer(request)
+
+        roles = Roles(actor=Role(string_tokens=80), inducer=Role(string_tokens=80, max_calls=1))
+        run = corridor(silent, PROGRAMMING, "run.rollouts=1", "run.test_episodes=0", roles=roles)
+        await run.play()
+        (row,) = run.data.episodes
+        assert (row.ending, row.llm_calls) == (Ending.CALL_LIMIT, 1)
 
 
 class TestReplay:

@@ -35,6 +35,7 @@ from tests.scripted_runs import (
     Runs,
     check_whole,
     flag,
+    hosted_card,
     keys,
     script,
     walker,
@@ -278,14 +279,8 @@ async def test_the_inducer_may_be_another_model(
     """A hosted one, say: its requests go there, at its prices, and into the same ledger."""
     monkeypatch.setenv("TOY_KEY", "sesame")
     with ScriptedEngine(tiny_tokenizer, script(walker, LEARN), model="large", api_key="sesame") as hosted:
-        card = tmp_path / "large.yaml"
-        card.write_text(
-            f"name: large\ncontext: 100000\nroute: chat\nbase_url: {hosted.endpoint}\n"
-            "api_key_env: TOY_KEY\ntried: in tests\nprices: {uncached: 100, cached: 100, output: 100}\n"
-            "roles:\n  actor: {string_tokens: 100}\n  inducer: {string_tokens: 3000}\n"
-        )
         run = corridor(script(walker, LEARN))
-        await run.play(f"model.inducer={card}")
+        await run.play(f"model.inducer={hosted_card(tmp_path, hosted)}")
     check_whole(run)
     assert all("write_skill" in request.tools for request in hosted.requests)
     assert not any("write_skill" in request.tools for request in run.server.requests)

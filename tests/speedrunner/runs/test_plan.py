@@ -7,17 +7,18 @@ from typing import Any
 import pytest
 
 from envs import Split, Task
+from speedrunner.config.schema import RunConfig
 from speedrunner.runs.plan import Evaluate, InvalidPlan, Sleep, Step, Wake, evaluation, plan_run, step_key
 
 SPLIT = Split(
     train=[Task("toy", "default", number) for number in range(200)],
     test=[Task("toy", "default", 1000 + number) for number in range(30)],
 )
-PAPER = {"trains": True, "rollouts": 200, "sleep_every": 10, "eval_every": 50, "test_episodes": 30}
 
 
-def plan(**changes: Any) -> list[Step]:
-    return plan_run(SPLIT, **(PAPER | changes))
+def plan(split: Split = SPLIT, *, trains: bool = True, **changes: Any) -> list[Step]:
+    """A plan with the paper's numbers, which are the defaults."""
+    return plan_run(split, RunConfig("runs/one", **changes), trains=trains)
 
 
 def outline(**changes: Any) -> list[str]:
@@ -111,7 +112,7 @@ def test_a_method_that_does_not_train_is_evaluated_at_the_same_checkpoints() -> 
 
 
 def test_a_method_that_does_not_train_needs_no_training_tasks() -> None:
-    steps = plan_run(Split([], SPLIT.test), **(PAPER | {"trains": False}))
+    steps = plan(Split([], SPLIT.test), trains=False)
     assert len(steps) == 5
 
 

@@ -4,7 +4,6 @@ import msgspec
 import pytest
 
 from envs import EnvironmentFault, Task
-from speedrunner.agents.actor import EpisodeLimits
 from speedrunner.config.compose import compose
 from speedrunner.methods import InvalidMethodOption, UnknownMethod
 from speedrunner.methods.react import ReAct
@@ -23,10 +22,9 @@ class Maker(ReAct):
 
 
 def test_what_a_configuration_names_is_made_and_checked_without_starting_anything() -> None:
-    setup = set_up(compose(["env=babyai", "method=react", "prices.cached=0.5", "run.wall_clock_s=9"]))
+    setup = set_up(compose(["env=babyai", "method=react", "prices.cached=0.5"]))
     assert (setup.env.name, setup.method.trains, setup.card.name) == ("babyai", False, "tiny")
     assert setup.prices == {"tiny": msgspec.structs.replace(setup.card.prices, cached=0.5)}
-    assert setup.episode_limits() == EpisodeLimits(9.0, None, 4000)
     assert setup.split.train[0] == Task("babyai", "pick_up_seq_go_to", 83810)
 
 

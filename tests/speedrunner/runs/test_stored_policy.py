@@ -11,7 +11,7 @@ from rich.console import Console
 
 from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.runs.drain import Drain
-from speedrunner.runs.session import run as carry_out
+from speedrunner.runs.run import run as carry_out
 from speedrunner.runs.setup import set_up
 from speedrunner.runs.stored_policy import evaluation_config, stored_policy
 from speedrunner.store.data import load

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from serving.cards import ModelCard
 from serving.tokens.tokenizer import ChatTokenizer
-from speedrunner.config.check import InvalidConfig
+from speedrunner.config.schema import InvalidConfig
 from speedrunner.runs.drain import Drain, Interrupted
 from speedrunner.runs.sweep import SweepResult, read_runs, sweep
 from speedrunner.store.data import load

@@ -151,7 +151,7 @@ async def test_a_draft_that_python_warns_of_is_imported(bench: Bench, body: str)
 async def test_a_draft_survives_what_ended_the_process_before(bench: Bench) -> None:
     bench.draft = bench.draft.write(STEP, public=False, sleep=2)
     assert await bench("x = library._step.__doc__; x") == "'Go.'"
-    child = bench.interpreter._session._child
+    child = bench.interpreter._child
     assert child is not None
     child.strike()
     child.channel.drain(time.monotonic() + 30.0)  # until it is gone

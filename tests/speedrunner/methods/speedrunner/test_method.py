@@ -13,8 +13,11 @@ import pytest
 import envs
 from serving.cards import ModelCard
 from serving.tokens.tokenizer import ChatTokenizer
+from speedrunner.agents.actor import Actor
+from speedrunner.agents.texts import trajectory_lines
+from speedrunner.config.compose import compose
 from speedrunner.methods.base import SleepTools
-from speedrunner.methods.speedrunner.method import SpeedRunner
+from speedrunner.methods.speedrunner.method import SpeedRunner, texts_that_fit
 from speedrunner.store.data import History
 from speedrunner.store.labels import Labels
 from speedrunner.store.records import Ending, Policy, Skill
@@ -83,7 +86,7 @@ def night(
                 sleep=1,
                 env=babyai,
                 model=engine.model,
-                check_tool=engine.model.check_tool,
+                library=Actor(babyai, engine.model, compose([])).library,
                 labels=Labels(episode="sleep/0001"),
             )
             learnt = await SpeedRunner(**options).sleep(policy, history, tools)
@@ -151,6 +154,26 @@ async def test_a_card_may_allow_fewer_calls_than_the_method(night: Nights, tiny_
     slept = await night([LIST] * 9, card={"roles": tiny_card.roles})
     assert len(slept.tools.agents[0].turns) == tiny_card.roles.inducer.max_calls == 6
     assert "You have 6 calls." in slept.seen[0]
+
+
+class TestWholeEpisodesInThePrompt:
+    BATCH = [trajectory(f"train/{number:04d}", policy=number) for number in range(3)]
+    TEXTS = ["\n".join(trajectory_lines(each)) for each in BATCH]
+
+    def test_a_batch_that_fits_is_shown_whole_oldest_first(self) -> None:
+        assert texts_that_fit(self.BATCH, sum(map(len, self.TEXTS)), len) == self.TEXTS
+
+    def test_else_the_newest_are_shown(self) -> None:
+        assert texts_that_fit(self.BATCH, sum(map(len, self.TEXTS)) - 1, len) == self.TEXTS[1:]
+
+    def test_an_episode_is_shown_whole_or_not_at_all(self) -> None:
+        assert texts_that_fit(self.BATCH, len(self.TEXTS[2]) - 1, len) == []
+
+
+async def test_a_skill_whose_docstring_somebody_took_away_is_listed(night: Nights) -> None:
+    bare = Skill(name="bare", public=True, created=0, edited=0)
+    slept = await night([FINISH], Policy(version=0, module="def bare():\n    return 1", skills=(bare,)))
+    assert "- bare (public): (no docstring)" in slept.requests[0].task
 
 
 class TestAblations:

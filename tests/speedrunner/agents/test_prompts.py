@@ -1,6 +1,6 @@
 """The prompts word for word, as golden files, so that no change of wording or whitespace goes unseen.
 
-After an intended change, `python -m tests.speedrunner.test_prompts` writes them anew.
+After an intended change, `python -m tests.speedrunner.agents.test_prompts` writes them anew.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from jinja2 import UndefinedError
 
 import envs
 from envs import Opening, Task
-from speedrunner.agents.actor import Actor, ActorSpec, EpisodeLimits
-from speedrunner.agents.templates import render
-from speedrunner.agents.trajectory_text import headline
+from speedrunner.agents.actor import Actor, ActorSpec
+from speedrunner.agents.texts import headline, render
+from speedrunner.config.compose import compose
+from speedrunner.library.checks import ALLOWED_MODULES
 from speedrunner.library.library import Library
-from speedrunner.library.rules import ALLOWED_MODULES
 from speedrunner.library.signature import SUPPORTED
 from speedrunner.methods.speedrunner.draft import Draft
 from speedrunner.methods.speedrunner.interpreter import Interpreter
@@ -47,8 +47,7 @@ def opening() -> Opening:
 
 
 def actor(spec: ActorSpec) -> list[Message]:
-    limits = EpisodeLimits(wall_clock_s=60.0, call_wall_s=None, reply_chars=4000)
-    return Actor(ENV, None, limits).messages(spec, opening())  # type: ignore[arg-type]
+    return Actor(ENV, None, compose([])).messages(spec, opening())  # type: ignore[arg-type]
 
 
 def episode(number: int) -> str:
@@ -95,10 +94,7 @@ def inducer_user(*, skills: bool = True, interpreter: bool = True, texts: int = 
         interpreter=interpreter,
         texts=[episode(11)] * texts,
         left_out=[episode(10)] * left_out,
-        skills=[
-            {"name": each.name, "public": each.public, "doc": library().doc(each.name)}
-            for each in (library().skills if skills else ())
-        ],
+        library=library() if skills else Library(ENV.primitives),
         split=True,
         calls=100,
     )
@@ -178,7 +174,7 @@ def test_skills_are_not_documented_in_the_actors_prompt_but_in_its_tools() -> No
 
 
 def test_the_system_message_is_the_same_for_every_task() -> None:
-    other = Actor(ENV, None, EpisodeLimits(60.0, None, 4000)).messages(  # type: ignore[arg-type]
+    other = Actor(ENV, None, compose([])).messages(  # type: ignore[arg-type]
         ActorSpec(library()), Opening("another", "world")
     )
     assert other[0] == actor(ActorSpec(library()))[0]

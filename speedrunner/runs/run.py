@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -14,6 +15,7 @@ from rich.console import Console
 from serving.balance import Balance
 from serving.deployment import Deployment, deploy
 from serving.meter import LedgerRow, Spending
+from serving.model import Model
 from serving.probes.start_check import check_engine
 from speedrunner.agents.actor import Actor
 from speedrunner.config.schema import VERSIONS, differences, from_yaml, to_yaml
@@ -42,17 +44,16 @@ async def run(setup: Setup, console: Console, drain: Drain) -> list[Balance]:
         Interrupted, RunStopped, ServingError, StorageError, HostError: it stopped; what is recorded stays,
             and the same call goes on.
     """
-    with begun(setup, console) as begun_run:
-        if begun_run is None:
+    with begun(setup, console) as one:
+        if one is None:
             return []
-        progress = begun_run.progress
-        log = begun_run.directory.server_log
-        async with begun_run.hosts() as pool, deployed(setup, log, progress) as engines:
+        log = one.directory.server_log
+        async with one.hosts() as pool, deployed(setup, log, one.progress) as engines:
             try:
-                await begun_run.play(engines, pool, drain)
+                await one.play(engines, pool, drain)
             finally:
                 balances = await engines.balances()
-                begun_run.keep(balances)
+                one.keep(balances)
             return balances
 
 
@@ -63,6 +64,21 @@ class Engines:
     actor: Deployment
     others: Deployment
 
+    @asynccontextmanager
+    async def models(
+        self, setup: Setup, write_row: Callable[[LedgerRow], None], spent: float = 0.0
+    ) -> AsyncIterator[tuple[Model, Model]]:
+        """What plays the actor, and what every other role; often the same. `spent` are USD of the cap."""
+        spending = Spending(setup.config.serving.spending_cap_usd, spent)
+        async with AsyncExitStack() as stack:
+            found = {
+                engine: await stack.enter_async_context(
+                    engine.client(write_row, prices=setup.prices[engine.card.name], spending=spending)
+                )
+                for engine in dict.fromkeys((self.actor, self.others))
+            }
+            yield found[self.actor], found[self.others]
+
     async def balances(self) -> list[Balance]:
         """The accounts of each engine that shows counters."""
         found = [await engine.balance() for engine in dict.fromkeys((self.actor, self.others))]
@@ -71,22 +87,17 @@ class Engines:
 
 @asynccontextmanager
 async def deployed(setup: Setup, log: Path, progress: Progress) -> AsyncIterator[Engines]:
-    """Bring the models of a configuration into service.
-
-    Raises:
-        InvalidCard, ServerFailed: see `serving.errors`.
-    """
+    """Bring the models of a configuration into service. Raises `InvalidCard`, `ServerFailed`."""
     options = setup.config.serving
-    say, waiting = progress.say, progress.waiting
-    async with deploy(setup.card, options, log=log, say=say, waiting=waiting) as actor:
-        if setup.inducer_card is setup.card:
-            yield Engines(actor, actor)
-            return
-        # A server that is named by address or port is the actor's.
-        own = msgspec.structs.replace(options, url=None, port=None, api_key_env=None, api_key_file=None)
-        log = log.with_name("inducer_server.log")
-        async with deploy(setup.inducer_card, own, log=log, say=say, waiting=waiting) as inducer:
-            yield Engines(actor, inducer)
+    async with AsyncExitStack() as stack:
+        start = partial(deploy, say=progress.say, waiting=progress.waiting)
+        actor = others = await stack.enter_async_context(start(setup.card, options, log=log))
+        if setup.inducer_card is not setup.card:
+            # A server that is named by address or port is the actor's.
+            own = msgspec.structs.replace(options, url=None, port=None, api_key_env=None, api_key_file=None)
+            log = log.with_name("inducer_server.log")
+            others = await stack.enter_async_context(start(setup.inducer_card, own, log=log))
+        yield Engines(actor, others)
 
 
 @dataclass(frozen=True)
@@ -110,37 +121,21 @@ class BegunRun:
         # An evaluation is played beside the wake after it.
         wake = max((len(step.tasks) for step in self.steps if isinstance(step, Wake)), default=0)
         test = max((len(step.tasks) for step in self.steps if isinstance(step, Evaluate)), default=0)
-        config = self.setup.config
-        size = min(config.run.in_flight, max(wake + test, 1))
-        env, log = config.env, self.directory.host_log
-        return HostPool(size, env.name, env.options, log, self.setup.sandbox())
+        size = min(self.setup.config.run.in_flight, max(wake + test, 1))
+        return self.setup.hosts(size, self.directory.host_log)
 
     async def play(self, engines: Engines, pool: HostPool, drain: Drain) -> None:
         """Do what is left, in the hosts of `pool`. Raises as `run`."""
-        setup, directory, prices = self.setup, self.directory, self.setup.prices
-        spending = Spending(setup.config.serving.spending_cap_usd, spent_usd(self.ledger, prices))
-        async with AsyncExitStack() as stack:
-            actor_model = await stack.enter_async_context(
-                engines.actor.client(
-                    directory.append_request, prices=prices[setup.card.name], spending=spending
-                )
-            )
-            inducer = actor_model
-            if engines.others is not engines.actor:
-                inducer = await stack.enter_async_context(
-                    engines.others.client(
-                        directory.append_request,
-                        prices=prices[setup.inducer_card.name],
-                        spending=spending,
-                    )
-                )
-            for model in dict.fromkeys((actor_model, inducer)):
-                await check_engine(model, {})
-            self.progress.begin(actor_model.meter, lambda: engines.actor.held_back)
+        setup, directory = self.setup, self.directory
+        spent = spent_usd(self.ledger, setup.prices)
+        async with engines.models(setup, directory.append_request, spent) as (model, others):
+            for each in dict.fromkeys((model, others)):
+                await check_engine(each, {})
+            self.progress.begin(model.meter, lambda: engines.actor.held_back)
             executor = Executor(
                 directory=directory,
                 method=setup.method,
-                actor=Actor(setup.env, actor_model, setup.episode_limits(), inducer, setup.sandbox()),
+                actor=Actor(setup.env, model, setup.config, others),
                 pool=pool,
                 progress=self.progress,
                 drain=drain,
@@ -177,16 +172,14 @@ def begun(setup: Setup, console: Console, name: str = "") -> Iterator[BegunRun |
 def _claim(directory: RunDirectory, setup: Setup) -> None:
     """Write the configuration of a new run; compare that of one that goes on."""
     text = directory.config()
-    if text is None:
-        initial = setup.initial_policy()  # before anything is written, as it may not exist
-        versions_text = yaml.safe_dump({VERSIONS: versions(setup.card, setup.inducer_card)}, sort_keys=False)
-        directory.write_config(to_yaml(setup.config) + versions_text)
-        directory.write_policy(initial)
-        return
-    if changed := differences(from_yaml(text), setup.config):
+    if text is not None and (changed := differences(from_yaml(text), setup.config)):
         raise RunDirectoryError(
             f"{directory.path} is a run of another configuration: {'; '.join(changed)};"
             " take the change back, or name another directory with run.dir"
         )
-    if not directory.policies.versions():
-        directory.write_policy(setup.initial_policy())
+    if text is None or not directory.policies.versions():
+        initial = setup.initial_policy()  # before anything is written, as it may not exist
+        if text is None:
+            found = yaml.safe_dump({VERSIONS: versions(setup.card, setup.inducer_card)}, sort_keys=False)
+            directory.write_config(to_yaml(setup.config) + found)
+        directory.write_policy(initial)

@@ -1,4 +1,4 @@
-"""The one task that a configuration names."""
+"""What a configuration names: model cards, and the one task of a single episode."""
 
 from __future__ import annotations
 
@@ -7,7 +7,22 @@ from typing import Any
 
 import envs
 from envs import EnvironmentFault, Split, Task, UnknownTask
+from serving.cards import ModelCard, adapted, load_card
 from speedrunner.config.schema import Config
+
+
+def actor_card(config: Config) -> ModelCard:
+    """The card of the actor's model, with what the configuration changes in it. Raises `InvalidCard`."""
+    model = config.model
+    return adapted(load_card(model.card), replicas=model.replicas, load_format=model.load_format)
+
+
+def inducer_card(config: Config, actor: ModelCard) -> ModelCard:
+    """The card of every role but the actor, often the actor's own. Raises `InvalidCard`."""
+    other = actor if config.model.inducer is None else load_card(config.model.inducer)
+    if other.name == actor.name:
+        return actor  # one server is enough
+    return other if other.hosted else adapted(other, load_format=config.model.load_format)
 
 
 def chosen_task(config: Config) -> Task:

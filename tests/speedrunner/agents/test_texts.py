@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from envs import Outcome
 from serving.usage import Usage
-from speedrunner.agents.trajectory_text import call_lines, headline, trajectory_lines, turn_lines
+from speedrunner.agents.texts import call_lines, headline, trajectory_lines, turn_lines
 from speedrunner.store.records import CallNode, Ending, Message, ToolCall, Turn
 from tests.speedrunner.run_samples import trajectory
 

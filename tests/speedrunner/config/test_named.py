@@ -7,7 +7,7 @@ import pytest
 import envs
 from envs import InvalidOption, Task, TextEnv, UnknownTask
 from speedrunner.config.compose import compose
-from speedrunner.config.task import chosen_task
+from speedrunner.config.named import chosen_task
 from tests.toy_env import Corridor
 
 

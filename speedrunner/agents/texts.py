@@ -1,10 +1,36 @@
-"""Trajectories as text: the indented call tree, and whole episodes for readers and inducers."""
+"""Texts for agents and people: prompts from templates, and trajectories with their indented call trees."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cache
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from speedrunner.store.records import CallNode, Trajectory, Turn
+
+
+@cache
+def _environment(package: str) -> Environment:
+    return Environment(
+        loader=PackageLoader(package, "prompts"),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        autoescape=False,
+    )
+
+
+def render(package: str, name: str, **variables: Any) -> str:
+    """Fill in a prompt, without leading or trailing blank lines.
+
+    Args:
+        package: whose folder `prompts` holds it.
+        name: of its file, without `.jinja`.
+        variables: of the template; one that is missing is an error.
+    """
+    return _environment(package).get_template(f"{name}.jinja").render(**variables).strip()
 
 
 def call_lines(node: CallNode, indent: int = 0) -> Iterator[str]:
