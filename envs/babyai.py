@@ -8,17 +8,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from envs.base import (
-    EpisodeOver,
-    InvalidOption,
-    Limits,
-    Opening,
-    Outcome,
-    Primitive,
-    Split,
-    Task,
-    TextEnv,
-)
+from envs.base import EpisodeOver, InvalidOption, Limits, Opening, Outcome, Primitive, Split, Task, TextEnv
 
 if TYPE_CHECKING:
     from envs.babyai_level import MixedLevel

@@ -14,7 +14,7 @@ from envs.base import EpisodeOver, InvalidPrimitiveCall, Limits, Primitive, Spli
 from envs.random_play import CALLS, PARTS, difference, made_up_arguments, play, read, state
 
 
-def findings(env: TextEnv, tasks: Split | Task, *, calls: int = CALLS, seed: int = 0) -> Iterator[str]:
+def findings(env: TextEnv, tasks: Split | Task, *, calls: int = CALLS) -> Iterator[str]:
     """Check an environment against the promises of `TextEnv`.
 
     Two training tasks are played with random primitive calls, the first of them three times.
@@ -23,7 +23,6 @@ def findings(env: TextEnv, tasks: Split | Task, *, calls: int = CALLS, seed: int
         env: freshly made, never reset; it is closed at the end.
         tasks: its training and held-out tasks; or the one that is played, if it offers no split.
         calls: primitive calls of each play; more than an episode lasts, if its end is to be checked too.
-        seed: of the random calls.
 
     Yields:
         One line for each promise that is not kept; nothing for an environment that conforms.
@@ -39,7 +38,7 @@ def findings(env: TextEnv, tasks: Split | Task, *, calls: int = CALLS, seed: int
         lambda: _unstarted_findings(env),
         lambda: _unknown_task_findings(env, first),
         lambda: _invalid_call_findings(env, first),
-        lambda: _replay_findings(env, first, second, calls, seed),
+        lambda: _replay_findings(env, first, second, calls),
         lambda: _close_findings(env),
     ]
     for check in checks:
@@ -56,7 +55,9 @@ def played_tasks(tasks: Split | Task) -> tuple[Task, Task]:
 
 def raised(env: TextEnv, error: Exception) -> str:
     """Say in one line what an environment raised, and in which of its methods."""
-    return f"{_place_within(env, error)}: raised {type(error).__name__}: {error}".splitlines()[0]
+    frames = (frame for frame, _ in walk_tb(error.__traceback__) if frame.f_locals.get("self") is env)
+    place = next((frame.f_code.co_name for frame in frames), "the check")
+    return f"{place}: raised {type(error).__name__}: {error}".splitlines()[0]
 
 
 def _split_findings(env: TextEnv, split: Split) -> Iterator[str]:
@@ -150,11 +151,11 @@ def _reading_findings(env: TextEnv) -> Iterator[str]:
                 yield f"{part}: reading it changed {other}; reading must change nothing"
 
 
-def _replay_findings(env: TextEnv, first: Task, second: Task, calls: int, seed: int) -> Iterator[str]:
-    played, problems = _played(env, first, calls, seed)
+def _replay_findings(env: TextEnv, first: Task, second: Task, calls: int) -> Iterator[str]:
+    played, problems = _played(env, first, calls, seed=0)
     unread = _difference_unread(env, first, played)  # this and the next make the resets before differ
-    _, others = _played(env, second, calls, seed + 1)
-    again, _ = _played(env, first, calls, seed)
+    _, others = _played(env, second, calls, seed=1)
+    again, _ = _played(env, first, calls, seed=0)
     yield from dict.fromkeys(problems + others)
     if found := difference(played, again):
         yield f"determinism: {first}, played again, {found}"
@@ -246,9 +247,3 @@ def _is_plain_json(value: object) -> bool:
         return bool(json.loads(json.dumps(value, allow_nan=False)) == value)
     except (TypeError, ValueError):
         return False
-
-
-def _place_within(env: TextEnv, error: Exception) -> str:
-    """Name the method of the environment that an error came through."""
-    frames = (frame for frame, _ in walk_tb(error.__traceback__) if frame.f_locals.get("self") is env)
-    return next((frame.f_code.co_name for frame in frames), "the check")

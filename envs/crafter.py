@@ -7,17 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from envs import crafter_text, numba_cache
-from envs.base import (
-    EpisodeOver,
-    InvalidOption,
-    Limits,
-    Opening,
-    Outcome,
-    Primitive,
-    Split,
-    Task,
-    TextEnv,
-)
+from envs.base import EpisodeOver, InvalidOption, Limits, Opening, Outcome, Primitive, Split, Task, TextEnv
 from envs.crafter_text import View
 
 if TYPE_CHECKING:
@@ -203,10 +193,7 @@ class Crafter(TextEnv):
 
     def frame(self) -> NDArray[uint8]:
         """Draw what the player sees and has; 288 x 288 pixels, red, green and blue as [row, column, color].
-
-        Raises:
-            EpisodeOver: before the first reset.
-        """
+        Raises `EpisodeOver` before the first reset."""
         return self._started().picture(FRAME_UNIT)
 
     def _observation(self, game: Game) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import hashlib
 import inspect
 import json
 import random
@@ -69,11 +68,6 @@ def trace(env: TextEnv, task: Task, *, calls: int = CALLS, seed: int = 0) -> lis
     ]
 
 
-def fingerprint(env: TextEnv, task: Task, *, calls: int = CALLS, seed: int = 0) -> str:
-    """Hash the trace of a random play: its calls, texts, states and outcome."""
-    return hashlib.sha256(json.dumps(trace(env, task, calls=calls, seed=seed)).encode()).hexdigest()
-
-
 def difference(first: Sequence[Mapping[str, Any]], again: Sequence[Mapping[str, Any]]) -> str | None:
     """Say where two plays, or two traces, of one task and seed part; `None` where they do not."""
     for step, (event, repeated) in enumerate(zip(first, again, strict=False)):
@@ -84,13 +78,7 @@ def difference(first: Sequence[Mapping[str, Any]], again: Sequence[Mapping[str, 
 
 
 def made_up_arguments(primitive: Primitive, words: list[str], rng: random.Random) -> dict[str, Any]:
-    """Make up values for the parameters of a primitive that have no default.
-
-    Args:
-        primitive: to be called.
-        words: that the world has used.
-        rng: chooses.
-    """
+    """Make up values for the parameters without a default, some of them words that the world has used."""
     parameters = primitive.signature.parameters.values()
     return {
         each.name: _value(each.annotation, words, rng) for each in parameters if each.default is each.empty

@@ -83,11 +83,7 @@ class ScienceWorld(TextEnv):
                 f"option 'family' of scienceworld must be given for a split: 3 (electricity) or "
                 f"4 (classification) as in the paper, or any other from 1 to {max(FAMILIES)}, not {family}"
             )
-        train, test = draw(family)
-        return Split(
-            train=[Task(cls.name, name, variation) for name, variation in train],
-            test=[Task(cls.name, name, variation) for name, variation in test],
-        )
+        return draw(cls.name, family)
 
     @classmethod
     def preload(cls) -> None:
@@ -150,7 +146,10 @@ class ScienceWorld(TextEnv):
         if self._outcome is None:
             if self._simulator is None or not self._playing:
                 raise EpisodeOver("there is no episode yet; reset starts one")
-            self._outcome = _scored(self._simulator)
+            score = self._simulator.score()
+            success = score >= 1.0
+            detail = {"score_raw": score, "moves": self._simulator.moves()}
+            self._outcome = Outcome(float(success), success, detail)
         return self._outcome
 
     def close(self) -> None:
@@ -170,17 +169,16 @@ class ScienceWorld(TextEnv):
         from envs.scienceworld_jvm import SimulatorFailed
 
         reused = self._simulator is not None
-        while True:
+        simulator = self._fresh_simulator()
+        try:
+            simulator.load(task.name, task.index)
+        except SimulatorFailed:
+            if not reused:
+                raise
+            self.close()
             simulator = self._fresh_simulator()
-            try:
-                simulator.load(task.name, task.index)
-            except SimulatorFailed:
-                if not reused:
-                    raise
-                self.close()
-                reused = False
-            else:
-                return simulator
+            simulator.load(task.name, task.index)
+        return simulator
 
     def _fresh_simulator(self) -> Simulator:
         """Return the Java process for the next episode: the present one if it runs and has not grown."""
@@ -191,12 +189,6 @@ class ScienceWorld(TextEnv):
         if self._simulator is None:
             self._simulator = Simulator(self._java)
         return self._simulator
-
-
-def _scored(simulator: Simulator) -> Outcome:
-    score = simulator.score()
-    success = score >= 1.0
-    return Outcome(float(success), success, {"score_raw": score, "moves": simulator.moves()})
 
 
 def _check_argument(name: str, parameter: str, value: str | int) -> None:

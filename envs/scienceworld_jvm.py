@@ -103,11 +103,7 @@ class Simulator:
         return 0
 
     def load(self, task: str, variation: int) -> None:
-        """Make a world, without simplifications and without a gold path.
-
-        Raises:
-            SimulatorFailed: the process ended, or the simulator has no such world.
-        """
+        """Make a world, without simplifications and without a gold path. Raises `SimulatorFailed`."""
         error = self._ask("load", task, variation, "", False)
         if error:
             raise SimulatorFailed(f"ScienceWorld cannot load {task}, variation {variation}: {error}")

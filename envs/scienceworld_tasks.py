@@ -8,9 +8,9 @@ variations and their shares for training and test are `scienceworld.runtime.pyth
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
+from collections.abc import Callable
 
-from envs.base import TEST_SIZE, TRAIN_SIZE
+from envs.base import TEST_SIZE, TRAIN_SIZE, Split, Task
 
 FAMILIES: dict[int, dict[str, int]] = {
     1: {"boil": 30, "melt": 30, "freeze": 30, "change-the-state-of-matter-of": 30},
@@ -67,20 +67,18 @@ def variations_for_test(name: str) -> range:
     return range(3 * quarter, min(5 * quarter, VARIATIONS[name]))
 
 
-def draw(family: int) -> tuple[list[tuple[str, int]], list[tuple[str, int]]]:
-    """Draw a family's training and test worlds, as pairs of task name and variation.
+def draw(env: str, family: int) -> Split:
+    """Draw the training and test worlds of an environment's family.
 
     Returns:
-        200 training and 30 test pairs, or all that there are in a smaller family. One generator draws, in
-        that order, from the sorted pairs of the family's tasks.
+        200 training and 30 test tasks, or all that there are in a smaller family. One generator draws, in
+        that order, from the sorted names and variations of the family's tasks.
     """
-    names = FAMILIES[family]
     generator = random.Random(SPLIT_SEED)
 
-    def drawn(pairs: Iterable[tuple[str, int]], size: int) -> list[tuple[str, int]]:
-        pool = sorted(pairs)
-        return generator.sample(pool, min(size, len(pool)))
+    def drawn(variations: Callable[[str], range], size: int) -> list[Task]:
+        pool = sorted((name, number) for name in FAMILIES[family] for number in variations(name))
+        return [Task(env, *each) for each in generator.sample(pool, min(size, len(pool)))]
 
-    train = drawn(((name, number) for name in names for number in variations_for_training(name)), TRAIN_SIZE)
-    test = drawn(((name, number) for name in names for number in variations_for_test(name)), TEST_SIZE)
-    return train, test
+    train = drawn(variations_for_training, TRAIN_SIZE)
+    return Split(train, drawn(variations_for_test, TEST_SIZE))

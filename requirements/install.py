@@ -24,15 +24,12 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
 PYTHON = VENV / "bin" / "python"
+PIP = (PYTHON, "-m", "pip", "install")
 UV = VENV / "bin" / "uv"
 STAMP = VENV / "installed.json"
 LOG = ROOT / ".cache" / "install.log"
 PYTORCH_CPU = "https://download.pytorch.org/whl/cpu"
 NEEDED_GB = {"cpu": 5, "gpu": 16}
-
-
-class SetupFailed(Exception):
-    """Set-up cannot go on; the message is one line for the person who started it."""
 
 
 def lock_of(kind: str) -> Path:
@@ -62,11 +59,7 @@ def pip_sources(kind: str) -> list[str]:
 
 
 def attempt(*command: str | Path) -> str | None:
-    """Run a command with its output in the log. Returns None, or why it failed, on one line.
-
-    Raises:
-        SetupFailed: the disk is full.
-    """
+    """Run a command with its output in the log. Returns None, or why it failed, on one line."""
     done = subprocess.run(
         command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
     )
@@ -75,70 +68,50 @@ def attempt(*command: str | Path) -> str | None:
     if done.returncode == 0:
         return None
     if "No space left on device" in done.stdout:
-        raise SetupFailed("the disk is full: free some space and run this again")
+        sys.exit("error: the disk is full: free some space and run this again")
     lines = [line.strip(" ×╰─▶│├") for line in done.stdout.splitlines() if line.strip()]
     telling = next((i for i, line in enumerate(lines) if re.match(r"(?i)error|no solution", line)), -1)
     return re.sub(r"(?i)^error:\s*", "", " ".join(lines[telling:]))[:300] or f"exit status {done.returncode}"
 
 
-def check_machine(kind: str) -> None:
-    """Say now what would otherwise fail obscurely later.
+def must(or_else: str, *command: str | Path) -> None:
+    """Run a command, or end with what that means and why it failed."""
+    if failed := attempt(*command):
+        sys.exit(f"error: {or_else}: {failed}")
 
-    Raises:
-        SetupFailed: venv is missing, or the disk has too little space.
-    """
+
+def check_machine(kind: str) -> None:
+    """Say now what would otherwise fail obscurely later: venv is missing, or space on the disk."""
     if not (find_spec("venv") and find_spec("ensurepip")):
         package = "python{}.{}-venv".format(*sys.version_info)
-        raise SetupFailed(f"{sys.executable} lacks venv or ensurepip (on Debian: apt install {package})")
+        sys.exit(f"error: {sys.executable} lacks venv or ensurepip (on Debian: apt install {package})")
     free = shutil.disk_usage(ROOT).free / 1e9
     if free < NEEDED_GB[kind]:
-        raise SetupFailed(f"set-up needs about {NEEDED_GB[kind]} GB in {ROOT}, but {free:.1f} GB are free")
-
-
-def installer(kind: str, uv: str) -> tuple[list[str | Path], list[str]]:
-    """The command that installs without resolving, and its sources: uv, got through pip, else pip itself."""
-    pip: list[str | Path] = [PYTHON, "-m", "pip", "install", "--no-deps"]
-    if attempt(*pip, uv) is None:
-        # Compiled now, as pip does it: where Python may not write bytecode, every start would compile anew.
-        uv_install: list[str | Path] = [UV, "pip", "install", "--python", PYTHON, "--no-deps"]
-        return [*uv_install, "--compile-bytecode"], pip_sources(kind)
-    print("uv cannot be had: going on with pip, which is slower", flush=True)
-    return pip, []
+        sys.exit(f"error: set-up needs about {NEEDED_GB[kind]} GB in {ROOT}, but {free:.1f} GB are free")
 
 
 def install_packages(kind: str) -> None:
-    """Make `.venv` anew and install the lock into it.
-
-    Raises:
-        SetupFailed: a package cannot be had, or the disk is full.
-    """
+    """Make `.venv` anew and install the lock into it as it stands: by uv, got through pip, else by pip."""
     lock = lock_of(kind)
     pins = {
         pin.split("==")[0]: pin for pin in re.findall(r"^\S+==\S+", lock.read_text("utf-8"), re.MULTILINE)
     }
     print(f"installing {len(pins)} packages into {VENV} (details: {LOG})", flush=True)
-    if failed := attempt(sys.executable, "-m", "venv", "--clear", VENV):
-        raise SetupFailed(f"cannot make {VENV}: {failed}")
-    command, sources = installer(kind, pins["uv"])
+    must(f"cannot make {VENV}", sys.executable, "-m", "venv", "--clear", VENV)
+    command: list[str | Path] = [*PIP, "--no-deps"]
+    sources: list[str] = []
+    if attempt(*command, pins["uv"]) is None:
+        # Compiled now, as pip does it: where Python may not write bytecode, every start would compile anew.
+        command = [UV, "pip", "install", "--python", PYTHON, "--no-deps", "--compile-bytecode"]
+        sources = pip_sources(kind)
+    else:
+        print("uv cannot be had: going on with pip, which is slower", flush=True)
     if kind == "cpu":
         # The CPU build first, since the default package index only has the CUDA build of the same version.
         failed = attempt(*command, *sources, pins["torch"])
         if failed and attempt(*command, "--index-url", PYTORCH_CPU, pins["torch"]):
-            raise SetupFailed(f"{pins['torch']} cannot be had: {failed}")
-    if failed := attempt(*command, *sources, "-r", lock):
-        raise SetupFailed(f"a package cannot be had: {failed}")
-
-
-def install_project() -> None:
-    """Install the project itself, editable: the checkout is what runs.
-
-    Raises:
-        SetupFailed: its build failed.
-    """
-    if failed := attempt(
-        *(PYTHON, "-m", "pip", "install", "--no-index", "--no-deps", "--no-build-isolation", "-e", ".")
-    ):
-        raise SetupFailed(f"the project itself cannot be installed: {failed}")
+            sys.exit(f"error: {pins['torch']} cannot be had: {failed}")
+    must("a package cannot be had", *command, *sources, "-r", lock)
 
 
 def install_bubblewrap() -> None:
@@ -162,11 +135,7 @@ def install_bubblewrap() -> None:
 
 
 def install(kind: str | None) -> None:
-    """Bring `.venv` to the state that the lock and pyproject.toml describe; nothing to do is the usual case.
-
-    Raises:
-        SetupFailed: that cannot be done.
-    """
+    """Bring `.venv` to the state that the lock and pyproject.toml describe; as a rule nothing is to do."""
     stamp = json.loads(STAMP.read_text(encoding="utf-8")) if STAMP.is_file() else {}
     kind = kind or stamp.get("kind", "cpu")
     wanted = {
@@ -185,7 +154,9 @@ def install(kind: str | None) -> None:
     if {**stamp, "project": wanted["project"]} != wanted:
         check_machine(kind)
         install_packages(kind)
-    install_project()
+    # Editable: the checkout is what runs.
+    offline = ("--no-index", "--no-deps", "--no-build-isolation")
+    must("the project itself cannot be installed", *PIP, *offline, "-e", ".")
     unfinished = STAMP.with_suffix(".tmp")
     unfinished.write_text(json.dumps(wanted, indent=2) + "\n", encoding="utf-8")
     unfinished.rename(STAMP)
@@ -201,8 +172,6 @@ def main() -> None:
     os.environ.pop("PYTHONPATH", None)
     try:
         install(parser.parse_args().kind)
-    except SetupFailed as failure:
-        sys.exit(f"error: {failure}")
     except OSError as failure:
         sys.exit(f"error: set-up failed: {failure}")
     except KeyboardInterrupt:

@@ -1,4 +1,4 @@
-"""Admission by cache capacity: who may keep its place in an engine's prefix cache, and who waits.
+"""An engine's replicas: who may keep its place in the prefix cache of each, and who waits.
 
 A conversation that is cached costs its next turn only the new tokens. When more conversations go on than
 the cache can hold, each turn evicts another's prefix; on a hybrid model, played in turns, one too many makes
@@ -14,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from serving.engine.metrics import CacheConfig
@@ -27,13 +28,15 @@ class Seat:
     """One conversation's place: its owner calls `enter` before each request, `pause` after it, `leave` last.
 
     Attributes:
+        held_back: whether it waits where there is no room for it; another is let in always.
         age: its number in the order of opening; the lower, the older.
         prefix: number of its first tokens that other conversations begin with too.
         shared: how many these are.
         blocks: what it holds for itself, or would hold if it were let in.
     """
 
-    admission: Admission
+    replica: Replica
+    held_back: bool
     age: int
     prefix: int
     shared: int
@@ -44,12 +47,14 @@ class Seat:
 
     async def enter(self, tokens: int) -> float:
         """Wait until the conversation, now of `tokens`, may be cached. Returns the seconds held back."""
+        if not self.held_back or self.replica.cache is None:
+            return 0.0
         began = time.monotonic()
-        self.blocks = self.admission.cache.blocks(tokens, shared=self.shared)
+        self.blocks = self.replica.cache.blocks(tokens, shared=self.shared)
         self.busy = True
         if not self.resident:
             self.let_in.clear()
-        self.admission.settle(asking=self)
+        self.replica.settle(asking=self)
         if self.resident:
             return 0.0
         try:
@@ -62,7 +67,7 @@ class Seat:
     def pause(self) -> None:
         """Its request is over; from here on it may have to make room."""
         self.busy = False
-        self.admission.settle()
+        self.replica.settle()
 
     def rest(self) -> None:
         """Give the place away: the owner does not go on before another conversation has."""
@@ -71,25 +76,38 @@ class Seat:
 
     def leave(self) -> None:
         """It is over, and whatever it holds may go. A second call does nothing."""
-        if self in self.admission.seats:
-            self.admission.seats.remove(self)
+        if self in self.replica.seats:
+            self.replica.seats.remove(self)
             self.resident = False
             self.pause()
 
 
-class Admission:
-    """The places of one engine.
+class Replica:
+    """One copy of the model within an engine, as all conversations with it share it.
 
     Args:
-        cache: the engine's own figures.
+        cache: its prefix cache, where the engine tells of it.
+        number: its place among the replicas.
+        address: the same for requests; `None` where it is the only one.
+        admission: hold conversations back that the cache has no room for.
 
     Attributes:
         seats: the open conversations', oldest first.
     """
 
-    def __init__(self, cache: CacheConfig) -> None:
-        self.capacity = cache.num_gpu_blocks - 1  # vLLM keeps one to itself
+    def __init__(
+        self,
+        cache: CacheConfig | None = None,
+        *,
+        number: int = 0,
+        address: int | None = None,
+        admission: bool = False,
+    ) -> None:
         self.cache = cache
+        self.number = number
+        self.address = address
+        self.capacity = cache.num_gpu_blocks - 1 if cache else 0  # vLLM keeps one to itself
+        self._admission = admission
         self._prefixes: dict[tuple[int, ...], int] = {}
         self.seats: list[Seat] = []
         self._ages = itertools.count()
@@ -103,13 +121,19 @@ class Admission:
     def resident_blocks(self) -> int:
         """Blocks that the residents hold, what they share counted once."""
         residents = [seat for seat in self.seats if seat.resident]
+        if self.cache is None:
+            return 0
         shared = {seat.prefix: seat.shared // self.cache.block_size for seat in residents}
         return sum(shared.values()) + sum(seat.blocks for seat in residents)
 
-    def seat(self, prefix: tuple[int, ...] = ()) -> Seat:
-        """A place for a new conversation, whose first tokens `prefix` are other conversations' too."""
+    def seat(self, prefix: tuple[int, ...] = (), held_back: bool = True) -> Seat:
+        """A place for a new conversation, whose first tokens `prefix` are other conversations' too.
+
+        Args:
+            held_back: wait where there is no room, if the replica holds conversations back at all.
+        """
         number = self._prefixes.setdefault(prefix, len(self._prefixes))
-        seat = Seat(self, next(self._ages), number, len(prefix))
+        seat = Seat(self, held_back and self._admission, next(self._ages), number, len(prefix))
         self.seats.append(seat)
         return seat
 
@@ -138,3 +162,10 @@ class Admission:
     @property
     def _is_full(self) -> bool:
         return self.resident_blocks > self.capacity * (1 - ROOM_TO_GROW)
+
+
+def replicas_of(caches: Sequence[CacheConfig], *, admission: bool) -> list[Replica]:
+    """The replicas of an engine with these caches; one, of which nothing is known, where it tells none."""
+    if len(caches) < 2:
+        return [Replica(cache, admission=admission) for cache in caches] or [Replica()]
+    return [Replica(cache, number=n, address=n, admission=admission) for n, cache in enumerate(caches)]

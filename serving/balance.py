@@ -57,12 +57,7 @@ class Balance(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Accounts:
-    """Both sides' sums since the engine was started last, or attached to.
-
-    Args:
-        model: the card's name.
-        ours: whether nobody but us can use the engine.
-    """
+    """Both sides' sums since the engine was started last, or attached to; see `Balance`."""
 
     def __init__(self, model: str, ours: bool) -> None:
         self._model = model

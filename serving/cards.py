@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -10,8 +12,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 import yaml
 
-from serving.errors import InvalidCard
-from serving.recipes import run_recipe
+from serving.errors import InvalidCard, ServerFailed
 from serving.usage import Prices
 from typed.records import WrongData, record
 from typed.values import suggest
@@ -220,10 +221,7 @@ def load_card(name_or_path: str) -> ModelCard:
 
 def adapted(card: ModelCard, replicas: int | None = None, load_format: str | None = None) -> ModelCard:
     """The card with other `replicas` and another `load_format`; `None` (or `auto`) keeps what it says.
-
-    Raises:
-        InvalidCard: the card does not allow it.
-    """
+    Raises `InvalidCard` if the card does not allow it."""
     changes = {"replicas": replicas, "load_format": load_format}
     given = {name: value for name, value in changes.items() if value not in (None, "auto")}
     try:
@@ -234,11 +232,7 @@ def adapted(card: ModelCard, replicas: int | None = None, load_format: str | Non
 
 
 def model_path(card: ModelCard) -> str:
-    """What vLLM takes as `--model`: the absolute path of a folder, or a hub id.
-
-    Raises:
-        InvalidCard: the card names a hosted model.
-    """
+    """What vLLM takes as `--model`: a folder's path, or a hub id. Raises `InvalidCard` for a hosted model."""
     if card.id is not None:
         return card.id
     if card.path is None:
@@ -277,12 +271,31 @@ def prepare(card: ModelCard, progress: Callable[[str], None]) -> str:
     return path
 
 
-def _card(content: object) -> ModelCard:
-    """A card whose fields go together; one without weights has its shape's folder in their place.
+def run_recipe(model: str, command: list[str], progress: Callable[[str], None]) -> None:
+    """Run the command that makes a model's folder.
+
+    Args:
+        progress: called with each line that it prints.
 
     Raises:
-        WrongData: a field is not what it must be, or contradicts another.
+        ServerFailed: it failed; with its last line and the command.
     """
+    last = "no output"
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if line.strip():
+                last = line.strip()
+                progress(last)
+    if process.returncode != 0:
+        raise ServerFailed(
+            f"the recipe of model {model!r} failed with status {process.returncode}: {last} "
+            f"(command: {shlex.join(command)})"
+        )
+
+
+def _card(content: object) -> ModelCard:
+    """A card whose fields go together; one without weights has its shape's folder in their place."""
     card = record(ModelCard, content)
     if problem := _contradiction(card):
         raise WrongData(problem)

@@ -18,10 +18,8 @@ from serving.cards import Role
 from serving.engine.client import Engine, EngineResponse
 from serving.errors import ContextOverflow, InvalidCall, TruncatedCall
 from serving.meter import Status
-from serving.replica import Replica
-from serving.tokens.formats.base import ParsedCall, checked_call
 from serving.tokens.grammar import structural_tag
-from serving.tokens.tools import ToolSpec
+from serving.tokens.tools import ParsedCall, ToolSpec, checked_call
 from serving.tokens.transcript import Transcript
 from serving.usage import Usage
 
@@ -91,26 +89,16 @@ class TokenConversation(Conversation):
         role: Role,
         context: int,
         labels: dict[str, str],
-        replica: Replica,
-        shared: int = 0,
-        seat: Seat | None = None,
+        seat: Seat,
     ) -> None:
-        """Open a conversation.
-
-        Args:
-            shared: its first tokens that were sent alone before.
-            seat: its place in the replica's cache; `None` where it is not held back.
-        """
         self.transcript = transcript
         self.tag = structural_tag(transcript.grammar)
         self._engine = engine
         self._context = context
-        self._labels = {**labels, "replica": str(replica.number)}
-        self.replica = replica
-        self._shared = shared
+        self._labels = {**labels, "replica": str(seat.replica.number)}
+        self.replica = seat.replica
+        self._shared = seat.shared  # its first tokens that were sent alone before
         self._seat = seat
-        self._open = True
-        replica.open += 1
         self._last = (0, 0)  # tokens of the last prompt, and of the answer to it
         self.options = {
             **sampling(role),
@@ -121,20 +109,18 @@ class TokenConversation(Conversation):
 
     async def ready(self) -> float:
         """See `Conversation`."""
-        return await self._seat.enter(len(self.transcript.ids)) if self._seat is not None else 0.0
+        return await self._seat.enter(len(self.transcript.ids))
 
     def rest(self) -> None:
         """See `Conversation`."""
-        if self._seat is not None:
-            self._seat.rest()
+        self._seat.rest()
 
     async def ask(self) -> Completion:
         """See `Conversation`."""
         try:
             return await self._ask()
         finally:
-            if self._seat is not None:
-                self._seat.pause()
+            self._seat.pause()
 
     async def _ask(self) -> Completion:
         prompt = list(self.transcript.ids)
@@ -184,11 +170,7 @@ class TokenConversation(Conversation):
 
     def close(self) -> None:
         """See `Conversation`."""
-        if self._open:
-            self._open = False
-            self.replica.open -= 1
-            if self._seat is not None:
-                self._seat.leave()
+        self._seat.leave()
 
 
 class ChatConversation(Conversation):

@@ -10,18 +10,18 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
+from serving.admission import replicas_of
 from serving.balance import Accounts, Balance
 from serving.cards import CHECKOUT, ModelCard, prepare
 from serving.engine.client import Engine, Recover, RetryPolicy, wait_until_ready
 from serving.engine.endpoint import BUSY_S, Endpoint, attach
-from serving.engine.metrics import CacheConfig, Counters, read_cache_config, read_counters
+from serving.engine.metrics import CacheConfig, Counters, read_counters, read_metrics
 from serving.engine.server import VllmServer
 from serving.engine.watchdog import watched
 from serving.errors import InvalidCard, ServerFailed
 from serving.meter import LedgerRow, Meter, Spending
 from serving.model import Model
 from serving.options import ServiceOptions
-from serving.replica import replicas_of
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.usage import Prices
 
@@ -71,11 +71,10 @@ class Deployment:
         """Read what the engine says of itself, before the first client. Raises `ServerFailed`."""
         if self.card.hosted:
             return
-        self._accounts.begin(await read_counters(self.endpoint))
-        self.replicas = replicas_of(
-            await read_cache_config(self.endpoint),
-            admission=self._options.admission and self.card.route == "tokens",
-        )
+        told = await read_metrics(self.endpoint)
+        self._accounts.begin(told.counters())
+        admission = self._options.admission and self.card.route == "tokens"
+        self.replicas = replicas_of(told.caches(), admission=admission)
 
     @property
     def caches(self) -> list[CacheConfig]:
@@ -120,14 +119,10 @@ class Deployment:
     @property
     def held_back(self) -> int:
         """Conversations that wait for room in the prefix cache."""
-        return sum(replica.admission.waiting for replica in self.replicas if replica.admission)
+        return sum(replica.waiting for replica in self.replicas)
 
     async def recover(self, since: float) -> bool:
-        """Start our server again if it died, once. See `serving.engine.client.Recover`.
-
-        Raises:
-            ServerFailed: it did not start again.
-        """
+        """Start our server again if it died, once; see `engine.client.Recover`. Raises `ServerFailed`."""
         if self.server is None:
             return False
         # One that lives may be too busy to answer at once; whether it hangs is for the watchdog to say.
@@ -259,11 +254,7 @@ def _running(card: ModelCard, options: ServiceOptions) -> Endpoint:
 
 
 def _key(card: ModelCard, options: ServiceOptions) -> str | None:
-    """The API key of a server that runs, from its file or from the environment.
-
-    Raises:
-        InvalidCard, ServerFailed: it is named and not there, or is no key.
-    """
+    """The API key of a server that runs, from its file or from the environment."""
     name = options.api_key_env or card.api_key_env
     if options.api_key_file is not None:
         where = f"the key file {options.api_key_file}"

@@ -64,11 +64,7 @@ class Spending:
 
     @contextmanager
     def reservation(self, usd: float) -> Iterator[None]:
-        """Set money aside for as long as the context lasts.
-
-        Raises:
-            SpendingCapReached: the cap does not allow it.
-        """
+        """Set money aside for as long as the context lasts. Raises `SpendingCapReached`."""
         if self._cap_usd is not None and self._committed_usd + usd > self._cap_usd:
             raise SpendingCapReached(
                 f"{self._committed_usd:.4f} USD are spent or promised, and the next request could cost"
@@ -87,7 +83,6 @@ class Meter:
     Args:
         write: called with each row before the answer is handed on, so that no answer is ever used
             whose row was not written.
-        prices: the price list.
         spending: what may be spent; `None` for as much as one likes.
     """
 
@@ -123,10 +118,6 @@ class Meter:
 
     def reservation(self, prompt_tokens: int, answer_tokens: int) -> AbstractContextManager[None]:
         """Set money aside for a request at its worst, so that concurrent ones cannot pass the cap together.
-
-        Raises:
-            SpendingCapReached: the cap does not allow the request.
-        """
-        return self._spending.reservation(
-            self.prices.cost(Usage(prompt=prompt_tokens, completion=answer_tokens))
-        )
+        Raises `SpendingCapReached`."""
+        worst = Usage(prompt=prompt_tokens, completion=answer_tokens)
+        return self._spending.reservation(self.prices.cost(worst))

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from functools import cached_property
 from typing import Any
 from weakref import WeakSet
 
+from serving.admission import Replica
 from serving.cards import ModelCard
 from serving.conversation import ChatConversation, Conversation, TokenConversation
 from serving.engine.client import Engine
 from serving.errors import InvalidCard, ServingError
-from serving.meter import Meter
-from serving.replica import Replica
 from serving.tokens.formats import FORMATS
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.tokens.tool_check import ToolCheck
@@ -52,16 +50,12 @@ class Model:
         self._warm: dict[tuple[int, ...], asyncio.Task[list[tuple[int, Usage]]]] = {}
         """Prefixes that were sent alone, or are being sent."""
         self._talks: WeakSet[TokenConversation] = WeakSet()
+        self._tool_check: ToolCheck | None = None
         self._format = None
         if card.route == "tokens":
             if card.tool_format is None or tokenizer is None:
                 raise InvalidCard(f"model {card.name!r}: the tokens route needs tool_format and a tokenizer")
             self._format = FORMATS[card.tool_format]
-
-    @property
-    def meter(self) -> Meter:
-        """What has been used."""
-        return self.engine.meter
 
     def converse(
         self, role: str, messages: Messages, tools: list[ToolSpec], labels: dict[str, str]
@@ -81,12 +75,9 @@ class Model:
         if self._format is None or self._tokenizer is None:
             return ChatConversation(self.engine, messages, tools, settings, labels)
         transcript = self._transcript(role, messages, tools)
-        replica = min(self.replicas, key=lambda each: each.open)
-        shared = self._sent_before(transcript.ids)
-        seat = replica.admission.seat(shared) if replica.admission and self._held_back else None
-        talk = TokenConversation(
-            self.engine, transcript, settings, self.card.context, labels, replica, len(shared), seat
-        )
+        replica = min(self.replicas, key=lambda each: len(each.seats))
+        seat = replica.seat(self._sent_before(transcript.ids), self._held_back)
+        talk = TokenConversation(self.engine, transcript, settings, self.card.context, labels, seat)
         self._talks.add(talk)
         return talk
 
@@ -170,8 +161,12 @@ class Model:
         Raises:
             InvalidTool: they cannot.
         """
-        if self._tool_check is not None:
-            self._tool_check.check(tool)
+        if self._format is None or self._tokenizer is None:
+            return
+        if self._tool_check is None:
+            string_tokens = self.card.role("actor").string_tokens
+            self._tool_check = ToolCheck(self._tokenizer, self._format, string_tokens)
+        self._tool_check.check(tool)
 
     def count_tokens(self, text: str) -> int:
         """Tokens of a text from outside; without a tokenizer, its bytes, which are never fewer."""
@@ -195,9 +190,3 @@ class Model:
         """The longest prefix of `ids` that was sent alone."""
         sent = (prefix for prefix, sending in self._warm.items() if sending.done())
         return max((prefix for prefix in sent if tuple(ids[: len(prefix)]) == prefix), key=len, default=())
-
-    @cached_property
-    def _tool_check(self) -> ToolCheck | None:
-        if self._format is None or self._tokenizer is None:
-            return None
-        return ToolCheck(self._tokenizer, self._format, self.card.role("actor").string_tokens)

@@ -12,10 +12,7 @@ T = TypeVar("T")
 
 async def together(do: Callable[[S], Awaitable[T]], each: Sequence[S], most: int) -> list[T]:
     """Do the same with all of `each`, in their order and at most so many at the same time.
-
-    Raises:
-        Exception: the first one that came; the others are ended then.
-    """
+    Raises the first exception that comes; the others are ended then."""
     gate = asyncio.Semaphore(most)
 
     async def one(item: S) -> T:

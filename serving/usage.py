@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import operator
+from typing import Annotated, Self
 
 import msgspec
+from msgspec.structs import astuple
 
 Tokens = Annotated[int, msgspec.Meta(ge=0)]
 
 
-class Usage(msgspec.Struct, frozen=True):
+class Sums(msgspec.Struct, frozen=True):
+    """Numbers that are added and subtracted field by field."""
+
+    def __add__(self, other: Self) -> Self:
+        return type(self)(*map(operator.add, astuple(self), astuple(other)))
+
+    def __sub__(self, earlier: Self) -> Self:
+        return type(self)(*map(operator.sub, astuple(self), astuple(earlier)))
+
+
+class Usage(Sums, frozen=True):
     """Tokens of one request or a sum of many.
 
     Attributes:
@@ -37,14 +49,6 @@ class Usage(msgspec.Struct, frozen=True):
     def action(self) -> int:
         """Generated tokens that are not reasoning."""
         return self.completion - self.reasoning
-
-    def __add__(self, other: Usage) -> Usage:
-        return Usage(
-            self.prompt + other.prompt,
-            self.cached + other.cached,
-            self.completion + other.completion,
-            self.reasoning + other.reasoning,
-        )
 
 
 class Prices(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

@@ -10,12 +10,15 @@ import pytest
 import yaml
 
 import envs
-from envs import InvalidOption, registry
-from speedrunner import methods
+from envs import InvalidOption
+from envs import registry as environments
 from speedrunner.config import compose as composing
 from speedrunner.config.compose import CONFIGS, GROUPS, compose
 from speedrunner.config.schema import Config, InvalidConfig
-from speedrunner.methods.registry import METHODS, InvalidMethodOption
+from speedrunner.methods import registry as methods
+from speedrunner.methods.registry import InvalidMethodOption
+from tests.registered import options
+from typed.classes import Registry
 from typed.records import keys_of
 
 FILES = sorted(str(path.relative_to(CONFIGS)) for path in CONFIGS.rglob("*.*"))
@@ -89,18 +92,24 @@ def test_config_yaml_shows_every_key_with_the_code_s_default() -> None:
             assert values == record == getattr(own, section)
 
 
+def with_options(registry: Registry[Any]) -> dict[str, Any]:
+    return {name: {"name": name, **options(registry, name)} for name in registry.registered}
+
+
 def test_each_environment_has_a_file_with_all_its_options() -> None:
     files = {file.stem: content(f"env/{file.name}") for file in (CONFIGS / "env").iterdir()}
     assert files.pop("custom") == {"name": "???"}
     assert files["crafter"].pop("seed") == "${run.seed}"  # it chooses the worlds (paper, Appendix D.1)
     files["crafter"]["seed"] = 0
-    assert files == {name: {"name": name, **registry.options(name)} for name in registry.ENVIRONMENTS}
+    assert files == {
+        name: {"name": name, **options(environments.REGISTRY, name)} for name in environments.ENVIRONMENTS
+    }
 
 
 def test_each_method_has_a_file_with_all_its_options() -> None:
     files = {file.stem: content(f"method/{file.name}") for file in (CONFIGS / "method").iterdir()}
     assert files.pop("custom") == {"name": "???"}
-    assert files == {name: {"name": name, **methods.options(name)} for name in METHODS}
+    assert files == with_options(methods.REGISTRY)
 
 
 def test_price_lists_are_the_paper_s() -> None:

@@ -1,16 +1,18 @@
 """Classes that are named by a registered name or by `package.module:Class`, and made from keyword-only
-options. Every error is of the caller's own class, and its text stands by itself."""
+options. Every error is of a class that the registry names, and its text stands by itself."""
 
 from __future__ import annotations
 
 import importlib
 import inspect
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 from typed.values import converted, shown, suggest
 
 T = TypeVar("T")
+Made = TypeVar("Made")
 
 Parameters = Mapping[str, inspect.Parameter]
 
@@ -26,85 +28,92 @@ def parameters(*functions: Callable[..., Any]) -> Parameters:
     }
 
 
-def find(
-    what: str,
-    name: object,
-    registered: Mapping[str, str],
-    base: type[T],
-    options_of: Callable[[type[T]], Parameters],
-    error: type[Exception],
-) -> type[T]:
-    """Import the class that a name stands for.
+@dataclass(frozen=True)
+class Registry(Generic[T]):
+    """Classes of one kind by name, which are made from options.
 
-    Args:
-        what: what it is to be, such as `environment`.
-        name: a key of `registered`, or any `package.module:Class`.
-        registered: paths by name.
-        base: what it must extend, with all that is abstract there.
-        options_of: its options.
-
-    Raises:
-        error: no such name; it cannot be imported, is none of its kind, or cannot be made from options.
+    Attributes:
+        what: what they are, such as `environment`.
+        registered: their paths, `package.module:Class`, by name.
+        base: what each must extend, with all that is abstract there.
+        unknown: the error for a name that stands for none of them.
+        invalid: the error for options that one does not take.
+        options_of: the options of one.
     """
-    path = registered.get(name, name) if isinstance(name, str) else ""
-    module, _, attribute = path.partition(":")
-    if not (module and attribute):
-        known = ", ".join(registered)
-        raise error(f"no {what} {shown(name)}; there are {known}, or give package.module:Class")
-    try:
-        found = getattr(importlib.import_module(module), attribute)
-    except Exception as problem:  # importing somebody's module may raise anything
-        reason = f"cannot import {module} ({_first_line(problem)})"
-        if isinstance(problem, AttributeError) and problem.name == attribute:
-            reason = f"{module} has no {attribute}"
-        raise error(f"{what} {shown(name)}: {reason}") from problem
-    if not (isinstance(found, type) and issubclass(found, base)):
-        raise error(f"{what} {shown(name)}: it does not extend {base.__module__}.{base.__name__}")
-    if missing := ", ".join(sorted(getattr(found, "__abstractmethods__", ()))):
-        raise error(f"{what} {shown(name)}: it is abstract and lacks {missing}")
-    for option in options_of(found).values():
-        if option.kind is not option.KEYWORD_ONLY or option.default is option.empty:
-            raise error(
-                f"{what} {shown(name)}: parameter {option.name!r} must be keyword-only and have a default"
-            )
-    return found
 
+    what: str
+    registered: Mapping[str, str]
+    base: type[T]
+    unknown: type[Exception]
+    invalid: type[Exception]
+    options_of: Callable[[type[T]], Parameters] = parameters
 
-def call(
-    whose: str,
-    function: Callable[..., T],
-    given: Mapping[str, Any],
-    options: Parameters,
-    error: type[Exception],
-    own: type[Exception],
-) -> T:
-    """Call a constructor of somebody's, or another function, with those of the options that it takes.
+    def find(self, name: object) -> type[T]:
+        """Import the class that a registered name, or any `package.module:Class`, stands for.
 
-    Args:
-        whose: what has the options, for the errors.
-        given: options, which are converted to their types.
-        options: all that there are; `function` need not take each of them.
-
-    Raises:
-        error: an option does not exist or has a value of another type, or the call raised what is not `own`.
-        own: as the call raised it.
-    """
-    checked = {}
-    for option, value in given.items():
-        if option not in options:
-            there_are = f"there are {', '.join(options)}" if options else "it has none"
-            raise error(f"{whose} has no option {shown(option)}{suggest(option, options)}; {there_are}")
+        Raises:
+            unknown: no such name; it cannot be imported, is none of its kind, or cannot be made from options.
+        """
+        base, called = self.base, f"{self.what} {shown(name)}"
+        path = self.registered.get(name, name) if isinstance(name, str) else ""
+        module, _, attribute = path.partition(":")
+        if not (module and attribute):
+            known = ", ".join(self.registered)
+            raise self.unknown(f"no {called}; there are {known}, or give package.module:Class")
         try:
-            checked[option] = converted(value, options[option].annotation)
-        except ValueError as problem:
-            raise error(f"option {option!r} of {whose} {problem}") from None
-    taken = inspect.signature(function).parameters
-    try:
-        return function(**{option: value for option, value in checked.items() if option in taken})
-    except own:
-        raise
-    except Exception as problem:  # of somebody's
-        raise error(f"{whose} cannot be made: {_first_line(problem)}") from problem
+            found = getattr(importlib.import_module(module), attribute)
+        except Exception as problem:  # importing somebody's module may raise anything
+            reason = f"cannot import {module} ({_first_line(problem)})"
+            if isinstance(problem, AttributeError) and problem.name == attribute:
+                reason = f"{module} has no {attribute}"
+            raise self.unknown(f"{called}: {reason}") from problem
+        if not (isinstance(found, type) and issubclass(found, base)):
+            raise self.unknown(f"{called}: it does not extend {base.__module__}.{base.__name__}")
+        if missing := ", ".join(sorted(getattr(found, "__abstractmethods__", ()))):
+            raise self.unknown(f"{called}: it is abstract and lacks {missing}")
+        for option in self.options_of(found).values():
+            if option.kind is not option.KEYWORD_ONLY or option.default is option.empty:
+                raise self.unknown(
+                    f"{called}: parameter {option.name!r} must be keyword-only and have a default"
+                )
+        return found
+
+    def call(
+        self,
+        kind: type[T],
+        function: Callable[..., Made],
+        given: Mapping[str, Any],
+        *,
+        whose: str,
+        own: type[Exception],
+    ) -> Made:
+        """Call a class, or a function of it, with those of its options that this one takes.
+
+        Args:
+            given: options, which are converted to their types.
+            whose: what has the options, for the errors.
+
+        Raises:
+            invalid: no such option, or a value of another type; or the call raised what is not `own`.
+            own: as the call raised it.
+        """
+        options, checked = self.options_of(kind), {}
+        for option, value in given.items():
+            if option not in options:
+                there_are = f"there are {', '.join(options)}" if options else "it has none"
+                near = suggest(option, options)
+                raise self.invalid(f"{whose} has no option {shown(option)}{near}; {there_are}")
+            try:
+                checked[option] = converted(value, options[option].annotation)
+            except ValueError as problem:
+                raise self.invalid(f"option {option!r} of {whose} {problem}") from None
+        taken = inspect.signature(function).parameters
+        try:
+            return function(**{option: value for option, value in checked.items() if option in taken})
+        except own:
+            raise
+        except Exception as problem:  # of somebody's
+            raise self.invalid(f"{whose} cannot be made: {_first_line(problem)}") from problem
 
 
 def _first_line(error: Exception) -> str:

@@ -56,10 +56,7 @@ class Recipe:
 
     def build(self, out: Path) -> None:
         """Make the folder `out`, which appears when all of it is there.
-
-        Raises:
-            FileExistsError: `out` exists and is not a folder of a recipe.
-        """
+        Raises `FileExistsError` if `out` exists and is not a folder of a recipe."""
         if self.up_to_date(out):
             print(f"{out} is up to date")
             return
@@ -152,10 +149,7 @@ def run_bundled(script: str, template: str, architecture: str, **config: Any) ->
 
 def build_tokenizer(chat_template: str) -> PreTrainedTokenizerBase:
     """Train the byte-level BPE tokenizer on the corpus; the control tokens take its last ids.
-
-    Raises:
-        ValueError: the corpus is too small for `VOCABULARY` entries.
-    """
+    Raises `ValueError` if the corpus is too small for `VOCABULARY` entries."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
 
@@ -183,11 +177,7 @@ def build_tokenizer(chat_template: str) -> PreTrainedTokenizerBase:
 
 
 def add_control_tokens(tokenizer: Tokenizer, size: int) -> None:
-    """Give a tokenizer the control tokens as its last ids.
-
-    Raises:
-        ValueError: it has not `size` entries then.
-    """
+    """Give a tokenizer the control tokens as its last ids. Raises `ValueError` if it then has not `size`."""
     from tokenizers import AddedToken
 
     tokenizer.add_special_tokens([AddedToken(token, normalized=False, special=True) for token in SPECIAL])

@@ -158,9 +158,8 @@ class Engine:
         headers = {} if replica is None else {"X-data-parallel-rank": str(replica)}
         send = self._post("completions", body, headers)
         response = await self._send(_Request(send, len(prompt), max_tokens, labels, cacheable, replica))
-        return self._holding(
-            response, "token_ids", list, "no token ids; the tokens route needs a recent vLLM"
-        )
+        lacks = "no token ids; the tokens route needs a recent vLLM"
+        return self._holding(response, "token_ids", list, lacks)
 
     async def chat(
         self,
@@ -228,7 +227,9 @@ class Engine:
                         request.cacheable = 0  # it begins with an empty cache
                     continue
                 if error.hung or failures >= self._retry.tries:
-                    if error.hung or (error.lost and await self._is_gone()):
+                    # A hosted model's other requests may always fare better.
+                    lost = error.lost and not self._hosted
+                    if error.hung or (lost and not await self.endpoint.healthy(BUSY_S)):
                         raise EngineDead(f"the engine at {self.endpoint} is gone: {error}") from error
                     raise RequestFailed(f"a request failed {failures} times, at last: {error}") from error
                 await asyncio.sleep(self._retry.wait_s(failures))
@@ -270,30 +271,21 @@ class Engine:
             )
         )
 
-    async def _is_gone(self) -> bool:
-        """Whether nothing answers any more; a hosted model's other requests may always fare better."""
-        return not self._hosted and not await self.endpoint.healthy(BUSY_S)
-
     async def _try(self, request: _Request) -> tuple[dict[str, Any], Usage]:
         waiting = asyncio.timeout(None)
+        self._waiting[waiting] = request.replica
         try:
             async with waiting:
-                self._waiting[waiting] = request.replica
-                try:
-                    return await try_once(request.send, self._retry.timeout_s)
-                finally:
-                    del self._waiting[waiting]
+                return await try_once(request.send, self._retry.timeout_s)
         except TimeoutError as error:
             reason = "it hangs: none of its counters moves any more"
-            raise TryFailed(reason, "aborted", hung=True) from error
+            raise TryFailed(reason, status="aborted", lost=True, hung=True) from error
+        finally:
+            del self._waiting[waiting]
 
 
 async def wait_until_ready(engine: Engine, labels: dict[str, str]) -> None:
-    """Send one real, tiny completion: `/health` alone does not show that the model answers.
-
-    Raises:
-        ServerFailed: it does not.
-    """
+    """Send one real, tiny completion: `/health` shows no model that answers. Raises `ServerFailed`."""
     try:
         reply = await engine.complete([0], max_tokens=1, labels=labels)
     except (RequestRefused, RequestFailed, EngineDead, ContextOverflow) as error:

@@ -38,10 +38,7 @@ class Endpoint:
     @classmethod
     def parse(cls, text: str, api_key: str | None = None) -> Endpoint:
         """Read an address as people write it: `http://HOST:PORT/v1` (`/v1` may be left out) or `unix:PATH`.
-
-        Raises:
-            ServerFailed: it is neither.
-        """
+        Raises `ServerFailed` for anything else."""
         if text.startswith("unix:"):
             path = Path(text.removeprefix("unix:").removeprefix("//"))
             if path.is_absolute():
@@ -96,11 +93,7 @@ class Endpoint:
             return False
 
     async def get(self, path: str, timeout_s: float = 10.0) -> httpx2.Response:
-        """The answer to one GET, as a success.
-
-        Raises:
-            ServerFailed: nothing answers, the key is wrong, or the status is not 200.
-        """
+        """The answer to one GET. Raises `ServerFailed` where none comes, or none with the status 200."""
         try:
             async with self.client(timeout_s) as client:
                 response = await client.get(path)

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import msgspec
 from prometheus_client.parser import text_string_to_metric_families
-from prometheus_client.samples import Sample
 
 from serving.engine.endpoint import Endpoint
 from serving.errors import ServerFailed
-from serving.usage import Usage
+from serving.usage import Sums, Usage
 
 
-class Counters(msgspec.Struct, frozen=True):
+class Counters(Sums, frozen=True):
     """Tokens since the server's start, summed over its replicas.
 
     Attributes:
@@ -26,37 +23,10 @@ class Counters(msgspec.Struct, frozen=True):
     cached: int = 0
     generated: int = 0
 
-    def __add__(self, other: Counters) -> Counters:
-        return Counters(
-            self.prompt + other.prompt, self.cached + other.cached, self.generated + other.generated
-        )
-
-    def __sub__(self, earlier: Counters) -> Counters:
-        """What was counted since `earlier`."""
-        return Counters(
-            self.prompt - earlier.prompt, self.cached - earlier.cached, self.generated - earlier.generated
-        )
-
     @classmethod
     def of(cls, usage: Usage) -> Counters:
         """What the engine counts for a request, or a sum of them."""
         return cls(usage.prompt, usage.cached, usage.completion)
-
-    @classmethod
-    def parse(cls, text: str) -> Counters:
-        """Read the text of `/metrics`.
-
-        Raises:
-            ServerFailed: it lacks one of the counters.
-        """
-        names = ("prompt_tokens_total", "prompt_tokens_cached_total", "generation_tokens_total")
-        found = sums(text, *names)
-        for name in names:
-            if name not in found:
-                raise ServerFailed(
-                    f"the server's /metrics holds no vllm:{name}: is it a vLLM of another version?"
-                )
-        return cls(*(int(found[name]) for name in names))
 
 
 HYBRID_EXTRA_BLOCKS = 12
@@ -92,21 +62,6 @@ class CacheConfig(msgspec.Struct, frozen=True):
     match_unit: int
     hybrid: bool = False
 
-    @classmethod
-    def parse(cls, text: str) -> list[CacheConfig]:
-        """One per replica, in their order, from the text of `/metrics`."""
-        infos = [sample.labels for sample in _samples(text) if sample.name == "vllm:cache_config_info"]
-        return [
-            cls(
-                block_size=int(info["block_size"]),
-                num_gpu_blocks=int(info["num_gpu_blocks"]),
-                enable_prefix_caching=info["enable_prefix_caching"] == "True",
-                match_unit=int(_given(info.get("prefix_match_unit")) or info["block_size"]),
-                hybrid=info.get("mamba_cache_mode", "none") != "none",
-            )
-            for info in sorted(infos, key=lambda info: int(info.get("engine", 0)))
-        ]
-
     def blocks(self, tokens: int, shared: int = 0) -> int:
         """Blocks that a conversation of so many tokens holds for itself alone; see `blocks_of`."""
         return blocks_of(tokens, self.block_size, hybrid=self.hybrid, shared=shared)
@@ -132,16 +87,6 @@ class CacheConfig(msgspec.Struct, frozen=True):
         return max(reusable, 0) // self.match_unit * self.match_unit
 
 
-async def read_counters(endpoint: Endpoint) -> Counters:
-    """The counters now. Raises `ServerFailed` if the server does not answer or has none."""
-    return Counters.parse((await endpoint.get("/metrics")).text)
-
-
-async def read_cache_config(endpoint: Endpoint) -> list[CacheConfig]:
-    """The cache of each replica. Raises `ServerFailed` if the server does not answer."""
-    return CacheConfig.parse((await endpoint.get("/metrics")).text)
-
-
 class Activity(msgspec.Struct, frozen=True):
     """What an engine does.
 
@@ -154,21 +99,6 @@ class Activity(msgspec.Struct, frozen=True):
     running: frozenset[int] = frozenset()
 
 
-async def read_activity(endpoint: Endpoint) -> Activity:
-    """What it does now. Raises `ServerFailed` if the server does not answer."""
-    text = (await endpoint.get("/metrics")).text
-    done: dict[int | None, float] = {None: 0.0}
-    running: set[int] = set()
-    for sample in _samples(text):
-        replica = int(sample.labels.get("engine", 0))
-        if sample.name in _ACTIVITY:
-            done[replica] = done.get(replica, 0.0) + sample.value
-            done[None] += sample.value
-        elif sample.name == "vllm:num_requests_running" and sample.value:
-            running.add(replica)
-    return Activity(done, frozenset(running))
-
-
 _ACTIVITY = {
     "vllm:prompt_tokens_total",
     "vllm:generation_tokens_total",
@@ -177,27 +107,72 @@ _ACTIVITY = {
 }
 
 
-async def read_sums(endpoint: Endpoint, *names: str) -> dict[str, float]:
-    """As `sums`, of now. Raises `ServerFailed` if the server does not answer."""
-    return sums((await endpoint.get("/metrics")).text, *names)
+class Metrics:
+    """What a server says at `/metrics`, in this text."""
+
+    def __init__(self, text: str) -> None:
+        families = text_string_to_metric_families(text)
+        self._samples = [sample for family in families for sample in family.samples]
+
+    def counters(self) -> Counters:
+        """The engine's counters. Raises `ServerFailed` where one of them is missing."""
+        names = ("prompt_tokens_total", "prompt_tokens_cached_total", "generation_tokens_total")
+        found = self.sums(*names)
+        for name in names:
+            if name not in found:
+                raise ServerFailed(
+                    f"the server's /metrics holds no vllm:{name}: is it a vLLM of another version?"
+                )
+        return Counters(*(int(found[name]) for name in names))
+
+    def caches(self) -> list[CacheConfig]:
+        """The prefix cache of each replica, in their order."""
+        infos = [sample.labels for sample in self._samples if sample.name == "vllm:cache_config_info"]
+        return [
+            CacheConfig(
+                block_size=int(info["block_size"]),
+                num_gpu_blocks=int(info["num_gpu_blocks"]),
+                enable_prefix_caching=info["enable_prefix_caching"] == "True",
+                match_unit=int(_given(info.get("prefix_match_unit")) or info["block_size"]),
+                hybrid=info.get("mamba_cache_mode", "none") != "none",
+            )
+            for info in sorted(infos, key=lambda info: int(info.get("engine", 0)))
+        ]
+
+    def activity(self) -> Activity:
+        """What the engine does now."""
+        done: dict[int | None, float] = {None: 0.0}
+        running: set[int] = set()
+        for sample in self._samples:
+            replica = int(sample.labels.get("engine", 0))
+            if sample.name in _ACTIVITY:
+                done[replica] = done.get(replica, 0.0) + sample.value
+                done[None] += sample.value
+            elif sample.name == "vllm:num_requests_running" and sample.value:
+                running.add(replica)
+        return Activity(done, frozenset(running))
+
+    def sums(self, *names: str) -> dict[str, float]:
+        """What the samples of these names, which lack vLLM's prefix, come to over all replicas.
+
+        Those that the server does not have are left out.
+        """
+        found: dict[str, float] = {}
+        for sample in self._samples:
+            if (name := sample.name.removeprefix("vllm:")) in names:
+                found[name] = found.get(name, 0.0) + sample.value
+        return found
 
 
-def sums(text: str, *names: str) -> dict[str, float]:
-    """What the samples of these names, which lack vLLM's prefix, come to over all replicas.
+async def read_metrics(endpoint: Endpoint) -> Metrics:
+    """What it says now. Raises `ServerFailed` if the server does not answer."""
+    return Metrics((await endpoint.get("/metrics")).text)
 
-    Those that the text of `/metrics` does not hold are left out.
-    """
-    found: dict[str, float] = {}
-    for sample in _samples(text):
-        if (name := sample.name.removeprefix("vllm:")) in names:
-            found[name] = found.get(name, 0.0) + sample.value
-    return found
+
+async def read_counters(endpoint: Endpoint) -> Counters:
+    """The counters now. Raises `ServerFailed` if the server does not answer or has none."""
+    return (await read_metrics(endpoint)).counters()
 
 
 def _given(text: str | None) -> str | None:
     return None if text in (None, "None") else text
-
-
-def _samples(text: str) -> Iterator[Sample]:
-    for family in text_string_to_metric_families(text):
-        yield from family.samples

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable
+from dataclasses import KW_ONLY, dataclass
 from typing import Annotated, Any
 
 import httpx2
@@ -17,6 +18,7 @@ Send = Callable[[], Awaitable[httpx2.Response]]
 """One try of a request."""
 
 
+@dataclass(eq=False)
 class TryFailed(Exception):
     """This try failed; another may succeed.
 
@@ -28,22 +30,13 @@ class TryFailed(Exception):
         usage: what it cost, where that is known.
     """
 
-    def __init__(
-        self,
-        reason: str,
-        status: Status = "failed",
-        *,
-        after_s: float | None = None,
-        lost: bool = False,
-        hung: bool = False,
-        usage: Usage | None = None,
-    ) -> None:
-        super().__init__(reason)
-        self.status = status
-        self.after_s = after_s
-        self.lost = lost or hung
-        self.hung = hung
-        self.usage = usage
+    reason: str
+    _: KW_ONLY
+    status: Status = "failed"
+    after_s: float | None = None
+    lost: bool = False
+    hung: bool = False
+    usage: Usage | None = None
 
 
 class _Details(msgspec.Struct):
@@ -93,7 +86,7 @@ async def try_once(send: Send, timeout_s: float) -> tuple[dict[str, Any], Usage]
     except (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout) as error:
         raise TryFailed(_lost(error), lost=True, usage=Usage()) from error  # it was never sent
     except httpx2.TimeoutException as error:
-        raise TryFailed(f"no answer within {timeout_s:g} s", "aborted", lost=True) from error
+        raise TryFailed(f"no answer within {timeout_s:g} s", status="aborted", lost=True) from error
     except httpx2.RequestError as error:
         raise TryFailed(_lost(error), lost=True) from error
     if response.status_code != 200:
@@ -108,7 +101,7 @@ async def try_once(send: Send, timeout_s: float) -> tuple[dict[str, Any], Usage]
         raise TryFailed(f"the answer holds no choice or no usage: {error}") from error
     if body["choices"][0].get("finish_reason") == "abort":
         reason = "the engine was shut down in the middle of the answer"
-        raise TryFailed(reason, "aborted", lost=True, usage=usage)
+        raise TryFailed(reason, status="aborted", lost=True, usage=usage)
     return body, usage
 
 

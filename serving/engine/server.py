@@ -17,8 +17,6 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 import psutil
 
@@ -40,7 +38,6 @@ Progress = Callable[[float, str], None]
 _LONGEST_FOLDER = 68
 """Bytes: a socket's path may have 107, and vLLM names sockets of its own in our folder by 37 more."""
 
-
 COMPUTE_NICENESS = 10
 """Of a model's processes on a CPU: with 32 episodes in flight on two cores, the client gets its turns done in
 2-12 ms instead of 20-40 on average, and the engine produces about a fifth more tokens per second."""
@@ -49,7 +46,7 @@ COMPUTE_NICENESS = 10
 class VllmServer:
     """One server process tree for one card, on a Unix socket or on a port of this machine's loopback.
 
-    `async with` starts it and stops it. It also ends, within seconds, when this process ends in any way,
+    Its owner stops it. It also ends, within seconds, when this process ends in any way,
     SIGKILL included (see `serving.engine.guard`). Not bound to an event loop: it may be started in one and
     stopped in another.
 
@@ -186,15 +183,6 @@ class VllmServer:
         ended = "was killed by SIGKILL" if status in (-9, 137) else f"ended with status {status}"
         return self._report(ended)
 
-    async def __aenter__(self) -> Self:
-        await self.start()
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        await self.stop()
-
     def _environment(self) -> dict[str, str]:
         """What the server's processes find in their environment beyond ours."""
         return {
@@ -264,9 +252,6 @@ def _give_way(guard: int) -> None:
 
     They never rest, so that whoever sends them work would wait long for a core, and they would go on with
     few requests at a time. The API server, which hands the work over, keeps its priority.
-
-    Raises:
-        psutil.NoSuchProcess: the server has ended.
     """
     below = (each for server in psutil.Process(guard).children() for each in server.children(recursive=True))
     for process in below:

@@ -17,8 +17,8 @@ _EXCEPTION = re.compile(r"^[A-Za-z_][\w.]*(Error|Exception|Interrupt|Exit|Failed
 _OTHER = re.compile(r"\berror: |Segmentation fault|Bus error|Illegal instruction|[Oo]ut of memory|\bKilled\b")
 _CONSEQUENCE = re.compile(r"root cause|EngineDeadError|EngineCore encountered an issue")
 _NOISE = re.compile(r"Warning: |[Tt]riton|^\s|^_C_|reserved_cpus")
-_LONGEST = 500
-"""Characters of one telling line."""
+_MOST, _LONGEST = 3, 500
+"""How many telling lines there are at most, and how many characters each has."""
 
 
 def last_line(log: Path, start: int = 0) -> str:
@@ -30,12 +30,12 @@ def last_line(log: Path, start: int = 0) -> str:
     return next(reversed(_lines(log, start, tail=4_000)), "")
 
 
-def telling_lines(log: Path, start: int = 0, most: int = 3) -> list[str]:
-    """The lines that name the cause of a failure: the ends of tracebacks and the like, first cause first.
+def telling_lines(log: Path, start: int = 0) -> list[str]:
+    """The lines that name the cause of a failure: the ends of tracebacks and the like, first cause first;
+    without any, the last lines.
 
     Args:
         start: where in the file to begin, in bytes.
-        most: how many at most; without any cause, as many of the last lines.
     """
     lines = _lines(log, start, tail=1_000_000)
     found = [
@@ -43,8 +43,8 @@ def telling_lines(log: Path, start: int = 0, most: int = 3) -> list[str]:
     ]
     causes = [line for line in found if not _CONSEQUENCE.search(line)] or found
     if not causes:
-        causes = [line for line in lines if not _NOISE.search(line)][-most:]
-    return [line[:_LONGEST] for line in dict.fromkeys(causes)][:most]
+        causes = [line for line in lines if not _NOISE.search(line)][-_MOST:]
+    return [line[:_LONGEST] for line in dict.fromkeys(causes)][:_MOST]
 
 
 def _whole(lines: list[str], i: int) -> str:

@@ -9,7 +9,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 from serving.engine.endpoint import Endpoint
-from serving.engine.metrics import Activity, read_activity
+from serving.engine.metrics import Activity, read_metrics
 from serving.errors import ServerFailed
 
 log = logging.getLogger(__name__)
@@ -39,7 +39,7 @@ async def watched(
             await asyncio.sleep(look_every_s)
             now = time.monotonic()
             try:
-                activity = await read_activity(endpoint)
+                activity = (await read_metrics(endpoint)).activity()
             except ServerFailed:  # no progress is seen; a dead engine is found by its requests
                 activity = seen
             except Exception:

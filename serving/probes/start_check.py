@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import msgspec
 
-from serving.cards import Role
+from serving.cards import ModelCard, Role
 from serving.engine.metrics import CacheConfig, read_counters
 from serving.errors import ContextOverflow, ServerFailed
 from serving.model import Model
-from serving.probes.cache_advice import OTHERS, advice, note_tools, text_of
-from serving.probes.tool_battery import battery
-from serving.probes.tool_calls import LABELS, OpenProbe, as_role
+from serving.probes.tool_battery import LABELS, OpenProbe, as_role, battery
 from serving.together import together
+from serving.tokens.tools import ToolSpec
 
 STRING_TOKENS = 16
 THINKING_TOKENS = 16
@@ -20,16 +19,15 @@ THINKING_TOKENS = 16
 LEAST_PROMPT = 256
 """Tokens of the prompt that is sent twice; more where blocks are large."""
 
+OTHERS = "other requests may have pushed it out of the cache meanwhile: probe an idle server"
 
-async def check_engine(model: Model, labels: dict[str, str]) -> None:
+
+async def check_engine(model: Model) -> None:
     """Refuse an engine that does not do what a run on the tokens route counts on.
 
     Its calls of twelve kinds of tools must be valid; and where the card has a prefix cache, the second of two
     requests must report that the first one's prompt was cached. Takes a few seconds. Nothing is checked on
     the chat route, where an invalid call is data.
-
-    Args:
-        labels: stand in the ledger rows beside the role `probe`.
 
     Raises:
         ServerFailed: the engine is refused; says why, and what to change.
@@ -37,11 +35,10 @@ async def check_engine(model: Model, labels: dict[str, str]) -> None:
     """
     if model.card.route != "tokens":
         return
-    labels = {**LABELS, **labels}
-    await _check_calls(model, labels)
+    await _check_calls(model)
     cache = model.replicas[0].cache
     if cache is not None and model.card.server.flags.get("enable-prefix-caching", True) is not False:
-        await _check_cache(model, cache, labels)
+        await _check_cache(model, cache)
 
 
 def _quick(role: Role) -> Role:
@@ -50,9 +47,9 @@ def _quick(role: Role) -> Role:
     )
 
 
-async def _check_calls(model: Model, labels: dict[str, str]) -> None:
+async def _check_calls(model: Model) -> None:
     role = _quick(model.card.role("actor"))
-    probes = [OpenProbe(model, role, probe, labels) for probe in battery()]
+    probes = [OpenProbe(model, role, probe) for probe in battery()]
     for answer in await together(OpenProbe.answer, probes, len(probes)):
         if answer.validity == "truncated" and not answer.token_ids:
             continue  # it does not fit into so small a context, which says nothing about the grammar
@@ -64,12 +61,12 @@ async def _check_calls(model: Model, labels: dict[str, str]) -> None:
             )
 
 
-async def _check_cache(model: Model, told: CacheConfig, labels: dict[str, str]) -> None:
+async def _check_cache(model: Model, told: CacheConfig) -> None:
     cache = msgspec.structs.replace(told, enable_prefix_caching=True)  # as the card has it
     counted = await read_counters(model.engine.endpoint)
     text = text_of(model, "A lamp", max(LEAST_PROMPT, 2 * cache.match_unit))
     talk = as_role(model, _quick(model.card.role("actor"))).converse(
-        "actor", [{"role": "user", "content": text}], note_tools(), labels
+        "actor", [{"role": "user", "content": text}], note_tools(), LABELS
     )
     try:
         first = (await talk.ask()).usage
@@ -89,3 +86,39 @@ async def _check_cache(model: Model, told: CacheConfig, labels: dict[str, str]) 
         f" {second.prompt} must be: {why} (to go without a cache, say so in the model's card:"
         " server.flags.enable-prefix-caching: false)"
     )
+
+
+def advice(card: ModelCard, cache: CacheConfig, hits: bool, reported: bool) -> list[str]:
+    """What is wrong with a server's settings for its prefix cache, one line each.
+
+    Args:
+        hits: whether the engine's own counters show cached tokens.
+        reported: whether its answers do.
+    """
+    if not cache.enable_prefix_caching:
+        return ["its prefix cache is off: start it with --enable-prefix-caching"]
+    found = []
+    if hits and not reported:
+        found.append("it does not report cached tokens: start it with --enable-prompt-tokens-details")
+    if cache.hybrid and cache.match_unit == cache.block_size:
+        found.append(
+            f"hits end at whole blocks of {cache.block_size} tokens: a hybrid model needs"
+            " --prefix-match-unit 16, so that a turn resumes where the last prompt ended"
+        )
+    if cache.hybrid and not card.gpus and (not hits or "block-size" not in card.server.flags):
+        found.append(
+            f"on a CPU, a hybrid model needs the block size that vLLM chose for it: --block-size"
+            f" {cache.block_size} (logged as 'Setting attention block size to ...')"
+        )
+    return found
+
+
+def note_tools() -> list[ToolSpec]:
+    """Tools whose calls are short texts, or nothing."""
+    return list(battery()[1].tools)
+
+
+def text_of(model: Model, name: str, tokens: int) -> str:
+    """A text that begins with `name` and has about so many tokens, never fewer."""
+    line = f"{name} was seen here; go on, and say what else there is.\n"
+    return line * -(-tokens // model.count_tokens(line))

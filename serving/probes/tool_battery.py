@@ -1,4 +1,4 @@
-"""A battery of probes that together ask for every kind of tool call.
+"""A battery of probes that together ask for every kind of tool call, and what an engine answers to them.
 
 Each probe is a short message that asks for one call, with the tools that it offers. Whatever the model makes
 of the message, its answer must be one call of an offered tool with arguments that the tool's schema allows.
@@ -6,6 +6,7 @@ of the message, its answer must be one call of an offered tool with arguments th
 
 from __future__ import annotations
 
+import copy
 import functools
 import itertools
 from dataclasses import dataclass
@@ -14,13 +15,19 @@ from typing import Any, Literal, NotRequired, TypedDict
 
 import msgspec
 
+from serving.cards import Role, Roles
+from serving.conversation import TokenConversation
+from serving.errors import ContextOverflow, RequestRefused, TruncatedCall
+from serving.model import Model
 from serving.tokens.tools import ToolSpec
+from serving.usage import Usage
 
 MANY_TOOLS = 60
 
 CODE_TOKENS = 1024
 """Bound of a string that must hold 2 kB of code: tokenizers need one token for about three bytes of it."""
 
+LABELS = {"role": "probe"}
 SYSTEM = "You answer every message with one tool call and nothing else."
 
 
@@ -45,6 +52,8 @@ class ToolProbe:
         """The conversation's beginning."""
         return [{"role": "system", "content": SYSTEM}, {"role": "user", "content": self.message}]
 
+
+Validity = Literal["valid", "invalid", "truncated"]
 
 Direction = Literal["left", "right", 'into the "old" mill', "über die Brücke", 180]
 
@@ -108,6 +117,63 @@ def battery() -> tuple[ToolProbe, ...]:
         ToolProbe("nested", "Plan two routes of three points each, on a grid of two by two.", (plan,)),
         ToolProbe(f"{MANY_TOOLS} tools", f"Turn left with {many[-3].name}, or wait.", many),
     )
+
+
+class ProbeAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of one probe.
+
+    Attributes:
+        validity: `truncated` when the answer was cut at `max_tokens` or by the context.
+        problem: why it is not valid.
+        prompt: token ids that were sent (tokens route).
+        token_ids: what was generated (tokens route).
+    """
+
+    probe: ToolProbe
+    validity: Validity = "valid"
+    problem: str | None = None
+    usage: Usage = Usage()
+    prompt: list[int] = []
+    token_ids: list[int] = []
+
+
+class OpenProbe:
+    """A probe whose conversation is open, with a role's budgets: its prompt is rendered and not yet sent."""
+
+    def __init__(self, model: Model, role: Role, probe: ToolProbe) -> None:
+        # Hosted models have rules of their own for what may be strict.
+        built_in = model.card.route == "chat" and not model.card.hosted
+        tools = [msgspec.structs.replace(tool, strict=built_in) for tool in probe.tools]
+        self._probe = probe
+        self._talk = as_role(model, role).converse("actor", probe.messages, tools, LABELS)
+
+    async def answer(self) -> ProbeAnswer:
+        """Send it, and close the conversation.
+        Raises `ServingError` if the engine failed; on the chat route also where it refuses the probe."""
+        probe, talk = self._probe, self._talk
+        prompt = list(talk.transcript.ids) if isinstance(talk, TokenConversation) else []
+        try:
+            answer = await talk.ask()
+        except ContextOverflow as error:
+            return ProbeAnswer(probe=probe, validity="truncated", problem=str(error), prompt=prompt)
+        except RequestRefused as error:
+            if not prompt:
+                raise
+            return ProbeAnswer(probe=probe, validity="invalid", problem=str(error), prompt=prompt)
+        finally:
+            talk.close()
+        found = ProbeAnswer(probe=probe, usage=answer.usage, prompt=prompt, token_ids=answer.token_ids)
+        if answer.problem is None:
+            return found
+        validity: Validity = "truncated" if isinstance(answer.problem, TruncatedCall) else "invalid"
+        return msgspec.structs.replace(found, validity=validity, problem=str(answer.problem))
+
+
+def as_role(model: Model, role: Role) -> Model:
+    """The same model and engine, with other sampling and budgets."""
+    other = copy.copy(model)
+    other.card = msgspec.structs.replace(model.card, roles=Roles(actor=role, inducer=role))
+    return other
 
 
 def _tool(name: str, doc: str, **types: Any) -> ToolSpec:

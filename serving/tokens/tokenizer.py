@@ -19,11 +19,7 @@ from serving.tokens.tools import ToolSpec
 
 
 class ChatTokenizer:
-    """A model's tokenizer and chat template.
-
-    Raises:
-        InvalidCard: the folder holds no usable tokenizer or template.
-    """
+    """A model's tokenizer and chat template. Raises `InvalidCard` where the folder holds no usable ones."""
 
     def __init__(self, folder: str | Path, revision: str | None = None) -> None:
         from tokenizers import Tokenizer

@@ -44,11 +44,7 @@ class ToolCheck:
         self._compiler = xgrammar.GrammarCompiler(info, max_threads=1)
 
     def check(self, tool: ToolSpec) -> None:
-        """Compile the grammar of the tool's calls and draw some.
-
-        Raises:
-            InvalidTool: the grammar does not compile, or a call of it does not read back.
-        """
+        """Compile the grammar of the tool's calls and draw some. Raises `InvalidTool` where one fails."""
         self._compiled(tool, self._string_tokens)
         drawn = self._compiled(tool, min(self._string_tokens, DRAWN_STRING_TOKENS))
         rng = random.Random(0)  # the same tool is judged the same way each time

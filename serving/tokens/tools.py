@@ -13,7 +13,7 @@ from typing import Any, Literal, NotRequired, Required, get_args, get_origin
 
 import msgspec
 
-from serving.errors import InvalidTool
+from serving.errors import InvalidCall, InvalidTool
 
 Schema = dict[str, Any]
 
@@ -39,11 +39,13 @@ class ToolSpec(msgspec.Struct, frozen=True):
         doc: what it is told about it.
         parameters: JSON schema of the arguments: an object whose properties stand in the order in
             which they are written, without references, titles or unions.
+        strict: asks vLLM's built-in tool calls to follow the schema, which they else do not.
     """
 
     name: str
     doc: str
     parameters: Schema
+    strict: bool = False
 
     @classmethod
     def from_signature(cls, name: str, signature: inspect.Signature, doc: str) -> ToolSpec:
@@ -71,11 +73,27 @@ class ToolSpec(msgspec.Struct, frozen=True):
     def openai(self) -> dict[str, Any]:
         """The tool in the form that chat templates and chat completions take."""
         function = {"name": self.name, "description": self.doc, "parameters": self.parameters}
-        return {"type": "function", "function": function}
+        return {"type": "function", "function": function | ({"strict": True} if self.strict else {})}
 
     def problem_with(self, arguments: object) -> str | None:
         """Why `arguments` do not satisfy the schema, or `None` when they do."""
         return _mismatch(arguments, self.parameters, "")
+
+
+class ParsedCall(msgspec.Struct, frozen=True):
+    """One complete call whose arguments satisfy its tool's schema."""
+
+    name: str
+    arguments: dict[str, Any]
+
+
+def checked_call(found: ParsedCall, tools: dict[str, ToolSpec], text: str) -> ParsedCall:
+    """`found`, once it names one of `tools` and satisfies its schema; else `InvalidCall` with the `text`."""
+    if found.name not in tools:
+        raise InvalidCall(f"there is no tool {found.name!r}; tools: {', '.join(tools)}", text)
+    if problem := tools[found.name].problem_with(found.arguments):
+        raise InvalidCall(f"{found.name}: {problem}", text)
+    return found
 
 
 class _Schemas:
@@ -134,12 +152,7 @@ class _Schemas:
 
 
 def _object(properties: dict[str, Schema], required: list[str]) -> Schema:
-    return {
-        "type": "object",
-        "properties": properties,
-        "required": required,
-        "additionalProperties": False,
-    }
+    return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
 
 
 def _is_option(value: object) -> bool:

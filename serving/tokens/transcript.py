@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from serving.errors import InvalidCall, TruncatedCall
-from serving.tokens.formats import ParsedCall, ToolFormat
+from serving.tokens.formats import ToolFormat
 from serving.tokens.grammar import Part, one_of, sequence, thinking
 from serving.tokens.tokenizer import ChatTokenizer
-from serving.tokens.tools import ToolSpec
+from serving.tokens.tools import ParsedCall, ToolSpec
 
 ThinkingStyle = Literal["none", "generated", "prompted"]
 """How a model opens its thinking: never; it writes `<think>` itself; the template's prompt ends with it."""

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Self
 
-import envs.registry
+from envs.registry import REGISTRY
 from speedrunner.hosts.host import HostError
 from speedrunner.hosts.memory import available_mb
 from speedrunner.hosts.process_host import ProcessHost
@@ -28,7 +28,7 @@ class TooManyHosts(HostError):
 
 def _require_memory(env: str, hosts: int) -> None:
     """Refuse hosts that would have to swap. Raises `UnknownEnvironment`, `TooManyHosts`."""
-    each, available = envs.registry.memory_mb(env) + SKILLS_MB, available_mb()
+    each, available = REGISTRY.find(env).memory_mb + SKILLS_MB, available_mb()
     if hosts * each <= available:
         return
     fit = available // each

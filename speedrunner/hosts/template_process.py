@@ -17,8 +17,8 @@ import traceback
 from contextlib import suppress
 from pathlib import Path
 
-import envs.registry
-from envs import make
+from envs import EnvironmentFault, make
+from envs.registry import REGISTRY
 from speedrunner.hosts.hosted_episode import fault
 from speedrunner.hosts.local_host import LocalHost
 from speedrunner.hosts.messages import PID, Check, Finish, Ready, Reply, Start, encoded, read_request
@@ -99,9 +99,9 @@ def _preload(env: str) -> None:
     """Load what hosts can share. Threads cannot be forked: where an environment starts some, begin anew, with
     nothing loaded."""
     try:
-        envs.registry.preload(env)
+        REGISTRY.find(env).preload()
     except Exception as error:  # each host will meet it again, and say so
-        if not isinstance(error, envs.EnvironmentFault):
+        if not isinstance(error, EnvironmentFault):
             traceback.print_exc()
     if len(list(Path("/proc/self/task").iterdir())) > 1:
         os.execv(sys.executable, [*sys.orig_argv, NOTHING_LOADED])

@@ -15,7 +15,7 @@ from serving.balance import Balance
 from serving.cards import ModelCard
 from serving.deployment import Deployment
 from serving.engine.client import Engine, RetryPolicy
-from serving.engine.metrics import Counters, blocks_of, read_sums
+from serving.engine.metrics import Counters, blocks_of, read_metrics
 from serving.errors import ServerFailed
 from serving.meter import LedgerRow
 from serving.usage import Usage
@@ -85,13 +85,13 @@ async def compare_accounts(
     """
     rows: list[LedgerRow] = []
     await _rest(deployment)
-    before = await read_sums(deployment.endpoint, *SUMS)
+    before = (await read_metrics(deployment.endpoint)).sums(*SUMS)
     async with AsyncExitStack() as stack:
         model = await stack.enter_async_context(deployment.client(rows.append, admission=False))
         impatient = []
         for timeout_s in TIMEOUTS_S:
             retry = RetryPolicy(tries=3, first_wait_s=0.05, timeout_s=timeout_s)
-            impatient.append(Engine(deployment.endpoint, deployment.card.name, model.meter, retry))
+            impatient.append(Engine(deployment.endpoint, deployment.card.name, model.engine.meter, retry))
             stack.push_async_callback(impatient[-1].close)
         traffic = Traffic(model, impatient, requests, status)
         await traffic.send(CALM, requests - requests // 2, in_flight)
@@ -99,7 +99,7 @@ async def compare_accounts(
         calm = await deployment.balance()
         await traffic.send(ROUGH, requests // 2, in_flight)
     await _rest(deployment)
-    after = await read_sums(deployment.endpoint, *SUMS)
+    after = (await read_metrics(deployment.endpoint)).sums(*SUMS)
     balance = await deployment.balance()
     if balance is None or calm is None:
         raise ServerFailed(f"the engine at {deployment.endpoint} shows no counters")
@@ -189,7 +189,7 @@ def finished_agree(ledger: Finished, engine: Finished, balance: Balance) -> bool
 async def _rest(deployment: Deployment) -> None:
     """Wait until the engine has dropped what nobody waits for any more. Raises `ServerFailed`."""
     until = time.monotonic() + IDLE_LIMIT_S
-    while any((await read_sums(deployment.endpoint, *ACTIVE)).values()):
+    while any((await read_metrics(deployment.endpoint)).sums(*ACTIVE).values()):
         if time.monotonic() > until:
             raise ServerFailed(f"the engine at {deployment.endpoint} still works: does somebody else use it?")
         await asyncio.sleep(0.1)

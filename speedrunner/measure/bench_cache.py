@@ -11,7 +11,7 @@ import msgspec
 
 from serving.cards import ModelCard
 from serving.deployment import Deployment
-from serving.engine.metrics import CacheConfig, read_sums
+from serving.engine.metrics import CacheConfig, read_metrics
 from speedrunner.costs.ledger import token_line
 from speedrunner.measure.engine import cache_of, cache_text, opened, with_flags
 from speedrunner.measure.measurement import Figure, Measurement, Status, Table, columns
@@ -103,11 +103,11 @@ async def _level(
     async with run.hosts(in_flight) as pool, deployment.client(run.record, admission=admission) as model:
         shared = len(await run.warm(model))
         await pool.ready()
-        before = await read_sums(deployment.endpoint, PREEMPTIONS)
+        before = (await read_metrics(deployment.endpoint)).sums(PREEMPTIONS)
         began = time.monotonic()
         played = await run.play(model, pool, episodes)
         seconds = time.monotonic() - began
-        after = await read_sums(deployment.endpoint, PREEMPTIONS)
+        after = (await read_metrics(deployment.endpoint)).sums(PREEMPTIONS)
     line = token_line(row for each in played for row in each.rows)
     tokens = line.tokens
     prompt = tokens.cached + tokens.computed

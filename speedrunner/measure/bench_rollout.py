@@ -15,6 +15,7 @@ import httpx2
 import msgspec
 import psutil
 
+from serving.admission import Replica
 from serving.cards import ModelCard, prepare
 from serving.deployment import Deployment
 from serving.engine.client import Engine
@@ -23,7 +24,6 @@ from serving.engine.metrics import CacheConfig
 from serving.errors import RequestFailed
 from serving.meter import Meter
 from serving.model import Model
-from serving.replica import replicas_of
 from serving.together import together
 from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.measure.engine import opened
@@ -259,7 +259,7 @@ async def measure_client(
     card = setup.card
     tokenizer = ChatTokenizer(prepare(card, status), card.revision)
     unit = card.match_unit or 16
-    replicas = replicas_of([CacheConfig(unit, 1_000_000, True, unit, card.cache == "hybrid")], admission=True)
+    replica = Replica(CacheConfig(unit, 1_000_000, True, unit, card.cache == "hybrid"), admission=True)
     transport, meter = AtOnce(answers), Meter(run.record, card.prices)
     engine = Engine(Endpoint("http://localhost/v1"), card.name, meter, transport=transport)
     own = psutil.Process()
@@ -268,7 +268,7 @@ async def measure_client(
         stack.push_async_callback(engine.close)
         await pool.ready()
         began = time.process_time()
-        played = await run.play(Model(card, engine, tokenizer, replicas), pool, in_flight)
+        played = await run.play(Model(card, engine, tokenizer, [replica]), pool, in_flight)
         cpu_s = time.process_time() - began
         mb = memory_mb([own, *below()]) - before_mb
     prompts = [turn.usage.prompt for each in played for turn in each.trajectory.turns]

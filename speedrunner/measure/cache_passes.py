@@ -24,7 +24,7 @@ import msgspec
 from serving.conversation import Completion, TokenConversation
 from serving.deployment import Deployment
 from serving.engine.endpoint import Endpoint
-from serving.engine.metrics import Counters, sums
+from serving.engine.metrics import Counters, read_metrics
 from serving.errors import ContextOverflow
 from serving.meter import LedgerRow
 from serving.model import Messages, Model
@@ -207,6 +207,6 @@ class _Replay:
 
 async def _engine_sums(endpoint: Endpoint) -> tuple[Counters, dict[str, float]]:
     """The engine's counters and its sums of seconds, since its start."""
-    text = (await endpoint.get("/metrics")).text
-    found = sums(text, *ENGINE.values())
-    return Counters.parse(text), {name: found[own] for name, own in ENGINE.items() if own in found}
+    told = await read_metrics(endpoint)
+    found = told.sums(*ENGINE.values())
+    return told.counters(), {name: found[own] for name, own in ENGINE.items() if own in found}

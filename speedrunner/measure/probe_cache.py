@@ -18,7 +18,7 @@ from serving.engine.metrics import CacheConfig, read_counters
 from serving.errors import ContextOverflow
 from serving.meter import LedgerRow
 from serving.model import Messages, Model
-from serving.probes.cache_advice import OTHERS, advice, note_tools, text_of
+from serving.probes.start_check import OTHERS, advice, note_tools, text_of
 from serving.together import together
 from speedrunner.config.schema import Config, InvalidConfig
 from speedrunner.costs.ledger import token_line

@@ -16,8 +16,7 @@ from serving.conversation import sampling
 from serving.errors import RequestRefused, ServerFailed
 from serving.meter import Spending
 from serving.model import Model
-from serving.probes.tool_battery import ToolProbe, battery
-from serving.probes.tool_calls import LABELS, OpenProbe, ProbeAnswer
+from serving.probes.tool_battery import LABELS, OpenProbe, ProbeAnswer, ToolProbe, battery
 from serving.together import together
 from speedrunner.config.schema import Config, InvalidConfig
 from speedrunner.measure.engine import opened
@@ -107,7 +106,7 @@ async def probe_tools(model: Model, role: Role, count: int, in_flight: int, stat
 
     async def play(batch: list[ToolProbe], speed: Speed) -> None:
         # Rendering prompts is work of ours, so it is done before the time counts.
-        probes = [OpenProbe(model, with_room(role, probe), probe, LABELS) for probe in batch]
+        probes = [OpenProbe(model, with_room(role, probe), probe) for probe in batch]
         answers.extend(await speed.time(together(OpenProbe.answer, probes, in_flight)))
         wrong = sum(answer.validity != "valid" for answer in answers)
         status(f"{len(answers)} of {count} probes, {wrong} of them not valid")

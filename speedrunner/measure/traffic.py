@@ -15,8 +15,7 @@ from serving.conversation import TokenConversation
 from serving.engine.client import Engine
 from serving.errors import ContextOverflow, EngineDead, RequestFailed, RequestRefused
 from serving.model import Model
-from serving.probes.tool_battery import SYSTEM, battery
-from serving.probes.tool_calls import as_role
+from serving.probes.tool_battery import SYSTEM, as_role, battery
 from serving.together import together
 from speedrunner.measure.measurement import Status
 

@@ -1,5 +1,5 @@
 """Methods by name, made from their options."""
 
-from speedrunner.methods.registry import InvalidMethodOption, UnknownMethod, make, options
+from speedrunner.methods.registry import InvalidMethodOption, UnknownMethod, make
 
-__all__ = ["InvalidMethodOption", "UnknownMethod", "make", "options"]
+__all__ = ["InvalidMethodOption", "UnknownMethod", "make"]

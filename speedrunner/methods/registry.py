@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from speedrunner.methods.base import Method
-from typed.classes import call, find, parameters
+from typed.classes import Registry
 
 METHODS = {
     "react": "speedrunner.methods.react:ReAct",
@@ -22,6 +22,9 @@ class InvalidMethodOption(Exception):
     """A method was made with an option it does not have, or with a value of the wrong type."""
 
 
+REGISTRY = Registry("method", METHODS, Method, UnknownMethod, InvalidMethodOption)  # type: ignore[type-abstract]
+
+
 def make(name: str, **options: Any) -> Method:
     """Make a method.
 
@@ -33,14 +36,5 @@ def make(name: str, **options: Any) -> Method:
         UnknownMethod: no such name, or what it names is no importable method.
         InvalidMethodOption: no such option, or a value it does not take.
     """
-    kind, invalid = _resolve(name), InvalidMethodOption
-    return call(f"method {name}", kind, options, parameters(kind), invalid, own=invalid)
-
-
-def options(name: str) -> dict[str, Any]:
-    """The options of a method, with their defaults. Raises `UnknownMethod`."""
-    return {option: parameter.default for option, parameter in parameters(_resolve(name)).items()}
-
-
-def _resolve(name: str) -> type[Method]:
-    return find("method", name, METHODS, Method, parameters, UnknownMethod)  # type: ignore[type-abstract]
+    kind = REGISTRY.find(name)
+    return REGISTRY.call(kind, kind, options, whose=f"method {name}", own=InvalidMethodOption)

@@ -130,8 +130,8 @@ class BegunRun:
         spent = spent_usd(self.ledger, setup.prices)
         async with engines.models(setup, directory.append_request, spent) as (model, others):
             for each in dict.fromkeys((model, others)):
-                await check_engine(each, {})
-            self.progress.begin(model.meter, lambda: engines.actor.held_back)
+                await check_engine(each)
+            self.progress.begin(model.engine.meter, lambda: engines.actor.held_back)
             executor = Executor(
                 directory=directory,
                 method=setup.method,

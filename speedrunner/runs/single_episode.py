@@ -88,7 +88,7 @@ async def show_episode(setup: Setup, console: Console, *, show_ids: bool) -> Non
                     raise RunStopped(f"the episode ended by {trajectory.ending}: {trajectory.error}")
                 usage = trajectory.usage
                 played_by = ((model if turn.role == "actor" else others, turn) for turn in trajectory.turns)
-                cost = sum(by.meter.prices.cost(turn.usage) for by, turn in played_by)
+                cost = sum(by.engine.meter.prices.cost(turn.usage) for by, turn in played_by)
                 say(
                     f"{usage.uncached} uncached, {usage.cached} cached, {usage.completion} output tokens;"
                     f" {cost:.6f} USD"

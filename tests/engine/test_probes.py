@@ -43,7 +43,7 @@ async def test_the_cache_gives_all_that_it_can(engine_server: Any) -> None:
 
 
 async def test_a_run_may_start_on_it(engine_server: Any) -> None:
-    await check_engine(engine_server.model, {"phase": "start"})
+    await check_engine(engine_server.model)
     rows = [row for row in engine_server.rows if row.labels["role"] == "probe"]
     assert len(rows) == len(battery()) + 2
     assert rows[-1].usage.cached > 0

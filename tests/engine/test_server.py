@@ -15,7 +15,7 @@ import pytest
 
 from serving.cards import load_card, prepare
 from serving.engine.endpoint import Endpoint, attach
-from serving.engine.metrics import Counters, read_cache_config, read_counters
+from serving.engine.metrics import Counters, read_counters, read_metrics
 from serving.engine.server import VllmServer
 from serving.errors import ServerFailed
 
@@ -61,13 +61,16 @@ async def complete(endpoint: Endpoint) -> httpx2.Response:
 async def test_a_killed_engine_core_ends_the_server_and_a_restart_serves_again(
     model: str, tmp_path: Path
 ) -> None:
-    async with VllmServer(load_card("tiny"), model, tmp_path / "log") as server:
+    server = VllmServer(load_card("tiny"), model, tmp_path / "log")
+    try:
+        await server.start()
         await attach(server.endpoint, "tiny")
         before = await read_counters(server.endpoint)
         assert (await complete(server.endpoint)).status_code == 200
         assert (await complete(server.endpoint)).status_code == 200
         assert await read_counters(server.endpoint) - before == Counters(prompt=140, cached=64, generated=8)
-        assert [cache.block_size for cache in await read_cache_config(server.endpoint)] == [32]
+        caches = (await read_metrics(server.endpoint)).caches()
+        assert [cache.block_size for cache in caches] == [32]
 
         processes = tree(server.pid)
         (core,) = [process for process in processes if "EngineCore" in process.name()]
@@ -83,6 +86,8 @@ async def test_a_killed_engine_core_ends_the_server_and_a_restart_serves_again(
         (core,) = [process for process in processes if "EngineCore" in process.name()]
         processes[1].kill()  # the API server alone: vLLM's engine would live on
         assert all_end([core])
+    finally:
+        await server.stop()
     assert all_end(processes)
 
 
@@ -93,9 +98,13 @@ from serving.cards import load_card
 from serving.engine.server import VllmServer
 
 async def main():
-    async with VllmServer(load_card("tiny"), sys.argv[1], Path(sys.argv[2])) as server:
+    server = VllmServer(load_card("tiny"), sys.argv[1], Path(sys.argv[2]))
+    try:
+        await server.start()
         print(server.pid, server.endpoint.socket, flush=True)
         await asyncio.sleep(1000)
+    finally:
+        await server.stop()
 
 asyncio.run(main())
 """

@@ -13,7 +13,7 @@ import pytest
 
 from envs import EpisodeOver, Limits, Opening, Outcome, Primitive, Split, Task, TextEnv, UnknownTask
 from envs.conformance import findings
-from envs.random_play import fingerprint
+from envs.random_play import trace
 
 
 def push(direction: Literal["up", "down"], by: int = 1) -> str: ...  # type: ignore[empty-body]
@@ -83,12 +83,12 @@ def test_a_sound_environment_has_no_findings() -> None:
     assert check(Elevator()) == []
 
 
-def test_a_fingerprint_tells_plays_and_worlds_apart() -> None:
+def test_a_trace_tells_plays_and_worlds_apart() -> None:
     task = Task(Elevator.name, "default", 9)
-    first = fingerprint(Elevator(), task)
-    assert first == fingerprint(Elevator(), task)
-    assert first != fingerprint(Elevator(), task, seed=1)
-    assert first != fingerprint(Elevator(), replace(task, index=8))
+    first = trace(Elevator(), task)
+    assert first == trace(Elevator(), task)
+    assert first != trace(Elevator(), task, seed=1)
+    assert first != trace(Elevator(), replace(task, index=8))
 
 
 class ForgetsToReset(Elevator):

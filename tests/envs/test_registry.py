@@ -21,7 +21,8 @@ from envs import (
     make,
     splits,
 )
-from envs.registry import ENVIRONMENTS, options
+from envs.registry import ENVIRONMENTS, REGISTRY
+from tests.registered import options
 
 
 class Unsplit(TextEnv):
@@ -109,7 +110,7 @@ class TestNames:
         ],
     )
     def test_a_name_that_names_no_environment_is_refused_in_one_line(self, name: Any, said: str) -> None:
-        for function in (make, splits, options):
+        for function in (make, splits, REGISTRY.find):
             with pytest.raises(UnknownEnvironment, match=said) as raised:
                 function(name)
             assert "\n" not in str(raised.value)
@@ -174,9 +175,9 @@ class TestOptions:
         assert [task.index for task in splits(ROOM, **given).test] == [8]
 
     def test_they_can_be_listed_with_their_defaults(self) -> None:
-        assert options("babyai") == {"num_dists": 0}
-        assert options(ROOM)["shape"] == "round"
-        assert options(f"{__name__}:Unsplit") == {
+        assert options(REGISTRY, "babyai") == {"num_dists": 0}
+        assert options(REGISTRY, ROOM)["shape"] == "round"
+        assert options(REGISTRY, f"{__name__}:Unsplit") == {
             "doors": 1,
             "height": 2.5,
             "dark": False,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from serving.admission import Admission, Seat
+from serving.admission import Replica, Seat
 from serving.engine.metrics import HYBRID_EXTRA_BLOCKS, CacheConfig
 
 
@@ -25,27 +25,27 @@ async def asks(seat: Seat, tokens: int) -> asyncio.Task[float]:
 
 
 async def test_whoever_fits_is_let_in_at_once_and_was_not_held_back() -> None:
-    admission = Admission(cache(10))
-    assert await admission.seat().enter(45) == 0.0
-    assert await admission.seat().enter(40) == 0.0
-    assert admission.resident_blocks == 9
-    assert admission.waiting == 0
+    replica = Replica(cache(10), admission=True)
+    assert await replica.seat().enter(45) == 0.0
+    assert await replica.seat().enter(40) == 0.0
+    assert replica.resident_blocks == 9
+    assert replica.waiting == 0
 
 
 async def test_a_newcomer_leaves_room_to_grow_and_comes_in_when_someone_leaves() -> None:
-    admission = Admission(cache(10))
-    first, second = admission.seat(), admission.seat()
+    replica = Replica(cache(10), admission=True)
+    first, second = replica.seat(), replica.seat()
     await first.enter(60)
     waits = await asks(second, 40)  # 10 of 10 blocks: nobody could grow
-    assert (waits.done(), admission.waiting) == (False, 1)
+    assert (waits.done(), replica.waiting) == (False, 1)
     first.leave()
     assert await waits > 0
-    assert admission.waiting == 0
+    assert replica.waiting == 0
 
 
 async def test_when_residents_outgrow_the_cache_the_youngest_waits_at_its_next_turn() -> None:
-    admission = Admission(cache(10))
-    old, young = admission.seat(), admission.seat()
+    replica = Replica(cache(10), admission=True)
+    old, young = replica.seat(), replica.seat()
     await old.enter(40)
     old.pause()
     await young.enter(40)
@@ -61,8 +61,8 @@ async def test_when_residents_outgrow_the_cache_the_youngest_waits_at_its_next_t
 
 
 async def test_one_in_the_middle_of_a_request_makes_room_when_that_is_over() -> None:
-    admission = Admission(cache(10))
-    old, young = admission.seat(), admission.seat()
+    replica = Replica(cache(10), admission=True)
+    old, young = replica.seat(), replica.seat()
     await old.enter(40)
     old.pause()
     await young.enter(40)
@@ -70,18 +70,18 @@ async def test_one_in_the_middle_of_a_request_makes_room_when_that_is_over() -> 
     assert young.resident
     young.pause()
     assert not young.resident
-    assert admission.resident_blocks == 7
+    assert replica.resident_blocks == 7
 
 
 async def test_the_oldest_goes_on_even_when_it_alone_outgrows_the_cache() -> None:
-    admission = Admission(cache(10))
-    seat = admission.seat()
+    replica = Replica(cache(10), admission=True)
+    seat = replica.seat()
     assert await seat.enter(1000) == 0.0
 
 
 async def test_nobody_overtakes_an_older_one_that_waits() -> None:
-    admission = Admission(cache(10))
-    inside, large, small = (admission.seat() for _ in range(3))
+    replica = Replica(cache(10), admission=True)
+    inside, large, small = (replica.seat() for _ in range(3))
     await inside.enter(50)
     large_waits = await asks(large, 90)
     small_waits = await asks(small, 10)  # would fit
@@ -98,8 +98,8 @@ PREFIX = tuple(range(45))
 
 
 async def test_an_older_one_that_asks_later_takes_the_place_of_a_younger_one_at_rest() -> None:
-    admission = Admission(cache(10))
-    old, young = admission.seat(), admission.seat()
+    replica = Replica(cache(10), admission=True)
+    old, young = replica.seat(), replica.seat()
     await young.enter(60)
     waits = await asks(old, 60)
     assert not waits.done()  # the young one's request is under way
@@ -109,8 +109,8 @@ async def test_an_older_one_that_asks_later_takes_the_place_of_a_younger_one_at_
 
 
 async def test_one_that_gives_up_lets_those_behind_it_in() -> None:
-    admission = Admission(cache(10))
-    inside, large, small = (admission.seat() for _ in range(3))
+    replica = Replica(cache(10), admission=True)
+    inside, large, small = (replica.seat() for _ in range(3))
     await inside.enter(60)
     gone, waits = await asks(large, 90), await asks(small, 20)
     assert not waits.done()
@@ -119,14 +119,14 @@ async def test_one_that_gives_up_lets_those_behind_it_in() -> None:
 
 
 async def test_those_that_wait_for_conversations_of_their_own_stand_in_nobodys_way() -> None:
-    admission = Admission(cache(10))
+    replica = Replica(cache(10), admission=True)
 
     async def outer() -> None:
-        seat = admission.seat()
+        seat = replica.seat()
         for _ in range(3):
             await seat.enter(40)
             seat.rest()
-            inner = admission.seat()
+            inner = replica.seat()
             await inner.enter(50)
             await asyncio.sleep(0)
             inner.leave()
@@ -134,34 +134,34 @@ async def test_those_that_wait_for_conversations_of_their_own_stand_in_nobodys_w
 
     async with asyncio.timeout(10):
         await asyncio.gather(*(outer() for _ in range(5)))
-    assert not admission.seats
+    assert not replica.seats
 
 
 async def test_prefixes_of_different_conversations_are_counted_each() -> None:
-    admission = Admission(cache(10))
-    assert await admission.seat(prefix=PREFIX).enter(50) == 0.0
-    waits = await asks(admission.seat(prefix=PREFIX[1:]), 50)  # five blocks more, not one
+    replica = Replica(cache(10), admission=True)
+    assert await replica.seat(prefix=PREFIX).enter(50) == 0.0
+    waits = await asks(replica.seat(prefix=PREFIX[1:]), 50)  # five blocks more, not one
     assert not waits.done()
-    assert admission.resident_blocks == 5
+    assert replica.resident_blocks == 5
     waits.cancel()
 
 
 async def test_a_shared_prefix_is_counted_once() -> None:
-    admission = Admission(cache(10))
+    replica = Replica(cache(10), admission=True)
     for _ in range(5):
-        assert await admission.seat(prefix=PREFIX).enter(50) == 0.0  # 4 blocks shared, 1 of its own each
-    assert admission.resident_blocks == 9
+        assert await replica.seat(prefix=PREFIX).enter(50) == 0.0  # 4 blocks shared, 1 of its own each
+    assert replica.resident_blocks == 9
 
 
 async def test_a_hybrid_models_conversation_holds_blocks_beyond_its_tokens() -> None:
-    admission = Admission(cache(100, hybrid=True))
-    await admission.seat().enter(50)
-    assert admission.resident_blocks == 5 + HYBRID_EXTRA_BLOCKS
+    replica = Replica(cache(100, hybrid=True), admission=True)
+    await replica.seat().enter(50)
+    assert replica.resident_blocks == 5 + HYBRID_EXTRA_BLOCKS
 
 
 async def test_one_that_gives_up_while_it_waits_stands_in_nobodys_way() -> None:
-    admission = Admission(cache(10))
-    inside, impatient, patient = (admission.seat() for _ in range(3))
+    replica = Replica(cache(10), admission=True)
+    inside, impatient, patient = (replica.seat() for _ in range(3))
     await inside.enter(90)
     gone, waits = await asks(impatient, 50), await asks(patient, 20)
     gone.cancel()
@@ -183,15 +183,15 @@ async def test_one_that_gives_up_while_it_waits_stands_in_nobodys_way() -> None:
 )
 def test_every_conversation_ends_however_they_grow(blocks: int, lives: list[list[tuple[int, int]]]) -> None:
     """Each life is a list of turns: by how many tokens it grows, and how long its request takes."""
-    admission = Admission(cache(blocks))
+    replica = Replica(cache(blocks), admission=True)
 
     def fits() -> bool:
-        residents = [each for each in admission.seats if each.resident]
+        residents = [each for each in replica.seats if each.resident]
         busy = any(each.busy for each in residents)
-        return busy or len(residents) <= 1 or admission.resident_blocks <= admission.capacity
+        return busy or len(residents) <= 1 or replica.resident_blocks <= replica.capacity
 
     async def live(turns: list[tuple[int, int]]) -> None:
-        seat, tokens = admission.seat(), 0
+        seat, tokens = replica.seat(), 0
         for grows, steps in turns:
             tokens += grows
             await seat.enter(tokens)
@@ -207,4 +207,4 @@ def test_every_conversation_ends_however_they_grow(blocks: int, lives: list[list
             await asyncio.gather(*(live(turns) for turns in lives))
 
     asyncio.run(everybody())
-    assert (admission.seats, admission.waiting) == ([], 0)
+    assert (replica.seats, replica.waiting) == ([], 0)

@@ -17,9 +17,8 @@ from serving.engine.metrics import read_counters
 from serving.errors import ContextOverflow, InvalidCall, RequestRefused, TruncatedCall
 from serving.meter import LedgerRow, Meter
 from serving.model import Model
-from serving.tokens.formats import ParsedCall
 from serving.tokens.tokenizer import ChatTokenizer
-from serving.tokens.tools import ToolSpec
+from serving.tokens.tools import ParsedCall, ToolSpec
 from serving.usage import Usage
 from tests import scripted_engine as scripted
 from tests.scripted_engine import Answer, Script, ScriptedEngine, call, say

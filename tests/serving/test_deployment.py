@@ -83,8 +83,8 @@ class TestAttaching:
                 deployment.client(one.append, prices=prices) as dear,
                 deployment.client(two.append) as usual,
             ):
-                assert dear.meter.spent_usd == pytest.approx(8e-6)
-                assert usual.meter.spent_usd == pytest.approx(card.prices.cost(Usage(1, 0, 1)))
+                assert dear.engine.meter.spent_usd == pytest.approx(8e-6)
+                assert usual.engine.meter.spent_usd == pytest.approx(card.prices.cost(Usage(1, 0, 1)))
                 balance = await deployment.balance()
         assert (len(one), len(two)) == (1, 1)
         assert balance is not None

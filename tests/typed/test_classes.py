@@ -6,11 +6,15 @@ import abc
 
 import pytest
 
-from typed.classes import Parameters, call, find, parameters
+from typed.classes import Parameters, Registry, parameters
 
 
 class Unknown(Exception):
     """No such animal."""
+
+
+class Invalid(Exception):
+    """It does not take that."""
 
 
 class Own(Exception):
@@ -51,11 +55,12 @@ def options(kind: type[Animal]) -> Parameters:
 
 
 PLACE = f"{__name__}:Dog"
+ANIMALS = Registry("animal", {"dog": PLACE}, Animal, Unknown, Invalid, options)  # type: ignore[type-abstract]
 
 
 @pytest.mark.parametrize("name", ["dog", PLACE])
 def test_a_name_stands_for_what_is_registered_and_a_path_for_itself(name: str) -> None:
-    assert find("animal", name, {"dog": PLACE}, Animal, options, Unknown) is Dog
+    assert ANIMALS.find(name) is Dog
 
 
 @pytest.mark.parametrize(
@@ -72,23 +77,23 @@ def test_a_name_stands_for_what_is_registered_and_a_path_for_itself(name: str) -
 )
 def test_what_cannot_be_found_is_told(name: object, text: str) -> None:
     with pytest.raises(Unknown) as error:
-        find("animal", name, {"dog": PLACE}, Animal, options, Unknown)
+        ANIMALS.find(name)
     assert str(error.value).startswith(text)
 
 
 def test_options_are_checked_and_those_that_it_takes_passed_on() -> None:
-    dog = call("dog", Dog, {"age": 3, "colour": "blue"}, options(Dog), Unknown, Own)
+    dog = ANIMALS.call(Dog, Dog, {"age": 3, "colour": "blue"}, whose="dog", own=Own)
     assert dog.age == 3
-    assert call("dog", Dog.paint, {"age": 3, "colour": "blue"}, options(Dog), Unknown, Own) == "blue"
+    assert ANIMALS.call(Dog, Dog.paint, {"age": 3, "colour": "blue"}, whose="dog", own=Own) == "blue"
 
 
 @pytest.mark.parametrize(
     ("given", "kind", "text"),
     [
-        ({"agge": 3}, Unknown, "dog has no option 'agge' (did you mean age?); there are age, colour"),
-        ({"age": "3"}, Unknown, "option 'age' of dog must be int, not '3'"),
-        ({"colour": 3}, Unknown, "option 'colour' of dog must be str, not 3"),
-        ({"age": 31}, Unknown, "dog cannot be made: RuntimeError: no dog"),
+        ({"agge": 3}, Invalid, "dog has no option 'agge' (did you mean age?); there are age, colour"),
+        ({"age": "3"}, Invalid, "option 'age' of dog must be int, not '3'"),
+        ({"colour": 3}, Invalid, "option 'colour' of dog must be str, not 3"),
+        ({"age": 31}, Invalid, "dog cannot be made: RuntimeError: no dog"),
         ({"age": -1}, Own, "not born"),
     ],
 )
@@ -96,5 +101,5 @@ def test_what_it_does_not_take_is_told_in_one_line(
     given: dict[str, object], kind: type[Exception], text: str
 ) -> None:
     with pytest.raises(kind) as error:
-        call("dog", Dog, given, options(Dog), Unknown, Own)
+        ANIMALS.call(Dog, Dog, given, whose="dog", own=Own)
     assert str(error.value) == text

@@ -1,8 +1,32 @@
 """Native tool-call formats, each a module: how a model writes a call."""
 
+from typing import Protocol
+
 from serving.tokens.formats import qwen3_json, qwen3_xml
-from serving.tokens.formats.base import ParsedCall as ParsedCall
-from serving.tokens.formats.base import ToolFormat as ToolFormat
+from serving.tokens.grammar import Part
+from serving.tokens.tools import ParsedCall, ToolSpec
+
+
+class ToolFormat(Protocol):
+    """One native format, as a module with these functions."""
+
+    def call(self, tool: ToolSpec, string_tokens: int) -> Part:
+        """The grammar of one call of `tool`, its strings bounded to `string_tokens` each.
+
+        It allows exactly what the model's chat template would write for such a call.
+
+        Raises:
+            InvalidTool: the format cannot express some call of `tool`.
+        """
+
+    def parse(self, text: str, tools: dict[str, ToolSpec]) -> ParsedCall:
+        """Read the one call that `text` consists of, surrounding whitespace aside.
+
+        Raises:
+            InvalidCall: no call, more than one, one that cannot be read, an unknown tool, or arguments that
+                its schema does not allow.
+        """
+
 
 FORMATS: dict[str, ToolFormat] = {"qwen3_json": qwen3_json, "qwen3_xml": qwen3_xml}
 """By their names in model cards."""

@@ -54,25 +54,21 @@ def json_value(schema: Schema, string_tokens: int) -> Part:
 
 def _object(schema: Schema, string_tokens: int) -> Part:
     """An object whose properties stand in the schema's order, the optional ones present or not."""
-    members = [
-        (
-            sequence(constant(f"{dumps(key)}: "), json_value(value, string_tokens)),
-            key in schema["required"],
-        )
+    required = schema["required"]
+    members = {
+        key: sequence(constant(f"{dumps(key)}: "), json_value(value, string_tokens))
         for key, value in schema["properties"].items()
+    }
+    if not members:
+        return constant("{}")
+    others = [sequence(constant(", "), member) for member in members.values()]
+    after = [
+        other if key in required else optional(other) for key, other in zip(members, others, strict=True)
     ]
     # The first member present has no comma before it; which one that is depends on the optional ones.
     bodies: list[Part] = []
-    for index, (member, required) in enumerate(members):
-        rest = [
-            after if needed else optional(after)
-            for after, needed in ((sequence(constant(", "), m), n) for m, n in members[index + 1 :])
-        ]
-        bodies.append(sequence(member, *rest))
-        if required:
-            break
-    else:
-        if not bodies:
-            return constant("{}")
-        return sequence(constant("{"), optional(one_of(*bodies)), constant("}"))
-    return sequence(constant("{"), one_of(*bodies), constant("}"))
+    for number, (key, member) in enumerate(members.items(), start=1):
+        bodies.append(sequence(member, *after[number:]))
+        if key in required:
+            return sequence(constant("{"), one_of(*bodies), constant("}"))
+    return sequence(constant("{"), optional(one_of(*bodies)), constant("}"))

@@ -8,10 +8,9 @@ from __future__ import annotations
 import msgspec
 
 from serving.errors import InvalidCall
-from serving.tokens.formats.base import ParsedCall, checked_call
 from serving.tokens.formats.json_value import dumps, json_value
 from serving.tokens.grammar import Part, constant, sequence
-from serving.tokens.tools import ToolSpec
+from serving.tokens.tools import ParsedCall, ToolSpec, checked_call
 
 BEGIN, END = "<tool_call>\n", "\n</tool_call>"
 
@@ -23,12 +22,7 @@ def call(tool: ToolSpec, string_tokens: int) -> Part:
 
 
 def parse(text: str, tools: dict[str, ToolSpec]) -> ParsedCall:
-    """Read the one call that `text` consists of, surrounding whitespace aside.
-
-    Raises:
-        InvalidCall: no call, more than one, no JSON, an unknown tool, or arguments that its schema
-            does not allow.
-    """
+    """Read the one call that `text` consists of; see `ToolFormat`."""
     stripped = text.strip()
     if not (stripped.startswith("<tool_call>") and stripped.endswith("</tool_call>")):
         raise InvalidCall("the answer is not one tool call", text)

@@ -23,10 +23,9 @@ from typing import Any
 import msgspec
 
 from serving.errors import InvalidCall, InvalidTool
-from serving.tokens.formats.base import ParsedCall, checked_call
 from serving.tokens.formats.json_value import dumps, json_value
 from serving.tokens.grammar import CONTROL_TEXTS, Part, constant, free_text, one_of, optional, sequence
-from serving.tokens.tools import Schema, ToolSpec
+from serving.tokens.tools import ParsedCall, Schema, ToolSpec, checked_call
 
 # A value ends at the first of these, so it may hold a closing tag within a line, and any opening one.
 _END = "\n</parameter>\n"
@@ -40,11 +39,7 @@ _TAIL = re.compile(r"\s*</function>\s*</tool_call>")
 
 
 def call(tool: ToolSpec, string_tokens: int) -> Part:
-    """The grammar of one call of `tool`.
-
-    Raises:
-        InvalidTool: an option holds the end of an argument, so that it could not be read back.
-    """
+    """The grammar of one call of `tool`. Raises `InvalidTool` if an option holds the end of an argument."""
     parameters = [
         (_parameter(tool.name, key, schema, string_tokens), key in tool.parameters["required"])
         for key, schema in tool.parameters["properties"].items()
@@ -57,12 +52,7 @@ def call(tool: ToolSpec, string_tokens: int) -> Part:
 
 
 def parse(text: str, tools: dict[str, ToolSpec]) -> ParsedCall:
-    """Read the one call that `text` consists of, surrounding whitespace aside.
-
-    Raises:
-        InvalidCall: no call, more than one, a value that cannot be read, an unknown tool, or arguments
-            that its schema does not allow.
-    """
+    """Read the one call that `text` consists of; see `ToolFormat`."""
     stripped = text.strip()
     head = _HEAD.match(stripped)
     if head is None or not stripped.endswith("</tool_call>"):

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from serving.engine.endpoint import Endpoint
-from serving.engine.metrics import CacheConfig, Counters, read_counters
+from serving.engine.metrics import CacheConfig, Counters, Metrics, read_counters
 from serving.errors import ServerFailed
 
 TEXT = """\
@@ -38,7 +38,7 @@ UNCACHED = CacheConfig(32, 100, False, 32)
 
 
 def test_counters_are_summed_over_engines() -> None:
-    assert Counters.parse(TEXT) == Counters(prompt=1_000_007, cached=640, generated=25)
+    assert Metrics(TEXT).counters() == Counters(prompt=1_000_007, cached=640, generated=25)
 
 
 def test_a_difference_says_what_was_counted_between() -> None:
@@ -47,11 +47,11 @@ def test_a_difference_says_what_was_counted_between() -> None:
 
 def test_a_missing_counter_is_an_error_and_never_zero() -> None:
     with pytest.raises(ServerFailed, match="holds no vllm:generation_tokens_total"):
-        Counters.parse(TEXT.replace("generation_tokens_total", "renamed_total"))
+        Metrics(TEXT.replace("generation_tokens_total", "renamed_total")).counters()
 
 
 def test_the_cache_of_each_engine() -> None:
-    assert CacheConfig.parse(TEXT) == [
+    assert Metrics(TEXT).caches() == [
         CacheConfig(32, 16384, True, 32),
         CacheConfig(640, 9, False, 16, hybrid=True),
     ]

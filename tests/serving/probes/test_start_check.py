@@ -11,18 +11,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from serving.cards import ModelCard
+from serving.cards import ModelCard, load_card
 from serving.deployment import ServiceOptions, deploy
+from serving.engine.metrics import CacheConfig
 from serving.errors import ServerFailed
 from serving.meter import LedgerRow
 from serving.model import Model
-from serving.probes.start_check import check_engine
+from serving.probes.start_check import advice, check_engine
 from serving.probes.tool_battery import battery
 from serving.tokens.tokenizer import ChatTokenizer
 from tests.probe_engines import Forgetful, Off, Probed, Silent, sample_call
 from tests.scripted_engine import Answer, Request, call, cut, refuse
-
-LABELS = {"phase": "start"}
 
 
 @dataclass
@@ -64,11 +63,11 @@ async def test_a_good_engine_passes_with_the_whole_battery_and_one_conversation(
     bare: ModelCard, tiny_tokenizer: ChatTokenizer
 ) -> None:
     async with engine(bare, tiny_tokenizer) as checked:
-        await check_engine(checked.model, LABELS)
+        await check_engine(checked.model)
         (ready, *rows) = checked.rows
         assert ready.labels["role"] == "readiness"
         assert len(rows) == len(battery()) + 2
-        assert {(row.labels["role"], row.labels["phase"]) for row in rows} == {("probe", "start")}
+        assert {row.labels["role"] for row in rows} == {"probe"}
         # Grammars of a run's kinds, bounded to what a second or two allows.
         most = max(request.body["max_tokens"] for request in checked.server.requests[1:3])
         assert most < 200
@@ -91,7 +90,7 @@ async def test_an_engine_that_fails_one_probe_is_refused_by_name(
 
     async with engine(bare, tiny_tokenizer, policy) as checked:
         with pytest.raises(ServerFailed, match=r"the probe 'enum' came back") as caught:
-            await check_engine(checked.model, LABELS)
+            await check_engine(checked.model)
     assert told in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -109,7 +108,7 @@ async def test_an_engine_whose_cache_gives_nothing_is_refused(
 ) -> None:
     async with engine(bare, tiny_tokenizer, kind=kind) as checked:
         with pytest.raises(ServerFailed, match="reports no cached tokens where") as caught:
-            await check_engine(checked.model, LABELS)
+            await check_engine(checked.model)
     assert told in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -118,13 +117,13 @@ async def test_no_cache_is_asked_for_where_the_card_has_none(
     bare: ModelCard, tiny_tokenizer: ChatTokenizer
 ) -> None:
     async with engine(uncached(bare), tiny_tokenizer, kind=Off) as checked:
-        await check_engine(checked.model, LABELS)
+        await check_engine(checked.model)
 
 
 async def test_nothing_is_checked_on_the_chat_route(bare: ModelCard, tiny_tokenizer: ChatTokenizer) -> None:
     chat = msgspec.structs.replace(bare, route="chat")
     async with engine(chat, tiny_tokenizer, kind=Off) as checked:
-        await check_engine(checked.model, LABELS)
+        await check_engine(checked.model)
         assert [row.labels["role"] for row in checked.rows] == ["readiness"]
 
 
@@ -132,6 +131,24 @@ async def test_a_second_check_is_not_fooled_by_what_the_first_one_sent(
     bare: ModelCard, tiny_tokenizer: ChatTokenizer
 ) -> None:
     async with engine(bare, tiny_tokenizer) as checked:
-        await check_engine(checked.model, LABELS)
-        await check_engine(checked.model, LABELS)
+        await check_engine(checked.model)
+        await check_engine(checked.model)
         assert all(row.status == "ok" for row in checked.rows)
+
+
+HYBRID = CacheConfig(
+    block_size=640, num_gpu_blocks=100, enable_prefix_caching=True, match_unit=16, hybrid=True
+)
+
+
+def test_hybrid_models_need_a_match_unit_and_on_a_cpu_a_block_size() -> None:
+    card = load_card("tiny-hybrid")
+    assert advice(card, HYBRID, hits=True, reported=True) == []
+    whole_blocks = msgspec.structs.replace(HYBRID, match_unit=640)
+    (line,) = advice(card, whole_blocks, hits=True, reported=True)
+    assert "whole blocks of 640 tokens" in line
+    assert "--prefix-match-unit 16" in line
+    (line,) = advice(card, HYBRID, hits=False, reported=False)
+    assert "--block-size 640" in line
+    on_gpu = load_card("qwen3.5-27b")
+    assert advice(on_gpu, HYBRID, hits=False, reported=False) == []

@@ -6,14 +6,17 @@ import random
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import msgspec
 import pytest
 
-from serving.cards import load_card, prepare
-from serving.probes.tool_battery import MANY_TOOLS, ToolProbe, battery
+from serving.cards import ModelCard, load_card, prepare
+from serving.probes.tool_battery import MANY_TOOLS, OpenProbe, ToolProbe, battery
 from serving.tokens.formats import FORMATS, ToolFormat
 from serving.tokens.grammar import Part, one_of
 from serving.tokens.tokenizer import ChatTokenizer
 from tests.grammar_walks import Walks, avoids
+from tests.probe_engines import sample_call
+from tests.scripted_runs import scripted_model
 
 SERVED_BY = {"qwen3_json": "tiny", "qwen3_xml": "tiny-hybrid"}
 """A bundled model for each format."""
@@ -127,3 +130,14 @@ def test_whatever_the_grammar_allows_is_a_valid_call(
         assert len(ids) <= part.tokens + 1
         call = served[0].parse(walks.join(ids).decode(errors="replace"), tools)
         assert tools[call.name].problem_with(call.arguments) is None
+
+
+async def test_thinking_has_the_budget_of_the_role(
+    tiny_card: ModelCard, tiny_tokenizer: ChatTokenizer
+) -> None:
+    thinking = msgspec.structs.replace(tiny_card.roles.actor, thinking_tokens=21)
+    async with scripted_model(sample_call, tiny_card, tiny_tokenizer) as scripted:
+        await OpenProbe(scripted.model, thinking, battery()[0]).answer()
+        tag = scripted.server.requests[0].body["structured_outputs"]["structural_tag"]
+        assert '"max_tokens": 21' in tag
+        assert scripted.model.card is tiny_card

@@ -9,10 +9,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from serving.tokens.formats import ParsedCall
 from serving.tokens.formats.json_value import LIST_ITEMS
 from serving.tokens.grammar import one_of
-from serving.tokens.tools import ToolSpec
+from serving.tokens.tools import ParsedCall, ToolSpec
 from tests.grammar_walks import avoids, stretches
 from tests.serving.conftest import Served
 from tests.tool_samples import ANY_TEXT, CHOICE, ENDS_OF_XML_STRINGS, TOOLS

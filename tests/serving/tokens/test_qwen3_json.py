@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from serving.errors import InvalidCall
-from serving.tokens.formats import ParsedCall
 from serving.tokens.formats.json_value import LIST_ITEMS
 from serving.tokens.formats.qwen3_json import call, parse
 from serving.tokens.tokenizer import ChatTokenizer
+from serving.tokens.tools import ParsedCall
 from serving.tokens.transcript import TOOL_REPLY, USER_TURN
 from tests.grammar_walks import Walks, avoids, stretches
 from tests.tool_samples import TOOLS

@@ -12,12 +12,12 @@ from typing_extensions import TypedDict
 
 from serving.cards import load_card, prepare
 from serving.errors import InvalidCall, InvalidTool
-from serving.tokens.formats import FORMATS, ParsedCall
+from serving.tokens.formats import FORMATS
 from serving.tokens.formats.qwen3_xml import call, parse
 from serving.tokens.grammar import structural_tag
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.tokens.tool_check import ToolCheck
-from serving.tokens.tools import ToolSpec
+from serving.tokens.tools import ParsedCall, ToolSpec
 from serving.tokens.transcript import Transcript
 from tests.grammar_walks import Walks
 from tests.tool_samples import ANY_TEXT, BOOLEAN, ENDS_OF_XML_STRINGS, INTEGER, TOOLS, record

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from serving.errors import InvalidCall, TruncatedCall
-from serving.tokens.formats import ParsedCall, qwen3_json
+from serving.tokens.formats import qwen3_json
 from serving.tokens.tokenizer import ChatTokenizer
-from serving.tokens.tools import ToolSpec
+from serving.tokens.tools import ParsedCall, ToolSpec
 from serving.tokens.transcript import ThinkingStyle, Transcript
 from tests.scripted_engine import Answer, call, say
 

@@ -10,7 +10,6 @@ import pytest
 from hydra.core.global_hydra import GlobalHydra
 
 import serving.cards
-from speedrunner import methods
 from speedrunner.config import compose as composing
 from speedrunner.config.compose import compose
 from speedrunner.config.schema import (
@@ -24,6 +23,8 @@ from speedrunner.config.schema import (
     from_yaml,
     to_yaml,
 )
+from speedrunner.methods.registry import REGISTRY
+from tests.registered import options
 
 CORRIDOR = "tests.toy_env:Corridor"
 MAKER = "somebody.s:Maker"
@@ -41,7 +42,7 @@ class TestChoices:
         assert compose([]) == Config(
             run=RunConfig("runs/babyai-speedrunner-tiny-seed0"),
             env=ClassConfig("babyai", {"num_dists": 0}),
-            method=ClassConfig("speedrunner", methods.options("speedrunner")),
+            method=ClassConfig("speedrunner", options(REGISTRY, "speedrunner")),
             model=ModelConfig("tiny"),
         )
 

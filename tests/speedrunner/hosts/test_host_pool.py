@@ -8,8 +8,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-import envs.registry
+import envs
 from envs import Task, UnknownEnvironment
+from envs.registry import REGISTRY
 from envs.scienceworld import ScienceWorld
 from speedrunner.hosts import host_pool as pools
 from speedrunner.hosts.host import Host, HostFault
@@ -44,7 +45,7 @@ class TestMemory:
             await HostPool(1, CORRIDOR).__aenter__()
 
     async def test_as_many_as_fit_start(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        fitting = 2 * (envs.registry.memory_mb(CORRIDOR) + SKILLS_MB)
+        fitting = 2 * (REGISTRY.find(CORRIDOR).memory_mb + SKILLS_MB)
         monkeypatch.setattr(pools, "available_mb", lambda: fitting)
         async with HostPool(2, CORRIDOR) as pool, pool.host(), pool.host():
             pass

@@ -9,8 +9,9 @@ import pytest
 from speedrunner import methods
 from speedrunner.methods import InvalidMethodOption, UnknownMethod
 from speedrunner.methods.react import ReAct
-from speedrunner.methods.registry import METHODS
+from speedrunner.methods.registry import METHODS, REGISTRY
 from speedrunner.methods.speedrunner.method import SpeedRunner
+from tests.registered import options
 
 
 @pytest.mark.parametrize("name", METHODS)
@@ -23,7 +24,7 @@ def test_options_are_passed_on() -> None:
     assert methods.make("react", train=True).trains
     assert not methods.make("react").trains
     assert isinstance(methods.make("speedrunner", inducer_calls=3), SpeedRunner)
-    assert methods.options("react") == {"train": False}
+    assert options(REGISTRY, "react") == {"train": False}
 
 
 OWN = """
@@ -67,7 +68,7 @@ class TestSomebodysOwn:
     def test_is_made_by_its_place(self) -> None:
         made = methods.make("own_methods:Own", size=4)
         assert vars(made) == {"size": 4}
-        assert methods.options("own_methods:Own") == {"size": 1}
+        assert options(REGISTRY, "own_methods:Own") == {"size": 1}
 
     @pytest.mark.parametrize(
         ("name", "message"),
