@@ -278,7 +278,7 @@ def core(run: Command) -> psutil.Process:
 def test_an_engine_that_hangs_is_ended_and_started_again_and_the_run_finishes(
     start: Callable[..., Command],
 ) -> None:
-    run = start("serving.hang_timeout_s=20")
+    run = start("serving.hang_timeout_s=40")
     run.requests(30)
     core(run).suspend()  # the API goes on answering
     done = run.end()
