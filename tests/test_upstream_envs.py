@@ -66,6 +66,7 @@ def test_gold_paths_are_read_as_primitives() -> None:
         gold_call("fly")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("env", ["babyai", "scienceworld", "crafter"])
 def test_each_figure_stands_beside_upstream_s(env: str) -> None:
     found = upstream_envs.compare({env: Effort(warm_s=0, worlds=1, rounds=2, steps=10)})

@@ -239,6 +239,7 @@ class Executor:
             await asyncio.shield(writing)
         except asyncio.CancelledError:
             await asyncio.wait([writing])
+            writing.exception()  # taken note of; what has stopped the run is told
             raise
 
     def _next_attempt(self, key: str) -> int:

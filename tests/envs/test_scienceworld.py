@@ -446,6 +446,7 @@ def hashes(processes: int, *episodes: str) -> list[dict[str, Any]]:
 
 
 class TestDeterminism:
+    @pytest.mark.slow
     def test_plays_are_the_same_in_every_process_and_order(self) -> None:
         played = hashes(3, "power-component:17:2", "find-plant:262:2")
         assert len(played[0]["hashes"]) == 2

@@ -28,6 +28,7 @@ def test_the_tasks_are_upstream_s_in_upstream_s_families() -> None:
         assert name in FAMILIES[int(number.partition("-")[0])]
 
 
+@pytest.mark.slow
 def test_variations_and_their_division_are_the_simulator_s() -> None:
     simulator = Simulator()
     for name, number in VARIATIONS.items():

@@ -28,6 +28,7 @@ def test_ours_conform(options: list[str]) -> None:
     )
 
 
+@pytest.mark.slow
 def test_scienceworld_conforms_with_a_family() -> None:
     line = complaint(in_process("envs", "check", "scienceworld"))
     assert "option 'family' of scienceworld must be given for a split" in line
