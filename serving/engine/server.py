@@ -30,6 +30,7 @@ API_SERVER = (sys.executable, "-m", "vllm.entrypoints.openai.api_server")
 """The API server's module: the `vllm` command does not work with the CPU package."""
 
 KEY_GATE = "serving.engine.key_gate.KeyGate"
+WORKER = "serving.engine.worker.Worker"
 """Where the server imports what keeps it for those who have its key."""
 
 Progress = Callable[[float, str], None]
@@ -102,7 +103,7 @@ class VllmServer:
         if card.revision:
             command += ["--revision", card.revision, "--tokenizer-revision", card.revision]
         command += ["--served-model-name", card.name]
-        command += ["--max-model-len", str(card.context), "--dtype", card.dtype]
+        command += ["--max-model-len", str(card.context), "--dtype", card.dtype, "--worker-cls", WORKER]
         if self.endpoint.socket:
             command += ["--uds", str(self.endpoint.socket)]
         else:

@@ -299,11 +299,12 @@ def test_during_a_run_nothing_listens_that_a_stranger_could_use(start: Callable[
         *("run.in_flight=2", "run.wall_clock_s=30"),
     )
     run.requests(30)  # hosts play, the engine answers
-    tcp: set[int] = set()
+    tcp: set[int] = set()  # Java's: the engine has none
     for process in living(run):
         for each in process.net_connections("inet"):
             if each.status == psutil.CONN_LISTEN:
                 assert each.laddr.ip in ("127.0.0.1", "::1", "::ffff:127.0.0.1"), (process.cmdline(), each)
+                assert "java" in process.name(), (process.cmdline(), each)
                 tcp.add(each.laddr.port)
         for each in process.net_connections("unix"):
             path = str(each.laddr)
@@ -312,7 +313,7 @@ def test_during_a_run_nothing_listens_that_a_stranger_could_use(start: Callable[
                 folder = Path(path).parent
                 if folder.exists():
                     assert folder.stat().st_mode & 0o077 == 0, path
-    assert tcp  # Java's, and those by which vLLM's workers would find each other
+    assert tcp
     for port in tcp:
         for greeting in (b"GET /v1/models HTTP/1.0\r\n\r\n", b"c\nj\njava.lang.System\nexit\ni3\ne\n"):
             with socket.socket() as stranger:
