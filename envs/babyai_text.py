@@ -12,6 +12,8 @@ import numpy as np
 from minigrid.core.constants import IDX_TO_COLOR, IDX_TO_OBJECT, OBJECT_TO_IDX, STATE_TO_IDX
 from numpy.typing import NDArray
 
+from envs.base import steps
+
 UNSEEN, EMPTY, WALL, DOOR = (OBJECT_TO_IDX[name] for name in ("unseen", "empty", "wall", "door"))
 DOOR_STATES = {number: name for name, number in STATE_TO_IDX.items()}
 
@@ -35,16 +37,16 @@ def describe(view: NDArray[np.uint8]) -> str:
     for direction, cells in (("forward", ahead), ("left", left), ("right", right)):
         occupied = np.flatnonzero((cells != UNSEEN) & (cells != EMPTY))
         if occupied.size and cells[occupied[0]] == WALL:
-            lines.append(f"a wall {_steps(int(occupied[0]) + 1, direction)}")
+            lines.append(f"a wall {steps(int(occupied[0]) + 1, direction)}")
 
     for column, row in np.ndindex(columns, rows):
         if (column, row) == own or view[column, row, 0] in (UNSEEN, EMPTY, WALL):
             continue
         offsets = []
         if column != own[0]:
-            offsets.append(_steps(abs(column - own[0]), "left" if column < own[0] else "right"))
+            offsets.append(steps(abs(column - own[0]), "left" if column < own[0] else "right"))
         if row != own[1]:
-            offsets.append(_steps(own[1] - row, "forward"))
+            offsets.append(steps(own[1] - row, "forward"))
         lines.append(f"a {_name(view[column, row])} {' and '.join(offsets)}")
     return "\n".join(lines)
 
@@ -55,7 +57,3 @@ def _name(cell: NDArray[np.uint8]) -> str:
     if kind == DOOR:
         words.insert(0, DOOR_STATES[state])
     return " ".join(words)
-
-
-def _steps(count: int, direction: str) -> str:
-    return f"{count} step{'s' if count > 1 else ''} {direction}"

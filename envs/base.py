@@ -245,3 +245,8 @@ class TextEnv(ABC):
             except ValueError as error:
                 raise InvalidPrimitiveCall(f"{name}{signature}: {parameter} {error}") from None
         return dict(bound.arguments)
+
+
+def steps(count: int, direction: str) -> str:
+    """A distance in words: `2 steps north`."""
+    return f"{count} step{'s' if count > 1 else ''} {direction}"

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
+from envs.base import steps
+
 if TYPE_CHECKING:
     from envs.crafter_game import Game
 
@@ -102,11 +104,7 @@ def _cells(window: list[str]) -> Iterator[tuple[str, int, int]]:
 def _offset(right: int, down: int) -> str:
     parts = []
     if down:
-        parts.append(_steps(abs(down), "south" if down > 0 else "north"))
+        parts.append(steps(abs(down), "south" if down > 0 else "north"))
     if right:
-        parts.append(_steps(abs(right), "east" if right > 0 else "west"))
+        parts.append(steps(abs(right), "east" if right > 0 else "west"))
     return " and ".join(parts)
-
-
-def _steps(count: int, direction: str) -> str:
-    return f"{count} step{'s' if count > 1 else ''} {direction}"

@@ -56,15 +56,14 @@ def read(env: TextEnv, part: str) -> Any:
     return copy.deepcopy(env.snapshot()) if part == "snapshot" else env.surroundings()
 
 
-def trace(env: TextEnv, task: Task, *, calls: int = CALLS, seed: int = 0) -> list[dict[str, str]]:
+def trace(env: TextEnv, task: Task, *, calls: int = CALLS) -> list[dict[str, str]]:
     """Return a random play in plain texts.
 
     Environments are deterministic, so the same arguments give the same trace in every process.
     """
-    events = play(env, task, calls=calls, seed=seed)
     return [
         {part: json.dumps(value, sort_keys=True, default=repr) for part, value in event.items()}
-        for event in events
+        for event in play(env, task, calls=calls)
     ]
 
 

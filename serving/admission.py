@@ -30,7 +30,7 @@ class Seat:
     Attributes:
         held_back: whether it waits where there is no room for it; another is let in always.
         age: its number in the order of opening; the lower, the older.
-        prefix: number of its first tokens that other conversations begin with too.
+        prefix_id: of its first tokens, with which other conversations begin too.
         shared: how many these are.
         blocks: what it holds for itself, or would hold if it were let in.
     """
@@ -38,7 +38,7 @@ class Seat:
     replica: Replica
     held_back: bool
     age: int
-    prefix: int
+    prefix_id: int
     shared: int
     blocks: int = 0
     resident: bool = False
@@ -123,7 +123,7 @@ class Replica:
         residents = [seat for seat in self.seats if seat.resident]
         if self.cache is None:
             return 0
-        shared = {seat.prefix: seat.shared // self.cache.block_size for seat in residents}
+        shared = {seat.prefix_id: seat.shared // self.cache.block_size for seat in residents}
         return sum(shared.values()) + sum(seat.blocks for seat in residents)
 
     def seat(self, prefix: tuple[int, ...] = (), held_back: bool = True) -> Seat:
@@ -166,6 +166,8 @@ class Replica:
 
 def replicas_of(caches: Sequence[CacheConfig], *, admission: bool) -> list[Replica]:
     """The replicas of an engine with these caches; one, of which nothing is known, where it tells none."""
-    if len(caches) < 2:
-        return [Replica(cache, admission=admission) for cache in caches] or [Replica()]
-    return [Replica(cache, number=n, address=n, admission=admission) for n, cache in enumerate(caches)]
+    several = len(caches) > 1
+    return [
+        Replica(cache, number=number, address=number if several else None, admission=admission)
+        for number, cache in enumerate(caches)
+    ] or [Replica()]

@@ -19,7 +19,7 @@ from serving.engine.client import Engine, EngineResponse
 from serving.errors import ContextOverflow, InvalidCall, TruncatedCall
 from serving.meter import Status
 from serving.tokens.grammar import structural_tag
-from serving.tokens.tools import ParsedCall, ToolSpec, checked_call
+from serving.tokens.tools import ToolCall, ToolSpec, checked_call
 from serving.tokens.transcript import Transcript
 from serving.usage import Usage
 
@@ -37,7 +37,7 @@ class Completion(msgspec.Struct, frozen=True, kw_only=True):
 
     text: str
     reasoning: str
-    call: ParsedCall | None
+    call: ToolCall | None
     problem: InvalidCall | None
     usage: Usage
     seconds: float
@@ -253,7 +253,7 @@ class ChatConversation(Conversation):
         self.messages.append(message)
         self._prompt_bound += _bytes(message)
 
-    def _parse(self, reply: EngineResponse, calls: list[dict[str, Any]]) -> ParsedCall:
+    def _parse(self, reply: EngineResponse, calls: list[dict[str, Any]]) -> ToolCall:
         text = json.dumps([entry.get("function") for entry in calls])
         if reply.choice.get("finish_reason") == "length":
             raise TruncatedCall(f"the answer was cut after {reply.usage.completion} tokens; write less", text)
@@ -264,7 +264,7 @@ class ChatConversation(Conversation):
             arguments = msgspec.json.decode(function.get("arguments") or "{}", type=dict[str, Any])
         except (msgspec.DecodeError, UnicodeError, TypeError) as error:
             raise InvalidCall(f"the arguments are not readable: {error}", text) from error
-        return checked_call(ParsedCall(function.get("name", ""), arguments), self._tools, text)
+        return checked_call(ToolCall(function.get("name", ""), arguments), self._tools, text)
 
 
 def _status(problem: InvalidCall | None) -> Status:

@@ -15,7 +15,7 @@ from serving.balance import Accounts, Balance
 from serving.cards import CHECKOUT, ModelCard, prepare
 from serving.engine.client import Engine, Recover, RetryPolicy, wait_until_ready
 from serving.engine.endpoint import BUSY_S, Endpoint, attach
-from serving.engine.metrics import CacheConfig, Counters, read_counters, read_metrics
+from serving.engine.metrics import Counters, read_counters, read_metrics
 from serving.engine.server import VllmServer
 from serving.engine.watchdog import watched
 from serving.errors import InvalidCard, ServerFailed
@@ -26,9 +26,6 @@ from serving.tokens.tokenizer import ChatTokenizer
 from serving.usage import Prices
 
 Say = Callable[[str], None]
-
-READINESS = {"role": "readiness"}
-"""Labels of the request that shows an engine to be ready."""
 
 PATIENCE_S, CPU_PATIENCE_S = 60.0, 180.0
 """How long an engine's counters may stand still while requests run before it counts as hung."""
@@ -75,11 +72,6 @@ class Deployment:
         self._accounts.begin(told.counters())
         admission = self._options.admission and self.card.route == "tokens"
         self.replicas = replicas_of(told.caches(), admission=admission)
-
-    @property
-    def caches(self) -> list[CacheConfig]:
-        """The prefix cache of each replica; empty where the engine tells none."""
-        return [replica.cache for replica in self.replicas if replica.cache is not None]
 
     @asynccontextmanager
     async def client(
@@ -169,7 +161,7 @@ class Deployment:
         self._engines.append(engine)
         try:
             if not self.card.hosted:
-                await wait_until_ready(engine, READINESS)
+                await wait_until_ready(engine)
             yield engine
         finally:
             self._engines.remove(engine)

@@ -15,6 +15,9 @@ Status = Literal["ok", "invalid", "truncated", "overflow", "aborted", "failed"]
 """`invalid` and `truncated`: answered, but without a complete valid call. `overflow`: refused, as the
 prompt exceeds the context. `aborted`: cut off by us or by the engine's shutdown. `failed`: no answer."""
 
+READINESS = "readiness"
+"""Role of the request with which each client begins, which shows that the engine answers."""
+
 
 class LedgerRow(msgspec.Struct, frozen=True, kw_only=True):
     """One try of one request.

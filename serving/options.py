@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Self
 
 import msgspec
 
@@ -34,3 +34,7 @@ class ServiceOptions(msgspec.Struct, frozen=True, kw_only=True):
     hang_timeout_s: Seconds | None = None
     #: Hold conversations back that the prefix cache has no room for.
     admission: bool = True
+
+    def elsewhere(self) -> Self:
+        """The same for another engine: without what says where this one is and how it lets in."""
+        return msgspec.structs.replace(self, url=None, port=None, api_key_env=None, api_key_file=None)

@@ -7,6 +7,7 @@ import asyncio
 import msgspec
 
 from envs import Task, TextEnv
+from serving.tokens.tools import ToolCall
 from speedrunner.agents.actor import ActorSpec
 from speedrunner.agents.episode import Stage
 from speedrunner.agents.loop import ToolReply
@@ -15,7 +16,7 @@ from speedrunner.library.library import InvalidSkill, Library
 from speedrunner.methods.base import Method, SleepTools
 from speedrunner.methods.react import ReAct
 from speedrunner.store.data import History
-from speedrunner.store.records import Ending, Message, Policy, ToolCall
+from speedrunner.store.records import Ending, Message, Policy
 
 
 class Workshop:
@@ -149,6 +150,20 @@ class Advised(ReAct):
 
         await stage.run_agent("critic", [Message("user", "What now?")], Toolbox([], advise), 1)
         return await stage.act(spec)
+
+
+class Reflecting(ReAct):
+    """An agent of its sleeps may take five calls, whatever the model's card says."""
+
+    async def sleep(self, policy: Policy, history: History, tools: SleepTools) -> Policy:
+        """Ask it."""
+
+        def conclude(text: str) -> str:
+            """Say what was learnt."""
+            return "Noted."
+
+        await tools.run_agent("inducer", [Message("user", "What now?")], Toolbox([], conclude), 5)
+        return policy
 
 
 class Forgetful(ReAct):

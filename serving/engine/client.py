@@ -18,7 +18,7 @@ import msgspec
 from serving.engine.endpoint import BUSY_S, Endpoint
 from serving.engine.one_try import Send, TryFailed, try_once
 from serving.errors import ContextOverflow, EngineDead, RequestFailed, RequestRefused, ServerFailed
-from serving.meter import LedgerRow, Meter, Status
+from serving.meter import READINESS, LedgerRow, Meter, Status
 from serving.options import REQUEST_TIMEOUT_S
 from serving.usage import Usage
 
@@ -284,10 +284,10 @@ class Engine:
             del self._waiting[waiting]
 
 
-async def wait_until_ready(engine: Engine, labels: dict[str, str]) -> None:
+async def wait_until_ready(engine: Engine) -> None:
     """Send one real, tiny completion: `/health` shows no model that answers. Raises `ServerFailed`."""
     try:
-        reply = await engine.complete([0], max_tokens=1, labels=labels)
+        reply = await engine.complete([0], max_tokens=1, labels={"role": READINESS})
     except (RequestRefused, RequestFailed, EngineDead, ContextOverflow) as error:
         raise ServerFailed(f"the engine at {engine.endpoint} is up but does not answer: {error}") from error
     reply.record("ok", reply.usage)

@@ -15,7 +15,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import psutil
@@ -66,7 +66,6 @@ class VllmServer:
         *,
         port: int | None = None,
         start_timeout_s: float = START_TIMEOUT_S,
-        program: Sequence[str] = API_SERVER,
     ) -> None:
         """Describe a server; nothing is started yet.
 
@@ -76,7 +75,6 @@ class VllmServer:
             port: serve on 127.0.0.1 with a random API key; without it, on a Unix socket in a folder that
                 only this user can enter.
             start_timeout_s: longest wait for a healthy server, in seconds.
-            program: the command that takes vLLM's flags.
 
         Raises:
             ServerFailed: no temporary folder has a path short enough for a Unix socket.
@@ -86,7 +84,6 @@ class VllmServer:
         self._model = model
         self._port = port
         self._start_timeout_s = start_timeout_s
-        self._program = program
         self.folder = _private_folder()
         self._process: subprocess.Popen[bytes] | None = None
         self._log_start = 0
@@ -99,7 +96,7 @@ class VllmServer:
     def command(self) -> list[str]:
         """The exact command, without the environment."""
         card = self.card
-        command = [*self._program, "--model", self._model]
+        command = [*API_SERVER, "--model", self._model]
         if card.revision:
             command += ["--revision", card.revision, "--tokenizer-revision", card.revision]
         command += ["--served-model-name", card.name]

@@ -115,7 +115,7 @@ def advice(card: ModelCard, cache: CacheConfig, hits: bool, reported: bool) -> l
 
 def note_tools() -> list[ToolSpec]:
     """Tools whose calls are short texts, or nothing."""
-    return list(battery()[1].tools)
+    return next(list(probe.tools) for probe in battery() if probe.kind == "quotes")
 
 
 def text_of(model: Model, name: str, tokens: int) -> str:

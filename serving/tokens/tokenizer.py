@@ -19,18 +19,22 @@ from serving.tokens.tools import ToolSpec
 
 
 class ChatTokenizer:
-    """A model's tokenizer and chat template. Raises `InvalidCard` where the folder holds no usable ones."""
+    """A model's tokenizer and chat template. Raises `InvalidCard` where the folder holds no usable ones.
+
+    Attributes:
+        huggingface: the tokenizer as `transformers` knows it.
+    """
 
     def __init__(self, folder: str | Path, revision: str | None = None) -> None:
         from tokenizers import Tokenizer
 
         try:
-            self._tokenizer = _load(str(folder), revision)
-            backend = json.loads(self._tokenizer.backend_tokenizer.to_str())
+            self.huggingface = _load(str(folder), revision)
+            backend = json.loads(self.huggingface.backend_tokenizer.to_str())
         except (OSError, ValueError, AttributeError) as error:
             reason = (str(error).strip() or type(error).__name__).splitlines()[0]
             raise InvalidCard(f"{folder} holds no tokenizer that can be used: {reason}") from error
-        if not self._tokenizer.chat_template:
+        if not self.huggingface.chat_template:
             raise InvalidCard(f"{folder} has no chat template: give it a chat_template.jinja")
         added = backend.pop("added_tokens")
         self._control = {token["content"]: int(token["id"]) for token in added}
@@ -38,11 +42,6 @@ class ChatTokenizer:
         self._control_pattern = re.compile("|".join(map(re.escape, longest_first)))
         # Without its added tokens the same tokenizer reads every text as ordinary text.
         self._plain = Tokenizer.from_str(json.dumps({**backend, "added_tokens": []}))
-
-    @property
-    def huggingface(self) -> Any:
-        """The tokenizer as `transformers` knows it."""
-        return self._tokenizer
 
     def first_prompt(
         self, messages: list[dict[str, str]], tools: list[ToolSpec], **template_options: Any
@@ -78,7 +77,7 @@ class ChatTokenizer:
 
         def render(open_turn: bool) -> str:
             return str(
-                self._tokenizer.apply_chat_template(
+                self.huggingface.apply_chat_template(
                     hide(messages),
                     tools=hide([tool.openai for tool in tools]) or None,
                     tokenize=False,
@@ -119,7 +118,9 @@ class ChatTokenizer:
 
     def decode(self, ids: list[int]) -> str:
         """The text of generated ids, control tokens included; broken UTF-8 becomes U+FFFD."""
-        return str(self._tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False))
+        return str(
+            self.huggingface.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False)
+        )
 
     def _encode(self, text: str, restore: Callable[[str], str]) -> list[int]:
         ids: list[int] = []

@@ -1,8 +1,8 @@
 """Tools as a model sees them: a name, a JSON schema, documentation.
 
-`ToolSpec` is the only place that knows which argument types exist: `str`, `int`, `float`, `bool`,
-`Literal`, `list`, `TypedDict`; a parameter with a default may be left out. Decoding, parsing, the chat
-route and the skill library all go by its schema.
+`ToolSpec.from_signature` says which argument types exist: `str`, `int`, `float`, `bool`, `Literal`, `list`,
+`TypedDict`; a parameter with a default may be left out. Decoding, parsing and the chat route go by the
+schema that it makes, the skill library by its verdict.
 """
 
 from __future__ import annotations
@@ -80,14 +80,14 @@ class ToolSpec(msgspec.Struct, frozen=True):
         return _mismatch(arguments, self.parameters, "")
 
 
-class ParsedCall(msgspec.Struct, frozen=True):
+class ToolCall(msgspec.Struct, frozen=True):
     """One complete call whose arguments satisfy its tool's schema."""
 
     name: str
     arguments: dict[str, Any]
 
 
-def checked_call(found: ParsedCall, tools: dict[str, ToolSpec], text: str) -> ParsedCall:
+def checked_call(found: ToolCall, tools: dict[str, ToolSpec], text: str) -> ToolCall:
     """`found`, once it names one of `tools` and satisfies its schema; else `InvalidCall` with the `text`."""
     if found.name not in tools:
         raise InvalidCall(f"there is no tool {found.name!r}; tools: {', '.join(tools)}", text)

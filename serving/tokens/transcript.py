@@ -15,7 +15,7 @@ from serving.errors import InvalidCall, TruncatedCall
 from serving.tokens.formats import ToolFormat
 from serving.tokens.grammar import Part, one_of, sequence, thinking
 from serving.tokens.tokenizer import ChatTokenizer
-from serving.tokens.tools import ParsedCall, ToolSpec
+from serving.tokens.tools import ToolCall, ToolSpec
 
 ThinkingStyle = Literal["none", "generated", "prompted"]
 """How a model opens its thinking: never; it writes `<think>` itself; the template's prompt ends with it."""
@@ -41,7 +41,7 @@ class ReadAnswer:
     text: str
     reasoning: str
     reasoning_tokens: int
-    call: ParsedCall | None
+    call: ToolCall | None
     problem: InvalidCall | None
 
 

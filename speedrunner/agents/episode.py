@@ -14,14 +14,14 @@ import msgspec
 from envs import Opening, Task
 from serving.conversation import Conversation
 from serving.errors import RequestFailed, RequestRefused
-from serving.tokens.tools import ToolSpec
+from serving.tokens.tools import ToolCall, ToolSpec
 from speedrunner.agents.actor import SUBMIT_ANSWER, Actor, ActorSpec, actor_view
 from speedrunner.agents.loop import AgentLimits, Execute, ToolReply, plain_messages, run_agent
 from speedrunner.agents.toolbox import Toolbox
 from speedrunner.hosts.host import Host, HostError, HostFault
 from speedrunner.library.library import Library
 from speedrunner.store.labels import Labels
-from speedrunner.store.records import CallNode, Ending, Message, ToolCall, Trajectory, Turn
+from speedrunner.store.records import CallNode, Ending, Message, Trajectory, Turn
 
 Watch = Callable[[str, Conversation, Turn | None], None]
 """A spectator: called with the episode's key and its conversation when one is opened (the turn is `None`),

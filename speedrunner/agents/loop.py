@@ -9,8 +9,9 @@ from dataclasses import dataclass
 
 from serving.conversation import Conversation
 from serving.errors import ContextOverflow
+from serving.tokens.tools import ToolCall
 from serving.usage import Usage
-from speedrunner.store.records import CallNode, Ending, Message, ToolCall, Turn
+from speedrunner.store.records import CallNode, Ending, Message, Turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,16 +99,16 @@ async def run_agent(
             messages=messages,
             text=completion.text,
             reasoning=completion.reasoning,
+            call=completion.call,
             usage=completion.usage,
             seconds=round(completion.seconds, 4),
             held_s=round(held_s, 4),
         )
         ending = None
-        if completion.call is None:
+        if turn.call is None:
             turn.error = str(completion.problem)
             text = f"Error: {completion.problem}. Answer with exactly one call of one of your tools."
         else:
-            turn.call = ToolCall(completion.call.name, completion.call.arguments)
             try:
                 reply = await execute(turn.call)
             except BaseException:

@@ -6,9 +6,9 @@ import inspect
 import time
 from collections.abc import Awaitable, Callable, Sequence
 
-from serving.tokens.tools import ToolSpec
+from serving.tokens.tools import ToolCall, ToolSpec
 from speedrunner.agents.loop import ToolReply
-from speedrunner.store.records import CallNode, Ending, ToolCall
+from speedrunner.store.records import CallNode, Ending
 
 Tool = Callable[..., str | ToolReply] | Callable[..., Awaitable[str | ToolReply]]
 

@@ -1,1 +1,1 @@
-"""The command line: one module per command."""
+"""The command line: `main` holds the application, `command` what commands share, the others the commands."""

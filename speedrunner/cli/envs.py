@@ -40,7 +40,7 @@ def check(
 
     Example: speedrunner envs check scienceworld family=4
     """
-    from speedrunner.hosts.env_check import PROCESSES, findings
+    from speedrunner.hosts.env_check import PROCESSES, findings_in_hosts
     from speedrunner.hosts.messages import Check
 
     settings = [each if each.startswith(("env.", "task.")) else f"env.{each}" for each in options or []]
@@ -49,7 +49,9 @@ def check(
 
     async def tell() -> int:
         wrong = 0
-        async for finding in findings(Check(config.env.name, config.env.options, task, calls), seconds):
+        async for finding in findings_in_hosts(
+            Check(config.env.name, config.env.options, task, calls), seconds
+        ):
             typer.echo(visible(finding))
             wrong += 1
         return wrong

@@ -168,7 +168,8 @@ def _run(config: Config) -> None:
 
     _show_messages(config)
     if config.task != TaskConfig():
-        raise InvalidConfig("task.name and task.index are for `episode` and `play`; a run plays its split")
+        single = "`episode`, `play`, `library try` and `envs check`"
+        raise InvalidConfig(f"task.name and task.index are for {single}; a run plays its split")
     setup = set_up(config)
     console = plain_console()
     balances = carry_out(lambda drain: play_run(setup, console, drain), _say(console), KEPT)
@@ -211,8 +212,8 @@ def _for_people(error: Exception) -> bool:
     from envs import EnvironmentFault
     from serving.errors import ServingError
     from speedrunner.hosts.host import HostError
-    from speedrunner.methods import InvalidMethodOption, UnknownMethod
     from speedrunner.methods.base import MethodBroke
+    from speedrunner.methods.registry import InvalidMethodOption, UnknownMethod
     from speedrunner.runs.executor import RunStopped
     from speedrunner.runs.plan import InvalidPlan
     from speedrunner.sandbox.settings import SandboxError

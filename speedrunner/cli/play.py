@@ -6,6 +6,7 @@ import ast
 import asyncio
 import re
 import signal
+import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from inspect import Parameter, Signature
@@ -16,16 +17,18 @@ import msgspec
 
 import envs
 from envs import InvalidPrimitiveCall, TextEnv
+from serving.tokens.tools import ToolCall
 from speedrunner.agents.actor import SUBMIT_ANSWER, actor_view, task_text
 from speedrunner.config.named import chosen_task
 from speedrunner.config.schema import Config
 from speedrunner.hosts.local_host import LocalHost
-from speedrunner.store.records import Ending, Module, ToolCall
+from speedrunner.store.records import Ending, Module
+from typed.values import shown
 
 HINT = "Type NAME, NAME WORDS or NAME(PARAMETER=VALUE, ...); ? lists what there is, Ctrl-D ends."
 NO_LIMIT_S = 1e9
 SHOWN_CHARS = 100
-"""Of what was typed, in an error's text."""
+"""Of what Python says is wrong with a call."""
 
 
 class UnreadableLine(Exception):
@@ -127,7 +130,7 @@ def read_call(line: str, signatures: Mapping[str, Signature]) -> ToolCall:
     """
     found = re.fullmatch(r"(\w+)\s*(.*)", line, re.DOTALL)
     if found is None:
-        raise UnreadableLine(f"{_brief(repr(line))} does not begin with a name. {HINT}")
+        raise UnreadableLine(f"{shown(line)} does not begin with a name. {HINT}")
     name, rest = found.groups()
     if name not in signatures or not rest:
         return ToolCall(name, {})
@@ -137,7 +140,7 @@ def read_call(line: str, signatures: Mapping[str, Signature]) -> ToolCall:
         return ToolCall(name, _literals(name, rest, signature))
     words = [each.strip() for each in rest.split(",", len(parameters) - 1)] if parameters else [rest]
     if len(words) > len(parameters):
-        raise UnreadableLine(f"{name} takes nothing, but was given {_brief(repr(rest))}")
+        raise UnreadableLine(f"{name} takes nothing, but was given {shown(rest)}")
     given = zip(parameters, words, strict=False)
     return ToolCall(name, {parameter.name: _from_word(parameter, word) for parameter, word in given})
 
@@ -153,14 +156,10 @@ def _literals(name: str, rest: str, signature: Signature) -> dict[str, Any]:
         return dict(signature.bind(*positional, **by_name).arguments)
     except (SyntaxError, ValueError, MemoryError, RecursionError):
         raise UnreadableLine(
-            f"cannot read {_brief(name + rest)}: write texts in quotes, as in {name}(...='...')"
+            f"cannot read {shown(name + rest)}: write texts in quotes, as in {name}(...='...')"
         ) from None
     except TypeError as error:
-        raise UnreadableLine(f"{name}{signature}: {_brief(str(error))}") from None
-
-
-def _brief(text: str) -> str:
-    return text if len(text) <= SHOWN_CHARS else f"{text[:SHOWN_CHARS]}..."
+        raise UnreadableLine(f"{name}{signature}: {textwrap.shorten(str(error), SHOWN_CHARS)}") from None
 
 
 def _from_word(parameter: Parameter, word: str) -> Any:

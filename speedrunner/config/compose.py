@@ -52,8 +52,7 @@ def compose(overrides: Sequence[str], *, base: str | None = None) -> Config:
     choices, settings = _read(overrides)
     if base is not None:
         recorded = from_yaml(base)
-        gone = replace(recorded.serving, url=None, port=None, api_key_env=None, api_key_file=None)
-        _store_existing_run(replace(recorded, serving=gone), chosen=choices)
+        _store_existing_run(replace(recorded, serving=recorded.serving.elsewhere()), chosen=choices)
     for card in list_cards():
         ConfigStore.instance().store(group="model", name=card, node={"card": card})
     selection = [f"{group}={choice}" for group, choice in choices.items()]

@@ -63,7 +63,7 @@ class ClassConfig(msgspec.Struct, frozen=True):
 
 
 class TaskConfig(msgspec.Struct, frozen=True):
-    """The task that `speedrunner episode` plays."""
+    """The task of `speedrunner episode`, `play`, `library try` and `envs check`, which play a single one."""
 
     #: Its name within the environment; `None`: that of the first training task.
     name: Text | None = None

@@ -14,11 +14,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
 
-from serving.meter import LedgerRow
+from serving.meter import READINESS, LedgerRow
 from speedrunner.store.labels import Labels
-
-READINESS = "readiness"
-"""Role of the request with which a process of a run begins to use an engine."""
 
 Interval = tuple[float, float]
 """Begin and end, in Unix seconds."""

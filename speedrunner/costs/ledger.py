@@ -5,7 +5,6 @@ Every sum of tokens and money that anybody is shown comes from here. Each row is
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -15,7 +14,7 @@ import msgspec
 from msgspec.structs import astuple
 
 from serving.meter import LedgerRow
-from serving.usage import Prices, Usage
+from serving.usage import Prices, Sums, Usage
 from speedrunner.costs.engine_time import EngineTime, engine_time
 from speedrunner.costs.pricing import PriceBook
 from speedrunner.store.data import RunData
@@ -31,7 +30,7 @@ IDLE = "(idle)"
 """In the place of a role or a phase: engine time in which no request waited."""
 
 
-class Classes(msgspec.Struct, frozen=True):
+class Classes(Sums, frozen=True):
     """Something about each class of tokens; each token is in exactly one.
 
     Attributes:
@@ -55,12 +54,6 @@ class Classes(msgspec.Struct, frozen=True):
         """What they cost, in USD (paper, Appendix A.3: output is reasoning and action)."""
         lists = (prices.cached, prices.uncached, prices.output, prices.output)
         return Classes(*(tokens * price / 1e6 for tokens, price in zip(astuple(self), lists, strict=True)))
-
-    def __add__(self, other: Classes) -> Classes:
-        return Classes(*map(operator.add, astuple(self), astuple(other)))
-
-    def __sub__(self, other: Classes) -> Classes:
-        return Classes(*map(operator.sub, astuple(self), astuple(other)))
 
     @property
     def total(self) -> float:

@@ -24,7 +24,7 @@ PROCESSES = 3
 """In which the same is played. The number of each is its `PYTHONHASHSEED`, which sets are ordered by."""
 
 
-async def findings(job: Check, limit_s: float) -> AsyncIterator[str]:
+async def findings_in_hosts(job: Check, limit_s: float) -> AsyncIterator[str]:
     """Check an environment: in full in one process, then by plays in other processes that must be the same.
 
     Args:

@@ -6,8 +6,9 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 
 from envs import Opening, Outcome, Task
+from serving.tokens.tools import ToolCall
 from speedrunner.hosts.messages import Execute, Executed, Fault, Load, Opened, Reply, Reset
-from speedrunner.store.records import Module, ToolCall
+from speedrunner.store.records import Module
 
 RESET_LIMIT_S = 180.0
 """Seconds that an environment may take to begin an episode."""
@@ -101,10 +102,6 @@ class Host(ABC):
         assert isinstance(reply, Executed)
         self.outcome = reply.outcome
         return reply
-
-    @abstractmethod
-    def finish(self) -> None:
-        """Say that the episode is over, so that nothing of its skills stays; `reset` may follow."""
 
     @abstractmethod
     async def close(self) -> None:

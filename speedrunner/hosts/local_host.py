@@ -73,7 +73,7 @@ class LocalHost(Host):
         self._env.close()
 
     async def close(self) -> None:
-        """Do the same."""
+        """`end`, as every host is closed."""
         self.end()
 
     async def request(self, request: Reset | Load | Execute, limit_s: float | None) -> Reply:

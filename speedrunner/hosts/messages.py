@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import msgspec
 
 from envs import Opening, Outcome, Task
+from serving.tokens.tools import ToolCall
 from speedrunner.sandbox.child.wire import HEADER, framed
 from speedrunner.sandbox.settings import Sandbox
-from speedrunner.store.records import CallNode, Ending, Module, ToolCall
+from speedrunner.store.records import CallNode, Ending, Module
 
 if TYPE_CHECKING:
     import asyncio  # which hosts do without

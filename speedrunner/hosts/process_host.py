@@ -51,7 +51,7 @@ class ProcessHost(Host):
         return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
 
     def finish(self) -> None:
-        """Say that the episode is over."""
+        """Say that the episode is over, so that nothing of its skills stays; `reset` may follow."""
         if self.usable:
             self._writer.write(pack(Finish()))
 

@@ -23,13 +23,13 @@ from speedrunner.hosts.hosted_episode import fault
 from speedrunner.hosts.local_host import LocalHost
 from speedrunner.hosts.messages import PID, Check, Finish, Ready, Reply, Start, encoded, read_request
 from speedrunner.sandbox import bubblewrap
+from speedrunner.sandbox.child.rlimits import die_with
 from speedrunner.sandbox.child.wire import framed
 from speedrunner.sandbox.settings import SandboxError
 
 NOTHING_LOADED = "nothing-loaded"
 """The last argument of a process that is not to load the environment."""
 
-PARENT_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG
 CLONE_PARENT = 0x8000
 CLONE = {"x86_64": 56, "aarch64": 220}
 """Number of the system call, by machine."""
@@ -72,7 +72,7 @@ def serve(owner: socket.socket) -> None:
 def main() -> None:
     """Load the environment, then fork a host for each socket that the owner sends."""
     env, fd, owner = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
-    _end_with(owner)
+    die_with(owner)
     faulthandler.enable()
     for number in (signal.SIGINT, signal.SIGTERM):  # they reach whole groups; the owner decides
         signal.signal(number, signal.SIG_IGN)
@@ -112,7 +112,7 @@ def _run_host(fd: int, owner: int, control: socket.socket) -> None:
     status = 1
     try:
         os.setsid()  # so that its whole group can be killed
-        _end_with(owner)
+        die_with(owner)  # the socket tells it too late when a call is running
         control.close()
         serve(_socket(fd))
         status = 0
@@ -149,14 +149,6 @@ def _fork_sibling() -> int:
 
 
 _libc = ctypes.PyDLL(None, use_errno=True)  # which keeps the interpreter's lock
-
-
-def _end_with(owner: int) -> None:
-    """Have the kernel end this process when its owner ends, in whatever way; the socket tells it too late
-    when a call is running."""
-    _libc.prctl(PARENT_DEATH_SIGNAL, signal.SIGKILL)
-    if os.getppid() != owner:
-        os._exit(0)
 
 
 if __name__ == "__main__":

@@ -1,1 +1,1 @@
-"""The skill library: functions, the rules they must keep, edits, and their commands."""
+"""The skill library: one module of functions, the rules that they must keep, its edits and its texts."""

@@ -13,12 +13,7 @@ from speedrunner.library.definition import Definition
 from speedrunner.library.rules import SHOWN_PROBLEMS, SOURCE_LIMIT, Problem, suggestion
 from speedrunner.library.signature import Types, is_from, is_literal, is_text, read_signature
 from speedrunner.library.source import compiled, parsed
-
-ALLOWED_MODULES = (
-    *("collections", "copy", "dataclasses", "enum", "functools", "heapq", "itertools", "json", "math"),
-    *("operator", "random", "re", "statistics", "string", "typing"),
-)
-"""Modules that skills may import."""
+from speedrunner.sandbox.child.bounds import ALLOWED_MODULES
 
 FORBIDDEN_BUILTINS = frozenset(
     {
@@ -73,8 +68,11 @@ def _naming_problems(each: Definition, primitives: Collection[str]) -> Iterator[
     what, limit = (f"the class {name}", CLASS_LIMIT) if each.kind == "class" else (name, SOURCE_LIMIT)
     if size > limit:
         yield Problem(1, f"{what} has {size} characters; {limit} are allowed")
-    builtins = BUILTINS | FORBIDDEN_BUILTINS
-    taken = {"a primitive": primitives, "a tool of the actor": RESERVED, "a Python builtin": builtins}
+    taken = {
+        "a primitive": primitives,
+        "a tool of the actor": RESERVED,
+        "a Python builtin": BUILTINS | FORBIDDEN_BUILTINS,
+    }
     for what, names in taken.items():
         if name in names:
             yield Problem(1, f"{name} is already {what}; choose another name")

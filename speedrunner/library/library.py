@@ -150,10 +150,6 @@ class Library:
         reads = {each for each, _, _ in self.named[name].names.reads}
         return tuple(sorted(each for each in reads if each in self.by_name or each in self._primitive_names))
 
-    def call_graph(self) -> dict[str, tuple[str, ...]]:
-        """Return for each skill the skills and primitives that it names, sorted."""
-        return {name: self.calls(name) for name in self.by_name}
-
     def callers(self, name: str) -> list[str]:
         """Return the other skills, and the shared classes, that call a skill."""
         found = [each for each in self.definitions if each.name != name and each.mentions(name)]

@@ -34,7 +34,7 @@ def graph_lines(library: Library) -> Iterator[str]:
     """
     if not library.skills:
         yield EMPTY
-    graph = library.call_graph()
+    graph = {name: library.calls(name) for name in library.by_name}
     shown: set[str] = set()
 
     def tree(name: str, depth: int) -> Iterator[str]:

@@ -1,1 +1,1 @@
-"""Measurements of this machine against stated targets: `speedrunner bench`."""
+"""Measurements against stated targets: `speedrunner bench`, `probe` and `study`."""

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from envs import Task, splits
+from serving.tokens.tools import ToolCall
 from speedrunner.hosts.host_pool import HostPool, TooManyHosts
 from speedrunner.hosts.process_host import ProcessHost
 from speedrunner.measure import processes
 from speedrunner.measure.measurement import Figure, Measurement, Status, Table, columns
-from speedrunner.store.records import Module, ToolCall
+from speedrunner.store.records import Module
 
 ENVS = ("babyai", "crafter", "scienceworld")
-COUNTS = (1, 8, 32, 128)
 OPTIONS: dict[str, dict[str, Any]] = {"scienceworld": {"family": 3}}
 
 MOST = {("babyai", 32): {"ready_s": 3.0, "cpu_s": 4.0, "mb_each": 20.0}}
@@ -53,9 +53,7 @@ class Cost:
     skills_mb_each: float
 
 
-async def measure_hosts(
-    status: Status, envs: Sequence[str] = ENVS, counts: Sequence[int] = COUNTS
-) -> Measurement:
+async def measure_hosts(status: Status, envs: Sequence[str], counts: Sequence[int]) -> Measurement:
     """Start so many hosts of each environment, one count after another.
 
     Raises `UnknownEnvironment`, `HostError` where they do not start.

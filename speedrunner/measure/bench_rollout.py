@@ -24,6 +24,7 @@ from serving.engine.metrics import CacheConfig
 from serving.errors import RequestFailed
 from serving.meter import Meter
 from serving.model import Model
+from serving.options import REQUEST_TIMEOUT_S
 from serving.together import together
 from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.measure.engine import opened
@@ -32,7 +33,6 @@ from speedrunner.measure.played_episodes import BenchRun, PlayedEpisode, bench_r
 from speedrunner.measure.processes import Leftovers, Stopwatch, below, memory_mb
 from speedrunner.runs.setup import Setup
 
-TIMEOUT_S = 1800.0
 RATIO_TARGET, GPU_RATIO_TARGET = 0.90, 0.95
 TURNS_TARGET = 250.0
 
@@ -86,7 +86,7 @@ async def compare(
         opened(setup.card, setup.config, status) as deployment,
         run.hosts(in_flight) as pool,
         deployment.client(run.record) as model,
-        deployment.endpoint.client(TIMEOUT_S) as http,
+        deployment.endpoint.client(REQUEST_TIMEOUT_S) as http,
     ):
         for number in range(1, pairs + 1):
             so_far = ", ".join(f"{each.ratio:.3f}" for each in measured) or "none"

@@ -33,6 +33,7 @@ from serving.tokens.grammar import constant, sequence, structural_tag
 from serving.tokens.tools import ToolSpec
 from serving.usage import Usage
 from speedrunner.agents.actor import Actor
+from speedrunner.agents.loop import plain_messages
 from speedrunner.runs.setup import Setup
 from speedrunner.store.data import RunData
 from speedrunner.store.records import Trajectory, Turn
@@ -201,8 +202,7 @@ class _Replay:
         """An episode's first messages, and what its actor could call."""
         policy, setup = self._run.data.policies.load(played.policy), self._run.setup
         spec = setup.method.agent(policy, played.task, setup.env)
-        messages = [{"role": each.role, "content": each.content} for each in played.turns[0].messages]
-        return messages, self._actor.tools(spec)
+        return plain_messages(played.turns[0].messages), self._actor.tools(spec)
 
 
 async def _engine_sums(endpoint: Endpoint) -> tuple[Counters, dict[str, float]]:

@@ -40,9 +40,10 @@ def opened(card: ModelCard, config: Config, status: Status) -> AbstractAsyncCont
 
 def cache_of(deployment: Deployment) -> CacheConfig:
     """The prefix cache of its first replica. Raises `ServerFailed` where it tells none."""
-    if not deployment.caches:
+    cache = deployment.replicas[0].cache
+    if cache is None:
         raise ServerFailed(f"the engine at {deployment.endpoint} tells nothing about its prefix cache")
-    return deployment.caches[0]
+    return cache
 
 
 def cache_text(card: ModelCard, cache: CacheConfig) -> str:

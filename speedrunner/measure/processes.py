@@ -10,7 +10,7 @@ from contextlib import suppress
 
 import psutil
 
-MB = 1_000_000
+from speedrunner.hosts.memory import MB
 
 
 def cpu_s() -> float:

@@ -1,5 +1,1 @@
-"""Methods by name, made from their options."""
-
-from speedrunner.methods.registry import InvalidMethodOption, UnknownMethod, make
-
-__all__ = ["InvalidMethodOption", "UnknownMethod", "make"]
+"""The methods, by name in `registry`; `base.Method` is what one is."""

@@ -61,7 +61,8 @@ class SleepTools:
         return self.model.card.role(role).calls(most)
 
     async def run_agent(self, role: str, messages: list[Message], toolbox: Toolbox, llm_calls: int) -> Ending:
-        """Let an agent work with the tools of `toolbox` until it finishes or its calls are used up.
+        """Let an agent work with the tools of `toolbox` until it finishes or its calls are used up, those of
+        the model's card for the role if these are fewer.
 
         Each reply states how many calls and tokens are left.
 
@@ -70,7 +71,7 @@ class SleepTools:
         """
         record = AgentRecord(role=role, turns=[], ending=Ending.ENGINE_ERROR)
         self.agents.append(record)
-        limits = AgentLimits(llm_calls)
+        limits = AgentLimits(self.calls(role, llm_calls))
 
         def status(text: str, usage: Usage) -> str:
             used = usage.prompt + usage.completion + self.model.count_tokens(text)

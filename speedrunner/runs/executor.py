@@ -22,7 +22,7 @@ from speedrunner.agents.episode import Episode, Stage, Watch, play_episode, unwa
 from speedrunner.hosts.host_pool import HostPool
 from speedrunner.methods.base import Method, SleepTools, returned
 from speedrunner.runs.drain import Drain
-from speedrunner.runs.plan import Evaluate, Sleep, Step, Wake, step_key
+from speedrunner.runs.plan import Evaluate, Sleep, Step, Wake, step_key, step_name
 from speedrunner.runs.progress import Progress
 from speedrunner.store.data import History
 from speedrunner.store.labels import Labels
@@ -105,21 +105,21 @@ class Executor:
         match step:
             case Wake(batch=number):
                 phase, tries = "train", 1
-                checkpoint = min(int(key.rsplit("/", 1)[1]) for key in step.tasks)
+                checkpoint = min(int(episode.rsplit("/", 1)[1]) for episode in step.tasks)
             case Evaluate(checkpoint=number):
                 # A fault of ours says nothing about the policy: held-out episodes are tried once more.
                 phase, tries, checkpoint = "test", 2, number
         policy = directory.policies.load(step.policy)
         done = {trajectory.episode for trajectory in directory.trajectories(phase, number)}
-        pending = {key: task for key, task in step.tasks.items() if key not in done}
-        specs = {key: self._spec(policy, task) for key, task in pending.items()}
+        pending = {episode: task for episode, task in step.tasks.items() if episode not in done}
+        specs = {episode: self._spec(policy, task) for episode, task in pending.items()}
         labels = Labels(phase=phase, policy=step.policy)
 
         def keep(trajectory: Trajectory) -> None:
             directory.append_trajectory(phase, number, trajectory)
             directory.append_episode(EpisodeRow.of(trajectory, phase, checkpoint))
 
-        async def play(key: str, task: Task) -> None:
+        async def play(episode: str, task: Task) -> None:
             for left in reversed(range(tries)):
                 async with self.pool.host(behind=phase == "test") as host:
                     if self.drain.requested:
@@ -127,8 +127,8 @@ class Executor:
                     with self.drain.unit():
                         trajectory = await play_episode(
                             self.actor,
-                            Episode(key, task, step.policy, self._next_attempt(key)),
-                            specs[key],
+                            Episode(episode, task, step.policy, self._next_attempt(episode)),
+                            specs[episode],
                             host,
                             labels,
                             play=partial(self._played, policy),
@@ -136,12 +136,12 @@ class Executor:
                         )
                 if not trajectory.ending.is_fault or not left:
                     break
-                self.progress.say(f"{key} ended by {trajectory.ending}; it is tried once more")
+                self.progress.say(f"{episode} ended by {trajectory.ending}; it is tried once more")
             await self._stored(keep, trajectory)
-            self.progress.episode(step.name, trajectory)
+            self.progress.episode(step_name(step), trajectory)
             self._count_faults(trajectory)
 
-        with self.progress.step(step.name, len(step.tasks), len(done)):
+        with self.progress.step(step_name(step), len(step.tasks), len(done)):
             await self._warm(specs.values(), labels)
             async with asyncio.TaskGroup() as group:
                 for episode, task in pending.items():
@@ -199,7 +199,7 @@ class Executor:
             attempt=play_again if self.method.replays else None,
         )
         began = time.monotonic()
-        with self.progress.step(step.name, 0, 0), self.drain.unit():
+        with self.progress.step(step_name(step), 0, 0), self.drain.unit():
             learnt = returned(self.method, "sleep", await self.method.sleep(policy, history, tools), Policy)
         seconds = round(time.monotonic() - began, 3)
         learnt = msgspec.structs.replace(learnt, version=step.number)

@@ -8,6 +8,7 @@ import msgspec
 
 from envs import Split, Task
 from speedrunner.config.schema import RunConfig
+from speedrunner.store.rundir import sleep_key
 
 
 class InvalidPlan(Exception):
@@ -21,22 +22,12 @@ class Wake(msgspec.Struct, frozen=True, tag="wake"):
     policy: int
     tasks: dict[str, Task]
 
-    @property
-    def name(self) -> str:
-        """What people and files call it."""
-        return f"wake/{self.batch:04d}"
-
 
 class Sleep(msgspec.Struct, frozen=True, tag="sleep"):
     """Turn policy `number - 1` into policy `number`, after `rollouts` new training rollouts."""
 
     number: int
     rollouts: int
-
-    @property
-    def name(self) -> str:
-        """What people and files call it."""
-        return f"sleep/{self.number:04d}"
 
 
 class Evaluate(msgspec.Struct, frozen=True, tag="evaluate"):
@@ -46,22 +37,28 @@ class Evaluate(msgspec.Struct, frozen=True, tag="evaluate"):
     policy: int
     tasks: dict[str, Task]
 
-    @property
-    def name(self) -> str:
-        """What people and files call it."""
-        return f"evaluate/{self.checkpoint:04d}"
-
 
 Step = Wake | Sleep | Evaluate
 
 
+def step_name(step: Step) -> str:
+    """What people and files call a step."""
+    match step:
+        case Wake():
+            return f"wake/{step.batch:04d}"
+        case Sleep():
+            return sleep_key(step.number)
+        case Evaluate():
+            return f"evaluate/{step.checkpoint:04d}"
+
+
 def step_key(step: Step) -> str:
     """Name and content of a step, so that a finished one is not mistaken for another of the same name."""
-    return f"{step.name}-{hashlib.sha256(msgspec.json.encode(step)).hexdigest()[:12]}"
+    return f"{step_name(step)}-{hashlib.sha256(msgspec.json.encode(step)).hexdigest()[:12]}"
 
 
 def evaluation(checkpoint: int, policy: int, tasks: list[Task]) -> Evaluate:
-    """An evaluation of `tasks`; its episodes are called `test/0050/12`."""
+    """An evaluation of `tasks`; its episodes are called `test/0050/0012`."""
     keys = {f"test/{checkpoint:04d}/{number:04d}": task for number, task in enumerate(tasks)}
     return Evaluate(checkpoint, policy, keys)
 

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-import msgspec
 import yaml
 from rich.console import Console
 
@@ -47,8 +46,8 @@ async def run(setup: Setup, console: Console, drain: Drain) -> list[Balance]:
     with begun(setup, console) as one:
         if one is None:
             return []
-        log = one.directory.server_log
-        async with one.hosts() as pool, deployed(setup, log, one.progress) as engines:
+        logs = one.directory.server_log, one.directory.inducer_server_log
+        async with one.hosts() as pool, deployed(setup, *logs, one.progress) as engines:
             try:
                 await one.play(engines, pool, drain)
             finally:
@@ -86,17 +85,19 @@ class Engines:
 
 
 @asynccontextmanager
-async def deployed(setup: Setup, log: Path, progress: Progress) -> AsyncIterator[Engines]:
-    """Bring the models of a configuration into service. Raises `InvalidCard`, `ServerFailed`."""
+async def deployed(setup: Setup, log: Path, inducer_log: Path, progress: Progress) -> AsyncIterator[Engines]:
+    """Bring the models of a configuration into service, whose servers' output goes to the logs.
+
+    Raises `InvalidCard`, `ServerFailed`.
+    """
     options = setup.config.serving
     async with AsyncExitStack() as stack:
         start = partial(deploy, say=progress.say, waiting=progress.waiting)
         actor = others = await stack.enter_async_context(start(setup.card, options, log=log))
         if setup.inducer_card is not setup.card:
             # A server that is named by address or port is the actor's.
-            own = msgspec.structs.replace(options, url=None, port=None, api_key_env=None, api_key_file=None)
-            log = log.with_name("inducer_server.log")
-            others = await stack.enter_async_context(start(setup.inducer_card, own, log=log))
+            own = start(setup.inducer_card, options.elsewhere(), log=inducer_log)
+            others = await stack.enter_async_context(own)
         yield Engines(actor, others)
 
 
@@ -164,7 +165,7 @@ def begun(setup: Setup, console: Console, name: str = "") -> Iterator[BegunRun |
             yield None
             return
         episodes = sum(len(step.tasks) for step in steps if isinstance(step, Wake | Evaluate))
-        ledger = directory.requests(LedgerRow)  # a damaged one is told before a server is started
+        ledger = directory.requests()  # a damaged one is told before a server is started
         with Progress(console, episodes, len(directory.episodes()), name) as progress:
             yield BegunRun(setup, directory, steps, ledger, progress)
 

@@ -9,10 +9,10 @@ import envs
 from envs import Split, TextEnv
 from serving.cards import ModelCard
 from serving.usage import Prices
-from speedrunner import methods
 from speedrunner.config.named import actor_card, inducer_card
 from speedrunner.config.schema import Config
 from speedrunner.hosts.host_pool import HostPool
+from speedrunner.methods import registry as methods
 from speedrunner.methods.base import Method, returned
 from speedrunner.runs.plan import Step, plan_run
 from speedrunner.runs.stored_policy import stored_policy

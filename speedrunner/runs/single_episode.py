@@ -70,8 +70,9 @@ async def show_episode(setup: Setup, console: Console, *, show_ids: bool) -> Non
             spec = setup.method.agent(policy, task, setup.env)
             # A task that does not exist is told before a server is started.
             await host.reset(task, spec.library.module(), setup.env.limits.actions)
+            logs = Path(folder) / "server.log", Path(folder) / "inducer_server.log"
             async with (
-                deployed(setup, Path(folder) / "server.log", progress) as engines,
+                deployed(setup, *logs, progress) as engines,
                 engines.models(setup, lambda row: None) as (model, others),
             ):
                 trajectory = await play_episode(

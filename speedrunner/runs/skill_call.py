@@ -10,12 +10,12 @@ import msgspec
 import psutil
 
 from envs import Task
+from serving.tokens.tools import ToolCall
 from speedrunner.hosts.host import HostError
 from speedrunner.library.library import Library
 from speedrunner.library.rules import MODULE_LIMIT, InvalidSkill
 from speedrunner.runs.setup import Setup
-from speedrunner.store.records import CallNode, Ending, ToolCall
-from typed.values import converted
+from speedrunner.store.records import CallNode, Ending
 
 CALL_WALL_S = 60.0
 """Seconds that the call may take where `sandbox.call_wall_s` says nothing."""
@@ -51,8 +51,8 @@ async def call_skill(setup: Setup, task: Task, source: str, skill: str, argument
         source: the module.
         arguments: of the call, as a JSON object.
 
-    Raises:
-        SandboxUnavailable: skills cannot be confined on this machine.
+    Returns:
+        What came of it, a module or a call that is refused and an environment that breaks among that.
     """
     limit_s = setup.config.sandbox.call_wall_s or CALL_WALL_S
     score: float | None = None
@@ -84,21 +84,11 @@ def _left_s(limit_s: float) -> float:
 def _checked(setup: Setup, source: str, skill: str, arguments: str) -> tuple[Library, ToolCall]:
     """The module as a library that shows every skill, and the call of one, read as strictly as a model's."""
     library = Library(setup.env.primitives).write(source, sleep=0, public=True, limit=MODULE_LIMIT)
-    library.show(skill)  # names what there is
+    library.skill(skill)
     try:
         given = msgspec.json.decode(arguments.encode(), type=dict[str, Any])
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise InvalidSkill(f"the arguments are no JSON object: {error}") from None
-    if skill not in library.by_name:
-        raise InvalidSkill(f"{skill} is no skill; it is shared by skills")
-    signature = library.signature(skill)
-    try:
-        bound = signature.bind(**given)
-    except TypeError as error:
-        raise InvalidSkill(f"{skill}{signature}: {error}") from None
-    for name, value in bound.arguments.items():
-        try:
-            converted(value, signature.parameters[name].annotation)
-        except ValueError as error:
-            raise InvalidSkill(f"{skill}{signature}: {name} {error}") from None
+    if problem := library.tool(skill).problem_with(given):
+        raise InvalidSkill(f"{skill}: {problem}")
     return library, ToolCall(skill, given)

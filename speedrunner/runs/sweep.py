@@ -107,8 +107,8 @@ async def sweep(setups: Sequence[Setup], console: Console, drain: Drain) -> Swee
             return SweepResult(failures, [])
         progress = stack.enter_context(Progress(console, 1, 0, "sweep"))
         first = unfinished[0]
-        service = deployed(first.setup, first.directory.server_log, progress)
-        engines = await stack.enter_async_context(service)
+        logs = first.directory.server_log, first.directory.inducer_server_log
+        engines = await stack.enter_async_context(deployed(first.setup, *logs, progress))
 
         async def play(one: BegunRun, pool: HostPool) -> None:
             with _alone(one, failures):

@@ -7,7 +7,7 @@ import secrets
 import select
 import time
 from contextlib import suppress
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import msgspec
 
@@ -35,6 +35,13 @@ class ChannelClosed(ChannelError):
 
 class InvalidMessage(ChannelError):
     """The child said something that it must not say at this point."""
+
+
+STOP_S = 0.5
+"""Seconds after its time limit in which work can stop by itself, before its process is killed: a code session
+keeps its variables then, a module what it remembers."""
+
+Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 
 
 class Said(msgspec.Struct, array_like=True, forbid_unknown_fields=True):

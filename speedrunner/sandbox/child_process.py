@@ -70,11 +70,6 @@ class Child:
         assert self._process.stdout is not None
         self.channel = Channel(self._process.stdout.fileno(), self._process.stdin.fileno())
 
-    @property
-    def pid(self) -> int:
-        """The process: bubblewrap's, or the child's own."""
-        return self._process.pid
-
     def place(self, name: str) -> str:
         """Where the process sees a folder of `mounts`."""
         return f"/data/{name}" if self._kind == "bubblewrap" else str(self._mounts[name].resolve())

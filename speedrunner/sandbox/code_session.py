@@ -9,22 +9,21 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
-from typing import Annotated, Self, TypeVar
+from typing import Self, TypeVar
 
 import msgspec
 
 from speedrunner.sandbox.channel import (
+    STOP_S,
     ChannelClosed,
     ChannelError,
     ChannelTimeout,
+    Count,
     Said,
     new_number,
 )
 from speedrunner.sandbox.child_process import START_PAUSES_S, Child
 from speedrunner.sandbox.settings import Sandbox, SandboxError, SandboxNotStarted
-
-STOP_S = 0.5
-"""Seconds after its time limit in which code can stop by itself, which keeps the session's variables."""
 
 BOOTSTRAP_LIMIT_S = 60.0
 """Seconds that the code which prepares a session may take."""
@@ -38,7 +37,7 @@ class _Print(Said, tag="print"):
 
 
 class _Done(Said, tag="done"):
-    written: Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+    written: Count
     tail: str
     error: str | None
 

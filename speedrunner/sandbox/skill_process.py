@@ -10,9 +10,11 @@ from typing import Annotated, Any, Protocol
 import msgspec
 
 from speedrunner.sandbox.channel import (
+    STOP_S,
     ChannelClosed,
     ChannelError,
     ChannelTimeout,
+    Count,
     InvalidMessage,
     Said,
     new_number,
@@ -20,9 +22,6 @@ from speedrunner.sandbox.channel import (
 from speedrunner.sandbox.child_pool import ChildPool
 from speedrunner.sandbox.child_process import Child
 from speedrunner.sandbox.settings import SandboxError
-
-STOP_S = 0.5
-"""Seconds after its time limit in which a call can stop by itself, before its process is killed."""
 
 START_S = 2.0
 """Seconds that the start of a call's process may add to the call's limit; a longer one uses it up."""
@@ -37,7 +36,6 @@ _REPLACED = "a new one takes its place, in which what the module remembered is g
 _KILLED = f"it was killed; {_REPLACED}"
 
 Name = Annotated[str, msgspec.Meta(max_length=1_000)]
-Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 
 
 class Call(Said, tag="call"):

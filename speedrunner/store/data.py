@@ -16,7 +16,7 @@ from serving.balance import Balance
 from serving.meter import LedgerRow
 from speedrunner.store.files import read_content
 from speedrunner.store.labels import Labels, attempts
-from speedrunner.store.records import EpisodeRow, Phase, Policy, SleepRecord, Trajectory
+from speedrunner.store.records import EpisodeRow, Phase, SleepRecord, Trajectory
 from speedrunner.store.rundir import RunDirectory, RunDirectoryError, sleep_key
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class RunData:
         An attempt was given up when the episode (or sleep, by the label `episode` too) was finished or
         tried by another one. The newest attempt of one that is not finished counts as going on.
         """
-        rows = self._directory.requests(LedgerRow)
+        rows = self._directory.requests()
         kept = attempts(rows)
         kept |= {row.episode: row.attempt for row in self.episodes}
         kept |= {sleep_key(sleep.sleep): sleep.attempt for sleep in self.sleeps}
@@ -96,7 +96,7 @@ class RunData:
     @cached_property
     def accounts(self) -> list[Balance]:
         """The ledger beside the engine's counters, as each process found it at its end."""
-        return self._directory.accounts(Balance)
+        return self._directory.accounts()
 
     def frame(self, table: Literal["episodes", "requests"]) -> pandas.DataFrame:
         """A table as a flat data frame: nested fields become columns such as `usage_prompt`, `task_name`."""
@@ -114,7 +114,7 @@ def _was_given_up(labels: dict[str, str], kept: dict[str, int]) -> bool:
 
 class History:
     """What an inducer may read (Algorithm 1): training trajectories, each tagged with its policy, and past
-    policies, never a held-out episode."""
+    policies (as files), never a held-out episode."""
 
     def __init__(self, directory: RunDirectory) -> None:
         self._directory = directory
@@ -136,7 +136,3 @@ class History:
         """How many trajectories there are, none of which is decoded."""
         batches = self.folders["trajectories"].glob("batch_*.jsonl")
         return sum(read_content(batch).count(b"\n") for batch in batches)
-
-    def policy(self, version: int) -> Policy:
-        """A past policy."""
-        return self._directory.policies.load(version)

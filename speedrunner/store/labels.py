@@ -1,4 +1,4 @@
-"""What the ledger's rows are labelled with: opaque to the engine's side, typed here and nowhere else."""
+"""What the ledger's rows are labelled with: opaque to the engine's side, typed here."""
 
 from __future__ import annotations
 

@@ -12,6 +12,7 @@ from typing import Any, Literal, Self
 import msgspec
 
 from envs import Outcome, Task
+from serving.tokens.tools import ToolCall
 from serving.usage import Usage
 
 FORMAT = 1
@@ -50,13 +51,6 @@ class Message(msgspec.Struct, frozen=True):
 
     role: Literal["system", "user", "tool"]
     content: str
-
-
-class ToolCall(msgspec.Struct, frozen=True):
-    """What was parsed from a completion."""
-
-    name: str
-    arguments: dict[str, Any]
 
 
 class CallNode(msgspec.Struct):
@@ -115,7 +109,7 @@ class Trajectory(msgspec.Struct, kw_only=True):
     """One whole episode.
 
     Attributes:
-        episode: key within the run: `train/0007`, `test/0050/12`.
+        episode: key within the run: `train/0007`, `test/0050/0012`.
         policy: version of the policy that generated it.
         attempt: 1 for the first try; earlier attempts were interrupted and left only ledger rows.
         ending: see `Ending`; `outcome` is `None` exactly when it is a fault.
@@ -246,7 +240,7 @@ class Module(msgspec.Struct, frozen=True):
     private: tuple[str, ...] = ()
 
 
-EditAction = Literal["write", "edit", "rename", "visibility", "delete", "notes"]
+EditAction = Literal["write", "edit", "rename", "visibility", "delete"]
 
 
 class Edit(msgspec.Struct, frozen=True):
@@ -258,7 +252,7 @@ class Edit(msgspec.Struct, frozen=True):
 
 
 class AgentRecord(msgspec.Struct):
-    """One agent's whole conversation outside an episode (inducer, and later critic or curriculum)."""
+    """One agent's whole conversation in a sleep: the inducer's, or that of another role of the method."""
 
     role: str
     turns: list[Turn]
@@ -287,7 +281,7 @@ class SleepRecord(msgspec.Struct, kw_only=True):
         sleep: 1 for the run's first; the policy it leads to has the same number.
         rollouts: training rollouts since the sleep before, over which its cost is spread.
         error: why the sleep changed nothing although it should have (a context overflow, say).
-        attempts: episodes that the method played again (`asi_replay` alone may); part of the sleep's cost.
+        attempts: episodes that the method played again (where it says `replays`); part of the sleep's cost.
         prefix: what it invalidated of the prompt prefix; `None` on the chat route.
     """
 

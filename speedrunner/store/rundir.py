@@ -10,6 +10,7 @@ requests.jsonl                 the ledger
 accounts.jsonl                 the ledger's sums beside the engine's counters, one row per process
 state.json                     what is finished
 server.log, hosts.log          for people
+inducer_server.log             for people, too: of an inducer with a server of its own
 lock/                          names the process that owns the run
 """
 
@@ -19,14 +20,18 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
 import msgspec
 
+from serving.meter import LedgerRow
 from speedrunner.store import files
 from speedrunner.store.lock import RunLock
 from speedrunner.store.policies import PolicyStore
 from speedrunner.store.records import FORMAT, EpisodeRow, Phase, Policy, SleepRecord, Trajectory
+
+if TYPE_CHECKING:
+    from serving.balance import Balance
 
 _FOLDERS = ("policies", "trajectories", "evaluations", "sleeps")
 _NUMBERED = {
@@ -35,7 +40,7 @@ _NUMBERED = {
     "sleep": "sleeps/*.json",
 }
 """Files of each phase; a number of four digits or more stands for the star."""
-_BEFORE_CONFIG = {"lock", "server.log", "hosts.log", *_FOLDERS}
+_BEFORE_CONFIG = {"lock", "server.log", "inducer_server.log", "hosts.log", *_FOLDERS}
 """What may stand in a folder whose run was killed before it could write its configuration."""
 
 
@@ -66,6 +71,7 @@ class RunDirectory:
         self._lock = lock
         self.policies = PolicyStore(path / "policies")
         self.server_log = path / "server.log"
+        self.inducer_server_log = path / "inducer_server.log"
         self.host_log = path / "hosts.log"
         self._config = path / "config.yaml"
         self._state = path / "state.json"
@@ -152,7 +158,7 @@ class RunDirectory:
         self._own()
         files.append_record(self._episodes, row, durable=False)
 
-    def append_request(self, row: msgspec.Struct) -> None:
+    def append_request(self, row: LedgerRow) -> None:
         """Append a row of the ledger.
 
         It survives a kill at once, and a power cut from when its episode or sleep is on the disk.
@@ -160,7 +166,7 @@ class RunDirectory:
         self._own()
         files.append_record(self._requests, row, durable=False)
 
-    def append_accounts(self, balance: msgspec.Struct) -> None:
+    def append_accounts(self, balance: Balance) -> None:
         """Append what one process found when it compared the ledger with the engine's counters."""
         self._own()
         files.append_record(self._accounts, balance, durable=False)
@@ -196,13 +202,15 @@ class RunDirectory:
         """Summary rows that are written; see `missing_episodes`."""
         return self._read(self._episodes, EpisodeRow)
 
-    def requests(self, row: type[files.Record]) -> list[files.Record]:
-        """Rows of the ledger, as records of type `row`."""
-        return self._read(self._requests, row)
+    def requests(self) -> list[LedgerRow]:
+        """Rows of the ledger."""
+        return self._read(self._requests, LedgerRow)
 
-    def accounts(self, row: type[files.Record]) -> list[files.Record]:
-        """What each process found at its end, as records of type `row`."""
-        return self._read(self._accounts, row)
+    def accounts(self) -> list[Balance]:
+        """What each process found at its end."""
+        from serving.balance import Balance  # here, as an HTTP client comes with it
+
+        return self._read(self._accounts, Balance)
 
     def missing_episodes(self, rows: list[EpisodeRow]) -> list[EpisodeRow]:
         """Summaries of finished episodes that `rows` lacks, as after a kill between the two appends."""

@@ -18,7 +18,7 @@ from serving.errors import ContextOverflow, InvalidCall, RequestRefused, Truncat
 from serving.meter import LedgerRow, Meter
 from serving.model import Model
 from serving.tokens.tokenizer import ChatTokenizer
-from serving.tokens.tools import ParsedCall, ToolSpec
+from serving.tokens.tools import ToolCall, ToolSpec
 from serving.usage import Usage
 from tests import scripted_engine as scripted
 from tests.scripted_engine import Answer, Script, ScriptedEngine, call, say
@@ -82,12 +82,12 @@ def open_talk(tiny_tokenizer: ChatTokenizer, tiny_card: ModelCard) -> Callable[.
 async def test_a_call_is_asked_for_answered_and_answered_to(open_talk: Any, route: str) -> None:
     async with open_talk([call("go", to="é\n"), call("wait")], route) as rig:
         first = await rig.talk.ask()
-        assert first.call == ParsedCall("go", {"to": "é\n"})
+        assert first.call == ToolCall("go", {"to": "é\n"})
         assert first.problem is None
         assert first.usage.completion > 0
         rig.talk.tell("a wall")
         second = await rig.talk.ask()
-        assert second.call == ParsedCall("wait", {})
+        assert second.call == ToolCall("wait", {})
         assert second.usage.cached > 0
         assert [row.usage for row in rig.rows] == [first.usage, second.usage]
         assert [(row.status, row.wasted) for row in rig.rows] == [("ok", False)] * 2
@@ -123,7 +123,7 @@ async def test_the_models_mistake_is_data_and_the_conversation_goes_on(
         assert rig.rows[0].status in ((status,) if status else ("invalid", "truncated"))
         assert not rig.rows[0].wasted
         rig.talk.tell("make one call")
-        assert (await rig.talk.ask()).call == ParsedCall("wait", {})
+        assert (await rig.talk.ask()).call == ToolCall("wait", {})
         assert rig.server.requests[1].last == "make one call"
 
 
@@ -144,7 +144,7 @@ async def test_a_fault_on_the_way_is_not_seen_by_the_conversation(
     open_talk: Any, route: str, fault: Answer
 ) -> None:
     async with open_talk([fault, call("wait")], route) as rig:
-        assert (await rig.talk.ask()).call == ParsedCall("wait", {})
+        assert (await rig.talk.ask()).call == ToolCall("wait", {})
         assert [row.wasted for row in rig.rows] == [True, False]
         first, second = rig.server.requests
         assert first.body == second.body
@@ -202,7 +202,7 @@ async def test_reasoning_is_counted_on_the_tokens_route(open_talk: Any) -> None:
     async with open_talk([answer], "tokens", thinking_tokens=30) as rig:
         done = await rig.talk.ask()
         assert done.reasoning == "left or right?"
-        assert done.call == ParsedCall("wait", {})
+        assert done.call == ToolCall("wait", {})
         assert 0 < done.usage.reasoning < done.usage.completion
         assert rig.rows[0].usage == done.usage
 

@@ -16,12 +16,12 @@ import psutil
 import pytest
 
 from serving.cards import ModelCard, load_card
-from serving.deployment import READINESS, Deployment, ServiceOptions, deploy
+from serving.deployment import Deployment, ServiceOptions, deploy
 from serving.engine.endpoint import Endpoint
 from serving.engine.metrics import Counters
 from serving.engine.server import VllmServer
 from serving.errors import InvalidCard, ServerFailed
-from serving.meter import LedgerRow
+from serving.meter import READINESS, LedgerRow
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.usage import Prices, Usage
 from tests.scripted_engine import ScriptedEngine, call, refuse, say
@@ -49,7 +49,7 @@ class TestAttaching:
         assert (balance.ledger, balance.engine) == (Counters(1, 0, 1), Counters(1, 0, 1))
         assert (balance.unreported, balance.ours, balance.agrees) == (0, False, True)
         (row,) = rows
-        assert (row.labels, row.status, row.usage) == (READINESS, "ok", Usage(1, 0, 1, 0))
+        assert (row.labels, row.status, row.usage) == ({"role": READINESS}, "ok", Usage(1, 0, 1, 0))
         assert not (tmp_path / "log").exists()
 
     async def test_what_the_engine_counted_before_is_not_ours(
@@ -207,7 +207,9 @@ class TestRecovery:
     """Of a server of ours, shown with a small stand-in for vLLM that takes the same flags."""
 
     @pytest.fixture
-    async def service_of(self, tmp_path: Path) -> AsyncIterator[Callable[..., Any]]:
+    async def service_of(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> AsyncIterator[Callable[..., Any]]:
         made: list[Deployment] = []
 
         async def make(script: str = HEALTHY) -> tuple[Deployment, VllmServer, list[str]]:
@@ -215,7 +217,8 @@ class TestRecovery:
             file.write_text(script)
             said: list[str] = []
             card = load_card("tiny")
-            server = VllmServer(card, "some/model", tmp_path / "log", program=[sys.executable, str(file)])
+            monkeypatch.setattr("serving.engine.server.API_SERVER", (sys.executable, str(file)))
+            server = VllmServer(card, "some/model", tmp_path / "log")
             service = Deployment(card, ServiceOptions(), server.endpoint, server, say=said.append)
             made.append(service)
             await server.start()

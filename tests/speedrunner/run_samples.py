@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from envs import Outcome, Task
+from serving.tokens.tools import ToolCall
 from serving.usage import Usage
 from speedrunner.store.records import (
     CallNode,
     Ending,
     Message,
     SleepRecord,
-    ToolCall,
     Trajectory,
     Turn,
 )

@@ -4,7 +4,7 @@ from typing import Protocol
 
 from serving.tokens.formats import qwen3_json, qwen3_xml
 from serving.tokens.grammar import Part
-from serving.tokens.tools import ParsedCall, ToolSpec
+from serving.tokens.tools import ToolCall, ToolSpec
 
 
 class ToolFormat(Protocol):
@@ -19,7 +19,7 @@ class ToolFormat(Protocol):
             InvalidTool: the format cannot express some call of `tool`.
         """
 
-    def parse(self, text: str, tools: dict[str, ToolSpec]) -> ParsedCall:
+    def parse(self, text: str, tools: dict[str, ToolSpec]) -> ToolCall:
         """Read the one call that `text` consists of, surrounding whitespace aside.
 
         Raises:

@@ -10,7 +10,7 @@ import msgspec
 from serving.errors import InvalidCall
 from serving.tokens.formats.json_value import dumps, json_value
 from serving.tokens.grammar import Part, constant, sequence
-from serving.tokens.tools import ParsedCall, ToolSpec, checked_call
+from serving.tokens.tools import ToolCall, ToolSpec, checked_call
 
 BEGIN, END = "<tool_call>\n", "\n</tool_call>"
 
@@ -21,7 +21,7 @@ def call(tool: ToolSpec, string_tokens: int) -> Part:
     return sequence(head, json_value(tool.parameters, string_tokens), constant("}" + END))
 
 
-def parse(text: str, tools: dict[str, ToolSpec]) -> ParsedCall:
+def parse(text: str, tools: dict[str, ToolSpec]) -> ToolCall:
     """Read the one call that `text` consists of; see `ToolFormat`."""
     stripped = text.strip()
     if not (stripped.startswith("<tool_call>") and stripped.endswith("</tool_call>")):
@@ -29,7 +29,7 @@ def parse(text: str, tools: dict[str, ToolSpec]) -> ParsedCall:
     inside = stripped.removeprefix("<tool_call>").removesuffix("</tool_call>")
     try:
         # msgspec refuses what Python's own reader lets through: NaN, lone surrogates, control characters.
-        found = msgspec.json.decode(inside.encode(), type=ParsedCall)
+        found = msgspec.json.decode(inside.encode(), type=ToolCall)
     except (msgspec.DecodeError, UnicodeEncodeError) as error:
         raise InvalidCall(f"the tool call is not readable: {error}", text) from error
     return checked_call(found, tools, text)

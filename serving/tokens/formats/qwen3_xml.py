@@ -25,7 +25,7 @@ import msgspec
 from serving.errors import InvalidCall, InvalidTool
 from serving.tokens.formats.json_value import dumps, json_value
 from serving.tokens.grammar import CONTROL_TEXTS, Part, constant, free_text, one_of, optional, sequence
-from serving.tokens.tools import ParsedCall, Schema, ToolSpec, checked_call
+from serving.tokens.tools import Schema, ToolCall, ToolSpec, checked_call
 
 # A value ends at the first of these, so it may hold a closing tag within a line, and any opening one.
 _END = "\n</parameter>\n"
@@ -51,7 +51,7 @@ def call(tool: ToolSpec, string_tokens: int) -> Part:
     )
 
 
-def parse(text: str, tools: dict[str, ToolSpec]) -> ParsedCall:
+def parse(text: str, tools: dict[str, ToolSpec]) -> ToolCall:
     """Read the one call that `text` consists of; see `ToolFormat`."""
     stripped = text.strip()
     head = _HEAD.match(stripped)
@@ -70,7 +70,7 @@ def parse(text: str, tools: dict[str, ToolSpec]) -> ParsedCall:
             arguments[key] = _read(found[2], schemas.get(key, {"type": "string"}))
         except (msgspec.DecodeError, UnicodeEncodeError) as error:
             raise InvalidCall(f"the tool call is not readable: {key}: {error}", text) from error
-    return checked_call(ParsedCall(name, arguments), tools, text)
+    return checked_call(ToolCall(name, arguments), tools, text)
 
 
 def _parameter(tool: str, key: str, schema: Schema, string_tokens: int) -> Part:

@@ -13,12 +13,12 @@ from envs import Task, TextEnv
 from speedrunner.agents.actor import ActorSpec
 from speedrunner.agents.texts import headline, render, trajectory_lines
 from speedrunner.agents.toolbox import Tool, Toolbox
-from speedrunner.library.checks import ALLOWED_MODULES
 from speedrunner.library.library import Library
 from speedrunner.library.signature import SUPPORTED
 from speedrunner.methods.base import Method, SleepTools
 from speedrunner.methods.speedrunner.draft import Draft
 from speedrunner.methods.speedrunner.interpreter import Interpreter
+from speedrunner.sandbox.child.bounds import ALLOWED_MODULES
 from speedrunner.store.data import History
 from speedrunner.store.records import Ending, Message, Policy, Trajectory
 

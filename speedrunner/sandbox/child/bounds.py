@@ -1,8 +1,17 @@
-"""How much a tool call may say and record. The child keeps to it to save work, the host enforces it."""
+"""What a skill may import, and how much a tool call may say and record.
+
+The child keeps to the latter to save work, the host enforces it.
+"""
 
 from __future__ import annotations
 
 import re
+
+ALLOWED_MODULES = (
+    *("collections", "copy", "dataclasses", "enum", "functools", "heapq", "itertools", "json", "math"),
+    *("operator", "random", "re", "statistics", "string", "typing"),
+)
+"""Modules that skills may import; the library sees to it."""
 
 NODE_LIMIT = 20_000
 """Recorded calls of one tool call. The host records as many calls beside them that advance the world."""

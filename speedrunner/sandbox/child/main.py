@@ -9,14 +9,9 @@ import sys
 
 from . import seccomp
 from .alarm import Alarm
+from .bounds import ALLOWED_MODULES
 from .rlimits import confine, die_with
 from .wire import Wire, encode
-
-PRELOADED = (
-    *("collections", "copy", "dataclasses", "enum", "functools", "heapq", "itertools", "json", "math"),
-    *("operator", "random", "re", "statistics", "string", "typing"),
-)
-"""What the code is likely to import, imported while nobody waits."""
 
 
 def main(role: str, settings: str) -> None:
@@ -33,7 +28,7 @@ def main(role: str, settings: str) -> None:
     for number in (signal.SIGINT, signal.SIGTERM):  # they reach whole groups; the host decides
         signal.signal(number, signal.SIG_IGN)
     sys.dont_write_bytecode = True
-    for module in PRELOADED:
+    for module in ALLOWED_MODULES:  # what the code is likely to import, while nobody waits
         importlib.import_module(module)
     wire, alarm = Wire(), Alarm()
     confine(given["limits"])

@@ -12,7 +12,7 @@ from .values import valid_text
 MODULE_FILE = "<skills>"
 """File name under which the library's module is compiled, by which its frames are known."""
 
-MESSAGE_LIMIT = 2_000
+MESSAGE_CHARS = 2_000
 """Characters of an exception's message."""
 
 LINE_LIMIT = 200
@@ -83,4 +83,4 @@ def _message(error: BaseException) -> str:
         text = valid_text(str(error))
     except Exception as failure:
         return f"<message failed: {type(failure).__name__}>"
-    return text if len(text) <= MESSAGE_LIMIT else f"{text[:MESSAGE_LIMIT]}... ({len(text)} characters)"
+    return text if len(text) <= MESSAGE_CHARS else f"{text[:MESSAGE_CHARS]}... ({len(text)} characters)"

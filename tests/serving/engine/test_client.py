@@ -360,10 +360,11 @@ async def test_a_try_without_reported_usage_counts_at_its_worst_for_the_cap(serv
 
 async def test_readiness_is_a_real_answer(serve: Any) -> None:
     async with serve([OK]) as rig:
-        await wait_until_ready(rig.engine, {"phase": "readiness"})
+        await wait_until_ready(rig.engine)
         assert rig.statuses == ["ok"]
         assert rig.rows[0].usage is not None
         assert rig.rows[0].usage.completion == 1
+        assert rig.rows[0].labels == {"role": "readiness"}
     async with serve([scripted.refuse(404, "no such model")]) as rig:
         with pytest.raises(ServerFailed, match="up but does not answer"):
-            await wait_until_ready(rig.engine, {})
+            await wait_until_ready(rig.engine)

@@ -59,13 +59,14 @@ time.sleep(1000)
 
 
 @pytest.fixture
-def server_of(tmp_path: Path) -> Iterator[object]:
+def server_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[object]:
     """Makes servers that run a stand-in; whatever a test leaves running is killed."""
     made: list[VllmServer] = []
 
     def make(script: str, port: int | None = None, start_timeout_s: float = 60.0) -> VllmServer:
         file = tmp_path / f"stand_in_{len(made)}.py"
         file.write_text(script)
+        monkeypatch.setattr("serving.engine.server.API_SERVER", (sys.executable, str(file)))
         made.append(
             VllmServer(
                 load_card("tiny"),
@@ -73,7 +74,6 @@ def server_of(tmp_path: Path) -> Iterator[object]:
                 tmp_path / "logs" / "server.log",
                 port=port,
                 start_timeout_s=start_timeout_s,
-                program=[sys.executable, str(file)],
             )
         )
         return made[-1]
@@ -264,11 +264,11 @@ import asyncio, sys
 from pathlib import Path
 import psutil
 from serving.cards import load_card
-from serving.engine.server import VllmServer
+from serving.engine import server as server_module
 
 async def main():
-    program = [sys.executable, sys.argv[1]]
-    server = VllmServer(load_card("tiny"), "model", Path(sys.argv[2]), program=program)
+    server_module.API_SERVER = (sys.executable, sys.argv[1])
+    server = server_module.VllmServer(load_card("tiny"), "model", Path(sys.argv[2]))
     try:
         await server.start()
         root = psutil.Process(server.pid)

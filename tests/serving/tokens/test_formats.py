@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from serving.tokens.formats.json_value import LIST_ITEMS
 from serving.tokens.grammar import one_of
-from serving.tokens.tools import ParsedCall, ToolSpec
+from serving.tokens.tools import ToolCall, ToolSpec
 from tests.grammar_walks import avoids, stretches
 from tests.serving.conftest import Served
 from tests.tool_samples import ANY_TEXT, CHOICE, ENDS_OF_XML_STRINGS, TOOLS
@@ -109,7 +109,7 @@ def test_the_grammar_allows_what_the_template_writes_and_the_parser_reads_it_bac
     arguments = {key: unordered[key] for key in TOOLS[name].parameters["properties"] if key in unordered}
     text = served.rendered(name, arguments)
     assert served.walks.accepts(served.format.call(TOOLS[name], 10_000), text)
-    assert served.format.parse(text, TOOLS) == ParsedCall(name, arguments)
+    assert served.format.parse(text, TOOLS) == ToolCall(name, arguments)
 
 
 @pytest.mark.parametrize("tendency", TENDENCIES)

@@ -13,7 +13,7 @@ from serving.errors import InvalidCall
 from serving.tokens.formats.json_value import LIST_ITEMS
 from serving.tokens.formats.qwen3_json import call, parse
 from serving.tokens.tokenizer import ChatTokenizer
-from serving.tokens.tools import ParsedCall
+from serving.tokens.tools import ToolCall
 from serving.tokens.transcript import TOOL_REPLY, USER_TURN
 from tests.grammar_walks import Walks, avoids, stretches
 from tests.tool_samples import TOOLS
@@ -80,7 +80,7 @@ READ = [
 
 @pytest.mark.parametrize("text", READ)
 def test_calls_that_no_grammar_constrained_are_read_too(text: str) -> None:
-    assert parse(text, TOOLS) == ParsedCall("say", {"text": "a"})
+    assert parse(text, TOOLS) == ToolCall("say", {"text": "a"})
 
 
 def test_a_string_may_hold_the_words_of_the_format() -> None:

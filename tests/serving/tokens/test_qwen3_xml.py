@@ -17,7 +17,7 @@ from serving.tokens.formats.qwen3_xml import call, parse
 from serving.tokens.grammar import structural_tag
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.tokens.tool_check import ToolCheck
-from serving.tokens.tools import ParsedCall, ToolSpec
+from serving.tokens.tools import ToolCall, ToolSpec
 from serving.tokens.transcript import Transcript
 from tests.grammar_walks import Walks
 from tests.tool_samples import ANY_TEXT, BOOLEAN, ENDS_OF_XML_STRINGS, INTEGER, TOOLS, record
@@ -92,7 +92,7 @@ def test_a_boolean_is_written_as_json_and_read_in_python_s_spelling_too(
     assert text != canonical
     assert not walks.accepts(call(tool, 9), text)
     assert walks.accepts(call(tool, 9), canonical)
-    assert parse(text, TOOLS) == parse(canonical, TOOLS) == ParsedCall(tool.name, {"c": value})
+    assert parse(text, TOOLS) == parse(canonical, TOOLS) == ToolCall(tool.name, {"c": value})
 
 
 @pytest.mark.parametrize("word", ENDS_OF_XML_STRINGS)
@@ -184,7 +184,7 @@ READ = [
 
 @pytest.mark.parametrize("text", READ)
 def test_calls_that_no_grammar_constrained_are_read_too(text: str) -> None:
-    assert parse(text, TOOLS) == ParsedCall("say", {"text": "a"})
+    assert parse(text, TOOLS) == ToolCall("say", {"text": "a"})
 
 
 def test_an_unconstrained_string_may_even_hold_the_words_of_the_format() -> None:
@@ -270,7 +270,7 @@ def test_the_whole_reads_as_the_template_would_write_it(
     talk.tell("a wall")
     second = talk.answer(tokenizer.framed(f"{thoughts[1]}<tool_call>help<|im_end|>"))
     talk.tell("call a tool")
-    assert (first.call, second.call) == (ParsedCall("go", arguments), None)
+    assert (first.call, second.call) == (ToolCall("go", arguments), None)
     assert (first.reasoning, second.reasoning) == (("so", "stuck") if thinks else ("", ""))
     calls = [{"function": {"name": "go", "arguments": arguments}}]
     whole = prompt(

@@ -9,7 +9,7 @@ import pytest
 from serving.errors import InvalidCall, TruncatedCall
 from serving.tokens.formats import qwen3_json
 from serving.tokens.tokenizer import ChatTokenizer
-from serving.tokens.tools import ParsedCall, ToolSpec
+from serving.tokens.tools import ToolCall, ToolSpec
 from serving.tokens.transcript import ThinkingStyle, Transcript
 from tests.scripted_engine import Answer, call, say
 
@@ -92,7 +92,7 @@ def test_an_answer_is_read_whatever_ids_spell_it(tiny_tokenizer: ChatTokenizer) 
     assert len({tuple(ids) for ids in spellings}) == 3
     for ids in spellings:
         answer = transcript(tiny_tokenizer, thinking_tokens=9).answer([*ids, end])
-        assert answer.call == ParsedCall("go", {"to": "x"})
+        assert answer.call == ToolCall("go", {"to": "x"})
         assert answer.reasoning == "so"
         reasoning = tiny_tokenizer.decode(ids[: answer.reasoning_tokens])
         assert reasoning.startswith("<think>\nso\n</think>")
@@ -110,7 +110,7 @@ def test_reasoning_is_kept_verbatim_without_its_frame(
         ids_of(tiny_tokenizer, written + call("go", to="</think>").written)
     )
     assert answer.reasoning == " a\n\nb "
-    assert answer.call == ParsedCall("go", {"to": "</think>"})
+    assert answer.call == ToolCall("go", {"to": "</think>"})
     assert answer.text == call("go", to="</think>").written
 
 
@@ -118,7 +118,7 @@ def test_without_thinking_nothing_is_reasoning(tiny_tokenizer: ChatTokenizer) ->
     for style in ("none", "generated"):
         answer = transcript(tiny_tokenizer, style).answer(ids_of(tiny_tokenizer, call("go", to="</think>")))  # type: ignore[arg-type]
         assert (answer.reasoning, answer.reasoning_tokens) == ("", 0)
-        assert answer.call == ParsedCall("go", {"to": "</think>"})
+        assert answer.call == ToolCall("go", {"to": "</think>"})
 
 
 def test_the_grammar_has_a_thinking_region_only_where_the_model_thinks(tiny_tokenizer: ChatTokenizer) -> None:

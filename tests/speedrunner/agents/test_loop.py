@@ -13,9 +13,9 @@ import pytest
 from serving.cards import ModelCard
 from serving.errors import RequestFailed
 from serving.tokens.tokenizer import ChatTokenizer
-from serving.tokens.tools import ToolSpec
+from serving.tokens.tools import ToolCall, ToolSpec
 from speedrunner.agents.loop import AgentLimits, ToolReply, run_agent
-from speedrunner.store.records import CallNode, Ending, Message, ToolCall, Turn
+from speedrunner.store.records import CallNode, Ending, Message, Turn
 from tests.scripted_engine import HANG, Answer, Request, Script, call, cut, overflow, refuse, say, two_calls
 from tests.scripted_runs import ScriptedModel, roomy, scripted_model
 

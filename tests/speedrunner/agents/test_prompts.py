@@ -18,12 +18,12 @@ from envs import Opening, Task
 from speedrunner.agents.actor import Actor, ActorSpec
 from speedrunner.agents.texts import headline, render
 from speedrunner.config.compose import compose
-from speedrunner.library.checks import ALLOWED_MODULES
 from speedrunner.library.library import Library
 from speedrunner.library.signature import SUPPORTED
 from speedrunner.methods.speedrunner.draft import Draft
 from speedrunner.methods.speedrunner.interpreter import Interpreter
 from speedrunner.methods.speedrunner.method import finish
+from speedrunner.sandbox.child.bounds import ALLOWED_MODULES
 from speedrunner.store.records import Ending, Message, Policy, Trajectory
 
 GOLDEN = Path(__file__).parents[2] / "data" / "prompts"

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from envs import Outcome
+from serving.tokens.tools import ToolCall
 from serving.usage import Usage
 from speedrunner.agents.texts import call_lines, headline, trajectory_lines, turn_lines
-from speedrunner.store.records import CallNode, Ending, Message, ToolCall, Turn
+from speedrunner.store.records import CallNode, Ending, Message, Turn
 from tests.speedrunner.run_samples import trajectory
 
 

@@ -7,8 +7,9 @@ from typing import Literal
 import pytest
 
 from serving.errors import InvalidTool
+from serving.tokens.tools import ToolCall
 from speedrunner.agents.toolbox import Toolbox, ToolError
-from speedrunner.store.records import CallNode, Ending, ToolCall
+from speedrunner.store.records import CallNode, Ending
 
 
 class Shelf:

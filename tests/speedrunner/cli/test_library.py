@@ -224,9 +224,12 @@ class TestTry:
         [
             (("twise",), "there is no skill twise; did you mean twice?"),
             (("walk",), "there is no skill walk"),
-            (("twice",), "twice(steps: int, direction: str = 'right'): missing a required argument: 'steps'"),
-            (("twice", "--arguments", '{"step": 1}'), "missing a required argument: 'steps'"),
-            (("twice", "--arguments", '{"steps": "1"}'), "steps must be int, not '1'"),
+            (("twice",), "twice: argument 'steps' is missing"),
+            (
+                ("twice", "--arguments", '{"step": 1}'),
+                "unknown argument 'step'; allowed: steps, direction",
+            ),
+            (("twice", "--arguments", '{"steps": "1"}'), "twice: '1' at steps is not of type integer"),
             (("twice", "--arguments", "[1]"), "the arguments are no JSON object"),
             (("twice", "--arguments", "{"), "the arguments are no JSON object"),
             (("twice", "--arguments", "[" * 20_000), "the arguments are no JSON object"),

@@ -14,8 +14,8 @@ import pytest
 from envs import Opening, Task
 from envs.scienceworld import ScienceWorld
 from serving.cards import CHECKOUT
+from serving.tokens.tools import ToolCall
 from speedrunner.cli.play import UnreadableLine, read_call
-from speedrunner.store.records import ToolCall
 from tests.scripted_runs import CORRIDOR, command, complaint, speedrunner
 from tests.toy_env import Corridor
 
@@ -82,7 +82,7 @@ class TestTypedCalls:
         [
             ("(look)", "does not begin with a name"),
             ("look 3", "look takes nothing, but was given '3'"),
-            ("walk(2", r"cannot read walk\(2: write texts in quotes"),
+            ("walk(2", r"cannot read 'walk\(2': write texts in quotes"),
             ("go(kitchen)", "write texts in quotes"),
             ("walk(2)(3)", "write texts in quotes"),
             ("walk(**{'steps': 2})", "unexpected keyword argument 'None'"),
@@ -114,7 +114,7 @@ class TestPlay:
         assert "> You are at field 2. The flag is at field 3.\n" in out
         assert "> Error: InvalidPrimitiveCall: walk(steps: int = 1, " in out
         assert "direction must be left or right, not 'up'\n" in out
-        assert "> Error: cannot read walk(: write texts in quotes" in out
+        assert "> Error: cannot read 'walk(': write texts in quotes" in out
         assert "> Error: InvalidPrimitiveCall: no primitive 'jump'; there are walk, look\n" in out
         assert out.endswith(
             '> You are at the flag.\n\n=== success: score 1, 6 calls, 2 actions; {"position":3}\n'

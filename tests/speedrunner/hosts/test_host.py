@@ -17,6 +17,7 @@ import pytest
 import pytest_asyncio
 
 from envs import Opening, Outcome, Task
+from serving.tokens.tools import ToolCall
 from speedrunner.hosts import host as hosts
 from speedrunner.hosts.host import Host, HostDied, HostFault, HostTimedOut
 from speedrunner.hosts.host_pool import HostPool
@@ -25,7 +26,7 @@ from speedrunner.hosts.messages import Executed
 from speedrunner.library.library import Library
 from speedrunner.sandbox.child.bounds import DEPTH_LIMIT, NODE_LIMIT, TEXT_LIMIT
 from speedrunner.sandbox.child.values import DESCRIPTION_LIMIT
-from speedrunner.store.records import CallNode, Ending, Module, ToolCall
+from speedrunner.store.records import CallNode, Ending, Module
 from tests.toy_env import Corridor
 
 ENV = "tests.toy_env:Corridor"

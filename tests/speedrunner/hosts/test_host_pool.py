@@ -12,11 +12,11 @@ import envs
 from envs import Task, UnknownEnvironment
 from envs.registry import REGISTRY
 from envs.scienceworld import ScienceWorld
+from serving.tokens.tools import ToolCall
 from speedrunner.hosts import host_pool as pools
 from speedrunner.hosts.host import Host, HostFault
 from speedrunner.hosts.host_pool import SKILLS_MB, HostPool, TooManyHosts
 from speedrunner.library.library import Library
-from speedrunner.store.records import ToolCall
 
 CORRIDOR = "tests.toy_env:Corridor"
 PLENTY_S = 60.0

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from envs import Opening, Outcome
+from serving.tokens.tools import ToolCall
 from speedrunner.hosts import messages
 from speedrunner.hosts.messages import (
     HEADER,
@@ -25,7 +26,7 @@ from speedrunner.hosts.messages import (
     read_reply,
     read_request,
 )
-from speedrunner.store.records import CallNode, ToolCall
+from speedrunner.store.records import CallNode
 
 
 async def received(data: bytes) -> Reply:

@@ -15,12 +15,13 @@ import psutil
 import pytest
 
 from envs import Opening, Task
+from serving.tokens.tools import ToolCall
 from speedrunner.hosts.host import HostDied, HostFault
 from speedrunner.hosts.host_pool import HostPool
 from speedrunner.hosts.process_host import ProcessHost
 from speedrunner.hosts.template import Template
 from speedrunner.sandbox.settings import Sandbox
-from speedrunner.store.records import Module, ToolCall
+from speedrunner.store.records import Module
 from tests.speedrunner.hosts.test_host import PLENTY_S, alive, until
 from tests.toy_env import Corridor
 
@@ -129,7 +130,8 @@ OWNER = """
     import asyncio, sys
     from speedrunner.hosts.template import Template
     from speedrunner.sandbox.settings import Sandbox
-    from speedrunner.store.records import Module, ToolCall
+    from serving.tokens.tools import ToolCall
+from speedrunner.store.records import Module
     from envs import Task
 
     ENV = "tests.speedrunner.hosts.test_template:Loaded"

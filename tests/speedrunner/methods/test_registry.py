@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from speedrunner import methods
-from speedrunner.methods import InvalidMethodOption, UnknownMethod
+from speedrunner.methods import registry as methods
 from speedrunner.methods.react import ReAct
-from speedrunner.methods.registry import METHODS, REGISTRY
+from speedrunner.methods.registry import METHODS, REGISTRY, InvalidMethodOption, UnknownMethod
 from speedrunner.methods.speedrunner.method import SpeedRunner
 from tests.registered import options
 

@@ -8,7 +8,17 @@ import pytest
 
 from envs import Split, Task
 from speedrunner.config.schema import RunConfig
-from speedrunner.runs.plan import Evaluate, InvalidPlan, Sleep, Step, Wake, evaluation, plan_run, step_key
+from speedrunner.runs.plan import (
+    Evaluate,
+    InvalidPlan,
+    Sleep,
+    Step,
+    Wake,
+    evaluation,
+    plan_run,
+    step_key,
+    step_name,
+)
 
 SPLIT = Split(
     train=[Task("toy", "default", number) for number in range(200)],
@@ -62,7 +72,7 @@ class TestThePapersSchedule:
         steps = plan()
         assert isinstance(steps[0], Evaluate)
         assert isinstance(steps[-1], Evaluate)
-        names = [step.name for step in steps]
+        names = [step_name(step) for step in steps]
         assert names.index("sleep/0005") < names.index("evaluate/0050") < names.index("wake/0005")
 
     def test_plays_the_training_tasks_once_in_the_splits_order(self) -> None:
@@ -164,7 +174,7 @@ class TestKeys:
             evaluation(50, 5, tasks[:1]),
             evaluation(50, 5, tasks[::-1]),
         ]
-        assert {step.name for step in same_name} == {"evaluate/0050"}
+        assert {step_name(step) for step in same_name} == {"evaluate/0050"}
         assert len({step_key(step) for step in same_name}) == 4
         assert step_key(Sleep(3, 10)) != step_key(Sleep(3, 9))
 

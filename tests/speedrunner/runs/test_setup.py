@@ -5,8 +5,8 @@ import pytest
 
 from envs import EnvironmentFault, Task
 from speedrunner.config.compose import compose
-from speedrunner.methods import InvalidMethodOption, UnknownMethod
 from speedrunner.methods.react import ReAct
+from speedrunner.methods.registry import InvalidMethodOption, UnknownMethod
 from speedrunner.runs.setup import set_up
 
 CORRIDOR = "tests.toy_env:Corridor"

@@ -107,7 +107,7 @@ class TestProcesses:
         child.wait()
         child.kill()
         child.kill()
-        assert not Path(f"/proc/{child.pid}").exists()
+        assert not Path(f"/proc/{child._process.pid}").exists()
 
     def test_one_that_is_still_starting_can_be_killed(self) -> None:
         memory_mb = 1_500 + os.getpid() % 400  # stands in the command line of these processes only
@@ -208,7 +208,7 @@ class TestPool:
         pool = ChildPool(Sandbox())
         pool.refill()
         taken = [pool.take() for _ in range(2)]  # one more than there are
-        assert len({child.pid for child in taken}) == 2
+        assert len({child._process.pid for child in taken}) == 2
         pool.refill()
         pool.close()
         for child in taken:

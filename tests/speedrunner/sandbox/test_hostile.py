@@ -21,13 +21,14 @@ import pytest
 import pytest_asyncio
 
 from envs import Task
+from serving.tokens.tools import ToolCall
 from speedrunner.hosts.host import Host
 from speedrunner.hosts.host_pool import HostPool
 from speedrunner.hosts.messages import Executed
 from speedrunner.sandbox.child.bounds import DEPTH_LIMIT, NODE_LIMIT, TEXT_LIMIT
 from speedrunner.sandbox.code_session import CodeSession
 from speedrunner.sandbox.settings import MIB, Sandbox
-from speedrunner.store.records import CallNode, Ending, Module, ToolCall
+from speedrunner.store.records import CallNode, Ending, Module
 from tests.speedrunner.sandbox.attacks import (
     ATTACKS,
     ATTACKS_OF_SKILLS,
@@ -329,9 +330,9 @@ async def test_skills_stand_still_between_tool_calls(pool: HostPool) -> None:
 async def test_a_code_session_stands_still_between_pieces(session: CodeSession) -> None:
     forged = "say('done', 0, '', None)\nwhile True: pass"
     assert (await session.execute(forged, PLENTY_S)).error is None
-    await until(lambda: states(session._child.pid) == {"T"})
+    await until(lambda: states(session._child._process.pid) == {"T"})
     assert (await session.execute("1 + 1", SHORT_S)).lost  # it goes on where it was, and is killed
-    await until(lambda: states(session._child.pid) == {"T"})
+    await until(lambda: states(session._child._process.pid) == {"T"})
     assert (await session.execute("1 + 1", PLENTY_S)).text == "2"
 
 

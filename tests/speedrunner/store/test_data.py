@@ -148,7 +148,6 @@ class TestHistory:
             assert history.count() == 4
             assert [each.episode for each in history.batch(1)] == ["train/0002", "train/0003"]
             assert {each.policy for each in history.batch(1)} == {1}
-            assert history.policy(1).notes == "mind the gap"
 
     def test_counting_decodes_nothing_and_leaves_out_a_torn_tail(self, tmp_path):
         with RunDirectory.open_for_writing(tmp_path / "run") as run:

@@ -9,9 +9,9 @@ import tempfile
 import time
 from pathlib import Path
 
-import msgspec
 import pytest
 
+from serving.meter import LedgerRow
 from speedrunner.store.files import StorageError, temporary_name
 from speedrunner.store.lock import LockHeld, LockLost
 from speedrunner.store.records import EpisodeRow, Policy
@@ -19,8 +19,12 @@ from speedrunner.store.rundir import RunDirectory, RunDirectoryError
 from tests.speedrunner.run_samples import sleep, trajectory
 
 
-class Row(msgspec.Struct):
-    labels: dict[str, str]
+def request(episode: str = "train/0000") -> LedgerRow:
+    """A row of the ledger."""
+    return LedgerRow(
+        request="r", retry=0, time=1.0, labels={"episode": episode, "attempt": "1"}, model="m", status="ok",
+        wasted=False, usage=None, seconds=1.0,
+    )  # fmt: skip
 
 
 @pytest.fixture
@@ -35,7 +39,7 @@ def play(path: Path, episodes: int = 3) -> None:
         run.write_policy(Policy(version=0))
         for number in range(episodes):
             episode = trajectory(f"train/{number:04d}")
-            run.append_request(Row({"episode": episode.episode, "attempt": "1"}))
+            run.append_request(request(episode.episode))
             run.append_trajectory("train", 0, episode)
             run.append_episode(EpisodeRow.of(episode, "train", 0))
         run.append_trajectory("test", 3, trajectory("test/0003/0"))
@@ -83,7 +87,7 @@ class TestWriting:
         assert run.trajectories("test", 3) == [trajectory("test/0003/0")]
         assert len(run.episodes()) == 4
         assert run.sleeps() == [sleep()]
-        assert len(run.requests(Row)) == 3
+        assert len(run.requests()) == 3
 
     def test_finished_steps_keep_their_order_and_stand_once(self, path):
         with RunDirectory.open_for_writing(path) as run:
@@ -113,7 +117,7 @@ class TestWriting:
             run._lock.refresh()
             for write in (
                 lambda: run.append_trajectory("train", 0, trajectory()),
-                lambda: run.append_request(Row({})),
+                lambda: run.append_request(request()),
                 lambda: run.append_episode(EpisodeRow.of(trajectory(), "train", 0)),
                 lambda: run.write_policy(Policy(version=0)),
                 lambda: run.write_config(""),
@@ -184,7 +188,7 @@ import sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[2])  # the checkout
 from tests.speedrunner.run_samples import trajectory
-from tests.speedrunner.store.test_rundir import Row
+from tests.speedrunner.store.test_rundir import request
 from speedrunner.store.records import Policy
 from speedrunner.store.rundir import RunDirectory
 from speedrunner.store.records import EpisodeRow
@@ -192,7 +196,7 @@ with RunDirectory.open_for_writing(Path(sys.argv[1])) as run:
     run.write_config("seed: 1")
     for number in range(len(run.finished()), 100_000):
         episode = trajectory(f"train/{number:04d}", text="x" * 20_000)
-        run.append_request(Row({"episode": episode.episode, "attempt": "1"}))
+        run.append_request(request(episode.episode))
         if episode.episode not in [key.episode for key in run.trajectories("train", number)]:
             run.append_trajectory("train", number, episode)
             run.append_episode(EpisodeRow.of(episode, "train", number))
@@ -227,7 +231,7 @@ def test_a_kill_at_any_instant_loses_and_doubles_nothing(path):
         assert played == [f"train/{number:04d}" for number in range(len(played))]
         assert len(played) <= len(finished) + 1
         assert [row.episode for row in run.episodes()] == played
-        assert {row.labels.get("episode") for row in run.requests(Row)} >= set(played)
+        assert {row.labels.get("episode") for row in run.requests()} >= set(played)
         assert all(run.policies.load(version) for version in run.policies.versions())
         assert not list(path.rglob(".*"))
 
@@ -403,7 +407,7 @@ class TestLinksAndSpecialFiles:
                 (path / name).unlink()
                 (path / name).symlink_to(victim)
             for append in (
-                lambda: run.append_request(Row({})),
+                lambda: run.append_request(request()),
                 lambda: run.append_trajectory(
                     "train", 0, trajectory("train/9")
                 ),  # which waits for the ledger first
@@ -435,7 +439,7 @@ class TestLinksAndSpecialFiles:
     @staticmethod
     def read_all(path: Path) -> None:
         run = RunDirectory.open_for_reading(path)
-        run.trajectories("train", 0), run.episodes(), run.requests(Row), run.accounts(Row), run.sleeps()
+        run.trajectories("train", 0), run.episodes(), run.requests(), run.accounts(), run.sleeps()
         run.policies.load(0)
 
     def test_a_file_larger_than_the_memory_is_one_line(self, path):

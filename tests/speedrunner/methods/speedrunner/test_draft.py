@@ -11,13 +11,13 @@ import pytest
 
 import envs
 from serving.errors import InvalidTool
-from serving.tokens.tools import ToolSpec
+from serving.tokens.tools import ToolCall, ToolSpec
 from speedrunner.agents.toolbox import Toolbox, ToolError
 from speedrunner.library.library import Library
 from speedrunner.methods.speedrunner.draft import Draft
 from speedrunner.sandbox.code_session import load_failure
 from speedrunner.sandbox.settings import Sandbox
-from speedrunner.store.records import Edit, ToolCall
+from speedrunner.store.records import Edit
 
 SKILL = '''def advance() -> str:
     """Go two steps forward."""
