@@ -244,6 +244,10 @@ class TextEnv(ABC):
                 bound.arguments[parameter] = converted(value, signature.parameters[parameter].annotation)
             except ValueError as error:
                 raise InvalidPrimitiveCall(f"{name}{signature}: {parameter} {error}") from None
+            if isinstance(value, int) and not -(2**63) <= value < 2**63:
+                raise InvalidPrimitiveCall(
+                    f"{name}{signature}: {parameter} must be a number of at most 64 bits"
+                )
         return dict(bound.arguments)
 
 

@@ -228,6 +228,11 @@ def _state_findings(state: dict[str, Any]) -> Iterator[str]:
             yield f"{part} must hold plain JSON values only"
     if state["surroundings"] is not None and not isinstance(state["surroundings"], str):
         yield "surroundings: must be text or None"
+    texts = [state.get(part) for part in ("opening", "text", "surroundings")]
+    try:
+        json.dumps(texts, ensure_ascii=False, default=str).encode()
+    except UnicodeEncodeError:
+        yield "texts: hold a lone surrogate, which no file and no model can be given"
 
 
 def _first_call(env: TextEnv) -> tuple[str, dict[str, Any]]:

@@ -24,6 +24,7 @@ from speedrunner.library.rules import MODULE_LIMIT, InvalidSkill
 from speedrunner.library.text import diff_lines, graph_lines, source_text
 from speedrunner.runs.stored_policy import find_policy
 from speedrunner.sandbox.child.values import valid_text
+from speedrunner.store.files import read_given, reason
 from speedrunner.store.policies import InvalidPolicy
 from speedrunner.store.rundir import RunDirectory
 
@@ -175,8 +176,8 @@ def _library(
 def _text(file: Path) -> str:
     """The text of a file. Raises `InvalidSkill`, which says why there is none, without the file's name."""
     try:
-        return file.read_text(encoding="utf-8")
+        return read_given(file)
     except UnicodeDecodeError as error:
         raise InvalidSkill(f"is no text in UTF-8: {error.reason}") from None
     except OSError as error:
-        raise InvalidSkill(f"cannot be read: {error.strerror}") from None
+        raise InvalidSkill(f"cannot be read: {reason(error)}") from None

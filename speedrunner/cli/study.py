@@ -69,6 +69,7 @@ def _recorded(arguments: list[str], in_flight: int | None) -> list[RecordedRun]:
     from speedrunner.measure.cache_passes import RecordedRun
     from speedrunner.runs.setup import set_up
     from speedrunner.store.data import load
+    from speedrunner.store.files import read_content
 
     paths = [each for each in arguments if "=" not in each or Path(each).exists()]
     overrides = [each for each in arguments if each not in paths]
@@ -77,6 +78,6 @@ def _recorded(arguments: list[str], in_flight: int | None) -> list[RecordedRun]:
     found = []
     for path in dict.fromkeys(paths):
         data = load(path)
-        config = compose(overrides, base=(data.path / "config.yaml").read_text(encoding="utf-8"))
+        config = compose(overrides, base=read_content(data.path / "config.yaml").decode())
         found.append(RecordedRun(data, set_up(config), in_flight or config.run.in_flight))
     return found

@@ -185,7 +185,7 @@ def from_yaml(text: str) -> Config:
     """Read what `to_yaml` wrote; keys that it lacks get their defaults. Raises `InvalidConfig`."""
     try:
         content = yaml.safe_load(text)
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, RecursionError) as error:
         raise InvalidConfig(f"the configuration is no YAML: {' '.join(str(error).split())}") from None
     return from_mapping(content)
 

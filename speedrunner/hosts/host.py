@@ -13,10 +13,10 @@ from speedrunner.store.records import Module
 RESET_LIMIT_S = 180.0
 """Seconds that an environment may take to begin an episode."""
 
-LOAD_LIMIT_S = 120.0
+LOAD_LIMIT_S = 180.0
 """Seconds that a process for skills may take to start, with a module to read."""
 
-GRACE_S = 3.0
+GRACE_S = 6.0
 """Seconds after a call's time limit until a host that has not stopped the call is killed with its world."""
 
 

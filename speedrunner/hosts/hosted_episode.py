@@ -18,6 +18,7 @@ from envs import EnvironmentFault, EpisodeOver, InvalidPrimitiveCall, Outcome, P
 from speedrunner.hosts.call_tree import CallTree
 from speedrunner.hosts.messages import Execute, Executed, Fault, Opened, Reset
 from speedrunner.sandbox.channel import InvalidMessage
+from speedrunner.sandbox.child.values import valid_text
 from speedrunner.sandbox.child_pool import ChildPool
 from speedrunner.sandbox.settings import SandboxError
 from speedrunner.sandbox.skill_process import Ended, Granted, Refused, SkillModule, Skills
@@ -196,4 +197,4 @@ def fault(error: BaseException, what: str) -> Fault:
     """Describe an error that is not the agent's."""
     meant = isinstance(error, EnvironmentFault | SandboxError)
     reason = str(error) if meant else f"{type(error).__name__}: {error}"
-    return Fault(f"{what}: {reason}", "".join(traceback.format_exception(error)))
+    return Fault(valid_text(f"{what}: {reason}"), valid_text("".join(traceback.format_exception(error))))

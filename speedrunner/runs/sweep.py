@@ -23,7 +23,7 @@ from speedrunner.runs.progress import Progress
 from speedrunner.runs.run import BegunRun, begun, deployed
 from speedrunner.runs.setup import Setup, set_up
 from speedrunner.sandbox.settings import SandboxError
-from speedrunner.store.files import StorageError
+from speedrunner.store.files import StorageError, read_given
 
 OF_ONE_RUN = (HostError, RunStopped, SandboxError, ServingError, StorageError)
 """What may stop one run; the others go on."""
@@ -56,7 +56,7 @@ def read_runs(file: Path, overrides: Sequence[str]) -> list[Setup]:
         EnvironmentFault, UnknownMethod, InvalidMethodOption, InvalidCard: see `set_up`.
     """
     try:
-        content = yaml.safe_load(file.read_text(encoding="utf-8"))
+        content = yaml.safe_load(read_given(file))
     except (OSError, UnicodeDecodeError, yaml.YAMLError, RecursionError) as error:
         raise InvalidConfig(f"{file} cannot be read: {' '.join(str(error).split())}") from None
     if not isinstance(content, list) or not content:

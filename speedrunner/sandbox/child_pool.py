@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import time
+import math
 from contextlib import suppress
 
-from speedrunner.sandbox.child_process import START_PAUSES_S, Child
+from speedrunner.sandbox.child_process import Child, started
 from speedrunner.sandbox.settings import Sandbox, SandboxError, SandboxNotStarted
 
 
@@ -29,8 +29,11 @@ class ChildPool:
             with suppress(SandboxError):
                 self._spare = Child(self._sandbox, "skills")
 
-    def take(self) -> Child:
+    def take(self, deadline: float = math.inf) -> Child:
         """Return a process that is ready and nobody else's; its taker ends it. A full machine is tried again.
+
+        Args:
+            deadline: of the monotonic clock, after which nothing is tried.
 
         Raises:
             SandboxError: none starts.
@@ -38,18 +41,9 @@ class ChildPool:
         spare, self._spare = self._spare, None
         if spare is not None:
             with suppress(SandboxNotStarted):  # it may have been killed since, by whoever was short of memory
-                spare.wait()
+                spare.wait(deadline)
                 return spare
-        pauses_s = iter(START_PAUSES_S)
-        while True:
-            try:
-                fresh = Child(self._sandbox, "skills")
-                fresh.wait()
-                return fresh
-            except SandboxNotStarted:
-                if (pause_s := next(pauses_s)) is None:
-                    raise
-                time.sleep(pause_s)
+        return started(self._sandbox, deadline)
 
     def close(self) -> None:
         """End the process that nobody has taken."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import os
 import signal
 import subprocess
@@ -74,14 +75,14 @@ class Child:
         """Where the process sees a folder of `mounts`."""
         return f"/data/{name}" if self._kind == "bubblewrap" else str(self._mounts[name].resolve())
 
-    def wait(self) -> None:
-        """Wait until the process is ready.
+    def wait(self, deadline: float = math.inf) -> None:
+        """Wait until the process is ready, for `START_LIMIT_S` and to the monotonic clock's deadline at most.
 
         Raises:
             SandboxNotStarted: it will never be.
         """
         try:
-            why = self.channel.receive(_CONFINED, time.monotonic() + START_LIMIT_S).problem
+            why = self.channel.receive(_CONFINED, min(time.monotonic() + START_LIMIT_S, deadline)).problem
             if why is None:
                 self.channel.check_quiet()  # it may have been ready, and have died
                 return
@@ -164,6 +165,29 @@ class Child:
         return next((line.strip() for line in reversed(lines) if line.strip()), "")
 
 
+def started(sandbox: Sandbox, deadline: float = math.inf) -> Child:
+    """Start a process for skills, and wait for it. A full machine is tried again.
+
+    Args:
+        deadline: of the monotonic clock, after which nothing is tried.
+
+    Raises:
+        SandboxUnavailable: this kind of sandbox cannot run here.
+        SandboxNotStarted: none starts.
+    """
+    pauses_s = iter(START_PAUSES_S)
+    while True:
+        try:
+            child = Child(sandbox, "skills")
+            child.wait(deadline)
+            return child
+        except SandboxNotStarted:
+            pause_s = next(pauses_s)
+            if pause_s is None or time.monotonic() + pause_s > deadline:
+                raise
+            time.sleep(pause_s)
+
+
 def require(sandbox: Sandbox) -> None:
     """Start one process and end it, so that what cannot work is known before anything else begins.
 
@@ -178,11 +202,7 @@ def require(sandbox: Sandbox) -> None:
             " the network; run nothing with it that you would not run yourself"
         )
     try:
-        first = Child(sandbox, "skills")
-        try:
-            first.wait()
-        finally:
-            first.kill()
+        started(sandbox).kill()
     except SandboxNotStarted as error:
         if sandbox.kind == "rlimits":
             raise SandboxUnavailable(str(error)) from error

@@ -51,7 +51,7 @@ class Sandbox:
             "FSIZE": 0,
             "NOFILE": OPEN_FILES,
             "NPROC": 0,
-            "CORE": 0,
+            "CORE": 1,  # byte, too little for a file; no program is started to be given the core
             "MEMLOCK": 0,
             "SIGPENDING": 0,
         }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -21,7 +22,6 @@ from speedrunner.sandbox.channel import (
 )
 from speedrunner.sandbox.child_pool import ChildPool
 from speedrunner.sandbox.child_process import Child
-from speedrunner.sandbox.settings import SandboxError
 
 START_S = 2.0
 """Seconds that the start of a call's process may add to the call's limit; a longer one uses it up."""
@@ -30,7 +30,7 @@ UNWIND_S = 1.0
 """Seconds in which a call has to end after it was told that the episode is over."""
 
 LOAD_LIMIT_S = 30.0
-"""Seconds that a child may take to read a library's source."""
+"""Seconds that a child may take to load a library."""
 
 _REPLACED = "a new one takes its place, in which what the module remembered is gone"
 _KILLED = f"it was killed; {_REPLACED}"
@@ -62,6 +62,10 @@ class Leave(Said, tag="leave"):
     error: str | None
 
 
+class Loaded(Said, tag="loaded"):
+    """The module has been loaded, or it cannot be, which those who call a skill are told."""
+
+
 class End(Said, tag="end"):
     """The skill that the actor called has ended."""
 
@@ -70,6 +74,7 @@ class End(Said, tag="end"):
     error: str | None
 
 
+_LOADED: msgspec.json.Decoder[Loaded] = msgspec.json.Decoder(Loaded)
 _SAID: msgspec.json.Decoder[Call | Enter | Leave | End] = msgspec.json.Decoder(Call | Enter | Leave | End)
 
 
@@ -148,7 +153,11 @@ class Skills:
         self._pool = pool
         self._module = module
         self._world = world
-        self._child: Child | None = self._fresh()
+        self._child: Child | None = None
+        try:
+            self._load()
+        except ChannelError:  # told to those who call a skill, as it will happen again
+            self.close()
 
     def run(self, name: str, arguments: Mapping[str, Any], limit_s: float) -> Ended:
         """Run a skill as one tool call; whatever it does ends in the answer.
@@ -158,12 +167,15 @@ class Skills:
             Exception: what the world raised.
         """
         began = time.monotonic()
-        child = self._child = self._child or self._fresh()
-        due = min(time.monotonic(), began + START_S) + limit_s
-        deadline = due + STOP_S
-        stopped = Refused("TimeLimitReached", f"stopped at the time limit of {limit_s:g} s", final=True)
         refusal: Refused | None = None
+        stopped = Refused("TimeLimitReached", f"stopped at the time limit of {limit_s:g} s", final=True)
         try:
+            if self._child is None:
+                self._load(began + START_S + limit_s)
+            child = self._child
+            assert child is not None
+            due = min(time.monotonic(), began + START_S) + limit_s
+            deadline = due + STOP_S
             child.channel.check_quiet()
             child.resume()
             number = new_number()
@@ -189,7 +201,8 @@ class Skills:
             refusal = refusal or stopped
             error = f"{refusal.kind}: {refusal.text}; {_KILLED}"
         except ChannelClosed:
-            error = f"SkillProcessEnded: the process of the skills ended ({child.death()}); {_REPLACED}"
+            assert self._child is not None
+            error = f"SkillProcessEnded: the process of the skills ended ({self._child.death()}); {_REPLACED}"
         except InvalidMessage as forged:
             error = f"InvalidMessage: the process of the skills sent {forged}; {_KILLED}"
         except BaseException:
@@ -204,16 +217,24 @@ class Skills:
             self._child.kill()
             self._child = None
 
-    def _fresh(self) -> Child:
-        child = self._pool.take()
-        module = self._module
-        message = ("load", module.source, module.skills, module.primitives, module.seed)
-        try:
-            child.channel.send(message, time.monotonic() + LOAD_LIMIT_S)
-        except ChannelError as error:
-            child.kill()
-            raise SandboxError(f"a process takes no library: {type(error).__name__} {error}") from error
-        return child
+    def _load(self, deadline: float | None = None) -> None:
+        """Have a new child load the module, and rest until it is asked for a skill.
+
+        Args:
+            deadline: of the monotonic clock, for both; `None`: a start is tried as often as any, and loading
+                has `LOAD_LIMIT_S`.
+
+        Raises:
+            SandboxError: no child starts.
+            ChannelError: it does not load the module in time, or ends.
+        """
+        self._child = self._pool.take(math.inf if deadline is None else deadline)
+        module, number = self._module, new_number()
+        deadline = time.monotonic() + LOAD_LIMIT_S if deadline is None else deadline
+        message = ("load", number, module.source, module.skills, module.primitives, module.seed)
+        self._child.channel.send(message, deadline)
+        self._child.channel.receive_about(number, _LOADED, deadline)
+        self._child.pause()
 
 
 def _words(answer: Granted | Refused) -> tuple[str, ...] | tuple[str, str | None]:

@@ -48,7 +48,7 @@ class RunData:
         """The resolved configuration and versions."""
         try:
             config = yaml.safe_load(self._directory.config() or "")
-        except yaml.YAMLError as error:
+        except (yaml.YAMLError, RecursionError) as error:
             cause = " ".join(str(error).split())
             raise RunDirectoryError(f"{self.path / 'config.yaml'} is no YAML: {cause}") from error
         if not isinstance(config, dict):

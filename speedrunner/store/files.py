@@ -30,6 +30,7 @@ _REMEDIES = {
     errno.EDQUOT: f"the disk quota is full: free some space and {_ADVICE}",
     errno.EFBIG: f"it would exceed the file size limit: raise the limit and {_ADVICE}",
     errno.ELOOP: "it is a link, and links are not followed: put what it names in its place",
+    errno.EMLINK: "it has another name too (a hard link), which would change with it: put a copy there",
     errno.ENXIO: "it is no regular file: remove it",
     errno.EROFS: f"the file system is read-only: make it writable and {_ADVICE}",
 }
@@ -61,13 +62,29 @@ def open_regular(path: Path, flags: int) -> int:
     """Open a file, with `os.O_CREAT` made for its owner alone, and return its descriptor.
 
     Raises:
-        OSError: it is a link, or no regular file, or cannot be opened.
+        OSError: it is a link, or no regular file, or cannot be opened; or it is to be written and has another
+            name, which would change with it.
     """
     descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, _FILE_MODE)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+    found = os.fstat(descriptor)
+    problem = 0 if stat.S_ISREG(found.st_mode) else errno.ENXIO
+    if flags & (os.O_RDWR | os.O_WRONLY) and found.st_nlink > 1:
+        problem = problem or errno.EMLINK
+    if problem:
         os.close(descriptor)
-        raise OSError(errno.ENXIO, os.strerror(errno.ENXIO))
+        raise OSError(problem, os.strerror(problem))
     return descriptor
+
+
+def read_given(path: Path) -> str:
+    """Return the text of a file that somebody has named, which may be a link.
+
+    Raises:
+        OSError: it cannot be read, or is no regular file.
+        UnicodeDecodeError: it is no text.
+    """
+    with os.fdopen(open_regular(Path(os.path.realpath(path)), os.O_RDONLY), encoding="utf-8") as file:
+        return file.read()
 
 
 def make_folder(path: Path) -> None:

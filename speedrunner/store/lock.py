@@ -26,6 +26,7 @@ import time
 import uuid
 from pathlib import Path
 from types import TracebackType
+from typing import Annotated
 
 import msgspec
 
@@ -61,11 +62,11 @@ class Owner(msgspec.Struct, frozen=True, kw_only=True):
 
     host: str
     machine: str
-    pid: int
+    pid: Annotated[int, msgspec.Meta(ge=1, lt=2**31)]
     started: int | None
     user: str
     job: str | None
-    since: float
+    since: Annotated[float, msgspec.Meta(ge=0, le=2**40)]
 
     def __str__(self) -> str:
         job = f" (Slurm job {self.job})" if self.job else ""

@@ -240,7 +240,12 @@ class RunDirectory:
             return files.read_records(path, type_)
 
     def _read_state(self) -> _State:
-        return files.read_record(self._state, _State) if self._state.exists() else _State()
+        try:
+            return files.read_record(self._state, _State)
+        except files.StorageError as error:
+            if isinstance(error.__cause__, FileNotFoundError):
+                return _State()
+            raise
 
     def _check(self) -> None:
         """Whether the folder is a run of this version's layout, or may become one."""

@@ -233,7 +233,9 @@ def serve(wire: Wire, alarm: Alarm) -> None:
     while True:
         what, *rest = wire.receive()
         if what == "load":
-            module = LoadedModule(wire, alarm, *rest)
+            number, *given = rest
+            module = LoadedModule(wire, alarm, *given)
+            wire.send(encode(["loaded", number]))
         else:
             assert module is not None
             module.run(*rest)

@@ -106,6 +106,11 @@ class LeavesProcesses(Corridor):
         return opening
 
 
+class ShowsNoText(Corridor):
+    def _view(self) -> str:
+        return super()._view() + "\ud800"
+
+
 class ClosesOnce(Corridor):
     closed = False
 
@@ -126,6 +131,7 @@ class CannotBeSplit(Corridor):
     [
         (ShowsAHash, "played in another process or order, differs in opening"),
         (JoinsASet, "played in another process or order, differs in opening"),
+        (ShowsNoText, "texts: hold a lone surrogate"),
         (CountsItsResets, "differs in opening after 0 equal calls"),
         (EndsItsProcess, "call: walk() ended the process (exit status 7)"),
         (Hangs, "call: walk() did not return within 5 s"),

@@ -155,11 +155,18 @@ class TestCheck:
         checked = library("check", module, "env=babyai")
         assert f"{module}: line 5: look is not defined; there are " in checked.stdout
 
+    def test_a_fifo_is_not_waited_for(self, module: Path) -> None:
+        module.unlink()
+        os.mkfifo(module)
+        assert (
+            library("check", module).stdout == f"{module}: cannot be read: it is no regular file: remove it\n"
+        )
+
     def test_a_file_that_is_no_text(self, module: Path) -> None:
         module.write_bytes(b"\xff")
         assert library("check", module).stdout.startswith(f"{module}: is no text in UTF-8: ")
         module.unlink()
-        assert library("check", module).stdout == f"{module}: cannot be read: No such file or directory\n"
+        assert library("check", module).stdout == f"{module}: cannot be read: no such file or directory\n"
 
     def test_what_no_edit_could_write_is_not_valid(self, module: Path) -> None:
         module.write_text(f"X = '{'x' * 300_000}'\n\n\n{MODULE}".replace("return look()", "return X"))
@@ -271,7 +278,7 @@ class TestTry:
     def test_a_file_that_there_is_not(self, module: Path) -> None:
         module.unlink()
         status, found = tried(module, "twice")
-        assert (status, found["error"]) == (1, f"{module}: cannot be read: No such file or directory")
+        assert (status, found["error"]) == (1, f"{module}: cannot be read: no such file or directory")
 
     def test_an_environment_that_breaks(self, module: Path) -> None:
         status, found = tried(module, "twice", "--arguments", '{"steps": 3}', "task.name=broken_step")

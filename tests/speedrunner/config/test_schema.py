@@ -64,7 +64,7 @@ class TestYaml:
         elsewhere = msgspec.structs.replace(config(), env=ClassConfig("no.such:Place", {"size": 3}))
         assert from_yaml(to_yaml(elsewhere)) == elsewhere
 
-    @pytest.mark.parametrize("text", ["run: [", "- run", "", "run: 3"])
+    @pytest.mark.parametrize("text", ["run: [", "- run", "", "run: 3", "[" * 5_000])
     def test_what_is_no_configuration_is_refused_in_one_line(self, text: str) -> None:
         with pytest.raises(InvalidConfig) as error:
             from_yaml(text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import os
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -173,6 +174,11 @@ class TestTheList:
         with pytest.raises(Exception, match=words) as error:
             read_runs(one.file(*runs), shared)
         assert "\n" not in str(error.value)
+
+    def test_a_fifo_is_not_waited_for(self, tmp_path: Path) -> None:
+        os.mkfifo(tmp_path / "runs.yaml")
+        with pytest.raises(InvalidConfig, match=r"runs\.yaml cannot be read"):
+            read_runs(tmp_path / "runs.yaml", [])
 
     @pytest.mark.parametrize("text", ["", "a: b", "- 3", "- [1, 2]", "{", "[]", "- " + "[" * 3000])
     def test_what_is_no_list_of_runs_is_refused(self, tmp_path: Path, text: str) -> None:

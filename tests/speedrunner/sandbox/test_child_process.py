@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from speedrunner.sandbox import bubblewrap, child_pool, child_process, code_session
+from speedrunner.sandbox import bubblewrap, child_process, code_session
 from speedrunner.sandbox.channel import ChannelTimeout
 from speedrunner.sandbox.child_pool import ChildPool
 from speedrunner.sandbox.child_process import Child, require
@@ -142,7 +142,7 @@ def open_files() -> set[str]:
 @pytest.fixture
 def full_machine(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], None]:
     """Makes the next starts of processes fail, so many of them."""
-    for module in (child_pool, code_session):
+    for module in (child_process, code_session):
         monkeypatch.setattr(module, "START_PAUSES_S", (0.0, 0.0, None))
     start = subprocess.Popen
 
@@ -198,7 +198,7 @@ class TestWhereTheMachineIsFull:
         assert (tmp_path / "tries").read_text() == "x\n" * 3
 
     def test_a_sandbox_is_not_available(self, full_machine: Callable[[int], None]) -> None:
-        full_machine(1)
+        full_machine(3)
         with pytest.raises(SandboxUnavailable, match="temporarily unavailable"):
             require(Sandbox())
 

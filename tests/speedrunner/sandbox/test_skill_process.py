@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import math
+import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
+from speedrunner.hosts.host import GRACE_S
 from speedrunner.sandbox.child_pool import ChildPool
 from speedrunner.sandbox.child_process import Child
 from speedrunner.sandbox.settings import Sandbox, SandboxError
@@ -41,7 +47,7 @@ class Still:
 class SlowPool(ChildPool):
     """The machine is busy: each process takes its time to start."""
 
-    def take(self) -> Child:
+    def take(self, deadline: float = math.inf) -> Child:
         time.sleep(SLOW_S)
         return super().take()
 
@@ -88,7 +94,68 @@ def test_a_library_of_four_million_characters_reaches_its_child() -> None:
 
 
 def test_where_no_process_starts_in_three_tries_the_episode_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("speedrunner.sandbox.child_pool.START_PAUSES_S", (0.0, 0.0, None))
+    monkeypatch.setattr("speedrunner.sandbox.child_process.START_PAUSES_S", (0.0, 0.0, None))
     monkeypatch.setattr("speedrunner.sandbox.child_process.START_LIMIT_S", 0.0)
     with pytest.raises(SandboxError, match="did not start"):
         Skills(ChildPool(Sandbox()), SkillModule(SOURCE, ("harmless",), {}, "seed"), Still())
+
+
+def test_a_process_that_starts_for_ever_uses_the_calls_time_up_and_is_the_machines_fault(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pool = ChildPool(Sandbox())
+    module = SkillModule(SOURCE, ("harmless",), {"look": "Look."}, "seed")
+    with closing(Skills(pool, module, Still())) as skills:
+        skills.close()
+        pool.close()
+        monkeypatch.setattr("speedrunner.sandbox.child_process.START_PAUSES_S", (60.0, None))
+        monkeypatch.setattr("speedrunner.sandbox.child_process.PROGRAM", "import time; time.sleep(60)")
+        began = time.monotonic()
+        with pytest.raises(SandboxError, match="did not start"):
+            skills.run("harmless", {}, 0.5)
+        assert time.monotonic() - began < 0.5 + GRACE_S
+
+
+BURNS = """
+def harmless():
+    return look()
+
+while BURNING:
+    pass
+"""
+
+
+def test_a_module_that_does_not_end_to_load_is_ended_and_each_call_says_so(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("speedrunner.sandbox.skill_process.LOAD_LIMIT_S", 0.3)
+    pool = ChildPool(Sandbox())
+    module = SkillModule(BURNS.replace("BURNING", "True"), ("harmless",), {"look": "Look."}, "seed")
+    with closing(Skills(pool, module, Still())) as skills:
+        assert skills._child is None
+        ended = skills.run("harmless", {}, 0.5)
+        assert (ended.error or "").startswith("TimeLimitReached: stopped at the time limit of 0.5 s")
+        assert skills._child is None
+    pool.close()
+
+
+def states_of(group: int) -> set[str]:
+    """How the processes of a group are (R: runs, S: waits, T: is stopped)."""
+    there = [each.pid for each in psutil.process_iter() if os.getpgid(each.pid) == group]
+    return {Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] for pid in there}
+
+
+def test_nothing_of_a_module_runs_before_a_skill_is_called() -> None:
+    source = BURNS.replace("BURNING", "False") + "import gc\n"
+    source += "wire = next(each for each in gc.get_objects() if type(each).__name__ == 'Wire')\n"
+    source += "number = sys._getframe(2).f_locals['number']\n"
+    source += "wire.send(encode(['loaded', number]))\nwhile True: pass\n"
+    source = "import sys\nfrom child.wire import encode\n" + source
+    pool = ChildPool(Sandbox())
+    with closing(Skills(pool, SkillModule(source, ("harmless",), {"look": "Look."}, "s"), Still())) as skills:
+        assert skills._child is not None  # it has lied, and burns on
+        deadline = time.monotonic() + 30
+        while states_of(skills._child._process.pid) != {"T"}:
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+    pool.close()

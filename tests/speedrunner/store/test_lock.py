@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -168,8 +169,12 @@ class TestStaleLocks:
         with pytest.raises(LockHeld), RunLock(path):
             pass
 
-    def test_a_lock_whose_owner_cannot_be_read_expires_by_silence(self, path, other):
-        owner_file(path).write_bytes(b"")
+    @pytest.mark.parametrize(
+        "field", [None, {"since": 1e300}, {"since": -1e18}, {"pid": 10**30}, {"pid": -1}]
+    )
+    def test_a_lock_whose_owner_cannot_be_read_expires_by_silence(self, path, other, field):
+        owner = json.loads(owner_file(path).read_bytes())
+        owner_file(path).write_text(json.dumps(owner | field) if field else "")
         with pytest.raises(LockHeld, match=str(other.pid)), RunLock(path):
             pass
         os.utime(owner_file(path), (0, 0))

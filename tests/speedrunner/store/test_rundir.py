@@ -371,6 +371,25 @@ class TestLinksAndSpecialFiles:
             open_run(path, "write")
         assert victim.read_bytes() == before
 
+    @pytest.mark.parametrize("name", ["extra.jsonl", "trajectories/extra.jsonl", *RUN_FILES])
+    def test_nor_in_a_file_of_two_names(self, path, victim, name):
+        """As after `cp -al`: a run and its copy would change with each other."""
+        play(path)
+        before = victim.read_bytes()
+        (path / name).unlink(missing_ok=True)
+        (path / name).hardlink_to(victim)
+        with pytest.raises(StorageError, match=rf"{name} could not be repaired: it has another name too"):
+            open_run(path, "write")
+        assert victim.read_bytes() == before
+
+    @pytest.mark.parametrize("how", ["read", "write"])
+    def test_a_state_behind_a_link_to_nowhere_is_not_an_empty_one(self, path, how):
+        play(path)
+        (path / "state.json").unlink()
+        (path / "state.json").symlink_to("nowhere")
+        with pytest.raises(StorageError, match="it is a link"):
+            open_run(path, how)
+
     @pytest.mark.parametrize("folder", ["policies", "trajectories", "evaluations", "sleeps"])
     def test_nor_in_a_folder_behind_one(self, path, tmp_path, folder):
         play(path)
