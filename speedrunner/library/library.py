@@ -275,7 +275,8 @@ class Library:
         changed.update(edited.users(*changed & self.shared.keys()))
         found = {Problem(each.line + line - 1, why) for each in text for line, why in edited._problems(each)}
         told = [f"line {line}: {why}" for line, why in sorted(found.union(clashes))]
-        others = [each for each in edited.definitions if each.name in changed and each not in text]
+        written = set(text)
+        others = [each for each in edited.definitions if each.name in changed and each not in written]
         refuse(told + [line for each in others for line in edited._told(each)])
         skills: list[Skill] = []
         for name in (each.name for each in edited.definitions if each.kind == "function"):
