@@ -152,7 +152,7 @@ class ModelCard(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     base_url: str | None = None
     api_key_env: str | None = None
     route: Literal["tokens", "chat"] = "tokens"
-    tool_format: Literal["qwen3_json", "qwen3_xml"] | None = None
+    tool_format: Literal["qwen3_json", "qwen3_xml", "llama3_json"] | None = None
     thinking: Literal["none", "generated", "prompted"] = "none"
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     cache: Literal["attention", "hybrid"] = "attention"
@@ -326,7 +326,7 @@ def _contradiction(card: ModelCard) -> str | None:
     if not card.hosted and card.api_key_env is not None:
         return "`api_key_env` goes with `base_url` alone: a server started here makes its own key"
     if card.route == "tokens" and card.tool_format is None:
-        return "`route: tokens` needs a `tool_format`: qwen3_json or qwen3_xml"
+        return "`route: tokens` needs a `tool_format`: qwen3_json, qwen3_xml or llama3_json"
     thinkers = [name for name in ("actor", "inducer") if card.role(name).thinking_tokens]
     if card.thinking == "none" and thinkers:
         return f"roles.{thinkers[0]}.thinking_tokens must be 0 where `thinking` is none"

@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from serving.tokens.grammar import CONTROL_TEXTS
+from serving.tokens.frame import CHATML
 from serving.tokens.tools import ToolSpec
 
 STRING = {"type": "string"}
@@ -48,7 +48,7 @@ TOOLS = {
     }.items()
 }
 
-ENDS_OF_XML_STRINGS = ("</parameter>", "</function>", *CONTROL_TEXTS)
+ENDS_OF_XML_STRINGS = ("</parameter>", "</function>", *CHATML.controls)
 """What no argument of Qwen's XML format that is a string may hold."""
 
 PIECES = [

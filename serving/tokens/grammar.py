@@ -10,17 +10,6 @@ import json
 from dataclasses import dataclass
 from typing import Any
 
-CONTROL_TEXTS = (
-    "<think>",
-    "</think>",
-    "<tool_call>",
-    "</tool_call>",
-    "<|im_start|>",
-    "<|im_end|>",
-    "<|endoftext|>",
-)
-"""What may not occur in a thinking region: it would end the region or the turn."""
-
 
 @dataclass(frozen=True, slots=True)
 class Part:
@@ -83,9 +72,9 @@ def repeated(part: Part, most: int) -> Part:
     return Part({"type": "repeat", "min": 0, "max": most, "content": part.format}, part.tokens * most)
 
 
-def thinking(max_tokens: int, begin: str, end: str) -> Part:
-    """A thinking region: `begin`, at most `max_tokens` of free text, `end`."""
-    inside = free_text(max_tokens, CONTROL_TEXTS)
+def thinking(max_tokens: int, begin: str, end: str, excludes: tuple[str, ...]) -> Part:
+    """A thinking region: `begin`, at most `max_tokens` of text without `excludes`, `end`."""
+    inside = free_text(max_tokens, excludes)
     frame = len(begin.encode()) + len(end.encode())
     tag = {"type": "tag", "begin": begin, "content": inside.format, "end": end}
     return Part(tag, max_tokens + frame)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -112,9 +112,9 @@ class ChatTokenizer:
             raise InvalidCard(f"the tokenizer has no token {text!r}, which the card's tool format needs")
         return self._control[text]
 
-    def end_ids(self) -> set[int]:
-        """Control tokens at which an engine may stop: ends of turns and of texts."""
-        return {id_ for text, id_ in self._control.items() if text in ("<|im_end|>", "<|endoftext|>")}
+    def control_ids(self, texts: Iterable[str]) -> set[int]:
+        """The ids of those control tokens that the tokenizer has."""
+        return {self._control[text] for text in texts if text in self._control}
 
     def decode(self, ids: list[int]) -> str:
         """The text of generated ids, control tokens included; broken UTF-8 becomes U+FFFD."""

@@ -7,6 +7,7 @@ whatever the engine cached stays a prefix.
 
 from __future__ import annotations
 
+import json
 from bisect import bisect_left
 from dataclasses import dataclass
 from typing import Literal
@@ -19,11 +20,6 @@ from serving.tokens.tools import ToolCall, ToolSpec
 
 ThinkingStyle = Literal["none", "generated", "prompted"]
 """How a model opens its thinking: never; it writes `<think>` itself; the template's prompt ends with it."""
-
-END_OF_TURN = "<|im_end|>"
-TOOL_REPLY = ("\n<|im_start|>user\n<tool_response>\n", "\n</tool_response><|im_end|>\n")
-USER_TURN = ("\n<|im_start|>user\n", "<|im_end|>\n")
-"""Template text around what the model is told: the same in all of Qwen's chat templates."""
 
 _THINK_BEGIN, _THINK_END = "<think>\n", "\n</think>\n\n"
 
@@ -68,8 +64,9 @@ class Transcript:
         self._tokenizer = tokenizer
         self._format = tool_format
         self._tools = {tool.name: tool for tool in tools}
-        self._end_of_turn = tokenizer.control_id(END_OF_TURN)
-        self.other_ends = tokenizer.end_ids() - {self._end_of_turn}
+        self._frame = tool_format.FRAME
+        self._end_of_turn = tokenizer.control_id(self._frame.end_of_turn)
+        self.other_ends = tokenizer.control_ids(self._frame.other_ends)
         self._thinks = thinking_style != "none" and thinking_tokens > 0
         self._begin = _THINK_BEGIN if self._thinks and thinking_style == "generated" else ""
         options = {} if thinking_style == "none" else {"enable_thinking": self._thinks}
@@ -77,7 +74,7 @@ class Transcript:
         self._has_call = False
         call = one_of(*(tool_format.call(tool, string_tokens) for tool in tools))
         if self._thinks:
-            call = sequence(thinking(thinking_tokens, self._begin, _THINK_END), call)
+            call = sequence(thinking(thinking_tokens, self._begin, _THINK_END, self._frame.controls), call)
         self.grammar: Part = call
 
     @property
@@ -116,7 +113,9 @@ class Transcript:
 
     def tell(self, text: str) -> None:
         """Append the reply to the last answer and open the model's next turn."""
-        before, after = TOOL_REPLY if self._has_call else USER_TURN
+        before, after = self._frame.tool_reply if self._has_call else self._frame.user_turn
+        if self._has_call and self._frame.json_replies:
+            text = json.dumps(text, ensure_ascii=False)
         self.ids += self._tokenizer.framed(before, text, after + self._opening)
 
     def _split(self, ids: list[int]) -> tuple[str, str, int]:

@@ -172,7 +172,7 @@ def test_a_shape_is_a_model_folder_without_weights(name: str, config_class: str)
     tokenizer = ChatTokenizer(folder)
     assert len(tokenizer.huggingface) == config.vocab_size
     assert tokenizer.control_id("<|im_end|>") == config.eos_token_id
-    assert max(tokenizer.end_ids()) < config.vocab_size
+    assert max(tokenizer.control_ids(("<|im_end|>", "<|endoftext|>"))) < config.vocab_size
 
     go = ToolSpec("go", "Walk.", {"type": "object", "properties": {"steps": {"type": "integer"}}})
     prompt, _ = tokenizer.first_prompt([{"role": "user", "content": "Go on."}], [go])

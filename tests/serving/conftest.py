@@ -13,11 +13,13 @@ import pytest
 from serving.cards import load_card, prepare
 from serving.tokens.formats import FORMATS, ToolFormat
 from serving.tokens.grammar import Part
+from tests.llama3 import make_folder
 
 if TYPE_CHECKING:
     from tests.grammar_walks import Walks
 
-SERVED_BY = {"qwen3_json": "tiny", "qwen3_xml": "tiny-hybrid"}
+SERVED_BY = {"qwen3_json": "tiny", "qwen3_xml": "tiny-hybrid", "llama3_json": None}
+"""Cards of models that use a format; of Llama 3 there is only a tokenizer."""
 
 
 @dataclass
@@ -33,7 +35,7 @@ class Served:
         """Answers within grammars, in the model's tokens."""
         from tests.grammar_walks import Walks  # which imports torch
 
-        return Walks(self.folder)
+        return Walks(self.folder, self.format.FRAME.end_of_turn)
 
     @cached_property
     def template(self) -> Any:
@@ -46,7 +48,8 @@ class Served:
         """What the model's chat template writes for a call."""
         message = {"role": "assistant", "tool_calls": [{"function": {"name": name, "arguments": arguments}}]}
         text = str(self.template.apply_chat_template([message], tokenize=False))
-        return text[text.index("<tool_call>") :].removesuffix("<|im_end|>\n")
+        begin = '{"name"' if self.name == "llama3_json" else "<tool_call>"
+        return text[text.index(begin) :].rstrip("\n").removesuffix(self.format.FRAME.end_of_turn)
 
     def read(self, ids: list[int]) -> str:
         """An answer as a conversation reads it.
@@ -64,7 +67,11 @@ class Served:
 
 
 @pytest.fixture(scope="module", params=SERVED_BY)
-def served(request: pytest.FixtureRequest) -> Served:
+def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Served:
     """Each format in turn."""
-    folder = prepare(load_card(SERVED_BY[request.param]), lambda line: None)
+    card = SERVED_BY[request.param]
+    if card is None:
+        folder = make_folder(tmp_path_factory.mktemp("llama3"))
+    else:
+        folder = prepare(load_card(card), lambda line: None)
     return Served(request.param, FORMATS[request.param], folder)

@@ -159,7 +159,7 @@ def test_what_a_card_does_not_allow_is_told(
         ({"path": None, "id": "Q", "revision": "a", "recipe": "r.py"}, ["`recipe` goes with `path`"]),
         ({"path": None, "base_url": "https://h/v1"}, ["needs `route: chat`"]),
         ({"api_key_env": "KEY"}, ["`api_key_env` goes with `base_url`"]),
-        ({"tool_format": None}, ["needs a `tool_format`", "qwen3_json or qwen3_xml"]),
+        ({"tool_format": None}, ["needs a `tool_format`", "qwen3_json, qwen3_xml or llama3_json"]),
         ({"roles__actor__thinking_tokens": 64}, ["roles.actor.thinking_tokens must be 0"]),
         ({"server__flags": {"--seed": 1}}, ["server.flags.--seed", "without its leading dashes"]),
         ({"server__flags": {"port": 80}}, ["server.flags.port", "card's other fields"]),

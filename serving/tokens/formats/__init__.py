@@ -2,13 +2,16 @@
 
 from typing import Protocol
 
-from serving.tokens.formats import qwen3_json, qwen3_xml
+from serving.tokens.formats import llama3_json, qwen3_json, qwen3_xml
+from serving.tokens.frame import Frame
 from serving.tokens.grammar import Part
 from serving.tokens.tools import ToolCall, ToolSpec
 
 
 class ToolFormat(Protocol):
-    """One native format, as a module with these functions."""
+    """One native format, as a module with these functions, and the frame of its models' turns."""
+
+    FRAME: Frame
 
     def call(self, tool: ToolSpec, string_tokens: int) -> Part:
         """The grammar of one call of `tool`, its strings bounded to `string_tokens` each.
@@ -28,5 +31,9 @@ class ToolFormat(Protocol):
         """
 
 
-FORMATS: dict[str, ToolFormat] = {"qwen3_json": qwen3_json, "qwen3_xml": qwen3_xml}
+FORMATS: dict[str, ToolFormat] = {
+    "qwen3_json": qwen3_json,
+    "qwen3_xml": qwen3_xml,
+    "llama3_json": llama3_json,
+}
 """By their names in model cards."""

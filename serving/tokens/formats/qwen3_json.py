@@ -9,9 +9,11 @@ import msgspec
 
 from serving.errors import InvalidCall
 from serving.tokens.formats.json_value import dumps, json_value
+from serving.tokens.frame import CHATML
 from serving.tokens.grammar import Part, constant, sequence
 from serving.tokens.tools import ToolCall, ToolSpec, checked_call
 
+FRAME = CHATML
 BEGIN, END = "<tool_call>\n", "\n</tool_call>"
 
 

@@ -24,14 +24,17 @@ import msgspec
 
 from serving.errors import InvalidCall, InvalidTool
 from serving.tokens.formats.json_value import dumps, json_value
-from serving.tokens.grammar import CONTROL_TEXTS, Part, constant, free_text, one_of, optional, sequence
+from serving.tokens.frame import CHATML
+from serving.tokens.grammar import Part, constant, free_text, one_of, optional, sequence
 from serving.tokens.tools import Schema, ToolCall, ToolSpec, checked_call
+
+FRAME = CHATML
 
 # A value ends at the first of these, so it may hold a closing tag within a line, and any opening one.
 _END = "\n</parameter>\n"
 # What a generated string may not hold. Only the first could be misread. A model that writes one of the others
 # has forgotten to end its argument; without this it would go on to the string's bound.
-_NOT_IN_STRINGS = ("</parameter>", "</function>", *CONTROL_TEXTS)
+_NOT_IN_STRINGS = ("</parameter>", "</function>", *CHATML.controls)
 
 _HEAD = re.compile(r"<tool_call>\s*<function=([^>\n]+)>\n")
 _PARAMETER = re.compile(rf"<parameter=([^>\n]+)>\n(.*?){_END}", re.DOTALL)

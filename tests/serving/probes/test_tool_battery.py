@@ -24,7 +24,7 @@ SERVED_BY = {"qwen3_json": "tiny", "qwen3_xml": "tiny-hybrid"}
 PROBES = {probe.kind: probe for probe in battery()}
 
 
-@pytest.fixture(scope="module", params=sorted(FORMATS))
+@pytest.fixture(scope="module", params=SERVED_BY)
 def served(request: pytest.FixtureRequest) -> tuple[ToolFormat, str]:
     """A format, and the folder of a model that uses it."""
     return FORMATS[request.param], prepare(load_card(SERVED_BY[request.param]), lambda line: None)

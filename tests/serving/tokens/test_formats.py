@@ -63,7 +63,7 @@ def test_walks_with_any_bound_are_valid_calls(
 def test_a_choice_of_tools_reaches_each_of_them(served: Served) -> None:
     part = one_of(*(served.format.call(tool, 5) for tool in TOOLS.values()))
     rng = random.Random(0)
-    answers = (served.read(served.walks.walk(part, rng)) for _ in range(100))
+    answers = (served.read(served.walks.walk(part, rng)) for _ in range(300))
     assert {served.format.parse(answer, TOOLS).name for answer in answers} == set(TOOLS)
 
 

@@ -8,8 +8,8 @@ import re
 
 import pytest
 
+from serving.tokens.frame import CHATML
 from serving.tokens.grammar import (
-    CONTROL_TEXTS,
     Part,
     constant,
     free_text,
@@ -56,7 +56,7 @@ def test_bounds_count_the_worst_case() -> None:
     assert sequence(constant("a"), optional(constant("bc"))).tokens == 3
     assert repeated(constant("ab"), 3).tokens == 6
     assert free_text(7, ()).tokens == 7
-    assert thinking(7, "<think>\n", "\n</think>\n\n").tokens == 7 + 8 + 11
+    assert thinking(7, "<think>\n", "\n</think>\n\n", ()).tokens == 7 + 8 + 11
 
 
 def test_single_parts_are_not_wrapped() -> None:
@@ -85,7 +85,7 @@ TEMPTATIONS = {
 def test_thinking_ends_within_its_budget_and_holds_no_control_text(
     walks: Walks, budget: int, begin: str, tendency: str
 ) -> None:
-    part = sequence(thinking(budget, begin, "\n</think>\n\n"), constant("!"))
+    part = sequence(thinking(budget, begin, "\n</think>\n\n", CHATML.controls), constant("!"))
     rng = random.Random(f"{budget}{begin}{tendency}")
     for _ in range(15):
         ids = walks.walk(part, rng, TEMPTATIONS[tendency])
@@ -93,10 +93,10 @@ def test_thinking_ends_within_its_budget_and_holds_no_control_text(
         found = FRAME.fullmatch(walks.join(ids))
         assert found
         assert bool(found[1]) == bool(begin)
-        assert not any(text.encode() in found[2] for text in CONTROL_TEXTS)
+        assert not any(text.encode() in found[2] for text in CHATML.controls)
 
 
 def test_a_thinking_budget_can_be_used_up(walks: Walks) -> None:
-    part = sequence(thinking(60, "<think>\n", "\n</think>\n\n"), constant("!"))
+    part = sequence(thinking(60, "<think>\n", "\n</think>\n\n", CHATML.controls), constant("!"))
     lengths = [len(walks.walk(part, random.Random(seed), avoids(b"\n", b"<"))) for seed in range(10)]
     assert max(lengths) >= 60

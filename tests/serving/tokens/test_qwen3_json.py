@@ -12,9 +12,9 @@ import pytest
 from serving.errors import InvalidCall
 from serving.tokens.formats.json_value import LIST_ITEMS
 from serving.tokens.formats.qwen3_json import call, parse
+from serving.tokens.frame import CHATML
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.tokens.tools import ToolCall
-from serving.tokens.transcript import TOOL_REPLY, USER_TURN
 from tests.grammar_walks import Walks, avoids, stretches
 from tests.tool_samples import TOOLS
 
@@ -130,6 +130,6 @@ def test_replies_are_framed_as_the_template_frames_them(tiny_tokenizer: ChatToke
         {"role": "user", "content": "call a tool"},
     ]
     whole = tiny_tokenizer.huggingface.apply_chat_template(messages, tokenize=False)
-    (before, after), (open_, close) = TOOL_REPLY, USER_TURN
+    (before, after), (open_, close) = CHATML.tool_reply, CHATML.user_turn
     opening = "<|im_start|>assistant\n"
     assert f"a<|im_end|>{before}a wall{after}{opening}b<|im_end|>{open_}call a tool{close}" in whole

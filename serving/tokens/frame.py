@@ -1,0 +1,47 @@
+"""What chat templates write around what is said, by the tokens that end a turn."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Frame(msgspec.Struct, frozen=True):
+    """The template text of one family of models.
+
+    Attributes:
+        end_of_turn: the control token that ends the model's turn.
+        other_ends: control tokens at which an engine could stop as well, and must not.
+        user_turn: what stands before and after what the model is told, up to its next turn.
+        tool_reply: the same for what a tool call of its came to.
+        json_replies: whether the reply itself is written as a JSON string.
+        controls: what may not occur in a thinking region, as it would end the region or the turn.
+    """
+
+    end_of_turn: str
+    other_ends: tuple[str, ...]
+    user_turn: tuple[str, str]
+    tool_reply: tuple[str, str]
+    json_replies: bool = False
+    controls: tuple[str, ...] = ()
+
+
+CHATML = Frame(
+    end_of_turn="<|im_end|>",
+    other_ends=("<|endoftext|>",),
+    user_turn=("\n<|im_start|>user\n", "<|im_end|>\n"),
+    tool_reply=("\n<|im_start|>user\n<tool_response>\n", "\n</tool_response><|im_end|>\n"),
+    controls=(
+        *("<think>", "</think>", "<tool_call>", "</tool_call>"),
+        *("<|im_start|>", "<|im_end|>", "<|endoftext|>"),
+    ),
+)
+"""The same in all of Qwen's chat templates."""
+
+LLAMA3 = Frame(
+    end_of_turn="<|eot_id|>",
+    other_ends=("<|eom_id|>", "<|end_of_text|>"),
+    user_turn=("<|start_header_id|>user<|end_header_id|>\n\n", "<|eot_id|>"),
+    tool_reply=("<|start_header_id|>ipython<|end_header_id|>\n\n", "<|eot_id|>"),
+    json_replies=True,
+)
+"""Of Llama 3.1 to 3.3, whose template passes a tool's reply through `tojson`."""

@@ -1,0 +1,25 @@
+"""A tokenizer with the control tokens and the turns of Llama 3.1, for the tests of its tool format."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from serving.cards import load_card, prepare
+
+CONTROL = (
+    *("<|begin_of_text|>", "<|end_of_text|>", "<|start_header_id|>", "<|end_header_id|>"),
+    *("<|eot_id|>", "<|eom_id|>"),
+)
+
+
+def make_folder(folder: Path) -> str:
+    """Write it to a folder."""
+    from transformers import AutoTokenizer
+
+    tokenizer = AutoTokenizer.from_pretrained(prepare(load_card("tiny"), lambda line: None))
+    tokenizer.add_special_tokens({"additional_special_tokens": [*CONTROL], "eos_token": "<|eot_id|>"})
+    tokenizer.chat_template = Path(__file__).with_suffix(".jinja").read_text()
+    tokenizer.save_pretrained(folder)
+    (folder / "config.json").write_text(json.dumps({"vocab_size": len(tokenizer)}))
+    return str(folder)

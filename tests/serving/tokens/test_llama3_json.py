@@ -1,0 +1,97 @@
+"""Llama 3's JSON calls, and the turns around them, which are not Qwen's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from serving.errors import InvalidCall, TruncatedCall
+from serving.tokens.formats import llama3_json
+from serving.tokens.formats.llama3_json import parse
+from serving.tokens.tokenizer import ChatTokenizer
+from serving.tokens.tools import ToolCall
+from serving.tokens.transcript import Transcript
+from tests.llama3 import make_folder
+from tests.tool_samples import TOOLS
+
+CALL = '{"name": "say", "parameters": {"text": "a"}}'
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> ChatTokenizer:
+    return ChatTokenizer(make_folder(tmp_path_factory.mktemp("llama3")))
+
+
+@pytest.fixture
+def transcript(tokenizer: ChatTokenizer) -> Transcript:
+    messages = [{"role": "system", "content": "Play."}, {"role": "user", "content": "go"}]
+    return Transcript(
+        tokenizer,
+        llama3_json,
+        messages,
+        list(TOOLS.values()),
+        thinking_style="none",
+        thinking_tokens=0,
+        string_tokens=20,
+    )
+
+
+@pytest.mark.parametrize("text", [CALL, f"\n {CALL} ", '{"parameters":{"text":"\\u0061"},"name":"say"}'])
+def test_calls_that_no_grammar_constrained_are_read_too(text: str) -> None:
+    assert parse(text, TOOLS) == ToolCall("say", {"text": "a"})
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "not one tool call"),
+        ("go left", "not one tool call"),
+        (f"I say: {CALL}", "not one tool call"),
+        (CALL + CALL, "not one tool call"),
+        ('{"name": "say", "arguments": {"text": "a"}}', "not one tool call"),
+        ('{"name": "say", "parameters": []}', "not one tool call"),
+        ('{"name": "say", "parameters": {"text": "\ud800"}}', "not one tool call"),
+        ('{"name": "fly", "parameters": {}}', "no tool 'fly'; tools: nothing, say"),
+        ('{"name": "say", "parameters": {}}', "say: argument 'text' is missing"),
+    ],
+)
+def test_everything_else_is_an_invalid_call_that_keeps_its_text(text: str, problem: str) -> None:
+    with pytest.raises(InvalidCall, match=problem) as caught:
+        parse(text, TOOLS)
+    assert caught.value.text == text
+
+
+def test_a_conversation_is_what_the_template_writes_of_it(
+    transcript: Transcript, tokenizer: ChatTokenizer
+) -> None:
+    end = tokenizer.control_id("<|eot_id|>")
+    for answer, reply in ((CALL, 'a "wall"\n<|eot_id|>'), ("a", "call a tool")):
+        transcript.answer([*tokenizer.outside_text(answer), end])
+        transcript.tell(reply)
+    messages: list[dict[str, Any]] = [
+        {"role": "system", "content": "Play."},
+        {"role": "user", "content": "go"},
+        {"role": "assistant", "tool_calls": [{"function": {"name": "say", "arguments": {"text": "a"}}}]},
+        {"role": "tool", "content": 'a "wall"\n<|eot_id|>'},
+        {"role": "assistant", "content": "a"},
+        {"role": "user", "content": "call a tool"},
+    ]
+    assert transcript.text == tokenizer.huggingface.apply_chat_template(
+        messages, [tool.openai for tool in TOOLS.values()], tokenize=False, add_generation_prompt=True
+    )
+    assert transcript.ids.count(end) == 6  # and none for the reply's text
+
+
+def test_an_answer_ends_with_the_end_of_its_turn_alone(
+    transcript: Transcript, tokenizer: ChatTokenizer
+) -> None:
+    others = [tokenizer.control_id(text) for text in ("<|end_of_text|>", "<|eom_id|>")]
+    assert transcript.other_ends == set(others)
+    read = transcript.answer([*tokenizer.outside_text(CALL), others[0]])
+    assert isinstance(read.problem, TruncatedCall)
+
+
+def test_its_folder_is_a_model_s(tmp_path: Path) -> None:
+    assert ChatTokenizer(make_folder(tmp_path)).control_id("<|eot_id|>") > 0
