@@ -7,13 +7,13 @@ whatever the engine cached stays a prefix.
 
 from __future__ import annotations
 
-import json
 from bisect import bisect_left
 from dataclasses import dataclass
 from typing import Literal
 
 from serving.errors import InvalidCall, TruncatedCall
 from serving.tokens.formats import ToolFormat
+from serving.tokens.formats.json_value import dumps
 from serving.tokens.grammar import Part, one_of, sequence, thinking
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.tokens.tools import ToolCall, ToolSpec
@@ -115,7 +115,7 @@ class Transcript:
         """Append the reply to the last answer and open the model's next turn."""
         before, after = self._frame.tool_reply if self._has_call else self._frame.user_turn
         if self._has_call and self._frame.json_replies:
-            text = json.dumps(text, ensure_ascii=False)
+            text = dumps(text)
         self.ids += self._tokenizer.framed(before, text, after + self._opening)
 
     def _split(self, ids: list[int]) -> tuple[str, str, int]:

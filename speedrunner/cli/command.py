@@ -22,13 +22,17 @@ T = TypeVar("T")
 SILENT_S = 15.0
 """How long a command may say nothing on a standard error that is no terminal."""
 
+
+def key_values(help_text: str) -> Any:
+    """The argument of a command that takes overrides of the configuration."""
+    return typer.Argument(metavar="[KEY=VALUE]...", help=help_text, show_default=False)
+
+
 EngineOverrides = Annotated[
     list[str] | None,
-    typer.Argument(
-        metavar="[KEY=VALUE]...",
-        help="The model (model=NAME), a server of it that runs (serving.url=...; without that, one is"
-        " started), and what is played where anything is (env=NAME).",
-        show_default=False,
+    key_values(
+        "The model (model=NAME), a server of it that runs (serving.url=...; without that, one is started),"
+        " and what is played where anything is (env=NAME)."
     ),
 ]
 

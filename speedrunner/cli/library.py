@@ -15,6 +15,7 @@ import envs
 from envs import Primitive
 from serving.cards import prepare
 from speedrunner.agents.texts import call_lines
+from speedrunner.cli.command import key_values
 from speedrunner.config.compose import compose
 from speedrunner.config.named import chosen_task
 from speedrunner.config.schema import from_yaml
@@ -38,10 +39,7 @@ Version = Annotated[
     int | None, typer.Argument(metavar="[VERSION]", help="By default the newest.", show_default=False)
 ]
 Module = Annotated[Path, typer.Argument(metavar="FILE.py", help="A module of skills.", show_default=False)]
-Overrides = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="[KEY=VALUE]...", help="env=babyai, model=tiny and others.", show_default=False),
-]
+Overrides = Annotated[list[str] | None, key_values("env=babyai, model=tiny and others.")]
 
 
 @app.command()

@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 
 from speedrunner.cli.bench import app as bench_app
-from speedrunner.cli.command import carry_out, plain_console
+from speedrunner.cli.command import carry_out, key_values, plain_console
 from speedrunner.cli.cost import cost
 from speedrunner.cli.envs import app as envs_app
 from speedrunner.cli.library import app as library_app
@@ -49,11 +49,9 @@ app.add_typer(study_app, name="study")
 
 Overrides = Annotated[
     list[str] | None,
-    typer.Argument(
-        metavar="[KEY=VALUE]...",
-        help="What differs from configs/config.yaml: groups (env=babyai method=react model=tiny"
-        " experiment=demo) and single keys (run.rollouts=20).",
-        show_default=False,
+    key_values(
+        "What differs from configs/config.yaml: groups (env=babyai method=react model=tiny experiment=demo)"
+        " and single keys (run.rollouts=20)."
     ),
 ]
 

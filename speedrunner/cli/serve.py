@@ -15,7 +15,7 @@ import typer
 
 from serving.cards import ModelCard, model_path, recipe_command
 from serving.errors import ServerFailed
-from speedrunner.cli.command import waiting_line
+from speedrunner.cli.command import key_values, waiting_line
 from speedrunner.config.compose import compose
 from speedrunner.config.named import actor_card
 from speedrunner.config.schema import Config, InvalidConfig
@@ -28,11 +28,9 @@ POLL_S = 0.5
 def serve(
     overrides: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="[KEY=VALUE]...",
-            help="What to serve and where: model=NAME, model.replicas=N, model.load_format=dummy,"
-            " serving.port=PORT (without it, a Unix socket).",
-            show_default=False,
+        key_values(
+            "What to serve and where: model=NAME, model.replicas=N, model.load_format=dummy,"
+            " serving.port=PORT (without it, a Unix socket)."
         ),
     ] = None,
     print_: Annotated[
