@@ -119,7 +119,7 @@ class ScriptedRun:
         """Begin it or go on with it, in this process."""
         output = io.StringIO()
         setup = set_up(compose(self.overrides(*more)))
-        drain = drain or Drain(lambda line: None)
+        drain = drain or Drain(lambda line: None, 60.0)
         try:
             return await drain.run(run(setup, Console(file=output, width=200), drain))
         finally:

@@ -212,10 +212,12 @@ async def play_episode(
         trajectory.ending = await play(stage, spec)
     except HostError as error:
         trajectory.ending = Ending.ENVIRONMENT_ERROR
-        trajectory.error = error.traceback if isinstance(error, HostFault) else str(error)
+        trajectory.error = f"environment {episode.task.env}: {error}"
+        if isinstance(error, HostFault):
+            trajectory.error += f"\n\n{error.traceback}"
     except (RequestFailed, RequestRefused) as error:
         trajectory.ending = Ending.ENGINE_ERROR
-        trajectory.error = "".join(traceback.format_exception(error))
+        trajectory.error = f"engine: {error}\n\n{''.join(traceback.format_exception(error))}"
     if not trajectory.ending.is_fault:
         trajectory.outcome = host.outcome
     trajectory.seconds = round(time.monotonic() - began, 3)

@@ -45,15 +45,19 @@ def plain_console(*, stderr: bool = False) -> Console:
 
 
 def carry_out(
-    work: Callable[[Drain], Coroutine[Any, Any, T]], say: Callable[[str], None], kept: str = ""
+    work: Callable[[Drain], Coroutine[Any, Any, T]],
+    say: Callable[[str], None],
+    kept: str = "",
+    patience_s: float = 0.0,
 ) -> T:
     """Run `work`, drained on SIGINT and SIGTERM, with exit status 128 + the signal's number then.
 
     Args:
         say: tells of the signal.
         kept: said after the signal's name.
+        patience_s: how long what is in flight may go on.
     """
-    drain = Drain(say)
+    drain = Drain(say, patience_s)
     try:
         return asyncio.run(drain.run(work(drain)))
     except Interrupted as interrupted:

@@ -62,6 +62,8 @@ def cost(
         if rows:
             console.print(tables.checkpoint_table(rows))
             console.print(tables.notes(rows, one.book), soft_wrap=True)
+        for line in tables.process_lines(run.processes):
+            typer.echo(visible(line))
         typer.echo("")
     if len(loaded) > 1:
         for line in tables.total_lines([str(run.path) for run in loaded], costs):
@@ -74,6 +76,7 @@ def _content(run: RunData, costs: RunCosts, checkpoints: list[CheckpointRow]) ->
     return {
         "run": str(run.path),
         "prices": costs.book,
+        "changes": [change for process in run.processes for change in process.changes],
         "roles": costs.roles,
         "phases": [
             {"phase": phase, "policy": policy, **msgspec.structs.asdict(line)}

@@ -60,7 +60,8 @@ Overrides = Annotated[
 def run(overrides: Overrides = None) -> None:
     """Play a run: wake, sleep, evaluate. On an existing run's directory it goes on where that stopped.
 
-    Ctrl-C or SIGTERM lets episodes in flight end (10 seconds at most); the same command then goes on.
+    Ctrl-C or SIGTERM lets episodes in flight end (in run.drain_s seconds at most; a second one ends at once);
+    the same command then goes on.
 
     Example: speedrunner run env=babyai method=speedrunner model=tiny run.rollouts=20
     """
@@ -87,7 +88,8 @@ def sweep(
     setups = read_runs(file, overrides or [])
     _show_messages(setups[0].config)
     console = plain_console()
-    result = carry_out(lambda drain: play_all(setups, console, drain), _say(console), KEPT)
+    patience_s = max(setup.config.run.drain_s for setup in setups)
+    result = carry_out(lambda drain: play_all(setups, console, drain), _say(console), KEPT, patience_s)
     for setup in setups:
         _show_run(setup, console)
     for balance in result.balances:
@@ -170,7 +172,9 @@ def _run(config: Config) -> None:
         raise InvalidConfig(f"task.name and task.index are for {single}; a run plays its split")
     setup = set_up(config)
     console = plain_console()
-    balances = carry_out(lambda drain: play_run(setup, console, drain), _say(console), KEPT)
+    balances = carry_out(
+        lambda drain: play_run(setup, console, drain), _say(console), KEPT, config.run.drain_s
+    )
     _show_run(setup, console, balances)
 
 
@@ -178,17 +182,20 @@ def _show_run(setup: Setup, console: Console, balances: Sequence[Balance] = ()) 
     """Print a run's checkpoints, accounts and place."""
     from speedrunner.costs.checkpoints import checkpoint_rows
     from speedrunner.costs.ledger import run_costs
-    from speedrunner.costs.pricing import OWN, PriceBook
-    from speedrunner.costs.tables import balance_text, checkpoint_table, notes
+    from speedrunner.costs.pricing import price_book
+    from speedrunner.costs.tables import balance_text, checkpoint_table, notes, process_lines
     from speedrunner.store.data import load
 
     config = setup.config
-    data, book = load(config.run.dir), PriceBook(OWN, setup.prices)
+    data = load(config.run.dir)
+    book = price_book(data)
     (costs,) = run_costs([data], [book])
     rows = checkpoint_rows(data, costs)
     console.print(f"\n{config.method.name} on {config.env.name} with {setup.card.name}", style="bold")
     console.print(checkpoint_table(rows))
     console.print(notes(rows, book), style="dim", soft_wrap=True)
+    for line in process_lines(data.processes):
+        console.print(line, soft_wrap=True)
     for balance in balances:
         console.print(balance_text(balance), soft_wrap=True)
     console.print(f"The run's files are in {Path(config.run.dir)}", soft_wrap=True)

@@ -20,9 +20,6 @@ Count = Annotated[int, msgspec.Meta(ge=0)]
 AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
 Usd = Annotated[float, msgspec.Meta(ge=0)]
 
-VERSIONS = "versions"
-"""Key that a run's `config.yaml` may have beside its configuration: the versions of what ran."""
-
 
 class InvalidConfig(Exception):
     """A configuration names a key that does not exist, or gives one a value that it cannot have."""
@@ -51,6 +48,14 @@ class RunConfig(msgspec.Struct, frozen=True):
     reply_chars: AtLeastOne = 4000
     #: Another run's policy to begin with, `RUN` (its newest) or `RUN:VERSION`; `None`: the method's first.
     start_from: Text | None = None
+    #: Go on although code, versions or server options have changed since the run began; it is recorded.
+    accept_changes: bool = False
+    #: Play episodes again that ended by a fault of ours: held-out ones, and training ones of the newest batch
+    #: while no sleep has used it.
+    retry_faults: bool = False
+    #: How long episodes in flight may go on after the first SIGINT or SIGTERM, in seconds; what has not ended
+    #: by then is played anew.
+    drain_s: Seconds = 20.0
 
 
 class ClassConfig(msgspec.Struct, frozen=True):
@@ -153,7 +158,6 @@ def from_mapping(content: object) -> Config:
         content = {
             key: _with_options_apart(section) if key in ("env", "method") else section
             for key, section in content.items()
-            if key != VERSIONS
         }
         run = content.get("run")
         if unnamed := isinstance(run, Mapping) and run.get("dir") is None:
@@ -199,10 +203,12 @@ def changes_results(key: str) -> bool:
     """Whether a run with another value of this key is another run.
 
     The place of the directory, how many episodes share the engine, its replicas, where it is and how patient
-    we are with it, prices, the task of single episodes, and what is shown may all change when a run goes on.
+    we are with it, prices, the task of single episodes, how the run is gone on with, and what is shown may
+    all change when it does.
     """
     return not (
-        key in ("run.dir", "run.in_flight", "model.replicas", "logging")
+        key in ("run.dir", "run.in_flight", "run.accept_changes", "run.retry_faults", "run.drain_s")
+        or key in ("model.replicas", "logging")
         or key.startswith(("prices.", "serving.", "task."))
     )
 
@@ -212,12 +218,27 @@ def differences(before: Config, after: Config) -> list[str]:
 
     Keys of which `changes_results` says no are left out.
     """
-    old, new = _flat(before), _flat(after)
+    old, new = flat(to_mapping(before)), flat(to_mapping(after))
+    return shown_differences(
+        *({key: value for key, value in each.items() if changes_results(key)} for each in (old, new))
+    )
+
+
+def shown_differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+    """Keys whose values differ, each as a line: `key: OLD -> NEW`."""
     return [
-        f"{key}: {_shown_at(old, key)} -> {_shown_at(new, key)}"
-        for key in {**old, **new}
-        if changes_results(key) and (key not in old or key not in new or old[key] != new[key])
+        f"{key}: {_shown_at(before, key)} -> {_shown_at(after, key)}"
+        for key in {**before, **after}
+        if key not in before or key not in after or before[key] != after[key]
     ]
+
+
+def flat(content: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested mappings as one, its keys joined by dots."""
+    found: dict[str, Any] = {}
+    for key, value in content.items():
+        found |= flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
+    return found
 
 
 def _with_options_apart(section: object) -> object:
@@ -233,16 +254,6 @@ def _default_dir(config: Config) -> str:
     model = card.stem if card.suffix in (".yaml", ".yml") else config.model.card
     name = f"{config.env.name}-{config.method.name}-{model}-seed{config.run.seed}"
     return "runs/" + re.sub(r"[^\w.-]+", "_", name)
-
-
-def _flat(config: Config) -> dict[str, Any]:
-    flat = {}
-    for name, section in to_mapping(config).items():
-        if isinstance(section, dict):
-            flat.update({f"{name}.{key}": value for key, value in section.items()})
-        else:
-            flat[name] = section
-    return flat
 
 
 def _shown_at(values: Mapping[str, Any], key: str) -> str:

@@ -8,9 +8,9 @@ from serving.cards import ModelCard
 from serving.errors import InvalidCard
 from serving.usage import Prices
 from speedrunner.config.compose import compose
-from speedrunner.config.named import actor_card, inducer_card
-from speedrunner.config.schema import Config, InvalidConfig, PricesConfig, from_mapping
+from speedrunner.config.schema import InvalidConfig, PricesConfig
 from speedrunner.store.data import RunData
+from speedrunner.store.rundir import RunDirectoryError
 
 GPU_HOURS = "gpu-hours"
 """Instead of a price list: engine time by a price per GPU-hour."""
@@ -45,49 +45,43 @@ def price_book(run: RunData, prices: str | None = None, gpu_hour_usd: float | No
     """The prices to be put on a run.
 
     Args:
-        prices: a file of `configs/prices/` (`card`: the model cards' own lists); `gpu-hours`: measured engine
-            time, on the GPUs that the card names for all its replicas (a hosted model keeps its list);
-            `None`: the list that the run itself went by.
+        prices: a file of `configs/prices/` (`card`: the model cards' own lists, as the run stored them);
+            `gpu-hours`: measured engine time, on the GPUs that the card names for all its replicas (a hosted
+            model keeps its list); `None`: what the run's newest process went by.
         gpu_hour_usd: USD per GPU-hour, for `gpu-hours`.
 
     Raises:
         InvalidConfig: there is no such price list, or the price of a GPU-hour is missing or in vain.
-        InvalidCard: the run's model card is needed and not there, or names no GPU.
+        InvalidCard: the run's model card names no GPU.
         StorageError: the run cannot be read.
     """
     if (prices == GPU_HOURS) != (gpu_hour_usd is not None):
         raise InvalidConfig(
             f"--prices {GPU_HOURS} and --gpu-hour USD go together: the price of one GPU for one hour"
         )
-    try:
-        config = from_mapping(run.config)
-    except InvalidConfig as error:
-        raise InvalidConfig(f"{run.path / 'config.yaml'}: {error}") from None
+    if not run.processes:
+        raise RunDirectoryError(f"{run.path} has no processes.jsonl, which says what its prices are")
+    newest = run.processes[-1]
+    cards = {card.name: card for card in (newest.actor, newest.inducer)}
     if gpu_hour_usd is not None:
-        cards = _cards(config)
         return PriceBook(
             name=f"{gpu_hour_usd:g} USD per GPU-hour",
-            models={card.name: card.prices for card in cards if card.hosted},
-            gpus={card.name: _gpus(card) for card in cards if not card.hosted},
+            models={name: card.prices for name, card in cards.items() if card.hosted},
+            gpus={name: _gpus(card) for name, card in cards.items() if not card.hosted},
             gpu_hour_usd=gpu_hour_usd,
         )
-    chosen = config.prices if prices is None else price_list(prices)
-    if None in msgspec.structs.astuple(chosen):
-        own = {card.name: card.prices for card in _cards(config)}
-    else:
-        own = dict.fromkeys((row.model for row in run.requests), Prices(0, 0, 0))
-    return PriceBook(prices or OWN, {model: chosen.in_place_of(list_) for model, list_ in own.items()})
+    if prices is None:
+        return PriceBook(OWN, newest.prices)
+    chosen = price_list(prices)
+    own = {name: card.prices for name, card in cards.items()}
+    if None not in msgspec.structs.astuple(chosen):
+        own |= dict.fromkeys((row.model for row in run.requests), Prices(0, 0, 0))
+    return PriceBook(prices, {model: chosen.in_place_of(list_) for model, list_ in own.items()})
 
 
 def price_list(name: str) -> PricesConfig:
     """A file of `configs/prices/`. Raises `InvalidConfig`."""
     return compose([f"prices={name}"]).prices
-
-
-def _cards(config: Config) -> list[ModelCard]:
-    """The actor's card, and that of every other role, often the same."""
-    actor = actor_card(config)
-    return [actor, inducer_card(config, actor)]
 
 
 def _gpus(card: ModelCard) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from datetime import datetime
 
 from msgspec.structs import astuple
 from rich import box
@@ -14,6 +15,7 @@ from speedrunner.costs.checkpoints import CheckpointRow
 from speedrunner.costs.ledger import Classes, Line, RunCosts
 from speedrunner.costs.pricing import PriceBook
 from speedrunner.costs.stored_accounts import StoredAccounts
+from speedrunner.store.records import Process
 
 HEAD = ("requests", "cached", "computed", "reasoning", "action", "USD", "engine s")
 _FORMAT = "{:14}{:>9}{:>10}{:>10}{:>10}{:>9}{:>10}{:>9}"
@@ -89,13 +91,26 @@ def notes(rows: Sequence[CheckpointRow], book: PriceBook) -> str:
     """What the columns of `checkpoint_table` mean."""
     unscored = sum(row.unscored for row in rows)
     left_out = (
-        f" {unscored} test episodes (-n) ended by a fault of ours and have no score." if unscored else ""
+        f" {unscored} test episodes (-n) ended by a fault of ours and have no score: run.retry_faults=true"
+        " plays them again."
+        if unscored
+        else ""
     )
     return (
         "Score, LLM calls, tokens (uncached and cached prompt, output) and USD per episode are means over the"
         f" test episodes.{left_out} USD per rollout: the training rollouts since the checkpoint before, with"
         f" their share of the sleeps. Skills: public/all. Prices: {price_text(book)}."
     )
+
+
+def process_lines(processes: Sequence[Process]) -> list[str]:
+    """Which of a run's processes were not as those before them, and in what."""
+    return [
+        f"From {datetime.fromtimestamp(process.started):%Y-%m-%d %H:%M} on (process {number} of"
+        f" {len(processes)}) it was played with changes, as was accepted: {'; '.join(process.changes)}."
+        for number, process in enumerate(processes, start=1)
+        if process.changes
+    ]
 
 
 def price_text(book: PriceBook) -> str:

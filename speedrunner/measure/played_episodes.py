@@ -19,7 +19,7 @@ from speedrunner.agents.actor import Actor
 from speedrunner.config.schema import to_yaml
 from speedrunner.hosts.host_pool import HostPool
 from speedrunner.runs.drain import Drain
-from speedrunner.runs.executor import Executor, RunStopped
+from speedrunner.runs.executor import Due, Executor, RunStopped
 from speedrunner.runs.plan import Wake
 from speedrunner.runs.progress import Progress
 from speedrunner.runs.setup import Setup
@@ -93,7 +93,7 @@ class BenchRun:
                 attempts={},
                 watch=keep,
             )
-            await executor.execute([Wake(batch, 0, tasks)])
+            await executor.execute([Due(Wake(batch, 0, tasks), tasks)])
         played = self._directory.trajectories("train", batch)
         for each in played:
             if each.ending.is_fault:

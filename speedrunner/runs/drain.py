@@ -11,11 +11,10 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-DRAIN_S = 6.0
-"""How long episodes in flight may go on after the first signal; the server and the hosts need the rest of
-the ten seconds in which a drain ends."""
-
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+SHOWN = 8
+"""Units that are named, at most, when they are given up."""
 
 
 def _on_loop_error(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
@@ -34,16 +33,18 @@ class Interrupted(Exception):
 
 
 class Drain:
-    """Whether a stop was asked for, and how many units of work are in flight.
+    """Whether a stop was asked for, and which units of work are in flight.
 
     Args:
-        say: called with a line when a signal comes.
+        say: called with a line when a signal comes, and when units are given up.
+        patience_s: how long units in flight may go on after the first signal.
     """
 
-    def __init__(self, say: Callable[[str], None]) -> None:
+    def __init__(self, say: Callable[[str], None], patience_s: float = 0.0) -> None:
         self._say = say
+        self._patience_s = patience_s
         self._signal: int | None = None
-        self._units = 0
+        self._units: list[str] = []
         self._task: asyncio.Task[Any] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._cancelled = False
@@ -61,13 +62,13 @@ class Drain:
             raise Interrupted(self._signal)
 
     @contextmanager
-    def unit(self) -> Iterator[None]:
+    def unit(self, name: str) -> Iterator[None]:
         """A unit of work that a drain waits for (an episode, a sleep)."""
-        self._units += 1
+        self._units.append(name)
         try:
             yield
         finally:
-            self._units -= 1
+            self._units.remove(name)
 
     async def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run `work` with signals handled. Raises `Interrupted` when one has ended it."""
@@ -95,14 +96,17 @@ class Drain:
         assert self._task is not None
         if self._units:
             self._say(
-                f"{signal.Signals(number).name}: {self._units} in flight may end within {DRAIN_S:g} s;"
-                " once more to stop at once"
+                f"{signal.Signals(number).name}: {len(self._units)} in flight may end within"
+                f" {self._patience_s:g} s; once more to stop at once"
             )
-            self._timer = asyncio.get_running_loop().call_later(DRAIN_S, self._cancel)
+            self._timer = asyncio.get_running_loop().call_later(self._patience_s, self._cancel)
         else:
             self._cancel()
 
     def _cancel(self) -> None:
         assert self._task is not None
+        if self._units:
+            names = ", ".join(sorted(self._units)[:SHOWN]) + (", ..." if len(self._units) > SHOWN else "")
+            self._say(f"given up in flight, to be begun anew: {len(self._units)} ({names})")
         self._cancelled = True
         self._task.cancel()

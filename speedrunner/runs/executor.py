@@ -8,7 +8,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal
 
@@ -37,6 +37,40 @@ class RunStopped(Exception):
     """The run cannot go on now; the same command goes on where it stopped."""
 
 
+@dataclass(frozen=True)
+class Due:
+    """A step of which something is left to do: of a wake or an evaluation, these tasks."""
+
+    step: Step
+    tasks: dict[str, Task] = field(default_factory=dict)
+
+
+def due(steps: Iterable[Step], directory: RunDirectory, *, retry_faults: bool = False) -> list[Due]:
+    """What is left of a plan, in its order.
+
+    Args:
+        retry_faults: episodes that ended by a fault of ours are to be played again: held-out ones, and those
+            of a batch that no sleep has used.
+    """
+    finished, policies = set(directory.finished()), directory.policies.versions()
+    is_fault = {row.episode: row.ending.is_fault for row in directory.episodes()}
+    found: list[Due] = []
+    for step in steps:
+        is_finished = step_key(step) in finished
+        if isinstance(step, Sleep):
+            tasks = {}
+        else:
+            again = retry_faults and (isinstance(step, Evaluate) or step.batch + 1 not in policies)
+            tasks = {
+                episode: task
+                for episode, task in step.tasks.items()
+                if (again and is_fault.get(episode)) or (not is_finished and episode not in is_fault)
+            }
+        if tasks or not is_finished:
+            found.append(Due(step, tasks))
+    return found
+
+
 @dataclass
 class Executor:
     """What a run is carried out with."""
@@ -57,26 +91,23 @@ class Executor:
         """What went wrong first; what others raise while they are cancelled for it says nothing."""
         self._writer = ThreadPoolExecutor(1, "episodes")
 
-    async def execute(self, steps: list[Step]) -> None:
-        """Do every step that is not finished yet. Evaluations, which change nothing, run beside what follows.
+    async def execute(self, left: Iterable[Due]) -> None:
+        """Do what is left. Evaluations, which change nothing, run beside what follows.
 
         Raises:
             RunStopped: too many faults in a row.
             Interrupted: a drain was asked for.
             ServingError, StorageError, HostError: the engine, the disk or all hosts failed.
         """
-        finished = set(self.directory.finished())
         try:
             async with asyncio.TaskGroup() as evaluations:
-                for step in steps:
-                    key = step_key(step)
-                    if key in finished:
-                        continue
+                for each in left:
                     if self.drain.requested:
                         break
-                    work = self._sleep(step, key) if isinstance(step, Sleep) else self._play(step, key)
+                    step = each.step
+                    work = self._sleep(step) if isinstance(step, Sleep) else self._play(step, each.tasks)
                     if isinstance(step, Evaluate):
-                        evaluations.create_task(self._noted(work), name=key)
+                        evaluations.create_task(self._noted(work), name=step_name(step))
                     else:
                         await self._noted(work)
         except BaseExceptionGroup as group_error:
@@ -95,8 +126,8 @@ class Executor:
             self._failure = self._failure or error
             raise
 
-    async def _play(self, step: Wake | Evaluate, key: str) -> None:
-        """Play the tasks of a step that have not been played, as many at once as there are hosts.
+    async def _play(self, step: Wake | Evaluate, pending: dict[str, Task]) -> None:
+        """Play tasks of a step, as many at once as there are hosts.
 
         A drain leaves the rest of them unplayed, and the step unfinished.
         """
@@ -110,8 +141,6 @@ class Executor:
                 # A fault of ours says nothing about the policy: held-out episodes are tried once more.
                 phase, tries, checkpoint = "test", 2, number
         policy = directory.policies.load(step.policy)
-        done = {trajectory.episode for trajectory in directory.trajectories(phase, number)}
-        pending = {episode: task for episode, task in step.tasks.items() if episode not in done}
         specs = {episode: self._spec(policy, task) for episode, task in pending.items()}
         labels = Labels(phase=phase, policy=step.policy)
 
@@ -124,7 +153,7 @@ class Executor:
                 async with self.pool.host(behind=phase == "test") as host:
                     if self.drain.requested:
                         return
-                    with self.drain.unit():
+                    with self.drain.unit(episode):
                         trajectory = await play_episode(
                             self.actor,
                             Episode(episode, task, step.policy, self._next_attempt(episode)),
@@ -139,15 +168,17 @@ class Executor:
                 self.progress.say(f"{episode} ended by {trajectory.ending}; it is tried once more")
             await self._stored(keep, trajectory)
             self.progress.episode(step_name(step), trajectory)
+            if trajectory.ending.is_fault:
+                self.progress.say(_told(trajectory))
             self._count_faults(trajectory)
 
-        with self.progress.step(step_name(step), len(step.tasks), len(done)):
+        with self.progress.step(step_name(step), len(step.tasks), len(step.tasks) - len(pending)):
             await self._warm(specs.values(), labels)
             async with asyncio.TaskGroup() as group:
                 for episode, task in pending.items():
                     group.create_task(self._noted(play(episode, task)), name=episode)
         if not self.drain.requested:
-            self.directory.mark_finished(key)
+            self.directory.mark_finished(step_key(step))
 
     async def _warm(self, specs: Iterable[ActorSpec], labels: Labels) -> None:
         """Send each prefix alone that at least two episodes begin with; one that is not sent costs time."""
@@ -164,11 +195,11 @@ class Executor:
 
         await asyncio.gather(*map(send, shared))
 
-    async def _sleep(self, step: Sleep, key: str) -> None:
+    async def _sleep(self, step: Sleep) -> None:
         if step.number not in self.directory.policies.versions():
             await self._learn(step)
         # Otherwise a kill came between the last two writes of the sleep.
-        self.directory.mark_finished(key)
+        self.directory.mark_finished(step_key(step))
 
     async def _learn(self, step: Sleep) -> None:
         policy = self.directory.policies.load(step.number - 1)
@@ -187,7 +218,7 @@ class Executor:
                 attempts.append(played)
                 if not played.ending.is_fault:
                     return played
-            raise RunStopped(f"{episode.key} ended by {played.ending} twice: {_last_line(played)}")
+            raise RunStopped(f"twice, {_told(played)}")
 
         tools = SleepTools(
             sleep=step.number,
@@ -199,7 +230,7 @@ class Executor:
             attempt=play_again if self.method.replays else None,
         )
         began = time.monotonic()
-        with self.progress.step(step_name(step), 0, 0), self.drain.unit():
+        with self.progress.step(step_name(step), 0, 0), self.drain.unit(name):
             learnt = returned(self.method, "sleep", await self.method.sleep(policy, history, tools), Policy)
         seconds = round(time.monotonic() - began, 3)
         learnt = msgspec.structs.replace(learnt, version=step.number)
@@ -250,11 +281,13 @@ class Executor:
         self._faults = self._faults + 1 if trajectory.ending.is_fault else 0
         if self._faults >= FAULTS_IN_A_ROW:
             raise RunStopped(
-                f"{self._faults} episodes in a row ended by a fault of ours, the last, {trajectory.episode},"
-                f" by {trajectory.ending}: {_last_line(trajectory)}"
+                f"{self._faults} episodes in a row ended by a fault of ours; the last: {_told(trajectory)};"
+                f" its traceback: speedrunner show {self.directory.path} {trajectory.episode}; once it is"
+                " mended, run.retry_faults=true plays such episodes again"
             )
 
 
-def _last_line(trajectory: Trajectory) -> str:
-    """What a fault's traceback ends with."""
-    return "".join((trajectory.error or "").strip().splitlines()[-1:])
+def _told(trajectory: Trajectory) -> str:
+    """What a fault was, whose, and in which episode."""
+    task, (what, *_) = trajectory.task, (trajectory.error or "no cause is known").splitlines()
+    return f"{trajectory.episode} (task {task.name} {task.index}) ended by {trajectory.ending}: {what}"

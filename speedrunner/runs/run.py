@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-import yaml
 from rich.console import Console
 
 from serving.balance import Balance
@@ -17,15 +16,15 @@ from serving.meter import LedgerRow, Spending
 from serving.model import Model
 from serving.probes.start_check import check_engine
 from speedrunner.agents.actor import Actor
-from speedrunner.config.schema import VERSIONS, differences, from_yaml, to_yaml
+from speedrunner.config.schema import differences, from_yaml, to_yaml
 from speedrunner.costs.ledger import spent_usd
 from speedrunner.hosts.host_pool import HostPool
 from speedrunner.runs.drain import Drain
-from speedrunner.runs.executor import Executor
-from speedrunner.runs.plan import Evaluate, Step, Wake, step_key
+from speedrunner.runs.executor import Due, Executor, due
+from speedrunner.runs.identity import continued, identity
+from speedrunner.runs.plan import Evaluate, Wake
 from speedrunner.runs.progress import Progress
 from speedrunner.runs.setup import Setup
-from speedrunner.runs.versions import versions
 from speedrunner.store.files import StorageError
 from speedrunner.store.labels import attempts
 from speedrunner.store.rundir import RunDirectory, RunDirectoryError
@@ -107,7 +106,7 @@ class BegunRun:
 
     setup: Setup
     directory: RunDirectory
-    steps: list[Step]
+    left: list[Due]
     ledger: list[LedgerRow]
     progress: Progress
 
@@ -120,8 +119,8 @@ class BegunRun:
     def hosts(self) -> HostPool:
         """Hosts for as many episodes as can be in flight, to come up while the engine does."""
         # An evaluation is played beside the wake after it.
-        wake = max((len(step.tasks) for step in self.steps if isinstance(step, Wake)), default=0)
-        test = max((len(step.tasks) for step in self.steps if isinstance(step, Evaluate)), default=0)
+        wake = max((len(each.tasks) for each in self.left if isinstance(each.step, Wake)), default=0)
+        test = max((len(each.tasks) for each in self.left if isinstance(each.step, Evaluate)), default=0)
         size = min(self.setup.config.run.in_flight, max(wake + test, 1))
         return self.setup.hosts(size, self.directory.host_log)
 
@@ -140,9 +139,9 @@ class BegunRun:
                 pool=pool,
                 progress=self.progress,
                 drain=drain,
-                attempts=attempts(self.ledger),
+                attempts=attempts(self.ledger, directory.episodes()),
             )
-            await executor.execute(self.steps)
+            await executor.execute(self.left)
 
 
 @contextmanager
@@ -155,19 +154,20 @@ def begun(setup: Setup, console: Console, name: str = "") -> Iterator[BegunRun |
     Raises:
         LockHeld, RunDirectoryError: the directory cannot be used for this run.
     """
-    steps = setup.plan()
-    path = Path(setup.config.run.dir)
+    steps, options = setup.plan(), setup.config.run
+    path = Path(options.dir)
     with RunDirectory.open_for_writing(path) as directory:
         _claim(directory, setup)
-        finished = set(directory.finished())
-        if all(step_key(step) in finished for step in steps):
+        left = due(steps, directory, retry_faults=options.retry_faults)
+        if not left:
             console.print(f"{path} is finished: nothing is left to play", soft_wrap=True)
             yield None
             return
-        episodes = sum(len(step.tasks) for step in steps if isinstance(step, Wake | Evaluate))
         ledger = directory.requests()  # a damaged one is told before a server is started
-        with Progress(console, episodes, len(directory.episodes()), name) as progress:
-            yield BegunRun(setup, directory, steps, ledger, progress)
+        episodes = sum(len(step.tasks) for step in steps if isinstance(step, Wake | Evaluate))
+        with Progress(console, episodes, episodes - sum(len(each.tasks) for each in left), name) as progress:
+            _sign(directory, setup, progress)
+            yield BegunRun(setup, directory, left, ledger, progress)
 
 
 def _claim(directory: RunDirectory, setup: Setup) -> None:
@@ -181,6 +181,16 @@ def _claim(directory: RunDirectory, setup: Setup) -> None:
     if text is None or not directory.policies.versions():
         initial = setup.initial_policy()  # before anything is written, as it may not exist
         if text is None:
-            found = yaml.safe_dump({VERSIONS: versions(setup.card, setup.inducer_card)}, sort_keys=False)
-            directory.write_config(to_yaml(setup.config) + found)
+            directory.write_config(to_yaml(setup.config))
         directory.write_policy(initial)
+
+
+def _sign(directory: RunDirectory, setup: Setup, progress: Progress) -> None:
+    """Record what this process works with, if the run may go on with it."""
+    process, before = identity(setup, progress.waiting), directory.processes()
+    if before:
+        accept = setup.config.run.accept_changes
+        process = continued(directory.path, before[-1], process, accept=accept)
+        if process.changes:
+            progress.say(f"other code than before, as was accepted: {'; '.join(process.changes)}")
+    directory.append_process(process)

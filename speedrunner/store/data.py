@@ -14,9 +14,8 @@ import yaml
 
 from serving.balance import Balance
 from serving.meter import LedgerRow
-from speedrunner.store.files import read_content
 from speedrunner.store.labels import Labels, attempts
-from speedrunner.store.records import EpisodeRow, Phase, SleepRecord, Trajectory
+from speedrunner.store.records import EpisodeRow, Phase, Process, SleepRecord, Trajectory
 from speedrunner.store.rundir import RunDirectory, RunDirectoryError, sleep_key
 
 if TYPE_CHECKING:
@@ -45,7 +44,7 @@ class RunData:
 
     @cached_property
     def config(self) -> dict[str, Any]:
-        """The resolved configuration and versions."""
+        """The resolved configuration."""
         try:
             config = yaml.safe_load(self._directory.config() or "")
         except (yaml.YAMLError, RecursionError) as error:
@@ -70,8 +69,7 @@ class RunData:
     @cached_property
     def episodes(self) -> list[EpisodeRow]:
         """One summary row per finished episode, also where a kill came before the row was written."""
-        rows = self._directory.episodes()
-        return rows + self._directory.missing_episodes(rows)
+        return self._directory.episodes()
 
     @cached_property
     def sleeps(self) -> list[SleepRecord]:
@@ -92,6 +90,11 @@ class RunData:
         return [
             msgspec.structs.replace(row, wasted=row.wasted or _was_given_up(row.labels, kept)) for row in rows
         ]
+
+    @cached_property
+    def processes(self) -> list[Process]:
+        """Those that worked on it, each with all that determined its results."""
+        return self._directory.processes()
 
     @cached_property
     def accounts(self) -> list[Balance]:
@@ -133,6 +136,5 @@ class History:
         return sorted(self._directory.trajectories("train", number), key=lambda each: each.episode)
 
     def count(self) -> int:
-        """How many trajectories there are, none of which is decoded."""
-        batches = self.folders["trajectories"].glob("batch_*.jsonl")
-        return sum(read_content(batch).count(b"\n") for batch in batches)
+        """How many trajectories there are."""
+        return self._directory.count("train")

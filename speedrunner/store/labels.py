@@ -8,6 +8,7 @@ from typing import Self
 import msgspec
 
 from serving.meter import LedgerRow
+from speedrunner.store.records import EpisodeRow
 
 
 class Labels(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -37,11 +38,16 @@ class Labels(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return {name: str(value) for name, value in msgspec.to_builtins(self).items()}
 
 
-def attempts(rows: Iterable[LedgerRow]) -> dict[str, int]:
-    """Highest attempt in the ledger for each value of the label `episode`; the next try is one more."""
+def attempts(rows: Iterable[LedgerRow], episodes: Iterable[EpisodeRow] = ()) -> dict[str, int]:
+    """Highest attempt so far for each value of the label `episode`; the next try is one more.
+
+    Args:
+        rows: the ledger.
+        episodes: those that ended, as one that broke at its start has no row in the ledger.
+    """
     highest: dict[str, int] = {}
-    for row in rows:
-        labels = Labels.of(row.labels)
-        if labels.episode is not None and labels.attempt is not None:
-            highest[labels.episode] = max(labels.attempt, highest.get(labels.episode, 0))
+    tried: list[Labels | EpisodeRow] = [*(Labels.of(row.labels) for row in rows), *episodes]
+    for each in tried:
+        if each.episode is not None and each.attempt is not None:
+            highest[each.episode] = max(each.attempt, highest.get(each.episode, 0))
     return highest

@@ -12,8 +12,9 @@ from typing import Any, Literal, Self
 import msgspec
 
 from envs import Outcome, Task
+from serving.cards import ModelCard
 from serving.tokens.tools import ToolCall
-from serving.usage import Usage
+from serving.usage import Prices, Usage
 
 FORMAT = 1
 """Version of the layout of every record below."""
@@ -113,7 +114,7 @@ class Trajectory(msgspec.Struct, kw_only=True):
         policy: version of the policy that generated it.
         attempt: 1 for the first try; earlier attempts were interrupted and left only ledger rows.
         ending: see `Ending`; `outcome` is `None` exactly when it is a fault.
-        error: the cause of a fault, with its traceback.
+        error: whose fault it was and what it was, in a line; then its traceback.
         kept: the JSON that the method keeps of it.
         prompt_hash: SHA-256 of the actor's first prompt: messages and tools.
         seconds: wall clock of the episode.
@@ -294,4 +295,37 @@ class SleepRecord(msgspec.Struct, kw_only=True):
     error: str | None = None
     attempts: list[Trajectory] = []
     prefix: PrefixChange | None = None
+    format: int = FORMAT
+
+
+class Process(msgspec.Struct, kw_only=True):
+    """One process that worked on a run, and all that determined what came of it.
+
+    Digests are the first 12 digits of a SHA-256.
+
+    Attributes:
+        started: when it began.
+        host, pid: where it ran.
+        actor, inducer: the whole cards, as the configuration changed them.
+        models: by model, digests of the files of its local folder.
+        prices: by model, what its tokens cost.
+        env: digests of the environment's description, primitives, tools, limits and tasks.
+        prompts: digests of the templates of the actor and of the method.
+        code: digests of our packages, and of the module of somebody's own environment or method.
+        versions: of Python, packages, and the checkout.
+        changes: what differs from the process before; somebody has accepted it.
+    """
+
+    started: float
+    host: str
+    pid: int
+    actor: ModelCard
+    inducer: ModelCard
+    models: dict[str, dict[str, str]]
+    prices: dict[str, Prices]
+    env: dict[str, str]
+    prompts: dict[str, str]
+    code: dict[str, str]
+    versions: dict[str, str]
+    changes: list[str] = []
     format: int = FORMAT

@@ -1,6 +1,7 @@
 """A run's directory: where everything lies, and typed reads and appends.
 
-config.yaml                    resolved configuration and versions
+config.yaml                    resolved configuration
+processes.jsonl                who worked on it, with what models, prompts, prices, code: one row per process
 policies/v0000/                one folder per policy version
 trajectories/batch_0000.jsonl  training episodes, one line each, batches counted from 0
 evaluations/0050.jsonl         held-out episodes after that many training rollouts
@@ -20,7 +21,7 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import TYPE_CHECKING, Literal, TypeVar, get_args
 
 import msgspec
 
@@ -28,7 +29,7 @@ from serving.meter import LedgerRow
 from speedrunner.store import files
 from speedrunner.store.lock import RunLock
 from speedrunner.store.policies import PolicyStore
-from speedrunner.store.records import FORMAT, EpisodeRow, Phase, Policy, SleepRecord, Trajectory
+from speedrunner.store.records import FORMAT, EpisodeRow, Phase, Policy, Process, SleepRecord, Trajectory
 
 if TYPE_CHECKING:
     from serving.balance import Balance
@@ -74,6 +75,7 @@ class RunDirectory:
         self.inducer_server_log = path / "inducer_server.log"
         self.host_log = path / "hosts.log"
         self._config = path / "config.yaml"
+        self._processes = path / "processes.jsonl"
         self._state = path / "state.json"
         self._episodes = path / "episodes.jsonl"
         self._requests = path / "requests.jsonl"
@@ -116,7 +118,7 @@ class RunDirectory:
                 for pattern in ("*.jsonl", *(f"{name}/*.jsonl" for name in _FOLDERS)):
                     for file in path.glob(pattern):
                         files.repair(file)
-            for row in run.missing_episodes(run.episodes()):
+            for row in run._missing(run._read(run._episodes, EpisodeRow)):
                 run.append_episode(row)
             yield run
 
@@ -146,6 +148,11 @@ class RunDirectory:
         """Store a new policy version. Raises `InvalidPolicy` too."""
         self._own()
         self.policies.save(policy)
+
+    def append_process(self, process: Process) -> None:
+        """Append what a process works with, before it does anything else."""
+        self._own()
+        files.append_record(self._processes, process, durable=True)
 
     def append_trajectory(self, phase: Phase, number: int, trajectory: Trajectory) -> None:
         """Append a finished episode of a batch, or of an evaluation; it is on the disk when this returns."""
@@ -189,8 +196,11 @@ class RunDirectory:
             return sorted(int(match[1]) for match in matches if match)
 
     def trajectories(self, phase: Phase, number: int) -> list[Trajectory]:
-        """Finished episodes of one batch or evaluation, in the order in which they ended."""
-        return self._read(self._numbered(phase, number), Trajectory)
+        """Finished episodes of one batch or evaluation, in the order in which they ended.
+
+        Of one that was played again, after a fault of ours, the newest attempt.
+        """
+        return _newest(self._read(self._numbered(phase, number), Trajectory))
 
     def sleeps(self) -> list[SleepRecord]:
         """Sleeps whose record is written, ascending."""
@@ -199,12 +209,22 @@ class RunDirectory:
             return [files.read_record(path, SleepRecord) for path in paths]
 
     def episodes(self) -> list[EpisodeRow]:
-        """Summary rows that are written; see `missing_episodes`."""
-        return self._read(self._episodes, EpisodeRow)
+        """One summary row per finished episode, also where a kill came before the row was written."""
+        rows = self._read(self._episodes, EpisodeRow)
+        return _newest(rows + self._missing(rows))
+
+    def count(self, phase: Phase) -> int:
+        """How many episodes of a phase are finished; their texts are not decoded."""
+        keys = (self._read(self._numbered(phase, number), _Key) for number in self.numbers(phase))
+        return sum(len(_newest(each)) for each in keys)
 
     def requests(self) -> list[LedgerRow]:
         """Rows of the ledger."""
         return self._read(self._requests, LedgerRow)
+
+    def processes(self) -> list[Process]:
+        """Those that worked on it, in their order."""
+        return self._read(self._processes, Process)
 
     def accounts(self) -> list[Balance]:
         """What each process found at its end."""
@@ -212,7 +232,7 @@ class RunDirectory:
 
         return self._read(self._accounts, Balance)
 
-    def missing_episodes(self, rows: list[EpisodeRow]) -> list[EpisodeRow]:
+    def _missing(self, rows: list[EpisodeRow]) -> list[EpisodeRow]:
         """Summaries of finished episodes that `rows` lacks, as after a kill between the two appends."""
         written = {(row.episode, row.attempt) for row in rows}
         missing: list[EpisodeRow] = []
@@ -224,7 +244,7 @@ class RunDirectory:
                 if not written.issuperset((key.episode, key.attempt) for key in keys):
                     point, episodes = played if phase == "train" else number, self._read(path, Trajectory)
                     missing += [EpisodeRow.of(episode, phase, point) for episode in episodes]
-                played += len(keys)
+                played += len(_newest(keys))
         return [row for row in missing if (row.episode, row.attempt) not in written]
 
     def _numbered(self, phase: str, number: int) -> Path:
@@ -269,6 +289,14 @@ class _Key(msgspec.Struct):
     episode: str
     attempt: int
     format: int = FORMAT
+
+
+Attempt = TypeVar("Attempt", _Key, EpisodeRow, Trajectory)
+
+
+def _newest(attempts: list[Attempt]) -> list[Attempt]:
+    """The last of each episode, in the order of the first ones."""
+    return list({each.episode: each for each in attempts}.values())
 
 
 @contextmanager

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from envs import Outcome, Task
+from serving.cards import ModelCard
 from serving.tokens.tools import ToolCall
-from serving.usage import Usage
+from serving.usage import Prices, Usage
 from speedrunner.store.records import (
     CallNode,
     Ending,
     Message,
+    Process,
     SleepRecord,
     Trajectory,
     Turn,
@@ -46,6 +48,16 @@ def trajectory(episode: str = "train/0000", attempt: int = 1, text: str = "hm", 
 
 def sleep(number: int = 1, attempt: int = 1) -> SleepRecord:
     return SleepRecord(sleep=number, rollouts=10, attempt=attempt, agents=[], edits=[], seconds=2.0)
+
+
+def process(card: ModelCard, inducer: ModelCard | None = None, **prices: Prices) -> Process:
+    """What a run of these models was played with; their prices are the cards' own, unless given."""
+    cards = (card, inducer or card)
+    own = {each.name: each.prices for each in cards}
+    return Process(
+        started=0.0, host="here", pid=1, actor=cards[0], inducer=cards[1], models={}, env={}, prompts={},
+        prices={**own, **prices}, code={}, versions={},
+    )  # fmt: skip
 
 
 def usage_of(record: SleepRecord) -> Usage:

@@ -43,7 +43,8 @@ def load_trajectories(batch: int | None = None, policy: int | None = None) -> li
     for number in batches() if batch is None else [batch]:
         with Path(MOUNTS["trajectories"], f"batch_{number:04d}.jsonl").open(encoding="utf-8") as lines:
             played = [json.loads(line) for line in lines if line.endswith("\n")]
-        found += sorted(played, key=lambda each: str(each["episode"]))
+        newest = {str(each["episode"]): each for each in played}  # some were played again, after a fault
+        found += [newest[episode] for episode in sorted(newest)]
     return [each for each in found if policy is None or each["policy"] == policy]
 
 

@@ -60,7 +60,7 @@ class TestSignals:
 
         run.server.script = script(actor)
         process = subprocess.Popen(
-            command("run", *run.overrides()),
+            command("run", *run.overrides("run.drain_s=3")),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -76,7 +76,8 @@ class TestSignals:
         process.send_signal(number)
         out, err = await asyncio.to_thread(process.communicate, timeout=60)
         assert (process.returncode, err) == (128 + number, "")
-        assert re.search(rf"{number.name}: [12] in flight may end within 6 s; once more to stop at once", out)
+        assert re.search(rf"{number.name}: [12] in flight may end within 3 s; once more to stop at once", out)
+        assert re.search(r"given up in flight, to be begun anew: [12] \(.*train/0002", out)
         assert out.rstrip().endswith(
             f"stopped by {number.name}; what is recorded stays, the same command goes on"
         )

@@ -153,9 +153,6 @@ class TestExistingRun:
     def test_a_chosen_group_replaces_the_section_and_its_options(self, text: str) -> None:
         assert compose(["env=babyai"], base=text).env == ClassConfig("babyai", {"num_dists": 0})
 
-    def test_versions_beside_it_do_not_matter(self, text: str) -> None:
-        assert compose([], base=f"{text}versions: {{python: 3.11.7}}\n") == from_yaml(text)
-
     def test_mistakes_in_it_are_told(self) -> None:
         with pytest.raises(InvalidConfig, match=r"no run\.rolouts"):
             compose([], base="run: {dir: x, rolouts: 3}")

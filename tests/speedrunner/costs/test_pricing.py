@@ -6,26 +6,24 @@ from pathlib import Path
 
 import msgspec
 import pytest
-import yaml
 
-from serving.cards import ModelCard
+from serving.cards import ModelCard, load_card
 from serving.errors import InvalidCard
 from serving.meter import LedgerRow
 from serving.usage import Prices, Usage
-from speedrunner.config.compose import compose
-from speedrunner.config.schema import InvalidConfig, to_yaml
+from speedrunner.config.schema import InvalidConfig
 from speedrunner.costs.pricing import price_book
 from speedrunner.store.data import RunData, load
 from speedrunner.store.records import Policy
-from speedrunner.store.rundir import RunDirectory
+from speedrunner.store.rundir import RunDirectory, RunDirectoryError
+from tests.speedrunner.run_samples import process
 
 
-def run(folder: Path, card: ModelCard, *overrides: str, inducer: str | None = None) -> RunData:
-    file = folder / "card.yaml"
-    file.write_text(yaml.safe_dump(msgspec.to_builtins(card)))
-    others = [f"model.inducer={inducer}"] if inducer else []
+def run(folder: Path, card: ModelCard, inducer: str | None = None, **prices: Prices) -> RunData:
+    others = load_card(inducer) if inducer else card
     with RunDirectory.open_for_writing(folder / "run") as directory:
-        directory.write_config(to_yaml(compose([f"model.card={file}", *others, *overrides])))
+        directory.write_config("run: {}\n")
+        directory.append_process(process(card, others, **prices))
         directory.write_policy(Policy(version=0))
         directory.append_request(
             LedgerRow(
@@ -49,12 +47,15 @@ def gpu_card(tiny_card: ModelCard) -> ModelCard:
 
 
 def test_by_default_a_run_keeps_its_own_list(tiny_card: ModelCard, tmp_path: Path) -> None:
-    book = price_book(run(tmp_path, tiny_card, "prices.output=9"))
-    assert book.models["tiny"] == Prices(uncached=0.75, cached=0.075, output=9.0)
+    book = price_book(run(tmp_path, tiny_card, tiny=Prices(1, 2, 3)))
+    assert book.models["tiny"] == Prices(1, 2, 3)
 
 
-def test_the_card_s_own_list_can_be_asked_for(tiny_card: ModelCard, tmp_path: Path) -> None:
-    assert price_book(run(tmp_path, tiny_card, "prices=zero"), "card").models["tiny"] == tiny_card.prices
+def test_the_card_s_own_list_can_be_asked_for_as_the_run_stored_it(
+    tiny_card: ModelCard, tmp_path: Path
+) -> None:
+    card = msgspec.structs.replace(tiny_card, name="gone", prices=Prices(4, 5, 6))
+    assert price_book(run(tmp_path, card, gone=Prices(1, 2, 3)), "card").models == {"gone": Prices(4, 5, 6)}
 
 
 def test_another_list_holds_for_every_model(tiny_card: ModelCard, tmp_path: Path) -> None:
@@ -64,16 +65,17 @@ def test_another_list_holds_for_every_model(tiny_card: ModelCard, tmp_path: Path
     assert price_book(data, "zero").models["tiny"] == Prices(0, 0, 0)
 
 
-def test_a_list_needs_no_card(tiny_card: ModelCard, tmp_path: Path) -> None:
+def test_a_run_that_does_not_say_what_it_was_played_with_has_no_prices(
+    tiny_card: ModelCard, tmp_path: Path
+) -> None:
     data = run(tmp_path, tiny_card)
-    (tmp_path / "card.yaml").unlink()
-    assert price_book(data, "gpt-5.4-mini").models["tiny"] == Prices(0.75, 0.075, 4.5)
-    with pytest.raises(InvalidCard, match="no model card at"):
+    (tmp_path / "run" / "processes.jsonl").unlink()
+    with pytest.raises(RunDirectoryError, match=r"has no processes\.jsonl"):
         price_book(data)
 
 
 def test_gpu_hours_count_the_gpus_of_all_replicas(gpu_card: ModelCard, tmp_path: Path) -> None:
-    book = price_book(run(tmp_path, gpu_card, "model.replicas=4"), "gpu-hours", 2.5)
+    book = price_book(run(tmp_path, msgspec.structs.replace(gpu_card, replicas=4)), "gpu-hours", 2.5)
     assert "tiny" not in book.models
     assert book.by_time("tiny", 1800.0) == pytest.approx(5.0)
 

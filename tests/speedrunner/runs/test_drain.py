@@ -10,16 +10,15 @@ import sys
 
 import pytest
 
-from speedrunner.runs import drain as draining
 from speedrunner.runs.drain import SIGNALS, Drain, Interrupted
 
 
 class Job:
     """Work that begins units until a stop is asked for; each unit ends when `release` is set."""
 
-    def __init__(self) -> None:
+    def __init__(self, patience_s: float = 6.0) -> None:
         self.said: list[str] = []
-        self.drain = Drain(self.said.append)
+        self.drain = Drain(self.said.append, patience_s)
         self.release = asyncio.Event()
         self.begun = asyncio.Event()
         self.log: list[str] = []
@@ -27,7 +26,7 @@ class Job:
     async def work(self, unit: bool = True) -> str:
         try:
             if unit:
-                with self.drain.unit():
+                with self.drain.unit("train/0007"):
                     self.begun.set()
                     await self.release.wait()
                     self.log.append("unit ended")
@@ -75,22 +74,19 @@ async def test_the_first_signal_lets_units_in_flight_end_and_nothing_new_begins(
     assert line.startswith(f"{number.name}: 1 in flight may end within 6 s")
 
 
-async def test_units_that_take_too_long_are_cancelled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(draining, "DRAIN_S", 0.05)
-    job = Job()
+async def test_units_that_take_too_long_are_cancelled_and_named() -> None:
+    job = Job(patience_s=0.05)
     running = asyncio.create_task(job.drain.run(job.work()))
     await job.begun.wait()
     await send(signal.SIGTERM)
     with pytest.raises(Interrupted):
         await running
     assert job.log == ["cancelled"]
+    assert job.said[1:] == ["given up in flight, to be begun anew: 1 (train/0007)"]
 
 
-async def test_what_is_put_away_after_the_last_unit_may_take_longer(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(draining, "DRAIN_S", 0.2)
-    job = Job()
+async def test_what_is_put_away_after_the_last_unit_may_take_longer() -> None:
+    job = Job(patience_s=0.2)
     put_away = False
 
     async def work() -> str:
@@ -127,7 +123,7 @@ async def test_work_that_is_finished_when_the_signal_comes_returns() -> None:
     job = Job()
 
     async def last_unit() -> str:
-        with job.drain.unit():
+        with job.drain.unit("train/0007"):
             os.kill(os.getpid(), signal.SIGTERM)
             while not job.drain.requested:  # noqa: ASYNC110
                 await asyncio.sleep(0.001)
@@ -166,11 +162,11 @@ import asyncio
 from speedrunner.runs.drain import Drain
 
 async def stubborn(drain):
-    with drain.unit():
+    with drain.unit("train/0007"):
         print("begun", flush=True)
         await asyncio.sleep(1000)
 
-drain = Drain(lambda line: print(line, flush=True))
+drain = Drain(lambda line: print(line, flush=True), 6.0)
 try:
     asyncio.run(drain.run(stubborn(drain)))
 finally:

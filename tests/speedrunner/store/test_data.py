@@ -149,11 +149,12 @@ class TestHistory:
             assert [each.episode for each in history.batch(1)] == ["train/0002", "train/0003"]
             assert {each.policy for each in history.batch(1)} == {1}
 
-    def test_counting_decodes_nothing_and_leaves_out_a_torn_tail(self, tmp_path):
+    def test_counting_decodes_no_texts_and_leaves_out_older_attempts_and_a_torn_tail(self, tmp_path):
         with RunDirectory.open_for_writing(tmp_path / "run") as run:
             history = History(run)
             assert history.count() == 0
             (history.folders["trajectories"] / "batch_0000.jsonl").write_text(
-                '{"any": 1}\n{"thing": 2}\n{"epis'
+                '{"episode": "train/0000", "attempt": 1}\n{"episode": "train/0001", "attempt": 1}\n'
+                '{"episode": "train/0000", "attempt": 2}\n{"epis'
             )
             assert history.count() == 2

@@ -1,0 +1,138 @@
+"""What a run stores of what determines it, and what may change of that while it goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from serving.cards import ModelCard, ServerOptions, load_card
+from speedrunner.config.compose import compose
+from speedrunner.runs import identity as identities
+from speedrunner.runs.identity import STRIDE, changes, continued, identity
+from speedrunner.runs.setup import set_up
+from speedrunner.store.records import Process
+from speedrunner.store.rundir import RunDirectoryError
+from tests.scripted_runs import CORRIDOR
+
+
+@pytest.fixture
+def process(tiny_card: ModelCard) -> Process:
+    return identity(set_up(compose([f"env={CORRIDOR}", "method=react", "model=tiny"])), print)
+
+
+def changed(process: Process, **more: object) -> Process:
+    return msgspec.structs.replace(process, **more)
+
+
+def test_it_names_everything_by_what_it_is_in(process: Process) -> None:
+    assert set(process.env) == {"description", "primitives", "tools", "limits", "tasks"}
+    assert set(process.prompts) == {"agents/system", "agents/user"}
+    assert set(process.code) == {"typed", "serving", "envs", "speedrunner", "toy_env.py"}
+    assert {"model.safetensors", "tokenizer.json", "chat_template.jinja"} <= set(process.models["tiny"])
+    assert process.actor == process.inducer == load_card("tiny")
+
+
+def test_a_method_s_own_prompts_are_its_own(tiny_card: ModelCard) -> None:
+    setup = set_up(compose([f"env={CORRIDOR}", "method=speedrunner", "model=tiny"]))
+    assert "speedrunner/goal_oriented" in identity(setup, print).prompts
+
+
+def test_it_survives_the_disk(process: Process) -> None:
+    again = msgspec.json.decode(msgspec.json.encode(process), type=Process)
+    assert again == process
+    assert changes(again, process) == []
+
+
+def test_it_is_the_same_in_another_process_at_another_time(process: Process) -> None:
+    later = identity(set_up(compose([f"env={CORRIDOR}", "method=react", "model=tiny"])), print)
+    elsewhere = changed(later, started=0.0, host="there", pid=1)
+    assert changes(process, elsewhere) == []
+
+
+def _card(**more: object) -> Callable[[Process], Process]:
+    def change(process: Process) -> Process:
+        card = msgspec.structs.replace(process.actor, **more)
+        return changed(process, actor=card, inducer=card)
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "line"),
+    [
+        (_card(context=4096), "actor.context: "),
+        (_card(revision="b" * 40), "actor.revision: null -> bbbb"),
+        (lambda p: changed(p, env=p.env | {"description": "0"}), "env.description: "),
+        (lambda p: changed(p, env=p.env | {"tasks": "0"}), "env.tasks: "),
+        (lambda p: changed(p, prompts=p.prompts | {"agents/system": "0"}), "prompts.agents/system: "),
+        (lambda p: changed(p, prompts={}), "prompts.agents/system: "),
+        (
+            lambda p: changed(p, models={"tiny": {"model.safetensors": "0"}}),
+            "models.tiny.model.safetensors: ",
+        ),
+    ],
+)
+def test_another_run_is_refused_whatever_is_accepted(
+    process: Process, change: Callable[[Process], Process], line: str
+) -> None:
+    with pytest.raises(RunDirectoryError, match="was played with something else") as error:
+        continued(Path("runs/x"), process, change(process), accept=True)
+    assert line in str(error.value)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda p: changed(p, code=p.code | {"speedrunner": "0"}),
+        lambda p: changed(p, versions=p.versions | {"vllm": "9"}),
+        _card(server=ServerOptions()),
+    ],
+)
+def test_other_code_goes_on_when_that_is_accepted(
+    process: Process, change: Callable[[Process], Process]
+) -> None:
+    with pytest.raises(RunDirectoryError, match=r"other code: .* run\.accept_changes=true"):
+        continued(Path("runs/x"), process, change(process), accept=False)
+    assert continued(Path("runs/x"), process, change(process), accept=True).changes
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        _card(replicas=4, gpus=4, tried="on a Tuesday", path="elsewhere"),
+        lambda p: changed(p, prices={}),
+        lambda p: changed(p, versions=p.versions | {"code": "another commit"}),
+    ],
+)
+def test_what_moves_no_result_is_no_change(process: Process, change: Callable[[Process], Process]) -> None:
+    assert continued(Path("runs/x"), process, change(process), accept=False).changes == []
+
+
+def test_what_cannot_be_accepted_is_told_first(process: Process) -> None:
+    other = changed(process, code={}, env={})
+    kinds = [line.partition(".")[0] for line in changes(process, other)]
+    assert kinds == ["env"] * 5 + ["code"] * 5
+
+
+def digest(content: bytes, folder: Path) -> str:
+    file = folder / "model.bin"
+    file.write_bytes(content)
+    return identities._digest_of([file])
+
+
+class TestDigests:
+    @pytest.mark.parametrize("start", [0, 17, STRIDE, 2 * STRIDE])
+    def test_no_tensor_of_a_stretch_changes_unseen(self, tmp_path: Path, start: int) -> None:
+        weights = bytearray(3 * STRIDE)
+        before = digest(weights, tmp_path)
+        weights[start : start + STRIDE] = b"x" * STRIDE
+        assert digest(weights[: 3 * STRIDE], tmp_path) != before
+
+    def test_small_files_are_read_whole(self, tmp_path: Path) -> None:
+        assert digest(b"a" * 99_999 + b"b", tmp_path) != digest(b"a" * 100_000, tmp_path)
+
+    def test_their_length_counts(self, tmp_path: Path) -> None:
+        assert digest(bytes(3 * STRIDE), tmp_path) != digest(bytes(3 * STRIDE - 1), tmp_path)
