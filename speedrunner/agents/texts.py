@@ -6,8 +6,10 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Any
 
+import msgspec
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
+from serving.usage import Usage
 from speedrunner.store.records import CallNode, Trajectory, Turn
 
 
@@ -77,3 +79,37 @@ def headline(trajectory: Trajectory) -> str:
         f"{trajectory.episode}: policy v{trajectory.policy:04d}, {trajectory.ending}, {score},"
         f" {len(trajectory.turns)} LLM calls"
     )
+
+
+def told_lines(turn: Turn) -> Iterator[str]:
+    """What the agent was told before it answered, as it was told."""
+    for message in turn.messages:
+        yield f"--- {message.role}"
+        yield from message.content.split("\n")
+
+
+def answer_lines(turn: Turn) -> Iterator[str]:
+    """What it wrote then, verbatim, how long that took, and its tokens."""
+    number = f" {turn.conversation}" if turn.conversation else ""
+    yield f"--- {turn.role}{number} ({turn.seconds:.2f} s; tokens: {_tokens(turn.usage)})"
+    yield from turn.text.split("\n")
+
+
+def whole_lines(trajectory: Trajectory) -> Iterator[str]:
+    """A whole episode, for people: all that was said, thought, called and seen, its tokens and its end."""
+    task = trajectory.task
+    yield headline(trajectory)
+    yield f"task {task.name} {task.index} of {task.env}, attempt {trajectory.attempt}"
+    for number, turn in enumerate(trajectory.turns, start=1):
+        yield from (*told_lines(turn), *answer_lines(turn), *turn_lines(number, turn))
+    yield f"=== {headline(trajectory)}, {trajectory.seconds:.1f} s"
+    yield f"tokens: {_tokens(trajectory.usage)}"
+    if trajectory.outcome is not None:
+        yield f"outcome: {msgspec.json.encode(trajectory.outcome.detail).decode()}"
+    yield from (trajectory.error or "").splitlines()
+
+
+def _tokens(usage: Usage) -> str:
+    """By class."""
+    prompt = f"{usage.uncached} uncached, {usage.cached} cached"
+    return f"{prompt}, {usage.reasoning} reasoning, {usage.action} action"

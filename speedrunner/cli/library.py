@@ -22,7 +22,7 @@ from speedrunner.config.schema import from_yaml
 from speedrunner.console import visible
 from speedrunner.library.library import Library
 from speedrunner.library.rules import MODULE_LIMIT, InvalidSkill
-from speedrunner.library.text import diff_lines, graph_lines, source_text
+from speedrunner.library.text import compared_lines, diff_lines, graph_lines, source_text
 from speedrunner.runs.stored_policy import find_policy
 from speedrunner.sandbox.child.values import valid_text
 from speedrunner.store.files import read_given, reason
@@ -44,18 +44,44 @@ Overrides = Annotated[list[str] | None, key_values("env=babyai, model=tiny and o
 
 @app.command()
 def show(run: Run, version: Version = None) -> None:
-    """Print the source of a library version, with who may call each skill and which sleeps wrote it."""
+    """Print the source of a library version, with who may call each skill and which sleeps wrote it.
+
+    Notes follow where the method keeps some.
+    """
     directory, found = _find(run, version)
-    typer.echo(visible(source_text(_library(directory, found))))
+    typer.echo(visible(source_text(*_learnt(directory, found))))
 
 
 @app.command()
-def diff(run: Run, version: Version = None) -> None:
-    """Print what a library version changed of the one before it."""
-    directory, found = _find(run, version)
-    versions = (max(found - 1, 0), found)
-    before, after = (_library(directory, each) for each in versions)
-    for line in list(diff_lines(before, after, versions)) or [f"v{found:04d} changed no skill"]:
+def diff(
+    run: Annotated[str, typer.Argument(metavar="RUN[:A]", help="A version, by default the newest.")],
+    other: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[RUN][:B]", help="A version of another run, or of the same one (:B).", show_default=False
+        ),
+    ] = None,
+) -> None:
+    """Print what differs between two versions of libraries and notes: of one run, or of two.
+
+    One version alone is compared with the one before it; `diff RUN 2` is short for `diff RUN:2`.
+
+    Examples: speedrunner library diff runs/demo:2; diff runs/demo:1 :3; diff runs/demo:3 runs/other
+    """
+    if other is not None and other.isdecimal() and not Path(other).exists():
+        run, other = f"{run}:{other}", None
+    directory, found = find_policy(run)
+    if other is None:
+        before, after = (directory, max(found - 1, 0)), (directory, found)
+    else:
+        before = directory, found
+        after = find_policy(f"{directory.path}{other}" if other.startswith(":") else other)
+    names = f"v{before[1]:04d}", f"v{after[1]:04d}"
+    if before[0].path != after[0].path:
+        names = f"{before[0].path}:{names[0]}", f"{after[0].path}:{names[1]}"
+    none = f"{names[1]} changed nothing" if other is None else f"{names[0]} and {names[1]} are the same"
+    old, new = (compared_lines(*_learnt(*each)) for each in (before, after))
+    for line in list(diff_lines(old, new, names)) or [none]:
         typer.echo(visible(line))
 
 
@@ -66,7 +92,8 @@ def graph(run: Run, version: Version = None) -> None:
     config = from_yaml(directory.config() or "")
     env = envs.make(config.env.name, **config.env.options)
     env.close()
-    for line in graph_lines(_library(directory, found, env.primitives)):
+    library, _ = _learnt(directory, found, env.primitives)
+    for line in graph_lines(library):
         typer.echo(visible(line))
 
 
@@ -160,13 +187,16 @@ def _find(run: Path, version: int | None) -> tuple[RunDirectory, int]:
     return find_policy(str(run) if version is None else f"{run}:{version}")
 
 
-def _library(
+def _learnt(
     directory: RunDirectory, version: int, primitives: tuple[Primitive, ...] | None = None
-) -> Library:
-    """The library of a stored version; judged anew where its primitives are known. Raises `InvalidPolicy`."""
+) -> tuple[Library, str]:
+    """The library of a stored version, judged anew where its primitives are known, and the notes.
+
+    Raises `InvalidPolicy`.
+    """
     policy = directory.policies.load(version)
     try:
-        return Library(primitives or ()).of(policy, trusted=primitives is None)
+        return Library(primitives or ()).of(policy, trusted=primitives is None), policy.notes
     except InvalidPolicy as error:
         raise InvalidPolicy(f"{directory.path}: {error}") from error
 

@@ -1,4 +1,4 @@
-"""The command line: `speedrunner run | sweep | eval | episode | play | serve | probe | library | ...`."""
+"""The command line: `speedrunner run | sweep | eval | episode | play | show | compare | library | ...`."""
 
 from __future__ import annotations
 
@@ -14,11 +14,13 @@ from rich.console import Console
 
 from speedrunner.cli.bench import app as bench_app
 from speedrunner.cli.command import carry_out, key_values, plain_console
+from speedrunner.cli.compare import compare
 from speedrunner.cli.cost import cost
 from speedrunner.cli.envs import app as envs_app
 from speedrunner.cli.library import app as library_app
 from speedrunner.cli.probe import app as probe_app
 from speedrunner.cli.serve import serve
+from speedrunner.cli.show import show
 from speedrunner.cli.study import app as study_app
 from speedrunner.config.compose import compose
 from speedrunner.config.schema import Config, InvalidConfig, TaskConfig
@@ -44,7 +46,9 @@ app.add_typer(envs_app, name="envs")
 app.add_typer(probe_app, name="probe")
 app.add_typer(bench_app, name="bench")
 app.command("serve")(serve)
+app.command("show")(show)
 app.command("cost")(cost)
+app.command("compare")(compare)
 app.add_typer(study_app, name="study")
 
 Overrides = Annotated[
@@ -219,13 +223,15 @@ def _for_people(error: Exception) -> bool:
     from speedrunner.hosts.host import HostError
     from speedrunner.methods.base import MethodBroke
     from speedrunner.methods.registry import InvalidMethodOption, UnknownMethod
+    from speedrunner.report.comparison import CannotCompare
     from speedrunner.runs.executor import RunStopped
     from speedrunner.runs.plan import InvalidPlan
     from speedrunner.sandbox.settings import SandboxError
     from speedrunner.store.files import StorageError
 
-    ours = (EnvironmentFault, HostError, InvalidConfig, InvalidMethodOption, InvalidPlan, MethodBroke)
-    return isinstance(error, (*ours, RunStopped, SandboxError, ServingError, StorageError, UnknownMethod))
+    ours = (CannotCompare, EnvironmentFault, HostError, InvalidConfig, InvalidMethodOption, InvalidPlan)
+    others = (MethodBroke, RunStopped, SandboxError, ServingError, StorageError, UnknownMethod)
+    return isinstance(error, ours + others)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -57,6 +57,12 @@ class RunConfig(msgspec.Struct, frozen=True):
     #: by then is played anew.
     drain_s: Seconds = 20.0
 
+    @property
+    def checkpoints(self) -> list[int]:
+        """Training episodes before each evaluation; none where nothing is held out."""
+        points = {*range(0, self.rollouts + 1, self.eval_every), self.rollouts}
+        return sorted(points) if self.test_episodes else []
+
 
 class ClassConfig(msgspec.Struct, frozen=True):
     """The environment, or the method. In YAML, its options stand beside its name: `env.num_dists`."""

@@ -23,6 +23,7 @@ class CheckpointRow(msgspec.Struct, frozen=True):
         cost: USD per test episode.
         rollout_cost: USD per training rollout since the checkpoint before, its share of the sleeps included.
         public, skills: public skills and all skills of the policy.
+        notes: whether it keeps notes for the actor.
     """
 
     rollouts: int
@@ -37,6 +38,7 @@ class CheckpointRow(msgspec.Struct, frozen=True):
     rollout_cost: float | None
     public: int
     skills: int
+    notes: bool = False
 
 
 def rollout_costs(run: RunData, costs: RunCosts) -> dict[str, float]:
@@ -83,6 +85,7 @@ def checkpoint_rows(run: RunData, costs: RunCosts) -> list[CheckpointRow]:
                 rollout_cost=fmean(since) if since and not costs.unpriced else None,
                 public=sum(skill.public for skill in policy.skills),
                 skills=len(policy.skills),
+                notes=bool(policy.notes),
             )
         )
     return rows

@@ -37,7 +37,7 @@ COLUMNS: dict[str, Callable[[CheckpointRow], str]] = {
     "output\ntokens": lambda row: f"{row.output:.0f}",
     "USD per\nepisode": lambda row: _or_dash(row.cost, 6),
     "USD per\nrollout": lambda row: _or_dash(row.rollout_cost, 6),
-    "skills": lambda row: f"{row.public}/{row.skills}",
+    "skills": lambda row: "notes" if row.notes and not row.skills else f"{row.public}/{row.skills}",
 }
 """Of the table of checkpoints. Headings in two lines, so that it fits into 80 characters."""
 
@@ -99,7 +99,8 @@ def notes(rows: Sequence[CheckpointRow], book: PriceBook) -> str:
     return (
         "Score, LLM calls, tokens (uncached and cached prompt, output) and USD per episode are means over the"
         f" test episodes.{left_out} USD per rollout: the training rollouts since the checkpoint before, with"
-        f" their share of the sleeps. Skills: public/all. Prices: {price_text(book)}."
+        f" their share of the sleeps. Skills: public/all, or notes where there are none. Prices:"
+        f" {price_text(book)}."
     )
 
 

@@ -1,4 +1,4 @@
-"""Libraries as text for people: their source, what changed between versions, what calls what."""
+"""What a policy has learnt as text for people: skills and notes, what changed in them, what calls what."""
 
 from __future__ import annotations
 
@@ -10,21 +10,30 @@ from speedrunner.library.library import Library
 EMPTY = "(the library is empty)"
 
 
-def source_text(library: Library) -> str:
-    """The library's module, each function under a comment on who may call it and which sleeps wrote it."""
+def source_text(library: Library, notes: str = "") -> str:
+    """The library's module, each function under a comment on who may call it and which sleeps wrote it, and
+    the notes of a policy that keeps some."""
     functions = []
     for skill in library.skills:
         wrote = f"from sleep {skill.created}"
         if skill.edited != skill.created:
             wrote += f", edited in sleep {skill.edited}"
         functions.append(f"# {_visibility(skill.public)}, {wrote}\n{library.named[skill.name].source}")
-    return "\n\n\n".join(filter(None, ["\n".join(library.shared.values()), *functions])) or EMPTY
+    parts = ["\n".join(library.shared.values()), *functions, _notes(notes)]
+    return "\n\n\n".join(filter(None, parts)) or EMPTY
 
 
-def diff_lines(before: Library, after: Library, versions: tuple[int, int]) -> Iterator[str]:
-    """What changed, as a unified diff; nothing where both are the same."""
-    old, new = (f"v{version:04d}" for version in versions)
-    yield from difflib.unified_diff(_lines(before), _lines(after), old, new, lineterm="", n=2)
+def diff_lines(before: list[str], after: list[str], names: tuple[str, str]) -> Iterator[str]:
+    """What changed, as a unified diff of `compared_lines`; nothing where both are the same."""
+    yield from difflib.unified_diff(before, after, *names, lineterm="", n=2)
+
+
+def compared_lines(library: Library, notes: str = "") -> list[str]:
+    """What two policies are compared by: what `source_text` shows, without the sleeps that wrote it."""
+    lines = [line for source in library.shared.values() for line in source.split("\n")]
+    for skill in library.skills:
+        lines += ["", f"# {_visibility(skill.public)}", *library.named[skill.name].source.split("\n")]
+    return lines + (["", *_notes(notes).split("\n")] if notes else [])
 
 
 def graph_lines(library: Library) -> Iterator[str]:
@@ -61,8 +70,5 @@ def _visibility(public: bool) -> str:
     return "public" if public else "private"
 
 
-def _lines(library: Library) -> list[str]:
-    lines = [line for source in library.shared.values() for line in source.split("\n")]
-    for skill in library.skills:
-        lines += ["", f"# {_visibility(skill.public)}", *library.named[skill.name].source.split("\n")]
-    return lines
+def _notes(notes: str) -> str:
+    return f"# notes for the actor\n{notes}" if notes else ""

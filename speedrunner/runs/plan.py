@@ -77,17 +77,16 @@ def plan_run(split: Split, run: RunConfig, *, trains: bool) -> list[Step]:
     ):
         if wanted > there:
             raise InvalidPlan(f"{name}={wanted}, but the environment's split has {there} such tasks")
-    checkpoints = sorted({*range(0, rollouts + 1, run.eval_every), rollouts}) if run.test_episodes else []
     test = split.test[: run.test_episodes]
     if not trains:
-        return [evaluation(checkpoint, 0, test) for checkpoint in checkpoints]
+        return [evaluation(checkpoint, 0, test) for checkpoint in run.checkpoints]
     steps: list[Step] = []
     starts = range(0, rollouts, run.sleep_every)
     for batch, start in enumerate([*starts, rollouts]):
         end = min(start + run.sleep_every, rollouts)
         # Policy `batch` stands now: made from `start` rollouts and used until the next sleep.
         until = end if start < rollouts else rollouts + 1
-        steps += [evaluation(c, batch, test) for c in checkpoints if start <= c < until]
+        steps += [evaluation(c, batch, test) for c in run.checkpoints if start <= c < until]
         if start < rollouts:
             tasks = {f"train/{number:04d}": split.train[number] for number in range(start, end)}
             steps += [Wake(batch, batch, tasks), Sleep(batch + 1, len(tasks))]

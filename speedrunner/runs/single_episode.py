@@ -10,7 +10,7 @@ from rich.console import Console
 from serving.conversation import Conversation, TokenConversation
 from speedrunner.agents.actor import Actor
 from speedrunner.agents.episode import Episode, play_episode
-from speedrunner.agents.texts import headline, turn_lines
+from speedrunner.agents.texts import answer_lines, headline, told_lines, turn_lines
 from speedrunner.config.named import chosen_task
 from speedrunner.console import visible
 from speedrunner.runs.executor import RunStopped
@@ -46,13 +46,10 @@ async def show_episode(setup: Setup, console: Console, *, show_ids: bool) -> Non
             return
         turns += 1
         if turns > 1 or not isinstance(conversation, TokenConversation):
-            for message in turn.messages:
-                say(f"--- {message.role}\n{message.content}")
-        usage = turn.usage
-        say(
-            f"--- model ({turn.seconds:.2f} s; tokens: {usage.uncached} uncached, {usage.cached} cached,"
-            f" {usage.reasoning} reasoning, {usage.action} action)\n{turn.text}"
-        )
+            for line in told_lines(turn):
+                say(line)
+        for line in answer_lines(turn):
+            say(line)
         if show_ids and isinstance(conversation, TokenConversation):
             all_ids = conversation.transcript.ids
             say(f"--- all {len(all_ids)} token ids so far\n{all_ids}")

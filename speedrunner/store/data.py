@@ -7,19 +7,22 @@ from __future__ import annotations
 
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, get_args
 
 import msgspec
 import yaml
 
 from serving.balance import Balance
 from serving.meter import LedgerRow
+from serving.usage import Prices
 from speedrunner.store.labels import Labels, attempts
 from speedrunner.store.records import EpisodeRow, Phase, Process, SleepRecord, Trajectory
 from speedrunner.store.rundir import RunDirectory, RunDirectoryError, sleep_key
 
 if TYPE_CHECKING:
     import pandas
+
+    from speedrunner.store.frames import Table
 
 
 def load(path: Path | str) -> RunData:
@@ -101,13 +104,39 @@ class RunData:
         """The ledger beside the engine's counters, as each process found it at its end."""
         return self._directory.accounts()
 
-    def frame(self, table: Literal["episodes", "requests"]) -> pandas.DataFrame:
-        """A table as a flat data frame: nested fields become columns such as `usage_prompt`, `task_name`."""
-        import pandas
+    @property
+    def prices(self) -> dict[str, Prices]:
+        """The price list of each model that the newest process went by; none where no process is recorded."""
+        return self.processes[-1].prices if self.processes else {}
 
-        rows: list[EpisodeRow] | list[LedgerRow] = self.episodes if table == "episodes" else self.requests
-        frame = pandas.json_normalize([msgspec.to_builtins(row) for row in rows], sep="_")
-        return frame.drop(columns="usage", errors="ignore")  # of requests without a usage
+    def trajectory(self, key: str) -> Trajectory:
+        """One finished episode. Of its key, zeros (`train/7`) and an end that is not needed may be left out.
+
+        Raises:
+            RunDirectoryError: there is none, or there are several.
+        """
+        there = sorted({row.episode for row in self.episodes})
+        full = "/".join(part.zfill(4) if part.isdecimal() else part for part in key.split("/"))
+        found = [each for each in there if each in (key, full)]
+        found = found or [each for each in there if each.startswith((key, full))]
+        if len(found) > 1:
+            raise RunDirectoryError(f"{len(found)} episodes begin with {key}: {found[0]} to {found[-1]}")
+        if not found:
+            known = [[each for each in there if each.startswith(phase)] for phase in get_args(Phase)]
+            spans = ", ".join(f"{keys[0]} to {keys[-1]}" for keys in known if keys)
+            raise RunDirectoryError(f"{self.path} has no episode {key!r}; it has {spans or 'none yet'}")
+        phase, *point, _ = found[0].split("/")
+        played = self.evaluations(int(point[0])) if phase == "test" else self.trajectories()
+        return next(each for each in reversed(played) if each.episode == found[0])
+
+    def frame(self, table: Table) -> pandas.DataFrame:
+        """A table as a flat data frame; docs/data.md lists the tables and their columns.
+
+        Raises `ValueError` where there is no such table.
+        """
+        from speedrunner.store import frames
+
+        return frames.frame(self, table)
 
 
 def _was_given_up(labels: dict[str, str], kept: dict[str, int]) -> bool:

@@ -20,6 +20,7 @@ class Labels(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         episode: key of the episode, or of the sleep.
         attempt: at it; 1 is the first.
         role: who asked: `actor`, `inducer`, `warming` and so on. Set where the conversation is opened.
+        replica: of the engine, to which it was sent. Set there, too.
     """
 
     phase: str | None = None
@@ -27,6 +28,7 @@ class Labels(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     episode: str | None = None
     attempt: int | None = None
     role: str | None = None
+    replica: int | None = None
 
     @classmethod
     def of(cls, labels: Mapping[str, str]) -> Self:

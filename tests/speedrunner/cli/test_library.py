@@ -79,8 +79,31 @@ class TestStoredVersions:
         lines = library("diff", learnt.dir, 1).stdout.splitlines()
         assert lines[:2] == ["--- v0000", "+++ v0001"]
         assert "+def to_flag() -> str:" in lines
-        assert library("diff", learnt.dir).stdout == "v0002 changed no skill\n"
-        assert library("diff", learnt.dir, 0).stdout == "v0000 changed no skill\n"
+        assert library("diff", f"{learnt.dir}:1").stdout.splitlines() == lines
+        assert library("diff", learnt.dir).stdout == "v0002 changed nothing\n"
+        assert library("diff", learnt.dir, 0).stdout == "v0000 changed nothing\n"
+
+    def test_any_two_versions_are_compared_also_those_of_two_runs(
+        self, learnt: ScriptedRun, tmp_path: Path
+    ) -> None:
+        assert library("diff", f"{learnt.dir}:2", ":0").stdout.startswith("--- v0002\n+++ v0000\n")
+        assert library("diff", f"{learnt.dir}:1", ":2").stdout == "v0001 and v0002 are the same\n"
+        other = shutil.copytree(learnt.dir, tmp_path / "other")
+        (other / "policies" / "v0002" / "notes.md").write_text("Walls hurt.")
+        lines = library("diff", f"{learnt.dir}:1", other).stdout.splitlines()
+        assert lines[:2] == [f"--- {learnt.dir}:v0001", f"+++ {other}:v0002"]
+        assert [line for line in lines[2:] if line[0] in "+-"] == [
+            "+",
+            "+# notes for the actor",
+            "+Walls hurt.",
+        ]
+        missing = library("diff", learnt.dir, ":7")
+        assert isinstance(missing.exception, RunDirectoryError)
+
+    def test_notes_are_shown(self, learnt: ScriptedRun, tmp_path: Path) -> None:
+        run = shutil.copytree(learnt.dir, tmp_path / "run")
+        (run / "policies" / "v0000" / "notes.md").write_text("Walls \x1b[2Jhurt.")
+        assert library("show", run, 0).stdout == "# notes for the actor\nWalls \\x1b[2Jhurt.\n"
 
     def test_the_graph_knows_the_environment_s_primitives(self, learnt: ScriptedRun) -> None:
         assert library("graph", learnt.dir).stdout == "to_flag (public)\n  look, walk\n"

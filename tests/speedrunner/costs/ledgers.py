@@ -9,8 +9,9 @@ from serving.meter import LedgerRow, Status
 from serving.usage import Prices, Usage
 from speedrunner.costs.pricing import PriceBook
 from speedrunner.store.data import RunData, load
-from speedrunner.store.records import Policy
+from speedrunner.store.records import EpisodeRow, Policy, Turn
 from speedrunner.store.rundir import RunDirectory
+from tests.speedrunner.run_samples import trajectory
 
 LIST = Prices(uncached=1.0, cached=0.1, output=10.0)
 BY_TOKEN = PriceBook("a list", {"m": LIST})
@@ -55,3 +56,18 @@ def stored(path: Path, rows: list[LedgerRow], *balances: Balance) -> RunData:
         for balance in balances:
             run.append_accounts(balance)
     return load(path)
+
+
+def play(run: RunDirectory, episode: str, *usages: Usage, policy: int = 0, **changes: object) -> None:
+    """Record an episode of one request for each usage."""
+    phase, *point, number = episode.split("/")
+    for usage in usages:
+        run.append_request(row(1.0, usage, phase=phase, policy=str(policy), episode=episode, attempt="1"))
+    turns = [Turn(messages=[], text="", usage=usage, seconds=0.0) for usage in usages]
+    played = trajectory(episode, policy=policy, turns=turns, **changes)
+    if phase == "train":
+        run.append_trajectory("train", policy, played)
+        run.append_episode(EpisodeRow.of(played, "train", int(number)))
+    else:
+        run.append_trajectory("test", int(point[0]), played)
+        run.append_episode(EpisodeRow.of(played, "test", int(point[0])))

@@ -13,10 +13,10 @@ from speedrunner.costs.checkpoints import CheckpointRow, checkpoint_rows, rollou
 from speedrunner.costs.ledger import run_costs
 from speedrunner.costs.pricing import PriceBook
 from speedrunner.store.data import load
-from speedrunner.store.records import Ending, EpisodeRow, Policy, Skill, Turn
+from speedrunner.store.records import Ending, Policy, Skill
 from speedrunner.store.rundir import RunDirectory, sleep_key
-from tests.speedrunner.costs.ledgers import row
-from tests.speedrunner.run_samples import sleep, trajectory
+from tests.speedrunner.costs.ledgers import play, row
+from tests.speedrunner.run_samples import sleep
 
 LIST = Prices(uncached=1.0, cached=0.5, output=10.0)
 BOOK = PriceBook("a list", {"m": LIST})
@@ -24,21 +24,6 @@ BOOK = PriceBook("a list", {"m": LIST})
 
 def skill(name: str, public: bool) -> Skill:
     return Skill(name=name, public=public, created=1, edited=1)
-
-
-def play(run: RunDirectory, episode: str, *usages: Usage, policy: int = 0, **changes: object) -> None:
-    """Record an episode of one request for each usage."""
-    phase, *point, number = episode.split("/")
-    for usage in usages:
-        run.append_request(row(1.0, usage, phase=phase, policy=str(policy), episode=episode, attempt="1"))
-    turns = [Turn(messages=[], text="", usage=usage, seconds=0.0) for usage in usages]
-    played = trajectory(episode, policy=policy, turns=turns, **changes)
-    if phase == "train":
-        run.append_trajectory("train", policy, played)
-        run.append_episode(EpisodeRow.of(played, "train", int(number)))
-    else:
-        run.append_trajectory("test", int(point[0]), played)
-        run.append_episode(EpisodeRow.of(played, "test", int(point[0])))
 
 
 def learn(run: RunDirectory, number: int, rollouts: int, *usages: Usage) -> None:
@@ -68,7 +53,8 @@ def run(empty: RunDirectory) -> RunDirectory:
     for number in range(2):
         play(empty, f"train/{number:04d}", Usage(1000, 0, 0))
     learn(empty, 1, 2, Usage(0, 0, 400))
-    empty.write_policy(Policy(version=1, skills=(skill("go", True), skill("helper", False))))
+    skills = (skill("go", True), skill("helper", False))
+    empty.write_policy(Policy(version=1, skills=skills, notes="Mind the gap."))
     for number in range(2):
         play(empty, f"test/0002/{number:04d}", Usage(1000, 800, 10, 4 * number), policy=1)
     return empty
@@ -98,6 +84,7 @@ def test_a_checkpoint_is_the_means_of_its_test_episodes(run: RunDirectory) -> No
         rollout_cost=pytest.approx(1000e-6 + 2000e-6),
         public=1,
         skills=2,
+        notes=True,
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 from rich.console import Console
 
@@ -13,7 +14,14 @@ from serving.usage import Prices, Usage
 from speedrunner.costs.checkpoints import CheckpointRow
 from speedrunner.costs.ledger import run_costs
 from speedrunner.costs.pricing import PriceBook
-from speedrunner.costs.tables import balance_text, checkpoint_table, cost_lines, notes, price_text
+from speedrunner.costs.tables import (
+    COLUMNS,
+    balance_text,
+    checkpoint_table,
+    cost_lines,
+    notes,
+    price_text,
+)
 from tests.speedrunner.costs.ledgers import BY_HOUR, BY_TOKEN, LIST, ROWS, row, stored
 
 FIRST = CheckpointRow(0, 2, 1, 0.5, 1.0, 25.0, 90.0, 15.0, 0.00022, None, 0, 0)
@@ -30,6 +38,12 @@ def test_the_table_of_checkpoints_fits_into_eighty_columns_and_shows_every_numbe
         ["0", "0.500", "2", "(-1)", "1.0", "25", "90", "15", "0.000220", "-", "0/0"],
         ["2", "1.000", "2", "1.0", "200", "800", "10", "0.000700", "0.003000", "1/2"],
     ]
+
+
+def test_where_a_policy_has_notes_and_no_skills_the_table_says_so() -> None:
+    shown = COLUMNS["skills"]
+    assert shown(msgspec.structs.replace(FIRST, notes=True)) == "notes"
+    assert shown(msgspec.structs.replace(SECOND, notes=True)) == "1/2"
 
 
 def test_the_notes_tell_what_is_left_out_and_the_prices() -> None:

@@ -38,8 +38,8 @@ def run(tmp_path):
             episode = trajectory(f"train/{number:04d}")
             run.append_trajectory("train", number // 3, episode)
             run.append_episode(EpisodeRow.of(episode, "train", number // 3 * 3))
-        run.append_trajectory("test", 3, trajectory("test/0003/0"))
-        run.append_episode(EpisodeRow.of(trajectory("test/0003/0"), "test", 3))
+        run.append_trajectory("test", 3, trajectory("test/0003/0000"))
+        run.append_episode(EpisodeRow.of(trajectory("test/0003/0000"), "test", 3))
         run.write_sleep(sleep())
         yield run
 
@@ -51,7 +51,7 @@ def test_a_run_that_goes_on_is_read_without_a_lock(run):
     assert data.policies.load(0) == Policy(version=0)
     assert [episode.episode for episode in data.trajectories(1)] == ["train/0003", "train/0004"]
     assert len(data.trajectories()) == 5
-    assert data.evaluations(3) == data.evaluations() == [trajectory("test/0003/0")]
+    assert data.evaluations(3) == data.evaluations() == [trajectory("test/0003/0000")]
     assert data.trajectories(7) == []
     assert data.sleeps == [sleep()]
     assert len(data.episodes) == 6
@@ -95,29 +95,35 @@ def test_requests_of_attempts_that_were_given_up_are_wasted(run):
     assert [(row.request, row.wasted) for row in read] == [(row.request, wasted) for row, wasted in rows]
 
 
-class TestFrames:
-    def test_episodes_are_flat(self, run):
-        frame = load(run.path).frame("episodes")
-        assert list(frame["episode"])[:2] == ["train/0000", "train/0001"]
-        assert frame["task_name"].unique().tolist() == ["pick_up_seq_go_to"]
-        assert frame["usage_cached"].sum() == 6 * 180
-        assert frame["ending"].unique().tolist() == ["success"]
-        assert not any(isinstance(value, dict) for value in frame.to_numpy().flatten())
+class TestOneEpisode:
+    def test_it_is_found_by_its_key_or_a_short_form_of_it(self, run):
+        data = load(run.path)
+        for short in ("train/0003", "train/3"):
+            assert data.trajectory(short).episode == "train/0003"
+        for short in ("test/0003/0000", "test/3/0", "test/3", "test"):
+            assert data.trajectory(short).episode == "test/0003/0000"
 
-    def test_requests_are_flat_also_those_without_a_usage(self, run):
-        run.append_request(
-            request(0, phase="train", episode="train/0000", attempt="1", usage=Usage(9, 4, 2, 1))
-        )
-        run.append_request(request(1, phase="train", episode="train/0000", attempt="1", wasted=True))
-        frame = load(run.path).frame("requests")
-        assert frame["usage_prompt"].sum() == 9
-        assert frame["labels_episode"].tolist() == ["train/0000"] * 2
-        assert frame["wasted"].tolist() == [False, True]
-        assert "usage" not in frame
+    def test_what_there_is_is_told_where_none_or_several_are_meant(self, run):
+        data = load(run.path)
+        for wrong in ("train/7", "0003", "x"):
+            with pytest.raises(
+                RunDirectoryError, match="train/0000 to train/0004, test/0003/0000 to"
+            ) as error:
+                data.trajectory(wrong)
+            assert f"has no episode {wrong!r}" in str(error.value)
+        with pytest.raises(RunDirectoryError, match="5 episodes begin with train: train/0000 to train/0004"):
+            data.trajectory("train")
 
-    def test_pandas_is_loaded_for_frames_alone(self):
-        code = "import sys, speedrunner.store.data; assert 'pandas' not in sys.modules"
-        subprocess.run([sys.executable, "-c", code], check=True)
+    def test_of_a_run_without_episodes(self, tmp_path):
+        with RunDirectory.open_for_writing(tmp_path / "run") as run:
+            run.write_config("run: {}\n")
+        with pytest.raises(RunDirectoryError, match="has no episode 'train/0'; it has none yet"):
+            load(run.path).trajectory("train/0")
+
+
+def test_pandas_is_loaded_for_frames_alone():
+    code = "import sys, speedrunner.store.data; assert 'pandas' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 class TestBadInput:

@@ -1,0 +1,1 @@
+"""What runs came to, beside each other: estimates with their intervals, and comparisons."""

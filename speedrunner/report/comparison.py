@@ -1,0 +1,143 @@
+"""Runs beside each other at their checkpoints, paired by test task."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+import msgspec
+
+from envs import Task
+from speedrunner.config.schema import Config, InvalidConfig, differences, from_mapping
+from speedrunner.costs.ledger import Line, RunCosts
+from speedrunner.report.intervals import Estimate, bootstrap_mean
+from speedrunner.store.data import RunData
+from speedrunner.store.records import EpisodeRow
+
+METRICS: dict[str, Callable[[EpisodeRow, Line], float]] = {
+    "score": lambda row, line: row.score or 0.0,
+    "llm_calls": lambda row, line: row.llm_calls,
+    "uncached": lambda row, line: line.useful.computed,
+    "cached": lambda row, line: line.useful.cached,
+    "output": lambda row, line: line.useful.reasoning + line.useful.action,
+    "usd": lambda row, line: line.useful_usd,
+}
+"""Of one test episode that has a score, by its summary and its requests."""
+
+
+class CannotCompare(Exception):
+    """Runs have nothing in common that could be compared."""
+
+
+class Compared(msgspec.Struct, frozen=True):
+    """One run at one checkpoint.
+
+    Attributes:
+        rollouts: training rollouts before it.
+        metric: see `METRICS`; tokens and USD are per test episode.
+        run: its path.
+        mean: over its test tasks; `None` where no value is known.
+        difference: from the first run, over the tasks that both played; `None` where there is no such task.
+    """
+
+    rollouts: int
+    metric: str
+    run: str
+    mean: Estimate | None
+    difference: Estimate | None
+
+
+class Comparison(msgspec.Struct, frozen=True):
+    """What was compared, and what is to be known of it."""
+
+    rows: list[Compared]
+    notes: list[str]
+
+
+@dataclass(frozen=True)
+class _Side:
+    run: RunData
+    config: Config
+    costs: RunCosts
+
+    def whole(self) -> list[int]:
+        """Checkpoints whose test episodes were all played."""
+        played = [row.checkpoint for row in self.run.episodes if row.phase == "test"]
+        planned = self.config.run.test_episodes
+        return [point for point in self.config.run.checkpoints if played.count(point) >= planned]
+
+    def values(self, point: int, metric: str) -> dict[Task, float]:
+        """By test task; what was played twice counts as its mean, what a fault of ours ended not at all."""
+        if metric == "usd" and self.costs.unpriced:
+            return {}
+        found: dict[Task, list[float]] = {}
+        for row in self.run.episodes:
+            if row.phase == "test" and row.checkpoint == point and row.score is not None:
+                line = self.costs.episodes.get(row.episode, Line())
+                found.setdefault(row.task, []).append(METRICS[metric](row, line))
+        return {task: fmean(values) for task, values in found.items()}
+
+
+def compare(runs: Sequence[RunData], costs: Sequence[RunCosts]) -> Comparison:
+    """Compare runs, each with the first, at the checkpoints that all of them have finished.
+
+    Args:
+        costs: of each run.
+
+    Raises:
+        CannotCompare: there are fewer than two, they play different environments, or no checkpoint is common.
+        InvalidConfig, StorageError: a run cannot be read.
+    """
+    if len(runs) < 2:
+        raise CannotCompare("name at least two runs to compare")
+    sides = [_Side(run, _config(run), cost) for run, cost in zip(runs, costs, strict=True)]
+    first, *others = sides
+    for side in others:
+        if unlike := [each for each in differences(first.config, side.config) if each.startswith("env.")]:
+            raise CannotCompare(
+                f"{side.run.path} plays another environment than {first.run.path}: {', '.join(unlike)}"
+            )
+    points = [point for point in first.whole() if all(point in side.whole() for side in others)]
+    if not points:
+        raise CannotCompare(
+            "no checkpoint was finished by all runs: "
+            + "; ".join(f"{side.run.path} has {_listed(side.whole()) or 'none'}" for side in sides)
+        )
+    rows = []
+    for point in points:
+        for metric in METRICS:
+            base = first.values(point, metric)
+            for side in sides:
+                own = side.values(point, metric)
+                pairs = [own[task] - base[task] for task in own if task in base and side is not first]
+                mean, difference = bootstrap_mean(list(own.values())), bootstrap_mean(pairs)
+                rows.append(Compared(point, metric, str(side.run.path), mean, difference))
+    return Comparison(rows, [note for side in sides for note in _notes(side, first, points)])
+
+
+def _notes(side: _Side, first: _Side, points: list[int]) -> list[str]:
+    """What the numbers of a run do not say."""
+    played = [row for row in side.run.episodes if row.phase == "test" and row.checkpoint in points]
+    missing = sorted(set(side.config.run.checkpoints).difference(side.whole()))
+    unscored = sum(row.score is None for row in played)
+    tasks = {row.task for row in first.run.episodes if row.phase == "test" and row.checkpoint in points}
+    alone = len({row.task for row in played} - tasks)
+    found = {
+        f"is not finished: no whole evaluation after {_listed(missing)} rollouts": missing,
+        f"{unscored} test episodes ended by a fault of ours and are in no mean": unscored,
+        f"{alone} of its test tasks were not played by {first.run.path} and are in no pair": alone,
+        f"no price is known for {', '.join(side.costs.unpriced)}": side.costs.unpriced,
+    }
+    return [f"{side.run.path}: {text}" for text, holds in found.items() if holds]
+
+
+def _config(run: RunData) -> Config:
+    try:
+        return from_mapping(run.config)
+    except InvalidConfig as error:
+        raise InvalidConfig(f"{run.path / 'config.yaml'}: {error}") from None
+
+
+def _listed(points: list[int]) -> str:
+    return ", ".join(map(str, points))

@@ -1,0 +1,276 @@
+"""A run's tables as data frames. The records say which columns, also of a run that is empty.
+
+Nested records become columns such as `usage_prompt`, `task_name`. Whole numbers stay whole where some are
+missing (`Int64`); texts that are missing, and USD that are not known, are NaN.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import types
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+import pandas
+
+from serving.meter import LedgerRow
+from serving.usage import Usage
+from speedrunner.store.labels import Labels
+from speedrunner.store.records import CallNode, EpisodeRow, PrefixChange, Skill, Turn
+from speedrunner.store.rundir import sleep_key
+
+if TYPE_CHECKING:
+    from speedrunner.store.data import RunData
+
+Table = Literal["episodes", "requests", "turns", "calls", "sleeps", "skills"]
+
+Row = dict[str, Any]
+"""Values by the names of a record's fields."""
+
+
+class _Place(msgspec.Struct, kw_only=True):
+    """Where a turn stands.
+
+    Attributes:
+        episode: key of the episode, or of the sleep.
+        policy: version in use.
+        turn: number within the episode or sleep, from 1.
+    """
+
+    phase: str
+    checkpoint: int | None
+    episode: str
+    attempt: int
+    policy: int
+    turn: int
+
+
+class _TurnRow(_Place, kw_only=True):
+    """A request that was answered, and the call in it; `actions` and `kind` are of what was run for it."""
+
+    role: str
+    conversation: int
+    model: str | None
+    call: str | None
+    kind: str | None
+    actions: int
+    error: str | None
+    text: str
+    reasoning: str
+    usage: Usage
+    usd: float | None
+    seconds: float
+    held_s: float
+
+
+class _CallRow(_Place, kw_only=True):
+    """A call at any depth: numbered within the turn from 0, callers first. The turn's own has no parent."""
+
+    call: int
+    parent: int | None
+    depth: int
+    name: str
+    kind: str
+    arguments: str
+    result: str | None
+    error: str | None
+    actions: int
+    seconds: float
+    omitted: int
+
+
+class _SleepRow(msgspec.Struct, kw_only=True):
+    """A sleep; `accepted` and `refused` are edits, `replayed` episodes that were played again."""
+
+    sleep: int
+    rollouts: int
+    attempt: int
+    llm_calls: int
+    accepted: int
+    refused: int
+    replayed: int
+    usage: Usage
+    usd: float | None
+    seconds: float
+    prefix: PrefixChange | None
+    error: str | None
+
+
+def frame(run: RunData, table: Table) -> pandas.DataFrame:
+    """One of a run's tables. Raises `StorageError`, and `ValueError` where there is no such table."""
+    if table not in _TABLES:
+        raise ValueError(f"there is no table {table!r}; there are {', '.join(_TABLES)}")
+    hints, rows = _TABLES[table]
+    found = list(rows(run))
+    columns = {
+        "_".join(path): pandas.Series([_value(row, path) for row in found], dtype=dtype)
+        for path, dtype in _columns(hints)
+    }
+    return pandas.DataFrame(columns)
+
+
+def _episodes(run: RunData) -> Iterator[Row]:
+    usd = _usd_by_key(run)
+    for row in run.episodes:
+        yield msgspec.structs.asdict(row) | {"usd": usd(row.episode)}
+
+
+def _requests(run: RunData) -> Iterator[Row]:
+    for row in run.requests:
+        usd = _usd(run, row.model, row.usage)
+        yield msgspec.structs.asdict(row) | {"labels": Labels.of(row.labels), "usd": usd}
+
+
+def _turns(run: RunData) -> Iterator[Row]:
+    models = {Labels.of(row.labels).role: row.model for row in run.requests}
+    for place, turn in _placed(run):
+        model, executed = models.get(turn.role), turn.executed
+        yield msgspec.structs.asdict(turn) | {
+            **place,
+            "model": model,
+            "call": turn.call and turn.call.name,
+            "kind": executed and executed.kind,
+            "actions": executed.actions if executed else 0,
+            "usd": _usd(run, model, turn.usage),
+        }
+
+
+def _calls(run: RunData) -> Iterator[Row]:
+    for place, turn in _placed(run):
+        if turn.executed is not None:
+            for call, (parent, depth, node) in enumerate(_tree(turn.executed)):
+                yield msgspec.structs.asdict(node) | {
+                    **place,
+                    "call": call,
+                    "parent": parent,
+                    "depth": depth,
+                    "arguments": msgspec.json.encode(node.arguments).decode(),
+                    "result": _text(node.result),
+                }
+
+
+def _sleeps(run: RunData) -> Iterator[Row]:
+    usd = _usd_by_key(run)
+    for record in run.sleeps:
+        turns = [turn for agent in record.agents for turn in agent.turns]
+        turns += [turn for again in record.attempts for turn in again.turns]
+        refused = sum(edit.error is not None for edit in record.edits)
+        yield msgspec.structs.asdict(record) | {
+            "llm_calls": len(turns),
+            "accepted": len(record.edits) - refused,
+            "refused": refused,
+            "replayed": len(record.attempts),
+            "usage": sum((turn.usage for turn in turns), Usage()),
+            "usd": usd(sleep_key(record.sleep)),
+        }
+
+
+def _skills(run: RunData) -> Iterator[Row]:
+    for version in run.policies.versions():
+        for skill in run.policies.load(version).skills:
+            yield {"policy": version} | msgspec.structs.asdict(skill)
+
+
+def _hints(record: Any, **more: Any) -> dict[str, Any]:
+    """The types of a record's fields, but for the version of its layout."""
+    hints = get_type_hints(record)
+    hints.pop("format", None)
+    return hints | more
+
+
+_TABLES: dict[Table, tuple[dict[str, Any], Callable[[RunData], Iterator[Row]]]] = {
+    "episodes": (_hints(EpisodeRow, usd=float | None), _episodes),
+    "requests": (_hints(LedgerRow, labels=Labels, usd=float | None), _requests),
+    "turns": (_hints(_TurnRow), _turns),
+    "calls": (_hints(_CallRow), _calls),
+    "sleeps": (_hints(_SleepRow), _sleeps),
+    "skills": ({"policy": int} | _hints(Skill), _skills),
+}
+
+
+def _placed(run: RunData) -> Iterator[tuple[Row, Turn]]:
+    """Every turn of the finished episodes, then those of the sleeps, with the fields of `_Place`."""
+    for (phase, checkpoint, episode, attempt, policy), turns in _conversations(run):
+        for number, turn in enumerate(turns, start=1):
+            place = {"phase": phase, "checkpoint": checkpoint, "episode": episode}
+            yield place | {"attempt": attempt, "policy": policy, "turn": number}, turn
+
+
+def _conversations(run: RunData) -> Iterator[tuple[tuple[str, int | None, str, int, int], list[Turn]]]:
+    """The same, by phase, checkpoint, key, attempt and policy."""
+    points = {(row.episode, row.attempt): row.checkpoint for row in run.episodes}
+    for phase, played in (("train", run.trajectories()), ("test", run.evaluations())):
+        for each in played:
+            point = points.get((each.episode, each.attempt))
+            yield (phase, point, each.episode, each.attempt, each.policy), each.turns
+    for record in run.sleeps:
+        turns = [
+            msgspec.structs.replace(turn, role=agent.role, conversation=number)
+            for number, agent in enumerate(record.agents)
+            for turn in agent.turns
+        ]
+        yield ("sleep", None, sleep_key(record.sleep), record.attempt, record.sleep - 1), turns
+        for again in record.attempts:
+            yield ("sleep", None, again.episode, again.attempt, again.policy), again.turns
+
+
+def _tree(root: CallNode) -> Iterator[tuple[int | None, int, CallNode]]:
+    """Each call with its caller's number and its depth, in the order in which they began."""
+    waiting: list[tuple[int | None, int, CallNode]] = [(None, 0, root)]
+    number = 0
+    while waiting:
+        parent, depth, node = waiting.pop()
+        yield parent, depth, node
+        waiting += [(number, depth + 1, below) for below in reversed(node.calls)]
+        number += 1
+
+
+def _usd(run: RunData, model: str | None, usage: Usage | None) -> float:
+    """What tokens cost at the run's prices; NaN where either is not known."""
+    prices = run.prices.get(model or "")
+    return float("nan") if prices is None or usage is None else prices.cost(usage)
+
+
+def _usd_by_key(run: RunData) -> Callable[[str], float]:
+    """What an episode or a sleep cost: its requests, of all roles, without what was wasted."""
+    sums: dict[str | None, float] = {}
+    for row in run.requests:
+        if row.usage is not None and not row.wasted:
+            key = Labels.of(row.labels).episode
+            sums[key] = sums.get(key, 0.0) + _usd(run, row.model, row.usage)
+    nothing = 0.0 if sums and run.prices else float("nan")
+    return lambda key: sums.get(key, nothing)
+
+
+def _text(result: object) -> str | None:
+    """A returned value: texts as they are, everything else as JSON."""
+    return result if result is None or isinstance(result, str) else msgspec.json.encode(result).decode()
+
+
+def _columns(
+    hints: Mapping[str, Any], path: tuple[str, ...] = (), missing: bool = False
+) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Where each column's values are found, and its type. `missing`: whether there may be none."""
+    for name, hint in hints.items():
+        kinds, here = [hint], missing
+        if get_origin(hint) in (Union, types.UnionType):
+            kinds = [kind for kind in get_args(hint) if kind is not type(None)]
+            here |= len(kinds) < len(get_args(hint))
+        (kind,) = kinds
+        if dataclasses.is_dataclass(kind) or (isinstance(kind, type) and issubclass(kind, msgspec.Struct)):
+            yield from _columns(_hints(kind), (*path, name), here)
+        else:
+            yield (*path, name), _DTYPES.get(kind, ("str", "str"))[here]
+
+
+_DTYPES = {int: ("int64", "Int64"), bool: ("bool", "boolean"), float: ("float64", "float64")}
+"""Of a column that has every value, and of one that may lack some; everything else is text."""
+
+
+def _value(row: Row, path: tuple[str, ...]) -> Any:
+    value = row[path[0]]
+    for name in path[1:]:
+        value = None if value is None else getattr(value, name)
+    return value.value if isinstance(value, enum.Enum) else value

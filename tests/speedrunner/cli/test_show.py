@@ -1,0 +1,65 @@
+"""`speedrunner show`: one recorded episode, whole and harmless."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from serving.tokens.tools import ToolCall
+from serving.usage import Usage
+from speedrunner.store.records import CallNode, Ending, Message, Turn
+from speedrunner.store.rundir import RunDirectory
+from tests.scripted_runs import ScriptedRun, complaint, in_process
+from tests.speedrunner.run_samples import trajectory
+
+
+def test_it_prints_what_was_said_called_and_seen_and_what_it_came_to(learnt: ScriptedRun) -> None:
+    done = in_process("show", str(learnt.dir), "test/2/0")
+    assert (done.returncode, done.stderr) == (0, "")
+    (played,) = (each for each in learnt.data.evaluations(2) if each.episode == "test/0002/0000")
+    (turn,) = played.turns
+    text, usage = done.stdout, turn.usage
+    for part in (*(message.content for message in turn.messages), turn.text):
+        assert part in text
+    assert text.startswith("test/0002/0000: policy v0001, success, score 1, 1 LLM calls\ntask default 7 of ")
+    seen = "You are at field 0. The flag is at field 7."
+    assert f"[1]\n  to_flag()\n    look()\n      -> {seen}\n    walk(steps=7)\n" in text
+    assert text.count(f"tokens: {usage.uncached} uncached, {usage.cached} cached, 0 reasoning, ") == 2
+    assert text.endswith('outcome: {"position":7}\n')
+
+
+def test_thoughts_errors_and_faults_are_shown_and_steer_no_terminal(tmp_path: Path) -> None:
+    turns = [
+        Turn(
+            messages=[Message("user", "go\rstop")],
+            text="\x1b[2Jleft",
+            reasoning="Or\x07 right?",
+            usage=Usage(9, 4, 3, 1),
+            seconds=0.0,
+            call=ToolCall("go", {}),
+            executed=CallNode("go", "skill", {}, error="boom \x9b31m"),
+        ),
+        Turn(messages=[], text="hm", usage=Usage(), seconds=0.0, error="no call", role="critic"),
+    ]
+    fault = trajectory(turns=turns, ending=Ending.ENGINE_ERROR, outcome=None, error="gone\nat \x1b]0;x")
+    with RunDirectory.open_for_writing(tmp_path / "run") as run:
+        run.write_config("run: {}\n")
+        run.append_trajectory("train", 0, fault)
+    done = in_process("show", str(tmp_path / "run"), "train/0")
+    assert (
+        "--- user\ngo\\x0dstop\n--- actor (0.00 s; tokens: 5 uncached, 4 cached, 1 reasoning, 2 action)"
+        in done.stdout
+    )
+    assert "\\x1b[2Jleft\n[1]\n  thought: Or\\x07 right?\n  go()\n    error: boom \\x9b31m\n" in done.stdout
+    assert "--- critic (" in done.stdout
+    assert "[2]\n  no valid call: no call; written: 'hm'\n" in done.stdout
+    assert "engine_error, unscored" in done.stdout
+    assert done.stdout.endswith("gone\nat \\x1b]0;x\n")
+    assert not any(ord(char) < 32 and char != "\n" for char in done.stdout)
+
+
+def test_an_unknown_episode_is_one_line_with_what_there_is(learnt: ScriptedRun) -> None:
+    line = complaint(in_process("show", str(learnt.dir), "train/9"))
+    assert line == (
+        f"{learnt.dir} has no episode 'train/9'; it has train/0000 to train/0003,"
+        " test/0000/0000 to test/0004/0001"
+    )
