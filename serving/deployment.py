@@ -18,7 +18,7 @@ from serving.engine.endpoint import BUSY_S, Endpoint, attach
 from serving.engine.metrics import Counters, read_counters, read_metrics
 from serving.engine.server import VllmServer
 from serving.engine.watchdog import watched
-from serving.errors import InvalidCard, ServerFailed
+from serving.errors import EngineDead, InvalidCard, ServerFailed
 from serving.meter import LedgerRow, Meter, Spending
 from serving.model import Model
 from serving.options import ServiceOptions
@@ -114,14 +114,26 @@ class Deployment:
         return sum(replica.waiting for replica in self.replicas)
 
     async def recover(self, since: float) -> bool:
-        """Start our server again if it died, once; see `engine.client.Recover`. Raises `ServerFailed`."""
+        """Start our server again if it died, once; see `engine.client.Recover`.
+
+        Raises:
+            ServerFailed: it does not start again.
+            EngineDead: it has been started again, and died once more.
+        """
         if self.server is None:
             return False
-        # One that lives may be too busy to answer at once; whether it hangs is for the watchdog to say.
-        patience_s = BUSY_S if self.server.alive else 1.0
-        if self._restart is None and not await self.server.endpoint.healthy(patience_s):
-            # Another request may have come first while this one asked.
-            self._restart = self._restart or asyncio.create_task(self._start_again(self.server))
+        if self._restart is None or self._restart.done():
+            # One that lives may be too busy to answer at once; whether it hangs is for the watchdog to say.
+            patience_s = BUSY_S if self.server.alive else 1.0
+            if not await self.server.endpoint.healthy(patience_s):
+                if self._restart is not None and self._restart.done() and self._restart.exception() is None:
+                    what, _, where = self.server.failure().partition("\n")
+                    log = where.strip().partition("\n")[0]
+                    raise EngineDead(
+                        f"the engine died twice, at last: {what}; {log}; the same command goes on"
+                    )
+                # Another request may have come first while this one asked.
+                self._restart = self._restart or asyncio.create_task(self._start_again(self.server))
         # A task of the deployment's own: the request that found the server dead may run out of its time.
         return self._restart is not None and await asyncio.shield(self._restart) > since
 

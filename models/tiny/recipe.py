@@ -58,7 +58,6 @@ class Recipe:
         """Make the folder `out`, which appears when all of it is there.
         Raises `FileExistsError` if `out` exists and is not a folder of a recipe."""
         if self.up_to_date(out):
-            print(f"{out} is up to date")
             return
         if out.exists() and not (out / STAMP).is_file():
             raise FileExistsError(

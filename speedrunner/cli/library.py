@@ -16,9 +16,9 @@ from envs import Primitive
 from serving.cards import prepare
 from speedrunner.agents.texts import call_lines
 from speedrunner.cli.command import key_values
-from speedrunner.config.compose import compose
+from speedrunner.config.compose import GROUPS, compose
 from speedrunner.config.named import chosen_task
-from speedrunner.config.schema import from_yaml
+from speedrunner.config.schema import Config, InvalidConfig, from_yaml
 from speedrunner.console import visible
 from speedrunner.library.library import Library
 from speedrunner.library.rules import MODULE_LIMIT, InvalidSkill
@@ -154,7 +154,7 @@ def try_(
 
     try:
         source = _text(file)
-        setup = set_up(compose(overrides or []))
+        setup = set_up(_composed(overrides or [], skill))
         call = asyncio.run(call_skill(setup, chosen_task(setup.config), source, skill, arguments))
     except InvalidSkill as error:
         call = SkillCall(error=f"{file}: {error}")
@@ -173,6 +173,18 @@ def try_(
             typer.echo(f"{call.actions} actions, score {call.score:g}, {state}")
     if call.error is not None:
         raise typer.Exit(1)
+
+
+def _composed(overrides: list[str], skill: str) -> Config:
+    """`compose`, whose error also says how a skill is given its own arguments."""
+    try:
+        return compose(overrides)
+    except InvalidConfig as error:
+        for key, _, value in (each.partition("=") for each in overrides):
+            if key not in {*GROUPS, *Config.__struct_fields__} and key.isidentifier():
+                how = f"{skill} is given its own arguments by --arguments '{{\"{key}\": {value}}}'"
+                raise InvalidConfig(f"{error}; {how}") from None
+        raise
 
 
 def _json(call: SkillCall) -> str:

@@ -60,8 +60,13 @@ Overrides = Annotated[
 ]
 
 
+DryRun = Annotated[
+    bool, typer.Option("--dry-run", help="Print what would be played, and how many requests at most.")
+]
+
+
 @app.command()
-def run(overrides: Overrides = None) -> None:
+def run(overrides: Overrides = None, dry_run: DryRun = False) -> None:
     """Play a run: wake, sleep, evaluate. On an existing run's directory it goes on where that stopped.
 
     Ctrl-C or SIGTERM lets episodes in flight end (in run.drain_s seconds at most; a second one ends at once);
@@ -69,13 +74,14 @@ def run(overrides: Overrides = None) -> None:
 
     Example: speedrunner run env=babyai method=speedrunner model=tiny run.rollouts=20
     """
-    _run(compose(overrides or []))
+    _run(compose(overrides or []), dry_run)
 
 
 @app.command()
 def sweep(
     file: Annotated[Path, typer.Argument(help="YAML: a list of runs, `- method=react run.seed=1` each.")],
     overrides: Overrides = None,
+    dry_run: DryRun = False,
 ) -> None:
     """Play several runs side by side on one server, which ends with the last of them.
 
@@ -91,6 +97,9 @@ def sweep(
 
     setups = read_runs(file, overrides or [])
     _show_messages(setups[0].config)
+    if dry_run:
+        _outline(setups)
+        return
     console = plain_console()
     patience_s = max(setup.config.run.drain_s for setup in setups)
     result = carry_out(lambda drain: play_all(setups, console, drain), _say(console), KEPT, patience_s)
@@ -166,7 +175,7 @@ def version() -> None:
         typer.echo(f"{name:{width}}  {text}")
 
 
-def _run(config: Config) -> None:
+def _run(config: Config, dry_run: bool = False) -> None:
     from speedrunner.runs.run import run as play_run
     from speedrunner.runs.setup import set_up
 
@@ -175,11 +184,23 @@ def _run(config: Config) -> None:
         single = "`episode`, `play`, `library try` and `envs check`"
         raise InvalidConfig(f"task.name and task.index are for {single}; a run plays its split")
     setup = set_up(config)
+    if dry_run:
+        _outline([setup])
+        return
     console = plain_console()
     balances = carry_out(
         lambda drain: play_run(setup, console, drain), _say(console), KEPT, config.run.drain_s
     )
     _show_run(setup, console, balances)
+
+
+def _outline(setups: Sequence[Setup]) -> None:
+    """Print what runs would do."""
+    from speedrunner.runs.outline import outline
+
+    for setup in setups:
+        for line in outline(setup):
+            typer.echo(visible(line))
 
 
 def _show_run(setup: Setup, console: Console, balances: Sequence[Balance] = ()) -> None:

@@ -116,6 +116,11 @@ class Method(abc.ABC):
     trains: bool = True
     replays: ClassVar[bool] = False
 
+    @property
+    def sleep_calls(self) -> int | None:
+        """Requests that one sleep sends at most; `None` where that cannot be told."""
+        return None
+
     @abc.abstractmethod
     def initial(self) -> Policy:
         """The policy before any rollout (version 0)."""

@@ -20,6 +20,11 @@ class ReAct(Method):
     def __init__(self, *, train: bool = False) -> None:
         self.trains = train
 
+    @property
+    def sleep_calls(self) -> int:
+        """It sleeps without a request."""
+        return 0
+
     def initial(self) -> Policy:
         """An empty policy."""
         return Policy(version=0)

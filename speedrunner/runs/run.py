@@ -170,17 +170,23 @@ def begun(setup: Setup, console: Console, name: str = "") -> Iterator[BegunRun |
             yield BegunRun(setup, directory, left, ledger, progress)
 
 
-def _claim(directory: RunDirectory, setup: Setup) -> None:
-    """Write the configuration of a new run; compare that of one that goes on."""
+def same_configuration(directory: RunDirectory, setup: Setup) -> None:
+    """Raise `RunDirectoryError` where a run that there is has another configuration."""
     text = directory.config()
     if text is not None and (changed := differences(from_yaml(text), setup.config)):
         raise RunDirectoryError(
             f"{directory.path} is a run of another configuration: {'; '.join(changed)};"
             " take the change back, or name another directory with run.dir"
         )
-    if text is None or not directory.policies.versions():
+
+
+def _claim(directory: RunDirectory, setup: Setup) -> None:
+    """Write the configuration of a new run; compare that of one that goes on."""
+    same_configuration(directory, setup)
+    is_new = directory.config() is None
+    if is_new or not directory.policies.versions():
         initial = setup.initial_policy()  # before anything is written, as it may not exist
-        if text is None:
+        if is_new:
             directory.write_config(to_yaml(setup.config))
         directory.write_policy(initial)
 

@@ -11,12 +11,14 @@ from pathlib import Path
 import yaml
 from rich.console import Console
 
+from envs import EnvironmentFault
 from serving.balance import Balance
-from serving.errors import ServingError
+from serving.errors import InvalidCard, ServingError
 from speedrunner.config.compose import compose
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.hosts.host import HostError
 from speedrunner.hosts.host_pool import HostPool
+from speedrunner.methods.registry import InvalidMethodOption, UnknownMethod
 from speedrunner.runs.drain import Drain, Interrupted
 from speedrunner.runs.executor import RunStopped
 from speedrunner.runs.progress import Progress
@@ -67,7 +69,8 @@ def read_runs(file: Path, overrides: Sequence[str]) -> list[Setup]:
         if not isinstance(own, list) or not all(isinstance(each, str) for each in own):
             raise InvalidConfig(f"{file}, run {number}: {entry!r} is no text and no list of KEY=VALUE")
         named = {each.partition("=")[0] for each in own}
-        setup = set_up(compose([*(o for o in overrides if o.partition("=")[0] not in named), *own]))
+        with _named(f"{file}, run {number} ({' '.join(own)})"):
+            setup = set_up(compose([*(o for o in overrides if o.partition("=")[0] not in named), *own]))
         path = setup.config.run.dir
         if path in setups:
             raise InvalidConfig(f"{file}, run {number}: another run has the directory {path}; set run.dir")
@@ -124,6 +127,15 @@ async def sweep(setups: Sequence[Setup], console: Console, drain: Drain) -> Swee
                 one.keep(balances)
         drain.check()
     return SweepResult(failures, balances)
+
+
+@contextmanager
+def _named(entry: str) -> Iterator[None]:
+    """Say in an error which run it is about."""
+    try:
+        yield
+    except (EnvironmentFault, InvalidCard, InvalidConfig, InvalidMethodOption, UnknownMethod) as error:
+        raise type(error)(f"{entry}: {error}") from None
 
 
 @contextmanager

@@ -20,7 +20,7 @@ from serving.deployment import Deployment, ServiceOptions, deploy
 from serving.engine.endpoint import Endpoint
 from serving.engine.metrics import Counters
 from serving.engine.server import VllmServer
-from serving.errors import InvalidCard, ServerFailed
+from serving.errors import EngineDead, InvalidCard, ServerFailed
 from serving.meter import READINESS, LedgerRow
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.usage import Prices, Usage
@@ -291,7 +291,12 @@ class TestRecovery:
         assert await service.recover(self.now())
         since = self.now()
         await self.kill(server)
-        assert not await service.recover(since)
+        with pytest.raises(
+            EngineDead,
+            match=r"^the engine died twice, at last: the server of model 'tiny' was killed by SIGKILL: .*;"
+            r" log: \S+; the same command goes on$",
+        ):
+            await service.recover(since)
         assert not server.alive
         assert len(said) == 1
 

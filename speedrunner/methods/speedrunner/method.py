@@ -70,6 +70,11 @@ class SpeedRunner(Method):
     visibility: Literal["split", "all_public"] = "split"
     interpreter: Literal["on", "off"] = "on"
 
+    @property
+    def sleep_calls(self) -> int:
+        """The inducer's."""
+        return self.inducer_calls
+
     def initial(self) -> Policy:
         """An empty library."""
         return Policy(version=0)

@@ -214,6 +214,12 @@ def tried(*arguments: object) -> tuple[int, dict[str, Any]]:
 
 
 class TestTry:
+    def test_a_skill_s_argument_given_as_a_setting_is_told_its_place(self, module: Path) -> None:
+        done = library("try", module, "twice", f"env={CORRIDOR}", "steps=1")
+        assert str(done.exception).endswith(
+            """; twice is given its own arguments by --arguments '{"steps": 1}'"""
+        )
+
     def test_a_skill_that_returns(self, module: Path) -> None:
         status, found = tried(module, "twice", "--arguments", '{"steps": 1}')
         calls = found.pop("calls")

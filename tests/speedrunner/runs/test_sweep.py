@@ -163,7 +163,10 @@ class TestTheList:
                 "run 2: another run has the directory a",
             ),
             (("method=react", "method=react run.seed=1 serving.port=9"), "run 2: runs share one server"),
-            (("method=react", "method=nope"), "nope"),
+            (
+                ("method=react", "method=nope"),
+                r"runs\.yaml, run 2 \(method=nope .*\): method=nope is not among",
+            ),
         ],
     )
     def test_what_does_not_go_together_is_told(

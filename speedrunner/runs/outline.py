@@ -1,0 +1,53 @@
+"""What a run would do, told before anything starts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from speedrunner.runs.executor import Due, due
+from speedrunner.runs.plan import Evaluate, Sleep, Wake
+from speedrunner.runs.run import same_configuration
+from speedrunner.runs.setup import Setup
+from speedrunner.store.rundir import RunDirectory
+
+_FORMAT = "{:10}{:>8}{:>10}{:>19}{:>11}"
+
+
+def outline(setup: Setup) -> Iterator[str]:
+    """Lines for people: what is left of the run's steps, its episodes and requests at most, what repeats.
+
+    Raises:
+        InvalidPlan: it asks for more tasks than there are.
+        RunDirectoryError: its directory holds something else.
+    """
+    config, path, plan = setup.config, Path(setup.config.run.dir), setup.plan()
+    left = [Due(step, {} if isinstance(step, Sleep) else step.tasks) for step in plan]
+    yield f"{path}: {config.method.name} on {config.env.name} with {setup.card.name}"
+    if path.exists():
+        directory = RunDirectory.open_for_reading(path)
+        same_configuration(directory, setup)
+        left = due(plan, directory, retry_faults=config.run.retry_faults)
+        yield f"it exists; {len(plan) - len(left)} of its {len(plan)} steps are finished; what is left:"
+    actor, sleep = setup.card.role("actor"), setup.method.sleep_calls
+    calls = {
+        Wake: actor.calls(setup.env.limits.llm_calls),
+        Evaluate: actor.calls(setup.env.limits.llm_calls),
+        Sleep: sleep and setup.inducer_card.role("inducer").calls(sleep),
+    }
+    yield _FORMAT.format("at most", "steps", "episodes", "LLM calls of each", "in all")
+    in_all: int | None = 0
+    for kind, each in calls.items():
+        steps = [one for one in left if isinstance(one.step, kind)]
+        episodes = sum(len(one.tasks) for one in steps)
+        most = None if each is None else each * (len(steps) if kind is Sleep else episodes)
+        in_all = None if most is None or in_all is None else in_all + most
+        cells = (episodes or "-", "not known" if each is None else each, "-" if most is None else most)
+        yield _FORMAT.format(kind.__name__.lower(), len(steps), *cells)
+    yield _FORMAT.format("all", len(left), "", "", "not known" if in_all is None else in_all)
+    checkpoints = sum(isinstance(step, Evaluate) for step in plan)
+    if not setup.method.trains and checkpoints > 1:
+        yield (
+            f"{config.method.name} does not learn: its one policy is evaluated anew at each of the"
+            f" {checkpoints} checkpoints, as in the paper; run.rollouts=0 evaluates it once."
+        )
