@@ -207,7 +207,10 @@ async def play_episode(
         opening = await host.reset(episode.task, spec.library.module(), actor.env.limits.actions)
         prompt = msgspec.json.encode([actor.messages(spec, opening), actor.tools(spec)])
         trajectory.prompt_hash = hashlib.sha256(prompt).hexdigest()
-        limits = AgentLimits(actor.llm_calls, began + actor.config.run.wall_clock_s)
+        run = actor.config.run
+        limits = AgentLimits(
+            actor.llm_calls, time.monotonic() + run.wall_clock_s, answers_count=run.wall_clock == "all"
+        )
         stage = Stage(opening, limits, actor, host, trajectory, labels, watch)
         trajectory.ending = await play(stage, spec)
     except HostError as error:

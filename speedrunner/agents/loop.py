@@ -41,10 +41,13 @@ class AgentLimits:
         llm_calls: requests to the model that are left, answers without a valid call included.
         deadline: moment of `time.monotonic()` at which the work is ended; `None` for none. Time during which
             we hold the agent back ourselves moves it.
+        answers_count: whether the time that the model takes to answer counts; otherwise it moves the deadline
+            as well.
     """
 
     llm_calls: int
     deadline: float | None = None
+    answers_count: bool = True
 
     @property
     def remaining_s(self) -> float:
@@ -85,16 +88,19 @@ async def run_agent(
     while limits.llm_calls > 0 and (most is None or asked < most):
         limits.llm_calls -= 1
         asked += 1
+        began = time.monotonic()
         held_s = await conversation.ready()
-        if limits.deadline is not None:
+        if limits.deadline is not None and limits.answers_count:
             limits.deadline += held_s
         try:
-            async with asyncio.timeout_at(limits.deadline):
+            async with asyncio.timeout_at(limits.deadline if limits.answers_count else None):
                 completion = await conversation.ask()
         except ContextOverflow:
             return Ending.CONTEXT_OVERFLOW
         except TimeoutError:
             return Ending.WALL_CLOCK
+        if limits.deadline is not None and not limits.answers_count:
+            limits.deadline += time.monotonic() - began
         turn = Turn(
             messages=messages,
             text=completion.text,

@@ -44,6 +44,9 @@ class RunConfig(msgspec.Struct, frozen=True):
     in_flight: AtLeastOne = 16
     #: Wall clock of one episode in seconds, after which it is ended and scored as it stands.
     wall_clock_s: Seconds = 1800.0
+    #: What of an episode that counts: its tool calls, or `all` of it (the paper's reading), the time that the
+    #: model takes to answer among it, which on one's own server says more about the server's load.
+    wall_clock: Literal["tools", "all"] = "tools"
     #: Longest tool result in the actor's view, in characters; on disk nothing is cut.
     reply_chars: AtLeastOne = 4000
     #: Another run's policy to begin with, `RUN` (its newest) or `RUN:VERSION`; `None`: the method's first.

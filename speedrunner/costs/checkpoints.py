@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import pairwise
 from statistics import fmean
 
@@ -9,7 +10,11 @@ import msgspec
 
 from speedrunner.costs.ledger import Line, RunCosts
 from speedrunner.store.data import RunData
+from speedrunner.store.records import Ending
 from speedrunner.store.rundir import sleep_key
+
+CUT = (Ending.WALL_CLOCK, Ending.CONTEXT_OVERFLOW)
+"""Endings that say something about a limit of the machinery as much as about the agent."""
 
 
 class CheckpointRow(msgspec.Struct, frozen=True):
@@ -18,12 +23,13 @@ class CheckpointRow(msgspec.Struct, frozen=True):
     Attributes:
         rollouts: training rollouts before it.
         episodes: test episodes played.
-        unscored: those of them that ended by a fault of ours and are left out of `score`.
+        unscored: those of them that ended by a fault of ours and are left out of all means.
         uncached, cached, output: tokens per test episode.
         cost: USD per test episode.
         rollout_cost: USD per training rollout since the checkpoint before, its share of the sleeps included.
         public, skills: public skills and all skills of the policy.
         notes: whether it keeps notes for the actor.
+        cut: how many test episodes ended at the wall clock or by an overflow of the context, by ending.
     """
 
     rollouts: int
@@ -39,6 +45,7 @@ class CheckpointRow(msgspec.Struct, frozen=True):
     public: int
     skills: int
     notes: bool = False
+    cut: dict[str, int] = {}
 
 
 def rollout_costs(run: RunData, costs: RunCosts) -> dict[str, float]:
@@ -68,7 +75,8 @@ def checkpoint_rows(run: RunData, costs: RunCosts) -> list[CheckpointRow]:
         played = [row for row in run.episodes if row.phase == "test" and row.checkpoint == point]
         since = [usd for number, usd in rollouts.items() if before <= number < point]
         scores = [row.score for row in played if row.score is not None]
-        lines = [costs.episodes.get(row.episode, Line()) for row in played]
+        whole = [row for row in played if row.score is not None] or played  # half an episode looks cheap
+        lines = [costs.episodes.get(row.episode, Line()) for row in whole]
         tokens = [line.useful for line in lines]
         policy = run.policies.load(played[0].policy)
         rows.append(
@@ -77,7 +85,7 @@ def checkpoint_rows(run: RunData, costs: RunCosts) -> list[CheckpointRow]:
                 episodes=len(played),
                 unscored=len(played) - len(scores),
                 score=fmean(scores) if scores else None,
-                llm_calls=fmean(row.llm_calls for row in played),
+                llm_calls=fmean(row.llm_calls for row in whole),
                 uncached=fmean(each.computed for each in tokens),
                 cached=fmean(each.cached for each in tokens),
                 output=fmean(each.reasoning + each.action for each in tokens),
@@ -86,6 +94,7 @@ def checkpoint_rows(run: RunData, costs: RunCosts) -> list[CheckpointRow]:
                 public=sum(skill.public for skill in policy.skills),
                 skills=len(policy.skills),
                 notes=bool(policy.notes),
+                cut=dict(Counter(row.ending.value for row in played if row.ending in CUT)),
             )
         )
     return rows

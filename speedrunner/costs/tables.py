@@ -96,6 +96,13 @@ def notes(rows: Sequence[CheckpointRow], book: PriceBook) -> str:
         if unscored
         else ""
     )
+    cut = [
+        f"{count} of {row.episodes} after {row.rollouts} rollouts by {ending}"
+        for row in rows
+        for ending, count in row.cut.items()
+    ]
+    if cut:
+        left_out += f" Ended before they were done: {', '.join(cut)}."
     return (
         "Score, LLM calls, tokens (uncached and cached prompt, output) and USD per episode are means over the"
         f" test episodes.{left_out} USD per rollout: the training rollouts since the checkpoint before, with"

@@ -24,6 +24,10 @@ from speedrunner.store.records import AgentRecord, Edit, Ending, Message, Policy
 Returned = TypeVar("Returned")
 
 
+FEW_TOKENS = 16_000
+"""Tokens of context below which an agent of a sleep is told to finish, or a quarter of it if that is less."""
+
+
 class MethodBroke(Exception):
     """A method returned what its contract does not allow."""
 
@@ -42,7 +46,7 @@ class SleepTools:
             sleep's. It returns no episode that ended by a fault of ours. `None` unless the method says
             `replays`.
         edits: to be extended with each edit that an agent asked for.
-        error: why the sleep changes nothing although it should have.
+        error: what kept the sleep from all that it should have done.
     """
 
     sleep: int
@@ -73,10 +77,13 @@ class SleepTools:
         self.agents.append(record)
         limits = AgentLimits(self.calls(role, llm_calls))
 
+        context = self.model.card.context
+
         def status(text: str, usage: Usage) -> str:
             used = usage.prompt + usage.completion + self.model.count_tokens(text)
-            tokens = max(self.model.card.context - used, 0)
-            return f"{text}\n\n({limits.llm_calls} calls and {tokens} tokens left)"
+            tokens = max(context - used, 0)
+            warning = ": finish soon" if tokens < min(FEW_TOKENS, context // 4) else ""
+            return f"{text}\n\n({limits.llm_calls} calls and {tokens} tokens left{warning})"
 
         opened = self.model.converse(role, plain_messages(messages), toolbox.specs, self.labels.plain())
         with closing(opened) as conversation:
@@ -84,7 +91,7 @@ class SleepTools:
                 conversation, messages, toolbox.execute, limits, record.turns.append, status
             )
         if record.ending is Ending.CONTEXT_OVERFLOW:
-            self.error = f"the context of {role} overflowed"
+            self.error = f"the context of {role} overflowed after {len(record.turns)} answers"
         return record.ending
 
 

@@ -281,7 +281,7 @@ class SleepRecord(msgspec.Struct, kw_only=True):
     Attributes:
         sleep: 1 for the run's first; the policy it leads to has the same number.
         rollouts: training rollouts since the sleep before, over which its cost is spread.
-        error: why the sleep changed nothing although it should have (a context overflow, say).
+        error: what kept it from all that it should have done (a context overflow, say).
         attempts: episodes that the method played again (where it says `replays`); part of the sleep's cost.
         prefix: what it invalidated of the prompt prefix; `None` on the chat route.
     """

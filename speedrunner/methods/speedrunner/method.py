@@ -56,7 +56,7 @@ class SpeedRunner(Method):
         inducer_calls: requests of one sleep (paper, Appendix A.1: 100).
         output_chars: longest result of one of the inducer's tools, in characters.
         code_wall_s: seconds that one piece of the inducer's code may take.
-        on_limit: whether the draft is adopted or discarded when the calls are used up.
+        on_limit: whether the draft is adopted or discarded when calls or context are used up.
         prompt: what the inducer is asked for; `asi_style`: to abstract observed behaviour (section 4.1).
         visibility: `all_public` shows the actor every skill (section 4.1).
         interpreter: `off` puts the batch's trajectories in the context instead (section 4.1).
@@ -84,7 +84,7 @@ class SpeedRunner(Method):
         return ActorSpec(Library(env.primitives).of(self._shown(policy)))
 
     async def sleep(self, policy: Policy, history: History, tools: SleepTools) -> Policy:
-        """Let the inducer edit the library. When its context overflows, nothing changes.
+        """Let the inducer edit the library. What was accepted counts, also when it could not finish.
 
         Raises:
             ServingError: the engine failed.
@@ -107,9 +107,12 @@ class SpeedRunner(Method):
                 offered.insert(0, (await stack.enter_async_context(interpreter)).execute_code)
             messages = self._messages(draft.library, history, tools, calls)
             ending = await tools.run_agent("inducer", messages, Toolbox(offered, finish), calls)
-        if ending is Ending.CALL_LIMIT and self.on_limit == "discard":
-            tools.error = f"the inducer used up its {calls} calls"
-        return draft.library.policy(policy) if tools.error is None else policy
+        if ending in (Ending.CALL_LIMIT, Ending.CONTEXT_OVERFLOW) and self.on_limit == "discard":
+            tools.error = tools.error or f"the inducer used up its {calls} calls"
+            return policy
+        if tools.error is not None:
+            tools.error += "; what it had edited until then is kept"
+        return draft.library.policy(policy)
 
     def _messages(self, library: Library, history: History, tools: SleepTools, calls: int) -> list[Message]:
         batch = history.batch(history.batches()[-1])

@@ -78,7 +78,10 @@ class TestEndings:
         def actor(request: Request) -> Answer:
             return walker(request) if request.turn < 2 else HANG
 
-        run = corridor(script(actor), "run.rollouts=0", "run.test_episodes=1", "run.wall_clock_s=2")
+        run = corridor(
+            script(actor),
+            *("run.rollouts=0", "run.test_episodes=1", "run.wall_clock_s=2", "run.wall_clock=all"),
+        )
         await run.play()
         (row,) = run.data.episodes
         assert (row.ending, row.llm_calls, row.score) == (Ending.WALL_CLOCK, 2, 2 / 7)

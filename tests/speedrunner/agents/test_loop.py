@@ -54,6 +54,7 @@ def work(tiny_card: ModelCard, tiny_tokenizer: ChatTokenizer) -> Callable[..., A
         *,
         llm_calls: int = 10,
         seconds: float | None = None,
+        answers_count: bool = True,
         execute: Callable[[ToolCall], Awaitable[ToolReply]] = executed,
         context: int | None = None,
         error: type[Exception] | None = None,
@@ -63,7 +64,8 @@ def work(tiny_card: ModelCard, tiny_tokenizer: ChatTokenizer) -> Callable[..., A
         async with scripted_model(script, card, tiny_tokenizer) as engine:
             plain = [{"role": each.role, "content": each.content} for each in OPENING]
             conversation = engine.model.converse("actor", plain, TOOLS, {"episode": "x"})
-            limits = AgentLimits(llm_calls, None if seconds is None else time.monotonic() + seconds)
+            deadline = None if seconds is None else time.monotonic() + seconds
+            limits = AgentLimits(llm_calls, deadline, answers_count)
             job = run_agent(conversation, OPENING, execute, limits, turns.append)
             if error is None:
                 return Work(engine, turns, await job)
@@ -98,12 +100,21 @@ class TestEndings:
         assert len(done.turns) == 1
         assert [row.status for row in done.engine.rows] == ["ok", "aborted"]
 
-    async def test_the_deadline_comes_while_a_tool_runs(self, work: Any) -> None:
+    async def test_answers_take_their_time_where_tools_alone_count(self, work: Any) -> None:
+        def slow(request: Request) -> Answer:
+            time.sleep(0.2)
+            return call("dig", depth=9) if request.turn == 3 else DEEPER
+
+        done = await work(slow, seconds=0.5, answers_count=False)
+        assert (done.ending, len(done.turns)) == (Ending.SUCCESS, 4)
+
+    @pytest.mark.parametrize("answers_count", [True, False])
+    async def test_the_deadline_comes_while_a_tool_runs(self, work: Any, answers_count: bool) -> None:
         async def slow(tool: ToolCall) -> ToolReply:
             await asyncio.sleep(0.3)
             return await executed(tool)
 
-        done = await work([DEEPER] * 9, seconds=0.2, execute=slow)
+        done = await work([DEEPER] * 9, seconds=0.2, execute=slow, answers_count=answers_count)
         assert done.ending is Ending.WALL_CLOCK
         assert [turn.executed.result for turn in done.turns] == ["dug"]
 

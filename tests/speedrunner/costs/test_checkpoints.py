@@ -12,6 +12,7 @@ from serving.usage import Prices, Usage
 from speedrunner.costs.checkpoints import CheckpointRow, checkpoint_rows, rollout_costs
 from speedrunner.costs.ledger import run_costs
 from speedrunner.costs.pricing import PriceBook
+from speedrunner.costs.tables import notes
 from speedrunner.store.data import load
 from speedrunner.store.records import Ending, Policy, Skill
 from speedrunner.store.rundir import RunDirectory, sleep_key
@@ -88,11 +89,19 @@ def test_a_checkpoint_is_the_means_of_its_test_episodes(run: RunDirectory) -> No
     )
 
 
-def test_what_is_unscored_is_left_out_of_the_score_and_counted(run: RunDirectory) -> None:
+def test_what_is_unscored_is_left_out_of_all_means_and_counted(run: RunDirectory) -> None:
     first = rows(run)[0]
     assert (first.episodes, first.unscored, first.score) == (2, 1, 0.5)
-    assert first.llm_calls == 1.0  # two and none
-    assert (first.uncached, first.cached, first.output) == (25, 90, 15)
+    assert (first.llm_calls, first.uncached, first.cached, first.output) == (2, 50, 180, 30)
+
+
+def test_what_a_limit_of_the_machinery_ended_is_counted(run: RunDirectory) -> None:
+    for number, ending in enumerate((Ending.WALL_CLOCK, Ending.CONTEXT_OVERFLOW, Ending.CALL_LIMIT)):
+        play(run, f"test/0004/{number:04d}", Usage(10, 0, 1), policy=1, ending=ending)
+    assert [row.cut for row in rows(run)] == [{}, {}, {"wall_clock": 1, "context_overflow": 1}]
+    assert " Ended before they were done: 1 of 3 after 4 rollouts by wall_clock, 1 of 3 after" in notes(
+        rows(run), BOOK
+    )
 
 
 def test_a_score_of_nothing_is_none(run: RunDirectory) -> None:

@@ -47,12 +47,14 @@ BROKEN = refuse(404, "no such thing")
 
 
 class TestGoingOnAllTheSame:
-    async def test_a_sleep_whose_context_overflows_changes_nothing(self, corridor: Runs) -> None:
+    async def test_a_sleep_whose_context_overflows_keeps_what_it_has(self, corridor: Runs) -> None:
         run = corridor(script(walker, (*LEARN, overflow())))
         await run.play()
         check_whole(run)
-        assert [record.error for record in run.data.sleeps] == ["the context of inducer overflowed"] * 2
-        assert all(not run.data.policies.load(version).skills for version in range(3))
+        assert [record.error for record in run.data.sleeps] == [
+            "the context of inducer overflowed after 1 answers; what it had edited until then is kept"
+        ] * 2
+        assert [len(run.data.policies.load(version).skills) for version in range(3)] == [0, 1, 1]
         assert {row.status for row in run.data.requests if row.labels["role"] == "inducer"} == {
             "ok",
             "overflow",

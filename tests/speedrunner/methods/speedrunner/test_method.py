@@ -141,13 +141,30 @@ async def test_or_discards_them_and_says_so(night: Nights) -> None:
     assert len(slept.tools.edits) == 1
 
 
-async def test_a_context_overflow_changes_nothing(night: Nights) -> None:
-    before = Policy(version=0, notes="kept")
-    slept = await night([WRITE, overflow()], before)
-    assert slept.policy == before
+async def test_a_context_overflow_ends_it_and_keeps_its_edits(night: Nights) -> None:
+    slept = await night([WRITE, overflow()])
+    assert [skill.name for skill in slept.policy.skills] == ["advance"]
     assert slept.tools.agents[0].ending is Ending.CONTEXT_OVERFLOW
-    assert slept.tools.error == "the context of inducer overflowed"
+    assert slept.tools.error == (
+        "the context of inducer overflowed after 1 answers; what it had edited until then is kept"
+    )
     assert [edit.error for edit in slept.tools.edits] == [None]
+
+
+async def test_or_discards_them_there_as_well(night: Nights) -> None:
+    before = Policy(version=0, notes="kept")
+    slept = await night([WRITE, overflow()], before, on_limit="discard")
+    assert slept.policy == before
+    assert slept.tools.error == "the context of inducer overflowed after 1 answers"
+
+
+async def test_it_is_told_when_little_of_its_context_is_left(night: Nights, tiny_card: ModelCard) -> None:
+    roomy, tight = [
+        (await night([LIST, LIST, FINISH], card={"context": context})).seen[1]
+        for context in (tiny_card.context, 4500)
+    ]
+    assert re.search(r"\d tokens left\)\n", roomy)
+    assert re.search(r"\d tokens left: finish soon\)\n", tight)
 
 
 async def test_a_card_may_allow_fewer_calls_than_the_method(night: Nights, tiny_card: ModelCard) -> None:
