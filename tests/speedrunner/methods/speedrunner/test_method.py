@@ -161,7 +161,7 @@ async def test_or_discards_them_there_as_well(night: Nights) -> None:
 async def test_it_is_told_when_little_of_its_context_is_left(night: Nights, tiny_card: ModelCard) -> None:
     roomy, tight = [
         (await night([LIST, LIST, FINISH], card={"context": context})).seen[1]
-        for context in (tiny_card.context, 4500)
+        for context in (tiny_card.context, 4400)
     ]
     assert re.search(r"\d tokens left\)\n", roomy)
     assert re.search(r"\d tokens left: finish soon\)\n", tight)
