@@ -7,11 +7,12 @@ import keyword
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, replace
-from traceback import walk_tb
 from typing import Any
 
 from envs.base import EpisodeOver, InvalidPrimitiveCall, Limits, Primitive, Split, Task, TextEnv, UnknownTask
-from envs.random_play import CALLS, PARTS, difference, made_up_arguments, play, read, state
+from envs.random_play import CALLS, PARTS, difference, made_up_arguments, made_up_value, play, read, state
+from envs.watched import Watched
+from typed.errors import in_one_line
 
 
 def findings(env: TextEnv, tasks: Split | Task, *, calls: int = CALLS) -> Iterator[str]:
@@ -27,6 +28,7 @@ def findings(env: TextEnv, tasks: Split | Task, *, calls: int = CALLS) -> Iterat
     Yields:
         One line for each promise that is not kept; nothing for an environment that conforms.
     """
+    env = env if isinstance(env, Watched) else Watched(env)
     wrong = list(_attribute_findings(env))
     if isinstance(tasks, Split):
         wrong = list(_split_findings(env, tasks)) + wrong
@@ -36,28 +38,25 @@ def findings(env: TextEnv, tasks: Split | Task, *, calls: int = CALLS) -> Iterat
     first, second = played_tasks(tasks)
     checks: list[Callable[[], Iterator[str]]] = [
         lambda: _unstarted_findings(env),
-        lambda: _unknown_task_findings(env, first),
-        lambda: _invalid_call_findings(env, first),
         lambda: _replay_findings(env, first, second, calls),
+        lambda: _invalid_call_findings(env, first),
+        lambda: _unknown_task_findings(env, first),
         lambda: _close_findings(env),
     ]
+    told = set()
     for check in checks:
         try:
             yield from check()
         except Exception as error:  # an environment under test may raise anything
-            yield raised(env, error)
+            fault = (type(error), env.place(error))
+            if fault not in told:
+                yield env.raised(error)
+            told.add(fault)
 
 
 def played_tasks(tasks: Split | Task) -> tuple[Task, Task]:
     """Return the two tasks, or one twice, that a check plays."""
     return (tasks.train[0], tasks.train[-1]) if isinstance(tasks, Split) else (tasks, tasks)
-
-
-def raised(env: TextEnv, error: Exception) -> str:
-    """Say in one line what an environment raised, and in which of its methods."""
-    frames = (frame for frame, _ in walk_tb(error.__traceback__) if frame.f_locals.get("self") is env)
-    place = next((frame.f_code.co_name for frame in frames), "the check")
-    return f"{place}: raised {type(error).__name__}: {error}".splitlines()[0]
 
 
 def _split_findings(env: TextEnv, split: Split) -> Iterator[str]:
@@ -94,6 +93,11 @@ def _attribute_findings(env: TextEnv) -> Iterator[str]:
                 yield f"{where}: parameter {parameter.name!r} cannot be passed by its name"
             if parameter.annotation is parameter.empty or isinstance(parameter.annotation, str):
                 yield f"{where}: parameter {parameter.name!r} has no type (a type's name as text is none)"
+            else:
+                try:
+                    made_up_value(parameter.annotation, [], random.Random(0))
+                except TypeError as error:
+                    yield f"{where}: parameter {parameter.name!r}: {error}"
             if parameter.name == "name":
                 yield f"{where}: no parameter can be called 'name', as `call` has one of its own"
         if primitive.signature.return_annotation not in (str, None, str | None):
@@ -177,12 +181,12 @@ def _difference_unread(env: TextEnv, task: Task, played: Sequence[dict[str, Any]
     return difference(seen, again)
 
 
-def _close_findings(env: TextEnv) -> Iterator[str]:
+def _close_findings(env: Watched) -> Iterator[str]:
     env.close()
     try:
         env.close()
     except Exception as error:
-        yield f"close: a second call raised {type(error).__name__}"
+        yield f"close: a second call raised {in_one_line(error)} ({env.place(error)})"
 
 
 def _played(env: TextEnv, task: Task, calls: int, seed: int) -> tuple[list[dict[str, Any]], list[str]]:

@@ -80,22 +80,27 @@ def made_up_arguments(primitive: Primitive, words: list[str], rng: random.Random
     """Make up values for the parameters without a default, some of them words that the world has used."""
     parameters = primitive.signature.parameters.values()
     return {
-        each.name: _value(each.annotation, words, rng) for each in parameters if each.default is each.empty
+        each.name: made_up_value(each.annotation, words, rng)
+        for each in parameters
+        if each.default is each.empty
     }
 
 
-def _value(annotation: Any, words: list[str], rng: random.Random) -> Any:
+def made_up_value(annotation: Any, words: list[str], rng: random.Random) -> Any:
     """Make up a value: a word that the world has used, a small number, one of several literals."""
     origin, inner = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is typing.Literal:
         return rng.choice(inner)
     if origin in (typing.Union, types.UnionType):
-        return _value(inner[0], words, rng)
+        return made_up_value(inner[0], words, rng)
     if origin is list:
-        return [_value(inner[0], words, rng)]
+        return [made_up_value(inner[0], words, rng)]
     if annotation is str:
         return rng.choice(words or ["word"])
     simple = {bool: rng.random() < 0.5, int: rng.randrange(4), float: rng.random(), types.NoneType: None}
     if annotation not in simple:
-        raise TypeError(f"no value can be made up for {inspect.formatannotation(annotation)}")
+        given = inspect.formatannotation(annotation)
+        raise TypeError(
+            f"nobody can write a value of type {given}; use str, int, float, bool, Literal or list"
+        )
     return simple[annotation]

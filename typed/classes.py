@@ -7,8 +7,10 @@ import importlib
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Generic, TypeVar
 
+from typed.errors import in_one_line, place
 from typed.values import converted, shown, suggest
 
 T = TypeVar("T")
@@ -63,8 +65,15 @@ class Registry(Generic[T]):
         try:
             found = getattr(importlib.import_module(module), attribute)
         except Exception as problem:  # importing somebody's module may raise anything
-            reason = f"cannot import {module} ({_first_line(problem)})"
-            if isinstance(problem, AttributeError) and problem.name == attribute:
+            where = "" if isinstance(problem, SyntaxError) else f"; {place(problem)}"  # its text has it
+            reason = f"cannot import {module} ({in_one_line(problem)}{where})"
+            if isinstance(problem, ModuleNotFoundError) and f"{module}.".startswith(f"{problem.name}."):
+                reason = (
+                    f"cannot import {module}: there is no module {problem.name!r} in the current directory,"
+                    f" {Path.cwd()}, nor among the installed packages; change to the directory that"
+                    " holds it, or name that in PYTHONPATH"
+                )
+            elif isinstance(problem, AttributeError) and problem.name == attribute:
                 reason = f"{module} has no {attribute}"
             raise self.unknown(f"{called}: {reason}") from problem
         if not (isinstance(found, type) and issubclass(found, base)):
@@ -113,8 +122,6 @@ class Registry(Generic[T]):
         except own:
             raise
         except Exception as problem:  # of somebody's
-            raise self.invalid(f"{whose} cannot be made: {_first_line(problem)}") from problem
-
-
-def _first_line(error: Exception) -> str:
-    return f"{type(error).__name__}: {error}".splitlines()[0]
+            raise self.invalid(
+                f"{whose} cannot be made: {in_one_line(problem)} ({place(problem, kind)})"
+            ) from problem

@@ -17,7 +17,10 @@ from speedrunner.cli.command import carry_out, key_values, plain_console
 from speedrunner.cli.compare import compare
 from speedrunner.cli.cost import cost
 from speedrunner.cli.envs import app as envs_app
+from speedrunner.cli.init import NotWritten, init
 from speedrunner.cli.library import app as library_app
+from speedrunner.cli.listing import list_
+from speedrunner.cli.methods import app as methods_app
 from speedrunner.cli.probe import app as probe_app
 from speedrunner.cli.serve import serve
 from speedrunner.cli.show import show
@@ -43,8 +46,11 @@ app = typer.Typer(
 
 app.add_typer(library_app, name="library")
 app.add_typer(envs_app, name="envs")
+app.add_typer(methods_app, name="methods")
 app.add_typer(probe_app, name="probe")
 app.add_typer(bench_app, name="bench")
+app.command("init")(init)
+app.command("list")(list_)
 app.command("serve")(serve)
 app.command("show")(show)
 app.command("cost")(cost)
@@ -251,7 +257,7 @@ def _for_people(error: Exception) -> bool:
     from speedrunner.store.files import StorageError
 
     ours = (CannotCompare, EnvironmentFault, HostError, InvalidConfig, InvalidMethodOption, InvalidPlan)
-    others = (MethodBroke, RunStopped, SandboxError, ServingError, StorageError, UnknownMethod)
+    others = (MethodBroke, NotWritten, RunStopped, SandboxError, ServingError, StorageError, UnknownMethod)
     return isinstance(error, ours + others)
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 from msgspec.structs import replace
 
-from serving.cards import CHECKOUT, list_cards
+from serving.cards import CHECKOUT, MODELS, list_cards
 from speedrunner.config.schema import Config, InvalidConfig, from_mapping, from_yaml, to_mapping
 from typed.records import as_written, keys_of, unknown_key
 from typed.values import suggest
@@ -25,7 +25,12 @@ GROUPS = ("env", "method", "model", "prices", "sandbox", "experiment")
 OPEN_GROUPS = ("env", "method")
 """Groups that also take a `package.module:Class`."""
 
+ELSEWHERE = {"model": "model.card=PATH/TO/CARD.yaml"} | dict.fromkeys(OPEN_GROUPS, "package.module:Class")
+"""What a group takes beside its choices."""
+
 _EXISTING_RUN = "existing_run"
+_OWN = "custom"
+"""The file of an open group that a `package.module:Class` chooses."""
 
 
 def compose(overrides: Sequence[str], *, base: str | None = None) -> Config:
@@ -73,11 +78,11 @@ def compose(overrides: Sequence[str], *, base: str | None = None) -> Config:
     return replace(config, run=replace(config.run, dir=at_home))
 
 
-def group_choices(group: str) -> list[str]:
-    """What `GROUP=` may choose, sorted."""
-    if group == "model":
-        return list_cards()
-    return sorted(path.stem for path in (CONFIGS / group).glob("*.yaml"))
+def group_choices(group: str) -> dict[str, Path]:
+    """What `GROUP=` may choose, sorted, and the file of each; see `ELSEWHERE` for more."""
+    folder = MODELS if group == "model" else CONFIGS / group
+    files = {path.stem: path for path in folder.glob("*.yaml")}
+    return {name: files[name] for name in sorted(files) if name != _OWN}
 
 
 def _read(overrides: Sequence[str]) -> tuple[dict[str, str], list[str]]:
@@ -120,9 +125,9 @@ def _read(overrides: Sequence[str]) -> tuple[dict[str, str], list[str]]:
         if key == "model" and isinstance(value, str) and value.endswith((".yaml", ".yml")):
             settings.append(f"++model.card={given}")
         elif key in OPEN_GROUPS and isinstance(value, str) and ":" in value:
-            choices[key] = "custom"
+            choices[key] = _OWN
             settings.append(f"++{key}.name={given}")
-        elif value in group_choices(key):
+        elif value in group_choices(key) or (key in OPEN_GROUPS and value == _OWN):
             choices[key] = str(value)
         else:
             raise _unknown_choice(key, value)
@@ -145,12 +150,8 @@ def _parse(parser: OverridesParser, text: str) -> tuple[str, Override]:
 
 def _unknown_choice(group: str, value: object) -> InvalidConfig:
     known = group_choices(group)
-    elsewhere = {"model": ", or model.card=PATH/TO/CARD.yaml"}
-    if group in OPEN_GROUPS:
-        known.remove("custom")
-        elsewhere[group] = ", or package.module:Class"
     near = suggest(as_written(value), known)
-    there_are = ", ".join(known) + elsewhere.get(group, "")
+    there_are = ", ".join(known) + (f", or {ELSEWHERE[group]}" if group in ELSEWHERE else "")
     return InvalidConfig(f"{group}={as_written(value)} is not among its choices{near}; there are {there_are}")
 
 

@@ -5,18 +5,19 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
 
 import psutil
 
 import envs
-from envs import EnvironmentFault, Opening, Outcome, Split, Task, TextEnv
-from envs.conformance import findings, played_tasks, raised
+from envs import EnvironmentFault, Split, Task
+from envs.conformance import findings, played_tasks
 from envs.random_play import trace
+from envs.registry import REGISTRY
+from envs.watched import Watched
 from speedrunner.config.named import split
-from speedrunner.hosts.hosted_episode import fault
-from speedrunner.hosts.messages import Check, Checking, Finding, Played, Ready, Reply
-from typed.values import shown
+from speedrunner.hosts.messages import Check, Checking, Fault, Finding, Played, Ready, Reply
+from speedrunner.sandbox.child.values import valid_text
+from typed.errors import in_one_line, place
 
 ENDING_S = 2.0
 """Seconds that an environment's processes are given to end after `close`."""
@@ -30,50 +31,21 @@ def check(job: Check, say: Say) -> None:
     """Do the job, and say what comes of it; a `Fault` says that there is nothing to check."""
     # Processes whose parents have ended become children of this one, so that they are seen.
     ctypes.CDLL(None).prctl(CHILD_SUBREAPER, 1)
+    doing = ""
+
+    def told(message: Reply) -> None:
+        nonlocal doing
+        if isinstance(message, Checking):
+            doing = message.what
+        say(message)
+
     try:
-        _carry_out(job, say)
+        _carry_out(job, told)
     except EnvironmentFault as error:
-        say(fault(error, job.env))
+        say(Fault(valid_text(str(error)), traceback=""))
     except Exception as error:  # what `findings` does not catch
-        say(Finding(f"splits or the constructor raised {type(error).__name__}: {error}"))
+        say(Finding(f"{doing} raised {in_one_line(error)} ({place(error)})"))
     say(Ready())
-
-
-class _Watched(TextEnv):
-    """An environment that says what it is about to do."""
-
-    def __init__(self, env: TextEnv, say: Say) -> None:
-        self._env = env
-        self._say = say
-        self.name = env.name  # type: ignore[misc]  # elsewhere the class has it
-        self.primitives, self.description, self.limits = env.primitives, env.description, env.limits
-
-    def reset(self, task: Task) -> Opening:
-        return self._told(f"reset: {task}").reset(task)
-
-    def call(self, name: str, **arguments: Any) -> str | None:
-        given = ", ".join(f"{parameter}={shown(value)}" for parameter, value in arguments.items())
-        return self._told(f"call: {name}({given})").call(name, **arguments)
-
-    def surroundings(self) -> str | None:
-        return self._told("surroundings").surroundings()
-
-    @property
-    def done(self) -> bool:
-        return self._told("done").done
-
-    def outcome(self) -> Outcome:
-        return self._told("outcome").outcome()
-
-    def snapshot(self) -> dict[str, Any] | None:
-        return self._told("snapshot").snapshot()
-
-    def close(self) -> None:
-        self._told("close").close()
-
-    def _told(self, what: str) -> TextEnv:
-        self._say(Checking(what))
-        return self._env
 
 
 def _carry_out(job: Check, say: Say) -> None:
@@ -84,6 +56,9 @@ def _carry_out(job: Check, say: Say) -> None:
         for text in findings(_made(job, say), tasks, calls=job.calls):
             say(Finding(text))
             wrong = True
+        if not wrong:  # else it may tell again what was told
+            say(Checking("preload", is_call=False))
+            REGISTRY.find(job.env).preload()
     if not wrong:
         _play(job, tasks, say)
     say(Checking("close"))
@@ -91,9 +66,9 @@ def _carry_out(job: Check, say: Say) -> None:
         say(Finding(f"close: leaves processes behind: {left}"))
 
 
-def _made(job: Check, say: Say) -> TextEnv:
+def _made(job: Check, say: Say) -> Watched:
     say(Checking("the constructor", is_call=False))
-    return _Watched(envs.make(job.env, **job.options), say)
+    return Watched(envs.make(job.env, **job.options), lambda what: say(Checking(what)))
 
 
 def _play(job: Check, tasks: Split | Task, say: Say) -> None:
@@ -104,7 +79,7 @@ def _play(job: Check, tasks: Split | Task, say: Say) -> None:
             say(Played(task, trace(env, task, calls=job.calls)))
         env.close()
     except Exception as error:  # an environment under test may raise anything
-        say(Finding(f"in another process or order, {raised(env, error)}"))
+        say(Finding(f"in another process or order, {env.raised(error)}"))
 
 
 def _processes_left() -> str:

@@ -20,6 +20,9 @@ PID = struct.Struct("i")
 """What a template says: the numbers of the processes that it has forked, in turn; 0 when it is ready for the
 first, and a negative system error instead of one that could not be forked."""
 
+SILENT = "silent"
+"""The argument of a template that says nothing of what loading raises, as a check will find it."""
+
 
 class Start(msgspec.Struct, tag=True, frozen=True):
     """Make the environment; the first request, once."""

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from speedrunner.hosts.host import HostDied, HostError, HostTimedOut
-from speedrunner.hosts.messages import PID, Start
+from speedrunner.hosts.messages import PID, SILENT, Start
 from speedrunner.hosts.process_host import CLOSE_LIMIT_S, ProcessHost, how_it_ended
 from speedrunner.sandbox.settings import Sandbox
 from speedrunner.store.files import open_log
@@ -45,6 +45,7 @@ class Template:
     def __init__(self, env: str, log: Path | None = None, *, hash_seed: int = 0, shown: bool = False) -> None:
         self._env = env
         self._log = log
+        silent = [SILENT] if shown else []
         environment = os.environ | {
             "PYTHONPATH": os.pathsep.join(each for each in sys.path if each),
             "PYTHONHASHSEED": str(hash_seed),
@@ -55,7 +56,7 @@ class Template:
         with theirs, open_log(log) if log else Path(os.devnull).open("ab") as errors:
             fd = theirs.fileno()
             self._process = subprocess.Popen(
-                [sys.executable, "-P", "-m", PROGRAM, env, str(fd), str(os.getpid())],
+                [sys.executable, "-P", "-m", PROGRAM, env, str(fd), str(os.getpid()), *silent],
                 stdin=subprocess.DEVNULL,
                 stdout=sys.stderr.fileno() if shown else subprocess.DEVNULL,
                 stderr=sys.stderr.fileno() if shown else errors,

@@ -21,7 +21,7 @@ from envs import EnvironmentFault, make
 from envs.registry import REGISTRY
 from speedrunner.hosts.hosted_episode import fault
 from speedrunner.hosts.local_host import LocalHost
-from speedrunner.hosts.messages import PID, Check, Finish, Ready, Reply, Start, encoded, read_request
+from speedrunner.hosts.messages import PID, SILENT, Check, Finish, Ready, Reply, Start, encoded, read_request
 from speedrunner.sandbox import bubblewrap
 from speedrunner.sandbox.child.rlimits import die_with
 from speedrunner.sandbox.child.wire import framed
@@ -101,7 +101,7 @@ def _preload(env: str) -> None:
     try:
         REGISTRY.find(env).preload()
     except Exception as error:  # each host will meet it again, and say so
-        if not isinstance(error, EnvironmentFault):
+        if not isinstance(error, EnvironmentFault) and SILENT not in sys.argv:
             traceback.print_exc()
     if len(list(Path("/proc/self/task").iterdir())) > 1:
         os.execv(sys.executable, [*sys.orig_argv, NOTHING_LOADED])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from speedrunner.methods.base import Method
+from speedrunner.methods.base import Method, check_at_once
 from typed.classes import Registry
 
 METHODS = {
@@ -35,6 +35,9 @@ def make(name: str, **options: Any) -> Method:
     Raises:
         UnknownMethod: no such name, or what it names is no importable method.
         InvalidMethodOption: no such option, or a value it does not take.
+        MethodBroke: it cannot be played by; see `check_at_once`.
     """
     kind = REGISTRY.find(name)
-    return REGISTRY.call(kind, kind, options, whose=f"method {name}", own=InvalidMethodOption)
+    made = REGISTRY.call(kind, kind, options, whose=f"method {name}", own=InvalidMethodOption)
+    check_at_once(made)
+    return made

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import itertools
 import random
+import re
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Literal
@@ -246,7 +247,7 @@ class Crashes(Elevator):
         (StartsWithoutReset(), "call: must raise EpisodeOver before the first reset"),
         (TakesAnyTask(), "reset: must raise UnknownTask for Task(env='another environment'"),
         (TakesNegativeIndices(), "name='default', index=-1)"),
-        (FailsOnAnUnknownTask(), "reset: raised KeyError: 'default'"),
+        (FailsOnAnUnknownTask(), "index=9) raised KeyError: 'default' (test_conformance.py, line "),
         (TakesAnyArgument(), "call: must raise InvalidPrimitiveCall for push(direction, no_such_parameter)"),
         (MovesOnAnInvalidCall(), "call: an invalid call changed the world: push(direction"),
         (ScoresInPercent(), "outcome: score must be a number in [0, 1], not"),
@@ -259,7 +260,6 @@ class Crashes(Elevator):
         (CountsItsResets(), "played again, differs in opening after 0 equal calls"),
         (MovesWhenScored(), "outcome: reading it changed snapshot; reading must change nothing"),
         (TicksWhenScored(), "without reading done, outcome, snapshot, surroundings between, differs in text"),
-        (Crashes(), "call: raised ZeroDivisionError: the cable broke"),
     ],
     ids=lambda value: value.__class__.__name__ if isinstance(value, TextEnv) else "",
 )
@@ -267,6 +267,15 @@ def test_a_broken_environment_is_told_what_is_wrong(env: TextEnv, finding: str) 
     lines = check(env)
     assert [line for line in lines if finding in line], lines
     assert not any("\n" in line for line in lines)
+
+
+def test_what_it_raises_is_told_once_with_call_task_and_place() -> None:
+    (line,) = check(Crashes())
+    assert re.fullmatch(
+        r"call: \w+\(.*\) with task\.name=default task\.index=9 raised ZeroDivisionError: the cable broke"
+        r" \(test_conformance\.py, line \d+, in call\)",
+        line,
+    )
 
 
 def test_what_reading_changes_is_not_blamed_on_invalid_calls() -> None:
@@ -311,6 +320,10 @@ def with_parameter(name: str, kind: Any = inspect.Parameter.KEYWORD_ONLY, annota
         (first_primitive(signature=inspect.Signature()), "return type must be str, None or str | None"),
         (with_parameter("by", annotation="int"), "parameter 'by' has no type"),
         (with_parameter("by", annotation=inspect.Parameter.empty), "parameter 'by' has no type"),
+        (
+            with_parameter("by", annotation=bytes),
+            "parameter 'by': nobody can write a value of type bytes; use",
+        ),
         (
             with_parameter("by", inspect.Parameter.POSITIONAL_ONLY),
             "parameter 'by' cannot be passed by its name",

@@ -69,7 +69,10 @@ def test_a_name_stands_for_what_is_registered_and_a_path_for_itself(name: str) -
         ("cat", "no animal 'cat'; there are dog, or give package.module:Class"),
         (3, "no animal 3; there are dog"),
         (f"{__name__}:Cat", f"animal '{__name__}:Cat': {__name__} has no Cat"),
-        ("no.such:Cat", "animal 'no.such:Cat': cannot import no.such (ModuleNotFoundError: No module named"),
+        (
+            "no.such:Cat",
+            "animal 'no.such:Cat': cannot import no.such: there is no module 'no' in the current directory, ",
+        ),
         (f"{__name__}:Own", f"animal '{__name__}:Own': it does not extend {__name__}.Animal"),
         (f"{__name__}:Fish", f"animal '{__name__}:Fish': it is abstract and lacks speak"),
         (f"{__name__}:Cow", f"animal '{__name__}:Cow': parameter 'age' must be keyword-only"),
@@ -93,7 +96,7 @@ def test_options_are_checked_and_those_that_it_takes_passed_on() -> None:
         ({"agge": 3}, Invalid, "dog has no option 'agge' (did you mean age?); there are age, colour"),
         ({"age": "3"}, Invalid, "option 'age' of dog must be int, not '3'"),
         ({"colour": 3}, Invalid, "option 'colour' of dog must be str, not 3"),
-        ({"age": 31}, Invalid, "dog cannot be made: RuntimeError: no dog"),
+        ({"age": 31}, Invalid, "dog cannot be made: RuntimeError: no dog (test_classes.py, line "),
         ({"age": -1}, Own, "not born"),
     ],
 )
@@ -102,4 +105,4 @@ def test_what_it_does_not_take_is_told_in_one_line(
 ) -> None:
     with pytest.raises(kind) as error:
         ANIMALS.call(Dog, Dog, given, whose="dog", own=Own)
-    assert str(error.value) == text
+    assert str(error.value).startswith(text)

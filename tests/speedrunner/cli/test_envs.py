@@ -120,6 +120,12 @@ class ClosesOnce(Corridor):
         self.closed = True
 
 
+class CannotBeLoaded(Corridor):
+    @classmethod
+    def preload(cls) -> None:
+        raise RuntimeError("no mortar")
+
+
 class CannotBeSplit(Corridor):
     @classmethod
     def splits(cls, *, train: int = 4, test: int = 2) -> Split:
@@ -133,11 +139,15 @@ class CannotBeSplit(Corridor):
         (JoinsASet, "played in another process or order, differs in opening"),
         (ShowsNoText, "texts: hold a lone surrogate"),
         (CountsItsResets, "differs in opening after 0 equal calls"),
-        (EndsItsProcess, "call: walk() ended the process (exit status 7)"),
-        (Hangs, "call: walk() did not return within 5 s"),
+        (
+            EndsItsProcess,
+            "call: walk() with task.name=default task.index=3 ended the process (exit status 7)",
+        ),
+        (Hangs, "call: walk() with task.name=default task.index=3 did not return within 5 s"),
         (LeavesProcesses, "close: leaves processes behind: "),
         (ClosesOnce, "close: a second call raised RuntimeError"),
-        (CannotBeSplit, "splits or the constructor raised RuntimeError: no bricks"),
+        (CannotBeLoaded, "preload raised RuntimeError: no mortar (test_envs.py, line"),
+        (CannotBeSplit, "splits raised RuntimeError: no bricks (test_envs.py, line"),
     ],
 )
 def test_what_shows_from_outside_only_is_a_line_too(kind: type[TextEnv], finding: str) -> None:
@@ -164,7 +174,7 @@ def test_an_environment_without_a_split_is_checked_on_the_task_that_is_named() -
     assert done.returncode == 0, done.stdout
     done = in_process("envs", "check", Unsplit.name, "task.name=maze")
     assert done.returncode == 1
-    assert "reset: raised UnknownTask: no task 'maze' in" in done.stdout
+    assert "name='maze', index=0) raised UnknownTask: no task 'maze' in" in done.stdout
 
 
 @pytest.mark.parametrize(
@@ -173,7 +183,10 @@ def test_an_environment_without_a_split_is_checked_on_the_task_that_is_named() -
         (["babyia"], "env=babyia is not among its choices (did you mean babyai?)"),
         (["babyai", "size=3"], "babyai has no option 'size'"),
         ([CORRIDOR, "pit=deep"], "option 'pit' of tests.toy_env:Corridor must be int, not 'deep'"),
-        (["nowhere:World"], "cannot import nowhere"),
+        (
+            ["nowhere:World"],
+            f"there is no module 'nowhere' in the current directory, {Path.cwd()}, nor among",
+        ),
     ],
 )
 def test_what_does_not_exist(arguments: list[str], said: str) -> None:

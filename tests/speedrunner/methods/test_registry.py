@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from speedrunner.methods import registry as methods
+from speedrunner.methods.base import MethodBroke
 from speedrunner.methods.react import ReAct
 from speedrunner.methods.registry import METHODS, REGISTRY, InvalidMethodOption, UnknownMethod
 from speedrunner.methods.speedrunner.method import SpeedRunner
@@ -34,7 +35,30 @@ class Own(Method):
         self.size = size
     def initial(self): ...
     def agent(self, policy, task, env): ...
-    async def sleep(self, policy, history, tools): ...
+    async def sleep(self, policy, history, tools):
+        return policy
+
+class Undecided(Own):
+    trains = None
+
+class Waiting(Own):
+    def sleep(self, policy, history, tools):
+        return policy
+
+class Empty(Own):
+    async def sleep(self, policy, history, tools):
+        def note(text: str) -> str:
+            return "Noted."
+        if not tools:
+            raise ValueError
+        note("x")
+
+class Evaluated(Empty):
+    trains = False
+
+class Unable(Own):
+    async def sleep(self, policy, history, tools):
+        raise NotImplementedError
 
 class Sleepless(Method):
     def initial(self): ...
@@ -78,8 +102,11 @@ class TestSomebodysOwn:
             ),
             ("own_methods:", "no method 'own_methods:'"),
             ("own_methods:None_", "method 'own_methods:None_': own_methods has no None_"),
-            ("no_such_module:Own", "cannot import no_such_module (ModuleNotFoundError: No module named"),
-            ("broken_methods:Own", "cannot import broken_methods (ModuleNotFoundError: No module named"),
+            (
+                "no_such_module:Own",
+                "cannot import no_such_module: there is no module 'no_such_module' in the current",
+            ),
+            ("broken_methods:Own", "'nothing_of_the_kind'; broken_methods.py, line 1, in <module>)"),
             ("own_methods:Sleepless", "method 'own_methods:Sleepless': it is abstract and lacks sleep"),
             ("own_methods:Loose", "it does not extend speedrunner.methods.base.Method"),
             ("own_methods:function", "it does not extend speedrunner.methods.base.Method"),
@@ -92,6 +119,23 @@ class TestSomebodysOwn:
             methods.make(name)
         assert message in str(error.value)
         assert "\n" not in str(error.value)
+
+    @pytest.mark.parametrize(
+        ("name", "message"),
+        [
+            ("Undecided", "trains must be True or False, not None"),
+            ("Waiting", "sleep must be defined by `async def`"),
+            ("Empty", "sleep must return Policy, and has no `return` with a value"),
+        ],
+    )
+    def test_what_would_break_it_after_its_first_batch_is_told_at_once(self, name: str, message: str) -> None:
+        with pytest.raises(MethodBroke) as error:
+            methods.make(f"own_methods:{name}")
+        assert str(error.value) == f"method own_methods:{name}: {message}"
+
+    @pytest.mark.parametrize("name", ["Evaluated", "Unable"])
+    def test_a_sleep_that_never_comes_or_may_fail_is_nobody_s_business(self, name: str) -> None:
+        methods.make(f"own_methods:{name}")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,76 @@
+"""An environment under test, of which is known what it is doing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from envs.base import Opening, Outcome, Task, TextEnv
+from typed.errors import in_one_line, place
+from typed.values import shown
+
+
+class Watched(TextEnv):
+    """An environment of which is known what it was asked last.
+
+    Args:
+        say: called with that before it is done.
+
+    Attributes:
+        asked: such as `call: walk(steps=1) with task.name=maze task.index=7`.
+    """
+
+    def __init__(self, env: TextEnv, say: Callable[[str], None] = lambda what: None) -> None:
+        self._env = env
+        self._say = say
+        self._task: Task | None = None
+        self.asked = "the constructor"
+        self.name = env.name  # type: ignore[misc]  # elsewhere the class has it
+        self.primitives, self.description, self.limits = env.primitives, env.description, env.limits
+
+    def reset(self, task: Task) -> Opening:
+        """See `TextEnv`."""
+        self._task = None
+        self._told(f"reset: {task}")
+        self._task = task
+        return self._env.reset(task)
+
+    def call(self, name: str, **arguments: Any) -> str | None:
+        """See `TextEnv`."""
+        given = ", ".join(f"{parameter}={shown(value)}" for parameter, value in arguments.items())
+        return self._told(f"call: {name}({given})").call(name, **arguments)
+
+    def surroundings(self) -> str | None:
+        """See `TextEnv`."""
+        return self._told("surroundings").surroundings()
+
+    @property
+    def done(self) -> bool:
+        """See `TextEnv`."""
+        return self._told("done").done
+
+    def outcome(self) -> Outcome:
+        """See `TextEnv`."""
+        return self._told("outcome").outcome()
+
+    def snapshot(self) -> dict[str, Any] | None:
+        """See `TextEnv`."""
+        return self._told("snapshot").snapshot()
+
+    def close(self) -> None:
+        """See `TextEnv`."""
+        self._told("close").close()
+
+    def raised(self, error: Exception) -> str:
+        """Say what it raised when it was asked last, and where."""
+        return f"{self.asked} raised {in_one_line(error)} ({self.place(error)})"
+
+    def place(self, error: Exception) -> str:
+        """Where in its own file, if there, it raised."""
+        return place(error, type(self._env))
+
+    def _told(self, what: str) -> TextEnv:
+        task = f" with task.name={self._task.name} task.index={self._task.index}" if self._task else ""
+        self.asked = what + task
+        self._say(self.asked)
+        return self._env

@@ -1,0 +1,81 @@
+"""`speedrunner init`: an environment, a method or a model card to begin with."""
+
+from __future__ import annotations
+
+import keyword
+import re
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from speedrunner.console import visible
+from speedrunner.store.files import explained
+
+SCAFFOLD = Path(__file__).parents[1] / "scaffold"
+
+Kind = Literal["env", "method", "card"]
+
+NEXT = {
+    "env": ("speedrunner envs check {name}:{cls}", "speedrunner play env={name}:{cls}"),
+    "method": (
+        "speedrunner methods check {name}:{cls}",
+        "speedrunner run method={name}:{cls} run.rollouts=20",
+    ),
+    "card": (
+        "speedrunner serve model.card={name}.yaml --print",
+        "speedrunner episode model.card={name}.yaml",
+    ),
+}
+"""What to try with what was written."""
+
+
+MODULE_NAME = (r"[a-zA-Z]\w*", "letters, digits and _")
+NAMES = {"card": (r"[a-zA-Z][\w.-]*", "letters, digits, _, . and -")}
+
+
+class NotWritten(Exception):
+    """A scaffold cannot be written under the name that was given."""
+
+
+def init(
+    kind: Annotated[Kind, typer.Argument(help="What to begin.", show_default=False)],
+    name: Annotated[str, typer.Argument(help="Of the module, or of the card.", show_default=False)],
+    folder: Annotated[Path, typer.Argument(help="Where, by default here.", show_default=False)] = Path(),
+) -> None:
+    """Write a small working example with its test, to be changed into your own. Nothing is overwritten.
+
+    Example: speedrunner init env treasure_hunt
+    """
+    pattern, what = NAMES.get(kind, MODULE_NAME)
+    if not re.fullmatch(pattern, name) or keyword.iskeyword(name):
+        raise NotWritten(f"no {kind} can be called {name!r}: give a name of {what}")
+    module = re.sub(r"\W", "_", name)
+    cls = "".join(part[0].upper() + part[1:] for part in module.split("_") if part)
+    mine = {f"speedrunner.scaffold.my_{kind}": module, f"my_{kind}": name, f"My{kind.title()}": cls}
+    texts = {
+        folder / _replaced(file.name, {f"test_my_{kind}": f"test_{module}", **mine}): _replaced(
+            file.read_text(), mine
+        )
+        for file in sorted(SCAFFOLD.glob(f"*my_{kind}.*"))
+    }
+    for path in texts:
+        if path.exists():
+            raise NotWritten(f"{path} is there already: give another name or folder")
+    if kind != "card" and find_spec(name) is not None:
+        raise NotWritten(
+            f"{name} is an installed module, which would be imported in its place: give another name"
+        )
+    for path, text in texts.items():
+        with explained(path, "written"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        typer.echo(f"wrote {visible(str(path))}")
+    typer.echo("try it there:")
+    for line in (f"python -m pytest test_{module}.py", *NEXT[kind]):
+        typer.echo(f"  {line.format(name=name, cls=cls)}")
+
+
+def _replaced(text: str, words: dict[str, str]) -> str:
+    return re.sub("|".join(map(re.escape, words)), lambda found: words[found[0]], text)

@@ -1,0 +1,169 @@
+"""Does a method keep to what `speedrunner.methods.base.Method` promises? A small run of it shows that.
+
+It is played with made-up answers (`made_up_model`), without an engine, by the machinery of any run. Its last
+sleep, and what follows that, are played twice from the same records: the second time in a process of its own,
+where the method is made anew and sets have another order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import get_context
+from pathlib import Path
+from traceback import walk_tb
+
+import msgspec
+from rich.console import Console
+
+from speedrunner.agents.actor import Actor
+from speedrunner.config.compose import compose
+from speedrunner.config.schema import from_yaml, to_yaml
+from speedrunner.hosts.host import HostError
+from speedrunner.methods import registry as methods
+from speedrunner.methods.base import MethodBroke
+from speedrunner.runs.drain import Drain
+from speedrunner.runs.executor import Executor, RunStopped, due
+from speedrunner.runs.made_up_model import MadeUpModel
+from speedrunner.runs.plan import Sleep
+from speedrunner.runs.progress import Progress
+from speedrunner.runs.setup import Setup, set_up
+from speedrunner.sandbox.settings import SandboxError
+from speedrunner.store.data import RunData, load
+from speedrunner.store.policies import InvalidPolicy
+from speedrunner.store.rundir import RunDirectory
+from typed.errors import in_one_line, place
+
+SIZE = ("run.rollouts=4", "run.sleep_every=2", "run.eval_every=4", "run.test_episodes=1", "run.in_flight=2")
+"""Two batches with their sleeps, and an evaluation before and after them."""
+
+
+def findings(overrides: Sequence[str], folder: Path) -> list[str]:
+    """Check a method.
+
+    Args:
+        overrides: `method=NAME`, its options, and those of the environment that it plays, as for a run.
+        folder: an empty one, for the records.
+
+    Returns:
+        One line for each promise that is not kept.
+
+    Raises:
+        InvalidConfig, UnknownMethod, InvalidMethodOption, MethodBroke, EnvironmentFault: it cannot be made.
+        HostError, SandboxUnavailable: the environment or the sandbox failed.
+    """
+    config = compose([*overrides, *SIZE])
+    set_up(config)  # what cannot be made is told here
+    first, again = folder / "first", folder / "again"
+    first.mkdir()
+    (first / "config.yaml").write_text(to_yaml(config))
+    found = _in_process(0, first, again) or _in_process(1, again, None)
+    return found or list(_differences(load(first), load(again)))
+
+
+def _in_process(number: int, folder: Path, copy: Path | None) -> list[str]:
+    """`_play` in a process of its own, whose number orders its sets."""
+    environment = dict(os.environ)
+    os.environ["PYTHONHASHSEED"] = str(number)
+    try:
+        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as process:
+            return process.submit(_play, folder, copy).result()
+    except BrokenProcessPool:
+        return ["it ended the process that played it"]
+    finally:
+        os.environ.clear()
+        os.environ.update(environment)
+
+
+def _play(folder: Path, copy: Path | None) -> list[str]:
+    """Begin the run in a folder, or go on with it; return what is wrong with its method.
+
+    Args:
+        copy: gets the records as they are before the last sleep, or the last evaluation where none sleeps.
+    """
+    setup = set_up(from_yaml((folder / "config.yaml").read_text()))
+    found = []
+    try:
+        asyncio.run(_played(setup, folder, copy))
+        found = list(dict.fromkeys(_agent_findings(setup, load(folder))))
+    except (HostError, SandboxError) as ours:
+        raise HostError(str(ours)) from None  # which any process can be told
+    except RunStopped:
+        pass  # for what is told below
+    except (MethodBroke, InvalidPolicy) as broken:
+        found = [str(broken)]
+    except Exception as error:  # a method under test may raise anything
+        frames = (frame for frame, _ in walk_tb(error.__traceback__))
+        calls = [each.f_code.co_name for each in frames if each.f_locals.get("self") is setup.method]
+        if not calls:
+            raise
+        found = [f"{calls[0]} raised {in_one_line(error)} ({place(error, type(setup.method))})"]
+    for played in (*load(folder).trajectories(), *load(folder).evaluations()):
+        if played.ending.is_fault:
+            fault = (played.error or "").partition("\n")[0]
+            raise HostError(f"{played.task} ended by {played.ending}: {fault}")
+    return found
+
+
+async def _played(setup: Setup, folder: Path, copy: Path | None) -> None:
+    steps, model = setup.plan(), MadeUpModel()
+    last = max((n for n, step in enumerate(steps) if isinstance(step, Sleep)), default=len(steps) - 1)
+
+    async def execute(first: int, end: int) -> None:
+        executor = Executor(
+            directory=directory,
+            method=setup.method,
+            actor=Actor(setup.env, model, setup.config),
+            pool=pool,
+            progress=Progress(Console(file=io.StringIO()), 0, 0),
+            drain=Drain(lambda line: None),
+            attempts={},
+        )
+        await executor.execute(due(steps[first:end], directory))
+
+    with RunDirectory.open_for_writing(folder) as directory:
+        async with setup.hosts(setup.config.run.in_flight) as pool:
+            if copy is not None:
+                directory.write_policy(setup.initial_policy())
+                await execute(0, last)
+                shutil.copytree(folder, copy, ignore=shutil.ignore_patterns("lock"))
+            await execute(last, len(steps))
+    await model.engine.close()
+
+
+def _agent_findings(setup: Setup, run: RunData) -> Iterator[str]:
+    """Whether `initial` and `agent` say the same for the same, and leave alone what they are given."""
+    anew = methods.make(setup.config.method.name, **setup.config.method.options)
+    if setup.method.initial() != anew.initial():
+        yield "initial: returned another Policy when it was called again"
+    for played in (*run.trajectories(), *run.evaluations()):
+        policy = run.policies.load(played.policy)
+        before = msgspec.json.encode(policy)
+        spec, *others = (
+            each.agent(policy, played.task, setup.env) for each in (setup.method, setup.method, anew)
+        )
+        if any(other != spec for other in others):
+            yield "agent: returned another ActorSpec for the same policy and task when it was called again"
+        if msgspec.json.encode(policy) != before:
+            yield "agent: changed the policy that it was given"
+
+
+def _differences(first: RunData, again: RunData) -> Iterator[str]:
+    """Where the two ends of the run part."""
+    anew = "a method made anew, in another process,"
+    newest = first.policies.versions()[-1]
+    one, other = (msgspec.structs.asdict(run.policies.load(newest)) for run in (first, again))
+    if differ := ", ".join(name for name in one if one[name] != other[name]):
+        yield f"sleep: {anew} made another policy of the same records: {differ} of v{newest:04d} differ"
+        return
+    for played, repeated in zip(first.evaluations(), again.evaluations(), strict=True):
+        turns = ([(turn.messages, turn.call) for turn in each.turns] for each in (played, repeated))
+        if played.prompt_hash != repeated.prompt_hash:
+            yield f"agent: {anew} gave the actor another prompt for the same policy and task"
+        elif next(turns) != next(turns):
+            yield f"play: {anew} played the same task otherwise, although all were given the same answers"

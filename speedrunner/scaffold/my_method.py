@@ -1,0 +1,85 @@
+"""A method whose sleeps write notes and skills."""
+
+from __future__ import annotations
+
+import msgspec
+
+from envs import Task, TextEnv
+from speedrunner.agents.actor import ActorSpec
+from speedrunner.agents.texts import trajectory_lines
+from speedrunner.agents.toolbox import Toolbox, ToolError
+from speedrunner.library.definition import function_names
+from speedrunner.library.library import Library
+from speedrunner.library.rules import InvalidSkill
+from speedrunner.methods.base import Method, SleepTools
+from speedrunner.store.data import History
+from speedrunner.store.records import Edit, Message, Policy
+
+TASK = (
+    "You improve an agent that plays many episodes in this world:\n\n{rules}\n\nYou are shown some of its"
+    " episodes. Note what it should know, write skills that it can call, and finish."
+)
+
+
+class MyMethod(Method):
+    """After each batch of episodes, one agent reads them. The docstring of `Method` is the contract.
+
+    It keeps nothing in `self` but its options: all that is learnt is in the policy.
+
+    Args:
+        llm_calls: requests of one sleep, at most.
+    """
+
+    # Options are keyword-only and have defaults: `method.llm_calls=20` sets this one.
+    def __init__(self, *, llm_calls: int = 10) -> None:
+        self._llm_calls = llm_calls
+
+    def initial(self) -> Policy:
+        """No skills, no notes. `Policy.method` holds JSON of the method's own, if it needs any."""
+        return Policy(version=0)
+
+    def agent(self, policy: Policy, task: Task, env: TextEnv) -> ActorSpec:
+        """What the actor gets: skills beside the world's primitives, and prose at its prompt's end."""
+        return ActorSpec(Library(env.primitives).of(policy), policy.notes)
+
+    async def sleep(self, policy: Policy, history: History, tools: SleepTools) -> Policy:
+        """Turn the newest batch into the next policy."""
+        # `tools.library` checks each edit as the actor's model and the sandbox need it.
+        library, notes = tools.library(policy), policy.notes
+
+        # The agent's tools are typed functions; it is shown their names, types and docstrings.
+        def note(text: str) -> str:
+            """Add a sentence to the notes that the agent reads before each episode."""
+            nonlocal notes
+            notes += f"{text}\n"
+            return "Noted."
+
+        async def write_skill(source: str) -> str:
+            """Add a skill: a typed, documented Python function that may call the world's primitives."""
+            nonlocal library
+            name = ", ".join(function_names(source))
+            try:
+                edited = library.write(source, public=True, sleep=tools.sleep)
+                await edited.check_loading()
+            except InvalidSkill as error:
+                # What was asked for is recorded, refused or not; a `ToolError` tells the agent its mistake.
+                tools.edits.append(Edit("write", name, str(error)))
+                raise ToolError(str(error)) from error
+            tools.edits.append(Edit("write", name))
+            library = edited
+            return f"{name} is in the library."
+
+        def finish() -> str:
+            """End your work."""
+            return "The notes and skills are stored."
+
+        batch = history.batch(history.batches()[-1])
+        messages = [
+            Message("system", TASK.format(rules=tools.env.description)),
+            Message("user", "\n".join(line for played in batch for line in trajectory_lines(played))),
+        ]
+        # A conversation, recorded and paid as the sleep's, until `finish` or the last call.
+        await tools.run_agent("inducer", messages, Toolbox([note, write_skill], finish), self._llm_calls)
+        if tools.error is not None:  # what the agent read did not fit into its context
+            return policy
+        return msgspec.structs.replace(library.policy(policy), notes=notes)

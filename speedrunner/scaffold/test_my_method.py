@@ -1,0 +1,17 @@
+"""Does it keep to what a method promises? As `speedrunner methods check my_method:MyMethod` does."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from speedrunner.runs.method_check import findings
+from speedrunner.scaffold.my_method import MyMethod
+from speedrunner.store.records import Policy
+
+
+def test_it_begins_with_nothing() -> None:
+    assert MyMethod().initial() == Policy(version=0)
+
+
+def test_it_conforms(tmp_path: Path) -> None:
+    assert findings([f"method={MyMethod.__module__}:MyMethod"], tmp_path) == []

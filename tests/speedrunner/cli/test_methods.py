@@ -1,0 +1,127 @@
+"""`speedrunner methods check`: any method against its contract, without a model."""
+
+from __future__ import annotations
+
+import os
+import random
+
+import msgspec
+import pytest
+
+from envs import Opening, Task, TextEnv
+from speedrunner.agents.actor import ActorSpec
+from speedrunner.library.library import Library
+from speedrunner.methods.base import Method, SleepTools
+from speedrunner.methods.react import ReAct
+from speedrunner.store.data import History
+from speedrunner.store.records import Policy
+from tests.scripted_runs import CORRIDOR, complaint, in_process
+from tests.toy_env import Corridor
+
+
+@pytest.mark.parametrize("arguments", [["speedrunner", "inducer_calls=12", "env.pit=-50"], ["react"]])
+def test_ours_conform(arguments: list[str]) -> None:
+    done = in_process("methods", "check", *arguments, f"env={CORRIDOR}")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.startswith(f"{arguments[0]} conforms: a small run with made-up answers, ")
+
+
+class Learner(ReAct):
+    """Sound: notes how many turns it has read of."""
+
+    def __init__(self, *, train: bool = True) -> None:
+        super().__init__(train=train)
+
+    def agent(self, policy: Policy, task: Task, env: TextEnv) -> ActorSpec:
+        return ActorSpec(Library(env.primitives), policy.notes)
+
+    async def sleep(self, policy: Policy, history: History, tools: SleepTools) -> Policy:
+        turns = sum(len(each.turns) for each in history.batch(history.batches()[-1]))
+        return msgspec.structs.replace(policy, notes=f"{policy.notes}Read {turns}.{self.more(policy)}\n")
+
+    def more(self, policy: Policy) -> str:
+        return ""
+
+
+class Remembers(Learner):
+    sleeps = 0
+
+    def more(self, policy: Policy) -> str:
+        self.sleeps += 1
+        return f" Sleep {self.sleeps}."
+
+
+class JoinsASet(Learner):
+    def agent(self, policy: Policy, task: Task, env: TextEnv) -> ActorSpec:
+        return ActorSpec(Library(env.primitives), ", ".join({"lamp", "door", "rug", "clock", "chair"}))
+
+
+class Draws(Learner):
+    def agent(self, policy: Policy, task: Task, env: TextEnv) -> ActorSpec:
+        policy.method["seen"] = True
+        return ActorSpec(Library(env.primitives), str(random.random()))
+
+
+class Stumbles(Learner):
+    def more(self, policy: Policy) -> str:
+        return str([][policy.version])
+
+
+class Ends(Learner):
+    def more(self, policy: Policy) -> str:
+        os._exit(3)
+
+
+class KeepsASet(Learner):
+    def initial(self) -> Policy:
+        return Policy(version=0, method={"seen": {1}})
+
+
+@pytest.mark.parametrize(
+    ("kind", "found"),
+    [
+        (Remembers, ["sleep: a method made anew, in another process, made another policy of the same"]),
+        (JoinsASet, ["agent: a method made anew, in another process, gave the actor another prompt"]),
+        (
+            Draws,
+            [
+                "agent: returned another ActorSpec for the same policy and task when it was called again",
+                "agent: changed the policy that it was given",
+            ],
+        ),
+        (Stumbles, ["sleep raised IndexError: list index out of range (test_methods.py, line "]),
+        (Ends, ["it ended the process that played it"]),
+        (KeepsASet, ["policy version 0 cannot be stored: it would read back differently"]),
+    ],
+)
+def test_each_broken_promise_is_a_line(kind: type[Method], found: list[str]) -> None:
+    done = in_process("methods", "check", f"{__name__}:{kind.__name__}", f"env={CORRIDOR}")
+    assert (done.returncode, done.stderr) == (1, "")
+    lines = done.stdout.splitlines()
+    assert len(lines) == len(found)
+    for line, begin in zip(lines, found, strict=True):
+        assert begin in line
+
+
+class Collapses(Corridor):
+    def reset(self, task: Task) -> Opening:
+        raise RuntimeError("the corridor caved in")
+
+
+def test_a_fault_of_the_environment_is_not_laid_to_the_method() -> None:
+    line = complaint(in_process("methods", "check", f"{__name__}:Stumbles", f"env={Collapses.name}"))
+    assert "ended by environment_error: " in line
+    assert "the corridor caved in" in line
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["raect"], "method=raect is not among its choices (did you mean react?)"),
+        (["react", "trian=true"], "method react has no option 'trian' (did you mean train?)"),
+        (["nowhere:Method"], "there is no module 'nowhere' in the current directory"),
+        (["react", f"env={CORRIDOR}", "env.pit=deep"], "option 'pit' of"),
+    ],
+)
+def test_what_does_not_exist(arguments: list[str], said: str) -> None:
+    assert said in complaint(in_process("methods", "check", *arguments))
