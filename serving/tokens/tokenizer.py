@@ -13,9 +13,14 @@ import secrets
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
 
 from serving.errors import InvalidCard
 from serving.tokens.tools import ToolSpec
+
+HUB_S = 4.0
+"""Longest wait for a word from the hub."""
 
 
 class ChatTokenizer:
@@ -133,7 +138,10 @@ class ChatTokenizer:
 
 
 def _load(folder: str, revision: str | None) -> Any:
-    """The tokenizer as `transformers` reads it. Raises `OSError` or `ValueError` where it cannot."""
+    """The tokenizer as `transformers` reads it. Raises `OSError`, `ValueError` or `InvalidCard` otherwise."""
+    is_local = Path(folder).is_dir() or _is_cached(folder, revision)
+    if not is_local:
+        _require_hub(folder, revision)
     from transformers import PreTrainedTokenizerFast
 
     file = Path(folder, "tokenizer_config.json")
@@ -143,4 +151,38 @@ def _load(folder: str, revision: str | None) -> Any:
         return PreTrainedTokenizerFast.from_pretrained(folder)
     from transformers import AutoTokenizer
 
-    return AutoTokenizer.from_pretrained(folder, revision=revision)
+    return AutoTokenizer.from_pretrained(folder, revision=revision, local_files_only=is_local)
+
+
+def _is_cached(model: str, revision: str | None) -> bool:
+    """Whether the hub need not be asked: a commit never changes, and compute nodes may have no network."""
+    from huggingface_hub import try_to_load_from_cache
+
+    found = (
+        try_to_load_from_cache(model, name, revision=revision)
+        for name in ("tokenizer.json", "tokenizer_config.json")
+    )
+    return all(isinstance(path, str) for path in found)
+
+
+def _require_hub(model: str, revision: str | None) -> None:
+    """Say at once that the hub is out of reach, which its own client finds out in a minute of retries.
+
+    Raises `InvalidCard`, also where the environment forbids it to be asked.
+    """
+    from huggingface_hub import constants
+
+    what = "HF_HUB_OFFLINE forbids to ask the hub"
+    if not constants.HF_HUB_OFFLINE:
+        try:
+            with urlopen(Request(constants.ENDPOINT, method="HEAD"), timeout=HUB_S):
+                return
+        except HTTPError:
+            return  # it answers
+        except OSError as error:
+            what = f"{constants.ENDPOINT} cannot be reached ({getattr(error, 'reason', error)})"
+    at = f" --revision {revision}" if revision else ""
+    raise InvalidCard(
+        f"{model} is not in this machine's cache, and {what}; where there is a network,"
+        f" `hf download {model}{at}` fetches it; HF_HOME names the cache's folder"
+    )

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from huggingface_hub import constants
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -165,3 +166,36 @@ def test_a_folder_without_tokenizer_or_template_is_refused_in_one_line(
         shutil.copy(Path(tiny_folder) / name, tmp_path / name)
     with pytest.raises(InvalidCard, match="no chat template"):
         ChatTokenizer(tmp_path)
+
+
+class TestTheHub:
+    MODEL, COMMIT = "Qwen/Qwen3-8B", "b968826d9c46dd6066d109eabc6255188de91218"
+
+    @pytest.fixture(autouse=True)
+    def empty_cache(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+
+    def test_out_of_reach_it_is_told_at_once_with_what_fetches_the_model(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
+        with pytest.raises(
+            InvalidCard,
+            match=rf"^{self.MODEL} is not in this machine's cache, and http://127\.0\.0\.1:9 cannot be"
+            rf" reached .*Connection refused.*`hf download {self.MODEL} --revision {self.COMMIT}`",
+        ):
+            ChatTokenizer(self.MODEL, self.COMMIT)
+
+    def test_forbidden_it_is_not_asked(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+        with pytest.raises(InvalidCard, match="HF_HUB_OFFLINE forbids"):
+            ChatTokenizer(self.MODEL, self.COMMIT)
+
+    def test_a_commit_in_the_cache_is_asked_of_nobody(
+        self, tiny_folder: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
+        snapshot = tmp_path / "models--Qwen--Qwen3-8B" / "snapshots" / self.COMMIT
+        shutil.copytree(tiny_folder, snapshot)
+        assert ChatTokenizer(self.MODEL, self.COMMIT).control_id("<|im_end|>")
