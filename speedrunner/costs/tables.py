@@ -114,8 +114,8 @@ def notes(rows: Sequence[CheckpointRow], book: PriceBook) -> str:
 def process_lines(processes: Sequence[Process]) -> list[str]:
     """Which of a run's processes were not as those before them, and in what."""
     return [
-        f"From {datetime.fromtimestamp(process.started):%Y-%m-%d %H:%M} on (process {number} of"
-        f" {len(processes)}) it was played with changes, as was accepted: {'; '.join(process.changes)}."
+        f"Process {number} of {len(processes)} (from {datetime.fromtimestamp(process.started):%Y-%m-%d %H:%M}"
+        f" on) was not as the one before it, which was accepted: {'; '.join(process.changes)}."
         for number, process in enumerate(processes, start=1)
         if process.changes
     ]

@@ -11,6 +11,7 @@ import msgspec
 from envs import Task
 from speedrunner.config.schema import Config, InvalidConfig, differences, from_mapping
 from speedrunner.costs.ledger import Line, RunCosts
+from speedrunner.costs.tables import process_lines
 from speedrunner.report.intervals import Estimate, bootstrap_mean
 from speedrunner.store.data import RunData
 from speedrunner.store.records import EpisodeRow
@@ -129,7 +130,8 @@ def _notes(side: _Side, first: _Side, points: list[int]) -> list[str]:
         f"{alone} of its test tasks were not played by {first.run.path} and are in no pair": alone,
         f"no price is known for {', '.join(side.costs.unpriced)}": side.costs.unpriced,
     }
-    return [f"{side.run.path}: {text}" for text, holds in found.items() if holds]
+    texts = [text for text, holds in found.items() if holds] + process_lines(side.run.processes)
+    return [f"{side.run.path}: {text}" for text in texts]
 
 
 def _config(run: RunData) -> Config:

@@ -62,7 +62,8 @@ class Child:
         self, sandbox: Sandbox, role: Literal["skills", "code"], mounts: Mapping[str, Path] | None = None
     ) -> None:
         self._kind = sandbox.kind
-        self._mounts = dict(mounts or {})
+        # A relative path counts from our current directory, which is not the process's.
+        self._mounts = {name: path.resolve() for name, path in (mounts or {}).items()}
         try:
             self._process = self._start(role, sandbox.resources())
         except OSError as error:  # the machine has no memory, processes or descriptors left
@@ -73,7 +74,7 @@ class Child:
 
     def place(self, name: str) -> str:
         """Where the process sees a folder of `mounts`."""
-        return f"/data/{name}" if self._kind == "bubblewrap" else str(self._mounts[name].resolve())
+        return f"/data/{name}" if self._kind == "bubblewrap" else str(self._mounts[name])
 
     def wait(self, deadline: float = math.inf) -> None:
         """Wait until the process is ready, for `START_LIMIT_S` and to the monotonic clock's deadline at most.

@@ -331,7 +331,8 @@ class TestGoingOn:
         assert f"versions.python: {first.versions['python']} -> (not set)" in second.changes
         assert not any("versions.code" in change for change in second.changes)
         (line,) = process_lines(run.data.processes)
-        assert "(process 2 of 2) it was played with changes, as was accepted: versions.python" in line
+        assert line.startswith("Process 2 of 2 (from 20")
+        assert "was not as the one before it, which was accepted: versions." in line
         assert price_book(run.data).models == {"tiny": Prices(0, 0, 0)}
 
     async def test_what_does_not_change_results_may_change(self, corridor: Runs) -> None:

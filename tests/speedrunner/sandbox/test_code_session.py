@@ -7,6 +7,7 @@ import socket
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Literal
 
 import pytest
 import pytest_asyncio
@@ -188,6 +189,15 @@ async def test_what_an_earlier_piece_left_behind_is_told_and_the_code_runs_afres
 async def test_files_that_change_outside_are_seen(session: CodeSession, folder: Path) -> None:
     (folder / "new.txt").write_text("new")
     assert await told(session, "open(MOUNTS['draft'] + '/new.txt').read()") == "'new'"
+
+
+@pytest.mark.parametrize("kind", ["bubblewrap", "rlimits"])
+async def test_a_relative_folder_counts_from_the_current_one(
+    kind: Literal["bubblewrap", "rlimits"], folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(folder.parent)
+    async with CodeSession(Sandbox(kind), mounts={"draft": Path(folder.name)}) as session:
+        assert await told(session, "open(MOUNTS['draft'] + '/a.txt').read()") == "'hello'"
 
 
 async def test_mounted_folders_cannot_be_written_to(folder: Path) -> None:
