@@ -17,6 +17,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from serving.engine.ideal_cache import IdealCache
 from serving.engine.metrics import CacheConfig
 
 ROOM_TO_GROW = 0.1
@@ -93,6 +94,7 @@ class Replica:
 
     Attributes:
         seats: the open conversations', oldest first.
+        ideal: what its cache could give, where the engine tells of it.
     """
 
     def __init__(
@@ -104,6 +106,7 @@ class Replica:
         admission: bool = False,
     ) -> None:
         self.cache = cache
+        self.ideal = IdealCache(cache) if cache else None
         self.number = number
         self.address = address
         self.capacity = cache.num_gpu_blocks - 1 if cache else 0  # vLLM keeps one to itself

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -15,13 +15,17 @@ import yaml
 from serving.errors import InvalidCard, ServerFailed
 from serving.usage import Prices
 from typed.records import WrongData, record
-from typed.values import suggest
+from typed.values import in_words, suggest
 
 CHECKOUT = Path(__file__).resolve().parents[1]
 MODELS = CHECKOUT / "models"
 
 Positive = Annotated[int, msgspec.Meta(gt=0)]
 Share = Annotated[float, msgspec.Meta(gt=0, le=1)]
+Commit = Annotated[
+    str, msgspec.Meta(pattern="^[0-9a-f]{40}$", description="a commit (40 hexadecimal digits)")
+]
+ToolFormatName = Literal["qwen3_json", "qwen3_xml", "llama3_json"]
 
 SHAPES = "shapes/build.py"
 """The recipe, relative to `MODELS`, that makes model folders without weights."""
@@ -120,7 +124,7 @@ class ModelCard(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
         recipe: script that makes `path`, relative to `models/`; before each start it is run as
             `python RECIPE --out FOLDER`, and leaves alone a folder that is up to date.
         id: the model's id on the Hugging Face hub.
-        revision: commit of that repository, so that a run says exactly what it ran.
+        revision: commit of that repository, so that a run says exactly what it ran; a branch may move.
         base_url: address of a hosted model's OpenAI-compatible API; nothing is started for it.
         api_key_env: environment variable that holds the hosted model's API key.
         route: `tokens` sends token ids and a grammar of ours to `/v1/completions`; `chat` sends messages and
@@ -148,11 +152,11 @@ class ModelCard(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     path: str | None = None
     recipe: str | None = None
     id: str | None = None
-    revision: str | None = None
+    revision: Commit | None = None
     base_url: str | None = None
     api_key_env: str | None = None
     route: Literal["tokens", "chat"] = "tokens"
-    tool_format: Literal["qwen3_json", "qwen3_xml", "llama3_json"] | None = None
+    tool_format: ToolFormatName | None = None
     thinking: Literal["none", "generated", "prompted"] = "none"
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     cache: Literal["attention", "hybrid"] = "attention"
@@ -219,13 +223,25 @@ def load_card(name_or_path: str) -> ModelCard:
         raise InvalidCard(f"model card {file}: {error}") from None
 
 
-def adapted(card: ModelCard, replicas: int | None = None, load_format: str | None = None) -> ModelCard:
-    """The card with other `replicas` and another `load_format`; `None` (or `auto`) keeps what it says.
-    Raises `InvalidCard` if the card does not allow it."""
+def adapted(
+    card: ModelCard,
+    replicas: int | None = None,
+    load_format: str | None = None,
+    roles: Mapping[str, Mapping[str, Any]] | None = None,
+) -> ModelCard:
+    """The card with other `replicas`, another `load_format` (`None` or `auto` keeps what it says), and other
+    values of its roles' fields, by role.
+
+    Raises `InvalidCard` if the card does not allow it.
+    """
     changes = {"replicas": replicas, "load_format": load_format}
     given = {name: value for name, value in changes.items() if value not in (None, "auto")}
+    content = msgspec.to_builtins(card) | given
+    for role, values in (roles or {}).items():
+        content["roles"][role] |= values
+        given |= {f"{role}.{name}": value for name, value in values.items()}
     try:
-        return _card(msgspec.to_builtins(card) | given)
+        return _card(content)
     except WrongData as error:
         settings = " ".join(f"model.{name}={value}" for name, value in given.items())
         raise InvalidCard(f"{settings} does not go with model {card.name!r}: {error}") from None
@@ -297,61 +313,68 @@ def run_recipe(model: str, command: list[str], progress: Callable[[str], None]) 
 def _card(content: object) -> ModelCard:
     """A card whose fields go together; one without weights has its shape's folder in their place."""
     card = record(ModelCard, content)
-    if problem := _contradiction(card):
-        raise WrongData(problem)
+    if problems := list(_contradictions(card)):
+        raise WrongData(*problems)
     if card.load_format != "dummy":
         return card
     folder = f".cache/models/{card.shape}-shape"
     return msgspec.structs.replace(card, path=folder, recipe=SHAPES, id=None, revision=None)
 
 
-def _contradiction(card: ModelCard) -> str | None:
-    """What is wrong between the fields of a card whose single fields are right."""
+def _contradictions(card: ModelCard) -> Iterator[str]:
+    """All that is wrong between the fields of a card whose single fields are right."""
     given = [name for name in ("path", "id", "base_url") if getattr(card, name) is not None]
     if len(given) != 1:
-        return (
+        yield (
             "it must name exactly one of `path` (folder), `id` (on the hub) and `base_url` (hosted model), "
             f"but has {' and '.join(given) or 'none'}"
         )
     if card.id is not None and card.revision is None:
-        return f"`id: {card.id}` needs a `revision` (a commit of its hub repository)"
+        yield f"`id: {card.id}` needs a `revision` (a commit of its hub repository)"
     if card.id is None and card.revision is not None:
-        return "`revision` goes with `id` alone"
+        yield "`revision` goes with `id` alone"
     if card.recipe is not None and card.path is None:
-        return "`recipe` goes with `path` alone"
+        yield "`recipe` goes with `path` alone"
     if card.hosted and card.route != "chat":
-        return "`base_url` (a hosted model) needs `route: chat`"
-    if card.hosted and (name := _set_in_vain(card)):
-        return f"`base_url` (a hosted model) allows no `{name}`: nothing is started for it"
+        yield "`base_url` (a hosted model) needs `route: chat`"
+    if card.hosted and (names := _set_in_vain(card)):
+        yield f"`base_url` (a hosted model) allows no {names}: nothing is started for it"
     if not card.hosted and card.api_key_env is not None:
-        return "`api_key_env` goes with `base_url` alone: a server started here makes its own key"
-    if card.route == "tokens" and card.tool_format is None:
-        return "`route: tokens` needs a `tool_format`: qwen3_json, qwen3_xml or llama3_json"
-    thinkers = [name for name in ("actor", "inducer") if card.role(name).thinking_tokens]
-    if card.thinking == "none" and thinkers:
-        return f"roles.{thinkers[0]}.thinking_tokens must be 0 where `thinking` is none"
+        yield "`api_key_env` goes with `base_url` alone: a server started here makes its own key"
+    if card.route == "tokens" and card.tool_format is None and not card.hosted:
+        yield f"`route: tokens` needs a `tool_format`: {in_words(ToolFormatName)}"
+    for name in ("actor", "inducer"):
+        role = card.role(name)
+        if card.thinking == "none" and role.thinking_tokens:
+            yield f"roles.{name}.thinking_tokens must be 0 where `thinking` is none"
+        if not card.hosted and role.reasoning_effort is not None:
+            yield f"roles.{name}.reasoning_effort is for hosted models; thinking_tokens bounds others"
+        if (most := role.thinking_tokens + role.string_tokens) >= card.context:
+            yield (
+                f"roles.{name}: an answer of {most} tokens (thinking_tokens and string_tokens) does not fit a"
+                f" context of {card.context}"
+            )
     if card.load_format == "dummy" and card.shape is None:
-        return "`load_format: dummy` needs a `shape` (models/shapes/build.py lists them)"
+        yield "`load_format: dummy` needs a `shape` (models/shapes/build.py lists them)"
     flags = card.server.flags
     if card.cache == "hybrid" and "prefix-match-unit" not in flags:
-        return "`cache: hybrid` needs server.flags.prefix-match-unit, such as 16"
+        yield "`cache: hybrid` needs server.flags.prefix-match-unit, such as 16"
     if card.cache == "attention" and "prefix-match-unit" in flags:
-        return "server.flags.prefix-match-unit goes with `cache: hybrid` alone"
+        yield "server.flags.prefix-match-unit goes with `cache: hybrid` alone"
     shards = flags.get("tensor-parallel-size", 1)
     if card.gpus and shards != card.gpus:
-        return f"`gpus: {card.gpus}` contradicts server.flags.tensor-parallel-size, which is {shards}"
+        yield f"`gpus: {card.gpus}` contradicts server.flags.tensor-parallel-size, which is {shards}"
     for flag in flags:
         if flag.startswith("-"):
-            return f"server.flags.{flag}: write the flag without its leading dashes"
+            yield f"server.flags.{flag}: write the flag without its leading dashes"
         if flag in OWN_FLAGS:
-            return f"server.flags.{flag}: not here, it is set from the card's other fields"
-    return None
+            yield f"server.flags.{flag}: not here, it is set from the card's other fields"
 
 
-def _set_in_vain(card: ModelCard) -> str | None:
-    """The first field of a hosted model's card that speaks of a server of ours."""
+def _set_in_vain(card: ModelCard) -> str:
+    """The fields of a hosted model's card that speak of a server of ours."""
     ours = ("cache", "holds", "gpus", "replicas", "load_format", "shape", "server")
     plain = ModelCard(
         name=card.name, tried=card.tried, context=card.context, roles=card.roles, prices=card.prices
     )
-    return next((name for name in ours if getattr(card, name) != getattr(plain, name)), None)
+    return ", ".join(f"`{name}`" for name in ours if getattr(card, name) != getattr(plain, name))

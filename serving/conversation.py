@@ -97,9 +97,7 @@ class TokenConversation(Conversation):
         self._context = context
         self._labels = {**labels, "replica": str(seat.replica.number)}
         self.replica = seat.replica
-        self._shared = seat.shared  # its first tokens that were sent alone before
         self._seat = seat
-        self._last = (0, 0)  # tokens of the last prompt, and of the answer to it
         self.options = {
             **sampling(role),
             "structured_outputs": {"structural_tag": self.tag},
@@ -129,17 +127,15 @@ class TokenConversation(Conversation):
             raise ContextOverflow(
                 f"the conversation has {len(prompt)} tokens; the model's context is {self._context}"
             )
-        cache = self.replica.cache
         reply = await self._engine.complete(
             prompt,
             max_tokens=min(room, self.transcript.answer_tokens),
             labels=self._labels,
             replica=self.replica.address,
-            cacheable=cache.most_cached(self._shared, *self._last, len(prompt)) if cache else None,
+            cache=self.replica.ideal,
             **self.options,
         )
         ids: list[int] = reply.choice["token_ids"]
-        self._last = (len(prompt), len(ids))
         answer = self.transcript.answer(ids)
         usage = msgspec.structs.replace(reply.usage, reasoning=answer.reasoning_tokens)
         if isinstance(answer.problem, TruncatedCall) and len(ids) >= room:
@@ -162,11 +158,6 @@ class TokenConversation(Conversation):
     def tell(self, text: str) -> None:
         """See `Conversation`."""
         self.transcript.tell(text)
-
-    def forget_cache(self) -> None:
-        """Nothing of it is in the engine's cache any more."""
-        self._last = (0, 0)
-        self._shared = 0
 
     def close(self) -> None:
         """See `Conversation`."""

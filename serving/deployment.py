@@ -186,6 +186,9 @@ class Deployment:
         self._say(f"the engine died ({server.failure().splitlines()[0]}); starting it again")
         await server.stop()
         self._accounts.begin(Counters())  # before the new one can be asked for anything; it counts from zero
+        for replica in self.replicas:
+            if replica.ideal is not None:
+                replica.ideal.forget()
         for model in self._models:
             model.forget_cache()
         await server.start(

@@ -30,7 +30,8 @@ class LedgerRow(msgspec.Struct, frozen=True, kw_only=True):
         wasted: its tokens, if any, served nothing: a later try or nobody used the answer.
         usage: as the engine reported it; `None` where it reported nothing.
         seconds: from sending to the answer's end.
-        cacheable: the most prompt tokens that the cache could have given (tokens route).
+        cacheable: what an ideal cache could have given of a prompt that was computed (tokens route); see
+            `serving.engine.ideal_cache`.
         at_most: where there is no usage: what the engine may have counted.
     """
 

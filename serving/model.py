@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from typing import Any
-from weakref import WeakSet
 
 from serving.admission import Replica
 from serving.cards import ModelCard
@@ -49,7 +48,6 @@ class Model:
         self._held_back = held_back
         self._warm: dict[tuple[int, ...], asyncio.Task[list[tuple[int, Usage]]]] = {}
         """Prefixes that were sent alone, or are being sent."""
-        self._talks: WeakSet[TokenConversation] = WeakSet()
         self._tool_check: ToolCheck | None = None
         self._format = None
         if card.route == "tokens":
@@ -77,9 +75,7 @@ class Model:
         transcript = self._transcript(role, messages, tools)
         replica = min(self.replicas, key=lambda each: len(each.seats))
         seat = replica.seat(self._sent_before(transcript.ids), self._held_back)
-        talk = TokenConversation(self.engine, transcript, settings, self.card.context, labels, seat)
-        self._talks.add(talk)
-        return talk
+        return TokenConversation(self.engine, transcript, settings, self.card.context, labels, seat)
 
     async def warm(
         self, role: str, messages: Messages, tools: list[ToolSpec], labels: dict[str, str], **options: Any
@@ -109,11 +105,9 @@ class Model:
             raise
 
     def forget_cache(self) -> None:
-        """The engine is started again: nothing that was sent is there any more."""
+        """The engine is started again: no prefix that was sent is there any more."""
         for prefix in [prefix for prefix, sent in self._warm.items() if sent.done()]:
             del self._warm[prefix]
-        for talk in self._talks:
-            talk.forget_cache()
 
     async def close(self) -> None:
         """Give up what is still being sent."""
@@ -133,6 +127,7 @@ class Model:
                 max_tokens=1,
                 labels={"role": "warming", **labels, "replica": str(replica.number)},
                 replica=replica.address,
+                cache=replica.ideal,
                 **options,
             )
             reply.record("ok", reply.usage)

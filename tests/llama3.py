@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from serving.cards import load_card, prepare
+from serving.cards import MODELS, load_card, prepare
 
 CONTROL = (
     *("<|begin_of_text|>", "<|end_of_text|>", "<|start_header_id|>", "<|end_header_id|>"),
@@ -19,7 +19,7 @@ def make_folder(folder: Path) -> str:
 
     tokenizer = AutoTokenizer.from_pretrained(prepare(load_card("tiny"), lambda line: None))
     tokenizer.add_special_tokens({"additional_special_tokens": [*CONTROL], "eos_token": "<|eot_id|>"})
-    tokenizer.chat_template = Path(__file__).with_suffix(".jinja").read_text()
+    tokenizer.chat_template = (MODELS / "shapes" / "llama3.jinja").read_text()
     tokenizer.save_pretrained(folder)
     (folder / "config.json").write_text(json.dumps({"vocab_size": len(tokenizer)}))
     return str(folder)

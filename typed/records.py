@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any, TypeVar, get_args, get_origin
 
@@ -16,16 +16,25 @@ Record = TypeVar("Record", bound=msgspec.Struct)
 
 
 class WrongData(ValueError):
-    """Data lacks a key or has one that does not exist, or gives one a value that it cannot have."""
+    """Data lacks a key or has one that does not exist, or gives one a value that it cannot have.
+
+    Args:
+        problems: all that is wrong, at least one; several are numbered.
+    """
+
+    def __init__(self, *problems: str) -> None:
+        numbered = "; ".join(f"({number}) {each}" for number, each in enumerate(problems, start=1))
+        super().__init__(problems[0] if len(problems) == 1 else numbered)
 
 
 def record(kind: type[Record], content: object) -> Record:
     """Plain data as a record, which may hold others, lists and mappings.
 
     Raises:
-        WrongData: with the key's place in dots, what was given, and what is allowed.
+        WrongData: with each key's place in dots, what was given, and what is allowed.
     """
-    _check(kind, content, "", keys_of(kind))
+    if problems := list(_problems(kind, content, "", keys_of(kind))):
+        raise WrongData(*problems)
     try:
         return msgspec.convert(content, kind)
     except msgspec.ValidationError as error:  # such as a number for a mapping's key
@@ -62,39 +71,40 @@ def _is_record(kind: Any) -> bool:
     return isinstance(kind, type) and issubclass(kind, msgspec.Struct)
 
 
-def _check(kind: Any, value: object, place: str, known: Sequence[str]) -> None:
+def _problems(kind: Any, value: object, place: str, known: Sequence[str]) -> Iterator[str]:
     origin = get_origin(kind)
     if _is_record(kind) and isinstance(value, Mapping):
-        _check_fields(kind, value, f"{place}." if place else "", known)
+        yield from _field_problems(kind, value, f"{place}." if place else "", known)
     elif origin is list and isinstance(value, list):
         for number, item in enumerate(value):
-            _check(get_args(kind)[0], item, f"{place}[{number}]", known)
+            yield from _problems(get_args(kind)[0], item, f"{place}[{number}]", known)
     elif origin is dict and isinstance(value, Mapping):
         for key, item in value.items():
-            _check(get_args(kind)[1], item, f"{place}.{key}", known)
+            yield from _problems(get_args(kind)[1], item, f"{place}.{key}", known)
     else:
-        _check_value(kind, value, place or "all of it")
+        yield from _value_problems(kind, value, place or "all of it")
 
 
-def _check_fields(
+def _field_problems(
     kind: type[msgspec.Struct], content: Mapping[Any, Any], prefix: str, known: Sequence[str]
-) -> None:
+) -> Iterator[str]:
     fields = {field.name: field for field in msgspec.structs.fields(kind)}
     for key, value in content.items():
         if key not in fields:
             beside = dict.fromkeys([*known, *(f"{prefix}{name}" for name in fields)])
-            raise WrongData(unknown_key(f"{prefix}{key}", value, list(beside)))
+            yield unknown_key(f"{prefix}{key}", value, list(beside))
     for name, field in fields.items():
         if name in content:
-            _check(field.type, content[name], f"{prefix}{name}", known)
+            yield from _problems(field.type, content[name], f"{prefix}{name}", known)
         elif field.required:
-            raise WrongData(f"{prefix}{name} is not set")
+            yield f"{prefix}{name} is not set"
 
 
-def _check_value(kind: Any, value: object, place: str) -> None:
+def _value_problems(kind: Any, value: object, place: str) -> Iterator[str]:
     try:
         converted = msgspec.convert(value, kind)
     except msgspec.ValidationError:
-        raise WrongData(f"{place} must be {in_words(kind, 'null')}, not {as_written(value)}") from None
-    if isinstance(converted, float) and not math.isfinite(converted):  # a lower bound lets it pass
-        raise WrongData(f"{place} must be finite, not {as_written(value)}")
+        yield f"{place} must be {in_words(kind, 'null')}, not {as_written(value)}"
+    else:
+        if isinstance(converted, float) and not math.isfinite(converted):  # a lower bound lets it pass
+            yield f"{place} must be finite, not {as_written(value)}"

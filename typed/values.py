@@ -52,6 +52,8 @@ def in_words(annotation: Any, none: str = "None") -> str:
         return " or ".join(map(str, inner))
     if origin is Annotated:
         kind, meta = inner
+        if meta.description is not None:
+            return str(meta.description)
         bounds = {">=": meta.ge, ">": meta.gt, "<=": meta.le}
         limits = " and ".join(f"{sign} {bound}" for sign, bound in bounds.items() if bound is not None)
         return f"{kind.__name__} {limits}" if limits else f"non-empty {kind.__name__}"

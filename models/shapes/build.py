@@ -15,7 +15,7 @@ import json
 import random
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import yaml
 
@@ -28,7 +28,37 @@ from recipe import ADDED, SPECIAL, Recipe, add_control_tokens, build_tokenizer, 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-TEMPLATES = {"qwen3_5_text": BUNDLED / "hybrid.jinja", "qwen3": BUNDLED / "template.jinja"}
+
+class Family(NamedTuple):
+    """What the models of one type write around what is said.
+
+    Attributes:
+        special, added: control tokens, which decoding can leave out or always shows.
+        end, pad: those among `special` that end a turn, and a text.
+    """
+
+    template: Path
+    special: tuple[str, ...] = SPECIAL
+    added: tuple[str, ...] = ADDED
+    end: str = "<|im_end|>"
+    pad: str = "<|endoftext|>"
+
+
+FAMILIES = {
+    "qwen3_5_text": Family(BUNDLED / "hybrid.jinja"),
+    "qwen3": Family(BUNDLED / "template.jinja"),
+    "llama": Family(
+        HERE / "llama3.jinja",
+        special=(
+            *("<|begin_of_text|>", "<|end_of_text|>", "<|start_header_id|>", "<|end_header_id|>"),
+            *("<|eom_id|>", "<|eot_id|>"),
+        ),
+        added=(),
+        end="<|eot_id|>",
+        pad="<|end_of_text|>",
+    ),
+}
+"""By `model_type`."""
 
 
 def shapes() -> dict[str, dict[str, Any]]:
@@ -47,41 +77,42 @@ def shapes() -> dict[str, dict[str, Any]]:
     return found
 
 
-def build_wide_tokenizer(chat_template: str, size: int) -> PreTrainedTokenizerBase:
-    """The bundled models' tokenizer with `size` entries, of which the control tokens are the last.
+def build_wide_tokenizer(family: Family, size: int) -> PreTrainedTokenizerBase:
+    """The bundled models' tokenizer with `size` entries, of which the family's control tokens are the last.
 
     Encoding finds the same entries as there. The further ones, pairs of its words, are for decoding: random
     weights choose them, and a grammar has to allow or forbid each.
     """
     from tokenizers import Tokenizer
 
-    tokenizer = build_tokenizer(chat_template)
+    tokenizer = build_tokenizer(family.template.read_text(encoding="utf-8"))
     content = json.loads(tokenizer.backend_tokenizer.to_str())
     vocabulary: dict[str, int] = content["model"]["vocab"]
     words = sorted(word for word in vocabulary if (bare := word.lstrip("Ġ")).isalpha() and bare.isascii())
     pairs = [first + second for first, second in itertools.product(words, repeat=2)]
     random.Random(0).shuffle(pairs)
-    free = size - len(SPECIAL) - len(ADDED)
+    free = size - len(family.special) - len(family.added)
     for pair in pairs:
         if len(vocabulary) == free:
             break
         vocabulary.setdefault(pair, len(vocabulary))
     wide = Tokenizer.from_str(json.dumps({**content, "added_tokens": []}))
-    add_control_tokens(wide, size)
+    add_control_tokens(wide, size, family.special, family.added)
     tokenizer._tokenizer = wide
+    tokenizer.eos_token, tokenizer.pad_token = family.end, family.pad
     return tokenizer
 
 
 def recipe(shape: str) -> Recipe:
     """How a shape's folder is made."""
     config = shapes()[shape]
-    template = TEMPLATES[config["model_type"]]
+    family = FAMILIES[config["model_type"]]
 
     def write(folder: Path) -> str:
         from transformers import __version__ as transformers_version
 
         print(f"training a tokenizer, filled up to {config['vocab_size']:,} entries", flush=True)
-        tokenizer = build_wide_tokenizer(template.read_text(encoding="utf-8"), config["vocab_size"])
+        tokenizer = build_wide_tokenizer(family, config["vocab_size"])
         tokenizer.model_max_length = config["max_position_embeddings"]
         tokenizer.save_pretrained(folder)
         content = {
@@ -93,7 +124,7 @@ def recipe(shape: str) -> Recipe:
         (folder / "config.json").write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
         return f"the shape of {shape}, no weights"
 
-    return Recipe((Path(__file__), HERE / "shapes.yaml", template), write, {"shape": shape})
+    return Recipe((Path(__file__), HERE / "shapes.yaml", family.template), write, {"shape": shape})
 
 
 if __name__ == "__main__":

@@ -9,7 +9,7 @@ import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -175,11 +175,13 @@ def build_tokenizer(chat_template: str) -> PreTrainedTokenizerBase:
     )
 
 
-def add_control_tokens(tokenizer: Tokenizer, size: int) -> None:
+def add_control_tokens(
+    tokenizer: Tokenizer, size: int, special: Sequence[str] = SPECIAL, added: Sequence[str] = ADDED
+) -> None:
     """Give a tokenizer the control tokens as its last ids. Raises `ValueError` if it then has not `size`."""
     from tokenizers import AddedToken
 
-    tokenizer.add_special_tokens([AddedToken(token, normalized=False, special=True) for token in SPECIAL])
-    tokenizer.add_tokens([AddedToken(token, normalized=False, special=False) for token in ADDED])
+    tokenizer.add_special_tokens([AddedToken(token, normalized=False, special=True) for token in special])
+    tokenizer.add_tokens([AddedToken(token, normalized=False, special=False) for token in added])
     if (entries := tokenizer.get_vocab_size()) != size:
         raise ValueError(f"the corpus yields {entries} tokens, not {size}: give it more words")

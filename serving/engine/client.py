@@ -16,6 +16,7 @@ import httpx2
 import msgspec
 
 from serving.engine.endpoint import BUSY_S, Endpoint
+from serving.engine.ideal_cache import IdealCache, Lookup
 from serving.engine.one_try import Send, TryFailed, try_once
 from serving.errors import ContextOverflow, EngineDead, RequestFailed, RequestRefused, ServerFailed
 from serving.meter import READINESS, LedgerRow, Meter, Status
@@ -79,15 +80,18 @@ class _Request:
 
     Attributes:
         prompt_bound: tokens that its prompt does not exceed.
-        cacheable, replica: see `Engine.complete`.
+        replica: see `Engine.complete`.
+        look_up: notes that it is sent now, where its replica's cache is known.
+        lookup: the last try's.
     """
 
     send: Send
     prompt_bound: int
     max_tokens: int
     labels: dict[str, str]
-    cacheable: int | None = None
     replica: int | None = None
+    look_up: Callable[[], Lookup] | None = None
+    lookup: Lookup | None = None
     id: str = field(default_factory=lambda: uuid.uuid4().hex[:16])
 
 
@@ -141,14 +145,14 @@ class Engine:
         max_tokens: int,
         labels: dict[str, str],
         replica: int | None = None,
-        cacheable: int | None = None,
+        cache: IdealCache | None = None,
         **options: Any,
     ) -> EngineResponse:
         """Continue token ids; the choice holds `token_ids` and `finish_reason`.
 
         Args:
             replica: which of the engine's replicas is to answer; `None` leaves it to the engine.
-            cacheable: the most prompt tokens that its cache can give, for the ledger.
+            cache: what was sent to that replica before, for the ledger's `cacheable`.
             options: further fields of the request (`structured_outputs`, `temperature`, ...).
 
         Raises:
@@ -157,9 +161,14 @@ class Engine:
         body = {**options, "prompt": prompt, "max_tokens": max_tokens, "return_token_ids": True}
         headers = {} if replica is None else {"X-data-parallel-rank": str(replica)}
         send = self._post("completions", body, headers)
-        response = await self._send(_Request(send, len(prompt), max_tokens, labels, cacheable, replica))
+        look_up = functools.partial(cache.send, prompt, options.get("cache_salt", "")) if cache else None
+        request = _Request(send, len(prompt), max_tokens, labels, replica, look_up)
+        response = await self._send(request)
         lacks = "no token ids; the tokens route needs a recent vLLM"
-        return self._holding(response, "token_ids", list, lacks)
+        response = self._holding(response, "token_ids", list, lacks)
+        if request.lookup is not None:
+            request.lookup.answered(response.choice["token_ids"])
+        return response
 
     async def chat(
         self,
@@ -223,8 +232,6 @@ class Engine:
                         continue
                 failures += 1
                 if error.lost and self._recover is not None and await self._recover(started):
-                    if request.cacheable is not None:
-                        request.cacheable = 0  # it begins with an empty cache
                     continue
                 if error.hung or failures >= self._retry.tries:
                     # A hosted model's other requests may always fare better.
@@ -254,6 +261,12 @@ class Engine:
     ) -> None:
         """Write the ledger row of try `number`, which has just ended."""
         most = Usage(prompt=request.prompt_bound, completion=request.max_tokens)
+        cacheable = None
+        if request.lookup is not None and usage is not None:
+            if usage.prompt:
+                cacheable = request.lookup.cacheable
+            else:
+                request.lookup.refused()
         self.meter.record(
             LedgerRow(
                 request=request.id,
@@ -266,7 +279,7 @@ class Engine:
                 usage=usage,
                 seconds=round(time.monotonic() - started, 4),
                 error=(str(error) or type(error).__name__) if error else None,
-                cacheable=request.cacheable,
+                cacheable=cacheable,
                 at_most=most if usage is None else None,
             )
         )
@@ -274,6 +287,7 @@ class Engine:
     async def _try(self, request: _Request) -> tuple[dict[str, Any], Usage]:
         waiting = asyncio.timeout(None)
         self._waiting[waiting] = request.replica
+        request.lookup = request.look_up() if request.look_up else None
         try:
             async with waiting:
                 return await try_once(request.send, self._retry.timeout_s)

@@ -66,26 +66,6 @@ class CacheConfig(msgspec.Struct, frozen=True):
         """Blocks that a conversation of so many tokens holds for itself alone; see `blocks_of`."""
         return blocks_of(tokens, self.block_size, hybrid=self.hybrid, shared=shared)
 
-    def most_cached(self, shared: int, previous_prompt: int, previous_output: int, prompt: int) -> int:
-        """The most prompt tokens that the cache can give a request (measured rules of vLLM 0.32).
-
-        An attention cache reuses whole blocks of whatever was sent or generated before; a hybrid one resumes
-        where an earlier prompt ended. The last token of a prompt is always computed.
-
-        Args:
-            shared: first tokens that an earlier request consisted of, such as a warmed-up prefix.
-            previous_prompt: tokens of the same conversation's last prompt; 0 for its first request.
-            previous_output: tokens generated after it.
-            prompt: tokens of this prompt.
-        """
-        if not self.enable_prefix_caching:
-            return 0
-        if self.hybrid:
-            reusable = max(shared, previous_prompt) - 1
-        else:
-            reusable = min(max(shared, previous_prompt + previous_output - 1), prompt - 1)
-        return max(reusable, 0) // self.match_unit * self.match_unit
-
 
 class Activity(msgspec.Struct, frozen=True):
     """What an engine does.

@@ -87,9 +87,9 @@ def cache(
 ) -> None:
     """Play episodes, and compare their cached tokens with the most that the cache can give.
 
-    At least 99 % are asked for (attention), or 97 % (hybrid models). With a server of our own, the last level
-    is played again with a cache that holds half of its conversations, with admission and without. Tokens per
-    second are those of a shared machine: compare them within one table only.
+    At least 99 % are asked for (attention), or 97 % (hybrid models). The last level is played again with
+    admission and without, in turn; with a server of our own also with a cache that holds half of its
+    conversations. Tokens per second are those of a shared machine: compare them within one table only.
 
     Example: speedrunner bench cache model=tiny --in-flight 1,8
     """

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec.structs import asdict
+
 import envs
 from envs import EnvironmentFault, Split, Task, UnknownTask
 from serving.cards import ModelCard, adapted, load_card
@@ -14,15 +16,27 @@ from speedrunner.config.schema import Config
 def actor_card(config: Config) -> ModelCard:
     """The card of the actor's model, with what the configuration changes in it. Raises `InvalidCard`."""
     model = config.model
-    return adapted(load_card(model.card), replicas=model.replicas, load_format=model.load_format)
+    roles = _roles(config) if model.inducer_card in (None, model.card) else {"actor": _roles(config)["actor"]}
+    return adapted(load_card(model.card), replicas=model.replicas, load_format=model.load_format, roles=roles)
 
 
 def inducer_card(config: Config, actor: ModelCard) -> ModelCard:
     """The card of every role but the actor, often the actor's own. Raises `InvalidCard`."""
-    other = actor if config.model.inducer is None else load_card(config.model.inducer)
+    name = config.model.inducer_card
+    other = actor if name is None else load_card(name)
     if other.name == actor.name:
         return actor  # one server is enough
-    return other if other.hosted else adapted(other, load_format=config.model.load_format)
+    load_format = None if other.hosted else config.model.load_format
+    return adapted(other, load_format=load_format, roles={"inducer": _roles(config)["inducer"]})
+
+
+def _roles(config: Config) -> dict[str, dict[str, Any]]:
+    """What the configuration changes in the roles of a card."""
+    roles = {"actor": config.model.actor, "inducer": config.model.inducer}
+    return {
+        name: {key: value for key, value in asdict(role).items() if value is not None}
+        for name, role in roles.items()
+    }
 
 
 def chosen_task(config: Config) -> Task:

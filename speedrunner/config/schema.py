@@ -86,13 +86,36 @@ class TaskConfig(msgspec.Struct, frozen=True):
     index: Count | None = None
 
 
+class RoleConfig(msgspec.Struct, frozen=True):
+    """How a role samples and how much it may write (serving/cards.py, `Role`); `None`: as its card says."""
+
+    #: Longest string argument of a tool call, in tokens.
+    string_tokens: AtLeastOne | None = None
+    #: Budget of the thinking region, in tokens.
+    thinking_tokens: Count | None = None
+    #: Sampling temperature.
+    temperature: Annotated[float, msgspec.Meta(ge=0)] | None = None
+    #: Nucleus sampling, a share of probability mass.
+    top_p: Annotated[float, msgspec.Meta(gt=0, le=1)] | None = None
+    #: Sample from the k likeliest tokens.
+    top_k: AtLeastOne | None = None
+    #: Most requests in one agent's work.
+    max_calls: AtLeastOne | None = None
+    #: Of hosted models.
+    reasoning_effort: Literal["none", "minimal", "low", "medium", "high"] | None = None
+
+
 class ModelConfig(msgspec.Struct, frozen=True):
     """The models of the roles."""
 
     #: Name of a card in `models/`, or the path of any card's `.yaml` file.
     card: Text
     #: Another card for the inducer and every role but the actor; `None`: the same.
-    inducer: Text | None = None
+    inducer_card: Text | None = None
+    #: The actor's budgets and sampling.
+    actor: RoleConfig = RoleConfig()
+    #: The inducer's, and those of every role but the actor.
+    inducer: RoleConfig = RoleConfig()
     #: Data-parallel replicas of the card's server; `None`: as the card says.
     replicas: AtLeastOne | None = None
     #: `dummy` serves random weights of the model's shape: nothing is downloaded.

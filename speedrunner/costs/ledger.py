@@ -75,9 +75,9 @@ class Line(msgspec.Struct, frozen=True):
         unreported: tries of which the engine told no usage although it may have worked on them.
         at_most: the most tokens that it can have counted for them (prompt and generated).
         at_most_usd: the most that they can have cost beyond `usd`, where tokens are paid.
-        cacheable: the most prompt tokens that the prefix cache could give, where that is known.
-        from_cache: what it gave of these; what a request got beyond its most makes up for nothing.
-        cacheable_in: requests of which it is known.
+        cacheable: prompt tokens that an ideal prefix cache could have given, where that is known.
+        from_cache: what the engine's own gave to the same requests.
+        cacheable_in: their number.
     """
 
     requests: int = 0
@@ -109,7 +109,7 @@ class Line(msgspec.Struct, frozen=True):
 
     @property
     def cache_share(self) -> float | None:
-        """What the cache gave of what it could give; `None` where that is nothing, or is not known."""
+        """`from_cache` as a share of `cacheable`; `None` where that is nothing, or not known."""
         return self.from_cache / self.cacheable if self.cacheable else None
 
 
@@ -206,7 +206,7 @@ def _line(row: LedgerRow, book: PriceBook, seconds: float | None) -> Line:
     by_class = None if prices is None else tokens.times(prices)
     usd = by_class.total if by_class else book.by_time(row.model, seconds)
     most = Classes() if row.usage is not None else Classes.of(row.at_most or Usage())
-    cacheable = row.cacheable if row.usage is not None else None
+    known = row.cacheable is not None
     return Line(
         requests=1,
         tokens=tokens,
@@ -218,9 +218,9 @@ def _line(row: LedgerRow, book: PriceBook, seconds: float | None) -> Line:
         unreported=int(row.usage is None and row.at_most is not None),
         at_most=most,
         at_most_usd=0.0 if prices is None else most.times(prices).total,
-        cacheable=cacheable or 0,
-        from_cache=min(cacheable or 0, row.usage.cached if row.usage else 0),
-        cacheable_in=int(cacheable is not None),
+        cacheable=row.cacheable or 0,
+        from_cache=row.usage.cached if known and row.usage else 0,
+        cacheable_in=int(known),
     )
 
 

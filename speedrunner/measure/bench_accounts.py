@@ -97,6 +97,8 @@ async def compare_accounts(
         await traffic.send(CALM, requests - requests // 2, in_flight)
         await _rest(deployment)
         calm = await deployment.balance()
+        if calm is not None:
+            traffic.found = f"the first half {'agrees' if calm.agrees else 'DOES NOT AGREE'}; "
         await traffic.send(ROUGH, requests // 2, in_flight)
     await _rest(deployment)
     after = (await read_metrics(deployment.endpoint)).sums(*SUMS)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import time
-from collections.abc import Sequence
+import statistics
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -14,13 +14,17 @@ from serving.deployment import Deployment
 from serving.engine.metrics import CacheConfig, read_metrics
 from speedrunner.costs.ledger import token_line
 from speedrunner.measure.engine import cache_of, cache_text, opened, with_flags
-from speedrunner.measure.measurement import Figure, Measurement, Status, Table, columns
+from speedrunner.measure.measurement import Figure, Measurement, Status, Table, columns, within
 from speedrunner.measure.played_episodes import BenchRun, bench_run
 from speedrunner.measure.probe_cache import TARGETS
+from speedrunner.measure.processes import Stopwatch
 from speedrunner.runs.setup import Setup
 
 FEW = 2
 """So many episodes for each one in flight are enough: a level of one would take as long as all others."""
+
+IN_TURN = (True, False, False, True)
+"""Admission, pass by pass, where both are compared: what changes with time alone tells on both alike."""
 
 PREEMPTIONS = "num_preemptions_total"
 
@@ -34,6 +38,8 @@ class Level(msgspec.Struct, frozen=True, kw_only=True):
         cacheable: the most prompt tokens that the cache could give.
         of_maximum: what it gave of that.
         hit_rate: what it gave of all prompt tokens.
+        cpu_ms: CPU time per output token of all processes together, the engine's too, which depends little on
+            what else the machine does; `None` where the engine is not ours.
         held_back: requests before which the episode was held back.
         preemptions: requests that the engine stopped for want of blocks, and computed again.
         shared_blocks: blocks of the cache that all conversations share.
@@ -51,6 +57,7 @@ class Level(msgspec.Struct, frozen=True, kw_only=True):
     of_maximum: float
     hit_rate: float
     output_tokens_per_s: float
+    cpu_ms: float | None
     held_back: int
     preemptions: int
     shared_blocks: int
@@ -60,7 +67,8 @@ class Level(msgspec.Struct, frozen=True, kw_only=True):
 async def measure_cache(
     setup: Setup, in_flight: Sequence[int], episodes: int, turns: int, status: Status
 ) -> Measurement:
-    """Play episodes at each level; with an engine of our own the last level again in a smaller cache.
+    """Play episodes at each level, the last one again with admission and without, in turn; with an engine of
+    our own also in a smaller cache.
 
     Args:
         in_flight: episodes at the same time, level by level.
@@ -75,38 +83,47 @@ async def measure_cache(
     setup = dataclasses.replace(setup, card=card)
     admission = setup.config.serving.admission
     levels: list[Level] = []
+    whole: list[Level] = []
     small: list[Level] = []
     with bench_run(setup) as run:
         async with opened(card, setup.config, status) as deployment:
             cache = cache_of(deployment)
             for many in in_flight:
                 count = min(episodes, FEW * many)
-                status(f"{count} episodes, {many} in flight; {_so_far(levels)}")
-                levels.append(await _level(deployment, run, many, count, admission))
+                told = within(status, f"{_so_far(levels)}{count} episodes, {many} in flight")
+                levels.append(await _level(deployment, run, many, count, admission, told))
+            for admits in IN_TURN if admission else ():
+                told = within(status, f"{_so_far(levels + whole)}the last level {_with(admits)} once more")
+                whole.append(await _level(deployment, run, many, count, admits, told))
         if setup.config.serving.url is None:
             async with opened(smaller(card, cache, levels[-1]), setup.config, status) as deployment:
-                for admits in (True, False) if admission else (False,):
-                    status(f"the last level in a cache for half of it; {_so_far([*levels, *small])}")
-                    small.append(await _level(deployment, run, many, count, admits))
-    return _measurement(card, cache, levels, small)
+                for admits in IN_TURN if admission else (False,):
+                    doing = f"the last level {_with(admits)} in half the cache"
+                    told = within(status, f"{_so_far(levels + whole + small)}{doing}")
+                    small.append(await _level(deployment, run, many, count, admits, told))
+    return _measurement(card, cache, levels, whole, small)
+
+
+def _with(admission: bool) -> str:
+    return "with admission" if admission else "without admission"
 
 
 def _so_far(levels: Sequence[Level]) -> str:
-    shares = ", ".join(f"{each.of_maximum:.2%}" for each in levels)
-    return f"of the maximum so far: {shares or 'nothing yet'}"
+    found = (f"{each.of_maximum:.2%}, {each.output_tokens_per_s:.0f} output tokens/s; " for each in levels)
+    return "".join(found)
 
 
 async def _level(
-    deployment: Deployment, run: BenchRun, in_flight: int, episodes: int, admission: bool
+    deployment: Deployment, run: BenchRun, in_flight: int, episodes: int, admission: bool, status: Status
 ) -> Level:
     cache = cache_of(deployment)
     async with run.hosts(in_flight) as pool, deployment.client(run.record, admission=admission) as model:
         shared = len(await run.warm(model))
         await pool.ready()
         before = (await read_metrics(deployment.endpoint)).sums(PREEMPTIONS)
-        began = time.monotonic()
-        played = await run.play(model, pool, episodes)
-        seconds = time.monotonic() - began
+        watch = Stopwatch()
+        played = await run.play(model, pool, episodes, status)
+        per_s, cpu_ms = watch.per_token(sum(each.trajectory.usage.completion for each in played))
         after = (await read_metrics(deployment.endpoint)).sums(PREEMPTIONS)
     line = token_line(row for each in played for row in each.rows)
     tokens = line.tokens
@@ -123,7 +140,8 @@ async def _level(
         cacheable=line.cacheable,
         of_maximum=line.cache_share or 0.0,
         hit_rate=tokens.cached / prompt,
-        output_tokens_per_s=(tokens.reasoning + tokens.action) / seconds,
+        output_tokens_per_s=per_s,
+        cpu_ms=None if deployment.server is None else cpu_ms,
         held_back=sum(turn.held_s > 0 for each in played for turn in each.trajectory.turns),
         preemptions=int(after.get(PREEMPTIONS, 0) - before.get(PREEMPTIONS, 0)),
         shared_blocks=shared // cache.block_size,
@@ -139,24 +157,50 @@ def smaller(card: ModelCard, cache: CacheConfig, level: Level) -> ModelCard:
     return with_flags(card, num_gpu_blocks_override=blocks)
 
 
-def _measurement(card: ModelCard, cache: CacheConfig, levels: list[Level], small: list[Level]) -> Measurement:
+def _measurement(
+    card: ModelCard, cache: CacheConfig, levels: list[Level], whole: list[Level], small: list[Level]
+) -> Measurement:
     share = min(level.of_maximum for level in levels)
     shown = columns("cache_blocks", "in_flight", "admission", "turns", "prompt", "hit_rate:.1%")
-    shown |= columns("of_maximum:.2%", "output_tokens_per_s:.0f", "held_back", "preemptions")
+    shown |= columns("of_maximum:.2%", "output_tokens_per_s:.0f", "cpu_ms:.3f", "held_back", "preemptions")
+    tables = {"levels": levels, "whole_cache": whole, "small_cache": small}
     found = Measurement(
         cache_text(card, cache),
         figures=[Figure("least share of the maximum", share, at_least=TARGETS[card.cache], form=".2%")],
-        tables=[Table("levels", levels, shown), Table("small_cache", small, shown)][: 1 + bool(small)],
+        tables=[Table(name, rows, shown) for name, rows in tables.items() if rows],
         facts={"model": card.name, "cache": cache},
     )
-    if len(small) == 2:
-        held, free = small
-        faster = held.output_tokens_per_s / free.output_tokens_per_s
+    if whole:
+        faster = _with_over_without(whole, lambda each: each.output_tokens_per_s)
+        cpu = _with_over_without(whole, lambda each: each.cpu_ms)
         found.figures += [
-            Figure("half the cache: hit rate with admission", held.hit_rate, form=".1%"),
-            Figure("half the cache: hit rate without admission", free.hit_rate, form=".1%"),
-            Figure("half the cache: output tokens/s with admission over without", faster),
+            Figure("whole cache: output tokens/s with admission over without", faster, form=".3f"),
+            Figure("whole cache: CPU time per output token with admission over without", cpu, form=".3f"),
+        ]
+    if len(small) > 1:
+        held, free = (
+            statistics.mean(each.hit_rate for each in small if each.admission == admits)
+            for admits in (True, False)
+        )
+        faster = _with_over_without(small, lambda each: each.output_tokens_per_s)
+        found.figures += [
+            Figure("half the cache: hit rate with admission", held, form=".1%"),
+            Figure("half the cache: hit rate without admission", free, form=".1%"),
+            Figure("half the cache: output tokens/s with admission over without", faster, form=".3f"),
         ]
     elif not small:
-        found.notes.append("A running server's cache is not made smaller: admission is not measured.")
+        found.notes.append(
+            "A running server's cache is not made smaller: admission where room is short is not measured."
+        )
     return found
+
+
+def _with_over_without(levels: Sequence[Level], figure: Callable[[Level], float | None]) -> float | None:
+    """Mean of the ratios of neighbours, of which one was played with admission and one without."""
+    ratios = []
+    for pair in zip(levels[::2], levels[1::2], strict=True):
+        without, held = (figure(each) for each in sorted(pair, key=lambda each: each.admission))
+        if held is None or without is None:
+            return None
+        ratios.append(held / without)
+    return statistics.mean(ratios)

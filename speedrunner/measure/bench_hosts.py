@@ -58,10 +58,14 @@ async def measure_hosts(status: Status, envs: Sequence[str], counts: Sequence[in
 
     Raises `UnknownEnvironment`, `HostError` where they do not start.
     """
-    costs, notes = [], []
+    costs: list[Cost] = []
+    notes: list[str] = []
     for env in envs:
         for count in counts:
-            status(f"{count} hosts of {env}")
+            found = "".join(
+                f"; {each.hosts} of {each.env}: {each.begun_s:.1f} s, {each.mb:.0f} MB" for each in costs
+            )
+            status(f"{count} hosts of {env}{found}")
             try:
                 costs.append(await _cost(env, count))
             except TooManyHosts as refused:

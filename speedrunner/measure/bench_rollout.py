@@ -28,7 +28,7 @@ from serving.options import REQUEST_TIMEOUT_S
 from serving.together import together
 from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.measure.engine import opened
-from speedrunner.measure.measurement import Figure, Measurement, Status, Table, columns
+from speedrunner.measure.measurement import Figure, Measurement, Status, Table, columns, within
 from speedrunner.measure.played_episodes import BenchRun, PlayedEpisode, bench_run
 from speedrunner.measure.processes import Leftovers, Stopwatch, below, memory_mb
 from speedrunner.runs.setup import Setup
@@ -90,15 +90,16 @@ async def compare(
     ):
         for number in range(1, pairs + 1):
             so_far = ", ".join(f"{each.ratio:.3f}" for each in measured) or "none"
-            status(f"pair {number} of {pairs}, a rollout and its bare replay; ratios so far: {so_far}")
+            told = within(status, f"ratios so far: {so_far}; pair {number} of {pairs}")
             prefix = await run.warm(model)
             await pool.ready()
             watch = Stopwatch()
-            played = await run.play(model, pool, in_flight)
+            played = await run.play(model, pool, in_flight, told)
             ours = watch.per_token(sum(each.trajectory.usage.completion for each in played))
             streams = [TokenStream.of(each) for each in played]
             bare_client = BareClient(deployment, http, secrets.token_hex(8))
             await bare_client.warm(streams, prefix)
+            told(f"{ours[0]:.0f} output tokens/s; its bare replay")
             watch = Stopwatch()
             bare = watch.per_token(await bare_client.play(streams))
             pair = Pair(pair=number, our_client=ours[0], bare_replay=bare[0], ratio=ours[0] / bare[0])
@@ -255,7 +256,7 @@ async def measure_client(
     CPU seconds are those of this process (environments run in others); megabytes are those at the end, of
     this process beyond what it had before, and of the hosts with their sandboxes.
     """
-    status(f"the client alone, {in_flight} episodes in flight")
+    status = within(status, f"the client alone, {in_flight} episodes in flight")
     card = setup.card
     tokenizer = ChatTokenizer(prepare(card, status), card.revision)
     unit = card.match_unit or 16
@@ -268,7 +269,8 @@ async def measure_client(
         stack.push_async_callback(engine.close)
         await pool.ready()
         began = time.process_time()
-        played = await run.play(Model(card, engine, tokenizer, [replica]), pool, in_flight)
+        model = Model(card, engine, tokenizer, [replica])
+        played = await run.play(model, pool, in_flight, status)
         cpu_s = time.process_time() - began
         mb = memory_mb([own, *below()]) - before_mb
     prompts = [turn.usage.prompt for each in played for turn in each.trajectory.turns]

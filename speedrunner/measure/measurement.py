@@ -15,6 +15,13 @@ import msgspec
 Status = Callable[[str], None]
 """Shows in one line what is measured now, and what was found so far."""
 
+
+def within(status: Status, doing: str) -> Status:
+    """Status of a part: `doing` stands before what the part tells."""
+    status(doing)
+    return lambda line: status(f"{doing}: {line}")
+
+
 NOT_MEASURED = "not measured"
 
 

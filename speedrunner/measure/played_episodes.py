@@ -18,6 +18,7 @@ from serving.model import Model
 from speedrunner.agents.actor import Actor
 from speedrunner.config.schema import to_yaml
 from speedrunner.hosts.host_pool import HostPool
+from speedrunner.measure.measurement import Status
 from speedrunner.runs.drain import Drain
 from speedrunner.runs.executor import Due, Executor, RunStopped
 from speedrunner.runs.plan import Wake
@@ -67,8 +68,11 @@ class BenchRun:
         await actor.warm(self._spec, Labels())
         return actor.shared_prefix(self._spec)
 
-    async def play(self, model: Model, pool: HostPool, episodes: int) -> list[PlayedEpisode]:
+    async def play(self, model: Model, pool: HostPool, episodes: int, status: Status) -> list[PlayedEpisode]:
         """Play the next tasks of the split; when all were played, they come again.
+
+        Args:
+            status: is told how far it is.
 
         Raises:
             RunStopped: an episode ended by a fault of ours.
@@ -77,10 +81,14 @@ class BenchRun:
         numbered = itertools.islice(self._tasks, episodes)
         batch, tasks = next(self._batches), {f"train/{number:04d}": task for number, task in numbered}
         talks: dict[str, TokenConversation] = {}
+        turns = 0
 
         def keep(episode: str, talk: Conversation, turn: Turn | None) -> None:
+            nonlocal turns
             assert isinstance(talk, TokenConversation)
             talks[episode] = talk
+            turns += turn is not None
+            status(f"{turns} turns of {len(talks)} of {episodes} episodes")
 
         with Progress(Console(file=io.StringIO()), episodes, 0) as progress:
             executor = Executor(

@@ -1,8 +1,7 @@
 """What an engine's prefix cache gives to known conversations: `speedrunner probe cache`.
 
 One conversation grows turn by turn; then siblings that share a warmed-up prefix begin at once. For each
-request the most that it can give is what block size, match unit and kind of model allow
-(`CacheConfig.most_cached`).
+request the most that it can give is what an ideal cache of its rule could (`serving.engine.ideal_cache`).
 """
 
 from __future__ import annotations
@@ -50,14 +49,13 @@ class CacheRequest(msgspec.Struct, frozen=True):
 async def measure_cache_use(card: ModelCard, config: Config, turns: int, status: Status) -> Measurement:
     """Probe the cache of the card's engine. Raises as `probe_cache`; `InvalidConfig` for too many turns."""
     async with opened(tokens_route(card), config, status) as deployment:
-        status("probing the prefix cache")
         try:
-            return await probe_cache(deployment, turns)
+            return await probe_cache(deployment, turns, status)
         except ContextOverflow as error:
             raise InvalidConfig(f"--turns {turns} are too many: {error}") from error
 
 
-async def probe_cache(deployment: Deployment, turns: int) -> Measurement:
+async def probe_cache(deployment: Deployment, turns: int, status: Status) -> Measurement:
     """Play a conversation of so many turns, then siblings of another one.
 
     Raises:
@@ -67,9 +65,18 @@ async def probe_cache(deployment: Deployment, turns: int) -> Measurement:
     """
     card, cache = deployment.card, cache_of(deployment)
     rows: list[LedgerRow] = []
+
+    def write(row: LedgerRow) -> None:
+        rows.append(row)
+        sent, line = _of_parts(rows), token_line(_of_parts(rows))
+        status(
+            f"{len(sent)} of {turns + SIBLINGS} requests: {line.from_cache} tokens cached of"
+            f" {line.cacheable} that could be"
+        )
+
     counted = await read_counters(deployment.endpoint)
     # Nothing is held back, as what is measured is the engine.
-    async with deployment.client(rows.append, admission=False) as model:
+    async with deployment.client(write, admission=False) as model:
         await _converse(model, _opening(model, "0", secrets.token_hex(4)), turns, "turn")
         nonce = secrets.token_hex(4)
         family = [_opening(model, str(number), nonce) for number in range(SIBLINGS)]
@@ -78,7 +85,7 @@ async def probe_cache(deployment: Deployment, turns: int) -> Measurement:
     hits = (await read_counters(deployment.endpoint) - counted).cached > 0
     growing, siblings = _requests(rows, "turn"), _requests(rows, "sibling")
     prefix = max((length for length, _ in warmed), default=0)
-    line, target = token_line(row for row in rows if "part" in row.labels), TARGETS[card.cache]
+    line, target = token_line(_of_parts(rows)), TARGETS[card.cache]
     prompt, reported = line.tokens.cached + line.tokens.computed, int(line.tokens.cached)
     whole = CacheRequest("all", int(prompt), line.cacheable, reported)
     found = Measurement(
@@ -126,6 +133,11 @@ async def _converse(model: Model, messages: Messages, turns: int, part: str) -> 
             talk.tell(text_of(model, "another", REPLY_TOKENS))
     finally:
         talk.close()
+
+
+def _of_parts(rows: list[LedgerRow]) -> list[LedgerRow]:
+    """Those of the conversation and of the siblings."""
+    return [row for row in rows if "part" in row.labels]
 
 
 def _requests(rows: list[LedgerRow], part: str) -> list[CacheRequest]:

@@ -103,13 +103,23 @@ async def probe_tools(model: Model, role: Role, count: int, in_flight: int, stat
     """
     answers: list[ProbeAnswer] = []
     constrained, free = Speed(), Speed()
+    validities: Counter[str] = Counter()
 
     async def play(batch: list[ToolProbe], speed: Speed) -> None:
         # Rendering prompts is work of ours, so it is done before the time counts.
         probes = [OpenProbe(model, with_room(role, probe), probe) for probe in batch]
-        answers.extend(await speed.time(together(OpenProbe.answer, probes, in_flight)))
-        wrong = sum(answer.validity != "valid" for answer in answers)
-        status(f"{len(answers)} of {count} probes, {wrong} of them not valid")
+        answers.extend(await speed.time(together(answered, probes, in_flight)))
+
+    async def answered(probe: OpenProbe) -> ProbeAnswer:
+        found = await probe.answer()
+        validities[found.validity] += 1
+        wrong = validities.total() - validities["valid"]
+        speeds = "" if free.tokens_per_s is None else f", {free.tokens_per_s:.0f} free of a grammar"
+        per_s = (
+            "" if constrained.tokens_per_s is None else f"; {constrained.tokens_per_s:.0f} output tokens/s"
+        )
+        status(f"{validities.total()} of {count} probes, {wrong} of them not valid{per_s}{speeds}")
+        return found
 
     turns = itertools.islice(itertools.cycle(battery()), count)
     await play(list(itertools.islice(turns, len(battery()))), Speed())

@@ -50,6 +50,8 @@ class Traffic:
     status: Status
 
     def __post_init__(self) -> None:
+        self.found = ""
+        """What the first half of them showed."""
         self._left = self._sent = 0
         self._draw = random.Random(0)
         self._prefixes = [self._ids(256) for _ in range(4)]
@@ -71,7 +73,7 @@ class Traffic:
     def _count(self) -> None:
         self._left -= 1
         self._sent += 1
-        self.status(f"{self._sent} of {self.requests} requests")
+        self.status(f"{self.found}{self._sent} of {self.requests} requests")
 
     async def _meet(self, fate: str) -> None:
         draw, context = self._draw, self.model.card.context

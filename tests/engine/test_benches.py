@@ -52,7 +52,8 @@ def test_a_rollout_and_its_replay_give_tokens_and_leave_nothing_behind(
 
 @pytest.mark.slow
 def test_in_a_cache_for_half_of_them_admission_keeps_conversations_cached() -> None:
-    held, free = found("cache", "--episodes", "8", "--turns", "15", "--in-flight", "8")["small_cache"]
+    small = found("cache", "--episodes", "8", "--turns", "15", "--in-flight", "8")["small_cache"]
+    held, free = small[:2]
     assert (held["admission"], free["admission"]) == (True, False)
     assert held["held_back"] > 0
     assert held["of_maximum"] > free["of_maximum"] + 0.05

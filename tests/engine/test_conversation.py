@@ -18,6 +18,7 @@ from serving.model import Model
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.tokens.tools import ToolSpec
 from tests.rendered import FIRST_PROMPTS, rendered, without_control_tokens
+from tests.shared_prompts import shared_prompts
 
 BLOCK = 32
 LABELS = {"episode": "test"}
@@ -117,6 +118,16 @@ async def test_all_whole_blocks_of_what_stood_before_come_from_the_cache(
         known = earlier.usage.prompt + earlier.usage.completion
         assert later.usage.cached == (known - 1) // BLOCK * BLOCK
         assert later.usage.prompt > known
+
+
+@pytest.mark.parametrize("in_flight", [1, 8])
+async def test_prompts_that_share_prefixes_get_what_an_ideal_cache_could_give(
+    engine_server: Any, in_flight: int
+) -> None:
+    rows = await shared_prompts(engine_server.endpoint, engine_server.card, 300, in_flight)
+    assert [row for row in rows if row.usage is None or row.usage.cached > (row.cacheable or 0)] == []
+    if in_flight == 1:
+        assert [row.usage and row.usage.cached for row in rows] == [row.cacheable for row in rows]
 
 
 async def test_control_tokens_from_outside_do_not_end_a_turn(

@@ -343,5 +343,7 @@ def test_replicas_keep_each_conversation_and_agree_with_the_ledger(start: Callab
             by_episode.setdefault(row.labels["episode"], set()).add(row.labels["replica"])
     assert {len(replicas) for replicas in by_episode.values()} == {1}
     assert set.union(*by_episode.values()) == {"0", "1"}
-    cached = sum(row.usage.cached for row in rows if row.usage and row.cacheable is not None)
-    assert cached >= 0.98 * sum(row.cacheable or 0 for row in rows)
+    counted = [(row.usage.cached, row.cacheable) for row in rows if row.usage and row.cacheable is not None]
+    assert all(cached <= cacheable for cached, cacheable in counted)
+    cached, cacheable = map(sum, zip(*counted, strict=True))
+    assert cached >= 0.98 * cacheable

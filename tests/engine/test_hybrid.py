@@ -20,6 +20,7 @@ from serving.meter import LedgerRow, Meter
 from serving.model import Model
 from serving.tokens.tokenizer import ChatTokenizer
 from tests.rendered import FIRST_PROMPTS, rendered, without_control_tokens
+from tests.shared_prompts import shared_prompts
 from tests.tool_samples import TOOLS
 
 LABELS = {"episode": "test"}
@@ -125,6 +126,14 @@ async def test_a_conversation_over_several_blocks_is_reused_in_the_same_way(
     assert answers[0].usage.prompt > block
     assert answers[-1].usage.prompt > 3 * block
     check_reuse(card, answers)
+
+
+async def test_prompts_that_share_prefixes_get_no_more_than_an_ideal_cache_could_give(
+    card: ModelCard, endpoint: Endpoint
+) -> None:
+    rows = await shared_prompts(endpoint, card, longest=1500, in_flight=8)
+    assert [row for row in rows if row.usage is None or row.usage.cached > (row.cacheable or 0)] == []
+    assert any(row.usage and row.cacheable and row.usage.cached == row.cacheable for row in rows)
 
 
 @pytest.mark.parametrize("budget", [32, 0], ids=["thinking", "silent"])

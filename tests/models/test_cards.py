@@ -13,6 +13,7 @@ import pytest
 
 from serving.cards import CHECKOUT, MODELS, ModelCard, adapted, list_cards, load_card, prepare, recipe_command
 from serving.engine.metrics import blocks_of
+from serving.tokens.formats import FORMATS
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.tokens.tools import ToolSpec
 from serving.usage import Prices
@@ -30,6 +31,7 @@ MEMORY_GIB = {
     "qwen3.5-4b": 24,
     "qwen3-8b": 48,
     "qwen3-4b-instruct": 48,
+    "llama-3.1-8b-instruct": 48,
 }
 """Of one of the smallest GPUs that each card is for."""
 
@@ -142,10 +144,8 @@ class TestEveryGpuCard:
 
 
 def test_the_arithmetic_agrees_with_the_published_sizes() -> None:
-    assert [round(weights_bytes(SHAPES[name]) / 2e9, 1) for name in ("qwen3.5-27b", "qwen3-8b")] == [
-        26.9,
-        8.2,
-    ]
+    names = ("qwen3.5-27b", "qwen3-8b", "llama-3.1-8b-instruct")
+    assert [round(weights_bytes(SHAPES[name]) / 2e9, 1) for name in names] == [26.9, 8.2, 8.0]
     assert block(SHAPES["qwen3.5-27b"]) == (784, 51_380_224)
     assert block(SHAPES["qwen3.5-9b"]) == block(SHAPES["qwen3.5-4b"]) == (528, 17_301_504)
 
@@ -155,7 +155,12 @@ def test_every_shape_has_a_card() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "config_class"), [("qwen3.5-27b-fp8", "Qwen3_5TextConfig"), ("qwen3-8b", "Qwen3Config")]
+    ("name", "config_class"),
+    [
+        ("qwen3.5-27b-fp8", "Qwen3_5TextConfig"),
+        ("qwen3-8b", "Qwen3Config"),
+        ("llama-3.1-8b-instruct", "LlamaConfig"),
+    ],
 )
 def test_a_shape_is_a_model_folder_without_weights(name: str, config_class: str) -> None:
     from transformers import AutoConfig
@@ -171,8 +176,11 @@ def test_a_shape_is_a_model_folder_without_weights(name: str, config_class: str)
     assert type(config).__name__ == config_class
     tokenizer = ChatTokenizer(folder)
     assert len(tokenizer.huggingface) == config.vocab_size
-    assert tokenizer.control_id("<|im_end|>") == config.eos_token_id
-    assert max(tokenizer.control_ids(("<|im_end|>", "<|endoftext|>"))) < config.vocab_size
+    frame = FORMATS[str(card.tool_format)].FRAME
+    assert tokenizer.control_id(frame.end_of_turn) == config.eos_token_id
+    ends = tokenizer.control_ids((frame.end_of_turn, *frame.other_ends))
+    assert len(ends) == 1 + len(frame.other_ends)
+    assert max(ends) < config.vocab_size
 
     go = ToolSpec("go", "Walk.", {"type": "object", "properties": {"steps": {"type": "integer"}}})
     prompt, _ = tokenizer.first_prompt([{"role": "user", "content": "Go on."}], [go])

@@ -26,6 +26,7 @@ GOOD: dict[str, Any] = {
     "prices": {"uncached": 1, "cached": 0.1, "output": 2},
 }
 
+COMMIT = "0e9e39f249a16976918f6564b8830bc894c89659"
 HOSTED = {"path": None, "tool_format": None, "base_url": "https://h/v1", "route": "chat"}
 HOLDS = {"conversations": 3, "tokens": 8192, "by": "arithmetic"}
 
@@ -101,11 +102,11 @@ def test_the_card_s_own_values_stay_where_nothing_else_is_asked_for(tmp_path: Pa
 
 
 def test_without_weights_the_shape_stands_for_the_model_and_no_revision_is_named(tmp_path: Path) -> None:
-    card = load_card(write(tmp_path, path=None, id="Qwen/Q", revision="abc", shape="s"))
+    card = load_card(write(tmp_path, path=None, id="Qwen/Q", revision=COMMIT, shape="s"))
     dummy = adapted(card, load_format="dummy")
     assert (dummy.id, dummy.revision) == (None, None)
     assert model_path(dummy) == str(CHECKOUT / ".cache/models/s-shape")
-    stated = write(tmp_path, path=None, id="Qwen/Q", revision="abc", shape="s", load_format="dummy")
+    stated = write(tmp_path, path=None, id="Qwen/Q", revision=COMMIT, shape="s", load_format="dummy")
     assert load_card(stated) == dummy
 
 
@@ -153,13 +154,17 @@ def test_what_a_card_does_not_allow_is_told(
         ({"roles__inducer": None}, ["roles.inducer is not set"]),
         ({"prices": None}, ["prices is not set"]),
         ({"path": None}, ["exactly one of `path`", "has none"]),
-        ({"id": "Qwen/Q", "revision": "abc"}, ["exactly one of `path`", "has path and id"]),
+        ({"id": "Qwen/Q", "revision": COMMIT}, ["exactly one of `path`", "has path and id"]),
         ({"path": None, "id": "Qwen/Q"}, ["id: Qwen/Q", "needs a `revision`"]),
-        ({"revision": "abc"}, ["`revision` goes with `id`"]),
-        ({"path": None, "id": "Q", "revision": "a", "recipe": "r.py"}, ["`recipe` goes with `path`"]),
+        (
+            {"path": None, "id": "Qwen/Q", "revision": "main"},
+            ["revision must be a commit (40 hexadecimal digits) or null, not main"],
+        ),
+        ({"revision": COMMIT}, ["`revision` goes with `id`"]),
+        ({"path": None, "id": "Q", "revision": COMMIT, "recipe": "r.py"}, ["`recipe` goes with `path`"]),
         ({"path": None, "base_url": "https://h/v1"}, ["needs `route: chat`"]),
         ({"api_key_env": "KEY"}, ["`api_key_env` goes with `base_url`"]),
-        ({"tool_format": None}, ["needs a `tool_format`", "qwen3_json, qwen3_xml or llama3_json"]),
+        ({"tool_format": None}, ["needs a `tool_format`", "qwen3_json or qwen3_xml or llama3_json"]),
         ({"roles__actor__thinking_tokens": 64}, ["roles.actor.thinking_tokens must be 0"]),
         ({"server__flags": {"--seed": 1}}, ["server.flags.--seed", "without its leading dashes"]),
         ({"server__flags": {"port": 80}}, ["server.flags.port", "card's other fields"]),
@@ -180,6 +185,24 @@ def test_what_a_card_does_not_allow_is_told(
             {"holds": [{"tokns": 1}]},
             ["there is no holds[0].tokns (did you mean holds[0].tokens?)", "conversations"],
         ),
+        (
+            {"contxt": 1, "dtype": "float8", "tool_format": "hermes"},
+            [
+                "(1) there is no contxt (did you mean context?)",
+                "; (3) dtype must be auto or float32",
+                "; (2) tool_format must be qwen3_json or qwen3_xml or llama3_json or null, not hermes",
+            ],
+        ),
+        (
+            {"tool_format": None, "path": None, "id": "Qwen/Q", "server__flags": {"port": 80, "uds": "x"}},
+            [
+                "(1) `id: Qwen/Q`",
+                "; (2) `route: tokens`",
+                "; (3) server.flags.port",
+                "; (4) server.flags.uds",
+            ],
+        ),
+        ({**HOSTED, "gpus": 1, "replicas": 2}, ["(a hosted model) allows no `gpus`, `replicas`"]),
         ({**HOSTED, "replicas": 2}, ["(a hosted model) allows no `replicas`"]),
         ({**HOSTED, "gpus": 1}, ["(a hosted model) allows no `gpus`"]),
         ({**HOSTED, "shape": "s"}, ["(a hosted model) allows no `shape`"]),
@@ -227,7 +250,7 @@ def test_a_missing_file_is_named(tmp_path: Path) -> None:
 
 
 def test_a_hub_model_is_left_to_the_engine(tmp_path: Path) -> None:
-    card = load_card(write(tmp_path, path=None, id="Qwen/Q", revision="abc"))
+    card = load_card(write(tmp_path, path=None, id="Qwen/Q", revision=COMMIT))
     assert prepare(card, print) == "Qwen/Q"
 
 

@@ -15,10 +15,11 @@ import msgspec
 import psutil
 import pytest
 
+from serving.admission import replicas_of
 from serving.cards import ModelCard, load_card
 from serving.deployment import Deployment, ServiceOptions, deploy
 from serving.engine.endpoint import Endpoint
-from serving.engine.metrics import Counters
+from serving.engine.metrics import CacheConfig, Counters
 from serving.engine.server import VllmServer
 from serving.errors import EngineDead, InvalidCard, ServerFailed
 from serving.meter import READINESS, LedgerRow
@@ -251,6 +252,9 @@ class TestRecovery:
 
     async def test_a_dead_one_is_started_again_once_for_all_who_ask(self, service_of: Any) -> None:
         service, server, said = await service_of()
+        (replica,) = service.replicas = replicas_of([CacheConfig(4, 100, True, 4)], admission=False)
+        assert replica.ideal is not None
+        replica.ideal.send([1] * 9)
         since = self.now()
         await self.kill(server)
         assert await asyncio.gather(*(service.recover(since) for _ in range(5))) == [True] * 5
@@ -258,6 +262,7 @@ class TestRecovery:
         (line,) = said
         assert line.startswith("the engine died (the server of model 'tiny' was killed by SIGKILL")
         assert line.endswith("; starting it again")
+        assert replica.ideal.send([1] * 9).cacheable == 0
 
     async def test_who_lost_a_connection_before_the_restart_tries_again_at_once(
         self, service_of: Any

@@ -44,8 +44,8 @@ def test_records_lists_and_mappings_are_made() -> None:
         ({"wheels": [{}]}, "wheels[0].spokes is not set"),
         (
             {"wheels": [{"spoks": 3}]},
-            "there is no wheels[0].spoks (did you mean wheels[0].spokes?), given as 3;"
-            " there are wheels[0].spokes, wheels[0].kind",
+            "(1) there is no wheels[0].spoks (did you mean wheels[0].spokes?), given as 3;"
+            " there are wheels[0].spokes, wheels[0].kind; (2) wheels[0].spokes is not set",
         ),
         ({"wheels": [], "bell": None}, "bell must be a mapping, not null"),
         ({"wheels": [], "bell": {"loud": float("inf")}}, "bell.loud must be finite, not Infinity"),
@@ -53,6 +53,11 @@ def test_records_lists_and_mappings_are_made() -> None:
         (
             {"wheels": [], "loud": 3},
             "there is no loud (did you mean bell.loud?), given as 3; there are wheels, bell, notes",
+        ),
+        (
+            {"wheels": [{"spokes": 0}, {"kind": "top"}], "bell": 1},
+            "(1) wheels[0].spokes must be int >= 1, not 0; (2) wheels[1].spokes is not set;"
+            " (3) wheels[1].kind must be front or back, not top; (4) bell must be a mapping, not 1",
         ),
         ({"wheels": [], 3: 4}, "there is no 3, given as 4; there are wheels, bell, notes"),
     ],

@@ -32,11 +32,6 @@ mamba_cache_mode="align",num_gpu_blocks="9",prefix_match_unit="16"} 1.0
 """
 
 
-DENSE = CacheConfig(block_size=32, num_gpu_blocks=100, enable_prefix_caching=True, match_unit=32)
-HYBRID = CacheConfig(640, 100, True, 16, hybrid=True)
-UNCACHED = CacheConfig(32, 100, False, 32)
-
-
 def test_counters_are_summed_over_engines() -> None:
     assert Metrics(TEXT).counters() == Counters(prompt=1_000_007, cached=640, generated=25)
 
@@ -60,22 +55,3 @@ def test_the_cache_of_each_engine() -> None:
 async def test_counters_of_a_server_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(ServerFailed, match="nothing answers at"):
         await read_counters(Endpoint.on_socket(tmp_path / "none"))
-
-
-@pytest.mark.parametrize(
-    ("cache", "request_", "most"),
-    [
-        (DENSE, {"shared": 0, "previous_prompt": 0, "previous_output": 0, "prompt": 500}, 0),
-        (DENSE, {"shared": 100, "previous_prompt": 0, "previous_output": 0, "prompt": 500}, 96),
-        (DENSE, {"shared": 100, "previous_prompt": 500, "previous_output": 45, "prompt": 700}, 544),
-        (DENSE, {"shared": 100, "previous_prompt": 500, "previous_output": 44, "prompt": 700}, 512),
-        # The last token of a prompt is always computed.
-        (DENSE, {"shared": 64, "previous_prompt": 0, "previous_output": 0, "prompt": 64}, 32),
-        # What a hybrid model generated is never reused: it resumes where the last prompt ended.
-        (HYBRID, {"shared": 100, "previous_prompt": 500, "previous_output": 45, "prompt": 700}, 496),
-        (HYBRID, {"shared": 2000, "previous_prompt": 0, "previous_output": 0, "prompt": 2300}, 1984),
-        (UNCACHED, {"shared": 2000, "previous_prompt": 0, "previous_output": 0, "prompt": 2300}, 0),
-    ],
-)
-def test_the_most_that_a_cache_can_give(cache: CacheConfig, request_: dict[str, int], most: int) -> None:
-    assert cache.most_cached(**request_) == most

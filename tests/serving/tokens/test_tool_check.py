@@ -33,6 +33,10 @@ def everything(
     """All types."""
 
 
+def say(text: str) -> None:
+    """A text."""
+
+
 def nothing() -> None:
     """No arguments."""
 
@@ -87,3 +91,11 @@ def test_a_grammar_that_does_not_compile_is_refused(tiny_tokenizer: ChatTokenize
 
     with pytest.raises(InvalidTool, match=r"^nothing: its calls cannot be decoded: "):
         ToolCheck(tiny_tokenizer, altered(call=call), 80).check(spec(nothing))
+
+
+def test_the_grammar_library_s_warnings_reach_no_terminal(
+    tiny_tokenizer: ChatTokenizer, capfd: pytest.CaptureFixture[str]
+) -> None:
+    # A text's bound is often reached within a character, of which the library tells on standard error.
+    ToolCheck(tiny_tokenizer, qwen3_json, 80).check(spec(say))
+    assert capfd.readouterr() == ("", "")

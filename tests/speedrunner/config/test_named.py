@@ -1,4 +1,4 @@
-"""The one task that a configuration names: what is left out is the first training task's."""
+"""What a configuration names: cards with its changes, and the one task of a single episode."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import pytest
 
 import envs
 from envs import InvalidOption, Task, TextEnv, UnknownTask
+from serving.errors import InvalidCard
 from speedrunner.config.compose import compose
-from speedrunner.config.named import chosen_task
+from speedrunner.config.named import actor_card, chosen_task, inducer_card
 from tests.toy_env import Corridor
 
 
@@ -57,3 +58,34 @@ def test_a_task_that_is_named_in_full_needs_no_split() -> None:
     assert chosen("env=scienceworld", "task.name=boil", "task.index=3") == Task("scienceworld", "boil", 3)
     with pytest.raises(InvalidOption, match="option 'family' of scienceworld must be given"):
         chosen("env=scienceworld", "task.index=3")
+
+
+class TestRoles:
+    def test_budgets_and_sampling_of_a_role_can_be_set(self) -> None:
+        config = compose(["model=tiny", "model.actor.thinking_tokens=32", "model.inducer.temperature=0.2"])
+        card, own = actor_card(config), actor_card(compose(["model=tiny"]))
+        assert (card.roles.actor.thinking_tokens, card.roles.inducer.temperature) == (32, 0.2)
+        assert card.roles.actor.string_tokens == own.roles.actor.string_tokens
+        assert inducer_card(config, card) is card
+
+    def test_those_of_the_inducer_go_to_its_own_card_where_it_has_one(self) -> None:
+        config = compose(
+            ["model=tiny", "model.inducer_card=gpt-5.4-mini", "model.inducer.reasoning_effort=high"]
+        )
+        card = actor_card(config)
+        assert card == actor_card(compose(["model=tiny"]))
+        other = inducer_card(config, card)
+        assert (other.name, other.roles.inducer.reasoning_effort) == ("gpt-5.4-mini", "high")
+
+    @pytest.mark.parametrize(
+        ("setting", "problem"),
+        [
+            ("model.actor.thinking_tokens=50000", r"roles\.actor: an answer of 50\d+ tokens .* context of"),
+            ("model.actor.reasoning_effort=low", r"reasoning_effort is for hosted models; thinking_tokens"),
+        ],
+    )
+    def test_what_the_model_cannot_do_is_refused_before_anything_starts(
+        self, setting: str, problem: str
+    ) -> None:
+        with pytest.raises(InvalidCard, match=rf"^{setting} does not go with model 'tiny': .*{problem}"):
+            actor_card(compose(["model=tiny", setting]))

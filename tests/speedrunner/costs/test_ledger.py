@@ -87,13 +87,15 @@ def test_engine_time_of_a_hosted_model_is_not_measured(tmp_path: Path) -> None:
 def test_the_cache_s_share_is_of_what_could_be_cached(tmp_path: Path) -> None:
     rows = [
         row(1.0, Usage(100, 64, 1), cacheable=96),
-        row(2.0, Usage(100, 96, 1), cacheable=32),  # more than it could is no better than all
-        row(3.0, Usage(100, 0, 1)),
-        row(4.0, None, cacheable=96),
+        row(2.0, Usage(100, 32, 1), cacheable=32),
+        row(3.0, Usage(100, 50, 1)),
     ]
     total = priced(tmp_path, rows=rows).total
     assert (total.from_cache, total.cacheable, total.cacheable_in, total.cache_share) == (96, 128, 2, 0.75)
     assert priced(tmp_path / "nothing", rows=[]).total.cache_share is None
+    # More than all of it would be a fault, which shows.
+    fault = priced(tmp_path / "fault", rows=[row(1.0, Usage(100, 96, 1), cacheable=32)])
+    assert fault.total.cache_share == 3.0
 
 
 def test_each_row_has_the_price_of_its_own_model(tmp_path: Path) -> None:

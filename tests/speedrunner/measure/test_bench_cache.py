@@ -21,17 +21,31 @@ def silent(line: str) -> None:
 
 async def test_an_engine_that_caches_all_it_can_gives_the_whole_maximum(corridor: Runs) -> None:
     setup = playing_setup(corridor(script()).overrides())
-    found = await measure_cache(setup, [1, 2], episodes=2, turns=3, status=silent)
-    (levels,) = found.tables  # the server is not ours: its cache stays as it is
+    said: list[str] = []
+    found = await measure_cache(setup, [1, 2], episodes=2, turns=3, status=said.append)
+    assert "2 episodes, 1 in flight: 4 turns of 2 of 2 episodes" in said
+    assert said[-1].startswith("100.00%, ")  # what was found so far
+    assert said[-1].endswith(
+        " output tokens/s; the last level with admission once more: 6 turns of 2 of 2 episodes"
+    )
+    levels, whole = found.tables  # the server is not ours: its cache stays as it is
+    assert [(each.in_flight, each.admission, each.episodes) for each in whole.rows] == [
+        (2, True, 2),
+        (2, False, 2),
+        (2, False, 2),
+        (2, True, 2),
+    ]
     assert [(each.in_flight, each.admission) for each in levels.rows] == [(1, True), (2, True)]
-    for level in levels.rows:
+    for level in [*levels.rows, *whole.rows]:
         assert (level.episodes, level.turns) == (2, 6)  # three turns each, as was asked for
         assert level.of_maximum == 1.0
         assert 0 < level.cacheable <= level.cached < level.prompt
         assert level.own_blocks > 0
-    (share,) = found.figures
+    share, speed, cpu = found.figures
+    assert speed.value is not None
+    assert cpu.value is None  # nor is its CPU time
     assert (share.value, share.at_least, found.met) == (1.0, 0.99, True)
-    assert "admission is not measured" in found.notes[0]
+    assert "room is short is not measured" in found.notes[0]
 
 
 async def test_a_level_has_two_episodes_for_each_one_in_flight_at_most(corridor: Runs) -> None:
@@ -67,6 +81,7 @@ LEVEL = Level(
     of_maximum=0.994,
     hit_rate=0.97,
     output_tokens_per_s=600.0,
+    cpu_ms=1.5,
     held_back=0,
     preemptions=0,
     shared_blocks=47,
@@ -90,13 +105,17 @@ def test_people_see_a_line_for_each_level_and_what_admission_does() -> None:
         msgspec.structs.replace(LEVEL, cache_blocks=452, hit_rate=0.95, held_back=8),
         msgspec.structs.replace(LEVEL, admission=False, hit_rate=0.6, output_tokens_per_s=200.0),
     ]
-    text = as_text(cache._measurement(load_card("tiny"), DENSE, [LEVEL], small))
+    fast = msgspec.structs.replace(LEVEL, output_tokens_per_s=660.0)
+    free = msgspec.structs.replace(LEVEL, admission=False)
+    text = as_text(cache._measurement(load_card("tiny"), DENSE, [LEVEL], [fast, free, free, LEVEL], small))
     lines = [" ".join(line.split()) for line in text.splitlines()]
-    assert "16384 16 yes 480 1000000 97.0% 99.40% 600 0 0" in lines
-    assert "452 16 yes 480 1000000 95.0% 99.40% 600 8 0" in lines
+    assert "16384 16 yes 480 1000000 97.0% 99.40% 600 1.500 0 0" in lines
+    assert "452 16 yes 480 1000000 95.0% 99.40% 600 1.500 8 0" in lines
     assert "least share of the maximum 99.40% at least 99.00%: met" in lines
+    assert "whole cache: output tokens/s with admission over without 1.050" in lines
+    assert "whole cache: CPU time per output token with admission over without 1.000" in lines
     assert "half the cache: hit rate without admission 60.0%" in lines
-    assert "half the cache: output tokens/s with admission over without 3" in lines
+    assert "half the cache: output tokens/s with admission over without 3.000" in lines
 
 
 def test_a_model_on_the_chat_route_cannot_be_looked_into() -> None:

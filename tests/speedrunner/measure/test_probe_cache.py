@@ -25,13 +25,17 @@ def bare(tiny_card: ModelCard, tiny_folder: str) -> ModelCard:
     return msgspec.structs.replace(tiny_card, recipe=None)
 
 
+def silent(line: str) -> None:
+    pass
+
+
 async def probed(
     kind: Callable[..., Probed], card: ModelCard, tokenizer: ChatTokenizer, folder: Path, turns: int
 ) -> Measurement:
     with kind(tokenizer) as server:
         options = ServiceOptions(url=str(server.endpoint))
         async with deploy(card, options, log=folder / "unused.log") as deployment:
-            return await probe_cache(deployment, turns)
+            return await probe_cache(deployment, turns, silent)
 
 
 def requests(found: Measurement, part: str) -> list[CacheRequest]:
@@ -60,7 +64,7 @@ async def test_a_second_probe_of_the_same_engine_begins_anew(
         options = ServiceOptions(url=str(server.endpoint))
         async with deploy(bare, options, log=tmp_path / "unused.log") as deployment:
             for _ in range(2):
-                report = await probe_cache(deployment, 2)
+                report = await probe_cache(deployment, 2, silent)
                 assert requests(report, "turn")[0].reported == 0
 
 

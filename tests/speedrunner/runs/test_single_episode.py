@@ -23,7 +23,7 @@ def test_every_role_but_the_actor_is_played_by_the_inducers_model(
     with ScriptedEngine(tiny_tokenizer, answer, model="large", api_key="sesame") as hosted:
         card = hosted_card(tmp_path, hosted)
         run = corridor(answer, "method=tests.odd_methods:Advised")
-        done = run.cli(f"model.inducer={card}", "task.index=3", command="episode")
+        done = run.cli(f"model.inducer_card={card}", "task.index=3", command="episode")
     assert (done.returncode, done.stderr) == (0, "")
     assert [list(request.tools) for request in hosted.requests] == [["advise"]]
     assert not any("advise" in request.tools for request in run.server.requests)
