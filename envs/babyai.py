@@ -5,10 +5,21 @@ from __future__ import annotations
 
 import inspect
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from envs.base import EpisodeOver, InvalidOption, Limits, Opening, Outcome, Primitive, Split, Task, TextEnv
+from envs.base import (
+    Description,
+    EpisodeOver,
+    InvalidOption,
+    Limits,
+    Opening,
+    Outcome,
+    Primitive,
+    Split,
+    Task,
+    TextEnv,
+    described,
+)
 
 if TYPE_CHECKING:
     from envs.babyai_level import MixedLevel
@@ -39,24 +50,29 @@ class BabyAI(TextEnv):
 
     Args:
         num_dists: objects in the room beyond those that the mission needs (BALROG: 0).
+        description: how much agents are told.
 
     Raises:
         InvalidOption: `num_dists` is out of range.
     """
 
     name = "babyai"
-    description = Path(__file__).with_suffix(".txt").read_text(encoding="utf-8").strip()
     limits = Limits(llm_calls=30, actions=None)
+    skills_read = (
+        "No primitive looks without acting: the mission, and what is in view when it is called, a skill "
+        "knows only from its arguments, each later view from what a primitive returned."
+    )
     memory_mb = 20  # 6 of them in use
     primitives = tuple(
         Primitive(action, inspect.Signature(return_annotation=str), doc) for action, doc in ACTIONS.items()
     )
 
-    def __init__(self, *, num_dists: int = 0) -> None:
+    def __init__(self, *, num_dists: int = 0, description: Description = "paper") -> None:
         if not 0 <= num_dists <= MAX_DISTRACTORS:
             raise InvalidOption(
                 f"option 'num_dists' of babyai must be from 0 to {MAX_DISTRACTORS}, not {num_dists}"
             )
+        self.description = described(__file__, description)
         self._num_dists = num_dists
         self._level: MixedLevel | None = None
         self._success = False

@@ -12,7 +12,8 @@ import textwrap
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from pathlib import Path
+from typing import Any, ClassVar, Literal
 
 from typed.values import converted, shown
 
@@ -86,6 +87,10 @@ class Limits:
     actions: int | None
 
 
+Description = Literal["paper", "full"]
+"""How much an agent is told of an environment: what the paper's agents were told, which leaves it to them to
+find out the rest, or all of its rules."""
+
 TRAIN_SIZE, TEST_SIZE = 200, 30
 """The paper's numbers of training and of held-out worlds."""
 
@@ -134,8 +139,11 @@ class TextEnv(ABC):
     """What `Task.env` says of its tasks: the registry name, by default `package.module:Class`."""
     primitives: tuple[Primitive, ...]
     description: str
-    """The rules, as text for the actor's prompt."""
+    """What agents are told of the world, as text for their prompts."""
     limits: Limits
+    skills_read: ClassVar[str] = ""
+    """What a skill can read of the world and what it cannot, for its author, who knows already that it has
+    its arguments and what primitives return."""
     submits: ClassVar[bool] = False
     """Whether the actor ends the episode itself, with the extra tool `submit_answer`."""
     memory_mb: ClassVar[int] = 300
@@ -249,6 +257,12 @@ class TextEnv(ABC):
                     f"{name}{signature}: {parameter} must be a number of at most 64 bits"
                 )
         return dict(bound.arguments)
+
+
+def described(module: str, description: Description) -> str:
+    """Return the text of that name beside a module's file, such as `babyai_paper.txt`."""
+    path = Path(module)
+    return path.with_name(f"{path.stem}_{description}.txt").read_text(encoding="utf-8").strip()
 
 
 def steps(count: int, direction: str) -> str:

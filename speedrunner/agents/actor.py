@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 
@@ -12,6 +13,7 @@ from serving.model import Model
 from serving.tokens.tools import ToolSpec
 from serving.usage import Usage
 from speedrunner.agents.loop import plain_messages
+from speedrunner.agents.reading import counted, written
 from speedrunner.agents.texts import render
 from speedrunner.config.schema import Config
 from speedrunner.hosts.messages import Executed
@@ -19,7 +21,10 @@ from speedrunner.library.library import Library
 from speedrunner.sandbox.child.tracebacks import TRACEBACK
 from speedrunner.sandbox.code_session import load_failure
 from speedrunner.store.labels import Labels
-from speedrunner.store.records import Message, Policy
+from speedrunner.store.records import CallNode, Message, Policy
+
+DONE_SHOWN = 10
+"""Last primitive calls of a skill that failed which the actor is shown; equal ones in a row are one."""
 
 SUBMIT_ANSWER = ToolSpec(
     name="submit_answer",
@@ -115,9 +120,9 @@ def task_text(opening: Opening) -> str:
 def actor_view(executed: Executed, limit_chars: int) -> str:
     """Return the text of the tool reply, the same for every method.
 
-    It is the call's return value or error. Where that does not contain the text of the last primitive,
-    the text follows under "Last observation:"; the environment's surroundings come last, unless what has
-    been said contains them.
+    It is the call's return value or error, and after an error what the skill had done. Where that does not
+    contain the text of the last primitive, the text follows under "Last observation:"; the environment's
+    surroundings come last, unless what has been said contains them.
 
     Args:
         executed: what the host reported, which stays whole on disk.
@@ -128,6 +133,8 @@ def actor_view(executed: Executed, limit_chars: int) -> str:
     if node.error is not None:
         told, _, _ = node.error.partition(f"\n{TRACEBACK}\n")
         parts.append(_cut(f"Error: {told}", limit_chars))
+        if (done := _done(node)) is not None:
+            parts.append(_cut(done, limit_chars))
     elif node.result is not None or executed.observation is None:
         parts.append(_cut(_text(node.result), limit_chars))
     for title, text in (("Last observation:\n", executed.observation), ("", executed.surroundings)):
@@ -135,6 +142,23 @@ def actor_view(executed: Executed, limit_chars: int) -> str:
         if text is not None and not any(text[:limit_chars] in part for part in parts):
             parts.append(title + _cut(text, limit_chars))
     return "\n\n".join(parts)
+
+
+def _done(node: CallNode) -> str | None:
+    """What a skill that failed had done by then; `None` where it had called no primitive."""
+    calls = [each for each in _below(node) if each.kind == "primitive" and each.error is None]
+    if not calls:
+        return None
+    omitted = any(each.omitted for each in (node, *_below(node)))
+    count = f"{'at least ' * omitted}{len(calls)} primitive call{'s' * (len(calls) != 1)}"
+    last = ", ".join(counted(written(each.name, each.arguments) for each in calls)[-DONE_SHOWN:])
+    return f"It had made {count} ({node.actions} actions), the last of them{' recorded' * omitted}: {last}"
+
+
+def _below(node: CallNode) -> Iterator[CallNode]:
+    for each in node.calls:
+        yield each
+        yield from _below(each)
 
 
 def _text(result: object) -> str:

@@ -1,4 +1,4 @@
-"""Texts for agents and people: prompts from templates, and trajectories with their indented call trees."""
+"""Texts for agents and people: prompts from templates, and episodes as they were told and answered."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import msgspec
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from serving.usage import Usage
-from speedrunner.store.records import CallNode, Trajectory, Turn
+from speedrunner.agents.reading import headline, trajectory_lines, turn_lines
+from speedrunner.store.records import Trajectory, Turn
 
 
 @cache
@@ -35,50 +36,9 @@ def render(package: str, name: str, **variables: Any) -> str:
     return _environment(package).get_template(f"{name}.jinja").render(**variables).strip()
 
 
-def call_lines(node: CallNode, indent: int = 0) -> Iterator[str]:
-    """A call and the calls below it, one line each, their results indented under them."""
-    pad = "  " * indent
-    arguments = ", ".join(f"{name}={value!r}" for name, value in node.arguments.items())
-    yield f"{pad}{node.name}({arguments})"
-    for child in node.calls:
-        yield from call_lines(child, indent + 1)
-    if node.omitted:
-        yield f"{pad}  [{node.omitted} further calls were not recorded]"
-    came = f"error: {node.error}" if node.error is not None else f"-> {node.result}"
-    yield from (f"{pad}  {line}" for line in came.splitlines())
-
-
-def turn_lines(number: int, turn: Turn) -> Iterator[str]:
-    """One turn: what the agent thought, what it called, what came of it."""
-    yield f"[{number}]"
-    if turn.reasoning:
-        yield from (f"  thought: {line}" for line in turn.reasoning.splitlines())
-    if turn.executed is not None:
-        yield from call_lines(turn.executed, 1)
-    elif turn.call is not None:
-        yield f"  {turn.call.name}({turn.call.arguments}) was not completed"
-    else:
-        yield f"  no valid call: {turn.error}; written: {turn.text!r}"
-
-
-def trajectory_lines(trajectory: Trajectory) -> Iterator[str]:
-    """A whole episode: its task as the actor was shown it, its turns, its end."""
-    yield headline(trajectory)
-    if trajectory.turns:
-        user = [message.content for message in trajectory.turns[0].messages if message.role == "user"]
-        yield from "\n".join(user).splitlines()
-    for number, turn in enumerate(trajectory.turns, start=1):
-        yield from turn_lines(number, turn)
-
-
-def headline(trajectory: Trajectory) -> str:
-    """One line on an episode: key, policy, end, score, calls."""
-    outcome = trajectory.outcome
-    score = "unscored" if outcome is None else f"score {outcome.score:g}"
-    return (
-        f"{trajectory.episode}: policy v{trajectory.policy:04d}, {trajectory.ending}, {score},"
-        f" {len(trajectory.turns)} LLM calls"
-    )
+def trajectory_text(trajectory: Trajectory) -> str:
+    """An episode as agents read it: its headline, then all that the actor thought, called and was told."""
+    return "\n".join(trajectory_lines(msgspec.to_builtins(trajectory)))
 
 
 def told_lines(turn: Turn) -> Iterator[str]:
@@ -97,13 +57,14 @@ def answer_lines(turn: Turn) -> Iterator[str]:
 
 def whole_lines(trajectory: Trajectory) -> Iterator[str]:
     """A whole episode, for people: all that was said, thought, called and seen, its tokens and its end."""
-    task = trajectory.task
-    yield headline(trajectory)
+    task, plain = trajectory.task, msgspec.to_builtins(trajectory)
+    yield headline(plain)
     yield f"task {task.name} {task.index} of {task.env}, attempt {trajectory.attempt}"
     for number, turn in enumerate(trajectory.turns, start=1):
-        yield from (*told_lines(turn), *answer_lines(turn), *turn_lines(number, turn))
-    yield f"=== {headline(trajectory)}, {trajectory.seconds:.1f} s"
-    yield f"tokens: {_tokens(trajectory.usage)}"
+        called = turn_lines(number, plain["turns"][number - 1])
+        yield from (*told_lines(turn), *answer_lines(turn), *called)
+    yield f"=== {headline(plain)}"
+    yield f"took {trajectory.seconds:.1f} s; tokens: {_tokens(trajectory.usage)}"
     if trajectory.outcome is not None:
         yield f"outcome: {msgspec.json.encode(trajectory.outcome.detail).decode()}"
     yield from (trajectory.error or "").splitlines()

@@ -14,7 +14,7 @@ import typer
 import envs
 from envs import Primitive
 from serving.cards import prepare
-from speedrunner.agents.texts import call_lines
+from speedrunner.agents.reading import call_lines
 from speedrunner.cli.command import key_values
 from speedrunner.config.compose import GROUPS, compose
 from speedrunner.config.named import chosen_task
@@ -165,7 +165,7 @@ def try_(
     if as_json:
         typer.echo(_json(call))
     else:
-        lines = call_lines(call.calls) if call.calls else (call.error or "").splitlines()
+        lines = call_lines(msgspec.to_builtins(call.calls)) if call.calls else (call.error or "").splitlines()
         for line in lines:
             typer.echo(visible(line))
         if call.calls:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import tempfile
 from pathlib import Path
 
+import msgspec
 from rich.console import Console
 
 from serving.conversation import Conversation, TokenConversation
 from speedrunner.agents.actor import Actor
 from speedrunner.agents.episode import Episode, play_episode
-from speedrunner.agents.texts import answer_lines, headline, told_lines, turn_lines
+from speedrunner.agents.reading import headline, turn_lines
+from speedrunner.agents.texts import answer_lines, told_lines
 from speedrunner.config.named import chosen_task
 from speedrunner.console import visible
 from speedrunner.runs.executor import RunStopped
@@ -53,7 +55,7 @@ async def show_episode(setup: Setup, console: Console, *, show_ids: bool) -> Non
         if show_ids and isinstance(conversation, TokenConversation):
             all_ids = conversation.transcript.ids
             say(f"--- all {len(all_ids)} token ids so far\n{all_ids}")
-        for line in turn_lines(turns, turn):
+        for line in turn_lines(turns, msgspec.to_builtins(turn)):
             say(line)
 
     with (
@@ -81,7 +83,7 @@ async def show_episode(setup: Setup, console: Console, *, show_ids: bool) -> Non
                     play=lambda stage, spec: setup.method.play(policy, spec, stage),
                     watch=watch,
                 )
-                say(f"=== {headline(trajectory)}")
+                say(f"=== {headline(msgspec.to_builtins(trajectory))}")
                 if trajectory.ending.is_fault:
                     raise RunStopped(f"the episode ended by {trajectory.ending}: {trajectory.error}")
                 usage = trajectory.usage

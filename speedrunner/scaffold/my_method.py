@@ -6,7 +6,7 @@ import msgspec
 
 from envs import Task, TextEnv
 from speedrunner.agents.actor import ActorSpec
-from speedrunner.agents.texts import trajectory_lines
+from speedrunner.agents.texts import trajectory_text
 from speedrunner.agents.toolbox import Toolbox, ToolError
 from speedrunner.library.definition import function_names
 from speedrunner.library.library import Library
@@ -76,7 +76,7 @@ class MyMethod(Method):
         batch = history.batch(history.batches()[-1])
         messages = [
             Message("system", TASK.format(rules=tools.env.description)),
-            Message("user", "\n".join(line for played in batch for line in trajectory_lines(played))),
+            Message("user", "\n\n".join(trajectory_text(played) for played in batch)),
         ]
         # A conversation, recorded and paid as the sleep's, until `finish` or the last call.
         await tools.run_agent("inducer", messages, Toolbox([note, write_skill], finish), self._llm_calls)

@@ -177,7 +177,7 @@ class TestOptions:
         assert [task.index for task in splits(ROOM, **given).test] == [8]
 
     def test_they_can_be_listed_with_their_defaults(self) -> None:
-        assert options(REGISTRY, "babyai") == {"num_dists": 0}
+        assert options(REGISTRY, "babyai") == {"num_dists": 0, "description": "paper"}
         assert options(REGISTRY, ROOM)["shape"] == "round"
         assert options(REGISTRY, f"{__name__}:Unsplit") == {
             "doors": 1,

@@ -12,6 +12,9 @@ from speedrunner.library.library import Library
 from speedrunner.library.rules import InvalidSkill
 from speedrunner.store.records import Edit, EditAction
 
+PAGE_CHARS = 12_000
+"""Characters of one page of sources or of the list of skills: what most skills fit into whole."""
+
 
 @dataclass
 class Draft:
@@ -23,13 +26,13 @@ class Draft:
         library: first what the sleep begins with.
         sleep: the sleep's number.
         edits: gets a record of each edit that was asked for, the refused ones too.
-        output_chars: longest text that a tool returns, in characters.
+        page_chars: longest page that a tool returns, in characters.
     """
 
     library: Library
     sleep: int
     edits: list[Edit]
-    output_chars: int
+    page_chars: int = PAGE_CHARS
 
     def tools(self, *, all_public: bool) -> list[Tool]:
         """Return the tools in the order of use.
@@ -39,8 +42,8 @@ class Draft:
         """
 
         async def write_skill(source: str) -> str:
-            """Add a skill, or replace the one of the same name. `source` is its function, with those helper
-            functions, imports, constants and classes that the library lacks."""
+            """Add skills, or replace those of the same names. `source` is one function or several, with those
+            imports, constants and classes that the library lacks."""
             return await self._write(source, public=True)
 
         writing: list[Tool] = [write_skill] if all_public else [self.write_skill, self.set_visibility]
@@ -64,9 +67,9 @@ class Draft:
         return self._page(source.split("\n"), str, from_line, "from_line")
 
     async def write_skill(self, source: str, public: bool) -> str:
-        """Add a skill, or replace the one of the same name. `source` is its function, with those helper
-        functions, imports, constants and classes that the library lacks; `public` tells whether the actor
-        sees the functions whose names begin with no underscore."""
+        """Add skills, or replace those of the same names. `source` is one function or several, such as a main
+        function and its helpers, with those imports, constants and classes that the library lacks; `public`
+        tells whether the actor sees the functions whose names begin with no underscore."""
         return await self._write(source, public=None if public else False)
 
     async def set_visibility(self, name: str, public: bool) -> str:
@@ -122,7 +125,7 @@ class Draft:
         end = first = max(first, 0)
         if first >= len(items):
             return "There are no more." if items else "The library is empty."
-        most = room = self.output_chars
+        most = room = self.page_chars
         shown: list[str] = []
         for line in map(text, items[first:]):
             if shown and len(line) > room:

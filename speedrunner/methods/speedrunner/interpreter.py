@@ -17,14 +17,19 @@ DRAFT_WALL_S = 30.0
 _BOOTSTRAP = """\
 def _begin(session):
     import sys, types
-    workspace = sys.modules["workspace"] = types.ModuleType("workspace")
-    exec(compile({source!r}, "<workspace>", "exec", dont_inherit=True), vars(workspace))
-    workspace.begin(session, {primitives!r})
+    for name, source in {sources!r}.items():
+        module = sys.modules[name] = types.ModuleType(name)
+        exec(compile(source, "<" + name + ">", "exec", dont_inherit=True), vars(module))
+    module.begin(session, {primitives!r})
 
 _begin(globals())
 del _begin
 """
-"""Loads `workspace.py` as a module of its own, so that the inducer's variables cannot get in its way."""
+"""Loads what `workspace.py` needs and itself as modules of their own, so that the inducer's variables cannot
+get in their way."""
+
+_MODULES = {"speedrunner.agents.reading": "speedrunner.agents", "workspace": __package__}
+"""Their names in there -> the packages that have their files."""
 
 _SET_DRAFT = "from workspace import set_draft as _set_draft\n_set_draft({source!r})"
 """Imports the function each time, since the inducer's code may have taken the name."""
@@ -52,11 +57,14 @@ class Interpreter(CodeSession):
         output_chars: int,
         wall_s: float,
     ) -> None:
-        workspace = files(__package__).joinpath("workspace.py").read_text(encoding="utf-8")
+        sources = {
+            name: files(package).joinpath(f"{name.rpartition('.')[2]}.py").read_text(encoding="utf-8")
+            for name, package in _MODULES.items()
+        }
         super().__init__(
             sandbox,
             mounts=folders,
-            bootstrap=_BOOTSTRAP.format(source=workspace, primitives=[each.name for each in primitives]),
+            bootstrap=_BOOTSTRAP.format(sources=sources, primitives=[each.name for each in primitives]),
             output_chars=output_chars,
         )
         self._draft = draft

@@ -11,10 +11,12 @@ import msgspec
 
 from envs import Task, TextEnv
 from speedrunner.agents.actor import ActorSpec
-from speedrunner.agents.texts import headline, render, trajectory_lines
+from speedrunner.agents.reading import headline
+from speedrunner.agents.texts import render, trajectory_text
 from speedrunner.agents.toolbox import Tool, Toolbox
 from speedrunner.library.library import Library
 from speedrunner.library.signature import SUPPORTED
+from speedrunner.library.text import source_text
 from speedrunner.methods.base import Method, SleepTools
 from speedrunner.methods.speedrunner.draft import Draft
 from speedrunner.methods.speedrunner.interpreter import Interpreter
@@ -25,27 +27,36 @@ from speedrunner.store.records import Ending, Message, Policy, Trajectory
 READING_SHARE = 0.5
 """Part of the model's context that trajectories may take where there is no code interpreter."""
 
+SOURCE_TOKENS, SOURCE_SHARE = 15_000, 0.125
+"""Tokens that a library's source may have, and part of the context that it may take, to stand in the prompt;
+else its skills are listed there."""
+
 
 def finish(summary: str) -> str:
     """End your work. `summary` says in a few sentences what you changed and why."""
     return "The library is stored."
 
 
-def texts_that_fit(
+def reading(
     batch: Sequence[Trajectory], room_tokens: int, count_tokens: Callable[[str], int]
-) -> list[str]:
+) -> tuple[list[str], list[str]]:
     """Whole episodes for an inducer without a code interpreter (paper, section 4.1), oldest first.
 
-    The newest are taken, as long as they fit into the room together.
+    The newest are taken that fit into the room together; one that does not fit is passed over.
+
+    Returns:
+        The episodes' texts, and the headlines of those that are left out.
     """
     texts: list[str] = []
+    left_out: list[str] = []
     for trajectory in reversed(batch):
-        text = "\n".join(trajectory_lines(trajectory))
-        room_tokens -= count_tokens(text)
-        if room_tokens < 0:
-            break
-        texts.insert(0, text)
-    return texts
+        text = trajectory_text(trajectory)
+        if (tokens := count_tokens(text)) <= room_tokens:
+            room_tokens -= tokens
+            texts.insert(0, text)
+        else:
+            left_out.insert(0, text.partition("\n")[0])
+    return texts, left_out
 
 
 @dataclass(kw_only=True)
@@ -54,7 +65,7 @@ class SpeedRunner(Method):
 
     Attributes:
         inducer_calls: requests of one sleep (paper, Appendix A.1: 100).
-        output_chars: longest result of one of the inducer's tools, in characters.
+        output_chars: longest output of one piece of the inducer's code, in characters.
         code_wall_s: seconds that one piece of the inducer's code may take.
         on_limit: whether the draft is adopted or discarded when calls or context are used up.
         prompt: what the inducer is asked for; `asi_style`: to abstract observed behaviour (section 4.1).
@@ -91,7 +102,7 @@ class SpeedRunner(Method):
             SandboxError: the inducer's code cannot be run here.
         """
         policy = self._shown(policy)
-        draft = Draft(tools.library(policy), tools.sleep, tools.edits, self.output_chars)
+        draft = Draft(tools.library(policy), tools.sleep, tools.edits)
         offered: list[Tool] = [*draft.tools(all_public=self.visibility == "all_public")]
         calls = tools.calls("inducer", self.inducer_calls)
         async with AsyncExitStack() as stack:
@@ -121,8 +132,7 @@ class SpeedRunner(Method):
             __package__,
             "system",
             goal=render(__package__, self.prompt),
-            description=tools.env.description,
-            primitives=tools.env.primitives,
+            env=tools.env,
             types=SUPPORTED,
             modules=sorted(ALLOWED_MODULES),
             split=split,
@@ -132,17 +142,20 @@ class SpeedRunner(Method):
             output_chars=self.output_chars,
         )
         room = int(tools.model.card.context * READING_SHARE)
-        texts = [] if interpreter else texts_that_fit(batch, room, tools.model.count_tokens)
+        texts, left_out = ([], []) if interpreter else reading(batch, room, tools.model.count_tokens)
+        source = source_text(library)
+        most = min(SOURCE_TOKENS, tools.model.card.context * SOURCE_SHARE)
         user = render(
             __package__,
             "user",
             sleep=tools.sleep,
-            batch=[headline(trajectory) for trajectory in batch],
+            batch=[headline(msgspec.to_builtins(trajectory)) for trajectory in batch],
             history=history.count(),
             interpreter=interpreter,
             texts=texts,
-            left_out=[headline(each) for each in batch[: len(batch) - len(texts)]],
+            left_out=left_out,
             library=library,
+            source=source if tools.model.count_tokens(source) <= most else "",
             split=split,
             calls=calls,
         )

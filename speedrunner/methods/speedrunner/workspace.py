@@ -1,4 +1,5 @@
-"""What the inducer's Python session begins with. Runs in the sandbox: the standard library is all there is.
+"""What the inducer's Python session begins with. Runs in the sandbox: beside the standard library there is
+`speedrunner.agents.reading` alone.
 
 A module of its own in there; the session gets its public functions as variables. `MOUNTS`, the session's too,
 are the paths of the run's `trajectories` and `policies`, which hold training episodes only.
@@ -13,6 +14,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+
+from speedrunner.agents.reading import headline, opening, trajectory_lines
 
 MOUNTS: dict[str, str] = {}
 
@@ -48,12 +51,6 @@ def load_trajectories(batch: int | None = None, policy: int | None = None) -> li
     return [each for each in found if policy is None or each["policy"] == policy]
 
 
-def opening(trajectory: dict[str, Any]) -> str:
-    """What the actor was told of its task."""
-    messages = trajectory["turns"][0]["messages"] if trajectory["turns"] else []
-    return "\n".join(message["content"] for message in messages if message["role"] == "user")
-
-
 def calls(trajectory: dict[str, Any]) -> Iterator[tuple[int, int, dict[str, Any]]]:
     """Every executed call, as (turn from 1, depth, call); depth 0 is what the actor called itself."""
 
@@ -68,22 +65,8 @@ def calls(trajectory: dict[str, Any]) -> Iterator[tuple[int, int, dict[str, Any]
 
 
 def show(trajectory: dict[str, Any], first: int = 1, last: int | None = None) -> None:
-    """Print turns: what the actor thought and called, and what came of it."""
-    outcome = trajectory["outcome"]
-    score = "unscored" if outcome is None else f"score {outcome['score']:g}"
-    print(f"{trajectory['episode']}: policy v{trajectory['policy']:04d}, {trajectory['ending']}, {score}")
-    if first == 1:
-        print(opening(trajectory))
-    for number, turn in list(enumerate(trajectory["turns"], start=1))[max(first, 1) - 1 : last]:
-        print(f"[{number}] {turn['reasoning']}".rstrip())
-        if turn["executed"] is None:
-            print(f"  no valid call: {turn['error']}; written: {turn['text']!r}")
-            continue
-        for _, depth, call in calls({"turns": [turn]}):
-            pad = "  " * (depth + 1)
-            arguments = ", ".join(f"{name}={value!r}" for name, value in call["arguments"].items())
-            came = f"-> {call['result']!r}" if call["error"] is None else f"error: {call['error']}"
-            print(f"{pad}{call['name']}({arguments}) {came}")
+    """Print turns: what the actor thought, called and was told."""
+    print(*trajectory_lines(trajectory, first, last), sep="\n")
 
 
 def library_source(version: int) -> str:
@@ -104,7 +87,17 @@ def begin(session: dict[str, Any], primitives: Sequence[str]) -> None:
     global _session, _primitives
     _session, _primitives = session, primitives
     MOUNTS.update(session["MOUNTS"])
-    offered = (batches, versions, load_trajectories, opening, calls, show, library_source, load_library)
+    offered = (
+        batches,
+        versions,
+        load_trajectories,
+        headline,
+        opening,
+        calls,
+        show,
+        library_source,
+        load_library,
+    )
     session.update({each.__name__: each for each in (*offered, NotAvailable)})
 
 

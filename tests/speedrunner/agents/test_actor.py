@@ -102,3 +102,50 @@ def test_surroundings_that_a_result_contains_are_not_repeated() -> None:
 def test_each_part_is_cut_by_itself() -> None:
     shown = view("X" * 30, observation="Y" * 30, surroundings="Z" * 30, limit=20)
     assert [part.count(letter) for part, letter in zip(shown.split("\n\n"), "XYZ", strict=True)] == [20] * 3
+
+
+class TestASkillThatFails:
+    """The actor is told what it had done until then."""
+
+    STEP = CallNode("go_forward", "primitive", {}, "a wall", actions=1)
+
+    def failed(self, *calls: CallNode, omitted: int = 0, limit: int = 1_000) -> list[str]:
+        actions = sum(each.actions for each in calls)
+        node = CallNode("fetch", "skill", {}, error="E: no", actions=actions, calls=[*calls], omitted=omitted)
+        executed = Executed(
+            node=node,
+            observation="A flag." if calls else None,
+            surroundings=None,
+            outcome=Outcome(0.0, False, {}),
+            actions=0,
+            ending=None,
+        )
+        return actor_view(executed, limit).split("\n\n")
+
+    def test_primitive_calls_are_counted_the_last_ones_named_and_the_last_text_follows(self) -> None:
+        look = CallNode("look", "primitive", {"at": "it"}, "A flag.")
+        refused = CallNode("fly", "primitive", {}, error="TypeError: fly")
+        walk = CallNode("walk", "skill", {}, actions=3, calls=[self.STEP] * 3)
+        assert self.failed(walk, refused, look) == [
+            "Error: E: no",
+            "It had made 4 primitive calls (3 actions), the last of them: go_forward() x3, look(at='it')",
+            "Last observation:\nA flag.",
+        ]
+
+    def test_of_many_only_the_last_ones_are_named(self) -> None:
+        calls = [CallNode(f"step{number}", "primitive", {}, "", actions=1) for number in range(50)]
+        _, done, _ = self.failed(*calls)
+        assert done.startswith("It had made 50 primitive calls (50 actions), the last of them: step40(), ")
+        assert done.endswith(", step49()")
+
+    def test_that_some_were_not_recorded_is_said(self) -> None:
+        assert self.failed(self.STEP, omitted=3)[1] == (
+            "It had made at least 1 primitive call (1 actions), the last of them recorded: go_forward()"
+        )
+
+    def test_it_is_cut_as_every_part_is(self) -> None:
+        long = CallNode("say", "primitive", {"text": "x" * 500}, "")
+        assert self.failed(long, limit=100)[1].partition("\n[cut here: ")[0][-10:] == "x" * 10
+
+    def test_one_that_had_done_nothing_is_an_error_alone(self) -> None:
+        assert self.failed() == ["Error: E: no"]

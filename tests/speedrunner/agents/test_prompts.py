@@ -10,16 +10,19 @@ import re
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 from jinja2 import UndefinedError
 
 import envs
-from envs import Opening, Task
+from envs import Opening, Task, TextEnv
 from speedrunner.agents.actor import Actor, ActorSpec
-from speedrunner.agents.texts import headline, render
+from speedrunner.agents.reading import headline
+from speedrunner.agents.texts import render
 from speedrunner.config.compose import compose
 from speedrunner.library.library import Library
 from speedrunner.library.signature import SUPPORTED
+from speedrunner.library.text import source_text
 from speedrunner.methods.speedrunner.draft import Draft
 from speedrunner.methods.speedrunner.interpreter import Interpreter
 from speedrunner.methods.speedrunner.method import finish
@@ -61,19 +64,20 @@ def episode(number: int) -> str:
         ending=Ending.SUCCESS if number % 2 else Ending.FAILURE,
         outcome=envs.Outcome(float(number % 2), bool(number % 2), {}),
     )
-    return headline(played)
+    return headline(msgspec.to_builtins(played))
 
 
 ACTOR, INDUCER = "speedrunner.agents", "speedrunner.methods.speedrunner"
 
 
-def inducer_system(goal: str = "goal_oriented", *, split: bool = True, interpreter: bool = True) -> str:
+def inducer_system(
+    goal: str = "goal_oriented", *, split: bool = True, interpreter: bool = True, env: TextEnv = ENV
+) -> str:
     return render(
         INDUCER,
         "system",
         goal=render(INDUCER, goal),
-        description=ENV.description,
-        primitives=ENV.primitives,
+        env=env,
         types=SUPPORTED,
         modules=sorted(ALLOWED_MODULES),
         split=split,
@@ -84,7 +88,10 @@ def inducer_system(goal: str = "goal_oriented", *, split: bool = True, interpret
     )
 
 
-def inducer_user(*, skills: bool = True, interpreter: bool = True, texts: int = 1, left_out: int = 1) -> str:
+def inducer_user(
+    *, skills: bool = True, source: bool = True, interpreter: bool = True, texts: int = 1, left_out: int = 1
+) -> str:
+    used = library() if skills else Library(ENV.primitives)
     return render(
         INDUCER,
         "user",
@@ -94,14 +101,15 @@ def inducer_user(*, skills: bool = True, interpreter: bool = True, texts: int = 
         interpreter=interpreter,
         texts=[episode(11)] * texts,
         left_out=[episode(10)] * left_out,
-        library=library() if skills else Library(ENV.primitives),
+        library=used,
+        source=source_text(used) if source else "",
         split=True,
         calls=100,
     )
 
 
 def inducer_tools() -> list[str]:
-    draft = Draft(Library(ENV.primitives), 1, [], 8000)
+    draft = Draft(Library(ENV.primitives), 1, [])
     tools = [Interpreter.execute_code, *draft.tools(all_public=False), finish]
     return [inspect.getdoc(tool) or "" for tool in tools]
 
@@ -119,6 +127,7 @@ def prompts() -> dict[str, str]:
         "inducer_system": inducer_system(),
         "inducer_user": inducer_user(skills=True),
         "inducer_user_with_an_empty_library": inducer_user(skills=False),
+        "inducer_user_with_a_long_library": inducer_user(source=False),
         "inducer_system_asi_style": inducer_system("asi_style"),
         "inducer_system_without_private_skills": inducer_system(split=False),
         "inducer_system_without_an_interpreter": inducer_system(interpreter=False),
@@ -137,14 +146,14 @@ def test_there_is_a_golden_file_for_each_prompt_and_none_besides() -> None:
 
 @pytest.mark.parametrize("name", prompts())
 def test_no_trailing_or_doubled_blanks(name: str) -> None:
-    text = prompts()[name]
+    text = re.sub(r"```python\n.*\n```", "...", prompts()[name], flags=re.DOTALL)
     assert text == text.strip()
     assert not re.search(r"[ \t]\n|\n\n\n", text)
 
 
 @pytest.mark.parametrize(("texts", "left_out"), [(2, 0), (0, 2), (2, 2)])
 def test_nor_where_episodes_are_in_the_prompt(texts: int, left_out: int) -> None:
-    text = inducer_user(interpreter=False, texts=texts, left_out=left_out)
+    text = inducer_user(source=False, interpreter=False, texts=texts, left_out=left_out)
     assert "\n\n\n" not in text
     assert text.count("train/0011") == texts
     assert text.count("train/0010") == left_out
@@ -200,6 +209,63 @@ def test_the_inducer_is_told_every_primitive_as_skills_call_it() -> None:
 def test_a_policy_of_notes_alone_shows_them() -> None:
     spec = ActorSpec(Library(ENV.primitives), Policy(version=0, notes="Walls hurt.").notes)
     assert actor(spec)[0].content.endswith("\n\nWalls hurt.")
+
+
+GIVEN_AWAY = {
+    "babyai": (
+        *("order", "first", "then,", "after", "before", "sequence", "pars", "pick up", "go to", "put"),
+        *("next to", "count", "128", "behind", "step", "lock", "door", "at a time"),
+    ),
+    "crafter": (
+        *("lava", "ripe", "heal you", "recover", "food", "energy", "diagonal", "nearby", "at most", "walk"),
+        *("sand", "zombie", "tree", "64"),
+    ),
+    "scienceworld": (
+        *("anode", "terminal", "circuit", "wrong", "focus", "ambiguous", "cancel", "wire", "workshop"),
+        *("door", "box", "tells you", "heat", "time"),
+    ),
+}
+"""What the paper's agents had to find out: environment -> what its description must not mention. Of Crafter
+the names of the achievements are told (Appendix D.5)."""
+
+HINTS = (
+    *("order of", "which order", "parse", "pattern", "regular expression", "candidate", "the instruction in"),
+    *("mission", "explor", "progress", "circuit", "ambigu", "categor", "canonical", "inventory"),
+)
+"""What no prompt of an inducer may suggest, whatever the environment."""
+
+
+class TestNothingIsGivenAway:
+    """What the paper reports as findings is for actor and inducer to find."""
+
+    @pytest.mark.parametrize("name", GIVEN_AWAY)
+    def test_a_description_as_in_the_paper_tells_no_rules(self, name: str) -> None:
+        rules, _, rest = envs.make(name).description.lower().partition("achievements:\n")
+        rules += rest.partition("\n\n")[2]
+        assert [each for each in GIVEN_AWAY[name] if each in rules] == []
+
+    @pytest.mark.parametrize("name", GIVEN_AWAY)
+    def test_a_full_one_does(self, name: str) -> None:
+        full = envs.make(name, description="full").description.lower()
+        assert sum(each in full for each in GIVEN_AWAY[name]) > 10
+
+    def test_tools_are_documented_without_what_a_task_asks_for(self) -> None:
+        docs = "\n".join(each.doc for name in GIVEN_AWAY for each in envs.make(name).primitives).lower()
+        hints = ("anode", "terminal 1", "wire", "thermometer", "ripe", "mission", "first")
+        assert [each for each in hints if each in docs] == []
+
+    @pytest.mark.parametrize("interpreter", [True, False])
+    @pytest.mark.parametrize("goal", ["goal_oriented", "asi_style"])
+    def test_an_inducer_is_told_how_to_work_and_not_what_to_find(self, goal: str, interpreter: bool) -> None:
+        env = envs.make("tests.toy_env:Corridor")
+        said = "\n".join([inducer_system(goal, interpreter=interpreter, env=env), *inducer_tools()]).lower()
+        assert [each for each in HINTS if each in said] == []
+
+    @pytest.mark.parametrize("name", GIVEN_AWAY)
+    def test_but_what_a_skill_can_read_is_said(self, name: str) -> None:
+        env = envs.make(name)
+        assert env.skills_read
+        assert f"what primitives return. {env.skills_read} Once" in inducer_system(env=env)
 
 
 if __name__ == "__main__":

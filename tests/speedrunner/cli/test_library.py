@@ -337,8 +337,7 @@ class TestTry:
         done = library("try", module, "_peek", f"env={CORRIDOR}", "task.index=6")
         assert done.stdout.splitlines() == [
             "_peek()",
-            "  look()",
-            "    -> You are at field 0. The flag is at field 6.",
+            "  look() -> You are at field 0. The flag is at field 6.",
             "  -> You are at field 0. The flag is at field 6.",
             "0 actions, score 0, the episode goes on",
         ]

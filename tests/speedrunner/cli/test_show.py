@@ -20,9 +20,9 @@ def test_it_prints_what_was_said_called_and_seen_and_what_it_came_to(learnt: Scr
     text, usage = done.stdout, turn.usage
     for part in (*(message.content for message in turn.messages), turn.text):
         assert part in text
-    assert text.startswith("test/0002/0000: policy v0001, success, score 1, 1 LLM calls\ntask default 7 of ")
+    assert text.startswith("test/0002/0000: policy v0001, success, score 1, 1 LLM calls, 1 actions, ")
     seen = "You are at field 0. The flag is at field 7."
-    assert f"[1]\n  to_flag()\n    look()\n      -> {seen}\n    walk(steps=7)\n" in text
+    assert f"[1]\n  to_flag()\n    look() -> {seen}\n    walk(steps=7) -> " in text
     assert text.count(f"tokens: {usage.uncached} uncached, {usage.cached} cached, 0 reasoning, ") == 2
     assert text.endswith('outcome: {"position":7}\n')
 
@@ -49,9 +49,9 @@ def test_thoughts_errors_and_faults_are_shown_and_steer_no_terminal(tmp_path: Pa
         "--- user\ngo\\x0dstop\n--- actor (0.00 s; tokens: 5 uncached, 4 cached, 1 reasoning, 2 action)"
         in done.stdout
     )
-    assert "\\x1b[2Jleft\n[1]\n  thought: Or\\x07 right?\n  go()\n    error: boom \\x9b31m\n" in done.stdout
+    assert "\\x1b[2Jleft\n[1]\n  thought: Or\\x07 right?\n  go() error: boom \\x9b31m\n" in done.stdout
     assert "--- critic (" in done.stdout
-    assert "[2]\n  no valid call: no call; written: 'hm'\n" in done.stdout
+    assert "[2]\n  no valid call: no call; written: hm\n" in done.stdout
     assert "engine_error, unscored" in done.stdout
     assert done.stdout.endswith("gone\nat \\x1b]0;x\n")
     assert not any(ord(char) < 32 and char != "\n" for char in done.stdout)

@@ -41,7 +41,7 @@ class TestChoices:
     def test_without_overrides_everything_has_its_default(self) -> None:
         assert compose([]) == Config(
             run=RunConfig("runs/babyai-speedrunner-tiny-seed0"),
-            env=ClassConfig("babyai", {"num_dists": 0}),
+            env=ClassConfig("babyai", {"num_dists": 0, "description": "paper"}),
             method=ClassConfig("speedrunner", options(REGISTRY, "speedrunner")),
             model=ModelConfig("tiny"),
         )
@@ -50,7 +50,7 @@ class TestChoices:
         config = compose(["env=babyai", "method=react", "model=tiny", "run.rollouts=20", "env.num_dists=4"])
         assert config.run == RunConfig("runs/babyai-react-tiny-seed0", rollouts=20)
         assert (config.env, config.method) == (
-            ClassConfig("babyai", {"num_dists": 4}),
+            ClassConfig("babyai", {"num_dists": 4, "description": "paper"}),
             ClassConfig("react", {"train": False}),
         )
 
@@ -151,7 +151,9 @@ class TestExistingRun:
         assert differences(from_yaml(text), changed) == ["run.rollouts: 20 -> 40"]
 
     def test_a_chosen_group_replaces_the_section_and_its_options(self, text: str) -> None:
-        assert compose(["env=babyai"], base=text).env == ClassConfig("babyai", {"num_dists": 0})
+        assert compose(["env=babyai"], base=text).env == ClassConfig(
+            "babyai", {"num_dists": 0, "description": "paper"}
+        )
 
     def test_mistakes_in_it_are_told(self) -> None:
         with pytest.raises(InvalidConfig, match=r"no run\.rolouts"):

@@ -27,7 +27,7 @@ def test_every_role_but_the_actor_is_played_by_the_inducers_model(
     assert (done.returncode, done.stderr) == (0, "")
     assert [list(request.tools) for request in hosted.requests] == [["advise"]]
     assert not any("advise" in request.tools for request in run.server.requests)
-    assert "=== episode: policy v0000, success, score 1, 2 LLM calls" in done.stdout
+    assert "=== episode: policy v0000, success, score 1, 2 LLM calls, " in done.stdout
     used = re.search(r"(\d+) uncached, (\d+) cached, (\d+) output tokens; (\S+) USD", done.stdout)
     assert used is not None
     # The critic's tokens have the price of its own model, a hundred times that of the actor's.

@@ -44,11 +44,11 @@ Drafts = Callable[..., Draft]
 
 @pytest.fixture
 def draft(babyai: envs.TextEnv, edits: list[Edit]) -> Drafts:
-    def draft(*sources: str, output_chars: int = 8000) -> Draft:
+    def draft(*sources: str, page_chars: int = 8000) -> Draft:
         library = Library(babyai.primitives, load=partial(load_failure, Sandbox()))
         for source in sources:
             library = library.write(source, public=True, sleep=1)
-        return Draft(library, 3, edits, output_chars)
+        return Draft(library, 3, edits, page_chars)
 
     return draft
 
@@ -79,7 +79,7 @@ class TestReading:
 
     def test_pages_follow_each_other_without_gap_or_overlap(self, draft: Drafts) -> None:
         whole = draft(SKILL).show_skill("advance").splitlines()
-        reading = draft(SKILL, output_chars=60)
+        reading = draft(SKILL, page_chars=60)
         read: list[str] = []
         while len(read) < len(whole):
             *lines, last = reading.show_skill("advance", len(read)).splitlines()
@@ -93,7 +93,7 @@ class TestReading:
         assert read == whole
 
     def test_a_line_that_is_too_long_is_cut_and_says_so(self, draft: Drafts) -> None:
-        page = draft(SKILL, output_chars=10).show_skill("advance", 1)
+        page = draft(SKILL, page_chars=10).show_skill("advance", 1)
         assert page == (
             "def advanc [cut after 10 of 21 characters]\n[lines 1 to 1 of 5; go on with from_line=2]"
         )

@@ -76,13 +76,15 @@ async def test_every_call_of_an_episode_can_be_walked(bench: Bench) -> None:
 
 async def test_an_episode_is_printed_for_reading(bench: Bench) -> None:
     assert (await bench("show(load_trajectories()[0])")).splitlines() == [
-        "train/0000: policy v0000, success, score 1",
+        "train/0000: policy v0000, success, score 1, 2 LLM calls, 3 actions, 30 output tokens; go",
         "go",
         "[1]",
-        "  walk(steps=3) -> 'done'",
-        *["    go_forward() -> 'a wall'"] * 3,
+        "  said: hm",
+        "  walk(steps=3)",
+        *["    go_forward() -> a wall"] * 3,
+        "    -> done",
         "[2]",
-        "  no valid call: no call; written: ''",
+        "  no valid call: no call; written: nothing",
     ]
     assert (await bench("show(load_trajectories()[0], 2)")).splitlines()[1] == "[2]"
 

@@ -14,10 +14,10 @@ import envs
 from serving.cards import ModelCard
 from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.agents.actor import Actor
-from speedrunner.agents.texts import trajectory_lines
+from speedrunner.agents.texts import trajectory_text
 from speedrunner.config.compose import compose
 from speedrunner.methods.base import SleepTools
-from speedrunner.methods.speedrunner.method import SpeedRunner, texts_that_fit
+from speedrunner.methods.speedrunner.method import SpeedRunner, reading
 from speedrunner.store.data import History
 from speedrunner.store.labels import Labels
 from speedrunner.store.records import Ending, Policy, Skill
@@ -161,7 +161,7 @@ async def test_or_discards_them_there_as_well(night: Nights) -> None:
 async def test_it_is_told_when_little_of_its_context_is_left(night: Nights, tiny_card: ModelCard) -> None:
     roomy, tight = [
         (await night([LIST, LIST, FINISH], card={"context": context})).seen[1]
-        for context in (tiny_card.context, 4400)
+        for context in (tiny_card.context, 3700)
     ]
     assert re.search(r"\d tokens left\)\n", roomy)
     assert re.search(r"\d tokens left: finish soon\)\n", tight)
@@ -175,22 +175,50 @@ async def test_a_card_may_allow_fewer_calls_than_the_method(night: Nights, tiny_
 
 class TestWholeEpisodesInThePrompt:
     BATCH = [trajectory(f"train/{number:04d}", policy=number) for number in range(3)]
-    TEXTS = ["\n".join(trajectory_lines(each)) for each in BATCH]
+    TEXTS = [trajectory_text(each) for each in BATCH]
 
     def test_a_batch_that_fits_is_shown_whole_oldest_first(self) -> None:
-        assert texts_that_fit(self.BATCH, sum(map(len, self.TEXTS)), len) == self.TEXTS
+        assert reading(self.BATCH, sum(map(len, self.TEXTS)), len) == (self.TEXTS, [])
 
-    def test_else_the_newest_are_shown(self) -> None:
-        assert texts_that_fit(self.BATCH, sum(map(len, self.TEXTS)) - 1, len) == self.TEXTS[1:]
+    def test_else_the_newest_are_shown_and_the_others_named(self) -> None:
+        shown = reading(self.BATCH, sum(map(len, self.TEXTS)) - 1, len)
+        assert shown == (self.TEXTS[1:], self.TEXTS[0].splitlines()[:1])
 
     def test_an_episode_is_shown_whole_or_not_at_all(self) -> None:
-        assert texts_that_fit(self.BATCH, len(self.TEXTS[2]) - 1, len) == []
+        assert reading(self.BATCH, len(self.TEXTS[2]) - 1, len)[0] == []
+
+    def test_one_that_is_too_long_is_passed_over(self) -> None:
+        long = trajectory("train/0003", text="on and on " * 1000)
+        shown = reading([self.BATCH[0], long, self.BATCH[2]], sum(map(len, self.TEXTS)), len)
+        assert shown == ([self.TEXTS[0], self.TEXTS[2]], trajectory_text(long).splitlines()[:1])
 
 
-async def test_a_skill_whose_docstring_somebody_took_away_is_listed(night: Nights) -> None:
-    bare = Skill(name="bare", public=True, created=0, edited=0)
-    slept = await night([FINISH], Policy(version=0, module="def bare():\n    return 1", skills=(bare,)))
-    assert "- bare (public): (no docstring)" in slept.requests[0].task
+class TestTheLibraryInThePrompt:
+    @staticmethod
+    def policy(source: str) -> Policy:
+        bare = Skill(name="bare", public=True, created=0, edited=0)
+        return Policy(version=0, module=source, skills=(bare,))
+
+    @pytest.fixture
+    def long(self, tiny_card: ModelCard) -> str:
+        """A body of more tokens than may stand in the prompt."""
+        return f"    return len('{'long ' * tiny_card.context}')"
+
+    async def test_its_source_stands_there_while_it_is_short(self, night: Nights) -> None:
+        slept = await night([FINISH], self.policy("def bare():\n    return 1"))
+        source = "# public, from sleep 0\ndef bare():\n    return 1"
+        assert f"The library:\n\n```python\n{source}\n```\n" in slept.requests[0].task
+
+    async def test_else_signatures_and_first_lines_of_docstrings(self, night: Nights, long: str) -> None:
+        head = 'def bare(a: int = 1) -> int:\n    """Add.\n\n    All."""\n'
+        slept = await night([FINISH], self.policy(head + long))
+        assert "The library:\n- bare(a: int = 1) (public): Add.\n\nYou have " in slept.requests[0].task
+
+    async def test_a_skill_whose_docstring_somebody_took_away_is_listed(
+        self, night: Nights, long: str
+    ) -> None:
+        slept = await night([FINISH], self.policy(f"def bare():\n{long}"))
+        assert "- bare() (public): (no docstring)" in slept.requests[0].task
 
 
 class TestAblations:
@@ -233,5 +261,5 @@ class TestAblations:
         history._directory.append_trajectory("train", 0, trajectory("train/0003"))
         slept = await night([FINISH], interpreter="off")
         shown, _, left_out = slept.requests[0].task.partition("These do not fit here and are left out:")
-        assert "train/0003: " in shown
-        assert [f"train/000{number}: " in left_out for number in range(4)] == [True, True, True, False]
+        assert [f"train/000{number}: " in shown for number in range(4)] == [True, True, False, True]
+        assert [f"train/000{number}: " in left_out for number in range(4)] == [False, False, True, False]
