@@ -6,6 +6,7 @@ from collections import Counter
 
 import pytest
 
+from serving.cards import Role, Roles
 from speedrunner.hosts import host as hosts
 from speedrunner.store.records import Ending
 from tests.odd_envs import FORGERY
@@ -41,7 +42,8 @@ class TestEndings:
         assert (cut.ending, cut.llm_calls, cut.score) == (Ending.CONTEXT_OVERFLOW, 2, 2 / 8)
 
     async def test_a_prompt_that_does_not_fit_at_all(self, corridor: Runs) -> None:
-        run = corridor(script(), "run.rollouts=0", context=300)
+        brief = Role(string_tokens=80)
+        run = corridor(script(), "run.rollouts=0", context=300, roles=Roles(actor=brief, inducer=brief))
         await run.play()
         assert {(row.ending, row.llm_calls, row.score) for row in run.data.episodes} == {
             (Ending.CONTEXT_OVERFLOW, 0, 0.0)
