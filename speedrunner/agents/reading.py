@@ -16,6 +16,9 @@ Json = dict[str, Any]
 TASK_CHARS = 200
 """Characters of a task that a headline shows."""
 
+SUMMARY_CHARS, REFUSALS_SHOWN = 300, 3
+"""Characters of a line on an earlier sleep; refused edits, the last ones, that are told of it."""
+
 
 def headline(trajectory: Json) -> str:
     """One line on an episode: key, policy, end, score, what it took, and its task's first paragraph."""
@@ -69,6 +72,35 @@ def turn_lines(number: int, turn: Json, reply: str | None = None) -> Iterator[st
         yield f"  {turn['call']['name']}({turn['call']['arguments']}) was not completed"
     else:
         yield from _labelled(f"no valid call: {turn['error']}; written: ", turn["text"] or "nothing")
+
+
+def slept(record: Json) -> Json:
+    """An earlier sleep in short: `sleep`, `rollouts` before it, the edits that were `accepted`, and those
+    `refused`, with their errors, the `error` that kept it from more, and the agent's own `summary`."""
+    edits = record["edits"]
+    calls = [turn["call"] for agent in record["agents"] for turn in agent["turns"]]
+    said = [call["arguments"]["summary"] for call in calls if call is not None and call["name"] == "finish"]
+    return {
+        "sleep": record["sleep"],
+        "rollouts": record["rollouts"],
+        "accepted": [f"{each['action']} {each['name']}" for each in edits if each["error"] is None],
+        "refused": [each for each in edits if each["error"] is not None],
+        "error": record["error"],
+        "summary": said[-1] if said else "",
+    }
+
+
+def slept_lines(record: Json) -> Iterator[str]:
+    """The same in a few lines, cut to `SUMMARY_CHARS` each."""
+    told = slept(record)
+    yield f"sleep {told['sleep']}: {', '.join(told['accepted']) or 'no edit was accepted'}"[:SUMMARY_CHARS]
+    if told["summary"]:
+        yield f"  said: {' '.join(told['summary'].split())}"[:SUMMARY_CHARS]
+    if told["error"]:
+        yield f"  {told['error']}"[:SUMMARY_CHARS]
+    for edit in told["refused"][-REFUSALS_SHOWN:]:
+        error = " ".join(edit["error"].split())
+        yield f"  refused: {edit['action']} {edit['name']}: {error}"[:SUMMARY_CHARS]
 
 
 def call_lines(call: Json, indent: int = 0) -> Iterator[str]:

@@ -145,16 +145,16 @@ def _was_given_up(labels: dict[str, str], kept: dict[str, int]) -> bool:
 
 
 class History:
-    """What an inducer may read (Algorithm 1): training trajectories, each tagged with its policy, and past
-    policies (as files), never a held-out episode."""
+    """What an inducer may read (Algorithm 1): training trajectories, each tagged with its policy, past
+    policies (as files), and what earlier sleeps did; never a held-out episode."""
 
     def __init__(self, directory: RunDirectory) -> None:
         self._directory = directory
 
     @property
     def folders(self) -> dict[str, Path]:
-        """The files behind it, for code that reads them itself: `trajectories` and `policies`."""
-        return {name: self._directory.path / name for name in ("trajectories", "policies")}
+        """The files behind it, for code that reads them itself: `trajectories`, `policies` and `sleeps`."""
+        return {name: self._directory.path / name for name in ("trajectories", "policies", "sleeps")}
 
     def batches(self) -> list[int]:
         """Batches played so far, ascending."""
@@ -163,6 +163,10 @@ class History:
     def batch(self, number: int) -> list[Trajectory]:
         """The trajectories of one batch, in the order in which its tasks were drawn."""
         return sorted(self._directory.trajectories("train", number), key=lambda each: each.episode)
+
+    def sleeps(self, before: int) -> list[SleepRecord]:
+        """Sleeps with a number under `before`, ascending; one that is slept again has its old record yet."""
+        return [record for record in self._directory.sleeps() if record.sleep < before]
 
     def count(self) -> int:
         """How many trajectories there are."""

@@ -40,7 +40,7 @@ class Interpreter(CodeSession):
 
     Args:
         sandbox: how the code is confined.
-        folders: what it may read: the run's `trajectories` and `policies`.
+        folders: what it may read: the run's `trajectories`, `policies` and `sleeps`.
         primitives: names that stand for an error in it, since there is no environment.
         draft: called for the library as it stands, which the code can import.
         output_chars: characters after which an output is cut, saying so.

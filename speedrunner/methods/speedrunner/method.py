@@ -11,7 +11,7 @@ import msgspec
 
 from envs import Task, TextEnv
 from speedrunner.agents.actor import ActorSpec
-from speedrunner.agents.reading import headline
+from speedrunner.agents.reading import headline, slept_lines
 from speedrunner.agents.texts import render, trajectory_text
 from speedrunner.agents.toolbox import Tool, Toolbox
 from speedrunner.library.library import Library
@@ -26,6 +26,9 @@ from speedrunner.store.records import Ending, Message, Policy, Trajectory
 
 READING_SHARE = 0.5
 """Part of the model's context that trajectories may take where there is no code interpreter."""
+
+SLEEPS_SHOWN = 5
+"""Sleeps, the last ones, of which the prompt tells what they did."""
 
 SOURCE_TOKENS, SOURCE_SHARE = 15_000, 0.125
 """Tokens that a library's source may have, and part of the context that it may take, to stand in the prompt;
@@ -154,6 +157,11 @@ class SpeedRunner(Method):
             interpreter=interpreter,
             texts=texts,
             left_out=left_out,
+            earlier=[
+                line
+                for record in history.sleeps(tools.sleep)[-SLEEPS_SHOWN:]
+                for line in slept_lines(msgspec.to_builtins(record))
+            ],
             library=library,
             source=source if tools.model.count_tokens(source) <= most else "",
             split=split,

@@ -2,7 +2,7 @@
 `speedrunner.agents.reading` alone.
 
 A module of its own in there; the session gets its public functions as variables. `MOUNTS`, the session's too,
-are the paths of the run's `trajectories` and `policies`, which hold training episodes only.
+are the paths of the run's `trajectories`, `policies` and `sleeps`, which hold training episodes only.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from speedrunner.agents.reading import headline, opening, trajectory_lines
+from speedrunner.agents.reading import headline, opening, slept, trajectory_lines
 
 MOUNTS: dict[str, str] = {}
 
@@ -69,6 +69,38 @@ def show(trajectory: dict[str, Any], first: int = 1, last: int | None = None) ->
     print(*trajectory_lines(trajectory, first, last), sep="\n")
 
 
+def sleeps() -> list[dict[str, Any]]:
+    """The earlier sleeps, oldest first: what was accepted, what was refused and why, what was said of it."""
+    there = {f"{number:04d}" for number in versions()}
+    files = (path for path in sorted(Path(MOUNTS["sleeps"]).glob("*.json")) if path.stem in there)
+    return [slept(json.loads(path.read_text(encoding="utf-8"))) for path in files]
+
+
+def skill_stats() -> list[dict[str, Any]]:
+    """Each skill in each library version that it was called in: its calls at any depth, those that ended in
+    an error, the episodes with such a call, how many of these succeeded, their actions and output tokens."""
+    rows: dict[tuple[str, int], dict[str, Any]] = {}
+    for played in load_trajectories():
+        made = [call for _, _, call in calls(played) if call["kind"] == "skill"]
+        success = played["outcome"] is not None and played["outcome"]["success"]
+        actions = sum(turn["executed"]["actions"] for turn in played["turns"] if turn["executed"] is not None)
+        tokens = sum(turn["usage"]["completion"] for turn in played["turns"])
+        for name in dict.fromkeys(call["name"] for call in made):
+            row = rows.setdefault(
+                (name, played["policy"]),
+                {"skill": name, "version": played["policy"]}
+                | dict.fromkeys(("calls", "errors", "episodes", "successes", "actions", "output_tokens"), 0),
+            )
+            own = [call for call in made if call["name"] == name]
+            row["calls"] += len(own)
+            row["errors"] += sum(call["error"] is not None for call in own)
+            row["episodes"] += 1
+            row["successes"] += success
+            row["actions"] += actions
+            row["output_tokens"] += tokens
+    return [rows[key] for key in sorted(rows)]
+
+
 def library_source(version: int) -> str:
     """The module of a past library version."""
     return Path(MOUNTS["policies"], f"v{version:04d}", "skills.py").read_text(encoding="utf-8")
@@ -95,6 +127,8 @@ def begin(session: dict[str, Any], primitives: Sequence[str]) -> None:
         opening,
         calls,
         show,
+        sleeps,
+        skill_stats,
         library_source,
         load_library,
     )

@@ -16,8 +16,10 @@ from jinja2 import UndefinedError
 
 import envs
 from envs import Opening, Task, TextEnv
+from serving.tokens.tools import ToolCall
+from serving.usage import Usage
 from speedrunner.agents.actor import Actor, ActorSpec
-from speedrunner.agents.reading import headline
+from speedrunner.agents.reading import headline, slept_lines
 from speedrunner.agents.texts import render
 from speedrunner.config.compose import compose
 from speedrunner.library.library import Library
@@ -27,7 +29,16 @@ from speedrunner.methods.speedrunner.draft import Draft
 from speedrunner.methods.speedrunner.interpreter import Interpreter
 from speedrunner.methods.speedrunner.method import finish
 from speedrunner.sandbox.child.bounds import ALLOWED_MODULES
-from speedrunner.store.records import Ending, Message, Policy, Trajectory
+from speedrunner.store.records import (
+    AgentRecord,
+    Edit,
+    Ending,
+    Message,
+    Policy,
+    SleepRecord,
+    Trajectory,
+    Turn,
+)
 
 GOLDEN = Path(__file__).parents[2] / "data" / "prompts"
 ENV = envs.make("babyai")
@@ -35,6 +46,17 @@ SKILLS = (
     'def go_to(thing: str) -> str:\n    """Walk to a thing.\n\n    Returns what was seen last."""\n'
     "    return go_forward()",
     'def seen(text: str) -> bool:\n    """Whether a thing is in sight."""\n    return text != ""',
+)
+
+
+FINISHED = Turn([], "", Usage(), 0.1, call=ToolCall("finish", {"summary": "One skill\nto walk."}))
+SLEPT = SleepRecord(
+    sleep=1,
+    rollouts=10,
+    attempt=1,
+    agents=[AgentRecord("inducer", [FINISHED], Ending.SUBMITTED)],
+    edits=[Edit("write", "go_to"), Edit("write", "fly", error="there is no primitive 'fly'")],
+    seconds=1.0,
 )
 
 
@@ -89,7 +111,13 @@ def inducer_system(
 
 
 def inducer_user(
-    *, skills: bool = True, source: bool = True, interpreter: bool = True, texts: int = 1, left_out: int = 1
+    *,
+    skills: bool = True,
+    source: bool = True,
+    interpreter: bool = True,
+    texts: int = 1,
+    left_out: int = 1,
+    earlier: bool = True,
 ) -> str:
     used = library() if skills else Library(ENV.primitives)
     return render(
@@ -101,6 +129,7 @@ def inducer_user(
         interpreter=interpreter,
         texts=[episode(11)] * texts,
         left_out=[episode(10)] * left_out,
+        earlier=list(slept_lines(msgspec.to_builtins(SLEPT))) if earlier else [],
         library=used,
         source=source_text(used) if source else "",
         split=True,
@@ -126,7 +155,7 @@ def prompts() -> dict[str, str]:
         "actor_user": bare[1].content,
         "inducer_system": inducer_system(),
         "inducer_user": inducer_user(skills=True),
-        "inducer_user_with_an_empty_library": inducer_user(skills=False),
+        "inducer_user_with_an_empty_library": inducer_user(skills=False, earlier=False),
         "inducer_user_with_a_long_library": inducer_user(source=False),
         "inducer_system_asi_style": inducer_system("asi_style"),
         "inducer_system_without_private_skills": inducer_system(split=False),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import time
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
@@ -9,11 +10,13 @@ from pathlib import Path
 import pytest
 
 import envs
+from serving.tokens.tools import ToolCall
+from serving.usage import Usage
 from speedrunner.library.library import Library
 from speedrunner.methods.speedrunner.interpreter import Interpreter
 from speedrunner.sandbox.settings import Sandbox
 from speedrunner.store.data import History
-from speedrunner.store.records import Policy
+from speedrunner.store.records import AgentRecord, Edit, Ending, Policy, SleepRecord, Turn
 from speedrunner.store.rundir import RunDirectory
 from tests.speedrunner.run_samples import trajectory
 
@@ -40,6 +43,13 @@ class Bench:
         return await self.interpreter.execute_code(code)
 
 
+def learnt(number: int) -> SleepRecord:
+    said = Turn([], "", Usage(), 0.1, call=ToolCall("finish", {"summary": "Aim first."}))
+    edits = [Edit("write", "aim"), Edit("delete", "fly", error="there is no skill 'fly'")]
+    agents = [AgentRecord("inducer", [said], Ending.SUBMITTED)]
+    return SleepRecord(sleep=number, rollouts=2, attempt=1, agents=agents, edits=edits, seconds=1.0)
+
+
 @pytest.fixture
 def history(tmp_path: Path) -> Iterator[History]:
     with RunDirectory.open_for_writing(tmp_path / "run") as run:
@@ -50,6 +60,8 @@ def history(tmp_path: Path) -> Iterator[History]:
         for batch, number in ((0, 1), (0, 0), (1, 2)):
             run.append_trajectory("train", batch, trajectory(f"train/{number:04d}", policy=batch))
         run.append_trajectory("test", 0, trajectory("test/0000/0000", text="held out"))
+        for number in (1, 2):  # of the second there is no policy: it was killed
+            run.write_sleep(learnt(number))
         yield History(run)
 
 
@@ -66,6 +78,27 @@ async def test_trajectories_are_loaded_by_batch_and_by_the_policy_that_played_th
     assert await bench(names.format("")) == "['train/0000', 'train/0001', 'train/0002']"
     assert await bench(names.format("batch=0")) == "['train/0000', 'train/0001']"
     assert await bench(names.format("policy=1")) == "['train/0002']"
+
+
+async def test_earlier_sleeps_say_what_they_did_and_what_was_refused(bench: Bench) -> None:
+    told = {
+        "sleep": 1,
+        "rollouts": 2,
+        "accepted": ["write aim"],
+        "refused": [{"action": "delete", "name": "fly", "error": "there is no skill 'fly'"}],
+        "error": None,
+        "summary": "Aim first.",
+    }
+    assert ast.literal_eval(await bench("sleeps()")) == [told]
+
+
+async def test_the_use_of_each_skill_is_one_call(bench: Bench) -> None:
+    per_episode = {"successes": 1, "actions": 3, "output_tokens": 30}
+    assert ast.literal_eval(await bench("skill_stats()")) == [
+        {"skill": "walk", "version": version, "calls": count, "errors": 0, "episodes": count}
+        | {name: count * value for name, value in per_episode.items()}
+        for version, count in ((0, 2), (1, 1))
+    ]
 
 
 async def test_every_call_of_an_episode_can_be_walked(bench: Bench) -> None:
