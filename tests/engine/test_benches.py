@@ -46,7 +46,7 @@ def test_a_rollout_and_its_replay_give_tokens_and_leave_nothing_behind(
     values = figures(measured)
     assert values["median ratio to the bare replay"] > 0
     assert values["client alone, turns per CPU s"] > 0
-    assert values["client alone, tokens of a prompt"] > 1500
+    assert values["client alone, tokens of a prompt"] > 1000
     assert measured["left_behind"] == []
 
 

@@ -176,7 +176,7 @@ class TestCommands:
         tag = out.partition("--- tag that each answer must match\n")[2].splitlines()[0]
         assert json.loads(tag)["type"] == "structural_tag"
         assert '<tool_call>\n{"name": "walk", "arguments": {"steps": 1}}\n</tool_call>' in out
-        assert "  walk(steps=1)\n    -> You are at field 1. The flag is at field 3." in out
+        assert "  walk(steps=1) -> You are at field 1. The flag is at field 3." in out
         assert "--- tool\nYou are at field 1. The flag is at field 3." in out
         ids = re.findall(r"--- all (\d+) token ids so far\n\[(.*)\]", out)
         assert [int(count) for count, _ in ids] == [len(listed.split(", ")) for _, listed in ids]
