@@ -11,6 +11,8 @@ import json
 import re
 import secrets
 from collections.abc import Callable, Iterable
+from contextlib import suppress
+from http.client import HTTPException
 from pathlib import Path
 from typing import Any
 from urllib.error import HTTPError
@@ -139,9 +141,25 @@ class ChatTokenizer:
 
 def _load(folder: str, revision: str | None) -> Any:
     """The tokenizer as `transformers` reads it. Raises `OSError`, `ValueError` or `InvalidCard` otherwise."""
-    is_local = Path(folder).is_dir() or _is_cached(folder, revision)
-    if not is_local:
-        _require_hub(folder, revision)
+    from huggingface_hub import try_to_load_from_cache
+
+    if Path(folder).is_dir():
+        return _from_folder(folder)
+    if isinstance(try_to_load_from_cache(folder, "tokenizer_config.json", revision=revision), str):
+        # A commit never changes, so that the hub need not be asked; compute nodes may have no network.
+        from transformers import AutoTokenizer
+
+        with suppress(OSError, ValueError):  # only a part of it is there
+            found = AutoTokenizer.from_pretrained(folder, revision=revision, local_files_only=True)
+            if found.chat_template:
+                return found
+    _require_hub(folder, revision)
+    from transformers import AutoTokenizer
+
+    return AutoTokenizer.from_pretrained(folder, revision=revision)
+
+
+def _from_folder(folder: str) -> Any:
     from transformers import PreTrainedTokenizerFast
 
     file = Path(folder, "tokenizer_config.json")
@@ -151,18 +169,7 @@ def _load(folder: str, revision: str | None) -> Any:
         return PreTrainedTokenizerFast.from_pretrained(folder)
     from transformers import AutoTokenizer
 
-    return AutoTokenizer.from_pretrained(folder, revision=revision, local_files_only=is_local)
-
-
-def _is_cached(model: str, revision: str | None) -> bool:
-    """Whether the hub need not be asked: a commit never changes, and compute nodes may have no network."""
-    from huggingface_hub import try_to_load_from_cache
-
-    found = (
-        try_to_load_from_cache(model, name, revision=revision)
-        for name in ("tokenizer.json", "tokenizer_config.json")
-    )
-    return all(isinstance(path, str) for path in found)
+    return AutoTokenizer.from_pretrained(folder)
 
 
 def _require_hub(model: str, revision: str | None) -> None:
@@ -179,7 +186,7 @@ def _require_hub(model: str, revision: str | None) -> None:
                 return
         except HTTPError:
             return  # it answers
-        except OSError as error:
+        except (OSError, HTTPException) as error:
             what = f"{constants.ENDPOINT} cannot be reached ({getattr(error, 'reason', error)})"
     at = f" --revision {revision}" if revision else ""
     raise InvalidCard(

@@ -51,9 +51,9 @@ class ToolCheck:
         self._compiled(tool, self._string_tokens)
         drawn = self._compiled(tool, min(self._string_tokens, DRAWN_STRING_TOKENS))
         rng = random.Random(0)  # the same tool is judged the same way each time
-        for _ in range(WALKS):
-            with _unheard():
-                ids = self._draw(drawn, rng)
+        with _unheard():
+            walks = [self._draw(drawn, rng) for _ in range(WALKS)]
+        for ids in walks:
             text = self._tokenizer.decode(ids)
             try:
                 self._format.parse(text, {tool.name: tool})

@@ -51,14 +51,21 @@ def compare(
 
     Example: speedrunner compare runs/react runs/speedrunner
     """
+    from speedrunner.config.schema import InvalidConfig
     from speedrunner.costs.ledger import run_costs
-    from speedrunner.costs.pricing import price_book
+    from speedrunner.costs.pricing import GPU_HOURS, price_book
     from speedrunner.costs.tables import price_text
     from speedrunner.report import comparison
     from speedrunner.report.intervals import CONFIDENCE
     from speedrunner.store.data import load
 
+    if prices == GPU_HOURS:
+        raise InvalidConfig(
+            f"--prices {GPU_HOURS} is for `speedrunner cost`: here runs are priced by the token"
+        )
     loaded = [load(path) for path in dict.fromkeys(runs)]
+    if len(loaded) > len(ascii_uppercase):
+        raise InvalidConfig(f"{len(loaded)} runs at once: name at most {len(ascii_uppercase)}")
     books = [price_book(run, prices) for run in loaded]
     costs = [run_costs([run], [book])[0] for run, book in zip(loaded, books, strict=True)]
     found = comparison.compare(loaded, costs)

@@ -45,6 +45,7 @@ def cost(
     from speedrunner.costs.ledger import run_costs
     from speedrunner.costs.pricing import price_book
     from speedrunner.costs.stored_accounts import stored_accounts
+    from speedrunner.runs.identity import process_lines
     from speedrunner.store.data import load
 
     loaded = [load(path) for path in dict.fromkeys(runs)]
@@ -62,7 +63,7 @@ def cost(
         if rows:
             console.print(tables.checkpoint_table(rows))
             console.print(tables.notes(rows, one.book), soft_wrap=True)
-        for line in tables.process_lines(run.processes):
+        for line in process_lines(run.processes):
             typer.echo(visible(line))
         typer.echo("")
     if len(loaded) > 1:

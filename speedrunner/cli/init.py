@@ -60,6 +60,8 @@ def init(
         )
         for file in sorted(SCAFFOLD.glob(f"*my_{kind}.*"))
     }
+    if any(re.search(rf"\b{cls}\b", file.read_text()) for file in SCAFFOLD.glob(f"my_{kind}.py")):
+        raise NotWritten(f"{cls} is a class that {kind}s work with: give another name")
     for path in texts:
         if path.exists():
             raise NotWritten(f"{path} is there already: give another name or folder")

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 import typer
 
 from speedrunner.config.compose import ELSEWHERE, group_choices
+from speedrunner.console import visible
 
 
 def list_(
@@ -24,8 +25,8 @@ def list_(
     files = group_choices(group)
     width = max(map(len, files))
     for name, file in files.items():
-        (comment,) = re.findall(r"\A(?:# @.*\n)?((?:#.*\n)+)", file.read_text())
-        said, _, _ = " ".join(comment.replace("#", "").split()).partition(". ")
-        typer.echo(f"{name:{width}}  {said.rstrip('.')}")
+        comment = re.match(r"(?:# @.*\n)?((?:#.*\n)*)", file.read_text(errors="replace"))
+        said, _, _ = " ".join(comment[1].replace("#", "").split() if comment else []).partition(". ")
+        typer.echo(visible(f"{name:{width}}  {said.rstrip('.')}").rstrip())
     if group in ELSEWHERE:
         typer.echo(f"or {ELSEWHERE[group]}")

@@ -214,7 +214,8 @@ def _show_run(setup: Setup, console: Console, balances: Sequence[Balance] = ()) 
     from speedrunner.costs.checkpoints import checkpoint_rows
     from speedrunner.costs.ledger import run_costs
     from speedrunner.costs.pricing import price_book
-    from speedrunner.costs.tables import balance_text, checkpoint_table, notes, process_lines
+    from speedrunner.costs.tables import balance_text, checkpoint_table, notes
+    from speedrunner.runs.identity import process_lines
     from speedrunner.store.data import load
 
     config = setup.config
@@ -225,6 +226,10 @@ def _show_run(setup: Setup, console: Console, balances: Sequence[Balance] = ()) 
     console.print(f"\n{config.method.name} on {config.env.name} with {setup.card.name}", style="bold")
     console.print(checkpoint_table(rows))
     console.print(notes(rows, book), style="dim", soft_wrap=True)
+    if setup.prices != data.prices:
+        console.print(
+            f"These are the prices that it was played at; `speedrunner cost {data.path}` has others."
+        )
     for line in process_lines(data.processes):
         console.print(line, soft_wrap=True)
     for balance in balances:

@@ -64,6 +64,9 @@ def price_book(run: RunData, prices: str | None = None, gpu_hour_usd: float | No
     newest = run.processes[-1]
     cards = {card.name: card for card in (newest.actor, newest.inducer)}
     if gpu_hour_usd is not None:
+        taken = [[each.gpus * each.replicas for each in (one.actor, one.inducer)] for one in run.processes]
+        if any(each != taken[-1] for each in taken):
+            raise InvalidConfig(f"{run.path} was played on different numbers of GPUs: it has no GPU-hours")
         return PriceBook(
             name=f"{gpu_hour_usd:g} USD per GPU-hour",
             models={name: card.prices for name, card in cards.items() if card.hosted},

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from datetime import datetime
 
 from msgspec.structs import astuple
 from rich import box
@@ -15,7 +14,6 @@ from speedrunner.costs.checkpoints import CheckpointRow
 from speedrunner.costs.ledger import Classes, Line, RunCosts
 from speedrunner.costs.pricing import PriceBook
 from speedrunner.costs.stored_accounts import StoredAccounts
-from speedrunner.store.records import Process
 
 HEAD = ("requests", "cached", "computed", "reasoning", "action", "USD", "engine s")
 _FORMAT = "{:14}{:>9}{:>10}{:>10}{:>10}{:>9}{:>10}{:>9}"
@@ -109,16 +107,6 @@ def notes(rows: Sequence[CheckpointRow], book: PriceBook) -> str:
         f" their share of the sleeps. Skills: public/all, or notes where there are none. Prices:"
         f" {price_text(book)}."
     )
-
-
-def process_lines(processes: Sequence[Process]) -> list[str]:
-    """Which of a run's processes were not as those before them, and in what."""
-    return [
-        f"Process {number} of {len(processes)} (from {datetime.fromtimestamp(process.started):%Y-%m-%d %H:%M}"
-        f" on) was not as the one before it, which was accepted: {'; '.join(process.changes)}."
-        for number, process in enumerate(processes, start=1)
-        if process.changes
-    ]
 
 
 def price_text(book: PriceBook) -> str:

@@ -11,8 +11,8 @@ import msgspec
 from envs import Task
 from speedrunner.config.schema import Config, InvalidConfig, differences, from_mapping
 from speedrunner.costs.ledger import Line, RunCosts
-from speedrunner.costs.tables import process_lines
 from speedrunner.report.intervals import Estimate, bootstrap_mean
+from speedrunner.runs.identity import ACCEPTABLE, changes, process_lines
 from speedrunner.store.data import RunData
 from speedrunner.store.records import EpisodeRow
 
@@ -25,6 +25,10 @@ METRICS: dict[str, Callable[[EpisodeRow, Line], float]] = {
     "usd": lambda row, line: line.useful_usd,
 }
 """Of one test episode that has a score, by its summary and its requests."""
+
+
+WORLD = ("env.primitives", "env.limits", "env.tasks")
+"""What makes tasks of one name different worlds."""
 
 
 class CannotCompare(Exception):
@@ -95,7 +99,8 @@ def compare(runs: Sequence[RunData], costs: Sequence[RunCosts]) -> Comparison:
     sides = [_Side(run, _config(run), cost) for run, cost in zip(runs, costs, strict=True)]
     first, *others = sides
     for side in others:
-        if unlike := [each for each in differences(first.config, side.config) if each.startswith("env.")]:
+        unlike = [each for each in differences(first.config, side.config) if each.startswith("env.")]
+        if unlike := unlike or [each for each in _changed(first, side) if each.startswith(WORLD)]:
             raise CannotCompare(
                 f"{side.run.path} plays another environment than {first.run.path}: {', '.join(unlike)}"
             )
@@ -117,6 +122,12 @@ def compare(runs: Sequence[RunData], costs: Sequence[RunCosts]) -> Comparison:
     return Comparison(rows, [note for side in sides for note in _notes(side, first, points)])
 
 
+def _changed(first: _Side, side: _Side) -> list[str]:
+    """What differs between what two runs were played with, where both say so."""
+    newest = [each.run.processes[-1:] for each in (first, side)]
+    return changes(*newest[0], *newest[1]) if all(newest) else []
+
+
 def _notes(side: _Side, first: _Side, points: list[int]) -> list[str]:
     """What the numbers of a run do not say."""
     played = [row for row in side.run.episodes if row.phase == "test" and row.checkpoint in points]
@@ -130,6 +141,8 @@ def _notes(side: _Side, first: _Side, points: list[int]) -> list[str]:
         f"{alone} of its test tasks were not played by {first.run.path} and are in no pair": alone,
         f"no price is known for {', '.join(side.costs.unpriced)}": side.costs.unpriced,
     }
+    code = ", ".join(each for each in _changed(first, side) if each.startswith(ACCEPTABLE))
+    found[f"was played by other code than {first.run.path}: {code}"] = code
     texts = [text for text, holds in found.items() if holds] + process_lines(side.run.processes)
     return [f"{side.run.path}: {text}" for text in texts]
 

@@ -57,8 +57,6 @@ class Drain:
     def check(self) -> None:
         """Raise `Interrupted` when a stop was asked for."""
         if self._signal is not None:
-            if self._timer is not None and not self._units:
-                self._timer.cancel()  # putting things away takes its time
             raise Interrupted(self._signal)
 
     @contextmanager
@@ -69,6 +67,8 @@ class Drain:
             yield
         finally:
             self._units.remove(name)
+            if self._timer is not None and not self._units:
+                self._timer.cancel()  # putting things away takes its time, also after a failure
 
     async def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run `work` with signals handled. Raises `Interrupted` when one has ended it."""

@@ -1,13 +1,17 @@
-"""What a run is: everything that determines its results, as each process that works on it found it."""
+"""What a run is: all that determines its results, as each process that works on it found it.
+
+Of somebody's own environment or method that is their modules, not what these import.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import inspect
 import os
 import platform
-import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -25,15 +29,19 @@ from speedrunner.store.rundir import RunDirectoryError
 PACKAGES = ("typed", "serving", "envs", "speedrunner")
 """Our code."""
 
+WEIGHTS = ("*.safetensors", "*.bin")
 MODEL_FILES = (
-    *("*.safetensors", "*.bin", "config.json", "generation_config.json", "chat_template*"),
+    *(*WEIGHTS, "config.json", "generation_config.json", "chat_template*"),
     *("tokenizer*", "vocab*", "merges.txt", "special_tokens_map.json", "added_tokens.json"),
 )
 """What a model's folder holds that can change what it writes."""
 
+SOURCES = (".py", ".txt", ".tsv")
+"""Files of our packages that are code, or data of it; prompts have digests of their own."""
+
 BLOCK, STRIDE = 4096, 4 * 2**20
-"""Bytes that are read of each stretch of a file of more than one stretch: its digest takes seconds then where
-all of it would take minutes, and no tensor of `STRIDE` bytes changes unseen."""
+"""Bytes that are read of each stretch of weights: all of them would take minutes, and other weights differ in
+every large tensor."""
 
 ACCEPTABLE = ("code.", "versions.", "actor.server.", "inducer.server.")
 """What may change within a run when somebody says so: neither settings nor texts, but results can move."""
@@ -51,17 +59,15 @@ def identity(setup: Setup, say: Callable[[str], None]) -> Process:
     Raises:
         InvalidCard, ServerFailed: a model's folder is missing, or cannot be made.
     """
-    env, cards = setup.env, (setup.card, setup.inducer_card)
-    method = Path(sys.modules[type(setup.method).__module__].__file__ or "")
+    env, cards = setup.env, {card.name: card for card in (setup.card, setup.inducer_card)}
     primitives = [[each.name, str(each.signature), each.doc, each.advances] for each in env.primitives]
-    templates = [*(CHECKOUT / "speedrunner/agents/prompts").glob("*"), *method.parent.glob("prompts/*")]
     return Process(
         started=round(time.time(), 3),
         host=platform.node(),
         pid=os.getpid(),
         actor=setup.card,
         inducer=setup.inducer_card,
-        models={card.name: _model_files(card, say) for card in cards if not card.hosted},
+        models={name: _model_files(card, say) for name, card in cards.items() if not card.hosted},
         prices=setup.prices,
         env={
             "description": _digest(env.description),
@@ -70,8 +76,9 @@ def identity(setup: Setup, say: Callable[[str], None]) -> Process:
             "limits": _digest([env.limits, env.submits]),
             "tasks": _digest(setup.split),
         },
-        prompts={f"{path.parents[1].name}/{path.stem}": _digest_of([path]) for path in sorted(templates)},
-        code=_code(sys.modules[type(each).__module__].__file__ for each in (env, setup.method)),
+        prompts=_prompts("actor", CHECKOUT / "speedrunner/agents")
+        | _prompts("method", _module_file(type(setup.method)).parent),
+        code=_code([type(env), type(setup.method)]),
         versions=versions(),
     )
 
@@ -106,6 +113,16 @@ def continued(path: Path, before: Process, after: Process, *, accept: bool) -> P
     return msgspec.structs.replace(after, changes=found)
 
 
+def process_lines(processes: Sequence[Process]) -> list[str]:
+    """Which of a run's processes were not as those before them, and in what."""
+    return [
+        f"Process {number} of {len(processes)} (from {datetime.fromtimestamp(process.started):%Y-%m-%d %H:%M}"
+        f" on) was not as the one before it, which was accepted: {'; '.join(process.changes)}."
+        for number, process in enumerate(processes, start=1)
+        if process.changes
+    ]
+
+
 def _compared(process: Process) -> dict[str, Any]:
     """What is compared of it, by dotted key."""
     content = msgspec.to_builtins(process)
@@ -120,16 +137,27 @@ def _compared(process: Process) -> dict[str, Any]:
     return flat(content)
 
 
-def _code(own: Iterable[str | None]) -> dict[str, str]:
-    """Digests of our packages, and of the files of somebody's own environment or method."""
+def _prompts(whose: str, folder: Path) -> dict[str, str]:
+    files = (path for path in sorted(folder.glob("prompts/*.jinja")) if path.is_file())
+    return {f"{whose}/{path.stem}": _digest_of([path]) for path in files}
+
+
+def _code(own: Iterable[type]) -> dict[str, str]:
+    """Digests of our packages, and of the modules of somebody's own environment or method."""
     found = {}
     for package in PACKAGES:
-        files = (path for path in (CHECKOUT / package).rglob("*") if path.is_file())
-        found[package] = _digest_of(sorted(file for file in files if file.suffix not in (".pyc", ".jinja")))
-    ours = tuple(f"{CHECKOUT / package}{os.sep}" for package in PACKAGES)
+        files = (
+            path for path in (CHECKOUT / package).rglob("*") if path.suffix in SOURCES and path.is_file()
+        )
+        found[package] = _digest_of(sorted(files), CHECKOUT)
+    theirs = {each.__module__: _module_file(each) for each in own}
     return found | {
-        Path(file).name: _digest_of([Path(file)]) for file in own if file and not file.startswith(ours)
+        name: _digest_of([file]) for name, file in theirs.items() if name.partition(".")[0] not in PACKAGES
     }
+
+
+def _module_file(kind: type) -> Path:
+    return Path(inspect.getfile(kind))
 
 
 def _model_files(card: ModelCard, say: Callable[[str], None]) -> dict[str, str]:
@@ -149,15 +177,15 @@ def _digest(content: object) -> str:
     return hashlib.sha256(msgspec.json.encode(content)).hexdigest()[:12]
 
 
-def _digest_of(files: Iterable[Path]) -> str:
-    """Of the files' names and contents, large files by a block of each stretch."""
+def _digest_of(files: Iterable[Path], root: Path | None = None) -> str:
+    """Of the files' names, below a root if one is given, and contents; of weights a block of each stretch."""
     found = hashlib.sha256()
     for file in files:
+        sampled = any(file.match(pattern) for pattern in WEIGHTS)
         size = file.stat().st_size
-        found.update(f"{file.name} {size}\n".encode())
+        found.update(f"{file.relative_to(root) if root else file.name} {size}\n".encode())
         with file.open("rb") as stream:
-            step = STRIDE if size > STRIDE else max(size, 1)
-            for start in range(0, size, step):
+            for start in range(0, size, STRIDE):
                 stream.seek(start)
-                found.update(stream.read(BLOCK if size > STRIDE else size))
+                found.update(stream.read(BLOCK if sampled and size > STRIDE else STRIDE))
     return found.hexdigest()[:12]

@@ -87,19 +87,24 @@ def _play(folder: Path, copy: Path | None) -> list[str]:
         copy: gets the records as they are before the last sleep, or the last evaluation where none sleeps.
     """
     setup = set_up(from_yaml((folder / "config.yaml").read_text()))
-    found = []
+    found: list[str] = []
+    stopped = ""
     try:
         asyncio.run(_played(setup, folder, copy))
         found = list(dict.fromkeys(_agent_findings(setup, load(folder))))
     except (HostError, SandboxError) as ours:
         raise HostError(str(ours)) from None  # which any process can be told
-    except RunStopped:
-        pass  # for what is told below
+    except RunStopped as error:
+        stopped = str(error)
     except (MethodBroke, InvalidPolicy) as broken:
         found = [str(broken)]
     except Exception as error:  # a method under test may raise anything
         frames = (frame for frame, _ in walk_tb(error.__traceback__))
-        calls = [each.f_code.co_name for each in frames if each.f_locals.get("self") is setup.method]
+        calls = [
+            each.f_code.co_name
+            for each in frames
+            if isinstance(each.f_locals.get("self"), type(setup.method))
+        ]
         if not calls:
             raise
         found = [f"{calls[0]} raised {in_one_line(error)} ({place(error, type(setup.method))})"]
@@ -107,6 +112,8 @@ def _play(folder: Path, copy: Path | None) -> list[str]:
         if played.ending.is_fault:
             fault = (played.error or "").partition("\n")[0]
             raise HostError(f"{played.task} ended by {played.ending}: {fault}")
+    if stopped:
+        raise HostError(stopped)
     return found
 
 

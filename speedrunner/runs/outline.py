@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from speedrunner.runs.executor import Due, due
+from speedrunner.runs.identity import continued, identity
 from speedrunner.runs.plan import Evaluate, Sleep, Wake
 from speedrunner.runs.run import same_configuration
 from speedrunner.runs.setup import Setup
@@ -15,18 +16,22 @@ _FORMAT = "{:10}{:>8}{:>10}{:>19}{:>11}"
 
 
 def outline(setup: Setup) -> Iterator[str]:
-    """Lines for people: what is left of the run's steps, its episodes and requests at most, what repeats.
+    """Lines for people: what is left of the run's steps, its episodes and requests at most (without faults,
+    after which a held-out episode is tried once more), and what repeats.
 
     Raises:
         InvalidPlan: it asks for more tasks than there are.
-        RunDirectoryError: its directory holds something else.
+        RunDirectoryError: its directory holds something else, or what it was played with has changed.
     """
     config, path, plan = setup.config, Path(setup.config.run.dir), setup.plan()
     left = [Due(step, {} if isinstance(step, Sleep) else step.tasks) for step in plan]
     yield f"{path}: {config.method.name} on {config.env.name} with {setup.card.name}"
-    if path.exists():
+    if (path / "config.yaml").exists():
         directory = RunDirectory.open_for_reading(path)
         same_configuration(directory, setup)
+        if before := directory.processes():
+            process = identity(setup, lambda line: None)
+            continued(path, before[-1], process, accept=config.run.accept_changes)
         left = due(plan, directory, retry_faults=config.run.retry_faults)
         yield f"it exists; {len(plan) - len(left)} of its {len(plan)} steps are finished; what is left:"
     actor, sleep = setup.card.role("actor"), setup.method.sleep_calls

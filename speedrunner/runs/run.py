@@ -27,6 +27,7 @@ from speedrunner.runs.progress import Progress
 from speedrunner.runs.setup import Setup
 from speedrunner.store.files import StorageError
 from speedrunner.store.labels import attempts
+from speedrunner.store.records import Process
 from speedrunner.store.rundir import RunDirectory, RunDirectoryError
 
 
@@ -106,6 +107,7 @@ class BegunRun:
 
     setup: Setup
     directory: RunDirectory
+    process: Process
     left: list[Due]
     ledger: list[LedgerRow]
     progress: Progress
@@ -131,6 +133,7 @@ class BegunRun:
         async with engines.models(setup, directory.append_request, spent) as (model, others):
             for each in dict.fromkeys((model, others)):
                 await check_engine(each)
+            directory.append_process(self.process)  # one that never came as far has changed nothing
             self.progress.begin(model.engine.meter, lambda: engines.actor.held_back)
             executor = Executor(
                 directory=directory,
@@ -166,8 +169,8 @@ def begun(setup: Setup, console: Console, name: str = "") -> Iterator[BegunRun |
         ledger = directory.requests()  # a damaged one is told before a server is started
         episodes = sum(len(step.tasks) for step in steps if isinstance(step, Wake | Evaluate))
         with Progress(console, episodes, episodes - sum(len(each.tasks) for each in left), name) as progress:
-            _sign(directory, setup, progress)
-            yield BegunRun(setup, directory, left, ledger, progress)
+            process = _identified(directory, setup, progress)
+            yield BegunRun(setup, directory, process, left, ledger, progress)
 
 
 def same_configuration(directory: RunDirectory, setup: Setup) -> None:
@@ -191,12 +194,12 @@ def _claim(directory: RunDirectory, setup: Setup) -> None:
         directory.write_policy(initial)
 
 
-def _sign(directory: RunDirectory, setup: Setup, progress: Progress) -> None:
-    """Record what this process works with, if the run may go on with it."""
+def _identified(directory: RunDirectory, setup: Setup, progress: Progress) -> Process:
+    """What this process works with, if the run may go on with it."""
     process, before = identity(setup, progress.waiting), directory.processes()
     if before:
         accept = setup.config.run.accept_changes
         process = continued(directory.path, before[-1], process, accept=accept)
         if process.changes:
-            progress.say(f"other code than before, as was accepted: {'; '.join(process.changes)}")
-    directory.append_process(process)
+            progress.say(f"warning: other code than before, as was accepted: {'; '.join(process.changes)}")
+    return process

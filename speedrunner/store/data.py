@@ -88,7 +88,7 @@ class RunData:
         """
         rows = self._directory.requests()
         kept = attempts(rows)
-        kept |= {row.episode: row.attempt for row in self.episodes}
+        kept |= {row.episode: row.attempt for row in self.episodes if not row.ending.is_fault}
         kept |= {sleep_key(sleep.sleep): sleep.attempt for sleep in self.sleeps}
         return [
             msgspec.structs.replace(row, wasted=row.wasted or _was_given_up(row.labels, kept)) for row in rows
@@ -118,7 +118,7 @@ class RunData:
         there = sorted({row.episode for row in self.episodes})
         full = "/".join(part.zfill(4) if part.isdecimal() else part for part in key.split("/"))
         found = [each for each in there if each in (key, full)]
-        found = found or [each for each in there if each.startswith((key, full))]
+        found = found or [each for each in there if each.startswith(full)]
         if len(found) > 1:
             raise RunDirectoryError(f"{len(found)} episodes begin with {key}: {found[0]} to {found[-1]}")
         if not found:

@@ -307,11 +307,11 @@ class Process(msgspec.Struct, kw_only=True):
         started: when it began.
         host, pid: where it ran.
         actor, inducer: the whole cards, as the configuration changed them.
-        models: by model, digests of the files of its local folder.
+        models: by model, digests of the files of its local folder; weights are sampled.
         prices: by model, what its tokens cost.
         env: digests of the environment's description, primitives, tools, limits and tasks.
         prompts: digests of the templates of the actor and of the method.
-        code: digests of our packages, and of the module of somebody's own environment or method.
+        code: digests of our packages, and of the modules of somebody's own environment and method.
         versions: of Python, packages, and the checkout.
         changes: what differs from the process before; somebody has accepted it.
     """

@@ -108,6 +108,32 @@ async def test_what_is_put_away_after_the_last_unit_may_take_longer() -> None:
     assert put_away
 
 
+async def test_a_unit_that_fails_then_is_what_is_told_and_may_be_put_away_as_slowly() -> None:
+    job = Job(patience_s=0.2)
+    put_away = False
+
+    async def work() -> None:
+        nonlocal put_away
+        try:
+            with job.drain.unit("train/0007"):
+                job.begun.set()
+                await job.release.wait()
+                raise ValueError("the disk is full")
+        finally:
+            await asyncio.sleep(0.5)
+            put_away = True
+
+    running = asyncio.create_task(job.drain.run(work()))
+    await job.begun.wait()
+    await send(signal.SIGINT)
+    while not job.said:  # noqa: ASYNC110 - the signal is on its way
+        await asyncio.sleep(0)
+    job.release.set()
+    with pytest.raises(ValueError, match="the disk is full"):
+        await running
+    assert put_away
+
+
 async def test_between_units_the_work_is_cancelled_at_once() -> None:
     job = Job()
     running = asyncio.create_task(job.drain.run(job.work(unit=False)))

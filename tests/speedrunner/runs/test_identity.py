@@ -29,15 +29,15 @@ def changed(process: Process, **more: object) -> Process:
 
 def test_it_names_everything_by_what_it_is_in(process: Process) -> None:
     assert set(process.env) == {"description", "primitives", "tools", "limits", "tasks"}
-    assert set(process.prompts) == {"agents/system", "agents/user"}
-    assert set(process.code) == {"typed", "serving", "envs", "speedrunner", "toy_env.py"}
+    assert set(process.prompts) == {"actor/system", "actor/user"}
+    assert set(process.code) == {"typed", "serving", "envs", "speedrunner", "tests.toy_env"}
     assert {"model.safetensors", "tokenizer.json", "chat_template.jinja"} <= set(process.models["tiny"])
     assert process.actor == process.inducer == load_card("tiny")
 
 
 def test_a_method_s_own_prompts_are_its_own(tiny_card: ModelCard) -> None:
     setup = set_up(compose([f"env={CORRIDOR}", "method=speedrunner", "model=tiny"]))
-    assert "speedrunner/goal_oriented" in identity(setup, print).prompts
+    assert "method/goal_oriented" in identity(setup, print).prompts
 
 
 def test_it_survives_the_disk(process: Process) -> None:
@@ -67,8 +67,8 @@ def _card(**more: object) -> Callable[[Process], Process]:
         (_card(revision="b" * 40), "actor.revision: null -> bbbb"),
         (lambda p: changed(p, env=p.env | {"description": "0"}), "env.description: "),
         (lambda p: changed(p, env=p.env | {"tasks": "0"}), "env.tasks: "),
-        (lambda p: changed(p, prompts=p.prompts | {"agents/system": "0"}), "prompts.agents/system: "),
-        (lambda p: changed(p, prompts={}), "prompts.agents/system: "),
+        (lambda p: changed(p, prompts=p.prompts | {"actor/system": "0"}), "prompts.actor/system: "),
+        (lambda p: changed(p, prompts={}), "prompts.actor/system: "),
         (
             lambda p: changed(p, models={"tiny": {"model.safetensors": "0"}}),
             "models.tiny.model.safetensors: ",
@@ -117,8 +117,8 @@ def test_what_cannot_be_accepted_is_told_first(process: Process) -> None:
     assert kinds == ["env"] * 5 + ["code"] * 5
 
 
-def digest(content: bytes, folder: Path) -> str:
-    file = folder / "model.bin"
+def digest(content: bytes, folder: Path, name: str = "model.bin") -> str:
+    file = folder / name
     file.write_bytes(content)
     return identities._digest_of([file])
 
@@ -131,8 +131,11 @@ class TestDigests:
         weights[start : start + STRIDE] = b"x" * STRIDE
         assert digest(weights[: 3 * STRIDE], tmp_path) != before
 
-    def test_small_files_are_read_whole(self, tmp_path: Path) -> None:
+    def test_small_files_and_what_is_no_weights_are_read_whole(self, tmp_path: Path) -> None:
         assert digest(b"a" * 99_999 + b"b", tmp_path) != digest(b"a" * 100_000, tmp_path)
+        large, other = bytearray(2 * STRIDE + 9), bytearray(2 * STRIDE + 9)
+        other[STRIDE + 100_000] = 1
+        assert digest(large, tmp_path, "tokenizer.json") != digest(other, tmp_path, "tokenizer.json")
 
     def test_their_length_counts(self, tmp_path: Path) -> None:
         assert digest(bytes(3 * STRIDE), tmp_path) != digest(bytes(3 * STRIDE - 1), tmp_path)

@@ -18,10 +18,10 @@ from serving.errors import SpendingCapReached
 from serving.usage import Prices, Usage
 from speedrunner.config.compose import compose
 from speedrunner.costs.pricing import price_book
-from speedrunner.costs.tables import process_lines
 from speedrunner.runs import identity
 from speedrunner.runs.drain import Drain, Interrupted
 from speedrunner.runs.executor import RunStopped
+from speedrunner.runs.identity import process_lines
 from speedrunner.runs.plan import Evaluate, Sleep, Wake, step_key
 from speedrunner.runs.setup import set_up
 from speedrunner.store.records import Ending
