@@ -38,7 +38,7 @@ class Draft:
         """Return the tools in the order of use.
 
         Args:
-            all_public: whether the actor is to see every skill (paper, section 4.1: an ablation).
+            all_public: whether the actor is to see every skill (paper, section 6.1: an ablation).
         """
 
         async def write_skill(source: str) -> str:

@@ -43,7 +43,7 @@ def finish(summary: str) -> str:
 def reading(
     batch: Sequence[Trajectory], room_tokens: int, count_tokens: Callable[[str], int]
 ) -> tuple[list[str], list[str]]:
-    """Whole episodes for an inducer without a code interpreter (paper, section 4.1), oldest first.
+    """Whole episodes for an inducer without a code interpreter (paper, section 6.1), oldest first.
 
     The newest are taken that fit into the room together; one that does not fit is passed over.
 
@@ -71,9 +71,9 @@ class SpeedRunner(Method):
         output_chars: longest output of one piece of the inducer's code, in characters.
         code_wall_s: seconds that one piece of the inducer's code may take.
         on_limit: whether the draft is adopted or discarded when calls or context are used up.
-        prompt: what the inducer is asked for; `asi_style`: to abstract observed behaviour (section 4.1).
-        visibility: `all_public` shows the actor every skill (section 4.1).
-        interpreter: `off` puts the batch's trajectories in the context instead (section 4.1).
+        prompt: what the inducer is asked for; `asi_style`: to abstract observed behaviour (section 6.1).
+        visibility: `all_public` shows the actor every skill (section 6.1).
+        interpreter: `off` puts the batch's trajectories in the context instead (section 6.1).
     """
 
     inducer_calls: int = 100

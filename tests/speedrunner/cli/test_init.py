@@ -62,7 +62,7 @@ def test_a_name_must_do(kind: str, name: str, said: str, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("what", "lines"),
     [
-        ("envs", ["babyai        BabyAI-Text (paper, section 4.1): one room", "or package.module:Class"]),
+        ("envs", ["babyai        BabyAI-Text (paper, section 4.2.2): one room", "or package.module:Class"]),
         ("methods", ["react        ReAct (paper, section 4.1): primitives only", "or package.module:Class"]),
         (
             "models",
