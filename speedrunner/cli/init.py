@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 import typer
 
 from speedrunner.console import visible
-from speedrunner.store.files import explained
+from speedrunner.store.files import explained, write_atomic
 
 SCAFFOLD = Path(__file__).parents[1] / "scaffold"
 
@@ -31,7 +31,7 @@ NEXT = {
 """What to try with what was written."""
 
 
-MODULE_NAME = (r"[a-zA-Z]\w*", "letters, digits and _")
+MODULE_NAME = (r"[a-zA-Z]\w*", "letters, digits and _, a letter first, and no keyword")
 NAMES = {"card": (r"[a-zA-Z][\w.-]*", "letters, digits, _, . and -")}
 
 
@@ -72,7 +72,7 @@ def init(
     for path, text in texts.items():
         with explained(path, "written"):
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(text)
+        write_atomic(path, text.encode())
         typer.echo(f"wrote {visible(str(path))}")
     typer.echo("try it there:")
     for line in (f"python -m pytest test_{module}.py", *NEXT[kind]):

@@ -235,6 +235,9 @@ def _show_run(setup: Setup, console: Console, balances: Sequence[Balance] = ()) 
     for balance in balances:
         console.print(balance_text(balance), soft_wrap=True)
     console.print(f"The run's files are in {Path(config.run.dir)}", soft_wrap=True)
+    if unscored := sum(row.unscored for row in rows):
+        again = "the same command with run.retry_faults=true plays them again"
+        console.print(f"{unscored} test episodes ended by a fault: {again}", soft_wrap=True)
 
 
 def _say(console: Console) -> Callable[[str], None]:

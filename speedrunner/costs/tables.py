@@ -89,8 +89,7 @@ def notes(rows: Sequence[CheckpointRow], book: PriceBook) -> str:
     """What the columns of `checkpoint_table` mean."""
     unscored = sum(row.unscored for row in rows)
     left_out = (
-        f" {unscored} test episodes (-n) ended by a fault of ours and have no score: run.retry_faults=true"
-        " plays them again."
+        f" {unscored} test episodes (-n) ended by a fault of ours or the environment's and have no score."
         if unscored
         else ""
     )
@@ -185,5 +184,6 @@ def _cache(total: Line) -> str:
         return f"Prefix cache: {NOT_MEASURED} (no request says how much of its prompt could be cached)."
     return (
         f"Prefix cache: {total.from_cache} of the {total.cacheable} prompt tokens that could be cached were,"
-        f" in {total.cacheable_in} requests: {total.cache_share:.2%}."
+        f" in {total.cacheable_in} requests: {total.cache_share:.2%}"
+        + ("." if total.cache_share <= 1 else ", as others had filled the engine's cache before.")
     )

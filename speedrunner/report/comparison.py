@@ -95,7 +95,7 @@ def compare(runs: Sequence[RunData], costs: Sequence[RunCosts]) -> Comparison:
         InvalidConfig, StorageError: a run cannot be read.
     """
     if len(runs) < 2:
-        raise CannotCompare("name at least two runs to compare")
+        raise CannotCompare("name at least two different runs to compare")
     sides = [_Side(run, _config(run), cost) for run, cost in zip(runs, costs, strict=True)]
     first, *others = sides
     for side in others:

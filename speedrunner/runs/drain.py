@@ -90,6 +90,7 @@ class Drain:
 
     def _on_signal(self, number: int) -> None:
         if self._signal is not None:
+            self._give_up()
             # Hosts and server watch this process and end with it; the lock is found stale.
             os._exit(128 + number)
         self._signal = number
@@ -105,8 +106,12 @@ class Drain:
 
     def _cancel(self) -> None:
         assert self._task is not None
+        self._give_up()
+        self._cancelled = True
+        self._task.cancel()
+
+    def _give_up(self) -> None:
+        """Say what is lost."""
         if self._units:
             names = ", ".join(sorted(self._units)[:SHOWN]) + (", ..." if len(self._units) > SHOWN else "")
             self._say(f"given up in flight, to be begun anew: {len(self._units)} ({names})")
-        self._cancelled = True
-        self._task.cancel()

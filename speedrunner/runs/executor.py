@@ -169,7 +169,7 @@ class Executor:
             await self._stored(keep, trajectory)
             self.progress.episode(step_name(step), trajectory)
             if trajectory.ending.is_fault:
-                self.progress.say(_told(trajectory))
+                self.progress.say(f"{_told(trajectory)}; its traceback: {self._shown(episode)}")
             self._count_faults(trajectory)
 
         with self.progress.step(step_name(step), len(step.tasks), len(step.tasks) - len(pending)):
@@ -282,9 +282,12 @@ class Executor:
         if self._faults >= FAULTS_IN_A_ROW:
             raise RunStopped(
                 f"{self._faults} episodes in a row ended by a fault of ours; the last: {_told(trajectory)};"
-                f" its traceback: speedrunner show {self.directory.path} {trajectory.episode}; once it is"
-                " mended, run.retry_faults=true plays such episodes again"
+                f" its traceback: {self._shown(trajectory.episode)}; once it is mended,"
+                " run.retry_faults=true plays such episodes again"
             )
+
+    def _shown(self, episode: str) -> str:
+        return f"speedrunner show {self.directory.path} {episode}"
 
 
 def _told(trajectory: Trajectory) -> str:

@@ -1,18 +1,19 @@
-"""What a run is: all that determines its results, as each process that works on it found it.
-
-Of somebody's own environment or method that is their modules, not what these import.
-"""
+"""What a run is: all that determines its results, as each process that works on it found it."""
 
 from __future__ import annotations
 
+import ast
 import hashlib
 import inspect
 import os
 import platform
+import sys
+import sysconfig
 import time
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
 from functools import cache
+from importlib.util import resolve_name
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,9 @@ MODEL_FILES = (
 )
 """What a model's folder holds that can change what it writes."""
 
+INSTALLED = ("stdlib", "platstdlib", "purelib", "platlib")
+"""Where modules lie that `versions` tells of."""
+
 SOURCES = (".py", ".txt", ".tsv")
 """Files of our packages that are code, or data of it; prompts have digests of their own."""
 
@@ -45,6 +49,11 @@ every large tensor."""
 
 ACCEPTABLE = ("code.", "versions.", "actor.server.", "inducer.server.")
 """What may change within a run when somebody says so: neither settings nor texts, but results can move."""
+
+TOLD = ("prices.",)
+"""What changes nothing but the cost: a run is shown at the prices of its newest process."""
+
+NOT_KNOWN = "what it was played with before is not known"
 
 HARMLESS = ("tried", "holds", "gpus", "replicas", "prices", "path", "recipe", "api_key_env")
 """Fields of a card that say nothing about what the model writes; the files behind `path` are compared."""
@@ -77,7 +86,7 @@ def identity(setup: Setup, say: Callable[[str], None]) -> Process:
             "tasks": _digest(setup.split),
         },
         prompts=_prompts("actor", CHECKOUT / "speedrunner/agents")
-        | _prompts("method", _module_file(type(setup.method)).parent),
+        | _prompts("method", Path(inspect.getfile(type(setup.method))).parent),
         code=_code([type(env), type(setup.method)]),
         versions=versions(),
     )
@@ -86,26 +95,29 @@ def identity(setup: Setup, say: Callable[[str], None]) -> Process:
 def changes(before: Process, after: Process) -> list[str]:
     """What differs between two processes of one run, such as `actor.roles.actor.temperature: 0.7 -> 1`.
 
-    Begins with what cannot be accepted; see `ACCEPTABLE`. Prices are no difference: a run is shown at those
-    of its newest process.
+    Begins with what cannot be accepted, ends with what need not be; see `ACCEPTABLE` and `TOLD`.
     """
     found = shown_differences(_compared(before), _compared(after))
-    return sorted(found, key=lambda line: line.startswith(ACCEPTABLE))
+    return sorted(found, key=lambda line: line.startswith(ACCEPTABLE) + 2 * line.startswith(TOLD))
 
 
-def continued(path: Path, before: Process, after: Process, *, accept: bool) -> Process:
+def continued(path: Path, before: Process | None, after: Process, *, accept: bool) -> Process:
     """Return `after` with its changes, if it may go on with what `before` has played.
+
+    Args:
+        before: `None` where a run has been played and no record says with what.
 
     Raises:
         RunDirectoryError: it would make another run of it, or its changes are not accepted.
     """
-    found = changes(before, after)
-    if found and not found[0].startswith(ACCEPTABLE):
+    found = [NOT_KNOWN] if before is None else changes(before, after)
+    refused = [each for each in found if not each.startswith((*ACCEPTABLE, *TOLD, NOT_KNOWN))]
+    if refused:
         raise RunDirectoryError(
             f"{path} was played with something else: {'; '.join(found)};"
             " take the change back, or name another directory with run.dir"
         )
-    if found and not accept:
+    if not accept and not all(each.startswith(TOLD) for each in found):
         raise RunDirectoryError(
             f"{path} was played by other code: {'; '.join(found)}; go back to it, name another directory with"
             " run.dir, or accept the change, which the run then records: run.accept_changes=true"
@@ -117,7 +129,7 @@ def process_lines(processes: Sequence[Process]) -> list[str]:
     """Which of a run's processes were not as those before them, and in what."""
     return [
         f"Process {number} of {len(processes)} (from {datetime.fromtimestamp(process.started):%Y-%m-%d %H:%M}"
-        f" on) was not as the one before it, which was accepted: {'; '.join(process.changes)}."
+        f" on) was not as the one before it: {'; '.join(process.changes)}."
         for number, process in enumerate(processes, start=1)
         if process.changes
     ]
@@ -126,13 +138,13 @@ def process_lines(processes: Sequence[Process]) -> list[str]:
 def _compared(process: Process) -> dict[str, Any]:
     """What is compared of it, by dotted key."""
     content = msgspec.to_builtins(process)
-    del content["versions"]["code"]  # a commit; the digests say more
+    content["versions"].pop("code", None)  # a commit; the digests say more
     for role in ("actor", "inducer"):
         for name in HARMLESS:
             content[role].pop(name, None)
     if content["inducer"] == content["actor"]:  # one model: its changes are told once
         del content["inducer"]
-    for name in ("started", "host", "pid", "prices", "changes", "format"):
+    for name in ("started", "host", "pid", "changes", "format"):
         content.pop(name, None)
     return flat(content)
 
@@ -150,14 +162,34 @@ def _code(own: Iterable[type]) -> dict[str, str]:
             path for path in (CHECKOUT / package).rglob("*") if path.suffix in SOURCES and path.is_file()
         )
         found[package] = _digest_of(sorted(files), CHECKOUT)
-    theirs = {each.__module__: _module_file(each) for each in own}
-    return found | {
-        name: _digest_of([file]) for name, file in theirs.items() if name.partition(".")[0] not in PACKAGES
-    }
+    theirs: dict[str, Path] = {}
+    for each in (base for kind in own for base in kind.__mro__):
+        _add_own(each.__module__, theirs)
+    return found | {name: _digest_of([theirs[name]]) for name in sorted(theirs)}
 
 
-def _module_file(kind: type) -> Path:
-    return Path(inspect.getfile(kind))
+def _add_own(module: str, found: dict[str, Path]) -> None:
+    """Add a module that was imported and is neither installed nor ours, and those that it imports."""
+    loaded = sys.modules.get(module)
+    file = getattr(loaded, "__file__", None)
+    if loaded is None or file is None or module in found or module.partition(".")[0] in PACKAGES:
+        return
+    path = Path(file).resolve()
+    if any(path.is_relative_to(Path(sysconfig.get_path(name)).resolve()) for name in INSTALLED):
+        return
+    found[module] = path
+    for node in ast.walk(ast.parse(path.read_bytes())):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            if node.level:
+                base = resolve_name("." * node.level + base, loaded.__package__ or "")
+            names = [base, *(f"{base}.{alias.name}" for alias in node.names)]
+        else:
+            continue
+        for name in names:
+            _add_own(name, found)
 
 
 def _model_files(card: ModelCard, say: Callable[[str], None]) -> dict[str, str]:

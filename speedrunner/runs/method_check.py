@@ -98,7 +98,7 @@ def _play(folder: Path, copy: Path | None) -> list[str]:
         stopped = str(error)
     except (MethodBroke, InvalidPolicy) as broken:
         found = [str(broken)]
-    except Exception as error:  # a method under test may raise anything
+    except (Exception, SystemExit) as error:  # a method under test may raise anything
         frames = (frame for frame, _ in walk_tb(error.__traceback__))
         calls = [
             each.f_code.co_name

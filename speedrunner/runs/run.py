@@ -197,9 +197,10 @@ def _claim(directory: RunDirectory, setup: Setup) -> None:
 def _identified(directory: RunDirectory, setup: Setup, progress: Progress) -> Process:
     """What this process works with, if the run may go on with it."""
     process, before = identity(setup, progress.waiting), directory.processes()
-    if before:
+    if before or directory.requests():
+        newest = before[-1] if before else None
         accept = setup.config.run.accept_changes
-        process = continued(directory.path, before[-1], process, accept=accept)
+        process = continued(directory.path, newest, process, accept=accept)
         if process.changes:
-            progress.say(f"warning: other code than before, as was accepted: {'; '.join(process.changes)}")
+            progress.say(f"warning: not as before: {'; '.join(process.changes)}")
     return process

@@ -18,9 +18,11 @@ from speedrunner.config.compose import compose
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.hosts.host import HostError
 from speedrunner.hosts.host_pool import HostPool
+from speedrunner.methods.base import MethodBroke
 from speedrunner.methods.registry import InvalidMethodOption, UnknownMethod
 from speedrunner.runs.drain import Drain, Interrupted
 from speedrunner.runs.executor import RunStopped
+from speedrunner.runs.plan import InvalidPlan
 from speedrunner.runs.progress import Progress
 from speedrunner.runs.run import BegunRun, begun, deployed
 from speedrunner.runs.setup import Setup, set_up
@@ -29,6 +31,12 @@ from speedrunner.store.files import StorageError, read_given
 
 OF_ONE_RUN = (HostError, RunStopped, SandboxError, ServingError, StorageError)
 """What may stop one run; the others go on."""
+
+OF_ITS_SETTINGS = (
+    *(EnvironmentFault, InvalidCard, InvalidConfig, InvalidMethodOption, InvalidPlan, MethodBroke),
+    UnknownMethod,
+)
+"""What may be wrong with a run before anything starts."""
 
 SHARED = ("model", "serving")
 """Sections of the configuration that all runs of a sweep have in common: they share the server."""
@@ -71,6 +79,7 @@ def read_runs(file: Path, overrides: Sequence[str]) -> list[Setup]:
         named = {each.partition("=")[0] for each in own}
         with _named(f"{file}, run {number} ({' '.join(own)})"):
             setup = set_up(compose([*(o for o in overrides if o.partition("=")[0] not in named), *own]))
+            setup.plan()
         path = setup.config.run.dir
         if path in setups:
             raise InvalidConfig(f"{file}, run {number}: another run has the directory {path}; set run.dir")
@@ -134,7 +143,7 @@ def _named(entry: str) -> Iterator[None]:
     """Say in an error which run it is about."""
     try:
         yield
-    except (EnvironmentFault, InvalidCard, InvalidConfig, InvalidMethodOption, UnknownMethod) as error:
+    except OF_ITS_SETTINGS as error:
         raise type(error)(f"{entry}: {error}") from None
 
 

@@ -53,7 +53,7 @@ def test_another_price_list_holds_for_all(learnt: ScriptedRun, other: Path) -> N
 
 
 def test_mistakes_are_told_in_one_line(learnt: ScriptedRun, other: Path) -> None:
-    assert complaint(in_process("compare", str(learnt.dir))) == "name at least two runs to compare"
+    assert complaint(in_process("compare", str(learnt.dir))) == "name at least two different runs to compare"
     config = (other / "config.yaml").read_text()
     (other / "config.yaml").write_text(config.replace("Corridor\n", "Corridor\n  pit: -7\n"))
     line = complaint(in_process("compare", str(learnt.dir), str(other)))

@@ -48,7 +48,7 @@ def test_as_json_its_classes_are_the_ledger_s_sums(learnt: ScriptedRun) -> None:
         "action": total.action,
     }
     assert run["total"]["usd"] == pytest.approx(learnt.card.prices.cost(total))
-    assert run["cache_share"] == 1.0
+    assert 0.9 < run["cache_share"] <= 1  # less than all: of requests in flight together each could be first
     assert found["accounts"]["equal"] is True
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from speedrunner.config import compose
 from tests.scripted_runs import complaint, in_process, speedrunner
 
 
@@ -51,6 +52,7 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
         ("env", "my world", "no env can be called 'my world': give a name of letters, digits and _"),
         ("method", "class", "no method can be called 'class'"),
         ("card", "../up", "no card can be called '../up': give a name of letters, digits, _, . and -"),
+        ("method", "policy", "Policy is a class that methods work with: give another name"),
         ("method", "json", "json is an installed module, which would be imported in its place"),
     ],
 )
@@ -76,3 +78,13 @@ def test_list_says_what_can_be_named(what: str, lines: list[str]) -> None:
     for line in lines:
         assert f"\n{line}" in f"\n{printed}"
     assert "custom" not in printed
+
+
+def test_list_takes_a_file_that_says_nothing_of_itself(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "env").mkdir()
+    (tmp_path / "env" / "mine.yaml").write_text("name: my_world:World\n")
+    monkeypatch.setattr(compose, "CONFIGS", tmp_path)
+    done = in_process("list", "envs")
+    assert (done.returncode, done.stdout.splitlines()[0]) == (0, "mine")

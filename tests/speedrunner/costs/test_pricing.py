@@ -92,6 +92,14 @@ def test_a_model_on_no_gpu_has_no_gpu_hours(tiny_card: ModelCard, tmp_path: Path
         price_book(run(tmp_path, tiny_card), "gpu-hours", 2.5)
 
 
+def test_a_run_that_changed_its_gpus_has_no_gpu_hours(gpu_card: ModelCard, tmp_path: Path) -> None:
+    data = run(tmp_path, gpu_card)
+    with RunDirectory.open_for_writing(data.path) as directory:
+        directory.append_process(process(msgspec.structs.replace(gpu_card, replicas=4)))
+    with pytest.raises(InvalidConfig, match="was played on different numbers of GPUs: it has no GPU-hours"):
+        price_book(load(data.path), "gpu-hours", 2.5)
+
+
 @pytest.mark.parametrize(
     ("prices", "gpu_hour", "problem"),
     [

@@ -48,7 +48,7 @@ def test_where_a_policy_has_notes_and_no_skills_the_table_says_so() -> None:
 
 def test_the_notes_tell_what_is_left_out_and_the_prices() -> None:
     text = notes([FIRST, SECOND], BY_TOKEN)
-    assert "1 test episodes (-n) ended by a fault of ours and have no score" in text
+    assert "1 test episodes (-n) ended by a fault of ours or the environment's and have no score" in text
     assert "Prices: a list; 1 uncached, 0.1 cached, 10 output (USD per million tokens)." in text
     assert "fault" not in notes([SECOND], BY_TOKEN)
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 import yaml
 
 from envs import Outcome, Task
+from serving.cards import load_card
 from serving.usage import Prices, Usage
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.costs.ledger import run_costs
@@ -18,6 +20,7 @@ from speedrunner.store.data import RunData, load
 from speedrunner.store.records import Ending, Policy
 from speedrunner.store.rundir import RunDirectory
 from tests.speedrunner.costs.ledgers import play
+from tests.speedrunner.run_samples import process
 
 BOOK = PriceBook("a list", {"m": Prices(uncached=1.0, cached=0.5, output=10.0)})
 CONFIG = {
@@ -126,7 +129,7 @@ def test_of_an_unfinished_run_whole_evaluations_are_compared_and_it_is_said(tmp_
 
 class TestRefused:
     def test_a_run_alone(self, tmp_path: Path) -> None:
-        with pytest.raises(CannotCompare, match="name at least two runs"):
+        with pytest.raises(CannotCompare, match="name at least two different runs"):
             compared(run(tmp_path / "one", SAME))
 
     def test_no_common_checkpoint(self, tmp_path: Path) -> None:
@@ -144,6 +147,15 @@ class TestRefused:
     def test_different_environments(self, tmp_path: Path, env: dict[str, object], difference: str) -> None:
         one, other = run(tmp_path / "one", SAME), run(tmp_path / "other", SAME, env=env)
         with pytest.raises(CannotCompare, match=f"another environment than .*/one: {difference}$"):
+            compared(one, other)
+
+    def test_tasks_that_another_version_of_an_environment_draws(self, tmp_path: Path) -> None:
+        one, other = run(tmp_path / "one", SAME), run(tmp_path / "other", SAME)
+        for each, digest in ((one, "1a"), (other, "2b")):
+            played = msgspec.structs.replace(process(load_card("tiny")), env={"tasks": digest})
+            with RunDirectory.open_for_writing(each.path) as directory:
+                directory.append_process(played)
+        with pytest.raises(CannotCompare, match=r"plays another environment than .*: env\.tasks: 1a -> 2b"):
             compared(one, other)
 
     def test_a_damaged_configuration(self, tmp_path: Path) -> None:

@@ -210,4 +210,4 @@ def test_a_second_signal_ends_the_process_at_once(number: signal.Signals) -> Non
         assert process.stdout.readline().startswith(number.name)
         process.send_signal(number)
         assert process.wait() == 128 + number
-        assert process.stdout.read() == ""
+        assert process.stdout.read() == "given up in flight, to be begun anew: 1 (train/0007)\n"

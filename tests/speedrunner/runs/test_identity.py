@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from serving.cards import ModelCard, ServerOptions, load_card
+from serving.usage import Prices
 from speedrunner.config.compose import compose
 from speedrunner.runs import identity as identities
 from speedrunner.runs.identity import STRIDE, changes, continued, identity
@@ -30,7 +31,7 @@ def changed(process: Process, **more: object) -> Process:
 def test_it_names_everything_by_what_it_is_in(process: Process) -> None:
     assert set(process.env) == {"description", "primitives", "tools", "limits", "tasks"}
     assert set(process.prompts) == {"actor/system", "actor/user"}
-    assert set(process.code) == {"typed", "serving", "envs", "speedrunner", "tests.toy_env"}
+    assert set(process.code) >= {"typed", "serving", "envs", "speedrunner", "tests.toy_env"}
     assert {"model.safetensors", "tokenizer.json", "chat_template.jinja"} <= set(process.models["tiny"])
     assert process.actor == process.inducer == load_card("tiny")
 
@@ -103,7 +104,6 @@ def test_other_code_goes_on_when_that_is_accepted(
     "change",
     [
         _card(replicas=4, gpus=4, tried="on a Tuesday", path="elsewhere"),
-        lambda p: changed(p, prices={}),
         lambda p: changed(p, versions=p.versions | {"code": "another commit"}),
     ],
 )
@@ -111,10 +111,50 @@ def test_what_moves_no_result_is_no_change(process: Process, change: Callable[[P
     assert continued(Path("runs/x"), process, change(process), accept=False).changes == []
 
 
+def test_other_prices_are_told_and_need_no_acceptance(process: Process) -> None:
+    dearer = changed(process, prices={"tiny": Prices(1, 2, 3)})
+    (line, *_) = continued(Path("runs/x"), process, dearer, accept=False).changes
+    assert line.startswith("prices.tiny.uncached: ")
+    assert line.endswith(" -> 1")
+
+
+def test_where_nothing_says_what_a_run_was_played_with_that_must_be_accepted(process: Process) -> None:
+    with pytest.raises(RunDirectoryError, match=r"is not known; .*run\.accept_changes=true"):
+        continued(Path("runs/x"), None, process, accept=False)
+    told = continued(Path("runs/x"), None, process, accept=True).changes
+    assert told == ["what it was played with before is not known"]
+
+
+def test_what_an_own_environment_imports_or_extends_is_code_of_the_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = tmp_path / "own_world"
+    own.mkdir()
+    (own / "__init__.py").write_text("")
+    (own / "rules.py").write_text("BONUS = 1\n")
+    (tmp_path / "own_base.py").write_text("from tests.toy_env import Corridor\nclass Base(Corridor): ...\n")
+    (own / "world.py").write_text(
+        "import json, own_base\nfrom own_world.rules import BONUS\nclass World(own_base.Base): ...\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def code() -> dict[str, str]:
+        config = compose(["env=own_world.world:World", "method=react", "model=tiny"])
+        return identity(set_up(config), print).code
+
+    before = code()
+    theirs = {"own_world.world", "own_world.rules", "own_base", "tests.toy_env"}
+    assert theirs <= set(before)
+    assert "json" not in before
+    (own / "rules.py").write_text("BONUS = 50\n")
+    after = code()
+    assert {name for name in after if after[name] != before[name]} == {"own_world.rules"}
+
+
 def test_what_cannot_be_accepted_is_told_first(process: Process) -> None:
     other = changed(process, code={}, env={})
     kinds = [line.partition(".")[0] for line in changes(process, other)]
-    assert kinds == ["env"] * 5 + ["code"] * 5
+    assert kinds == ["env"] * 5 + ["code"] * len(process.code)
 
 
 def digest(content: bytes, folder: Path, name: str = "model.bin") -> str:

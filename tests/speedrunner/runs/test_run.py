@@ -332,7 +332,8 @@ class TestGoingOn:
         assert not any("versions.code" in change for change in second.changes)
         (line,) = process_lines(run.data.processes)
         assert line.startswith("Process 2 of 2 (from 20")
-        assert "was not as the one before it, which was accepted: versions." in line
+        assert "on) was not as the one before it: versions." in line
+        assert "prices.tiny.output: 4.5 -> 0.0" in line
         assert price_book(run.data).models == {"tiny": Prices(0, 0, 0)}
 
     async def test_what_does_not_change_results_may_change(self, corridor: Runs) -> None:

@@ -8,7 +8,7 @@ import pytest
 from serving.meter import LedgerRow
 from serving.usage import Usage
 from speedrunner.store.data import History, load
-from speedrunner.store.records import EpisodeRow, Policy
+from speedrunner.store.records import Ending, EpisodeRow, Policy
 from speedrunner.store.rundir import RunDirectory, RunDirectoryError, sleep_key
 from tests.speedrunner.run_samples import sleep, trajectory
 
@@ -93,6 +93,16 @@ def test_requests_of_attempts_that_were_given_up_are_wasted(run):
     run.append_trajectory("train", 1, again)
     read = load(run.path).requests
     assert [(row.request, row.wasted) for row in read] == [(row.request, wasted) for row, wasted in rows]
+
+
+def test_a_fault_that_is_tried_again_does_not_make_the_new_attempt_a_waste(run):
+    usage = Usage(1, 0, 1)
+    broken = trajectory("train/0005", ending=Ending.ENGINE_ERROR, outcome=None)
+    run.append_trajectory("train", 1, broken)
+    for number in (1, 2):
+        labels = {"phase": "train", "episode": "train/0005", "attempt": f"{number}"}
+        run.append_request(request(number, **labels, usage=usage))
+    assert [row.wasted for row in load(run.path).requests] == [True, False]
 
 
 class TestOneEpisode:
