@@ -6,6 +6,7 @@ from typing import Any
 
 from envs.base import EnvironmentFault, InvalidOption, Split, TextEnv, UnknownEnvironment
 from typed.classes import Registry, parameters
+from typed.values import shown
 
 ENVIRONMENTS = {
     "babyai": "envs.babyai:BabyAI",
@@ -44,7 +45,10 @@ def splits(name: str, **options: Any) -> Split:
     """Return an environment's training and held-out tasks.
 
     Takes the same names and options as `make`, and raises the same errors; `UnknownTask` where the
-    environment offers no split.
+    environment offers no split, `EnvironmentFault` where it returns something else.
     """
     kind = REGISTRY.find(name)
-    return REGISTRY.call(kind, kind.splits, options, whose=kind.name, own=Exception)
+    found = REGISTRY.call(kind, kind.splits, options, whose=kind.name, own=Exception)
+    if not isinstance(found, Split):
+        raise EnvironmentFault(f"{kind.name}: splits must return Split, and returned {shown(found)}")
+    return found

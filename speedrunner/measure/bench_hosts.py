@@ -84,7 +84,7 @@ async def measure_hosts(status: Status, envs: Sequence[str], counts: Sequence[in
 
 async def _cost(env: str, count: int) -> Cost:
     task = splits(env, **OPTIONS.get(env, {})).test[0]
-    before_s = processes.cpu_s()
+    before_s, before_mb = processes.cpu_s(), processes.memory_mb(processes.below())  # of somebody else's
     began = time.monotonic()
     async with AsyncExitStack() as stack:
         pool = await stack.enter_async_context(HostPool(count, env))
@@ -93,7 +93,7 @@ async def _cost(env: str, count: int) -> Cost:
         hosts = [await stack.enter_async_context(pool.host()) for _ in range(count)]
         await asyncio.gather(*(host.reset(task, Module(), None) for host in hosts))
         begun_s, cpu_s = time.monotonic() - began, processes.cpu_s() - before_s
-        mb = processes.memory_mb(processes.below())
+        mb = processes.memory_mb(processes.below()) - before_mb
         again = time.monotonic()
         await asyncio.gather(*(_with_skill(host, task) for host in hosts))
         skills_s = time.monotonic() - again
@@ -107,7 +107,7 @@ async def _cost(env: str, count: int) -> Cost:
             mb_each=mb / count,
             skills_s=skills_s,
             skills_cpu_s=processes.cpu_s() - before_s - cpu_s,
-            skills_mb_each=(processes.memory_mb(processes.below()) - mb) / count,
+            skills_mb_each=(processes.memory_mb(processes.below()) - before_mb - mb) / count,
         )
 
 

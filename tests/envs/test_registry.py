@@ -9,6 +9,7 @@ from typing import Any, Literal
 import pytest
 
 from envs import (
+    EnvironmentFault,
     InvalidOption,
     Limits,
     Opening,
@@ -187,3 +188,16 @@ class TestOptions:
             "shape": "round",
             "owner": None,
         }
+
+
+class Undecided(Unsplit):
+    """It has forgotten to return its tasks."""
+
+    @classmethod
+    def splits(cls) -> Split:
+        return None  # type: ignore[return-value]
+
+
+def test_a_split_that_is_none_is_told() -> None:
+    with pytest.raises(EnvironmentFault, match="Undecided: splits must return Split, and returned None"):
+        splits(f"{__name__}:Undecided")
