@@ -108,3 +108,24 @@ def _value_problems(kind: Any, value: object, place: str) -> Iterator[str]:
     else:
         if isinstance(converted, float) and not math.isfinite(converted):  # a lower bound lets it pass
             yield f"{place} must be finite, not {as_written(value)}"
+
+
+def shown_differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
+    """Keys whose values differ, each as a line: `key: OLD -> NEW`."""
+    return [
+        f"{key}: {_shown_at(before, key)} -> {_shown_at(after, key)}"
+        for key in {**before, **after}
+        if key not in before or key not in after or before[key] != after[key]
+    ]
+
+
+def flat(content: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested mappings as one, its keys joined by dots."""
+    found: dict[str, Any] = {}
+    for key, value in content.items():
+        found |= flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
+    return found
+
+
+def _shown_at(values: Mapping[str, Any], key: str) -> str:
+    return as_written(values[key]) if key in values else "(not set)"

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from msgspec.structs import asdict
-
 import envs
 from envs import EnvironmentFault, Split, Task, UnknownTask
 from serving.cards import ModelCard, adapted, load_card
@@ -16,7 +14,9 @@ from speedrunner.config.schema import Config
 def actor_card(config: Config) -> ModelCard:
     """The card of the actor's model, with what the configuration changes in it. Raises `InvalidCard`."""
     model = config.model
-    roles = _roles(config) if model.inducer_card in (None, model.card) else {"actor": _roles(config)["actor"]}
+    roles = {"actor": model.actor}
+    if model.inducer_card in (None, model.card):
+        roles["inducer"] = model.inducer
     return adapted(load_card(model.card), replicas=model.replicas, load_format=model.load_format, roles=roles)
 
 
@@ -27,16 +27,7 @@ def inducer_card(config: Config, actor: ModelCard) -> ModelCard:
     if other.name == actor.name:
         return actor  # one server is enough
     load_format = None if other.hosted else config.model.load_format
-    return adapted(other, load_format=load_format, roles={"inducer": _roles(config)["inducer"]})
-
-
-def _roles(config: Config) -> dict[str, dict[str, Any]]:
-    """What the configuration changes in the roles of a card."""
-    roles = {"actor": config.model.actor, "inducer": config.model.inducer}
-    return {
-        name: {key: value for key, value in asdict(role).items() if value is not None}
-        for name, role in roles.items()
-    }
+    return adapted(other, load_format=load_format, roles={"inducer": config.model.inducer})
 
 
 def chosen_task(config: Config) -> Task:

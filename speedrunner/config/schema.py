@@ -14,7 +14,7 @@ from msgspec.structs import replace
 from serving.options import Seconds, ServiceOptions, Text
 from serving.usage import Prices
 from speedrunner.sandbox.settings import Sandbox
-from typed.records import WrongData, as_written, record
+from typed.records import WrongData, flat, record, shown_differences
 
 Count = Annotated[int, msgspec.Meta(ge=0)]
 AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
@@ -86,25 +86,6 @@ class TaskConfig(msgspec.Struct, frozen=True):
     index: Count | None = None
 
 
-class RoleConfig(msgspec.Struct, frozen=True):
-    """How a role samples and how much it may write (serving/cards.py, `Role`); `None`: as its card says."""
-
-    #: Longest string argument of a tool call, in tokens.
-    string_tokens: AtLeastOne | None = None
-    #: Budget of the thinking region, in tokens.
-    thinking_tokens: Count | None = None
-    #: Sampling temperature.
-    temperature: Annotated[float, msgspec.Meta(ge=0)] | None = None
-    #: Nucleus sampling, a share of probability mass.
-    top_p: Annotated[float, msgspec.Meta(gt=0, le=1)] | None = None
-    #: Sample from the k likeliest tokens.
-    top_k: AtLeastOne | None = None
-    #: Most requests in one agent's work.
-    max_calls: AtLeastOne | None = None
-    #: Of hosted models.
-    reasoning_effort: Literal["none", "minimal", "low", "medium", "high"] | None = None
-
-
 class ModelConfig(msgspec.Struct, frozen=True):
     """The models of the roles."""
 
@@ -112,10 +93,11 @@ class ModelConfig(msgspec.Struct, frozen=True):
     card: Text
     #: Another card for the inducer and every role but the actor; `None`: the same.
     inducer_card: Text | None = None
-    #: The actor's budgets and sampling.
-    actor: RoleConfig = RoleConfig()
-    #: The inducer's, and those of every role but the actor.
-    inducer: RoleConfig = RoleConfig()
+    #: What differs from the actor's card in its budgets and sampling: fields of `Role` in serving/cards.py,
+    #: such as `model.actor.thinking_tokens`.
+    actor: dict[str, Any] = {}
+    #: The same for the inducer and every role but the actor.
+    inducer: dict[str, Any] = {}
     #: Data-parallel replicas of the card's server; `None`: as the card says.
     replicas: AtLeastOne | None = None
     #: `dummy` serves random weights of the model's shape: nothing is downloaded.
@@ -256,23 +238,6 @@ def differences(before: Config, after: Config) -> list[str]:
     )
 
 
-def shown_differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
-    """Keys whose values differ, each as a line: `key: OLD -> NEW`."""
-    return [
-        f"{key}: {_shown_at(before, key)} -> {_shown_at(after, key)}"
-        for key in {**before, **after}
-        if key not in before or key not in after or before[key] != after[key]
-    ]
-
-
-def flat(content: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested mappings as one, its keys joined by dots."""
-    found: dict[str, Any] = {}
-    for key, value in content.items():
-        found |= flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
-    return found
-
-
 def _with_options_apart(section: object) -> object:
     """A section whose options stand beside its name, with the options apart."""
     if not isinstance(section, Mapping):
@@ -286,7 +251,3 @@ def _default_dir(config: Config) -> str:
     model = card.stem if card.suffix in (".yaml", ".yml") else config.model.card
     name = f"{config.env.name}-{config.method.name}-{model}-seed{config.run.seed}"
     return "runs/" + re.sub(r"[^\w.-]+", "_", name)
-
-
-def _shown_at(values: Mapping[str, Any], key: str) -> str:
-    return as_written(values[key]) if key in values else "(not set)"

@@ -20,7 +20,8 @@ from speedrunner.config.schema import to_yaml
 from speedrunner.hosts.host_pool import HostPool
 from speedrunner.measure.measurement import Status
 from speedrunner.runs.drain import Drain
-from speedrunner.runs.executor import Due, Executor, RunStopped
+from speedrunner.runs.due import Due
+from speedrunner.runs.executor import Executor, RunStopped
 from speedrunner.runs.plan import Wake
 from speedrunner.runs.progress import Progress
 from speedrunner.runs.setup import Setup

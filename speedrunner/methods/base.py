@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import abc
-import ast
-import inspect
-import textwrap
 from collections.abc import Awaitable, Callable
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -172,46 +169,10 @@ class Method(abc.ABC):
 def returned(method: Method, call: str, value: object, kind: type[Returned]) -> Returned:
     """Return what a method's call has returned, if that is of its kind. Raises `MethodBroke`."""
     if not isinstance(value, kind):
-        raise MethodBroke(
-            f"{_called(method)}: {call} must return {kind.__name__}, and returned {value!r:.80}"
-        )
+        raise MethodBroke(f"{called(method)}: {call} must return {kind.__name__}, and returned {value!r:.80}")
     return value
 
 
-def check_at_once(method: Method) -> None:
-    """Refuse what would break a run only after its first episodes, as far as it shows before them.
-
-    Raises:
-        MethodBroke: `trains` or `replays` is no boolean; `play` or `sleep` is no `async def`; a `sleep` that
-            will be called holds no `return` with a value.
-    """
-    for name in ("trains", "replays"):
-        if not isinstance(value := getattr(method, name, None), bool):
-            raise MethodBroke(f"{_called(method)}: {name} must be True or False, not {value!r:.80}")
-    for name in ("play", "sleep"):
-        if not inspect.iscoroutinefunction(getattr(method, name)):
-            raise MethodBroke(f"{_called(method)}: {name} must be defined by `async def`")
-    if method.trains and _returns_nothing(type(method).sleep):
-        raise MethodBroke(f"{_called(method)}: sleep must return Policy, and has no `return` with a value")
-
-
-def _called(method: Method) -> str:
+def called(method: Method) -> str:
+    """How a method is named in an error."""
     return f"method {type(method).__module__}:{type(method).__qualname__}"
-
-
-def _returns_nothing(function: Callable[..., object]) -> bool:
-    """Whether a function, as it is written, can only return `None`."""
-    try:
-        (definition,) = ast.parse(textwrap.dedent(inspect.getsource(function))).body
-    except (OSError, TypeError, SyntaxError, ValueError):
-        return False  # nobody knows
-    if not isinstance(definition, ast.AsyncFunctionDef):
-        return False
-    left: list[ast.AST] = [*definition.body]
-    while left:
-        node = left.pop()
-        if isinstance(node, ast.Return) and node.value is not None:
-            return False
-        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-            left += ast.iter_child_nodes(node)
-    return not isinstance(definition.body[-1], ast.Raise)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from speedrunner.methods.base import Method, check_at_once
+from speedrunner.methods.at_once import check_at_once
+from speedrunner.methods.base import Method
 from typed.classes import Registry
 
 METHODS = {

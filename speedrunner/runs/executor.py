@@ -8,7 +8,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Literal
 
@@ -22,7 +22,8 @@ from speedrunner.agents.episode import Episode, Stage, Watch, play_episode, unwa
 from speedrunner.hosts.host_pool import HostPool
 from speedrunner.methods.base import Method, SleepTools, returned
 from speedrunner.runs.drain import Drain
-from speedrunner.runs.plan import Evaluate, Sleep, Step, Wake, step_key, step_name
+from speedrunner.runs.due import Due
+from speedrunner.runs.plan import Evaluate, Sleep, Wake, step_key, step_name
 from speedrunner.runs.progress import Progress
 from speedrunner.store.data import History
 from speedrunner.store.labels import Labels
@@ -35,40 +36,6 @@ FAULTS_IN_A_ROW = 5
 
 class RunStopped(Exception):
     """The run cannot go on now; the same command goes on where it stopped."""
-
-
-@dataclass(frozen=True)
-class Due:
-    """A step of which something is left to do: of a wake or an evaluation, these tasks."""
-
-    step: Step
-    tasks: dict[str, Task] = field(default_factory=dict)
-
-
-def due(steps: Iterable[Step], directory: RunDirectory, *, retry_faults: bool = False) -> list[Due]:
-    """What is left of a plan, in its order.
-
-    Args:
-        retry_faults: episodes that ended by a fault of ours are to be played again: held-out ones, and those
-            of a batch that no sleep has used.
-    """
-    finished, policies = set(directory.finished()), directory.policies.versions()
-    is_fault = {row.episode: row.ending.is_fault for row in directory.episodes()}
-    found: list[Due] = []
-    for step in steps:
-        is_finished = step_key(step) in finished
-        if isinstance(step, Sleep):
-            tasks = {}
-        else:
-            again = retry_faults and (isinstance(step, Evaluate) or step.batch + 1 not in policies)
-            tasks = {
-                episode: task
-                for episode, task in step.tasks.items()
-                if (again and is_fault.get(episode)) or (not is_finished and episode not in is_fault)
-            }
-        if tasks or not is_finished:
-            found.append(Due(step, tasks))
-    return found
 
 
 @dataclass

@@ -20,12 +20,12 @@ from typing import Any
 import msgspec
 
 from serving.cards import CHECKOUT, ModelCard, prepare
-from speedrunner.config.schema import flat, shown_differences
 from speedrunner.library.library import Library
 from speedrunner.runs.setup import Setup
 from speedrunner.runs.versions import versions
 from speedrunner.store.records import Process
 from speedrunner.store.rundir import RunDirectoryError
+from typed.records import flat, shown_differences
 
 PACKAGES = ("typed", "serving", "envs", "speedrunner")
 """Our code."""

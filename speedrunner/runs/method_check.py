@@ -28,7 +28,8 @@ from speedrunner.hosts.host import HostError
 from speedrunner.methods import registry as methods
 from speedrunner.methods.base import MethodBroke
 from speedrunner.runs.drain import Drain
-from speedrunner.runs.executor import Executor, RunStopped, due
+from speedrunner.runs.due import due
+from speedrunner.runs.executor import Executor, RunStopped
 from speedrunner.runs.made_up_model import MadeUpModel
 from speedrunner.runs.plan import Sleep
 from speedrunner.runs.progress import Progress

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from speedrunner.runs.executor import Due, due
+from speedrunner.runs.due import Due, due
 from speedrunner.runs.identity import continued, identity
 from speedrunner.runs.plan import Evaluate, Sleep, Wake
 from speedrunner.runs.run import same_configuration

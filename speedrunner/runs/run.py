@@ -20,7 +20,8 @@ from speedrunner.config.schema import differences, from_yaml, to_yaml
 from speedrunner.costs.ledger import spent_usd
 from speedrunner.hosts.host_pool import HostPool
 from speedrunner.runs.drain import Drain
-from speedrunner.runs.executor import Due, Executor, due
+from speedrunner.runs.due import Due, due
+from speedrunner.runs.executor import Executor
 from speedrunner.runs.identity import continued, identity
 from speedrunner.runs.plan import Evaluate, Wake
 from speedrunner.runs.progress import Progress

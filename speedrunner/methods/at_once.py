@@ -1,0 +1,45 @@
+"""What is wrong with a method, as far as it shows before the first episode."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+from collections.abc import Callable
+
+from speedrunner.methods.base import Method, MethodBroke, called
+
+
+def check_at_once(method: Method) -> None:
+    """Refuse what would break a run only after its first episodes, as far as it shows before them.
+
+    Raises:
+        MethodBroke: `trains` or `replays` is no boolean; `play` or `sleep` is no `async def`; a `sleep` that
+            will be called holds no `return` with a value.
+    """
+    for name in ("trains", "replays"):
+        if not isinstance(value := getattr(method, name, None), bool):
+            raise MethodBroke(f"{called(method)}: {name} must be True or False, not {value!r:.80}")
+    for name in ("play", "sleep"):
+        if not inspect.iscoroutinefunction(getattr(method, name)):
+            raise MethodBroke(f"{called(method)}: {name} must be defined by `async def`")
+    if method.trains and _returns_nothing(type(method).sleep):
+        raise MethodBroke(f"{called(method)}: sleep must return Policy, and has no `return` with a value")
+
+
+def _returns_nothing(function: Callable[..., object]) -> bool:
+    """Whether a function, as it is written, can only return `None`."""
+    try:
+        (definition,) = ast.parse(textwrap.dedent(inspect.getsource(function))).body
+    except (OSError, TypeError, SyntaxError, ValueError):
+        return False  # nobody knows
+    if not isinstance(definition, ast.AsyncFunctionDef):
+        return False
+    left: list[ast.AST] = [*definition.body]
+    while left:
+        node = left.pop()
+        if isinstance(node, ast.Return) and node.value is not None:
+            return False
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            left += ast.iter_child_nodes(node)
+    return not isinstance(definition.body[-1], ast.Raise)

@@ -1,0 +1,44 @@
+"""What is left of a run's plan: whatever its directory does not hold yet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from envs import Task
+from speedrunner.runs.plan import Evaluate, Sleep, Step, step_key
+from speedrunner.store.rundir import RunDirectory
+
+
+@dataclass(frozen=True)
+class Due:
+    """A step of which something is left to do: of a wake or an evaluation, these tasks."""
+
+    step: Step
+    tasks: dict[str, Task] = field(default_factory=dict)
+
+
+def due(steps: Iterable[Step], directory: RunDirectory, *, retry_faults: bool = False) -> list[Due]:
+    """What is left of a plan, in its order.
+
+    Args:
+        retry_faults: episodes that ended by a fault of ours are to be played again: held-out ones, and those
+            of a batch that no sleep has used.
+    """
+    finished, policies = set(directory.finished()), directory.policies.versions()
+    is_fault = {row.episode: row.ending.is_fault for row in directory.episodes()}
+    found: list[Due] = []
+    for step in steps:
+        is_finished = step_key(step) in finished
+        if isinstance(step, Sleep):
+            tasks = {}
+        else:
+            again = retry_faults and (isinstance(step, Evaluate) or step.batch + 1 not in policies)
+            tasks = {
+                episode: task
+                for episode, task in step.tasks.items()
+                if (again and is_fault.get(episode)) or (not is_finished and episode not in is_fault)
+            }
+        if tasks or not is_finished:
+            found.append(Due(step, tasks))
+    return found
