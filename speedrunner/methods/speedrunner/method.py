@@ -166,6 +166,7 @@ class SpeedRunner(Method):
             source=source if tools.model.count_tokens(source) <= most else "",
             split=split,
             calls=calls,
+            context=tools.model.card.context,
         )
         return [Message("system", system), Message("user", user)]
 

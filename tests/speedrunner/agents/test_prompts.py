@@ -134,6 +134,7 @@ def inducer_user(
         source=source_text(used) if source else "",
         split=True,
         calls=100,
+        context=131_072,
     )
 
 
