@@ -143,7 +143,7 @@ class TokenConversation(Conversation):
             raise ContextOverflow(
                 f"the answer did not fit the {room} tokens left of the context of {self._context}"
             )
-        reply.record(_status(answer.problem), usage)
+        reply.record(_status(answer.problem), usage, thought_cut=answer.thought_cut)
         return Completion(
             text=answer.text,
             reasoning=answer.reasoning,

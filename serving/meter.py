@@ -33,6 +33,7 @@ class LedgerRow(msgspec.Struct, frozen=True, kw_only=True):
         cacheable: what an ideal cache could have given of a prompt that was computed (tokens route); see
             `serving.engine.ideal_cache`.
         at_most: where there is no usage: what the engine may have counted.
+        thought_cut: whether its budget closed the answer's thinking region (tokens route).
     """
 
     request: str
@@ -47,6 +48,7 @@ class LedgerRow(msgspec.Struct, frozen=True, kw_only=True):
     error: str | None = None
     cacheable: int | None = None
     at_most: Usage | None = None
+    thought_cut: bool = False
     format: int = 1
 
 

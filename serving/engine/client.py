@@ -10,7 +10,7 @@ import time
 import uuid
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import httpx2
 import msgspec
@@ -51,13 +51,20 @@ class RetryPolicy(msgspec.Struct, frozen=True):
         return min(self.longest_wait_s, self.first_wait_s * 2.0 ** (retry - 1)) * random.uniform(0.75, 1.25)
 
 
+class Record(Protocol):
+    """Writes an answer's ledger row."""
+
+    def __call__(self, status: Status, usage: Usage, *, thought_cut: bool = False) -> None:
+        """Write it; see `LedgerRow`."""
+
+
 class EngineResponse(msgspec.Struct, frozen=True):
     """An engine's response with what it cost. `body` is its plain JSON."""
 
     body: dict[str, Any]
     usage: Usage
     seconds: float
-    record: Callable[[Status, Usage], None]
+    record: Record
     """Writes the ledger row, once the caller knows what the answer is worth."""
 
     @property
@@ -258,6 +265,8 @@ class Engine:
         status: Status,
         usage: Usage | None,
         error: BaseException | None = None,
+        *,
+        thought_cut: bool = False,
     ) -> None:
         """Write the ledger row of try `number`, which has just ended."""
         most = Usage(prompt=request.prompt_bound, completion=request.max_tokens)
@@ -281,6 +290,7 @@ class Engine:
                 error=(str(error) or type(error).__name__) if error else None,
                 cacheable=cacheable,
                 at_most=most if usage is None else None,
+                thought_cut=thought_cut,
             )
         )
 

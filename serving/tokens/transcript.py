@@ -31,6 +31,7 @@ class ReadAnswer:
     Attributes:
         text: after the reasoning, without the end of the turn.
         reasoning_tokens: generated tokens up to the end of the thinking region.
+        thought_cut: whether its budget closed that region.
         call: the tool call; `None` exactly when `problem` says why there is none.
     """
 
@@ -39,6 +40,7 @@ class ReadAnswer:
     reasoning_tokens: int
     call: ToolCall | None
     problem: InvalidCall | None
+    thought_cut: bool = False
 
 
 class Transcript:
@@ -67,6 +69,7 @@ class Transcript:
         self._frame = tool_format.FRAME
         self._end_of_turn = tokenizer.control_id(self._frame.end_of_turn)
         self.other_ends = tokenizer.control_ids(self._frame.other_ends)
+        self._budget = thinking_tokens
         self._thinks = thinking_style != "none" and thinking_tokens > 0
         self._begin = _THINK_BEGIN if self._thinks and thinking_style == "generated" else ""
         options = {} if thinking_style == "none" else {"enable_thinking": self._thinks}
@@ -94,7 +97,7 @@ class Transcript:
         if not complete:
             self.ids.append(self._end_of_turn)
         body = ids[:-1] if complete else ids
-        reasoning, text, reasoning_tokens = self._split(body)
+        reasoning, text, reasoning_tokens, thought_cut = self._split(body)
         call, problem = None, None
         try:
             if not complete:
@@ -103,7 +106,7 @@ class Transcript:
         except InvalidCall as error:
             problem = error
         self._has_call = call is not None
-        return ReadAnswer(text, reasoning, reasoning_tokens, call, problem)
+        return ReadAnswer(text, reasoning, reasoning_tokens, call, problem, thought_cut)
 
     def written(self, reasoning: str, text: str) -> str:
         """All that the model wrote, without the end of its turn, where `answer` read this in it."""
@@ -118,20 +121,27 @@ class Transcript:
             text = dumps(text)
         self.ids += self._tokenizer.framed(before, text, after + self._opening)
 
-    def _split(self, ids: list[int]) -> tuple[str, str, int]:
-        """Reasoning, the text after it, and how many of `ids` are the reasoning with its frame."""
+    def _split(self, ids: list[int]) -> tuple[str, str, int, bool]:
+        """Reasoning, the text after it, how many of `ids` are the reasoning with its frame, and whether its
+        budget closed it."""
         text = self._tokenizer.decode(ids)
         if not self._thinks:
-            return "", text, 0
-        reasoning, end, rest = text.partition(_THINK_END.strip())
-        tokens = len(ids)
-        if end:
-            # The frame may be spelled with control tokens or with ordinary ones.
-            tokens = bisect_left(
-                range(len(ids) + 1), True, key=lambda count: end in self._tokenizer.decode(ids[:count])
-            )
-        reasoning = reasoning.removeprefix(_THINK_BEGIN).removesuffix("\n")
-        return reasoning, rest.removeprefix("\n\n"), tokens
+            return "", text, 0, False
+        before, end, rest = text.partition(_THINK_END.strip())
+        thought = before.removesuffix("\n")
+        reasoning = thought.removeprefix(_THINK_BEGIN)
+        if not end:
+            return reasoning, "", len(ids), False
+        # The frame may be spelled with control tokens or with ordinary ones, which may reach beyond it.
+        tokens = self._covering(ids, before + end)
+        inside = self._covering(ids, thought) - self._covering(ids, self._begin)
+        return reasoning, rest.removeprefix("\n\n"), tokens, inside >= self._budget - 1
+
+    def _covering(self, ids: list[int], text: str) -> int:
+        """The fewest first `ids` that hold all of a text with which they begin."""
+        return bisect_left(
+            range(len(ids) + 1), len(text), key=lambda count: len(self._tokenizer.decode(ids[:count]))
+        )
 
 
 def common_prefix(one: list[int], other: list[int]) -> list[int]:

@@ -78,6 +78,7 @@ class Line(msgspec.Struct, frozen=True):
         cacheable: prompt tokens that an ideal prefix cache could have given, where that is known.
         from_cache: what the engine's own gave to the same requests.
         cacheable_in: their number.
+        thought_cut: answers whose thinking was closed at its budget.
     """
 
     requests: int = 0
@@ -93,6 +94,7 @@ class Line(msgspec.Struct, frozen=True):
     cacheable: int = 0
     from_cache: int = 0
     cacheable_in: int = 0
+    thought_cut: int = 0
 
     def __add__(self, other: Line) -> Line:
         return Line(*map(_sum, astuple(self), astuple(other)))
@@ -221,6 +223,7 @@ def _line(row: LedgerRow, book: PriceBook, seconds: float | None) -> Line:
         cacheable=row.cacheable or 0,
         from_cache=row.usage.cached if known and row.usage else 0,
         cacheable_in=int(known),
+        thought_cut=int(row.thought_cut),
     )
 
 

@@ -56,6 +56,7 @@ def cost_lines(costs: RunCosts) -> list[str]:
             f"{total.unreported} requests were cut off before their tokens were told: at most {prompt:.0f}"
             f" prompt and {generated:.0f} generated tokens, {total.at_most_usd:.6f} USD, beyond these sums."
         )
+    lines += thought_lines(costs)
     if costs.unpriced:
         lines.append(f"USD of {', '.join(costs.unpriced)}: {NOT_MEASURED}; the sums are without it.")
     lines += ["", _FORMAT.format("phase, policy", *HEAD)]
@@ -65,6 +66,16 @@ def cost_lines(costs: RunCosts) -> list[str]:
     if total.engine_s is None:
         lines.append(f"Engine time: {NOT_MEASURED} (no ledger shows when an engine of ours was ready).")
     return lines
+
+
+def thought_lines(costs: RunCosts) -> list[str]:
+    """How often a budget of thinking was too little, where it was."""
+    cut = [
+        f"{line.thought_cut} of {line.requests} of {role} ({line.thought_cut / line.requests:.0%})"
+        for role, line in costs.roles.items()
+        if line.thought_cut
+    ]
+    return [f"Requests whose thinking was closed at its budget: {', '.join(cut)}."] if cut else []
 
 
 def total_lines(names: Sequence[str], runs: Sequence[RunCosts]) -> list[str]:

@@ -114,6 +114,23 @@ def test_reasoning_is_kept_verbatim_without_its_frame(
     assert answer.text == call("go", to="</think>").written
 
 
+@pytest.mark.parametrize("style", ["generated", "prompted"])
+@pytest.mark.parametrize(("words", "cut"), [(3, False), (20, True)])
+def test_thinking_that_takes_its_whole_budget_was_cut(
+    tiny_tokenizer: ChatTokenizer, style: ThinkingStyle, words: int, cut: bool
+) -> None:
+    begin = "<think>\n" if style == "generated" else ""
+    thought = tiny_tokenizer.outside_text("hm " * words)[: 12 if cut else None]
+    ids = [
+        *ids_of(tiny_tokenizer, begin)[:-1],
+        *thought,
+        *ids_of(tiny_tokenizer, f"\n</think>\n\n{call('go', to='x').written}"),
+    ]
+    answer = transcript(tiny_tokenizer, style, 12).answer(ids)
+    assert answer.call == ToolCall("go", {"to": "x"})
+    assert answer.thought_cut is cut
+
+
 def test_without_thinking_nothing_is_reasoning(tiny_tokenizer: ChatTokenizer) -> None:
     for style in ("none", "generated"):
         answer = transcript(tiny_tokenizer, style).answer(ids_of(tiny_tokenizer, call("go", to="</think>")))  # type: ignore[arg-type]

@@ -71,6 +71,17 @@ def test_what_is_not_measured_is_told(tmp_path: Path) -> None:
     assert any(line.startswith("Prefix cache: not measured") for line in lines)
 
 
+def test_budgets_of_thinking_that_were_too_little_are_told_by_role(tmp_path: Path) -> None:
+    cut = msgspec.structs.replace(row(7.0, Usage(5, 0, 5)), thought_cut=True)
+    (costs,) = run_costs([stored(tmp_path / "run", [*ROWS, cut])], [BY_TOKEN])
+    of = costs.roles["actor"].requests
+    (line,) = (each for each in cost_lines(costs) if "thinking" in each)
+    share = f"{1 / of:.0%}"
+    assert line == f"Requests whose thinking was closed at its budget: 1 of {of} of actor ({share})."
+    (usual,) = run_costs([stored(tmp_path / "usual", ROWS)], [BY_TOKEN])
+    assert not any("thinking" in each for each in cost_lines(usual))
+
+
 CUT_OFF = (
     "2 requests were cut off before their tokens were told; the engine counted for them 1 prompt and 0"
     " generated tokens, at most 9 and 4 being possible"
