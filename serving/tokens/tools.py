@@ -80,11 +80,16 @@ class ToolSpec(msgspec.Struct, frozen=True):
         return _mismatch(arguments, self.parameters, "")
 
 
-class ToolCall(msgspec.Struct, frozen=True):
-    """One complete call whose arguments satisfy its tool's schema."""
+class ToolCall(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One complete call whose arguments satisfy its tool's schema.
+
+    Attributes:
+        cut: string arguments that ended because they had as many tokens as a string may have.
+    """
 
     name: str
     arguments: dict[str, Any]
+    cut: tuple[str, ...] = ()
 
 
 def checked_call(found: ToolCall, tools: dict[str, ToolSpec], text: str) -> ToolCall:

@@ -8,8 +8,11 @@ whatever the engine cached stays a prefix.
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
+
+import msgspec
 
 from serving.errors import InvalidCall, TruncatedCall
 from serving.tokens.formats import ToolFormat
@@ -70,6 +73,7 @@ class Transcript:
         self._end_of_turn = tokenizer.control_id(self._frame.end_of_turn)
         self.other_ends = tokenizer.control_ids(self._frame.other_ends)
         self._budget = thinking_tokens
+        self._string_tokens = string_tokens
         self._thinks = thinking_style != "none" and thinking_tokens > 0
         self._begin = _THINK_BEGIN if self._thinks and thinking_style == "generated" else ""
         options = {} if thinking_style == "none" else {"enable_thinking": self._thinks}
@@ -103,6 +107,7 @@ class Transcript:
             if not complete:
                 raise TruncatedCall(f"the answer was cut after {len(ids)} tokens; write less", text)
             call = self._format.parse(text, self._tools)
+            call = msgspec.structs.replace(call, cut=tuple(self._cut(call, body)))
         except InvalidCall as error:
             problem = error
         self._has_call = call is not None
@@ -136,6 +141,22 @@ class Transcript:
         tokens = self._covering(ids, before + end)
         inside = self._covering(ids, thought) - self._covering(ids, self._begin)
         return reasoning, rest.removeprefix("\n\n"), tokens, inside >= self._budget - 1
+
+    def _cut(self, call: ToolCall, ids: list[int]) -> Iterator[str]:
+        """String arguments that are as long as they may be, so that the grammar ended them."""
+        for name, value in call.arguments.items():
+            # A token stands for at least one byte.
+            if not isinstance(value, str) or len(value.encode()) < self._string_tokens - 1:
+                continue
+            text = self._tokenizer.decode(ids)
+            spelling = value if value in text else dumps(value)[1:-1]
+            before, found, _ = text.rpartition(spelling)
+            if found:
+                tokens = self._covering(ids, before + found) - self._covering(ids, before)
+            else:  # with other escapes
+                tokens = len(self._tokenizer.outside_text(value))
+            if tokens >= self._string_tokens - 1:
+                yield name
 
     def _covering(self, ids: list[int], text: str) -> int:
         """The fewest first `ids` that hold all of a text with which they begin."""

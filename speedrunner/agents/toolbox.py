@@ -43,6 +43,9 @@ class Toolbox:
         began = time.monotonic()
         ending = Ending.SUBMITTED if call.name == self._finish else None
         try:
+            if call.cut:
+                names = " and ".join(call.cut)
+                raise ToolError(f"{names} was cut, as a string may have no more tokens: write it in parts")
             result = self._tools[call.name](**call.arguments)
             said = await result if inspect.isawaitable(result) else result
             if isinstance(said, ToolReply):

@@ -143,6 +143,7 @@ class SpeedRunner(Method):
             memory_mb=tools.sandbox.memory_mb,
             wall_s=f"{self.code_wall_s:g}",
             output_chars=self.output_chars,
+            string_tokens=tools.model.card.role("inducer").string_tokens,
         )
         room = int(tools.model.card.context * READING_SHARE)
         texts, left_out = ([], []) if interpreter else reading(batch, room, tools.model.count_tokens)

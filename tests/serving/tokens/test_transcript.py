@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
 from serving.errors import InvalidCall, TruncatedCall
-from serving.tokens.formats import qwen3_json
+from serving.tokens.formats import qwen3_json, qwen3_xml
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.tokens.tools import ToolCall, ToolSpec
 from serving.tokens.transcript import ThinkingStyle, Transcript
@@ -27,11 +28,14 @@ MESSAGES = [{"role": "system", "content": "Play."}, {"role": "user", "content": 
 
 
 def transcript(
-    tokenizer: ChatTokenizer, style: ThinkingStyle = "generated", thinking_tokens: int = 0
+    tokenizer: ChatTokenizer,
+    style: ThinkingStyle = "generated",
+    thinking_tokens: int = 0,
+    tool_format: Any = qwen3_json,
 ) -> Transcript:
     return Transcript(
         tokenizer,
-        qwen3_json,  # type: ignore[arg-type]
+        tool_format,
         MESSAGES,
         [GO],
         thinking_style=style,
@@ -129,6 +133,22 @@ def test_thinking_that_takes_its_whole_budget_was_cut(
     answer = transcript(tiny_tokenizer, style, 12).answer(ids)
     assert answer.call == ToolCall("go", {"to": "x"})
     assert answer.thought_cut is cut
+
+
+@pytest.mark.parametrize("tool_format", [qwen3_json, qwen3_xml])
+@pytest.mark.parametrize(("tokens", "cut"), [(9, ()), (20, ("to",))])
+def test_a_string_that_has_all_tokens_that_it_may_have_was_cut(
+    tiny_tokenizer: ChatTokenizer, tool_format: Any, tokens: int, cut: tuple[str, ...]
+) -> None:
+    line = 'a "b"\né ' if tool_format is qwen3_xml else "a box in a hall "
+    value = tiny_tokenizer.decode(tiny_tokenizer.outside_text(line * 20)[:tokens]).rstrip("\ufffd")
+    talk = transcript(tiny_tokenizer, tool_format=tool_format)
+    said = f'<tool_call>\n{{"name": "go", "arguments": {{"to": {json.dumps(value)}}}}}\n</tool_call>'
+    if tool_format is qwen3_xml:
+        said = "<tool_call>\n<function=go>\n<parameter=to>\n" + value
+        said += "\n</parameter>\n</function>\n</tool_call>"
+    call = talk.answer(ids_of(tiny_tokenizer, said)).call
+    assert call == ToolCall("go", {"to": value}, cut)
 
 
 def test_without_thinking_nothing_is_reasoning(tiny_tokenizer: ChatTokenizer) -> None:

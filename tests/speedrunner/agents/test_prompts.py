@@ -107,6 +107,7 @@ def inducer_system(
         memory_mb=1024,
         wall_s="60",
         output_chars=8000,
+        string_tokens=8192,
     )
 
 

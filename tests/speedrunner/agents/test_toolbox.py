@@ -97,3 +97,10 @@ def test_a_tool_that_no_call_could_name_is_refused() -> None:
 
     with pytest.raises(InvalidTool, match="cannot be given by name"):
         Toolbox([odd], Shelf().leave)
+
+
+async def test_a_string_that_was_cut_is_refused_with_the_cause(toolbox: Toolbox) -> None:
+    reply = await toolbox.execute(ToolCall("read", {"book": "Emma"}, ("book",)))
+    assert reply.text == "Error: book was cut, as a string may have no more tokens: write it in parts"
+    assert (reply.executed.error, reply.ending) == (reply.text.removeprefix("Error: "), None)
+    assert (await toolbox.execute(ToolCall("leave", {"word": "please"}, ("word",)))).ending is None
