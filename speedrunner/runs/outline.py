@@ -6,9 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from speedrunner.runs.due import Due, due
-from speedrunner.runs.identity import continued, identity
 from speedrunner.runs.plan import Evaluate, Sleep, Wake
-from speedrunner.runs.run import same_configuration
+from speedrunner.runs.run import identified, same_configuration
 from speedrunner.runs.setup import Setup
 from speedrunner.store.rundir import RunDirectory
 
@@ -29,9 +28,7 @@ def outline(setup: Setup) -> Iterator[str]:
     if (path / "config.yaml").exists():
         directory = RunDirectory.open_for_reading(path)
         same_configuration(directory, setup)
-        if before := directory.processes():
-            process = identity(setup, lambda line: None)
-            continued(path, before[-1], process, accept=config.run.accept_changes)
+        identified(directory, setup, lambda line: None)
         left = due(plan, directory, retry_faults=config.run.retry_faults)
         yield f"it exists; {len(plan) - len(left)} of its {len(plan)} steps are finished; what is left:"
     actor, sleep = setup.card.role("actor"), setup.method.sleep_calls

@@ -170,7 +170,9 @@ def begun(setup: Setup, console: Console, name: str = "") -> Iterator[BegunRun |
         ledger = directory.requests()  # a damaged one is told before a server is started
         episodes = sum(len(step.tasks) for step in steps if isinstance(step, Wake | Evaluate))
         with Progress(console, episodes, episodes - sum(len(each.tasks) for each in left), name) as progress:
-            process = _identified(directory, setup, progress)
+            process = identified(directory, setup, progress.waiting)
+            if process.changes:
+                progress.say(f"warning: not as before: {'; '.join(process.changes)}")
             yield BegunRun(setup, directory, process, left, ledger, progress)
 
 
@@ -195,13 +197,14 @@ def _claim(directory: RunDirectory, setup: Setup) -> None:
         directory.write_policy(initial)
 
 
-def _identified(directory: RunDirectory, setup: Setup, progress: Progress) -> Process:
-    """What this process works with, if the run may go on with it."""
-    process, before = identity(setup, progress.waiting), directory.processes()
-    if before or directory.requests():
+def identified(directory: RunDirectory, setup: Setup, say: Callable[[str], None]) -> Process:
+    """What this process works with, if the run may go on with it. Raises as `identity` and `continued`.
+
+    Args:
+        say: gets a line of what is done.
+    """
+    process, before = identity(setup, say), directory.processes()
+    if before or directory.episodes():  # a process that was not recorded has played none
         newest = before[-1] if before else None
-        accept = setup.config.run.accept_changes
-        process = continued(directory.path, newest, process, accept=accept)
-        if process.changes:
-            progress.say(f"warning: not as before: {'; '.join(process.changes)}")
+        process = continued(directory.path, newest, process, accept=setup.config.run.accept_changes)
     return process

@@ -85,30 +85,10 @@ async def test_units_that_take_too_long_are_cancelled_and_named() -> None:
     assert job.said[1:] == ["given up in flight, to be begun anew: 1 (train/0007)"]
 
 
-async def test_what_is_put_away_after_the_last_unit_may_take_longer() -> None:
-    job = Job(patience_s=0.2)
-    put_away = False
-
-    async def work() -> str:
-        nonlocal put_away
-        try:
-            return await job.work()
-        finally:
-            await asyncio.sleep(0.5)
-            put_away = True
-
-    running = asyncio.create_task(job.drain.run(work()))
-    await job.begun.wait()
-    await send(signal.SIGINT)
-    while not job.said:  # noqa: ASYNC110 - the signal is on its way
-        await asyncio.sleep(0)
-    job.release.set()
-    with pytest.raises(Interrupted):
-        await running
-    assert put_away
-
-
-async def test_a_unit_that_fails_then_is_what_is_told_and_may_be_put_away_as_slowly() -> None:
+@pytest.mark.parametrize("failure", [None, ValueError("the disk is full")])
+async def test_what_is_put_away_after_the_last_unit_may_take_longer_and_its_failure_is_told(
+    failure: ValueError | None,
+) -> None:
     job = Job(patience_s=0.2)
     put_away = False
 
@@ -118,7 +98,9 @@ async def test_a_unit_that_fails_then_is_what_is_told_and_may_be_put_away_as_slo
             with job.drain.unit("train/0007"):
                 job.begun.set()
                 await job.release.wait()
-                raise ValueError("the disk is full")
+                if failure is not None:
+                    raise failure
+            job.drain.check()
         finally:
             await asyncio.sleep(0.5)
             put_away = True
@@ -129,7 +111,7 @@ async def test_a_unit_that_fails_then_is_what_is_told_and_may_be_put_away_as_slo
     while not job.said:  # noqa: ASYNC110 - the signal is on its way
         await asyncio.sleep(0)
     job.release.set()
-    with pytest.raises(ValueError, match="the disk is full"):
+    with pytest.raises(ValueError if failure else Interrupted, match=str(failure or "stopped by SIGINT")):
         await running
     assert put_away
 

@@ -14,11 +14,13 @@ import pytest
 import yaml
 
 from serving.cards import CHECKOUT
-from serving.errors import SpendingCapReached
+from serving.errors import ServerFailed, SpendingCapReached
+from serving.model import Model
 from serving.usage import Prices, Usage
 from speedrunner.config.compose import compose
 from speedrunner.costs.pricing import price_book
 from speedrunner.runs import identity
+from speedrunner.runs import run as running
 from speedrunner.runs.drain import Drain, Interrupted
 from speedrunner.runs.executor import RunStopped
 from speedrunner.runs.identity import process_lines
@@ -315,6 +317,26 @@ class TestGoingOn:
             " take the change back, or name another directory with run.dir"
         )
         assert len(run.data.processes) == 1
+
+    async def test_a_process_that_came_no_further_than_the_engine_s_check_leaves_nothing_to_accept(
+        self, corridor: Runs, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        run = corridor(script(walker, LEARN))
+
+        async def checked(model: Model) -> None:
+            await real(model)
+            raise ServerFailed("the engine at hand does not do")
+
+        real = running.check_engine
+        monkeypatch.setattr(running, "check_engine", checked)
+        with pytest.raises(ServerFailed):
+            await run.play()
+        assert run.data.requests
+        assert run.data.processes == []
+        monkeypatch.setattr(running, "check_engine", real)
+        await run.play()
+        check_whole(run)
+        assert [process.changes for process in run.data.processes] == [[]]
 
     async def test_changed_code_goes_on_when_that_is_accepted_and_the_run_tells(
         self, corridor: Runs, monkeypatch: pytest.MonkeyPatch
