@@ -144,6 +144,8 @@ class TextEnv(ABC):
     skills_read: ClassVar[str] = ""
     """What a skill can read of the world and what it cannot, for its author, who knows already that it has
     its arguments and what primitives return."""
+    goals: ClassVar[tuple[str, ...]] = ()
+    """What every episode asks for, whatever its task; none where tasks ask for different things."""
     submits: ClassVar[bool] = False
     """Whether the actor ends the episode itself, with the extra tool `submit_answer`."""
     memory_mb: ClassVar[int] = 300

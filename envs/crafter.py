@@ -116,6 +116,7 @@ class Crafter(TextEnv):
 
     name = "crafter"
     limits = Limits(llm_calls=2000, actions=2000)
+    goals = ACHIEVEMENTS
     skills_read = f"{READ}() tells a skill, at any time, all that the actor can see."
     memory_mb = 30  # 6 of them in use
     primitives = (

@@ -83,16 +83,16 @@ class Programming(Method):
         """No programs, no aims."""
         return Policy(version=0, method={"aims": []})
 
-    def agent(self, policy: Policy, task: Task, env: TextEnv) -> ActorSpec:
+    def agent(self, policy: Policy, task: Task, env: TextEnv, *, training: bool = False) -> ActorSpec:
         """The aims so far as notes."""
         notes = "".join(f"An earlier aim: {aim}\n" for aim in policy.method["aims"])
         library = Library(env.primitives).of(policy)
-        return ActorSpec(library, notes, tuple(Workshop(library).actor.specs))
+        return ActorSpec(library, notes, tuple(Workshop(library).actor.specs) if training else None)
 
     async def play(self, policy: Policy, spec: ActorSpec, stage: Stage) -> Ending:
         """Aim and program in training; what is held out is played by the ordinary actor."""
         if not stage.training:
-            return await stage.act(ActorSpec(spec.library, spec.notes))
+            return await stage.act(spec)
 
         def propose(aim: str) -> str:
             """Name the next aim."""
@@ -123,7 +123,7 @@ class Replaying(Method):
         """No notes."""
         return Policy(version=0)
 
-    def agent(self, policy: Policy, task: Task, env: TextEnv) -> ActorSpec:
+    def agent(self, policy: Policy, task: Task, env: TextEnv, *, training: bool = False) -> ActorSpec:
         """The notes."""
         return ActorSpec(Library(env.primitives), policy.notes)
 
@@ -176,7 +176,7 @@ class Forgetful(ReAct):
     def initial(self) -> Policy:
         return super().initial() if self._call != "initial" else None  # type: ignore[return-value]
 
-    def agent(self, policy: Policy, task: Task, env: TextEnv) -> ActorSpec:
+    def agent(self, policy: Policy, task: Task, env: TextEnv, *, training: bool = False) -> ActorSpec:
         return super().agent(policy, task, env) if self._call != "agent" else None  # type: ignore[return-value]
 
     async def play(self, policy: Policy, spec: ActorSpec, stage: Stage) -> Ending:

@@ -21,11 +21,12 @@ class Corridor(TextEnv):
     """Walk to the flag. `Task.index` is the number of fields between the start and the flag.
 
     In the task `broken_step` the environment breaks when position 3 is entered, in `broken_reset` at once;
-    in `slow_step` a walk takes 0.3 seconds.
+    in `slow_step` a walk takes 0.3 seconds. `numbers` are what a walk tells beside the view on the way.
     """
 
-    def __init__(self, *, pit: int = -5) -> None:
+    def __init__(self, *, pit: int = -5, numbers: int = 0) -> None:
         self._pit = pit
+        self._numbers = "".join(f" {number}" for number in range(numbers))
         self.primitives = (
             Primitive(
                 "walk",
@@ -63,6 +64,7 @@ class Corridor(TextEnv):
             self._position += sign * arguments["steps"]
             if self._task.name == "broken_step" and self._position == 3:
                 raise RuntimeError("the floor broke")
+            return self._view() + ("" if self.done else self._numbers)
         return self._view()
 
     @property
@@ -81,3 +83,9 @@ class Corridor(TextEnv):
         if self._position <= self._pit:
             return "You fell into the pit."
         return f"You are at field {self._position}. The flag is at field {self._task.index}."
+
+
+class Racetrack(Corridor):
+    """A corridor whose goals are the same in each world."""
+
+    goals = ("Leave the start", "Reach the flag")

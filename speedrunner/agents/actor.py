@@ -42,11 +42,13 @@ class ActorSpec:
         notes: prose at the end of its system prompt.
         tools: what it may call; `None` for primitives and public skills. A method that names others runs them
             itself, see `speedrunner.methods.base.Method.play`.
+        role: whose sampling and budgets hold, and whose model plays it; see `serving.cards.ModelCard.role`.
     """
 
     library: Library
     notes: str = ""
     tools: tuple[ToolSpec, ...] | None = None
+    role: str = "actor"
 
 
 class Actor:
@@ -93,11 +95,13 @@ class Actor:
 
     def shared_prefix(self, spec: ActorSpec) -> list[int]:
         """The token ids with which every episode of `spec` begins; none on the chat route."""
-        return self._model.shared_prefix("actor", self._any_messages(spec), self.tools(spec))
+        messages, tools = self._any_messages(spec), self.tools(spec)
+        return self.model(spec.role).shared_prefix(spec.role, messages, tools)
 
     async def warm(self, spec: ActorSpec, labels: Labels) -> list[tuple[int, Usage]]:
         """Send that prefix alone, before the episodes begin. See `serving.model.Model.warm`."""
-        return await self._model.warm("actor", self._any_messages(spec), self.tools(spec), labels.plain())
+        messages, tools = self._any_messages(spec), self.tools(spec)
+        return await self.model(spec.role).warm(spec.role, messages, tools, labels.plain())
 
     def library(self, policy: Policy) -> Library:
         """The policy's skills, to be edited: what the actor could not call, or cannot be loaded, is refused.

@@ -37,12 +37,14 @@ class Stage:
 
     Attributes:
         task: the world.
+        env: its environment, to be read for its rules only.
         opening: its first texts.
         training: whether it is a training rollout; what is held out says nothing to any sleep.
         limits: what is left of the episode's requests and time.
         observation: the last text of the world.
         kept: the method's own JSON about the episode, recorded with it for the sleep to read; to be filled.
         library: returns a policy's skills, to be edited; see `Actor.library`.
+        model: returns what plays a role.
     """
 
     opening: Opening
@@ -59,21 +61,35 @@ class Stage:
         self.observation = self.opening.observation
         self.kept = self._trajectory.kept
         self.library = self._actor.library
+        self.model = self._actor.model
+        self.env = self._actor.env
         self._conversations = 0
         self._open: list[Conversation] = []  # each but the last waits for the next one
 
-    async def act(self, spec: ActorSpec, execute: Execute | None = None) -> Ending:
+    async def act(
+        self,
+        spec: ActorSpec,
+        execute: Execute | None = None,
+        instruction: str | None = None,
+        llm_calls: int | None = None,
+    ) -> Ending:
         """Let the actor play on, in a conversation of its own: the task, and the world as it is now.
 
         Args:
             execute: runs its calls; `None` runs them in the world.
+            instruction: what it is to do; `None`: the task's own.
+            llm_calls: requests that it may make at most; `None`: all that are left of the episode.
+
+        Returns:
+            How the episode ended, or what `execute` ended the conversation with; `CALL_LIMIT` where
+            `llm_calls` were used up.
 
         Raises:
             ServingError, HostError: ours; not to be caught.
         """
-        now = Opening(self.opening.instruction, self.observation)
-        messages = self._actor.messages(spec, now)
-        return await self._converse("actor", messages, self._actor.tools(spec), execute or self.execute)
+        now = Opening(instruction or self.opening.instruction, self.observation)
+        messages, tools = self._actor.messages(spec, now), self._actor.tools(spec)
+        return await self._converse(spec.role, messages, tools, execute or self.execute, llm_calls)
 
     async def run_agent(
         self, role: str, messages: list[Message], toolbox: Toolbox, llm_calls: int | None = None

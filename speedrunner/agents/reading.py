@@ -48,10 +48,16 @@ def trajectory_lines(trajectory: Json, first: int = 1, last: int | None = None) 
     yield headline(trajectory)
     if first <= 1 and (told := opening(trajectory)):
         yield from told.split("\n")
+    for lines in turns(trajectory, first, last):
+        yield from lines
+
+
+def turns(trajectory: Json, first: int = 1, last: int | None = None) -> Iterator[list[str]]:
+    """The lines of each turn; see `turn_lines`."""
     replies = _replies(trajectory["turns"])
     numbered = list(enumerate(zip(trajectory["turns"], replies, strict=True), start=1))
     for number, (turn, reply) in numbered[max(first, 1) - 1 : last]:
-        yield from turn_lines(number, turn, reply)
+        yield [*turn_lines(number, turn, reply)]
 
 
 def turn_lines(number: int, turn: Json, reply: str | None = None) -> Iterator[str]:

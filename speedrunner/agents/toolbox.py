@@ -26,12 +26,12 @@ class Toolbox:
     Args:
         tools: documented, annotated functions, async or not, that return the reply's text; one that acts in
             an episode returns the whole reply to what it did there.
-        finish: the one that ends the agent's work.
+        finish: the one that ends the agent's work; without, replies of the others do.
     """
 
-    def __init__(self, tools: Sequence[Tool], finish: Tool) -> None:
-        self._finish = finish.__name__
-        self._tools = {tool.__name__: tool for tool in [*tools, finish]}
+    def __init__(self, tools: Sequence[Tool], finish: Tool | None = None) -> None:
+        self._finish = finish and finish.__name__
+        self._tools = {tool.__name__: tool for tool in [*tools, *([finish] if finish else [])]}
         self.specs = [
             ToolSpec.from_signature(name, inspect.signature(tool, eval_str=True), inspect.getdoc(tool) or "")
             for name, tool in self._tools.items()

@@ -256,7 +256,7 @@ def _for_people(error: Exception) -> bool:
     from envs import EnvironmentFault
     from serving.errors import ServingError
     from speedrunner.hosts.host import HostError
-    from speedrunner.methods.base import MethodBroke
+    from speedrunner.methods.base import MethodBroke, UnfitEnvironment
     from speedrunner.methods.registry import InvalidMethodOption, UnknownMethod
     from speedrunner.report.comparison import CannotCompare
     from speedrunner.runs.executor import RunStopped
@@ -265,7 +265,10 @@ def _for_people(error: Exception) -> bool:
     from speedrunner.store.files import StorageError
 
     ours = (CannotCompare, EnvironmentFault, HostError, InvalidConfig, InvalidMethodOption, InvalidPlan)
-    others = (MethodBroke, NotWritten, RunStopped, SandboxError, ServingError, StorageError, UnknownMethod)
+    others = (
+        *(MethodBroke, NotWritten, RunStopped, SandboxError, ServingError, StorageError),
+        *(UnfitEnvironment, UnknownMethod),
+    )
     return isinstance(error, ours + others)
 
 

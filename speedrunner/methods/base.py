@@ -24,12 +24,20 @@ from speedrunner.store.records import AgentRecord, Edit, Ending, Message, Policy
 Returned = TypeVar("Returned")
 
 
+TRIES = 3
+"""Requests that a role may make which is to answer once: more than one only after answers without a valid
+call, or with one that its tool has refused."""
+
 FEW_TOKENS = 16_000
 """Tokens of context below which an agent of a sleep is told to finish, or a quarter of it if that is less."""
 
 
 class MethodBroke(Exception):
     """A method returned what its contract does not allow."""
+
+
+class UnfitEnvironment(Exception):
+    """A method cannot play in the environment that it was given."""
 
 
 @dataclass
@@ -46,7 +54,7 @@ class SleepTools:
             sleep's. It returns no episode that ended by a fault of ours. `None` unless the method says
             `replays`.
         edits: to be extended with each edit that an agent asked for.
-        error: what kept the sleep from all that it should have done.
+        error: what kept the sleep from all that it should have done; see `fell_short`.
     """
 
     sleep: int
@@ -63,6 +71,10 @@ class SleepTools:
     def calls(self, role: str, most: int) -> int:
         """Requests that a role may make: the method's own number, or the model card's if that is less."""
         return self.model.card.role(role).calls(most)
+
+    def fell_short(self, why: str) -> None:
+        """Note in the sleep's record what kept it from all that it should have done."""
+        self.error = why if self.error is None else f"{self.error}; {why}"
 
     async def run_agent(self, role: str, messages: list[Message], toolbox: Toolbox, llm_calls: int) -> Ending:
         """Let an agent work with the tools of `toolbox` until it finishes or its calls are used up, those of
@@ -91,7 +103,7 @@ class SleepTools:
                 conversation, messages, toolbox.execute, limits, record.turns.append, status
             )
         if record.ending is Ending.CONTEXT_OVERFLOW:
-            self.error = f"the context of {role} overflowed after {len(record.turns)} answers"
+            self.fell_short(f"the context of {role} overflowed after {len(record.turns)} answers")
         return record.ending
 
 
@@ -132,11 +144,17 @@ class Method(abc.ABC):
     def initial(self) -> Policy:
         """The policy before any rollout (version 0)."""
 
+    def check(self, env: TextEnv) -> None:  # noqa: B027 - most methods play in any environment
+        """Raise `UnfitEnvironment` where the method cannot play in this environment."""
+
     @abc.abstractmethod
-    def agent(self, policy: Policy, task: Task, env: TextEnv) -> ActorSpec:
+    def agent(self, policy: Policy, task: Task, env: TextEnv, *, training: bool = False) -> ActorSpec:
         """What the actor gets for a task: skills, notes.
 
         Where several tasks get the same, their common prompt prefix is computed once.
+
+        Args:
+            training: whether it is for a training rollout, where a method may let it act otherwise.
         """
 
     async def play(self, policy: Policy, spec: ActorSpec, stage: Stage) -> Ending:

@@ -29,7 +29,7 @@ class ReAct(Method):
         """An empty policy."""
         return Policy(version=0)
 
-    def agent(self, policy: Policy, task: Task, env: TextEnv) -> ActorSpec:
+    def agent(self, policy: Policy, task: Task, env: TextEnv, *, training: bool = False) -> ActorSpec:
         """The primitives alone."""
         return ActorSpec(Library(env.primitives))
 

@@ -9,8 +9,12 @@ from speedrunner.methods.base import Method
 from typed.classes import Registry
 
 METHODS = {
+    "asi": "speedrunner.methods.asi:ASI",
+    "asi_replay": "speedrunner.methods.asi_replay:ASIReplay",
+    "opo": "speedrunner.methods.opo:OPO",
     "react": "speedrunner.methods.react:ReAct",
     "speedrunner": "speedrunner.methods.speedrunner.method:SpeedRunner",
+    "voyager": "speedrunner.methods.voyager.method:Voyager",
 }
 """Name -> `package.module:Class`."""
 

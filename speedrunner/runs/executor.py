@@ -10,7 +10,6 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
 
 import msgspec
 
@@ -27,7 +26,7 @@ from speedrunner.runs.plan import Evaluate, Sleep, Wake, step_key, step_name
 from speedrunner.runs.progress import Progress
 from speedrunner.store.data import History
 from speedrunner.store.labels import Labels
-from speedrunner.store.records import Ending, EpisodeRow, Policy, PrefixChange, SleepRecord, Trajectory
+from speedrunner.store.records import Ending, EpisodeRow, Phase, Policy, PrefixChange, SleepRecord, Trajectory
 from speedrunner.store.rundir import RunDirectory, sleep_key
 
 FAULTS_IN_A_ROW = 5
@@ -99,7 +98,7 @@ class Executor:
         A drain leaves the rest of them unplayed, and the step unfinished.
         """
         directory = self.directory
-        phase: Literal["train", "test"]
+        phase: Phase
         match step:
             case Wake(batch=number):
                 phase, tries = "train", 1
@@ -108,7 +107,7 @@ class Executor:
                 # A fault of ours says nothing about the policy: held-out episodes are tried once more.
                 phase, tries, checkpoint = "test", 2, number
         policy = directory.policies.load(step.policy)
-        specs = {episode: self._spec(policy, task) for episode, task in pending.items()}
+        specs = {episode: self._spec(policy, task, phase) for episode, task in pending.items()}
         labels = Labels(phase=phase, policy=step.policy)
 
         def keep(trajectory: Trajectory) -> None:
@@ -224,8 +223,9 @@ class Executor:
             f" {len(tools.edits) - accepted} refused{kept}"
         )
 
-    def _spec(self, policy: Policy, task: Task) -> ActorSpec:
-        return returned(self.method, "agent", self.method.agent(policy, task, self.actor.env), ActorSpec)
+    def _spec(self, policy: Policy, task: Task, phase: Phase = "test") -> ActorSpec:
+        spec = self.method.agent(policy, task, self.actor.env, training=phase == "train")
+        return returned(self.method, "agent", spec, ActorSpec)
 
     async def _played(self, policy: Policy, stage: Stage, spec: ActorSpec) -> Ending:
         return returned(self.method, "play", await self.method.play(policy, spec, stage), Ending)

@@ -153,7 +153,8 @@ def _agent_findings(setup: Setup, run: RunData) -> Iterator[str]:
         policy = run.policies.load(played.policy)
         before = msgspec.json.encode(policy)
         spec, *others = (
-            each.agent(policy, played.task, setup.env) for each in (setup.method, setup.method, anew)
+            each.agent(policy, played.task, setup.env, training=played.episode.startswith("train/"))
+            for each in (setup.method, setup.method, anew)
         )
         if any(other != spec for other in others):
             yield "agent: returned another ActorSpec for the same policy and task when it was called again"

@@ -60,6 +60,7 @@ def set_up(config: Config) -> Setup:
 
     Raises:
         EnvironmentFault, UnknownMethod, InvalidMethodOption, InvalidCard: something in it does not exist.
+        UnfitEnvironment: the method cannot play in the environment.
         SandboxUnavailable: skills cannot be isolated on this machine.
     """
     card = actor_card(config)
@@ -71,5 +72,6 @@ def set_up(config: Config) -> Setup:
         card=card,
         inducer_card=inducer_card(config, card),
     )
+    setup.method.check(setup.env)
     require(config.sandbox.limits)
     return setup

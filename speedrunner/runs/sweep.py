@@ -18,7 +18,7 @@ from speedrunner.config.compose import compose
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.hosts.host import HostError
 from speedrunner.hosts.host_pool import HostPool
-from speedrunner.methods.base import MethodBroke
+from speedrunner.methods.base import MethodBroke, UnfitEnvironment
 from speedrunner.methods.registry import InvalidMethodOption, UnknownMethod
 from speedrunner.runs.drain import Drain, Interrupted
 from speedrunner.runs.executor import RunStopped
@@ -34,6 +34,7 @@ OF_ONE_RUN = (HostError, RunStopped, SandboxError, ServingError, StorageError)
 
 OF_ITS_SETTINGS = (
     *(EnvironmentFault, InvalidCard, InvalidConfig, InvalidMethodOption, InvalidPlan, MethodBroke),
+    UnfitEnvironment,
     UnknownMethod,
 )
 """What may be wrong with a run before anything starts."""

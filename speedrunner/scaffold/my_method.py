@@ -38,7 +38,7 @@ class MyMethod(Method):
         """No skills, no notes. `Policy.method` holds JSON of the method's own, if it needs any."""
         return Policy(version=0)
 
-    def agent(self, policy: Policy, task: Task, env: TextEnv) -> ActorSpec:
+    def agent(self, policy: Policy, task: Task, env: TextEnv, *, training: bool = False) -> ActorSpec:
         """What the actor gets: skills beside the world's primitives, and prose at its prompt's end."""
         return ActorSpec(Library(env.primitives).of(policy), policy.notes)
 

@@ -15,12 +15,12 @@ from speedrunner.agents.reading import headline, slept_lines
 from speedrunner.agents.texts import render, trajectory_text
 from speedrunner.agents.toolbox import Tool, Toolbox
 from speedrunner.library.library import Library
-from speedrunner.library.signature import SUPPORTED
 from speedrunner.library.text import source_text
 from speedrunner.methods.base import Method, SleepTools
+from speedrunner.methods.batch import fitting
 from speedrunner.methods.speedrunner.draft import Draft
 from speedrunner.methods.speedrunner.interpreter import Interpreter
-from speedrunner.sandbox.child.bounds import ALLOWED_MODULES
+from speedrunner.methods.texts import skill_rules, world
 from speedrunner.store.data import History
 from speedrunner.store.records import Ending, Message, Policy, Trajectory
 
@@ -50,16 +50,10 @@ def reading(
     Returns:
         The episodes' texts, and the headlines of those that are left out.
     """
-    texts: list[str] = []
-    left_out: list[str] = []
-    for trajectory in reversed(batch):
-        text = trajectory_text(trajectory)
-        if (tokens := count_tokens(text)) <= room_tokens:
-            room_tokens -= tokens
-            texts.insert(0, text)
-        else:
-            left_out.insert(0, text.partition("\n")[0])
-    return texts, left_out
+    texts = [trajectory_text(each) for each in batch]
+    shown = fitting(texts, room_tokens, count_tokens)
+    left_out = [text.partition("\n")[0] for place, text in enumerate(texts) if place not in shown]
+    return [texts[place] for place in shown], left_out
 
 
 @dataclass(kw_only=True)
@@ -93,7 +87,7 @@ class SpeedRunner(Method):
         """An empty library."""
         return Policy(version=0)
 
-    def agent(self, policy: Policy, task: Task, env: TextEnv) -> ActorSpec:
+    def agent(self, policy: Policy, task: Task, env: TextEnv, *, training: bool = False) -> ActorSpec:
         """The policy's library."""
         return ActorSpec(Library(env.primitives).of(self._shown(policy)))
 
@@ -135,15 +129,13 @@ class SpeedRunner(Method):
             __package__,
             "system",
             goal=render(__package__, self.prompt),
-            env=tools.env,
-            types=SUPPORTED,
-            modules=sorted(ALLOWED_MODULES),
+            world=world(tools.env),
+            rules=skill_rules(tools.env, tools.model.card.role("inducer").string_tokens),
             split=split,
             interpreter=interpreter,
             memory_mb=tools.sandbox.memory_mb,
             wall_s=f"{self.code_wall_s:g}",
             output_chars=self.output_chars,
-            string_tokens=tools.model.card.role("inducer").string_tokens,
         )
         room = int(tools.model.card.context * READING_SHARE)
         texts, left_out = ([], []) if interpreter else reading(batch, room, tools.model.count_tokens)

@@ -23,12 +23,11 @@ from speedrunner.agents.reading import headline, slept_lines
 from speedrunner.agents.texts import render
 from speedrunner.config.compose import compose
 from speedrunner.library.library import Library
-from speedrunner.library.signature import SUPPORTED
 from speedrunner.library.text import source_text
 from speedrunner.methods.speedrunner.draft import Draft
 from speedrunner.methods.speedrunner.interpreter import Interpreter
 from speedrunner.methods.speedrunner.method import finish
-from speedrunner.sandbox.child.bounds import ALLOWED_MODULES
+from speedrunner.methods.texts import skill_rules, world
 from speedrunner.store.records import (
     AgentRecord,
     Edit,
@@ -99,15 +98,13 @@ def inducer_system(
         INDUCER,
         "system",
         goal=render(INDUCER, goal),
-        env=env,
-        types=SUPPORTED,
-        modules=sorted(ALLOWED_MODULES),
+        world=world(env),
+        rules=skill_rules(env, 8192),
         split=split,
         interpreter=interpreter,
         memory_mb=1024,
         wall_s="60",
         output_chars=8000,
-        string_tokens=8192,
     )
 
 

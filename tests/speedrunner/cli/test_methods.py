@@ -32,7 +32,7 @@ class Learner(ReAct):
     def __init__(self, *, train: bool = True) -> None:
         super().__init__(train=train)
 
-    def agent(self, policy: Policy, task: Task, env: TextEnv) -> ActorSpec:
+    def agent(self, policy: Policy, task: Task, env: TextEnv, *, training: bool = False) -> ActorSpec:
         return ActorSpec(Library(env.primitives), policy.notes)
 
     async def sleep(self, policy: Policy, history: History, tools: SleepTools) -> Policy:
@@ -52,12 +52,12 @@ class Remembers(Learner):
 
 
 class JoinsASet(Learner):
-    def agent(self, policy: Policy, task: Task, env: TextEnv) -> ActorSpec:
+    def agent(self, policy: Policy, task: Task, env: TextEnv, *, training: bool = False) -> ActorSpec:
         return ActorSpec(Library(env.primitives), ", ".join({"lamp", "door", "rug", "clock", "chair"}))
 
 
 class Draws(Learner):
-    def agent(self, policy: Policy, task: Task, env: TextEnv) -> ActorSpec:
+    def agent(self, policy: Policy, task: Task, env: TextEnv, *, training: bool = False) -> ActorSpec:
         policy.method["seen"] = True
         return ActorSpec(Library(env.primitives), str(random.random()))
 

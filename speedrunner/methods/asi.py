@@ -1,0 +1,131 @@
+"""Agent Skill Induction, online (paper, section 4.1 and Appendix E): functions that abstract what succeeded.
+
+After Wang et al., "Inducing Programmatic Skills for Agentic Tasks" (2025), without verification by replay.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import msgspec
+
+from envs import Task, TextEnv
+from speedrunner.agents.actor import ActorSpec
+from speedrunner.agents.reading import headline, opening, turns
+from speedrunner.agents.texts import render
+from speedrunner.agents.toolbox import Toolbox
+from speedrunner.library.library import Library
+from speedrunner.methods.append_only import appended
+from speedrunner.methods.base import TRIES, Method, SleepTools
+from speedrunner.methods.batch import Overflow, fitting, newest_batch, room_tokens
+from speedrunner.methods.texts import skill_rules, world
+from speedrunner.store.data import History
+from speedrunner.store.records import Edit, Message, Policy, Trajectory
+
+Successful = Literal["better_half", "solved"]
+
+
+def successful(batch: Sequence[Trajectory], rule: Successful) -> list[Trajectory]:
+    """The episodes of a batch from which skills are induced.
+
+    Args:
+        batch: scored episodes.
+        rule: `solved`: those that the environment calls a success. `better_half`: besides, those that scored
+            above 0 and not below the batch's median. Where scores are 0 or 1 both are the same.
+    """
+    scores = [each.outcome.score for each in batch if each.outcome is not None]
+    bar = statistics.median(scores) if scores else 0.0
+    return [
+        each
+        for each in batch
+        if each.outcome is not None
+        and (each.outcome.success or (rule == "better_half" and 0 < each.outcome.score >= bar))
+    ]
+
+
+@dataclass(kw_only=True)
+class ASI(Method):
+    """An append-only library, every skill of which the actor sees.
+
+    Attributes:
+        successful: which episodes skills are induced from, see `successful`.
+        overflow: what becomes of an episode that does not fit the context: `skip`, the paper's, induces
+            nothing from it; `fit` shows its newest turns.
+    """
+
+    successful: Successful = "better_half"
+    overflow: Overflow = "skip"
+
+    def initial(self) -> Policy:
+        """An empty library."""
+        return Policy(version=0)
+
+    def agent(self, policy: Policy, task: Task, env: TextEnv, *, training: bool = False) -> ActorSpec:
+        """The policy's library."""
+        return ActorSpec(Library(env.primitives).of(policy))
+
+    async def sleep(self, policy: Policy, history: History, tools: SleepTools) -> Policy:
+        """Let the inducer propose functions for each successful episode of the batch, one after another.
+
+        Raises:
+            ServingError, SandboxError: the sleep is repeated when the run goes on.
+        """
+        library = tools.library(policy)
+        for played in successful(newest_batch(history), self.successful):
+            proposed = await self._proposed(library, played, tools)
+            if proposed.strip():
+                grown, edits = await appended(library, proposed, tools.sleep)
+                if any(edit.error is None for edit in edits):
+                    grown, edits = await self.verified(library, grown, edits, played, tools)
+                library = grown
+                tools.edits += edits
+        return library.policy(policy)
+
+    async def verified(
+        self, before: Library, grown: Library, edits: list[Edit], played: Trajectory, tools: SleepTools
+    ) -> tuple[Library, list[Edit]]:
+        """Whether what an episode has added stays: online, it does."""
+        return grown, edits
+
+    async def _proposed(self, library: Library, played: Trajectory, tools: SleepTools) -> str:
+        proposed = ""
+
+        def propose_functions(source: str) -> str:
+            """Hand in the functions, as one Python source; an empty one where nothing deserves a function."""
+            nonlocal proposed
+            proposed = source
+            return "They are handed in."
+
+        messages = self._messages(library, played, tools)
+        await tools.run_agent("inducer", messages, Toolbox([], propose_functions), TRIES)
+        return proposed
+
+    def _messages(self, library: Library, played: Trajectory, tools: SleepTools) -> list[Message]:
+        system = render(
+            __package__,
+            "asi/system",
+            world=world(tools.env),
+            rules=skill_rules(tools.env, tools.model.card.role("inducer").string_tokens),
+        )
+        plain = msgspec.to_builtins(played)
+        written = ["\n".join(lines) for lines in turns(plain)]
+
+        def user(shown: list[int]) -> str:
+            return render(
+                __package__,
+                "asi/user",
+                library=library,
+                headline=headline(plain),
+                opening=opening(plain),
+                turns=[written[place] for place in shown],
+                left_out=len(written) - len(shown),
+            )
+
+        shown = list(range(len(written)))
+        if self.overflow == "fit":
+            room = room_tokens(tools.model, "inducer", system, user([]))
+            shown = fitting(written, room, tools.model.count_tokens)
+        return [Message("system", system), Message("user", user(shown))]

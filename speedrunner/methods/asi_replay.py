@@ -1,0 +1,65 @@
+"""Agent Skill Induction with its verification by replay (paper, Appendix G, "Offline Continual Learning").
+
+It plays training tasks again, which no online method may: a comparison, not a competitor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+from speedrunner.agents.actor import ActorSpec
+from speedrunner.library.library import Library
+from speedrunner.methods.asi import ASI
+from speedrunner.methods.base import SleepTools
+from speedrunner.store.records import CallNode, Edit, Trajectory
+
+
+class ASIReplay(ASI):
+    """ASI that keeps a new skill only if the agent solves the inducing task again and calls it on the way.
+
+    The task is played once more in a fresh copy of its world, by the actor with all skills of the library and
+    the new ones. It counts as solved with at least the score of the episode that the skills came from. Of the
+    new skills those stay that ran without an error then, called by the actor or by another skill.
+    """
+
+    replays: ClassVar[bool] = True
+
+    async def verified(
+        self, before: Library, grown: Library, edits: list[Edit], played: Trajectory, tools: SleepTools
+    ) -> tuple[Library, list[Edit]]:
+        """Play the task again, and drop the new skills that did not prove themselves."""
+        assert tools.attempt is not None
+        assert played.outcome is not None
+        again = await tools.attempt(played.task, ActorSpec(grown))
+        assert again.outcome is not None
+        solved = again.outcome.score >= played.outcome.score
+        ran = {
+            call.name
+            for turn in again.turns
+            if turn.executed is not None
+            for call in _all(turn.executed)
+            if call.error is None
+        }
+        new = {edit.name for edit in edits if edit.error is None}
+        kept = _without(grown, new - ran if solved else new)
+        why = "it was not called, or failed," if solved else f"the task was not solved again ({again.ending})"
+        told = f"{why} when {played.episode} was played again"
+        dropped = new - kept.by_name.keys()
+        return kept, [Edit(edit.action, edit.name, told) if edit.name in dropped else edit for edit in edits]
+
+
+def _without(library: Library, names: set[str]) -> Library:
+    """Delete skills, but for those that others need which stay."""
+    left = set(names)
+    while free := sorted(name for name in left if not library.callers(name)):
+        for name in free:
+            library = library.delete(name)
+        left.difference_update(free)
+    return library
+
+
+def _all(call: CallNode) -> Iterator[CallNode]:
+    yield call
+    for below in call.calls:
+        yield from _all(below)

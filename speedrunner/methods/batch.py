@@ -1,0 +1,45 @@
+"""What a sleep reads of the newest batch, and how much of it fits into one prompt."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+from serving.cards import Role
+from serving.model import Model
+from speedrunner.store.data import History
+from speedrunner.store.records import Trajectory
+
+Overflow = Literal["skip", "fit"]
+"""What becomes of a prompt that is too long for the model's context: nothing, and nothing is learnt from it
+(paper, main results), or as much as fits, the newest first, is sent."""
+
+MARGIN_TOKENS = 1_000
+"""Left free with each answer where a prompt is made to fit: for a tool's description, the marks of a chat,
+and the reply."""
+
+
+def newest_batch(history: History) -> list[Trajectory]:
+    """The newest batch's episodes that have a score: one that ended by a fault of ours tells of no method."""
+    batches = history.batches()
+    played = history.batch(batches[-1]) if batches else []
+    return [each for each in played if each.outcome is not None]
+
+
+def fitting(texts: Sequence[str], room_tokens: int, count_tokens: Callable[[str], int]) -> list[int]:
+    """Which texts, oldest first, fit into a room together: the newest are taken first; one that does not fit
+    is passed over. Returns their places, ascending."""
+    taken: list[int] = []
+    for place in reversed(range(len(texts))):
+        if (tokens := count_tokens(texts[place])) <= room_tokens:
+            room_tokens -= tokens
+            taken.insert(0, place)
+    return taken
+
+
+def room_tokens(model: Model, role: str, *rest: str, answers: int = 1) -> int:
+    """Tokens of the context that are left for texts in a role's first prompt, beside the rest of it and its
+    longest answers."""
+    settings: Role = model.card.role(role)
+    answer = settings.thinking_tokens + settings.string_tokens + MARGIN_TOKENS
+    return model.card.context - answers * answer - sum(map(model.count_tokens, rest))

@@ -1,0 +1,93 @@
+"""Online prompt optimisation (paper, section 4.1): after each batch one answer of a model rewrites the notes
+in the actor's prompt."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+
+from envs import Task, TextEnv
+from speedrunner.agents.actor import ActorSpec
+from speedrunner.agents.reading import headline
+from speedrunner.agents.texts import render, trajectory_text
+from speedrunner.agents.toolbox import Toolbox, ToolError
+from speedrunner.library.library import Library
+from speedrunner.methods.base import TRIES, Method, SleepTools
+from speedrunner.methods.batch import Overflow, fitting, newest_batch, room_tokens
+from speedrunner.store.data import History
+from speedrunner.store.records import Message, Policy, Trajectory
+
+
+@dataclass(kw_only=True)
+class OPO(Method):
+    """Prose is all that is kept.
+
+    Attributes:
+        overflow: what becomes of a batch that does not fit the context: `skip`, the paper's, leaves the notes
+            as they are; `fit` shows the newest episodes that fit.
+    """
+
+    overflow: Overflow = "skip"
+
+    @property
+    def sleep_calls(self) -> int:
+        """One, and more only for answers without a valid call."""
+        return TRIES
+
+    def initial(self) -> Policy:
+        """No notes."""
+        return Policy(version=0)
+
+    def agent(self, policy: Policy, task: Task, env: TextEnv, *, training: bool = False) -> ActorSpec:
+        """The primitives, and the notes."""
+        return ActorSpec(Library(env.primitives), policy.notes)
+
+    async def sleep(self, policy: Policy, history: History, tools: SleepTools) -> Policy:
+        """Let the optimizer read the batch's episodes and write the notes anew.
+
+        Raises:
+            ServingError: the engine failed.
+        """
+        batch = newest_batch(history)
+        if not batch:
+            tools.fell_short("no episode of the batch has a score")
+            return policy
+        notes = policy.notes
+
+        def write_notes(text: str) -> str:
+            """Put `text` in the place of the notes."""
+            nonlocal notes
+            if not text.strip():
+                raise ToolError("the notes are empty")
+            notes = text.strip()
+            return "The notes are stored."
+
+        await tools.run_agent(
+            "optimizer", self._messages(policy, batch, tools), Toolbox([], write_notes), TRIES
+        )
+        return msgspec.structs.replace(policy, notes=notes)
+
+    def _messages(self, policy: Policy, batch: list[Trajectory], tools: SleepTools) -> list[Message]:
+        role = tools.model.card.role("optimizer")
+        system = render(__package__, "opo/system", env=tools.env, string_tokens=role.string_tokens)
+        texts = [trajectory_text(each) for each in batch]
+
+        def user(shown: list[int]) -> str:
+            return render(
+                __package__,
+                "opo/user",
+                notes=policy.notes,
+                texts=[texts[place] for place in shown],
+                left_out=[
+                    headline(msgspec.to_builtins(each))
+                    for place, each in enumerate(batch)
+                    if place not in shown
+                ],
+            )
+
+        shown = list(range(len(batch)))
+        if self.overflow == "fit":
+            room = room_tokens(tools.model, "optimizer", system, user([]))
+            shown = fitting(texts, room, tools.model.count_tokens)
+        return [Message("system", system), Message("user", user(shown))]

@@ -1,0 +1,1 @@
+"""Voyager (paper, section 4.1 and Appendix F)."""

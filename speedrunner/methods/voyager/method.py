@@ -1,0 +1,81 @@
+"""Voyager, online (paper, section 4.1 and Appendix F): a curriculum, programs as actions, a critic, and a
+library to which programs that did their work are appended.
+
+After Wang et al., "Voyager: An Open-Ended Embodied Agent with Large Language Models" (2023).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import msgspec
+
+from envs import Task, TextEnv
+from speedrunner.agents.actor import ActorSpec
+from speedrunner.agents.episode import Stage
+from speedrunner.library.library import Library
+from speedrunner.methods.base import Method, SleepTools, UnfitEnvironment
+from speedrunner.methods.batch import Overflow
+from speedrunner.methods.voyager.programs import appended
+from speedrunner.methods.voyager.rollout import Kept, Objectives, Rollout, programming
+from speedrunner.store.data import History
+from speedrunner.store.records import Ending, Policy
+
+
+@dataclass(kw_only=True)
+class Voyager(Method):
+    """Training rollouts are played by curriculum, programming actor and critic; held-out episodes by the
+    ordinary actor, with all skills as tools.
+
+    Attributes:
+        tries: answers of the actor in pursuit of one objective (Voyager: 4).
+        overflow: what becomes of a list of programs that does not fit the context of the programming actor:
+            `skip`, the paper's, ends the rollout, so that nothing is learnt from it; `fit` shows the newest.
+    """
+
+    tries: int = 4
+    overflow: Overflow = "skip"
+
+    @property
+    def sleep_calls(self) -> int:
+        """Programs are appended without a request."""
+        return 0
+
+    def check(self, env: TextEnv) -> None:
+        """Refuse environments whose tasks ask for different things."""
+        if not env.goals:
+            raise UnfitEnvironment(
+                "voyager plays where all episodes have the same goals, as in crafter; what is asked for in"
+                f" {env.name} differs from task to task, which leaves its curriculum without an aim (paper,"
+                " section 4.1)"
+            )
+
+    def initial(self) -> Policy:
+        """No programs, and no objectives yet."""
+        return Policy(version=0, method=msgspec.to_builtins(Objectives()))
+
+    def agent(self, policy: Policy, task: Task, env: TextEnv, *, training: bool = False) -> ActorSpec:
+        """All skills as tools; in training, all programs in the prompt and a tool that runs another one."""
+        library = Library(env.primitives).of(policy)
+        return programming(library, env) if training else ActorSpec(library)
+
+    async def play(self, policy: Policy, spec: ActorSpec, stage: Stage) -> Ending:
+        """Pursue one objective after another until the world or the budget ends the rollout."""
+        if not stage.training:
+            return await stage.act(spec)
+        objectives = msgspec.convert(policy.method, Objectives)
+        return await Rollout(stage, stage.library(policy), objectives, self.tries, self.overflow).play()
+
+    async def sleep(self, policy: Policy, history: History, tools: SleepTools) -> Policy:
+        """Append the batch's programs, and note which objectives were reached.
+
+        Raises:
+            SandboxError: nothing can be loaded here.
+        """
+        library, objectives = tools.library(policy), msgspec.convert(policy.method, Objectives)
+        for played in history.batch(history.batches()[-1]):
+            kept = msgspec.convert(played.kept, Kept)
+            library, edits = await appended(library, kept.programs, tools.sleep)
+            tools.edits += edits
+            objectives = objectives.and_then(kept)
+        return msgspec.structs.replace(library.policy(policy), method=msgspec.to_builtins(objectives))

@@ -1,0 +1,209 @@
+"""A training rollout: a curriculum names objectives, the actor pursues them by programs, a critic judges."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import msgspec
+
+from envs import TextEnv
+from serving.tokens.tools import ToolCall, ToolSpec
+from speedrunner.agents.actor import ActorSpec
+from speedrunner.agents.episode import Stage
+from speedrunner.agents.loop import ToolReply
+from speedrunner.agents.texts import render
+from speedrunner.agents.toolbox import Toolbox, ToolError
+from speedrunner.library.library import Library
+from speedrunner.library.rules import InvalidSkill
+from speedrunner.methods.base import TRIES
+from speedrunner.methods.batch import Overflow, fitting, room_tokens
+from speedrunner.methods.texts import primitives, skill_rules
+from speedrunner.methods.voyager.programs import Program, written
+from speedrunner.store.records import Ending, Message
+
+PROGRAMMER = "programmer"
+"""The role of the actor that writes programs: it has the budgets of those who write code."""
+
+RUN_PROGRAM = ToolSpec(
+    name="run_program",
+    doc="Run a program: `source` is its main function, with helpers before it, or none.",
+    parameters={
+        "type": "object",
+        "properties": {"source": {"type": "string"}},
+        "required": ["source"],
+        "additionalProperties": False,
+    },
+)
+
+
+class Objectives(msgspec.Struct):
+    """Objectives that were reached, in any world, and those that never were; each once, in their order."""
+
+    completed: list[str] = []
+    failed: list[str] = []
+
+    def and_then(self, later: Objectives) -> Objectives:
+        """These, and those of a later rollout."""
+        completed = list(dict.fromkeys([*self.completed, *later.completed]))
+        failed = dict.fromkeys([*self.failed, *later.failed])
+        return Objectives(completed, [each for each in failed if each not in completed])
+
+
+class Kept(Objectives):
+    """What a rollout leaves for the sleep: its objectives, and the programs that were accepted."""
+
+    programs: list[Program] = []
+
+
+def programming(library: Library, env: TextEnv, shown: list[str] | None = None) -> ActorSpec:
+    """An actor that acts by writing programs.
+
+    Args:
+        shown: those programs of the library that it is told of; `None`: all, the oldest first.
+    """
+    every = [each.name for each in library.skills if each.public]
+    shown = every if shown is None else shown
+    notes = render(
+        __package__,
+        "actor/notes",
+        primitives=primitives(env),
+        rules=skill_rules(env),
+        programs=[_told(library, name) for name in shown],
+        left_out=len(every) - len(shown),
+    )
+    return ActorSpec(library, notes, (RUN_PROGRAM,), PROGRAMMER)
+
+
+@dataclass
+class Rollout:
+    """A training rollout as it goes on.
+
+    Attributes:
+        library: the programs that can be called now.
+        past: the objectives of earlier rollouts.
+        tries: answers of the actor in pursuit of one objective.
+        overflow: see `Voyager`.
+    """
+
+    stage: Stage
+    library: Library
+    past: Objectives
+    tries: int
+    overflow: Overflow
+    _kept: Kept = field(default_factory=Kept)
+    _objective: str = ""
+
+    async def play(self) -> Ending:
+        """Pursue objectives until the episode is over or its budget used up."""
+        while True:
+            self._objective, ending = await self._proposed()
+            if not self._objective:
+                return ending
+            ending = await self.stage.act(
+                self._spec(), Toolbox([self.run_program]).execute, self._objective, self.tries
+            )
+            reached = ending is Ending.SUBMITTED
+            (self._kept.completed if reached else self._kept.failed).append(self._objective)
+            self.stage.kept.update(msgspec.to_builtins(self._kept))
+            over = ending not in (Ending.SUBMITTED, Ending.CALL_LIMIT)
+            if over or self.stage.limits.llm_calls <= 0:
+                return Ending.CALL_LIMIT if reached else ending
+
+    async def run_program(self, source: str) -> ToolReply:
+        """Run a program in the world; keep it if a critic finds that the objective is reached."""
+        try:
+            library, main = written(self.library, source)
+            await self.stage.load(library)
+        except InvalidSkill as error:
+            raise ToolError(str(error)) from error
+        before = self.stage.observation
+        reply = await self.stage.execute(ToolCall(main, {}))
+        if reply.ending is not None:
+            return reply
+        after = await self._observed()
+        success, critique = False, ""
+        if reply.executed.error is None:
+            success, critique = await self._judged(source, before, reply.text, after)
+        if success:
+            self.library = library
+            self._kept.programs.append(Program(self._objective, source))
+            return ToolReply(reply.text, reply.executed, Ending.SUBMITTED)
+        await self.stage.load(self.library)
+        told = render(__package__, "actor/reply", reply=reply.text, observation=after, critique=critique)
+        return ToolReply(told, reply.executed)
+
+    async def _proposed(self) -> tuple[str, Ending]:
+        """The next objective; none where the curriculum could not name one."""
+        proposed = ""
+
+        def propose_objective(reasoning: str, objective: str) -> str:
+            """Name the next objective, in a short phrase, and why it comes next."""
+            nonlocal proposed
+            proposed = " ".join(objective.split())
+            if not proposed:
+                raise ToolError("the objective is empty")
+            return "It is pursued."
+
+        env, observation = self.stage.env, await self._observed()
+        messages = [
+            Message("system", render(__package__, "curriculum/system", env=env)),
+            Message(
+                "user",
+                render(
+                    __package__, "curriculum/user", observation=observation, now=self._kept, past=self.past
+                ),
+            ),
+        ]
+        toolbox = Toolbox([], propose_objective)
+        ending = await self.stage.run_agent("curriculum", messages, toolbox, TRIES)
+        return proposed, ending
+
+    async def _judged(self, source: str, before: str, said: str, after: str) -> tuple[bool, str]:
+        """Whether the objective is reached, and what to do better. A silent critic says no."""
+        verdict = False, ""
+
+        def judge(reasoning: str, success: bool, critique: str) -> str:
+            """Say whether the objective is reached, why, and, where it is not, what to do better."""
+            nonlocal verdict
+            verdict = success, critique.strip()
+            return "Noted."
+
+        asked = render(
+            __package__,
+            "critic/user",
+            objective=self._objective,
+            source=source,
+            before=before,
+            said=said,
+            after=after,
+        )
+        system = render(__package__, "critic/system", env=self.stage.env)
+        messages = [Message("system", system), Message("user", asked)]
+        await self.stage.run_agent("critic", messages, Toolbox([], judge), TRIES)
+        return verdict
+
+    async def _observed(self) -> str:
+        """The world as it is, by the primitive that reads it without acting, where there is one."""
+        for each in self.stage.env.primitives:
+            if not each.advances and not each.signature.parameters:
+                await self.stage.execute(ToolCall(each.name, {}))
+                break
+        return self.stage.observation
+
+    def _spec(self) -> ActorSpec:
+        """The actor with the library as it is now."""
+        env, model = self.stage.env, self.stage.model(PROGRAMMER)
+        if self.overflow == "skip":
+            return programming(self.library, env)
+        every = [each.name for each in self.library.skills if each.public]
+        texts = [_told(self.library, name) for name in every]
+        rest = (programming(self.library, env, []).notes, env.description, self.stage.observation)
+        room = room_tokens(model, PROGRAMMER, *rest, answers=self.tries)
+        return programming(
+            self.library, env, [every[place] for place in fitting(texts, room, model.count_tokens)]
+        )
+
+
+def _told(library: Library, name: str) -> str:
+    """A program as the actor is told of it: signature and docstring."""
+    return f"{name}{library.signature(name)}: {library.doc(name)}"

@@ -1,0 +1,200 @@
+"""Agent Skill Induction: functions from successful episodes, append-only, with and without verification."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from envs import Outcome, Task
+from speedrunner.methods.asi import Successful, successful
+from speedrunner.store.labels import Labels
+from speedrunner.store.records import Edit, Ending, Trajectory
+from tests.scripted_engine import Answer, Request, Script, call, say
+from tests.scripted_runs import Runs, check_whole, flag
+
+STRIDE = '''def stride(steps: int) -> str:
+    """Walk and look.
+
+    Returns what is seen."""
+    walk(steps)
+    return look()'''
+HURRY = 'def hurry(steps: int) -> str:\n    """Stride twice."""\n    stride(steps)\n    return stride(steps)'
+OTHER_STRIDE = STRIDE.replace("look()", "walk(1)")
+BROKEN = "def broken(steps):\n    return fly(steps)"
+
+
+def inducer(*sources: str, actor: Callable[[Request], Answer] | None = None) -> Script:
+    """A script: each successful episode is answered with the next source."""
+    left = list(sources)
+
+    def answer(request: Request) -> Answer:
+        if "propose_functions" in request.tools:
+            return call("propose_functions", source=left.pop(0) if left else "")
+        if not request.tools:
+            return say("")
+        return actor(request) if actor else call("walk", steps=9)
+
+    return answer
+
+
+class TestASession:
+    async def test_the_library_after_three_sleeps_is_exactly_what_was_proposed_first(
+        self, corridor: Runs
+    ) -> None:
+        run = corridor(inducer(STRIDE, f"{OTHER_STRIDE}\n\n{HURRY}", BROKEN))
+        await run.play("method=asi", "run.rollouts=3", "run.sleep_every=1", "run.eval_every=3")
+        policy = run.data.policies.load(3)
+        assert policy.module == f"from __future__ import annotations\n\n\n{STRIDE}\n\n\n{HURRY}\n"
+        assert [(each.name, each.public, each.created) for each in policy.skills] == [
+            ("stride", True, 1),
+            ("hurry", True, 2),
+        ]
+        edits = [sleep.edits for sleep in run.data.sleeps]
+        assert edits[0] == [Edit("write", "stride")]
+        assert [(each.name, each.error and each.error[:15]) for each in edits[1]] == [
+            ("stride", "the library has"),
+            ("hurry", None),
+        ]
+        assert [each.name for each in edits[2]] == ["broken"]
+        assert "steps has no type" in str(edits[2][0].error) or edits[2][0].error
+
+    async def test_skills_are_the_actors_tools(self, corridor: Runs) -> None:
+        run = corridor(inducer(STRIDE, "", HURRY, ""))
+        await run.play("method=asi")
+        late = [each for each in run.server.requests if flag(each) == 7 and "walk" in each.tools][-1]
+        assert list(late.tools) == ["walk", "look", "stride", "hurry"]
+        assert "Walk and look.\\n\\nReturns what is seen." in late.system
+        check_whole(run)
+
+    async def test_the_inducer_reads_one_successful_episode_at_a_time_and_the_library(
+        self, corridor: Runs
+    ) -> None:
+        run = corridor(inducer(STRIDE))
+        await run.play("method=asi", "run.rollouts=2", "run.test_episodes=0")
+        first, second = (each for each in run.server.requests if "propose_functions" in each.tools)
+        assert "The library is empty." in first.task
+        assert "train/0000: " in first.task
+        assert "train/0001" not in first.task
+        assert "walk(steps=9) -> You are at the flag." in first.task
+        assert "- stride(steps: int): Walk and look." in second.task
+
+    async def test_without_a_success_nothing_is_asked(self, corridor: Runs) -> None:
+        run = corridor(inducer(STRIDE, actor=lambda request: call("walk", steps=9, direction="left")))
+        await run.play("method=asi", "run.rollouts=2", "run.test_episodes=0")
+        (sleep,) = run.data.sleeps
+        assert (sleep.agents, sleep.edits) == ([], [])
+        assert run.data.policies.load(1).skills == ()
+
+
+class TestWhatDoesNotFit:
+    @pytest.mark.parametrize("overflow", ["skip", "fit"])
+    async def test_is_skipped_or_shown_without_what_is_too_long(self, corridor: Runs, overflow: str) -> None:
+        """The actor is told the beginning of what a walk tells; the inducer would read all of it."""
+
+        def wanderer(request: Request) -> Answer:
+            steps = 1 if flag(request) == 3 and request.turn < 2 else 9
+            return call("walk", steps=steps) if flag(request) == 3 else call("look")
+
+        run = corridor(inducer(STRIDE, actor=wanderer), context=12_000)
+        await run.play(
+            *("method=asi", f"method.overflow={overflow}", "env.numbers=2000"),
+            *("run.rollouts=1", "run.test_episodes=0"),
+        )
+        (sleep,) = run.data.sleeps
+        names = [each.name for each in run.data.policies.load(1).skills]
+        if overflow == "skip":
+            assert names == []
+            assert str(sleep.error).startswith("the context of inducer overflowed")
+        else:
+            assert names == ["stride"]
+            asked = next(each for each in run.server.requests if "propose_functions" in each.tools)
+            assert "turns do not fit here and are left out]" in asked.task
+            assert "[3]\n  walk(steps=9) -> You are at the flag." in asked.task
+
+
+def played(score: float, success: bool = False) -> Trajectory:
+    return Trajectory(
+        episode="train/0000",
+        task=Task("toy", "default", 0),
+        policy=0,
+        attempt=1,
+        turns=[],
+        ending=Ending.FAILURE,
+        outcome=Outcome(score, success, {}),
+    )
+
+
+class TestWhichEpisodesSucceeded:
+    @pytest.mark.parametrize(
+        ("rule", "scores", "chosen"),
+        [
+            ("better_half", [0.1, 0.2, 0.3, 0.0], [0.2, 0.3]),
+            ("better_half", [0.2, 0.2, 0.2], [0.2, 0.2, 0.2]),
+            ("better_half", [0.0, 0.0, 0.0, 0.5], [0.5]),
+            ("better_half", [0.0, 0.0], []),
+            ("better_half", [], []),
+            ("solved", [0.1, 0.9], []),
+        ],
+    )
+    def test_where_scores_are_graded(
+        self, rule: Successful, scores: list[float], chosen: list[float]
+    ) -> None:
+        found = successful([played(score) for score in scores], rule)
+        assert [each.outcome.score for each in found if each.outcome] == chosen
+
+    @pytest.mark.parametrize("rule", ["better_half", "solved"])
+    @pytest.mark.parametrize("wins", range(5))
+    def test_where_they_are_not_both_rules_are_the_same(self, rule: Successful, wins: int) -> None:
+        batch = [played(1.0, success=True)] * wins + [played(0.0)] * (4 - wins)
+        assert len(successful(batch, rule)) == wins
+
+
+class TestVerification:
+    """`asi_replay`: the agent plays the task again with the new skills."""
+
+    @staticmethod
+    def actor(again: Answer) -> Callable[[Request], Answer]:
+        """Walks; with new skills it answers `again` first."""
+        return lambda request: (
+            again if "stride" in request.tools and request.turn == 0 else call("walk", steps=9)
+        )
+
+    async def test_what_helped_to_solve_it_again_stays_and_the_rest_goes(self, corridor: Runs) -> None:
+        again = self.actor(call("stride", steps=1))
+        run = corridor(inducer(f"{STRIDE}\n\n{HURRY}", actor=again))
+        await run.play("method=asi_replay", "run.rollouts=1", "run.test_episodes=0")
+        (sleep,) = run.data.sleeps
+        assert [each.name for each in run.data.policies.load(1).skills] == ["stride"]
+        assert [(each.name, each.error is None) for each in sleep.edits] == [
+            ("stride", True),
+            ("hurry", False),
+        ]
+        (attempt,) = sleep.attempts
+        assert (attempt.task, attempt.ending) == (run.data.trajectories()[0].task, Ending.SUCCESS)
+        tokens = (
+            sum(turn.usage.prompt for agent in sleep.agents for turn in agent.turns) + attempt.usage.prompt
+        )
+        rows = [row for row in run.data.requests if Labels.of(row.labels).phase == "sleep"]
+        assert sum(row.usage.prompt for row in rows if row.usage) == tokens
+
+    async def test_a_skill_that_another_one_calls_stays_with_it(self, corridor: Runs) -> None:
+        again = self.actor(call("hurry", steps=1))
+        run = corridor(inducer(f"{STRIDE}\n\n{HURRY}", actor=again))
+        await run.play("method=asi_replay", "run.rollouts=1", "run.test_episodes=0")
+        assert [each.name for each in run.data.policies.load(1).skills] == ["stride", "hurry"]
+
+    async def test_nothing_stays_where_the_task_is_not_solved_again(self, corridor: Runs) -> None:
+        def failing(request: Request) -> Answer:
+            if "stride" in request.tools:
+                return (
+                    call("stride", steps=1) if request.turn == 0 else call("walk", steps=9, direction="left")
+                )
+            return call("walk", steps=9)
+
+        run = corridor(inducer(STRIDE, actor=failing))
+        await run.play("method=asi_replay", "run.rollouts=1", "run.test_episodes=0")
+        (sleep,) = run.data.sleeps
+        assert run.data.policies.load(1).skills == ()
+        (edit,) = sleep.edits
+        assert edit.error == "the task was not solved again (failure) when train/0000 was played again"

@@ -1,0 +1,86 @@
+"""Online prompt optimisation: one answer per sleep rewrites the notes, which reach the actor as they are."""
+
+from __future__ import annotations
+
+import pytest
+
+from speedrunner.store.records import Ending
+from tests.scripted_engine import Answer, Request, Script, call, say
+from tests.scripted_runs import Runs, check_whole, flag
+
+
+def optimizer(*notes: str) -> Script:
+    """A script: each sleep writes the next notes; the actor walks, in the first world with a halt."""
+    left = list(notes)
+
+    def answer(request: Request) -> Answer:
+        if "write_notes" in request.tools:
+            return call("write_notes", text=left.pop(0))
+        halts = flag(request) == 3 and request.turn == 0
+        return call("walk", steps=1 if halts else 9) if request.tools else say("")
+
+    return answer
+
+
+class TestASession:
+    async def test_notes_after_each_sleep_are_what_was_written_last(self, corridor: Runs) -> None:
+        run = corridor(optimizer("Walk right.", "Walk right.\n\n- far", "  The flag is to the right. "))
+        await run.play("method=opo", "run.rollouts=3", "run.sleep_every=1", "run.eval_every=3")
+        notes = [run.data.policies.load(version).notes for version in range(4)]
+        assert notes == ["", "Walk right.", "Walk right.\n\n- far", "The flag is to the right."]
+
+    async def test_they_stand_at_the_end_of_the_actors_prompt_byte_for_byte(self, corridor: Runs) -> None:
+        notes = "Mind {{ braces }} & <b>tags</b>:\n\n  1. walk\n  2. {% look %} 😀"
+        run = corridor(optimizer(notes, notes))
+        await run.play("method=opo")
+        late = [each for each in run.server.requests if flag(each) == 7 and "walk" in each.tools][-1]
+        assert f"\n\n{notes}\n\n# Tools" in late.system
+        check_whole(run)
+
+    async def test_the_optimizer_reads_notes_and_whole_episodes(self, corridor: Runs) -> None:
+        run = corridor(optimizer("Walk far.", "Walk on."))
+        await run.play("method=opo", "run.test_episodes=0")
+        first, second = (each for each in run.server.requests if "write_notes" in each.tools)
+        assert "There are no notes yet." in first.task
+        assert first.task.count("You are at field 0.") == 2
+        assert "train/0000: policy v0000, success, score 1" in first.task
+        assert "walk(steps=9) -> You are at the flag." in first.task
+        assert "The notes as they are:\n\nWalk far." in second.task
+        assert "train/0001" not in second.task
+        assert "Walk to the flag at its right end" in first.system
+
+    async def test_a_sleep_is_one_request(self, corridor: Runs) -> None:
+        run = corridor(optimizer("Walk far.", "Walk on."))
+        await run.play("method=opo", "run.test_episodes=0")
+        assert [len(agent.turns) for sleep in run.data.sleeps for agent in sleep.agents] == [1, 1]
+        assert {agent.role for sleep in run.data.sleeps for agent in sleep.agents} == {"optimizer"}
+
+    async def test_empty_notes_are_refused_and_three_such_answers_change_nothing(
+        self, corridor: Runs
+    ) -> None:
+        run = corridor(optimizer(" ", "Walk.", *[""] * 3))
+        await run.play("method=opo", "run.test_episodes=0")
+        assert [run.data.policies.load(version).notes for version in range(3)] == ["", "Walk.", "Walk."]
+        (agent,) = run.data.sleeps[1].agents
+        assert (agent.ending, len(agent.turns)) == (Ending.CALL_LIMIT, 3)
+
+
+class TestWhatDoesNotFit:
+    @pytest.mark.parametrize("overflow", ["skip", "fit"])
+    async def test_is_skipped_or_fitted(self, corridor: Runs, overflow: str) -> None:
+        """The actor is told the beginning of what a walk tells; the optimizer would read all of it."""
+        run = corridor(optimizer("Walk far."), context=12_000)
+        await run.play(
+            *("method=opo", f"method.overflow={overflow}", "env.numbers=4000"),
+            *("run.rollouts=2", "run.test_episodes=0"),
+        )
+        (sleep,) = run.data.sleeps
+        if overflow == "skip":
+            assert run.data.policies.load(1).notes == ""
+            assert str(sleep.error).startswith("the context of optimizer overflowed")
+        else:
+            assert run.data.policies.load(1).notes == "Walk far."
+            (asked,) = (each for each in run.server.requests if "write_notes" in each.tools)
+            left_out = asked.task.partition("These do not fit here and are left out:\n")[2]
+            assert left_out.startswith("train/0000: ")
+            assert "train/0001" not in left_out

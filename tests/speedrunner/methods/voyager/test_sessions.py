@@ -1,0 +1,269 @@
+"""Voyager's roles in whole runs: objectives, programs, verdicts, and the library that comes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from speedrunner.methods.base import UnfitEnvironment
+from speedrunner.methods.registry import make
+from speedrunner.store.labels import Labels
+from speedrunner.store.records import Edit, Ending
+from tests.scripted_engine import Answer, Request, Script, call, say
+from tests.scripted_runs import CORRIDOR, Runs, flag
+from tests.toy_env import Corridor
+
+RACETRACK = "env=tests.toy_env:Racetrack"
+SHORT = ("run.rollouts=1", "run.sleep_every=1", "run.test_episodes=0")
+
+STEP = 'def leave_start() -> str:\n    """Walk one field."""\n    return walk(1)'
+ON = 'def go_on() -> str:\n    """Leave the start, and look."""\n    leave_start()\n    return look()'
+HELPED = '''def far(steps: int) -> str:
+    """Walk far."""
+    return walk(steps)
+
+
+def to_flag(steps: int = 9) -> str:
+    """Walk to the flag."""
+    return far(steps)'''
+FAILING = 'def leave_start() -> str:\n    """Divide."""\n    return str(1 // 0)'
+
+
+def roles(
+    programs: Callable[[Request], Answer],
+    objectives: Sequence[str] = ("leave the start", "go on", "reach the flag"),
+    verdict: Callable[[Request], Answer] = lambda request: call(
+        "judge", reasoning="It moved.", success=True, critique=""
+    ),
+) -> Script:
+    """A script: the curriculum goes through `objectives` in each episode, by what was reached in it."""
+
+    def answer(request: Request) -> Answer:
+        if not request.tools:
+            return say("")
+        if "propose_objective" in request.tools:
+            done = request.task.partition("Reached in this episode: ")[2].partition("\n")[0]
+            number = 0 if done == "nothing yet" else len(done.split("; "))
+            return call("propose_objective", reasoning="Next.", objective=objectives[number])
+        if "judge" in request.tools:
+            return verdict(request)
+        return programs(request)
+
+    return answer
+
+
+def pupil(request: Request) -> Answer:
+    """Writes a program for each objective; held out, it is the ordinary actor."""
+    if "run_program" not in request.tools:
+        return call("to_flag") if "to_flag" in request.tools else call("walk", steps=9)
+    for objective, source in (("leave the start", STEP), ("go on", ON)):
+        if f"Your task: {objective}" in request.task:
+            known = f"- {source.split()[1].partition('(')[0]}(" in request.system
+            return call("run_program", source=source if not known else source.replace("def ", "def again_"))
+    return call(
+        "run_program",
+        source=HELPED if "- to_flag(" not in request.system else HELPED.replace("def ", "def re"),
+    )
+
+
+class TestASession:
+    async def test_a_rollout_ends_with_the_world_and_its_accepted_programs_join_the_library(
+        self, corridor: Runs
+    ) -> None:
+        run = corridor(roles(pupil), RACETRACK, *SHORT)
+        await run.play("method=voyager")
+        (played,) = run.data.trajectories()
+        assert played.ending is Ending.SUCCESS
+        assert [turn.role for turn in played.turns] == [
+            *("curriculum", "critic", "programmer") * 2, "curriculum", "programmer",
+        ]  # fmt: skip
+        assert played.kept == {
+            "completed": ["leave the start", "go on"],
+            "failed": ["reach the flag"],
+            "programs": [
+                {"objective": "leave the start", "source": STEP},
+                {"objective": "go on", "source": ON},
+            ],
+        }
+        policy = run.data.policies.load(1)
+        assert policy.module == f"from __future__ import annotations\n\n\n{STEP}\n\n\n{ON}\n"
+        assert [(each.name, each.public) for each in policy.skills] == [
+            ("leave_start", True),
+            ("go_on", True),
+        ]
+        assert policy.method == {"completed": ["leave the start", "go on"], "failed": ["reach the flag"]}
+        assert run.data.sleeps[0].edits == [Edit("write", "leave_start"), Edit("write", "go_on")]
+        assert run.data.sleeps[0].agents == []
+
+    async def test_three_sleeps_lead_to_a_library_that_is_known_in_advance(self, corridor: Runs) -> None:
+        run = corridor(roles(pupil), RACETRACK)
+        await run.play("method=voyager", "run.rollouts=3", "run.sleep_every=1", "run.eval_every=3")
+        versions = [[each.name for each in run.data.policies.load(number).skills] for number in range(4)]
+        assert versions == [
+            [],
+            ["leave_start", "go_on"],
+            ["leave_start", "go_on", "again_leave_start", "again_go_on"],
+            ["leave_start", "go_on", "again_leave_start", "again_go_on"],
+        ]
+
+    async def test_programs_can_be_called_at_once_and_are_listed_in_the_prompt(self, corridor: Runs) -> None:
+        run = corridor(roles(pupil), RACETRACK, *SHORT)
+        await run.play("method=voyager")
+        asked = [each for each in run.server.requests if "run_program" in each.tools]
+        assert "The library is empty." in asked[0].system
+        assert "The library's programs:\n- leave_start(): Walk one field." in asked[1].system
+        assert "- go_on(): Leave the start, and look." in asked[2].system
+        (played,) = run.data.trajectories()
+        second = [turn.executed for turn in played.turns if turn.role == "programmer" and turn.executed][1]
+        assert [each.name for each in second.calls[0].calls] == ["leave_start", "look"]
+
+    async def test_held_out_episodes_are_played_by_the_ordinary_actor_with_all_skills_as_tools(
+        self, corridor: Runs
+    ) -> None:
+        run = corridor(roles(pupil), RACETRACK)
+        await run.play("method=voyager", "run.rollouts=1", "run.sleep_every=1", "run.eval_every=1")
+        late = [each for each in run.server.requests if flag(each) == 7 and "walk" in each.tools][-1]
+        assert list(late.tools) == ["walk", "look", "go_on", "leave_start"]
+        assert {turn.role for each in run.data.evaluations() for turn in each.turns} == {"actor"}
+
+    async def test_every_role_is_paid_by_the_rollout(self, corridor: Runs) -> None:
+        run = corridor(roles(pupil), RACETRACK, *SHORT)
+        await run.play("method=voyager")
+        (row,) = run.data.episodes
+        rows = [each for each in run.data.requests if Labels.of(each.labels).episode == "train/0000"]
+        assert {Labels.of(each.labels).role for each in rows} == {"curriculum", "programmer", "critic"}
+        assert sum(each.usage.completion for each in rows if each.usage) == row.usage.completion
+
+    async def test_the_next_rollouts_curriculum_knows_what_was_reached_and_what_was_not(
+        self, corridor: Runs
+    ) -> None:
+        run = corridor(roles(pupil), RACETRACK)
+        await run.play("method=voyager", "run.rollouts=2", "run.sleep_every=1", "run.test_episodes=0")
+        asked = [each for each in run.server.requests if "propose_objective" in each.tools][-1]
+        assert "Reached in earlier episodes: leave the start; go on\n" in asked.task
+        assert "Failed in earlier episodes, and never reached: reach the flag" in asked.task
+        assert "- Leave the start\n- Reach the flag" in asked.system
+
+
+class TestAProgramThatDoesNotDo:
+    async def test_is_tried_again_with_what_the_critic_says(self, corridor: Runs) -> None:
+        def programs(request: Request) -> Answer:
+            return call("run_program", source=STEP)
+
+        def verdict(request: Request) -> Answer:
+            moved = "You are at field 2" in request.task
+            return call("judge", reasoning="Look.", success=moved, critique="" if moved else "Walk farther.")
+
+        run = corridor(roles(programs, ["leave the start"] * 9, verdict), RACETRACK, *SHORT)
+        await run.play("method=voyager", "run.rollouts=1")
+        first, second = [each for each in run.server.requests if "run_program" in each.tools][:2]
+        assert second.messages[: len(first.messages)] == first.messages
+        reply = second.messages[-1][1]
+        assert "The world now:\nYou are at field 1." in reply
+        assert "The critic: Walk farther." in reply
+        assert "The program is not kept." in reply
+
+    async def test_costs_no_critic_where_it_raised(self, corridor: Runs) -> None:
+        run = corridor(roles(lambda request: call("run_program", source=FAILING)), RACETRACK, *SHORT)
+        await run.play("method=voyager")
+        (played,) = run.data.trajectories()
+        assert {turn.role for turn in played.turns} == {"curriculum", "programmer"}
+        reply = next(turn for turn in played.turns if turn.role == "programmer" and turn.conversation == 1)
+        assert "ZeroDivisionError" in str(reply.executed and reply.executed.result)
+
+    async def test_fails_its_objective_after_four_tries_and_another_one_is_named(
+        self, corridor: Runs
+    ) -> None:
+        run = corridor(roles(lambda request: call("run_program", source=FAILING)), RACETRACK, *SHORT)
+        await run.play("method=voyager")
+        (played,) = run.data.trajectories()
+        assert (played.ending, len(played.turns)) == (Ending.CALL_LIMIT, 20)
+        assert [turn.role for turn in played.turns[:6]] == ["curriculum", *["programmer"] * 4, "curriculum"]
+        assert played.kept["failed"] == ["leave the start"] * 4
+        assert run.data.policies.load(1).method == {"completed": [], "failed": ["leave the start"]}
+
+    @pytest.mark.parametrize(
+        ("source", "told"),
+        [
+            ("x = 1", "the source must hold a function at its top level"),
+            ('def go(steps: int) -> str:\n    """Go."""\n    return walk(steps)', "steps must have defaults"),
+            ("def go() -> str:\n    return walk(1)", "docstring"),
+            ("def go(", "line 1"),
+        ],
+    )
+    async def test_or_is_none_is_told_so(self, corridor: Runs, source: str, told: str) -> None:
+        run = corridor(roles(lambda request: call("run_program", source=source)), RACETRACK, *SHORT)
+        await run.play("method=voyager")
+        (played,) = run.data.trajectories()
+        assert told in str(played.turns[1].executed and played.turns[1].executed.error)
+        assert played.kept.get("programs", []) == []
+
+
+class TestWhatOthersHaveNamedAlike:
+    async def test_episodes_of_one_batch_get_names_of_their_own(self, corridor: Runs) -> None:
+        """Each of two rollouts writes `leave_start`, one with another body, and `go_on`, which calls it."""
+
+        def programs(request: Request) -> Answer:
+            if "Your task: leave the start" in request.task:
+                return call("run_program", source=STEP)
+            if "Your task: go on" in request.task:
+                return call("run_program", source=ON)
+            return call("run_program", source=HELPED)
+
+        def twice(request: Request) -> Answer:
+            answer = programs(request)
+            if flag(request) == 4 and answer == call("run_program", source=STEP):
+                return call("run_program", source=STEP.replace("walk(1)", "walk(steps=1)"))
+            return answer
+
+        run = corridor(roles(twice), RACETRACK)
+        await run.play("method=voyager", "run.rollouts=2", "run.sleep_every=2", "run.test_episodes=0")
+        policy = run.data.policies.load(1)
+        assert [each.name for each in policy.skills] == ["leave_start", "go_on", "leave_start_2", "go_on_2"]
+        last = policy.module.partition("def go_on_2")[2]
+        assert "leave_start_2()" in last
+
+    async def test_the_same_program_is_not_kept_twice(self, corridor: Runs) -> None:
+        run = corridor(roles(lambda request: call("run_program", source=STEP)), RACETRACK)
+        await run.play("method=voyager", "run.rollouts=2", "run.sleep_every=2", "run.test_episodes=0")
+        assert [each.name for each in run.data.policies.load(1).skills] == ["leave_start"]
+
+
+class TestWhatDoesNotFit:
+    @pytest.mark.parametrize("overflow", ["skip", "fit"])
+    async def test_ends_the_rollout_or_leaves_out_the_oldest_programs(
+        self, corridor: Runs, overflow: str
+    ) -> None:
+        wordy = " ".join(map(str, range(600)))
+
+        def programs(request: Request) -> Answer:
+            number = request.task.partition("Your task: step ")[2].partition("\n")[0]
+            source = f'def step_{number}() -> str:\n    """Look. {wordy}"""\n    return look()'
+            return call("run_program", source=source)
+
+        steps = [f"step {number}" for number in range(20)]
+        run = corridor(roles(programs, steps), RACETRACK, context=9_000)
+        await run.play("method=voyager", f"method.overflow={overflow}", "method.tries=1", *SHORT)
+        (played,) = run.data.trajectories()
+        if overflow == "skip":
+            assert played.ending is Ending.CONTEXT_OVERFLOW
+        else:
+            assert played.ending is Ending.CALL_LIMIT
+            last = [each for each in run.server.requests if "run_program" in each.tools][-1]
+            assert "older ones do not fit here and are left out]" in last.system
+            assert "- step_0(" not in last.system
+
+
+def test_an_environment_whose_tasks_differ_is_refused_in_one_line() -> None:
+    with pytest.raises(UnfitEnvironment, match=r"what is asked for in tests\.toy_env:Corridor differs"):
+        make("voyager").check(Corridor())
+
+
+def test_and_so_it_is_on_the_command_line(corridor: Runs) -> None:
+    done = corridor(pupil, f"env={CORRIDOR}", "method=voyager").cli()
+    assert done.returncode == 1
+    assert done.stderr.startswith(
+        "error: voyager plays where all episodes have the same goals, as in crafter"
+    )
+    assert done.stderr.count("\n") == 1
