@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import msgspec
@@ -49,6 +49,10 @@ class ActorSpec:
     notes: str = ""
     tools: tuple[ToolSpec, ...] | None = None
     role: str = "actor"
+
+    def last_visible(self, count: int | None) -> ActorSpec:
+        """The same with only so many of its skills for the actor; `None`: all."""
+        return self if count is None else replace(self, library=self.library.last_visible(count))
 
 
 class Actor:

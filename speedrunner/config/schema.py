@@ -40,6 +40,9 @@ class RunConfig(msgspec.Struct, frozen=True):
     eval_every: AtLeastOne = 50
     #: Held-out episodes of one evaluation; 0 for none.
     test_episodes: Count = 30
+    #: Tokens after which training ends: prompt and generated ones of rollouts and sleeps, wasted ones too.
+    #: What has begun is finished, and the newest policy is evaluated. `None`: no bound.
+    budget_tokens: AtLeastOne | None = None
     #: Episodes that are played at the same time, at most.
     in_flight: AtLeastOne = 16
     #: Wall clock of one episode in seconds, after which it is ended and scored as it stands.
@@ -84,6 +87,14 @@ class TaskConfig(msgspec.Struct, frozen=True):
     #: World seed or variation; `None`: that of the first training task (of this name), 0 for a name that is
     #: not trained on.
     index: Count | None = None
+
+
+class LibraryConfig(msgspec.Struct, frozen=True):
+    """What an evaluation shows of a stored library."""
+
+    #: The actor's skills are the last N only, by the sleep that made them; skills can call the others as well
+    #: (paper, "Post-hoc Library Truncation"). For evaluations: `run.rollouts=0`. `None`: all.
+    visible_last: Count | None = None
 
 
 class ModelConfig(msgspec.Struct, frozen=True):
@@ -151,6 +162,7 @@ class Config(msgspec.Struct, frozen=True):
     method: ClassConfig
     model: ModelConfig
     task: TaskConfig = TaskConfig()
+    library: LibraryConfig = LibraryConfig()
     prices: PricesConfig = PricesConfig()
     serving: ServingConfig = ServingConfig()
     sandbox: SandboxConfig = SandboxConfig()
@@ -182,6 +194,11 @@ def from_mapping(content: object) -> Config:
         raise InvalidConfig(str(error)) from None
     if unnamed:
         config = replace(config, run=replace(config.run, dir=_default_dir(config)))
+    if config.library.visible_last is not None and config.run.rollouts:
+        raise InvalidConfig(
+            f"library.visible_last={config.library.visible_last} is for evaluations of a stored library, and"
+            f" run.rollouts={config.run.rollouts} trains: set run.rollouts=0, and run.start_from"
+        )
     if config.serving.url is not None and config.serving.port is not None:
         raise InvalidConfig(
             f"serving.port={config.serving.port} is for a server that is started, and "

@@ -75,6 +75,16 @@ class Library:
             raise InvalidPolicy(f"policy v{policy.version:04d} is no valid library: {error}") from error
         return library
 
+    def last_visible(self, count: int) -> Library:
+        """Return it with all skills private but the last `count` of those that are public, by the sleep that
+        made them."""
+        public = sorted((each for each in self.skills if each.public), key=lambda each: each.created)
+        shown = public[len(public) - min(count, len(public)) :]
+        return replace(
+            self,
+            skills=tuple(msgspec.structs.replace(each, public=each in shown) for each in self.skills),
+        )
+
     def policy(self, before: Policy) -> Policy:
         """Return a policy with this library in the place of its own."""
         return msgspec.structs.replace(before, module=self.source, skills=self.skills)

@@ -8,7 +8,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 import msgspec
@@ -20,13 +20,23 @@ from speedrunner.agents.actor import Actor, ActorSpec
 from speedrunner.agents.episode import Episode, Stage, Watch, play_episode, unwatched
 from speedrunner.hosts.host_pool import HostPool
 from speedrunner.methods.base import Method, SleepTools, returned
+from speedrunner.runs.budget import TokenBudget
 from speedrunner.runs.drain import Drain
 from speedrunner.runs.due import Due
-from speedrunner.runs.plan import Evaluate, Sleep, Wake, step_key, step_name
+from speedrunner.runs.plan import Evaluate, Sleep, Wake, number_of, step_key, step_name
 from speedrunner.runs.progress import Progress
 from speedrunner.store.data import History
 from speedrunner.store.labels import Labels
-from speedrunner.store.records import Ending, EpisodeRow, Phase, Policy, PrefixChange, SleepRecord, Trajectory
+from speedrunner.store.records import (
+    Ending,
+    EpisodeRow,
+    Phase,
+    Policy,
+    PrefixChange,
+    SleepRecord,
+    TrainingEnd,
+    Trajectory,
+)
 from speedrunner.store.rundir import RunDirectory, sleep_key
 
 FAULTS_IN_A_ROW = 5
@@ -49,28 +59,34 @@ class Executor:
     drain: Drain
     attempts: dict[str, int]
     """Of each episode and sleep so far, interrupted ones included."""
+    budget: TokenBudget = field(default_factory=lambda: TokenBudget(None))
     watch: Watch = unwatched
 
     def __post_init__(self) -> None:
         self._faults = 0
         self._failure: BaseException | None = None
         """What went wrong first; what others raise while they are cancelled for it says nothing."""
-        self._writer = ThreadPoolExecutor(1, "episodes")
 
     async def execute(self, left: Iterable[Due]) -> None:
         """Do what is left. Evaluations, which change nothing, run beside what follows.
+
+        Training that has spent its budget ends there; what is left then is another plan's.
 
         Raises:
             RunStopped: too many faults in a row.
             Interrupted: a drain was asked for.
             ServingError, StorageError, HostError: the engine, the disk or all hosts failed.
         """
+        self._writer = ThreadPoolExecutor(1, "episodes")
         try:
             async with asyncio.TaskGroup() as evaluations:
                 for each in left:
                     if self.drain.requested:
                         break
                     step = each.step
+                    if not isinstance(step, Evaluate) and self._is_spent():
+                        self._end_training()
+                        break
                     work = self._sleep(step) if isinstance(step, Sleep) else self._play(step, each.tasks)
                     if isinstance(step, Evaluate):
                         evaluations.create_task(self._noted(work), name=step_name(step))
@@ -101,12 +117,13 @@ class Executor:
         phase: Phase
         match step:
             case Wake(batch=number):
-                phase, tries = "train", 1
-                checkpoint = min(int(episode.rsplit("/", 1)[1]) for episode in step.tasks)
+                phase, tries, checkpoint = "train", 1, step.first
             case Evaluate(checkpoint=number):
                 # A fault of ours says nothing about the policy: held-out episodes are tried once more.
                 phase, tries, checkpoint = "test", 2, number
         policy = directory.policies.load(step.policy)
+        last = max((number_of(episode) for episode in step.tasks if episode not in pending), default=-1)
+        dropped = False
         specs = {episode: self._spec(policy, task, phase) for episode, task in pending.items()}
         labels = Labels(phase=phase, policy=step.policy)
 
@@ -115,10 +132,15 @@ class Executor:
             directory.append_episode(EpisodeRow.of(trajectory, phase, checkpoint))
 
         async def play(episode: str, task: Task) -> None:
+            nonlocal last, dropped
             for left in reversed(range(tries)):
                 async with self.pool.host(behind=phase == "test") as host:
                     if self.drain.requested:
                         return
+                    if phase == "train" and number_of(episode) > last and self._is_spent():
+                        dropped = True
+                        return
+                    last = max(last, number_of(episode))
                     with self.drain.unit(episode):
                         trajectory = await play_episode(
                             self.actor,
@@ -143,8 +165,22 @@ class Executor:
             async with asyncio.TaskGroup() as group:
                 for episode, task in pending.items():
                     group.create_task(self._noted(play(episode, task)), name=episode)
-        if not self.drain.requested:
+        if not self.drain.requested and not dropped:
             self.directory.mark_finished(step_key(step))
+
+    def _is_spent(self) -> bool:
+        """Whether training has to end, which has not ended before."""
+        return self.budget.is_spent and self.directory.training_end is None
+
+    def _end_training(self) -> None:
+        episodes = [row.episode for row in self.directory.episodes() if row.phase == "train"]
+        rollouts = max(map(number_of, episodes), default=-1) + 1
+        end = TrainingEnd(rollouts, sleeps=self.directory.policies.versions()[-1])
+        self.directory.end_training(end)
+        self.progress.say(
+            f"training ends after {end.rollouts} rollouts and {end.sleeps} sleeps: {self.budget.spent} tokens"
+            f" are spent, and run.budget_tokens={self.budget.tokens}"
+        )
 
     async def _warm(self, specs: Iterable[ActorSpec], labels: Labels) -> None:
         """Send each prefix alone that at least two episodes begin with; one that is not sent costs time."""
@@ -225,7 +261,9 @@ class Executor:
 
     def _spec(self, policy: Policy, task: Task, phase: Phase = "test") -> ActorSpec:
         spec = self.method.agent(policy, task, self.actor.env, training=phase == "train")
-        return returned(self.method, "agent", spec, ActorSpec)
+        return returned(self.method, "agent", spec, ActorSpec).last_visible(
+            self.actor.config.library.visible_last
+        )
 
     async def _played(self, policy: Policy, stage: Stage, spec: ActorSpec) -> Ending:
         return returned(self.method, "play", await self.method.play(policy, spec, stage), Ending)

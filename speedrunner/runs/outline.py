@@ -29,6 +29,7 @@ def outline(setup: Setup) -> Iterator[str]:
         directory = RunDirectory.open_for_reading(path)
         same_configuration(directory, setup)
         identified(directory, setup, lambda line: None)
+        plan = setup.plan(directory.training_end)
         left = due(plan, directory, retry_faults=config.run.retry_faults)
         yield f"it exists; {len(plan) - len(left)} of its {len(plan)} steps are finished; what is left:"
     actor, sleep = setup.card.role("actor"), setup.method.sleep_calls

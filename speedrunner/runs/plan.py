@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Iterator
 
 import msgspec
 
 from envs import Split, Task
 from speedrunner.config.schema import RunConfig
+from speedrunner.store.records import TrainingEnd
 from speedrunner.store.rundir import sleep_key
 
 
@@ -21,6 +23,11 @@ class Wake(msgspec.Struct, frozen=True, tag="wake"):
     batch: int
     policy: int
     tasks: dict[str, Task]
+
+    @property
+    def first(self) -> int:
+        """Training episodes before it."""
+        return min(map(number_of, self.tasks))
 
 
 class Sleep(msgspec.Struct, frozen=True, tag="sleep"):
@@ -39,6 +46,11 @@ class Evaluate(msgspec.Struct, frozen=True, tag="evaluate"):
 
 
 Step = Wake | Sleep | Evaluate
+
+
+def number_of(episode: str) -> int:
+    """The last part of an episode's key: of a training episode, how many come before it."""
+    return int(episode.rpartition("/")[2])
 
 
 def step_name(step: Step) -> str:
@@ -63,12 +75,15 @@ def evaluation(checkpoint: int, policy: int, tasks: list[Task]) -> Evaluate:
     return Evaluate(checkpoint, policy, keys)
 
 
-def plan_run(split: Split, run: RunConfig, *, trains: bool) -> list[Step]:
+def plan_run(split: Split, run: RunConfig, *, trains: bool, ended: TrainingEnd | None = None) -> list[Step]:
     """List the steps of a run in their order. Raises `InvalidPlan`.
 
     A sleep follows every `run.sleep_every` rollouts and the last one. The checkpoint at n rollouts evaluates
     the newest policy that was made from at most n of them. A method that does not train is evaluated at
     the same checkpoints with its only policy.
+
+    Args:
+        ended: where training ended before; the last checkpoint is there then.
     """
     rollouts = run.rollouts
     for name, wanted, there in (
@@ -90,4 +105,21 @@ def plan_run(split: Split, run: RunConfig, *, trains: bool) -> list[Step]:
         if start < rollouts:
             tasks = {f"train/{number:04d}": split.train[number] for number in range(start, end)}
             steps += [Wake(batch, batch, tasks), Sleep(batch + 1, len(tasks))]
-    return steps
+    if ended is None:
+        return steps
+    last = [evaluation(ended.rollouts, ended.sleeps, test)] if run.checkpoints else []
+    return [*_until(ended, steps), *last]
+
+
+def _until(end: TrainingEnd, steps: list[Step]) -> Iterator[Step]:
+    """What of a plan comes before its training's end; its last evaluation is left out."""
+    for step in steps:
+        match step:
+            case Wake():
+                tasks = dict(list(step.tasks.items())[: max(end.rollouts - step.first, 0)])
+                if tasks:
+                    yield msgspec.structs.replace(step, tasks=tasks)
+            case Sleep() if step.number <= end.sleeps:
+                yield step
+            case Evaluate() if step.checkpoint < end.rollouts:
+                yield step

@@ -19,6 +19,7 @@ from speedrunner.agents.actor import Actor
 from speedrunner.config.schema import differences, from_yaml, to_yaml
 from speedrunner.costs.ledger import spent_usd
 from speedrunner.hosts.host_pool import HostPool
+from speedrunner.runs.budget import TokenBudget
 from speedrunner.runs.drain import Drain
 from speedrunner.runs.due import Due, due
 from speedrunner.runs.executor import Executor
@@ -131,7 +132,13 @@ class BegunRun:
         """Do what is left, in the hosts of `pool`. Raises as `run`."""
         setup, directory = self.setup, self.directory
         spent = spent_usd(self.ledger, setup.prices)
-        async with engines.models(setup, directory.append_request, spent) as (model, others):
+        budget = TokenBudget(setup.config.run.budget_tokens, self.ledger)
+
+        def write_row(row: LedgerRow) -> None:
+            budget.record(row)
+            directory.append_request(row)
+
+        async with engines.models(setup, write_row, spent) as (model, others):
             for each in dict.fromkeys((model, others)):
                 await check_engine(each)
             directory.append_process(self.process)  # one that never came as far has changed nothing
@@ -144,8 +151,12 @@ class BegunRun:
                 progress=self.progress,
                 drain=drain,
                 attempts=attempts(self.ledger, directory.episodes()),
+                budget=budget,
             )
+            end = directory.training_end
             await executor.execute(self.left)
+            if directory.training_end != end:
+                await executor.execute(due(setup.plan(directory.training_end), directory))
 
 
 @contextmanager
@@ -158,10 +169,11 @@ def begun(setup: Setup, console: Console, name: str = "") -> Iterator[BegunRun |
     Raises:
         LockHeld, RunDirectoryError: the directory cannot be used for this run.
     """
-    steps, options = setup.plan(), setup.config.run
+    options = setup.config.run
     path = Path(options.dir)
     with RunDirectory.open_for_writing(path) as directory:
         _claim(directory, setup)
+        steps = setup.plan(directory.training_end)
         left = due(steps, directory, retry_faults=options.retry_faults)
         if not left:
             console.print(f"{path} is finished: nothing is left to play", soft_wrap=True)

@@ -17,7 +17,7 @@ from speedrunner.methods.base import Method, returned
 from speedrunner.runs.plan import Step, plan_run
 from speedrunner.runs.stored_policy import stored_policy
 from speedrunner.sandbox.child_process import require
-from speedrunner.store.records import Policy
+from speedrunner.store.records import Policy, TrainingEnd
 
 
 @dataclass(frozen=True)
@@ -38,9 +38,9 @@ class Setup:
         cards = (self.card, self.inducer_card)
         return {card.name: self.config.prices.in_place_of(card.prices) for card in cards}
 
-    def plan(self) -> list[Step]:
-        """The steps of the run. Raises `InvalidPlan`."""
-        return plan_run(self.split, self.config.run, trains=self.method.trains)
+    def plan(self, ended: TrainingEnd | None = None) -> list[Step]:
+        """The steps of the run, whose training may have ended before. Raises `InvalidPlan`."""
+        return plan_run(self.split, self.config.run, trains=self.method.trains, ended=ended)
 
     def hosts(self, size: int, log: Path | None = None) -> HostPool:
         """Hosts of the environment, whose error streams go to `log`, if anywhere."""

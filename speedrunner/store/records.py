@@ -298,6 +298,13 @@ class SleepRecord(msgspec.Struct, kw_only=True):
     format: int = FORMAT
 
 
+class TrainingEnd(msgspec.Struct, frozen=True):
+    """Where training ended before its plan did: after so many rollouts and sleeps its tokens were spent."""
+
+    rollouts: int
+    sleeps: int
+
+
 class Process(msgspec.Struct, kw_only=True):
     """One process that worked on a run, and all that determined what came of it.
 

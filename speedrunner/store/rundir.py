@@ -29,7 +29,16 @@ from serving.meter import LedgerRow
 from speedrunner.store import files
 from speedrunner.store.lock import RunLock
 from speedrunner.store.policies import PolicyStore
-from speedrunner.store.records import FORMAT, EpisodeRow, Phase, Policy, Process, SleepRecord, Trajectory
+from speedrunner.store.records import (
+    FORMAT,
+    EpisodeRow,
+    Phase,
+    Policy,
+    Process,
+    SleepRecord,
+    TrainingEnd,
+    Trajectory,
+)
 
 if TYPE_CHECKING:
     from serving.balance import Balance
@@ -51,6 +60,7 @@ class RunDirectoryError(files.StorageError):
 
 class _State(msgspec.Struct):
     finished: list[str] = []
+    training_end: TrainingEnd | None = None
     format: int = FORMAT
 
 
@@ -142,7 +152,20 @@ class RunDirectory:
         self._own()
         state = self._read_state()
         if step not in state.finished:
-            files.write_atomic(self._state, _State([*state.finished, step]))
+            state.finished.append(step)
+            files.write_atomic(self._state, state)
+
+    @property
+    def training_end(self) -> TrainingEnd | None:
+        """Where training ended before its plan did, if it has."""
+        return self._read_state().training_end
+
+    def end_training(self, end: TrainingEnd) -> None:
+        """Note that no more rollouts and sleeps are to follow."""
+        self._own()
+        state = self._read_state()
+        state.training_end = end
+        files.write_atomic(self._state, state)
 
     def write_policy(self, policy: Policy) -> None:
         """Store a new policy version. Raises `InvalidPolicy` too."""

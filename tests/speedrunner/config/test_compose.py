@@ -110,7 +110,7 @@ class TestMistakes:
             ("env=babay", ["did you mean babyai?"]),
             ("env=null", ["env=null", "babyai"]),
             ("model=nope", ["model=nope", "there are gemini-3-flash-preview, ", "model.card=PATH"]),
-            ("method=x", ["method=x", "react, speedrunner, or package.module:Class"]),
+            ("method=x", ["method=x", "speedrunner, voyager, or package.module:Class"]),
             ("prices=gpt-5.4", ["did you mean gpt-5.4-mini?", "card, gemini-3-flash-preview"]),
             ("experiment=demos", ["did you mean demo?"]),
             ("run.rollouts", ["'run.rollouts'", "KEY=VALUE"]),

@@ -98,7 +98,8 @@ class TestSomebodysOwn:
         [
             (
                 "raect",
-                "no method 'raect'; there are asi, asi_replay, opo, react, speedrunner, voyager, or give package.module:Class",
+                "no method 'raect'; there are asi, asi_replay, opo, react, speedrunner, voyager,"
+                " or give package.module:Class",
             ),
             ("own_methods:", "no method 'own_methods:'"),
             ("own_methods:None_", "method 'own_methods:None_': own_methods has no None_"),

@@ -1,0 +1,140 @@
+"""`run.budget_tokens`: training ends when its tokens are spent, and goes on from there as any run does."""
+
+from __future__ import annotations
+
+import pytest
+
+from serving.meter import LedgerRow
+from serving.usage import Usage
+from speedrunner.config.schema import RunConfig
+from speedrunner.runs.budget import TokenBudget
+from speedrunner.runs.plan import Evaluate, Sleep, Wake, plan_run
+from speedrunner.store.records import Ending, TrainingEnd
+from tests.scripted_engine import Answer, Request, call, refuse, say
+from tests.scripted_runs import Runs, check_ledger, flag, keys
+from tests.speedrunner.runs.test_plan import SPLIT
+
+
+def row(
+    phase: str | None, usage: Usage | None, at_most: Usage | None = None, *, wasted: bool = False
+) -> LedgerRow:
+    labels = {"phase": phase} if phase else {}
+    return LedgerRow(
+        request="1", retry=0, time=0.0, labels=labels, model="tiny", status="ok", wasted=wasted, usage=usage,
+        seconds=0.1, at_most=at_most,
+    )  # fmt: skip
+
+
+class TestWhatCounts:
+    def test_is_all_of_training_and_nothing_else(self) -> None:
+        budget = TokenBudget(100)
+        for phase in ("train", "sleep", "test", None):
+            budget.record(row(phase, Usage(prompt=10, cached=5, completion=2)))
+        assert budget.spent == 24
+
+    def test_is_what_was_wasted_too_and_at_most_what_is_not_known(self) -> None:
+        rows = [
+            row("train", Usage(prompt=3), wasted=True),
+            row("sleep", None, Usage(prompt=20, completion=7)),
+        ]
+        assert TokenBudget(30, rows).spent == 30
+        assert TokenBudget(30, rows).is_spent
+        assert not TokenBudget(31, rows).is_spent
+        assert not TokenBudget(None, rows).is_spent
+
+
+def outline(end: TrainingEnd) -> list[str]:
+    lines = []
+    for step in plan_run(SPLIT, RunConfig("runs/one"), trains=True, ended=end):
+        match step:
+            case Wake():
+                lines.append(f"wake {step.first}+{len(step.tasks)}")
+            case Sleep():
+                lines.append(f"sleep v{step.number}")
+            case Evaluate():
+                lines.append(f"test@{step.checkpoint} v{step.policy}")
+    return lines
+
+
+class TestThePlanUpToAnEnd:
+    @pytest.mark.parametrize(
+        ("end", "last"),
+        [
+            (TrainingEnd(13, 1), ["sleep v1", "wake 10+3", "test@13 v1"]),
+            (TrainingEnd(20, 1), ["sleep v1", "wake 10+10", "test@20 v1"]),
+            (TrainingEnd(20, 2), ["wake 10+10", "sleep v2", "test@20 v2"]),
+            (TrainingEnd(50, 5), ["wake 40+10", "sleep v5", "test@50 v5"]),
+            (TrainingEnd(50, 4), ["sleep v4", "wake 40+10", "test@50 v4"]),
+            (TrainingEnd(0, 0), ["test@0 v0"]),
+        ],
+    )
+    def test_ends_with_an_evaluation_of_the_newest_policy(self, end: TrainingEnd, last: list[str]) -> None:
+        assert outline(end)[-3:] == last
+
+    def test_keeps_what_came_before(self) -> None:
+        assert outline(TrainingEnd(55, 5))[:3] == ["test@0 v0", "wake 0+10", "sleep v1"]
+        assert "test@50 v5" in outline(TrainingEnd(55, 5))
+
+
+def stroller(request: Request) -> Answer:
+    if "write_notes" in request.tools:
+        return call("write_notes", text="Walk.")
+    return call("walk", steps=1) if request.tools else say("")
+
+
+BUDGETED = ("method=opo", "run.in_flight=1", "run.eval_every=4")
+
+
+class TestARun:
+    async def test_ends_within_a_batch_and_evaluates_the_newest_policy(self, corridor: Runs) -> None:
+        whole = corridor(stroller, *BUDGETED)
+        await whole.play()
+        spent = TokenBudget(None, whole.data.requests).spent
+
+        run = corridor(stroller, *BUDGETED)
+        run.name = "bounded"
+        await run.play(f"run.budget_tokens={spent // 2}")
+        assert keys(run.data) == [
+            *(f"test/000{point}/000{number}" for point in (0, 3) for number in (0, 1)),
+            *(f"train/000{number}" for number in range(3)),
+        ]
+        assert "training ends after 3 rollouts and 1 sleeps: " in run.printed
+        assert run.data.policies.versions() == [0, 1]
+        tested = {row.policy for row in run.data.episodes if (row.phase, row.checkpoint) == ("test", 3)}
+        assert tested == {1}
+        assert {row.ending for row in run.data.episodes} == {Ending.SUCCESS}
+        check_ledger(run.data)
+
+    async def test_begins_no_sleep_when_its_tokens_are_spent(self, corridor: Runs) -> None:
+        whole = corridor(stroller, *BUDGETED)
+        await whole.play("run.rollouts=2")
+        played = [row for row in whole.data.requests if row.labels.get("phase") == "train"]
+
+        run = corridor(stroller, *BUDGETED)
+        run.name = "bounded"
+        await run.play(f"run.budget_tokens={TokenBudget(None, played).spent}")
+        assert [key for key in keys(run.data) if key.startswith("train")] == ["train/0000", "train/0001"]
+        assert run.data.sleeps == []
+
+    async def test_that_has_ended_so_is_finished(self, corridor: Runs) -> None:
+        run = corridor(stroller, *BUDGETED, "run.budget_tokens=1")
+        await run.play()
+        before = len(run.server.requests)
+        await run.play()
+        assert "is finished: nothing is left to play" in run.printed
+        assert len(run.server.requests) == before
+
+    async def test_that_was_stopped_at_its_end_goes_on_with_its_evaluation(self, corridor: Runs) -> None:
+        def broken(request: Request) -> Answer:
+            late = flag(request) == 7 and "Walk." in request.system
+            return refuse(400, "no") if late else stroller(request)
+
+        run = corridor(broken, *BUDGETED, "run.budget_tokens=2000", "run.sleep_every=1")
+        run.server.script = broken
+        await run.play()
+        faults = [row.episode for row in run.data.episodes if row.ending.is_fault]
+        assert len(faults) == 1
+        run.server.script = stroller
+        await run.play("run.retry_faults=true")
+        assert {row.ending for row in run.data.episodes} == {Ending.SUCCESS}
+        assert {row.checkpoint for row in run.data.episodes if row.episode in faults} != {0}
