@@ -92,8 +92,8 @@ class TaskConfig(msgspec.Struct, frozen=True):
 class LibraryConfig(msgspec.Struct, frozen=True):
     """What an evaluation shows of a stored library."""
 
-    #: The actor's skills are the last N only, by the sleep that made them; skills can call the others as well
-    #: (paper, "Post-hoc Library Truncation"). For evaluations: `run.rollouts=0`. `None`: all.
+    #: The actor has the last N skills only, in the order in which they were added; skills can call the others
+    #: as well (paper, "Post-hoc Library Truncation"). For evaluations, `run.rollouts=0`. `None`: all.
     visible_last: Count | None = None
 
 

@@ -76,14 +76,15 @@ class Library:
         return library
 
     def last_visible(self, count: int) -> Library:
-        """Return it with all skills private but the last `count` of those that are public, by the sleep that
-        made them."""
-        public = sorted((each for each in self.skills if each.public), key=lambda each: each.created)
-        shown = public[len(public) - min(count, len(public)) :]
-        return replace(
-            self,
-            skills=tuple(msgspec.structs.replace(each, public=each in shown) for each in self.skills),
+        """Return it with no more than `count` skills public: the last of those that are, in the order in
+        which skills came into the library."""
+        public = [each.name for each in self.skills if each.public]
+        hidden = set(public[: max(len(public) - count, 0)])
+        skills = (
+            msgspec.structs.replace(each, public=False) if each.name in hidden else each
+            for each in self.skills
         )
+        return replace(self, skills=tuple(skills))
 
     def policy(self, before: Policy) -> Policy:
         """Return a policy with this library in the place of its own."""

@@ -55,9 +55,11 @@ def evaluation_config(source: str, overrides: Sequence[str]) -> Config:
         RunDirectoryError, InvalidConfig: the run, its policy or an override does not exist.
     """
     directory, version = find_policy(source)
-    config = compose(overrides, base=directory.config())
-    run = replace(config.run, rollouts=0, start_from=f"{directory.path}:{version}")
+    config = compose([*overrides, "run.rollouts=0"], base=directory.config())
+    run = replace(config.run, start_from=f"{directory.path}:{version}")
     if not any(override.startswith("run.dir=") for override in overrides):
         what = re.sub(r"[^\w.-]+", "_", f"{config.env.name}-{config.model.card}")
+        if config.library.visible_last is not None:
+            what += f"-last{config.library.visible_last}"
         run = replace(run, dir=f"{directory.path}-eval-v{version:04d}-{what}")
     return replace(config, run=run)

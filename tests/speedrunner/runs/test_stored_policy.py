@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,7 +17,7 @@ from speedrunner.runs.run import run as carry_out
 from speedrunner.runs.setup import set_up
 from speedrunner.runs.stored_policy import evaluation_config, stored_policy
 from speedrunner.store.data import load
-from tests.scripted_engine import ScriptedEngine
+from tests.scripted_engine import Answer, Request, ScriptedEngine, call, say
 from tests.scripted_runs import CORRIDOR, PLANNED, ScriptedRun, in_process, keys
 
 
@@ -51,6 +53,49 @@ def test_the_run_s_server_is_gone_unless_one_is_named(learnt: ScriptedRun) -> No
     assert learnt.data.config["serving"]["url"] is not None
     assert evaluation_config(f"{learnt.dir}", []).serving.url is None
     assert evaluation_config(f"{learnt.dir}", ["serving.url=unix:/other"]).serving.url == "unix:/other"
+
+
+def two_skills(learnt: ScriptedRun, folder: Path) -> Path:
+    """A copy of the run whose library has a second, newer skill, which calls the first."""
+    shutil.copytree(learnt.dir, folder)
+    newest = max((folder / "policies").iterdir())
+    skills = newest / "skills.py"
+    skills.write_text(
+        skills.read_text() + '\n\ndef again() -> str:\n    """Once more."""\n    return to_flag()\n'
+    )
+    index = json.loads((newest / "library.json").read_text())
+    index["skills"].append(index["skills"][0] | {"name": "again"})
+    (newest / "library.json").write_text(json.dumps(index))
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("last", "shown"), [(0, []), (1, ["again"]), (2, ["again", "to_flag"]), (9, ["again", "to_flag"])]
+)
+async def test_an_evaluation_may_show_the_last_skills_only_which_can_call_the_others(
+    learnt: ScriptedRun, last: int, shown: list[str], tmp_path: Path
+) -> None:
+    """Paper, "Post-hoc Library Truncation on Voyager"."""
+
+    def player(request: Request) -> Answer:
+        own = [name for name in ("again", "to_flag") if name in request.tools]
+        return call(own[0]) if own else call("walk", steps=9) if request.tools else say("")
+
+    learnt.server.script = player
+    source = two_skills(learnt, tmp_path / "source")
+    changes = [*learnt.arguments, "run.test_episodes=1", f"library.visible_last={last}"]
+    config = evaluation_config(f"{source}", changes)
+    assert config.run.dir.endswith(f"-last{last}")
+    await carry_out(set_up(config), Console(quiet=True), Drain(print))
+    (row,) = load(config.run.dir).episodes
+    assert (row.success, row.llm_calls) == (True, 1)
+    (asked,) = (each for each in learnt.server.requests if "walk" in each.tools)
+    assert [name for name in asked.tools if name not in ("walk", "look")] == shown
+
+
+def test_a_run_that_trains_shows_all_of_its_library(learnt: ScriptedRun) -> None:
+    done = learnt.cli("library.visible_last=50")
+    assert "library.visible_last=50 is for evaluations of a stored library, and run.rollouts=4" in done.stderr
 
 
 async def test_another_run_may_start_from_its_policy(learnt: ScriptedRun) -> None:
