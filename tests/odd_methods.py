@@ -138,6 +138,20 @@ class Replaying(Method):
         return msgspec.structs.replace(policy, notes=policy.notes + "".join(lines))
 
 
+class Cheating(Replaying):
+    """Asks for a world that it has not trained on."""
+
+    def __init__(self, *, index: int = 0) -> None:
+        self._index = index
+
+    async def sleep(self, policy: Policy, history: History, tools: SleepTools) -> Policy:
+        """Play it."""
+        assert tools.attempt is not None
+        task = Task("tests.toy_env:Corridor", "default", self._index)
+        await tools.attempt(task, self.agent(policy, task, tools.env))
+        return policy
+
+
 class Advised(ReAct):
     """A critic speaks before the actor plays, held out or not."""
 

@@ -9,6 +9,7 @@ import re
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field, replace
@@ -259,8 +260,9 @@ def check_ledger(data: RunData) -> None:
         usages = [turn.usage for turn in played.turns]
         assert kept.pop((played.episode, str(played.attempt)), []) == usages, played.episode
     for record in data.sleeps:
-        turns = [turn.usage for agent in record.agents for turn in agent.turns]
-        assert kept.pop((f"sleep/{record.sleep:04d}", str(record.attempt)), []) == turns
+        turns = [turn for part in (*record.agents, *record.attempts) for turn in part.turns]
+        found = kept.pop((f"sleep/{record.sleep:04d}", str(record.attempt)), [])
+        assert Counter(found) == Counter(turn.usage for turn in turns)  # attempts are played side by side
     assert kept == {}
 
 

@@ -50,9 +50,10 @@ class SleepTools:
         library: returns a policy's skills, to be edited; see `Actor.library`.
         labels: of the ledger rows of every request.
         sandbox: how code that an agent writes is confined.
-        attempt: plays a training task again, in a fresh world, by an actor with this spec; its tokens are the
-            sleep's. It returns no episode that ended by a fault of ours. `None` unless the method says
-            `replays`.
+        attempt: plays a training task by an actor with this spec; its tokens are the sleep's. It returns no
+            episode that ended by a fault of ours. A method that says `replays` may play again, in a fresh
+            world, what was trained on; others only what is in `fresh`. `None` for methods of neither kind.
+        fresh: training tasks that nobody has played, for this sleep; see `Method.fresh_tasks`.
         edits: to be extended with each edit that an agent asked for.
         error: what kept the sleep from all that it should have done; see `fell_short`.
     """
@@ -64,6 +65,7 @@ class SleepTools:
     labels: Labels
     sandbox: Sandbox = Sandbox()  # noqa: RUF009 - immutable
     attempt: Callable[[Task, ActorSpec], Awaitable[Trajectory]] | None = None
+    fresh: tuple[Task, ...] = ()
     agents: list[AgentRecord] = field(default_factory=list)
     edits: list[Edit] = field(default_factory=list)
     error: str | None = None
@@ -139,6 +141,11 @@ class Method(abc.ABC):
     def sleep_calls(self) -> int | None:
         """Requests that one sleep sends at most; `None` where that cannot be told."""
         return None
+
+    @property
+    def fresh_tasks(self) -> int:
+        """New training tasks that each sleep wants to play (`SleepTools.fresh`), each once."""
+        return 0
 
     @abc.abstractmethod
     def initial(self) -> Policy:

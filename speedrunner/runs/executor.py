@@ -19,7 +19,7 @@ from serving.tokens.transcript import common_prefix
 from speedrunner.agents.actor import Actor, ActorSpec
 from speedrunner.agents.episode import Episode, Stage, Watch, play_episode, unwatched
 from speedrunner.hosts.host_pool import HostPool
-from speedrunner.methods.base import Method, SleepTools, returned
+from speedrunner.methods.base import Method, MethodBroke, SleepTools, called, returned
 from speedrunner.runs.budget import TokenBudget
 from speedrunner.runs.drain import Drain
 from speedrunner.runs.due import Due
@@ -121,6 +121,8 @@ class Executor:
             case Evaluate(checkpoint=number):
                 # A fault of ours says nothing about the policy: held-out episodes are tried once more.
                 phase, tries, checkpoint = "test", 2, number
+        if phase == "train" and (again := self._played().intersection(pending.values())):
+            raise AssertionError(f"handed out for training again: {again}")
         policy = directory.policies.load(step.policy)
         last = max((number_of(episode) for episode in step.tasks if episode not in pending), default=-1)
         dropped = False
@@ -148,7 +150,7 @@ class Executor:
                             specs[episode],
                             host,
                             labels,
-                            play=partial(self._played, policy),
+                            play=partial(self._play_stage, policy),
                             watch=self.watch,
                         )
                 if not trajectory.ending.is_fault or not left:
@@ -167,6 +169,11 @@ class Executor:
                     group.create_task(self._noted(play(episode, task)), name=episode)
         if not self.drain.requested and not dropped:
             self.directory.mark_finished(step_key(step))
+
+    def _played(self) -> set[Task]:
+        """The tasks that were trained on; one that ended by a fault of ours may be played again."""
+        rows = self.directory.episodes()
+        return {row.task for row in rows if row.phase == "train" and not row.ending.is_fault}
 
     def _is_spent(self) -> bool:
         """Whether training has to end, which has not ended before."""
@@ -211,8 +218,13 @@ class Executor:
         attempts: list[Trajectory] = []
         labels = Labels(phase="sleep", policy=policy.version, episode=name, attempt=attempt)
         numbers = itertools.count()
+        allowed = {*step.fresh} | (self._played() if self.method.replays else set())
 
         async def play_again(task: Task, spec: ActorSpec) -> Trajectory:
+            if task not in allowed:
+                raise MethodBroke(f"{called(self.method)}: sleep asked for {task}, which it may not play")
+            if not self.method.replays:
+                allowed.remove(task)
             episode = Episode(f"{name}/again/{next(numbers):04d}", task, policy.version, attempt)
             for _ in range(2):  # a fault of ours says nothing about the policy
                 async with self.pool.host() as host:
@@ -229,7 +241,8 @@ class Executor:
             library=self.actor.library,
             labels=labels,
             sandbox=self.actor.config.sandbox.limits,
-            attempt=play_again if self.method.replays else None,
+            attempt=play_again if allowed else None,
+            fresh=step.fresh,
         )
         began = time.monotonic()
         with self.progress.step(step_name(step), 0, 0), self.drain.unit(name):
@@ -265,7 +278,7 @@ class Executor:
             self.actor.config.library.visible_last
         )
 
-    async def _played(self, policy: Policy, stage: Stage, spec: ActorSpec) -> Ending:
+    async def _play_stage(self, policy: Policy, stage: Stage, spec: ActorSpec) -> Ending:
         return returned(self.method, "play", await self.method.play(policy, spec, stage), Ending)
 
     async def _stored(self, keep: Callable[[Trajectory], None], trajectory: Trajectory) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Iterator
 
 import msgspec
@@ -14,7 +15,7 @@ from speedrunner.store.rundir import sleep_key
 
 
 class InvalidPlan(Exception):
-    """A run asks for more tasks than its environment has."""
+    """A run asks for more tasks than its environment has, or for one twice."""
 
 
 class Wake(msgspec.Struct, frozen=True, tag="wake"):
@@ -31,10 +32,14 @@ class Wake(msgspec.Struct, frozen=True, tag="wake"):
 
 
 class Sleep(msgspec.Struct, frozen=True, tag="sleep"):
-    """Turn policy `number - 1` into policy `number`, after `rollouts` new training rollouts."""
+    """Turn policy `number - 1` into policy `number`, after `rollouts` new training rollouts.
+
+    `fresh` are training tasks that nobody has played, for this sleep alone; see `Method.fresh_tasks`.
+    """
 
     number: int
     rollouts: int
+    fresh: tuple[Task, ...] = ()
 
 
 class Evaluate(msgspec.Struct, frozen=True, tag="evaluate"):
@@ -75,7 +80,9 @@ def evaluation(checkpoint: int, policy: int, tasks: list[Task]) -> Evaluate:
     return Evaluate(checkpoint, policy, keys)
 
 
-def plan_run(split: Split, run: RunConfig, *, trains: bool, ended: TrainingEnd | None = None) -> list[Step]:
+def plan_run(
+    split: Split, run: RunConfig, *, trains: bool, fresh: int = 0, ended: TrainingEnd | None = None
+) -> list[Step]:
     """List the steps of a run in their order. Raises `InvalidPlan`.
 
     A sleep follows every `run.sleep_every` rollouts and the last one. The checkpoint at n rollouts evaluates
@@ -83,9 +90,16 @@ def plan_run(split: Split, run: RunConfig, *, trains: bool, ended: TrainingEnd |
     the same checkpoints with its only policy.
 
     Args:
+        fresh: new training tasks of each sleep, which come after those of the rollouts.
         ended: where training ended before; the last checkpoint is there then.
     """
     rollouts = run.rollouts
+    sleeps = -(-rollouts // run.sleep_every)
+    if trains and fresh * sleeps > len(split.train) - rollouts >= 0:
+        raise InvalidPlan(
+            f"the method takes {fresh} new training tasks in each of {sleeps} sleeps, beside"
+            f" run.rollouts={rollouts}, and the environment's split has {len(split.train)} in all"
+        )
     for name, wanted, there in (
         ("run.rollouts", rollouts if trains else 0, len(split.train)),
         ("run.test_episodes", run.test_episodes, len(split.test)),
@@ -93,6 +107,11 @@ def plan_run(split: Split, run: RunConfig, *, trains: bool, ended: TrainingEnd |
         if wanted > there:
             raise InvalidPlan(f"{name}={wanted}, but the environment's split has {there} such tasks")
     test = split.test[: run.test_episodes]
+    twice = [task for task, times in Counter(split.train + split.test).items() if times > 1]
+    if twice:
+        raise InvalidPlan(
+            f"the environment's split has {twice[0]} twice: each task is trained on once, or held out"
+        )
     if not trains:
         return [evaluation(checkpoint, 0, test) for checkpoint in run.checkpoints]
     steps: list[Step] = []
@@ -104,7 +123,9 @@ def plan_run(split: Split, run: RunConfig, *, trains: bool, ended: TrainingEnd |
         steps += [evaluation(c, batch, test) for c in run.checkpoints if start <= c < until]
         if start < rollouts:
             tasks = {f"train/{number:04d}": split.train[number] for number in range(start, end)}
-            steps += [Wake(batch, batch, tasks), Sleep(batch + 1, len(tasks))]
+            first = rollouts + batch * fresh
+            new = tuple(split.train[first : first + fresh])
+            steps += [Wake(batch, batch, tasks), Sleep(batch + 1, len(tasks), new)]
     if ended is None:
         return steps
     last = [evaluation(ended.rollouts, ended.sleeps, test)] if run.checkpoints else []

@@ -40,7 +40,10 @@ class Setup:
 
     def plan(self, ended: TrainingEnd | None = None) -> list[Step]:
         """The steps of the run, whose training may have ended before. Raises `InvalidPlan`."""
-        return plan_run(self.split, self.config.run, trains=self.method.trains, ended=ended)
+        method = self.method
+        return plan_run(
+            self.split, self.config.run, trains=method.trains, fresh=method.fresh_tasks, ended=ended
+        )
 
     def hosts(self, size: int, log: Path | None = None) -> HostPool:
         """Hosts of the environment, whose error streams go to `log`, if anywhere."""

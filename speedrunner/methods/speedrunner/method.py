@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import math
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from statistics import mean, variance
 from typing import Literal
 
 import msgspec
@@ -17,7 +20,7 @@ from speedrunner.agents.toolbox import Tool, Toolbox
 from speedrunner.library.library import Library
 from speedrunner.library.text import source_text
 from speedrunner.methods.base import Method, SleepTools
-from speedrunner.methods.batch import fitting
+from speedrunner.methods.batch import fitting, newest_batch
 from speedrunner.methods.speedrunner.draft import Draft
 from speedrunner.methods.speedrunner.interpreter import Interpreter
 from speedrunner.methods.texts import skill_rules, world
@@ -33,6 +36,15 @@ SLEEPS_SHOWN = 5
 SOURCE_TOKENS, SOURCE_SHARE = 15_000, 0.125
 """Tokens that a library's source may have, and part of the context that it may take, to stand in the prompt;
 else its skills are listed there."""
+
+
+def _scores(episodes: Sequence[Trajectory]) -> list[float]:
+    return [each.outcome.score for each in episodes if each.outcome is not None]
+
+
+def standard_error(*samples: Sequence[float]) -> float:
+    """Of the difference between means; a sample of one says nothing of how far it may be off."""
+    return math.sqrt(sum(variance(each) / len(each) for each in samples if len(each) > 1))
 
 
 def finish(summary: str) -> str:
@@ -68,6 +80,9 @@ class SpeedRunner(Method):
         prompt: what the inducer is asked for; `asi_style`: to abstract observed behaviour (section 6.1).
         visibility: `all_public` shows the actor every skill (section 6.1).
         interpreter: `off` puts the batch's trajectories in the context instead (section 6.1).
+        guard: `heldback` plays new training tasks with the edited library before it is adopted; see
+            `_regressed`. Not in the paper.
+        guard_episodes: how many in each sleep; they come after those of the run's rollouts.
     """
 
     inducer_calls: int = 100
@@ -77,6 +92,13 @@ class SpeedRunner(Method):
     prompt: Literal["goal_oriented", "asi_style"] = "goal_oriented"
     visibility: Literal["split", "all_public"] = "split"
     interpreter: Literal["on", "off"] = "on"
+    guard: Literal["off", "heldback"] = "off"
+    guard_episodes: int = 5
+
+    @property
+    def fresh_tasks(self) -> int:
+        """What the guard plays."""
+        return self.guard_episodes if self.guard == "heldback" else 0
 
     @property
     def sleep_calls(self) -> int:
@@ -120,7 +142,26 @@ class SpeedRunner(Method):
             return policy
         if tools.error is not None:
             tools.error += "; what it had edited until then is kept"
-        return draft.library.policy(policy)
+        edited = draft.library.policy(policy)
+        return policy if edited != policy and await self._regressed(edited, history, tools) else edited
+
+    async def _regressed(self, edited: Policy, history: History, tools: SleepTools) -> bool:
+        """Whether the guard finds the edited library worse.
+
+        It does where its mean score on the new tasks is lower than that of the last batch, played with the
+        library before, by more than a standard error of the difference.
+        """
+        if tools.attempt is None:
+            return False
+        episodes = [tools.attempt(task, self.agent(edited, task, tools.env)) for task in tools.fresh]
+        new, old = _scores(await asyncio.gather(*episodes)), _scores(newest_batch(history))
+        if not old or mean(new) + standard_error(new, old) >= mean(old):
+            return False
+        tools.fell_short(
+            f"the edited library is not adopted: it scored {mean(new):.3f} on {len(new)} new tasks, the one"
+            f" before {mean(old):.3f} on the {len(old)} of the last batch"
+        )
+        return True
 
     def _messages(self, library: Library, history: History, tools: SleepTools, calls: int) -> list[Message]:
         batch = history.batch(history.batches()[-1])

@@ -169,6 +169,13 @@ class TestReplay:
         assert sum(each.usage.prompt for each in rows if each.usage) == usage_of(sleep).prompt > 0
         check_files(run.dir)
 
+    @pytest.mark.parametrize("index", [7, 100])
+    async def test_is_of_tasks_that_were_trained_on(self, corridor: Runs, index: int) -> None:
+        """Neither held-out worlds nor ones that nobody has drawn."""
+        run = corridor(lambda request: call("walk", steps=2), "method=tests.odd_methods:Cheating")
+        with pytest.raises(MethodBroke, match=rf"asked for Task\(.*index={index}\), which it may not play"):
+            await run.play(f"method.index={index}", "run.rollouts=2")
+
     async def test_is_given_to_nobody_else(self, corridor: Runs) -> None:
         run = corridor(lambda request: call("walk", steps=2), "method=tests.odd_methods:Honest")
         await run.play("run.rollouts=2", "run.test_episodes=2")

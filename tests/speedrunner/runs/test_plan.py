@@ -181,3 +181,25 @@ class TestKeys:
     def test_of_finished_steps_stay_when_a_run_is_planned_longer(self) -> None:
         short, long = plan(rollouts=50), plan(rollouts=100)
         assert [step_key(step) for step in long[: len(short)]] == [step_key(step) for step in short]
+
+
+class TestNewTasksForSleeps:
+    def test_come_after_those_of_the_rollouts_each_once(self) -> None:
+        steps = plan_run(SPLIT, RunConfig("runs/one", rollouts=150), trains=True, fresh=3)
+        fresh = [task for step in steps if isinstance(step, Sleep) for task in step.fresh]
+        assert fresh == SPLIT.train[150:195]
+
+    def test_have_to_be_there(self) -> None:
+        with pytest.raises(InvalidPlan) as error:
+            plan_run(SPLIT, RunConfig("runs/one"), trains=True, fresh=5)
+        assert str(error.value) == (
+            "the method takes 5 new training tasks in each of 20 sleeps, beside run.rollouts=200, and the"
+            " environment's split has 200 in all"
+        )
+
+
+@pytest.mark.parametrize(("train", "test"), [([1, 2, 1], [3]), ([1, 2], [2]), ([1], [3, 3])])
+def test_no_task_is_trained_on_twice_or_held_out_and_trained_on(train: list[int], test: list[int]) -> None:
+    split = Split(*([Task("toy", "default", index) for index in each] for each in (train, test)))
+    with pytest.raises(InvalidPlan, match=r"the environment's split has Task\(.*\) twice"):
+        plan(split, rollouts=1, test_episodes=1)

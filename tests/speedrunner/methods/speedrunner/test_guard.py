@@ -1,0 +1,64 @@
+"""`method.guard=heldback`: new training tasks decide whether an edited library is adopted."""
+
+from __future__ import annotations
+
+import pytest
+
+from speedrunner.methods.speedrunner.method import standard_error
+from speedrunner.store.records import Ending
+from tests.scripted_engine import Answer, Request, call
+from tests.scripted_runs import TO_FLAG, Runs, check_ledger, flag, script
+
+GUARDED = ("method=speedrunner", "method.guard=heldback", "method.guard_episodes=2")
+SHORT = ("run.rollouts=2", "run.sleep_every=2", "run.test_episodes=0")
+TO_PIT = TO_FLAG.replace("steps=flag - field", 'steps=9, direction="left"')
+
+
+def actor(request: Request) -> Answer:
+    return call("to_flag") if "to_flag" in request.tools else call("walk", steps=9)
+
+
+@pytest.mark.parametrize(("source", "adopted"), [(TO_FLAG, True), (TO_PIT, False)])
+async def test_a_library_that_does_worse_on_new_tasks_is_not_adopted(
+    corridor: Runs, source: str, adopted: bool
+) -> None:
+    run = corridor(script(actor, (call("write_skill", source=source, public=True),)), *GUARDED, *SHORT)
+    await run.play()
+    (sleep,) = run.data.sleeps
+    assert [skill.name for skill in run.data.policies.load(1).skills] == ["to_flag"] * adopted
+    assert [each.task.index for each in sorted(sleep.attempts, key=lambda each: each.episode)] == [5, 6]
+    assert {each.ending for each in sleep.attempts} == {Ending.SUCCESS if adopted else Ending.FAILURE}
+    told = "the edited library is not adopted: it scored 0.000 on 2 new tasks, the one before 1.000 on the 2"
+    assert (sleep.error is None) if adopted else str(sleep.error).startswith(told)
+    check_ledger(run.data)
+
+
+async def test_nothing_is_played_where_nothing_was_edited(corridor: Runs) -> None:
+    run = corridor(script(actor), *GUARDED, *SHORT)
+    await run.play()
+    assert run.data.sleeps[0].attempts == []
+
+
+async def test_new_tasks_are_no_rollouts_and_no_later_sleep_gets_them(corridor: Runs) -> None:
+    run = corridor(script(actor, (call("write_skill", source=TO_FLAG, public=True),)), *GUARDED, *SHORT)
+    await run.play("run.sleep_every=1", "method.guard_episodes=1")
+    tasks = [each.task.index for sleep in run.data.sleeps for each in sleep.attempts]
+    assert tasks == [5]  # the second sleep changes nothing
+    assert [flag(request) for request in run.server.requests if flag(request) == 6] == []
+    assert len(run.data.trajectories()) == 2
+
+
+def test_too_few_new_tasks_are_told_before_anything_starts(corridor: Runs) -> None:
+    done = corridor(script(actor), *GUARDED).cli()
+    assert done.stderr == (
+        "error: the method takes 2 new training tasks in each of 2 sleeps, beside run.rollouts=4, and the"
+        " environment's split has 4 in all\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("samples", "error"),
+    [(([0.0, 1.0], [1.0, 1.0]), 0.5), (([1.0], [0.0, 0.0, 3.0]), 1.0), (([1.0], [0.0]), 0.0)],
+)
+def test_the_standard_error_of_a_difference(samples: tuple[list[float], ...], error: float) -> None:
+    assert standard_error(*samples) == pytest.approx(error)
