@@ -25,6 +25,7 @@ Share = Annotated[float, msgspec.Meta(gt=0, le=1)]
 Commit = Annotated[
     str, msgspec.Meta(pattern="^[0-9a-f]{40}$", description="a commit (40 hexadecimal digits)")
 ]
+Route = Literal["tokens", "chat", "responses"]
 ToolFormatName = Literal["qwen3_json", "qwen3_xml", "llama3_json"]
 
 SHAPES = "shapes/build.py"
@@ -128,7 +129,8 @@ class ModelCard(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
         base_url: address of a hosted model's OpenAI-compatible API; nothing is started for it.
         api_key_env: environment variable that holds the hosted model's API key.
         route: `tokens` sends token ids and a grammar of ours to `/v1/completions`; `chat` sends messages and
-            tools to `/v1/chat/completions` (hosted models; on vLLM, its built-in tool calls).
+            tools to `/v1/chat/completions` (hosted models; on vLLM, its built-in tool calls), `responses` to
+            `/v1/responses` (hosted models that reason between calls).
         tool_format: how the model writes a tool call natively; needed on the tokens route.
         thinking: how a thinking region opens: the model has `none`, writes `<think>` itself (`generated`), or
             finds it at the end of its prompt (`prompted`).
@@ -155,7 +157,7 @@ class ModelCard(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     revision: Commit | None = None
     base_url: str | None = None
     api_key_env: str | None = None
-    route: Literal["tokens", "chat"] = "tokens"
+    route: Route = "tokens"
     tool_format: ToolFormatName | None = None
     thinking: Literal["none", "generated", "prompted"] = "none"
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
@@ -189,6 +191,21 @@ class ModelCard(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
         return [*replicas, *weights, *self.server.arguments()]
 
 
+class _OnceEach(yaml.SafeLoader):
+    """Refuses a key that a mapping has twice, of which YAML would take the last."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen: set[str] = set()
+        for key, _ in node.value:
+            if key.value in seen:
+                line = key.start_mark.line + 1
+                raise yaml.constructor.ConstructorError(
+                    problem=f"{key.value} is set twice, again in line {line}"
+                )
+            seen.add(key.value)
+        return super().construct_mapping(node, deep)
+
+
 def list_cards() -> list[str]:
     """Names of the cards in `models/`, sorted."""
     return sorted(path.stem for path in MODELS.glob("*.yaml"))
@@ -206,7 +223,7 @@ def load_card(name_or_path: str) -> ModelCard:
     is_path = name_or_path.endswith((".yaml", ".yml"))
     file = Path(name_or_path).expanduser() if is_path else MODELS / f"{name_or_path}.yaml"
     try:
-        content = yaml.safe_load(file.read_text(encoding="utf-8"))
+        content = yaml.load(file.read_text(encoding="utf-8"), _OnceEach)
     except FileNotFoundError:
         if is_path:
             raise InvalidCard(f"no model card at {file}") from None
@@ -335,8 +352,8 @@ def _contradictions(card: ModelCard) -> Iterator[str]:
         yield "`revision` goes with `id` alone"
     if card.recipe is not None and card.path is None:
         yield "`recipe` goes with `path` alone"
-    if card.hosted and card.route != "chat":
-        yield "`base_url` (a hosted model) needs `route: chat`"
+    if card.hosted and card.route == "tokens":
+        yield "`base_url` (a hosted model) needs `route: chat` or `route: responses`"
     if card.hosted and (names := _set_in_vain(card)):
         yield f"`base_url` (a hosted model) allows no {names}: nothing is started for it"
     if not card.hosted and card.api_key_env is not None:
@@ -345,10 +362,7 @@ def _contradictions(card: ModelCard) -> Iterator[str]:
         yield f"`route: tokens` needs a `tool_format`: {in_words(ToolFormatName)}"
     for name in ("actor", "inducer"):
         role = card.role(name)
-        if card.thinking == "none" and role.thinking_tokens:
-            yield f"roles.{name}.thinking_tokens must be 0 where `thinking` is none"
-        if not card.hosted and role.reasoning_effort is not None:
-            yield f"roles.{name}.reasoning_effort is for hosted models; thinking_tokens bounds others"
+        yield from (f"roles.{name}.{problem}" for problem in _beyond_route(card, role))
         if (most := role.thinking_tokens + role.string_tokens) >= card.context:
             yield (
                 f"roles.{name}: an answer of {most} tokens (thinking_tokens and string_tokens) does not fit a"
@@ -369,6 +383,23 @@ def _contradictions(card: ModelCard) -> Iterator[str]:
             yield f"server.flags.{flag}: write the flag without its leading dashes"
         if flag in OWN_FLAGS:
             yield f"server.flags.{flag}: not here, it is set from the card's other fields"
+
+
+def _beyond_route(card: ModelCard, role: Role) -> Iterator[str]:
+    """What a role asks for that the card's route cannot do."""
+    if role.thinking_tokens and card.route != "tokens":
+        yield f"thinking_tokens must be 0 on `route: {card.route}`, which has no budget of thinking"
+    elif role.thinking_tokens and card.thinking == "none":
+        yield "thinking_tokens must be 0 where `thinking` is none"
+    if not card.hosted and role.reasoning_effort is not None:
+        yield "reasoning_effort is for hosted models; thinking_tokens bounds others"
+    if card.hosted and card.route == "responses":
+        if role.top_k is not None:
+            yield "top_k must be null on a hosted model's `route: responses`, which knows no such field"
+        reasons = role.reasoning_effort not in (None, "none")
+        for name in ("temperature", "top_p"):
+            if reasons and getattr(role, name) is not None:
+                yield f"{name} must be null beside a reasoning_effort: models that reason refuse it"
 
 
 def _set_in_vain(card: ModelCard) -> str:

@@ -223,9 +223,8 @@ async def deploy(
     tokenizer = ChatTokenizer(folder, card.revision) if folder and card.route == "tokens" else None
     async with AsyncExitStack() as stack:
         server: VllmServer | None = None
-        if card.hosted or options.url is not None:
-            endpoint = _running(card, options)
-        else:
+        endpoint = running_endpoint(card, options)
+        if endpoint is None:
             assert folder is not None
             server = VllmServer(card, folder, log, port=options.port, start_timeout_s=options.start_timeout_s)
             endpoint = server.endpoint
@@ -252,12 +251,17 @@ def server_log(card: ModelCard) -> Path:
     return CHECKOUT / ".cache" / "servers" / f"{name}-{os.getpid()}.log"
 
 
-def _running(card: ModelCard, options: ServiceOptions) -> Endpoint:
-    key = _key(card, options)
+def running_endpoint(card: ModelCard, options: ServiceOptions) -> Endpoint | None:
+    """Where a server runs that need not be started; `None` where one must be. Nothing is sent.
+
+    Raises:
+        InvalidCard, ServerFailed: its address or its API key is none, or the key is missing.
+    """
     if options.url is not None:
-        return Endpoint.parse(options.url, api_key=key)
-    assert card.base_url is not None
-    return Endpoint(card.base_url.rstrip("/"), api_key=key)
+        return Endpoint.parse(options.url, api_key=_key(card, options))
+    if card.base_url is not None:
+        return Endpoint(card.base_url.rstrip("/"), api_key=_key(card, options))
+    return None
 
 
 def _key(card: ModelCard, options: ServiceOptions) -> str | None:
@@ -275,6 +279,11 @@ def _key(card: ModelCard, options: ServiceOptions) -> str | None:
         key = os.environ.get(name, "").strip()
         if not key:
             raise InvalidCard(f"model {card.name!r}: {where} with its API key is not set")
+    elif card.hosted and card.route == "responses":
+        raise InvalidCard(
+            f"model {card.name!r}: `route: responses` of a hosted model needs an API key:"
+            " name the environment variable that holds it in the card's api_key_env"
+        )
     else:
         return None
     if not re.fullmatch("[!-~]+", key):

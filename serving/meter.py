@@ -12,8 +12,9 @@ from serving.errors import SpendingCapReached
 from serving.usage import Prices, Usage
 
 Status = Literal["ok", "invalid", "truncated", "overflow", "aborted", "failed"]
-"""`invalid` and `truncated`: answered, but without a complete valid call. `overflow`: refused, as the
-prompt exceeds the context. `aborted`: cut off by us or by the engine's shutdown. `failed`: no answer."""
+"""`invalid` and `truncated`: answered, but without a complete valid call. `overflow`: the prompt exceeds the
+context and was refused, or its answer would. `aborted`: cut off by us or by the engine's shutdown. `failed`:
+no answer."""
 
 READINESS = "readiness"
 """Role of the request with which each client begins, which shows that the engine answers."""

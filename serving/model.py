@@ -8,9 +8,12 @@ from typing import Any
 
 from serving.admission import Replica
 from serving.cards import ModelCard
-from serving.conversation import ChatConversation, Conversation, TokenConversation
+from serving.conversation import Conversation
 from serving.engine.client import Engine
 from serving.errors import InvalidCard, ServingError
+from serving.routes.chat import ChatConversation
+from serving.routes.responses import ResponsesConversation
+from serving.routes.tokens import TokenConversation
 from serving.tokens.formats import FORMATS
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.tokens.tool_check import ToolCheck
@@ -71,7 +74,8 @@ class Model:
         settings = self.card.role(role)
         labels = {"role": role, **labels}
         if self._format is None or self._tokenizer is None:
-            return ChatConversation(self.engine, messages, tools, settings, labels)
+            kind = ResponsesConversation if self.card.route == "responses" else ChatConversation
+            return kind(self.engine, messages, tools, settings, labels)
         transcript = self._transcript(role, messages, tools)
         replica = min(self.replicas, key=lambda each: len(each.seats))
         seat = replica.seat(self._sent_before(transcript.ids), self._held_back)
@@ -90,7 +94,7 @@ class Model:
             options: further fields of the request.
 
         Returns:
-            For each replica the prefix's length in tokens, and its usage; nothing on the chat route.
+            For each replica the prefix's length in tokens, and its usage; nothing on routes of messages.
 
         Raises:
             ServingError: the engine failed.
@@ -137,7 +141,7 @@ class Model:
     def shared_prefix(self, role: str, messages: Messages, tools: list[ToolSpec]) -> list[int]:
         """The token ids with which all first prompts begin that have this system message and these tools.
 
-        None on the chat route.
+        None on routes of messages.
         """
         if self._format is None:
             return []

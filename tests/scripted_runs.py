@@ -75,7 +75,7 @@ def hosted_card(folder: Path, engine: ScriptedEngine) -> Path:
     """The card of a hosted model, with prices of its own, whose key stands in `TOY_KEY`."""
     card = folder / "large.yaml"
     card.write_text(
-        f"name: large\ncontext: 100000\nroute: chat\nbase_url: {engine.endpoint}\n"
+        f"name: large\ncontext: 100000\nroute: responses\nbase_url: {engine.endpoint}\n"
         "api_key_env: TOY_KEY\ntried: in tests\nprices: {uncached: 100, cached: 100, output: 100}\n"
         "roles:\n  actor: {string_tokens: 100}\n  inducer: {string_tokens: 3000}\n"
     )

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import httpx2
 import msgspec
 
+from serving.engine.answers import Completions, Response
 from serving.engine.endpoint import BUSY_S, Endpoint
 from serving.engine.ideal_cache import IdealCache, Lookup
 from serving.engine.one_try import Send, TryFailed, try_once
@@ -69,7 +70,7 @@ class EngineResponse(msgspec.Struct, frozen=True):
 
     @property
     def choice(self) -> dict[str, Any]:
-        """The one choice that was asked for."""
+        """The one choice that was asked for (not on the responses route)."""
         choice: dict[str, Any] = self.body["choices"][0]
         return choice
 
@@ -87,6 +88,7 @@ class _Request:
 
     Attributes:
         prompt_bound: tokens that its prompt does not exceed.
+        form: what its answer must hold.
         replica: see `Engine.complete`.
         look_up: notes that it is sent now, where its replica's cache is known.
         lookup: the last try's.
@@ -96,6 +98,7 @@ class _Request:
     prompt_bound: int
     max_tokens: int
     labels: dict[str, str]
+    form: type[Completions | Response] = Completions
     replica: int | None = None
     look_up: Callable[[], Lookup] | None = None
     lookup: Lookup | None = None
@@ -169,7 +172,7 @@ class Engine:
         headers = {} if replica is None else {"X-data-parallel-rank": str(replica)}
         send = self._post("completions", body, headers)
         look_up = functools.partial(cache.send, prompt, options.get("cache_salt", "")) if cache else None
-        request = _Request(send, len(prompt), max_tokens, labels, replica, look_up)
+        request = _Request(send, len(prompt), max_tokens, labels, replica=replica, look_up=look_up)
         response = await self._send(request)
         lacks = "no token ids; the tokens route needs a recent vLLM"
         response = self._holding(response, "token_ids", list, lacks)
@@ -198,6 +201,26 @@ class Engine:
         send = self._post("chat/completions", body, {})
         response = await self._send(_Request(send, prompt_bound, max_tokens, labels))
         return self._holding(response, "message", dict, "no message")
+
+    async def respond(
+        self,
+        items: list[dict[str, Any]],
+        *,
+        max_tokens: int,
+        prompt_bound: int,
+        labels: dict[str, str],
+        **options: Any,
+    ) -> EngineResponse:
+        """Continue messages and what followed them; the body is a `serving.engine.answers.Response`.
+
+        Args:
+            prompt_bound: as in `chat`.
+
+        Raises:
+            As `complete`.
+        """
+        send = self._post("responses", {**options, "input": items, "max_output_tokens": max_tokens}, {})
+        return await self._send(_Request(send, prompt_bound, max_tokens, labels, Response))
 
     def give_up(self) -> None:
         """End every request that waits for an answer with `EngineDead`: the engine hangs."""
@@ -284,7 +307,7 @@ class Engine:
                 labels=request.labels,
                 model=self.model,
                 status=status,
-                wasted=status in ("aborted", "failed", "overflow"),
+                wasted=error is not None or status == "failed",
                 usage=usage,
                 seconds=round(time.monotonic() - started, 4),
                 error=(str(error) or type(error).__name__) if error else None,
@@ -300,7 +323,7 @@ class Engine:
         request.lookup = request.look_up() if request.look_up else None
         try:
             async with waiting:
-                return await try_once(request.send, self._retry.timeout_s)
+                return await try_once(request.send, request.form, self._retry.timeout_s)
         except TimeoutError as error:
             reason = "it hangs: none of its counters moves any more"
             raise TryFailed(reason, status="aborted", lost=True, hung=True) from error

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable
 from dataclasses import KW_ONLY, dataclass
-from typing import Annotated, Any
+from typing import Any
 
 import httpx2
 import msgspec
 
+from serving.engine.answers import Completions, Response
 from serving.errors import ContextOverflow, RequestRefused
 from serving.meter import Status
 from serving.usage import Usage
@@ -39,38 +40,13 @@ class TryFailed(Exception):
     usage: Usage | None = None
 
 
-class _Details(msgspec.Struct):
-    cached_tokens: int | None = None
-    reasoning_tokens: int | None = None
-
-
-class _Usage(msgspec.Struct):
-    prompt_tokens: int
-    completion_tokens: int | None = None
-    prompt_tokens_details: _Details | None = None
-    completion_tokens_details: _Details | None = None
-
-    def usage(self) -> Usage:
-        """Reasoning as far as the engine counts it. Raises `ValueError` where the counts cannot be."""
-        return Usage(
-            prompt=self.prompt_tokens,
-            cached=(self.prompt_tokens_details or _Details()).cached_tokens or 0,
-            completion=self.completion_tokens or 0,
-            reasoning=(self.completion_tokens_details or _Details()).reasoning_tokens or 0,
-        )
-
-
-class _Body(msgspec.Struct):
-    """What every answer must hold."""
-
-    choices: Annotated[list[dict[str, Any]], msgspec.Meta(min_length=1)]
-    usage: _Usage
-
-
-async def try_once(send: Send, timeout_s: float) -> tuple[dict[str, Any], Usage]:
+async def try_once(
+    send: Send, form: type[Completions | Response], timeout_s: float
+) -> tuple[dict[str, Any], Usage]:
     """Send a request once. Returns the response as plain JSON, and its token counts.
 
     Args:
+        form: what the answer must hold.
         timeout_s: how long `send` waits for an answer, for the error's text.
 
     Raises:
@@ -95,11 +71,14 @@ async def try_once(send: Send, timeout_s: float) -> tuple[dict[str, Any], Usage]
         body = msgspec.json.decode(response.content, type=dict[str, Any])
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise TryFailed(f"unreadable answer: {error}") from error
+    if body.get("error"):  # a response that failed half-way, or a gateway's word for it
+        raise _failed(response)
     try:
-        usage = msgspec.convert(body, _Body).usage.usage()
+        answer = msgspec.convert(body, form)
+        usage = answer.usage.usage()
     except (msgspec.ValidationError, ValueError) as error:
-        raise TryFailed(f"the answer holds no choice or no usage: {error}") from error
-    if body["choices"][0].get("finish_reason") == "abort":
+        raise TryFailed(f"the answer lacks what it must hold: {error}") from error
+    if answer.aborted:
         reason = "the engine was shut down in the middle of the answer"
         raise TryFailed(reason, status="aborted", lost=True, usage=usage)
     return body, usage
@@ -109,8 +88,16 @@ def _lost(error: httpx2.RequestError) -> str:
     return f"connection lost: {str(error) or type(error).__name__}"
 
 
-# vLLM tells the exact limit in words of its own: no token is left to answer with.
-_OVERFLOW = re.compile("maximum context length|max_tokens must be at least 1|context window")
+# vLLM tells the exact limit in other words, on each route in its own: no token is left to answer with.
+_OVERFLOW = re.compile(
+    "maximum context length|max_tokens must be at least 1|exceeds the max_model_len|context window"
+)
+
+
+def _failed(response: httpx2.Response) -> Exception:
+    """What an error in an answer whose status is 200 means for the request."""
+    text, code = _told(response)
+    return ContextOverflow(text) if _overflows(text, code) else TryFailed(f"the engine failed: {text}")
 
 
 def _judged(response: httpx2.Response) -> Exception:
@@ -123,9 +110,13 @@ def _judged(response: httpx2.Response) -> Exception:
     if status >= 500 or status in (408, 409):
         # vLLM answers 500 while its core dies, for seconds, before connections are refused.
         return TryFailed(f"status {status}: {text}", lost=status == 500)
-    if status == 400 and (code == "context_length_exceeded" or _OVERFLOW.search(text)):
+    if status == 400 and _overflows(text, code):
         return ContextOverflow(text)
     return RequestRefused(f"status {status}: {text}")
+
+
+def _overflows(text: str, code: object) -> bool:
+    return code == "context_length_exceeded" or _OVERFLOW.search(text) is not None
 
 
 def _told(response: httpx2.Response) -> tuple[str, object]:

@@ -27,7 +27,7 @@ async def check_engine(model: Model) -> None:
 
     Its calls of twelve kinds of tools must be valid; and where the card has a prefix cache, the second of two
     requests must report that the first one's prompt was cached. Takes a few seconds. Nothing is checked on
-    the chat route, where an invalid call is data.
+    other routes, where an invalid call is data.
 
     Raises:
         ServerFailed: the engine is refused; says why, and what to change.

@@ -16,9 +16,9 @@ from typing import Any, Literal, NotRequired, TypedDict
 import msgspec
 
 from serving.cards import Role, Roles
-from serving.conversation import TokenConversation
 from serving.errors import ContextOverflow, RequestRefused, TruncatedCall
 from serving.model import Model
+from serving.routes.tokens import TokenConversation
 from serving.tokens.tools import ToolSpec
 from serving.usage import Usage
 
@@ -142,14 +142,14 @@ class OpenProbe:
 
     def __init__(self, model: Model, role: Role, probe: ToolProbe) -> None:
         # Hosted models have rules of their own for what may be strict.
-        built_in = model.card.route == "chat" and not model.card.hosted
+        built_in = model.card.route != "tokens" and not model.card.hosted
         tools = [msgspec.structs.replace(tool, strict=built_in) for tool in probe.tools]
         self._probe = probe
         self._talk = as_role(model, role).converse("actor", probe.messages, tools, LABELS)
 
     async def answer(self) -> ProbeAnswer:
         """Send it, and close the conversation.
-        Raises `ServingError` if the engine failed; on the chat route also where it refuses the probe."""
+        Raises `ServingError` if the engine failed; on routes of messages also where it refuses the probe."""
         probe, talk = self._probe, self._talk
         prompt = list(talk.transcript.ids) if isinstance(talk, TokenConversation) else []
         try:

@@ -1,7 +1,7 @@
 """Tools as a model sees them: a name, a JSON schema, documentation.
 
 `ToolSpec.from_signature` says which argument types exist: `str`, `int`, `float`, `bool`, `Literal`, `list`,
-`TypedDict`; a parameter with a default may be left out. Decoding, parsing and the chat route go by the
+`TypedDict`; a parameter with a default may be left out. Decoding, parsing and routes of messages go by the
 schema that it makes, the skill library by its verdict.
 """
 

@@ -98,7 +98,7 @@ class Actor:
         return [Message("system", system), Message("user", task_text(opening))]
 
     def shared_prefix(self, spec: ActorSpec) -> list[int]:
-        """The token ids with which every episode of `spec` begins; none on the chat route."""
+        """The token ids with which every episode of `spec` begins; none on routes of messages."""
         messages, tools = self._any_messages(spec), self.tools(spec)
         return self.model(spec.role).shared_prefix(spec.role, messages, tools)
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from serving.conversation import Conversation
+from serving.conversation import AnswerOverflow, Conversation
 from serving.errors import ContextOverflow
 from serving.tokens.tools import ToolCall
 from serving.usage import Usage
@@ -94,7 +94,9 @@ async def run_agent(
             limits.deadline += held_s
         try:
             async with asyncio.timeout_at(limits.deadline if limits.answers_count else None):
-                completion = await conversation.ask()
+                completion, overflow = await conversation.ask(), None
+        except AnswerOverflow as error:
+            completion, overflow = error.completion, error
         except ContextOverflow:
             return Ending.CONTEXT_OVERFLOW
         except TimeoutError:
@@ -110,6 +112,10 @@ async def run_agent(
             seconds=round(completion.seconds, 4),
             held_s=round(held_s, 4),
         )
+        if overflow is not None:
+            turn.error = str(overflow)
+            record(turn)
+            return Ending.CONTEXT_OVERFLOW
         ending = None
         if turn.call is None:
             turn.error = str(completion.problem)

@@ -214,7 +214,7 @@ def _show_run(setup: Setup, console: Console, balances: Sequence[Balance] = ()) 
     from speedrunner.costs.checkpoints import checkpoint_rows
     from speedrunner.costs.ledger import run_costs
     from speedrunner.costs.pricing import price_book
-    from speedrunner.costs.tables import balance_text, checkpoint_table, notes, thought_lines
+    from speedrunner.costs.tables import balance_text, checkpoint_table, limit_lines, notes
     from speedrunner.runs.identity import process_lines
     from speedrunner.store.data import load
 
@@ -230,7 +230,7 @@ def _show_run(setup: Setup, console: Console, balances: Sequence[Balance] = ()) 
         console.print(
             f"These are the prices that it was played at; `speedrunner cost {data.path}` has others."
         )
-    for line in (*thought_lines(costs), *process_lines(data.processes)):
+    for line in (*limit_lines(costs), *process_lines(data.processes)):
         console.print(line, soft_wrap=True)
     for balance in balances:
         console.print(balance_text(balance), soft_wrap=True)

@@ -30,6 +30,8 @@ class CheckpointRow(msgspec.Struct, frozen=True):
         public, skills: public skills and all skills of the policy.
         notes: whether it keeps notes for the actor.
         cut: how many test episodes ended at the wall clock or by an overflow of the context, by ending.
+        unreported: requests of test episodes that were cut off before their tokens were told.
+        at_most: the most tokens that they can have taken beyond the means, per test episode.
     """
 
     rollouts: int
@@ -46,6 +48,8 @@ class CheckpointRow(msgspec.Struct, frozen=True):
     skills: int
     notes: bool = False
     cut: dict[str, int] = {}
+    unreported: int = 0
+    at_most: float = 0.0
 
 
 def rollout_costs(run: RunData, costs: RunCosts) -> dict[str, float]:
@@ -95,6 +99,8 @@ def checkpoint_rows(run: RunData, costs: RunCosts) -> list[CheckpointRow]:
                 skills=len(policy.skills),
                 notes=bool(policy.notes),
                 cut=dict(Counter(row.ending.value for row in played if row.ending in CUT)),
+                unreported=sum(line.unreported for line in lines),
+                at_most=fmean(line.at_most.total for line in lines),
             )
         )
     return rows

@@ -67,7 +67,7 @@ class Line(msgspec.Struct, frozen=True):
     Attributes:
         requests: tries, those without a usage included.
         tokens: by class, as far as the engine told.
-        wasted: of these, what served nothing (retries, aborted and overflowed requests, attempts given up).
+        wasted: of these, what served nothing (retries, aborted requests, attempts given up).
         usd_by_class: what the tokens cost, where they are paid by the token.
         usd: what all of it costs: tokens, or engine time.
         wasted_usd: the wasted part of `usd`.

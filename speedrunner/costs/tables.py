@@ -50,13 +50,7 @@ def cost_lines(costs: RunCosts) -> list[str]:
     if (usd := total.usd_by_class) is not None:
         each = (f"{amount:.6f}" for amount in astuple(usd))
         lines.append(_FORMAT.format("USD", "", *each, f"{usd.total:.6f}", ""))
-    if total.unreported:
-        prompt, generated = total.at_most.cached + total.at_most.computed, total.at_most.action
-        lines.append(
-            f"{total.unreported} requests were cut off before their tokens were told: at most {prompt:.0f}"
-            f" prompt and {generated:.0f} generated tokens, {total.at_most_usd:.6f} USD, beyond these sums."
-        )
-    lines += thought_lines(costs)
+    lines += limit_lines(costs)
     if costs.unpriced:
         lines.append(f"USD of {', '.join(costs.unpriced)}: {NOT_MEASURED}; the sums are without it.")
     lines += ["", _FORMAT.format("phase, policy", *HEAD)]
@@ -68,14 +62,23 @@ def cost_lines(costs: RunCosts) -> list[str]:
     return lines
 
 
-def thought_lines(costs: RunCosts) -> list[str]:
-    """How often a budget of thinking was too little, where it was."""
+def limit_lines(costs: RunCosts) -> list[str]:
+    """What of a run's requests was cut off, where any was: whole ones, and thinking at its budget."""
+    lines, total = [], costs.total
+    if total.unreported:
+        prompt, generated = total.at_most.cached + total.at_most.computed, total.at_most.action
+        lines.append(
+            f"{total.unreported} requests were cut off before their tokens were told: at most {prompt:.0f}"
+            f" prompt and {generated:.0f} generated tokens, {total.at_most_usd:.6f} USD, beyond these sums."
+        )
     cut = [
         f"{line.thought_cut} of {line.requests} of {role} ({line.thought_cut / line.requests:.0%})"
         for role, line in costs.roles.items()
         if line.thought_cut
     ]
-    return [f"Requests whose thinking was closed at its budget: {', '.join(cut)}."] if cut else []
+    if cut:
+        lines.append(f"Requests whose thinking was closed at its budget: {', '.join(cut)}.")
+    return lines
 
 
 def total_lines(names: Sequence[str], runs: Sequence[RunCosts]) -> list[str]:
@@ -111,6 +114,15 @@ def notes(rows: Sequence[CheckpointRow], book: PriceBook) -> str:
     ]
     if cut:
         left_out += f" Ended before they were done: {', '.join(cut)}."
+    unreported = [
+        f"{row.unreported} after {row.rollouts} rollouts (at most {row.at_most:.0f} tokens per episode)"
+        for row in rows
+        if row.unreported
+    ]
+    if unreported:
+        left_out += (
+            f" Requests cut off before their tokens were told, which the means lack: {', '.join(unreported)}."
+        )
     return (
         "Score, LLM calls, tokens (uncached and cached prompt, output) and USD per episode are means over the"
         f" test episodes.{left_out} USD per rollout: the training rollouts since the checkpoint before, with"

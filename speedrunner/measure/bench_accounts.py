@@ -55,7 +55,7 @@ async def measure_accounts(
 ) -> Measurement:
     """As `compare_accounts`, with the card's engine; one of our own is given a small cache and a short queue.
 
-    Raises `InvalidConfig` for a card of the chat route.
+    Raises `InvalidConfig` for a card of another route than `tokens`.
     """
     card = tokens_route(card) if config.serving.url else narrow(tokens_route(card))
     async with opened(card, config, status) as deployment:

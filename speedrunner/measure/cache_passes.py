@@ -21,13 +21,14 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from serving.conversation import Completion, TokenConversation
+from serving.conversation import Completion
 from serving.deployment import Deployment
 from serving.engine.endpoint import Endpoint
 from serving.engine.metrics import Counters, read_metrics
 from serving.errors import ContextOverflow
 from serving.meter import LedgerRow
 from serving.model import Messages, Model
+from serving.routes.tokens import TokenConversation
 from serving.together import together
 from serving.tokens.grammar import constant, sequence, structural_tag
 from serving.tokens.tools import ToolSpec

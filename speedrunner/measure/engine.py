@@ -21,7 +21,8 @@ def tokens_route(card: ModelCard) -> ModelCard:
     """The card, which is on the tokens route. Raises `InvalidConfig` where it is not."""
     if card.route != "tokens":
         raise InvalidConfig(
-            f"model {card.name!r} is on the chat route: nobody can look into its cache or replay its requests"
+            f"model {card.name!r} is on the {card.route} route: nobody can look into its cache or replay its"
+            " requests"
         )
     return card
 

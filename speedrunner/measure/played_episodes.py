@@ -12,9 +12,10 @@ from pathlib import Path
 
 from rich.console import Console
 
-from serving.conversation import Conversation, TokenConversation
+from serving.conversation import Conversation
 from serving.meter import LedgerRow
 from serving.model import Model
+from serving.routes.tokens import TokenConversation
 from speedrunner.agents.actor import Actor
 from speedrunner.config.schema import to_yaml
 from speedrunner.hosts.host_pool import HostPool

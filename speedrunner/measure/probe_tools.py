@@ -99,7 +99,7 @@ async def probe_tools(model: Model, role: Role, count: int, in_flight: int, stat
         in_flight: requests at the same time.
 
     Raises:
-        ServingError: the engine failed. On the chat route also where it refuses a probe.
+        ServingError: the engine failed. On routes of messages also where it refuses a probe.
     """
     answers: list[ProbeAnswer] = []
     constrained, free = Speed(), Speed()
@@ -184,8 +184,8 @@ async def _free(model: Model, role: Role, answer: ProbeAnswer) -> ProbeAnswer:
 def thinking_role(card: ModelCard, thinking: bool | None) -> Role:
     """The actor's role with the thinking that is asked for. Raises `InvalidConfig`."""
     role = card.role("actor")
-    if thinking and card.route == "chat":
-        raise InvalidConfig("--thinking is for the tokens route: on the chat route it has no budget")
+    if thinking and card.route != "tokens":
+        raise InvalidConfig(f"--thinking is for the tokens route: on the {card.route} route it has no budget")
     if thinking and card.thinking == "none":
         raise InvalidConfig(f"--thinking: model {card.name!r} does not think (its card says thinking: none)")
     if thinking is None:

@@ -11,11 +11,11 @@ from typing import Any
 
 import msgspec
 
-from serving.conversation import TokenConversation
 from serving.engine.client import Engine
 from serving.errors import ContextOverflow, EngineDead, RequestFailed, RequestRefused
 from serving.model import Model
 from serving.probes.tool_battery import SYSTEM, as_role, battery
+from serving.routes.tokens import TokenConversation
 from serving.together import together
 from speedrunner.measure.measurement import Status
 

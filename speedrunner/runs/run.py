@@ -168,17 +168,20 @@ def begun(setup: Setup, console: Console, name: str = "") -> Iterator[BegunRun |
 
     Raises:
         LockHeld, RunDirectoryError: the directory cannot be used for this run.
+        InvalidCard, ServerFailed: an API key is missing.
     """
     options = setup.config.run
     path = Path(options.dir)
     with RunDirectory.open_for_writing(path) as directory:
-        _claim(directory, setup)
+        same_configuration(directory, setup)
         steps = setup.plan(directory.training_end)
         left = due(steps, directory, retry_faults=options.retry_faults)
         if not left:
             console.print(f"{path} is finished: nothing is left to play", soft_wrap=True)
             yield None
             return
+        setup.check_keys()
+        _claim(directory, setup)
         ledger = directory.requests()  # a damaged one is told before a server is started
         episodes = sum(len(step.tasks) for step in steps if isinstance(step, Wake | Evaluate))
         with Progress(console, episodes, episodes - sum(len(each.tasks) for each in left), name) as progress:
@@ -199,8 +202,7 @@ def same_configuration(directory: RunDirectory, setup: Setup) -> None:
 
 
 def _claim(directory: RunDirectory, setup: Setup) -> None:
-    """Write the configuration of a new run; compare that of one that goes on."""
-    same_configuration(directory, setup)
+    """Write the configuration of a new run."""
     is_new = directory.config() is None
     if is_new or not directory.policies.versions():
         initial = setup.initial_policy()  # before anything is written, as it may not exist

@@ -8,6 +8,7 @@ from pathlib import Path
 import envs
 from envs import Split, TextEnv
 from serving.cards import ModelCard
+from serving.deployment import running_endpoint
 from serving.usage import Prices
 from speedrunner.config.named import actor_card, inducer_card
 from speedrunner.config.schema import Config
@@ -44,6 +45,12 @@ class Setup:
         return plan_run(
             self.split, self.config.run, trains=method.trains, fresh=method.fresh_tasks, ended=ended
         )
+
+    def check_keys(self) -> None:
+        """Raise `InvalidCard` or `ServerFailed` where an API key is missing, or is none."""
+        running_endpoint(self.card, self.config.serving)
+        if self.inducer_card is not self.card:
+            running_endpoint(self.inducer_card, self.config.serving.elsewhere())
 
     def hosts(self, size: int, log: Path | None = None) -> HostPool:
         """Hosts of the environment, whose error streams go to `log`, if anywhere."""

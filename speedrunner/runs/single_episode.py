@@ -8,7 +8,8 @@ from pathlib import Path
 import msgspec
 from rich.console import Console
 
-from serving.conversation import Conversation, TokenConversation
+from serving.conversation import Conversation
+from serving.routes.tokens import TokenConversation
 from speedrunner.agents.actor import Actor
 from speedrunner.agents.episode import Episode, play_episode
 from speedrunner.agents.reading import headline, turn_lines
@@ -32,6 +33,7 @@ async def show_episode(setup: Setup, console: Console, *, show_ids: bool) -> Non
     Raises:
         ServingError, HostError, EnvironmentFault: something failed.
     """
+    setup.check_keys()
     task = chosen_task(setup.config)
     policy = setup.initial_policy()
     turns = 0

@@ -283,7 +283,7 @@ class SleepRecord(msgspec.Struct, kw_only=True):
         rollouts: training rollouts since the sleep before, over which its cost is spread.
         error: what kept it from all that it should have done (a context overflow, say).
         attempts: episodes that the method played again (where it says `replays`); part of the sleep's cost.
-        prefix: what it invalidated of the prompt prefix; `None` on the chat route.
+        prefix: what it invalidated of the prompt prefix; `None` on routes of messages.
     """
 
     sleep: int

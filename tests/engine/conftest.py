@@ -25,9 +25,13 @@ def vllm_endpoint(
 ) -> Iterator[Endpoint]:
     """A real vLLM for the whole session; tests that kill servers start their own.
 
-    It keeps its priority: else the tests of the other worker would leave it next to nothing.
+    It keeps its priority: else the tests of the other worker would leave it next to nothing. It has what the
+    routes of messages need besides.
     """
-    server = VllmServer(tiny_card, tiny_folder, tmp_path_factory.mktemp("vllm") / "server.log")
+    flags = {"enable-auto-tool-choice": True, "tool-call-parser": str(tiny_card.tool_format)}
+    options = msgspec.structs.replace(tiny_card.server, flags={**tiny_card.server.flags, **flags})
+    card = msgspec.structs.replace(tiny_card, server=options)
+    server = VllmServer(card, tiny_folder, tmp_path_factory.mktemp("vllm") / "server.log")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("serving.engine.server.COMPUTE_NICENESS", 0)
         asyncio.run(server.start())

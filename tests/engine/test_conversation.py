@@ -11,12 +11,14 @@ import msgspec
 import pytest
 
 from serving.cards import ModelCard
-from serving.conversation import Completion, TokenConversation
+from serving.conversation import AnswerOverflow, Completion
 from serving.engine.metrics import Counters, read_counters
-from serving.errors import ContextOverflow
+from serving.errors import ContextOverflow, TruncatedCall
 from serving.model import Model
+from serving.routes.tokens import TokenConversation
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.tokens.tools import ToolSpec
+from serving.usage import Usage
 from tests.rendered import FIRST_PROMPTS, rendered, without_control_tokens
 from tests.shared_prompts import shared_prompts
 
@@ -169,14 +171,74 @@ async def test_a_conversation_that_outgrows_the_context_ends_as_an_overflow(
     talk.tell("")
     filler = tiny_tokenizer.outside_text("?")
     talk.transcript.ids += filler * (context - 5 - len(talk.transcript.ids))
-    with pytest.raises(ContextOverflow, match="did not fit the 5 tokens left"):
+    with pytest.raises(AnswerOverflow, match="did not fit the 5 tokens left") as caught:
         await talk.ask()
     row = engine_server.rows[-1]
-    assert (row.status, row.wasted) == ("overflow", True)
+    assert (row.status, row.wasted) == ("overflow", False)
+    assert row.usage == caught.value.completion.usage
     assert row.usage.completion == 5
     talk.tell("more")
     with pytest.raises(ContextOverflow, match=f"context is {context}"):
         await talk.ask()
+
+
+@pytest.mark.parametrize("route", ["chat", "responses"])
+class TestMessages:
+    """The routes of messages, with vLLM's built-in tool calls."""
+
+    def model(self, engine_server: Any, tokenizer: ChatTokenizer, route: str) -> Model:
+        card = msgspec.structs.replace(engine_server.card, route=route)
+        return Model(card, engine_server.model.engine, tokenizer)
+
+    async def test_conversations_go_on_from_the_cache_and_the_ledger_is_exact(
+        self, engine_server: Any, tiny_tokenizer: ChatTokenizer, route: str
+    ) -> None:
+        counted = await read_counters(engine_server.endpoint)
+        seen = len(engine_server.rows)
+        tools = [msgspec.structs.replace(tool, strict=True) for tool in (TOOLS[0], TOOLS[5])]
+        talk = self.model(engine_server, tiny_tokenizer, route).converse(
+            "actor", messages(route), tools, LABELS
+        )
+        answers = []
+        for turn in range(6):
+            answers.append(await talk.ask())
+            talk.tell(f"go on {turn}")
+        # Untrained, it may fill an answer with blanks.
+        assert sum(answer.call is not None for answer in answers) > 3
+        assert all((answer.call is None) == (answer.problem is not None) for answer in answers)
+        for earlier, later in itertools.pairwise(answers):
+            assert later.usage.cached >= (earlier.usage.prompt - 1) // BLOCK * BLOCK - BLOCK
+        rows = engine_server.rows[seen:]
+        assert [row.usage for row in rows] == [answer.usage for answer in answers]
+        ledger = Counters.of(sum((answer.usage for answer in answers), Usage()))
+        assert await read_counters(engine_server.endpoint) - counted == ledger
+
+    async def test_a_cut_answer_is_data(
+        self, engine_server: Any, tiny_tokenizer: ChatTokenizer, route: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("serving.routes.messages.ANSWER_TOKENS", 0)
+        say = ToolSpec("say", "Say it.", record(["x"], x={"enum": ["word " * 200]}), strict=True)
+        model = self.model(engine_server, tiny_tokenizer, route)
+        talk = model.converse("actor", messages("x"), [say], LABELS)
+        cut = await talk.ask()
+        assert isinstance(cut.problem, TruncatedCall)
+        assert engine_server.rows[-1].status == "truncated"
+        talk.tell("go on")
+        assert (await talk.ask()).usage.prompt > cut.usage.prompt
+
+    async def test_a_full_context_overflows_in_either_wording(
+        self, engine_server: Any, tiny_tokenizer: ChatTokenizer, route: str
+    ) -> None:
+        model, context = self.model(engine_server, tiny_tokenizer, route), engine_server.card.context
+        first = await model.converse("actor", messages("!"), TOOLS[:1], LABELS).ask()
+        for length in (context - first.usage.prompt + 1, context):
+            talk = model.converse("actor", messages("!" * length), TOOLS[:1], LABELS)
+            with pytest.raises(ContextOverflow):
+                await talk.ask()
+        exactly, beyond = (row.error for row in engine_server.rows[-2:])
+        assert "maximum context length" in beyond
+        assert "maximum context length" not in exactly
+        assert engine_server.rows[-1].usage == Usage()
 
 
 @pytest.mark.parametrize("budget", [12, 0], ids=["thinking", "silent"])

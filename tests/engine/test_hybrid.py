@@ -11,13 +11,14 @@ import msgspec
 import pytest
 
 from serving.cards import ModelCard, load_card, prepare
-from serving.conversation import Completion, TokenConversation
+from serving.conversation import Completion
 from serving.engine.client import Engine
 from serving.engine.endpoint import Endpoint
 from serving.engine.metrics import Counters, read_counters
 from serving.engine.server import VllmServer
 from serving.meter import LedgerRow, Meter
 from serving.model import Model
+from serving.routes.tokens import TokenConversation
 from serving.tokens.tokenizer import ChatTokenizer
 from tests.rendered import FIRST_PROMPTS, rendered, without_control_tokens
 from tests.shared_prompts import shared_prompts

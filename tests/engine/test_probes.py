@@ -14,7 +14,7 @@ from serving.probes.start_check import check_engine
 from serving.probes.tool_battery import battery
 from speedrunner.measure.probe_cache import SIBLINGS, probe_cache
 from speedrunner.measure.probe_tools import Counts, probe_tools
-from tests.scripted_runs import complaint, in_process
+from tests.scripted_runs import in_process
 
 
 @pytest.mark.parametrize("thinking_tokens", [0, 24], ids=["silent", "thinking"])
@@ -71,8 +71,3 @@ class TestCommand:
         assert whole["expected"] == whole["reported"] != 0
         assert found["figures"][0]["value"] == 1.0
         assert found["advice"] == []
-
-    def test_a_server_without_built_in_calls_is_told_in_one_line(self, vllm_endpoint: Endpoint) -> None:
-        url = f"serving.url={vllm_endpoint}"
-        line = complaint(in_process("probe", "tools", "model=tiny", url, "--built-in"))
-        assert "start it with --enable-auto-tool-choice --tool-call-parser qwen3_json" in line

@@ -28,6 +28,7 @@ GOOD: dict[str, Any] = {
 
 COMMIT = "0e9e39f249a16976918f6564b8830bc894c89659"
 HOSTED = {"path": None, "tool_format": None, "base_url": "https://h/v1", "route": "chat"}
+RESPONSES = {**HOSTED, "route": "responses"}
 HOLDS = {"conversations": 3, "tokens": 8192, "by": "arithmetic"}
 
 
@@ -162,7 +163,25 @@ def test_what_a_card_does_not_allow_is_told(
         ),
         ({"revision": COMMIT}, ["`revision` goes with `id`"]),
         ({"path": None, "id": "Q", "revision": COMMIT, "recipe": "r.py"}, ["`recipe` goes with `path`"]),
-        ({"path": None, "base_url": "https://h/v1"}, ["needs `route: chat`"]),
+        ({"path": None, "base_url": "https://h/v1"}, ["needs `route: chat` or `route: responses`"]),
+        ({"route": "completions"}, ["route must be tokens or chat or responses, not completions"]),
+        ({"route": ["chat", "responses"]}, ["route must be tokens or chat or responses, not [", "responses"]),
+        (
+            {**HOSTED, "thinking": "generated", "roles__actor__thinking_tokens": 64},
+            ["roles.actor.thinking_tokens must be 0 on `route: chat`, which has no budget of thinking"],
+        ),
+        (
+            {**RESPONSES, "roles__inducer__top_k": 20},
+            ["roles.inducer.top_k must be null on a hosted model's `route: responses`"],
+        ),
+        (
+            {**RESPONSES, "roles__actor__reasoning_effort": "low", "roles__actor__temperature": 0.5},
+            ["roles.actor.temperature must be null beside a reasoning_effort: models that reason refuse it"],
+        ),
+        (
+            {**RESPONSES, "roles__inducer__reasoning_effort": "high", "roles__inducer__top_p": 0.5},
+            ["roles.inducer.top_p must be null beside a reasoning_effort"],
+        ),
         ({"api_key_env": "KEY"}, ["`api_key_env` goes with `base_url`"]),
         ({"tool_format": None}, ["needs a `tool_format`", "qwen3_json or qwen3_xml or llama3_json"]),
         ({"roles__actor__thinking_tokens": 64}, ["roles.actor.thinking_tokens must be 0"]),
@@ -228,6 +247,21 @@ def test_a_hosted_model_needs_an_address_and_nothing_else(tmp_path: Path) -> Non
     assert card.role("actor").reasoning_effort == "low"
     with pytest.raises(InvalidCard, match=r"hosted at https://h/v1"):
         prepare(card, print)
+
+
+def test_a_model_that_does_not_reason_is_sampled_as_the_card_says(tmp_path: Path) -> None:
+    role = {"string_tokens": 10, "reasoning_effort": "none", "temperature": 0.5, "top_p": 0.9}
+    assert load_card(write(tmp_path, **RESPONSES, roles__actor=role)).role("actor").temperature == 0.5
+
+
+def test_a_key_that_stands_twice_is_refused(tmp_path: Path) -> None:
+    file = Path(write(tmp_path, **HOSTED))
+    file.write_text(file.read_text() + "route: responses\n")
+    with pytest.raises(
+        InvalidCard, match=r"card\.yaml cannot be read: route is set twice, again in line"
+    ) as caught:
+        load_card(str(file))
+    assert "\n" not in str(caught.value)
 
 
 def test_an_unknown_name_lists_the_cards_and_the_nearest() -> None:

@@ -1,4 +1,4 @@
-"""Both routes through one protocol, against an engine that says what the test wants."""
+"""All routes through one protocol, against an engine that says what the test wants."""
 
 from __future__ import annotations
 
@@ -11,12 +11,15 @@ import msgspec
 import pytest
 
 from serving.cards import ModelCard, Role, Roles
-from serving.conversation import ChatConversation, Conversation, TokenConversation
+from serving.conversation import AnswerOverflow, Conversation
 from serving.engine.client import Engine, RetryPolicy
 from serving.engine.metrics import read_counters
 from serving.errors import ContextOverflow, InvalidCall, RequestRefused, TruncatedCall
 from serving.meter import LedgerRow, Meter
 from serving.model import Model
+from serving.routes.chat import ChatConversation
+from serving.routes.messages import ANSWER_TOKENS
+from serving.routes.tokens import TokenConversation
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.tokens.tools import ToolCall, ToolSpec
 from serving.usage import Usage
@@ -37,7 +40,7 @@ WAIT = ToolSpec(
     "wait", "Wait.", {"type": "object", "properties": {}, "required": [], "additionalProperties": False}
 )
 MESSAGES = [{"role": "system", "content": "Play."}, {"role": "user", "content": "Begin."}]
-ROUTES = ["tokens", "chat"]
+ROUTES = ["tokens", "chat", "responses"]
 
 
 class Rig:
@@ -58,7 +61,7 @@ def open_talk(tiny_tokenizer: ChatTokenizer, tiny_card: ModelCard) -> Callable[.
             thinking_tokens=thinking_tokens,
             temperature=0.5,
             top_k=20,
-            reasoning_effort="low" if route == "chat" else None,
+            reasoning_effort=None if route == "tokens" else "low",
         )
         card = msgspec.structs.replace(
             tiny_card, route=route, roles=Roles(actor=role, inducer=role), **changes
@@ -136,6 +139,7 @@ async def test_an_overflow_is_told_apart(open_talk: Any, route: str, answer: Ans
         with pytest.raises(ContextOverflow):
             await rig.talk.ask()
         assert [(row.status, row.wasted) for row in rig.rows] == [("ok", False), ("overflow", True)]
+        assert rig.rows[1].usage == Usage()
 
 
 @pytest.mark.parametrize("route", ROUTES)
@@ -214,16 +218,21 @@ async def test_a_full_context_overflows_before_anything_is_sent(open_talk: Any) 
         assert rig.rows == []
 
 
-async def test_an_answer_cut_by_the_end_of_the_context_is_an_overflow(open_talk: Any) -> None:
-    async with open_talk([call("wait"), call("go", to="x" * 500)], "tokens") as rig:
+async def test_an_answer_cut_by_the_end_of_the_context_is_an_overflow_with_what_there_was_room_for(
+    open_talk: Any,
+) -> None:
+    async with open_talk([], "tokens", thinking_tokens=30) as rig:
         prompt = len(rig.talk.transcript.ids)
-    async with open_talk([call("go", to="x" * 500)], "tokens", context=prompt + 10) as rig:
-        with pytest.raises(ContextOverflow, match="10 tokens left"):
+    answer = Answer(calls=call("go", to="x" * 500).calls, thinking="left")
+    async with open_talk([answer], "tokens", context=prompt + 10, thinking_tokens=30) as rig:
+        with pytest.raises(AnswerOverflow, match="10 tokens left") as caught:
             await rig.talk.ask()
+        found = caught.value.completion
         (row,) = rig.rows
-        assert (row.status, row.wasted) == ("overflow", True)
-        assert row.usage is not None
-        assert row.usage.completion == 10
+        assert (row.status, row.wasted, row.usage) == ("overflow", False, found.usage)
+        assert found.usage.completion == 10
+        assert found.call is None
+        assert found.text + found.reasoning != ""
 
 
 async def test_the_chat_route_sends_messages_tools_and_effort(open_talk: Any) -> None:
@@ -238,7 +247,7 @@ async def test_the_chat_route_sends_messages_tools_and_effort(open_talk: Any) ->
         assert first["tool_choice"] == "required"
         assert first["parallel_tool_calls"] is False
         assert first["reasoning_effort"] == "low"
-        assert first["max_completion_tokens"] == 40 + ChatConversation.ANSWER_TOKENS
+        assert first["max_completion_tokens"] == 40 + ANSWER_TOKENS
         *before, assistant, reply = second["messages"]
         assert before == MESSAGES
         assert assistant["tool_calls"][0]["function"] == {"name": "wait", "arguments": "{}"}
@@ -264,6 +273,56 @@ async def test_on_the_chat_route_thinking_is_sent_back(open_talk: Any) -> None:
         rig.talk.tell("a wall")
         await rig.talk.ask()
         assert rig.server.requests[1].body["messages"][2]["reasoning"] == "left or right?"
+
+
+async def test_the_responses_route_sends_items_tools_and_effort_and_stores_nothing(open_talk: Any) -> None:
+    async with open_talk([call("wait"), call("wait")], "responses") as rig:
+        await rig.talk.ask()
+        rig.talk.tell("a wall")
+        await rig.talk.ask()
+        assert {request.path for request in rig.server.requests} == {"/v1/responses"}
+        first, second = (request.body for request in rig.server.requests)
+        assert first["input"] == MESSAGES
+        assert first["tools"][1] == {
+            "type": "function",
+            "name": "wait",
+            "description": "Wait.",
+            "parameters": WAIT.parameters,
+            "strict": False,
+        }
+        assert first["reasoning"] == {"effort": "low"}
+        assert first["max_output_tokens"] == 40 + ANSWER_TOKENS
+        assert (first["tool_choice"], first["parallel_tool_calls"]) == ("required", False)
+        assert (first["store"], first["include"]) == (False, ["reasoning.encrypted_content"])
+        *before, answer, reply = second["input"]
+        assert before == MESSAGES
+        assert reply == {"type": "function_call_output", "call_id": answer["call_id"], "output": "a wall"}
+
+
+async def test_on_the_responses_route_every_item_of_an_answer_is_sent_back_as_it_came(open_talk: Any) -> None:
+    answer = Answer("So:", calls=call("wait").calls, thinking="left or right?")
+    async with open_talk([answer, call("wait")], "responses") as rig:
+        done = await rig.talk.ask()
+        assert (done.text, done.reasoning) == ("So:", "left or right?")
+        assert 0 < done.usage.reasoning < done.usage.completion
+        assert rig.rows[0].usage == done.usage
+        rig.talk.tell("a wall")
+        await rig.talk.ask()
+        thought, said, called, reply = rig.server.requests[1].body["input"][2:]
+        assert thought["encrypted_content"] == "secret-0"
+        assert thought["summary"] == []
+        assert (said["id"], called["id"], reply["call_id"]) == ("msg-0", "fc-0-0", called["call_id"])
+
+
+async def test_on_the_responses_route_reasoning_that_led_to_nothing_is_not_sent_back(open_talk: Any) -> None:
+    answer = Answer(calls=call("wait").calls, thinking="left or right?", keep=3)
+    async with open_talk([answer, call("wait")], "responses") as rig:
+        done = await rig.talk.ask()
+        assert isinstance(done.problem, TruncatedCall)
+        assert done.reasoning == "left or right?"
+        rig.talk.tell("write less")
+        await rig.talk.ask()
+        assert rig.server.requests[1].body["input"] == [*MESSAGES, {"role": "user", "content": "write less"}]
 
 
 @pytest.mark.parametrize("route", ROUTES)

@@ -17,7 +17,7 @@ import pytest
 
 from serving.admission import replicas_of
 from serving.cards import ModelCard, load_card
-from serving.deployment import Deployment, ServiceOptions, deploy
+from serving.deployment import Deployment, ServiceOptions, deploy, running_endpoint
 from serving.engine.endpoint import Endpoint
 from serving.engine.metrics import CacheConfig, Counters
 from serving.engine.server import VllmServer
@@ -192,6 +192,28 @@ async def test_a_hosted_model_is_neither_started_nor_asked_for_counters(
             conversation = model.converse("actor", [{"role": "user", "content": "Dig."}], [], {})
             assert (await conversation.ask()).call is None  # there is no such tool
         assert [row.model for row in rows] == ["hosted"]
+
+
+@pytest.mark.parametrize(
+    ("key", "complaint"),
+    [
+        (None, "model 'far': `route: responses` of a hosted model needs an API key: name the environment"),
+        ("TOY_KEY", "model 'far': environment variable TOY_KEY with its API key is not set"),
+    ],
+)
+def test_the_responses_route_of_a_hosted_model_needs_a_key(
+    tiny_card: ModelCard, key: str | None, complaint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TOY_KEY", raising=False)
+    card = ModelCard(
+        name="far", tried="in tests", context=1000, roles=tiny_card.roles, prices=tiny_card.prices,
+        base_url="https://api.example/v1", api_key_env=key, route="responses",
+    )  # fmt: skip
+    with pytest.raises(InvalidCard, match=complaint):
+        running_endpoint(card, ServiceOptions())
+    monkeypatch.setenv("TOY_KEY", "sesame")
+    named = running_endpoint(card, ServiceOptions(api_key_env="TOY_KEY"))
+    assert named == Endpoint("https://api.example/v1", api_key="sesame")
 
 
 ONCE = """

@@ -12,7 +12,7 @@ PRICES = Prices(uncached=1.0, cached=0.1, output=10.0)
 
 
 def row(status: Status, usage: Usage | None, at_most: Usage | None = None) -> LedgerRow:
-    wasted = status in ("aborted", "failed", "overflow")
+    wasted = status in ("aborted", "failed")
     return LedgerRow(
         request="r",
         retry=0,

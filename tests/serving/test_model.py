@@ -8,12 +8,13 @@ import msgspec
 import pytest
 
 from serving.cards import ModelCard
-from serving.conversation import ChatConversation, TokenConversation
 from serving.engine.client import Engine
 from serving.engine.endpoint import Endpoint
 from serving.errors import InvalidCard, InvalidTool
 from serving.meter import Meter
 from serving.model import Model
+from serving.routes.chat import ChatConversation
+from serving.routes.tokens import TokenConversation
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.tokens.tools import ToolSpec
 

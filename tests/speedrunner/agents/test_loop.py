@@ -136,6 +136,21 @@ class TestEndings:
         done = await work([DEEPER] * 30, context=size)
         assert (done.ending, len(done.turns)) == (Ending.CONTEXT_OVERFLOW, 2)
 
+    async def test_an_answer_that_does_not_fit_the_context_is_the_last_turn_with_its_tokens(
+        self, work: Any
+    ) -> None:
+        full = await work([DEEPER] * 30, llm_calls=30)
+        size = len(full.requests[1].prompt)
+        done = await work([DEEPER] * 30, context=size + 5)
+        assert (done.ending, len(done.turns)) == (Ending.CONTEXT_OVERFLOW, 2)
+        last = done.turns[-1]
+        assert "did not fit the 5 tokens left of the context" in last.error
+        assert (last.call, last.executed, last.usage.completion) == (None, None, 5)
+        assert last.text != ""
+        assert full.turns[1].text.startswith(last.text)
+        assert [turn.usage for turn in done.turns] == [row.usage for row in done.engine.rows]
+        assert not any(row.wasted for row in done.engine.rows)
+
     async def test_an_engine_s_fault_is_raised(self, work: Any) -> None:
         done = await work([DEEPER, refuse(502, "bad gateway"), refuse(502, "still")], error=RequestFailed)
         assert len(done.turns) == 1

@@ -21,7 +21,7 @@ from speedrunner.cli.probe import app
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.measure.probe_tools import THINKING_TOKENS, thinking_role, with_built_in_calls
 from tests.probe_engines import Forgetful, Probed, sample_call
-from tests.scripted_engine import Answer, Request, call
+from tests.scripted_engine import Answer, Request, call, refuse, say
 
 
 def one_object(printed: str) -> dict[str, Any]:
@@ -108,10 +108,19 @@ class TestRefusals:
         assert isinstance(done.exception, ServerFailed)
         assert "nothing answers at unix:/nowhere/at/all" in str(done.exception)
 
+    def test_a_server_without_built_in_calls(self, card_file: str, tiny_tokenizer: ChatTokenizer) -> None:
+        def without(asked: Request) -> Answer:
+            return refuse(400, "auto tool choice is off") if asked.tools else say("")
+
+        with Probed(tiny_tokenizer, without) as server:
+            done = probe("tools", card_file, f"serving.url={server.endpoint}", "--built-in")
+        assert isinstance(done.exception, ServerFailed)
+        assert "start it with --enable-auto-tool-choice --tool-call-parser qwen3_json" in str(done.exception)
+
     def test_a_cache_behind_a_hosted_api(self) -> None:
         done = probe("cache", "model=gpt-5.4-mini")
         assert isinstance(done.exception, InvalidConfig)
-        assert "is on the chat route" in str(done.exception)
+        assert "is on the responses route" in str(done.exception)
 
     def test_more_turns_than_fit(
         self, tiny_card: ModelCard, tiny_tokenizer: ChatTokenizer, tmp_path: Path

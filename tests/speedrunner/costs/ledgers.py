@@ -32,7 +32,7 @@ def row(
     """A request of one second that ended at `time`."""
     return LedgerRow(
         request="r", retry=0, time=time, labels={"role": role, **labels}, model=model, status=status,
-        wasted=status in ("aborted", "failed", "overflow"), usage=usage, seconds=1.0, at_most=at_most,
+        wasted=status in ("aborted", "failed"), usage=usage, seconds=1.0, at_most=at_most,
         cacheable=cacheable,
     )  # fmt: skip
 

@@ -104,6 +104,22 @@ def test_what_a_limit_of_the_machinery_ended_is_counted(run: RunDirectory) -> No
     )
 
 
+def test_requests_that_were_cut_off_are_bounded_beside_the_means(run: RunDirectory) -> None:
+    play(run, "test/0004/0000", Usage(10, 0, 1), policy=1, ending=Ending.WALL_CLOCK)
+    play(run, "test/0004/0001", Usage(10, 0, 1), policy=1)
+    bound = Usage(prompt=300, completion=100)
+    labels = {"phase": "test", "episode": "test/0004/0000", "attempt": "1"}
+    run.append_request(row(9.0, None, status="aborted", at_most=bound, **labels))
+    *before, last = rows(run)
+    assert (last.uncached, last.output, last.unreported, last.at_most) == (10, 1, 1, 200)
+    assert {(each.unreported, each.at_most) for each in before} == {(0, 0)}
+    assert (
+        " Requests cut off before their tokens were told, which the means lack: 1 after 4 rollouts"
+        " (at most 200 tokens per episode)."
+    ) in notes(rows(run), BOOK)
+    assert "cut off" not in notes(before, BOOK)
+
+
 def test_a_score_of_nothing_is_none(run: RunDirectory) -> None:
     (run.path / "evaluations" / "0000.jsonl").unlink()
     lines = (run.path / "episodes.jsonl").read_text().splitlines()

@@ -19,6 +19,7 @@ from speedrunner.costs.tables import (
     balance_text,
     checkpoint_table,
     cost_lines,
+    limit_lines,
     notes,
     price_text,
 )
@@ -80,6 +81,16 @@ def test_budgets_of_thinking_that_were_too_little_are_told_by_role(tmp_path: Pat
     assert line == f"Requests whose thinking was closed at its budget: 1 of {of} of actor ({share})."
     (usual,) = run_costs([stored(tmp_path / "usual", ROWS)], [BY_TOKEN])
     assert not any("thinking" in each for each in cost_lines(usual))
+
+
+def test_requests_that_were_cut_off_are_bounded(tmp_path: Path) -> None:
+    (costs,) = run_costs([stored(tmp_path / "run", ROWS)], [BY_TOKEN])
+    assert limit_lines(costs) == [
+        "1 requests were cut off before their tokens were told: at most 2000 prompt and 500 generated tokens,"
+        " 0.007000 USD, beyond these sums."
+    ]
+    (usual,) = run_costs([stored(tmp_path / "usual", ROWS[:2])], [BY_TOKEN])
+    assert limit_lines(usual) == []
 
 
 CUT_OFF = (

@@ -118,6 +118,6 @@ def test_people_see_a_line_for_each_level_and_what_admission_does() -> None:
     assert "half the cache: output tokens/s with admission over without 3.000" in lines
 
 
-def test_a_model_on_the_chat_route_cannot_be_looked_into() -> None:
-    with pytest.raises(InvalidConfig, match=r"'gpt-5\.4-mini' is on the chat route"):
+def test_a_model_on_a_route_of_messages_cannot_be_looked_into() -> None:
+    with pytest.raises(InvalidConfig, match=r"'gpt-5\.4-mini' is on the responses route"):
         playing_setup(["model=gpt-5.4-mini"])

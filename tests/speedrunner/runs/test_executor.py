@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from serving.errors import EngineDead, SpendingCapReached
+from serving.errors import EngineDead, InvalidCard, SpendingCapReached
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.usage import Usage
 from speedrunner.costs.checkpoints import rollout_costs
@@ -320,6 +320,18 @@ class TestPromptPrefix:
         assert warming.usage is not None
         actors = [row for row in run.data.requests if row.labels["role"] == "actor"]
         assert all(row.usage and row.usage.cached >= warming.usage.prompt // BLOCK * BLOCK for row in actors)
+
+
+async def test_a_missing_key_of_the_inducer_is_told_before_anything_starts(
+    corridor: Runs, tiny_tokenizer: ChatTokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("TOY_KEY", raising=False)
+    run = corridor(script(walker, LEARN))
+    card = hosted_card(tmp_path, run.server)
+    with pytest.raises(InvalidCard, match="model 'large': environment variable TOY_KEY with its API key is"):
+        await run.play(f"model.inducer_card={card}")
+    assert run.server.requests == []
+    assert not list(run.dir.glob("*.yaml"))
 
 
 async def test_the_inducer_may_be_another_model(

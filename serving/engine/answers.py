@@ -1,0 +1,98 @@
+"""What the answers of an engine must hold, by the form in which they come."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+
+from serving.usage import Usage
+
+
+class _Details(msgspec.Struct):
+    cached_tokens: int | None = None
+    reasoning_tokens: int | None = None
+
+
+class _Counts(msgspec.Struct):
+    prompt_tokens: int
+    completion_tokens: int | None = None
+    prompt_tokens_details: _Details | None = None
+    completion_tokens_details: _Details | None = None
+
+    def usage(self) -> Usage:
+        """Reasoning as far as the engine counts it. Raises `ValueError` where the counts cannot be."""
+        return Usage(
+            prompt=self.prompt_tokens,
+            cached=(self.prompt_tokens_details or _Details()).cached_tokens or 0,
+            completion=self.completion_tokens or 0,
+            reasoning=(self.completion_tokens_details or _Details()).reasoning_tokens or 0,
+        )
+
+
+class Completions(msgspec.Struct):
+    """The answer of `/v1/completions` and `/v1/chat/completions`."""
+
+    choices: Annotated[list[dict[str, Any]], msgspec.Meta(min_length=1)]
+    usage: _Counts
+
+    @property
+    def aborted(self) -> bool:
+        """Whether the engine's shutdown cut it off."""
+        return self.choices[0].get("finish_reason") == "abort"
+
+
+class _ItemCounts(msgspec.Struct):
+    input_tokens: int
+    output_tokens: int = 0
+    input_tokens_details: _Details | None = None
+    output_tokens_details: _Details | None = None
+
+    def usage(self) -> Usage:
+        """See `_Counts`."""
+        return _Counts(
+            self.input_tokens, self.output_tokens, self.input_tokens_details, self.output_tokens_details
+        ).usage()
+
+
+class Part(msgspec.Struct):
+    """A part of a message, or of what is told of its reasoning."""
+
+    text: str = ""
+    refusal: str = ""
+
+
+class Item(msgspec.Struct):
+    """One output item of `/v1/responses`, as far as it is read."""
+
+    type: str
+    content: list[Part] | None = None
+    summary: list[Part] | None = None
+    call_id: str = ""
+    name: str = ""
+    arguments: str = ""
+
+
+class _Incomplete(msgspec.Struct):
+    reason: str | None = None
+
+
+class Response(msgspec.Struct):
+    """The answer of `/v1/responses`."""
+
+    output: list[Item]
+    usage: _ItemCounts
+    status: str = "completed"
+    incomplete_details: _Incomplete | None = None
+
+    @property
+    def aborted(self) -> bool:
+        """Whether it was cut off by the engine."""
+        return self.status in ("cancelled", "failed")
+
+    @property
+    def cut(self) -> bool:
+        """Whether it reached its limit of tokens."""
+        return self.status == "incomplete" and (
+            self.incomplete_details is None or self.incomplete_details.reason != "content_filter"
+        )

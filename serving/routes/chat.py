@@ -1,0 +1,56 @@
+"""The chat route (`/v1/chat/completions`): hosted models, or vLLM's built-in tool calls."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from serving.cards import Role
+from serving.engine.client import Engine, EngineResponse
+from serving.routes.messages import MessageConversation, Said, WrittenCall
+from serving.tokens.tools import ToolSpec
+
+
+class ChatConversation(MessageConversation):
+    """See `MessageConversation`."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        messages: list[dict[str, str]],
+        tools: list[ToolSpec],
+        role: Role,
+        labels: dict[str, str],
+    ) -> None:
+        super().__init__(engine.chat, messages, tools, role, labels)
+        if role.reasoning_effort is not None:
+            self.options["reasoning_effort"] = role.reasoning_effort
+
+    @staticmethod
+    def tool(tool: ToolSpec) -> dict[str, Any]:
+        """See `MessageConversation`."""
+        return tool.openai
+
+    def read(self, reply: EngineResponse) -> Said:
+        """See `MessageConversation`."""
+        message = reply.choice["message"]
+        calls = message.get("tool_calls") or []
+        echo = {"role": "assistant", "content": message.get("content") or ""}
+        if calls:
+            echo["tool_calls"] = calls
+        # vLLM's templates lose the thinking unless it is sent back under the name it came by.
+        echo |= {key: message[key] for key in ("reasoning", "reasoning_content") if message.get(key)}
+        functions = [(entry["id"], entry.get("function") or {}) for entry in calls]
+        return Said(
+            text=message.get("content") or "",
+            reasoning=message.get("reasoning") or message.get("reasoning_content") or "",
+            calls=[
+                WrittenCall(call_id, function.get("name", ""), function.get("arguments") or "")
+                for call_id, function in functions
+            ],
+            cut=reply.choice.get("finish_reason") == "length",
+            echo=[echo],
+        )
+
+    def output(self, call_id: str, text: str) -> dict[str, Any]:
+        """See `MessageConversation`."""
+        return {"role": "tool", "tool_call_id": call_id, "content": text}

@@ -1,0 +1,68 @@
+"""The responses route (`/v1/responses`): hosted models that reason between calls.
+
+Nothing is stored by the host: each request carries the whole conversation, every item of earlier answers as
+it came. What was reasoned is among these (encrypted by OpenAI, in the clear by vLLM).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from serving.cards import Role
+from serving.engine.answers import Item, Response
+from serving.engine.client import Engine, EngineResponse
+from serving.routes.messages import MessageConversation, Said, WrittenCall
+from serving.tokens.tools import ToolSpec
+
+
+class ResponsesConversation(MessageConversation):
+    """See `MessageConversation`."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        messages: list[dict[str, str]],
+        tools: list[ToolSpec],
+        role: Role,
+        labels: dict[str, str],
+    ) -> None:
+        super().__init__(engine.respond, messages, tools, role, labels)
+        # Also where no effort is named: OpenAI knows no item again that it neither stored nor encrypted.
+        self.options |= {"store": False, "include": ["reasoning.encrypted_content"]}
+        if role.reasoning_effort is not None:
+            self.options["reasoning"] = {"effort": role.reasoning_effort}
+
+    @staticmethod
+    def tool(tool: ToolSpec) -> dict[str, Any]:
+        """See `MessageConversation`."""
+        # Where `strict` is left out, OpenAI makes optional parameters required.
+        return {"type": "function", **tool.openai["function"], "strict": tool.strict}
+
+    def read(self, reply: EngineResponse) -> Said:
+        """See `MessageConversation`."""
+        response = msgspec.convert(reply.body, Response)
+        # Reasoning that led to nothing is refused: OpenAI wants the item after it.
+        last = max((n for n, item in enumerate(response.output) if item.type != "reasoning"), default=-1)
+        return Said(
+            text=_text(response.output, "message"),
+            reasoning=_text(response.output, "reasoning"),
+            calls=[
+                WrittenCall(item.call_id, item.name, item.arguments)
+                for item in response.output
+                if item.type == "function_call"
+            ],
+            cut=response.cut,
+            echo=reply.body["output"][: last + 1],
+        )
+
+    def output(self, call_id: str, text: str) -> dict[str, Any]:
+        """See `MessageConversation`."""
+        return {"type": "function_call_output", "call_id": call_id, "output": text}
+
+
+def _text(items: list[Item], kind: str) -> str:
+    """What the items of a kind say, a paragraph for each part."""
+    parts = [part for item in items if item.type == kind for part in (item.content or item.summary or [])]
+    return "\n\n".join(part.text or part.refusal for part in parts)

@@ -1,0 +1,73 @@
+"""What one try of a request comes to, of answers that a host gives and no engine of ours."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx2
+import msgspec
+import pytest
+
+from serving.engine.answers import Completions, Response
+from serving.engine.one_try import TryFailed, try_once
+from serving.errors import ContextOverflow
+from serving.usage import Usage
+
+USAGE = {
+    "input_tokens": 100,
+    "input_tokens_details": {"cached_tokens": 64},
+    "output_tokens": 20,
+    "output_tokens_details": {"reasoning_tokens": 15},
+}
+WHOLE: dict[str, Any] = {"status": "completed", "error": None, "output": [], "usage": USAGE}
+
+
+async def tried(**changes: Any) -> tuple[dict[str, Any], Usage]:
+    async def send() -> httpx2.Response:
+        return httpx2.Response(200, json=WHOLE | changes)
+
+    return await try_once(send, Response, timeout_s=1.0)
+
+
+async def test_a_response_s_usage_has_its_classes() -> None:
+    assert (await tried())[1] == Usage(prompt=100, cached=64, completion=20, reasoning=15)
+
+
+@pytest.mark.parametrize(("reason", "cut"), [("max_output_tokens", True), ("content_filter", False)])
+async def test_an_incomplete_response_is_an_answer(reason: str, cut: bool) -> None:
+    body, usage = await tried(status="incomplete", incomplete_details={"reason": reason})
+    assert msgspec.convert(body, Response).cut is cut
+    assert usage.completion == 20
+
+
+async def test_a_response_that_failed_may_succeed_again() -> None:
+    error = {"code": "server_error", "message": "The model had an error."}
+    with pytest.raises(TryFailed, match="the engine failed: The model had an error") as caught:
+        await tried(status="failed", error=error, usage=None)
+    assert (caught.value.status, caught.value.usage) == ("failed", None)
+
+
+async def test_a_context_that_overflows_half_way_is_told_apart() -> None:
+    error = {"code": "context_length_exceeded", "message": "Your input is too long."}
+    with pytest.raises(ContextOverflow, match="Your input is too long"):
+        await tried(status="failed", error=error, usage=None)
+
+
+async def test_a_cancelled_response_is_aborted_with_its_tokens() -> None:
+    with pytest.raises(TryFailed) as caught:
+        await tried(status="cancelled")
+    assert (caught.value.status, caught.value.usage) == ("aborted", Usage(100, 64, 20, 15))
+
+
+@pytest.mark.parametrize("lacking", [{"usage": None}, {"output": None}, {"output": [{"id": "x"}]}])
+async def test_what_lacks_what_it_must_hold_is_no_answer(lacking: dict[str, Any]) -> None:
+    with pytest.raises(TryFailed, match="the answer lacks what it must hold: "):
+        await tried(**lacking)
+
+
+async def test_a_gateway_s_error_in_place_of_an_answer_is_told() -> None:
+    async def send() -> httpx2.Response:
+        return httpx2.Response(200, json={"error": {"message": "upstream is down", "code": 502}})
+
+    with pytest.raises(TryFailed, match="the engine failed: upstream is down"):
+        await try_once(send, Completions, timeout_s=1.0)
