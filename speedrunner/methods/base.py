@@ -105,7 +105,7 @@ class SleepTools:
                 conversation, messages, toolbox.execute, limits, record.turns.append, status
             )
         if record.ending is Ending.CONTEXT_OVERFLOW:
-            self.fell_short(f"the context of {role} overflowed after {len(record.turns)} answers")
+            self.fell_short(f"the context of {role} overflowed after {len(record.turns)} calls")
         return record.ending
 
 

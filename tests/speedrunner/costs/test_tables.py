@@ -36,8 +36,8 @@ def test_the_table_of_checkpoints_fits_into_eighty_columns_and_shows_every_numbe
     lines = capture.get().splitlines()
     assert max(map(len, lines)) <= 80
     assert [line.split() for line in lines if line.strip()][-2:] == [
-        ["0", "0.500", "2", "(-1)", "1.0", "25", "90", "15", "0.000220", "-", "0/0"],
-        ["2", "1.000", "2", "1.0", "200", "800", "10", "0.000700", "0.003000", "1/2"],
+        ["0", "0.500", "50%", "2", "(-1)", "1.0", "25", "90", "15", "0.000220", "-", "0/0"],
+        ["2", "1.000", "0%", "2", "1.0", "200", "800", "10", "0.000700", "0.003000", "1/2"],
     ]
 
 
@@ -51,7 +51,7 @@ def test_the_notes_tell_what_is_left_out_and_the_prices() -> None:
     text = notes([FIRST, SECOND], BY_TOKEN)
     assert "1 test episodes (-n) ended by a fault of ours or the environment's and have no score" in text
     assert "Prices: a list; 1 uncached, 0.1 cached, 10 output (USD per million tokens)." in text
-    assert "fault" not in notes([SECOND], BY_TOKEN)
+    assert "have no score" not in notes([SECOND], BY_TOKEN)
 
 
 def test_of_several_models_each_has_its_prices() -> None:

@@ -52,7 +52,7 @@ class TestGoingOnAllTheSame:
         await run.play()
         check_whole(run)
         assert [record.error for record in run.data.sleeps] == [
-            "the context of inducer overflowed after 1 answers; what it had edited until then is kept"
+            "the context of inducer overflowed after 1 calls; what it had edited until then is kept"
         ] * 2
         assert [len(run.data.policies.load(version).skills) for version in range(3)] == [0, 1, 1]
         assert {row.status for row in run.data.requests if row.labels["role"] == "inducer"} == {
