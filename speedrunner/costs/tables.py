@@ -26,7 +26,7 @@ def _or_dash(value: float | None, digits: int) -> str:
 
 
 COLUMNS: dict[str, Callable[[CheckpointRow], str]] = {
-    "rollouts": lambda row: str(row.rollouts),
+    "roll-\nouts": lambda row: str(row.rollouts),
     "score": lambda row: _or_dash(row.score, 3),
     "cut": lambda row: (
         f"{(row.unscored + sum(row.cut.values())) / row.episodes:.0%}" if row.episodes else "-"
@@ -128,7 +128,8 @@ def notes(rows: Sequence[CheckpointRow], book: PriceBook) -> str:
         )
     return (
         "Score, LLM calls, tokens (uncached and cached prompt, output) and USD per episode are means over the"
-        f" test episodes; cut: the share that a fault, the wall clock or the context ended.{left_out} USD per rollout: the training rollouts since the checkpoint before, with"
+        " test episodes. Cut: the share of these that a fault, the wall clock or the context ended."
+        f"{left_out} USD per rollout: the training rollouts since the checkpoint before, with"
         f" their share of the sleeps. Skills: public/all, or notes where there are none. Prices:"
         f" {price_text(book)}."
     )
