@@ -8,6 +8,7 @@ import traceback
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
+from functools import partial
 
 import msgspec
 
@@ -108,7 +109,9 @@ class Stage:
         Raises:
             ServingError, HostError: ours; not to be caught.
         """
-        return await self._converse(role, messages, toolbox.specs, toolbox.execute, llm_calls)
+        most = self._actor.model(role).card.role(role).string_tokens
+        execute = partial(toolbox.execute, string_tokens=most)
+        return await self._converse(role, messages, toolbox.specs, execute, llm_calls)
 
     async def execute(self, call: ToolCall) -> ToolReply:
         """Run a primitive or a public skill in the world; what is wrong with the call is in the reply.

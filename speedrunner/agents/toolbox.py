@@ -37,15 +37,20 @@ class Toolbox:
             for name, tool in self._tools.items()
         ]
 
-    async def execute(self, call: ToolCall) -> ToolReply:
-        """Run one call; see `speedrunner.agents.loop`."""
+    async def execute(self, call: ToolCall, string_tokens: int | None = None) -> ToolReply:
+        """Run one call; see `speedrunner.agents.loop`.
+
+        Args:
+            string_tokens: the most that a string of the agent's may have, to be told where one was cut.
+        """
         node = CallNode(name=call.name, kind="tool", arguments=call.arguments)
         began = time.monotonic()
         ending = Ending.SUBMITTED if call.name == self._finish else None
         try:
             if call.cut:
-                names = " and ".join(call.cut)
-                raise ToolError(f"{names} was cut, as a string may have no more tokens: write it in parts")
+                names, verb = " and ".join(call.cut), "was" if len(call.cut) == 1 else "were"
+                most = "no more" if string_tokens is None else f"at most {string_tokens:,}"
+                raise ToolError(f"{names} {verb} cut: a string may have {most} tokens; write it in parts")
             result = self._tools[call.name](**call.arguments)
             said = await result if inspect.isawaitable(result) else result
             if isinstance(said, ToolReply):

@@ -38,7 +38,7 @@ _IN_CLASSES = ast.FunctionDef | ast.AsyncFunctionDef | ast.AnnAssign | ast.Assig
 
 
 def problems_of(
-    each: Definition, known: Collection[str], primitives: Collection[str], types: Types
+    each: Definition, known: Collection[str], primitives: Collection[str], types: Types, *, is_tool: bool
 ) -> Iterator[Problem]:
     """Yield what is wrong with a definition inside a module.
 
@@ -46,18 +46,21 @@ def problems_of(
         known: names of the module's definitions.
         primitives: names that the module finds among its globals.
         types: the module's.
+        is_tool: whether the actor is to call it.
     """
     (node,) = parsed(each.source).body
     yield from _naming_problems(each, primitives)
     match node:
         case ast.FunctionDef():
             yield from _function_problems(node, each.source)
-            yield from read_signature(node.args, types, each.source.split("\n"))[1]
+            yield from read_signature(node.args, types, each.source.split("\n"), is_tool=is_tool)[1]
         case ast.ClassDef():
             yield from _class_problems(node)
         case ast.Assign(value=value) | ast.AnnAssign(value=value) if each.name and not is_literal(value):
             yield Problem(1, f"the constant {each.name} must be a literal value")
-    if not each.name:
+    if isinstance(node, ast.Assign) and not each.name:
+        yield Problem(1, "a constant has one name: write each as an assignment of its own")
+    elif not each.name:
         yield Problem(1, "only imports, constants, classes and functions may stand at the top level")
     yield from _code_problems(node, each)
     yield from _scope_problems(each, known, primitives)
@@ -154,5 +157,5 @@ def _scope_problems(
         if name in FORBIDDEN_BUILTINS:
             yield Problem(line, f"{name} is not available to skills")
         elif "*" not in known:  # which is refused for itself
-            near = suggestion(name, {*known, *primitives}) if number < SHOWN_PROBLEMS else ""
+            near = suggestion(name, {*filter(None, known), *primitives}) if number < SHOWN_PROBLEMS else ""
             yield Problem(line, f"{name} is not defined{near}")

@@ -70,7 +70,11 @@ class Library:
             library = replace(self, definitions=definitions, skills=policy.skills)
             if sorted(each.name for each in definitions if each.kind == "function") != sorted(names):
                 raise InvalidSkill(f"its module should define {', '.join(names) or 'nothing'}")
-            refuse([] if trusted else [line for each in definitions for line in library._told(each)])
+            refuse(
+                []
+                if trusted
+                else [line for each in definitions for line in library._told(each, library._is_public)]
+            )
         except InvalidSkill as error:
             raise InvalidPolicy(f"policy v{policy.version:04d} is no valid library: {error}") from error
         return library
@@ -150,11 +154,20 @@ class Library:
         """Return a skill as the actor would see it."""
         return ToolSpec.from_signature(name, self.signature(name), self.doc(name))
 
+    def can_be_tool(self, name: str) -> bool:
+        """Whether a skill's parameters are of types that a tool can have, as a public one's are."""
+        try:
+            self.tool(name)
+        except InvalidTool:
+            return False
+        return True
+
     def signature(self, name: str) -> inspect.Signature:
         """Return a skill's parameters, with real types."""
         head = self.named[name].head
         assert isinstance(head, ast.FunctionDef)
-        return read_signature(head.args, self._types, self.named[name].source.split("\n"))[0]
+        lines = self.named[name].source.split("\n")
+        return read_signature(head.args, self._types, lines, is_tool=self._is_public(name))[0]
 
     def calls(self, name: str) -> tuple[str, ...]:
         """Return the skills and primitives that a skill names, sorted."""
@@ -282,17 +295,25 @@ class Library:
             clashes: what is wrong with the text beside this library.
         """
         edited = replace(self, definitions=tuple(definitions))
+
+        def is_public(name: str) -> bool:
+            return shown[name] if name in shown else self._is_public(name)
+
         changed = {each.name for each in edited.definitions if self.named.get(each.name) != each}
         changed.update(edited.users(*changed & self.shared.keys()))
-        found = {Problem(each.line + line - 1, why) for each in text for line, why in edited._problems(each)}
+        found = {
+            Problem(each.line + line - 1, why)
+            for each in text
+            for line, why in edited._problems(each, is_public)
+        }
         told = [f"line {line}: {why}" for line, why in sorted(found.union(clashes))]
         written = set(text)
         others = [each for each in edited.definitions if each.name in changed and each not in written]
-        refuse(told + [line for each in others for line in edited._told(each)])
+        refuse(told + [line for each in others for line in edited._told(each, is_public)])
         skills: list[Skill] = []
         for name in (each.name for each in edited.definitions if each.kind == "function"):
             old = self.by_name.get(name)
-            public = shown[name] if name in shown else self.by_name[name].public
+            public = is_public(name)
             if old is None or old.public != public or name in changed:
                 changed.add(name)
                 old = Skill(name=name, public=public, created=old.created if old else sleep, edited=sleep)
@@ -312,11 +333,16 @@ class Library:
                 problems.append(f"{name} cannot be offered as a tool: {error}")
         refuse(problems)
 
-    def _problems(self, each: Definition) -> Iterator[Problem]:
-        return problems_of(each, self.named, self._primitive_names, self._types)
+    def _is_public(self, name: str) -> bool:
+        return self.by_name[name].public
 
-    def _told(self, each: Definition) -> list[str]:
-        return [f"{each.name}, line {line}: {why}" for line, why in sorted(self._problems(each))]
+    def _problems(self, each: Definition, is_public: Callable[[str], bool]) -> Iterator[Problem]:
+        is_tool = each.kind == "function" and is_public(each.name)
+        return problems_of(each, self.named, self._primitive_names, self._types, is_tool=is_tool)
+
+    def _told(self, each: Definition, is_public: Callable[[str], bool]) -> list[str]:
+        found = self._problems(each, is_public)
+        return [f"{each.name}, line {line}: {why}" for line, why in sorted(found)]
 
     def _clashes(self, text: list[Definition]) -> Iterator[Problem]:
         """Yield those definitions of a text whose names others have, or that would change what others use."""

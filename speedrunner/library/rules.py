@@ -15,6 +15,9 @@ SOURCE_LIMIT = 20_000
 DEPTH_LIMIT = 300
 """Levels of code within code. Python's own limit, ten times as many, is another one in each place."""
 
+SHOWN_CHARS = 80
+"""Characters of a type, a default or a line in an error's text."""
+
 SHOWN_PROBLEMS = 20
 """Problems of one edit that its author is told at once."""
 

@@ -10,20 +10,23 @@ from typing import Any, Literal, NotRequired, Required, TypedDict
 
 from serving.errors import InvalidTool
 from serving.tokens.tools import NESTING_LIMIT, ToolSpec
-from speedrunner.library.rules import Problem
+from speedrunner.library.rules import SHOWN_CHARS, Problem
 from speedrunner.library.source import text_of
 
 SUPPORTED = "str, int, float, bool, Literal[...], list[...] and TypedDict classes"
 """What a parameter may be; `serving.tokens.tools` makes a JSON schema of each."""
-
-SHOWN_CHARS = 80
-"""Characters of a type or a default in an error's text."""
 
 _SCALARS: Mapping[str, type] = {"str": str, "int": int, "float": float, "bool": bool}
 
 
 class Unsupported(Exception):
     """An annotation is none that a tool's parameter can have. The text says why, if there is more to say."""
+
+
+class Untold(str):
+    """An annotation that no tool's parameter can have, as it is written."""
+
+    __repr__ = str.__str__
 
 
 class Types:
@@ -102,13 +105,14 @@ class Types:
 
 
 def read_signature(
-    given: ast.arguments, types: Types, lines: list[str]
+    given: ast.arguments, types: Types, lines: list[str], *, is_tool: bool
 ) -> tuple[inspect.Signature, list[Problem]]:
-    """Return a function's parameters, and what of them a tool cannot have.
+    """Return a function's parameters, and what is wrong with them.
 
     Args:
         types: those of its module.
         lines: its text.
+        is_tool: whether the actor is to call it, so that each needs a type that a tool can have.
     """
     problems: list[Problem] = []
 
@@ -126,13 +130,16 @@ def read_signature(
         kind = inspect.Parameter.POSITIONAL_OR_KEYWORD if each in ordinary else inspect.Parameter.KEYWORD_ONLY
         parameter = inspect.Parameter(each.arg, kind)
         if each.annotation is None:
-            report(each, f"the parameter {each.arg} needs a type: {SUPPORTED} are allowed")
+            if is_tool:
+                report(each, f"the parameter {each.arg} needs a type: {SUPPORTED} are allowed")
         else:
             try:
                 parameter = parameter.replace(annotation=types.of(each.annotation))
             except Unsupported as error:
-                why = _shown(each.annotation, lines) + (f" ({error})" if str(error) else "")
-                report(each, f"the parameter {each.arg} cannot be {why}: {SUPPORTED} are allowed")
+                parameter = parameter.replace(annotation=Untold(_shown(each.annotation, lines)))
+                why = f"{parameter.annotation} ({error})" if str(error) else parameter.annotation
+                if is_tool:
+                    report(each, f"the parameter {each.arg} cannot be {why}: {SUPPORTED} are allowed")
         if default is not None:
             value = ast.literal_eval(default) if is_literal(default) else None
             parameter = parameter.replace(default=value)
@@ -179,9 +186,10 @@ def _tool(annotation: Any, default: Any) -> ToolSpec:
 
 def _fits(parameter: inspect.Parameter) -> bool:
     """Tell whether a default can stand in a tool's JSON schema; without a type, any can."""
-    if parameter.default is None or parameter.annotation is parameter.empty:
+    annotation = parameter.annotation
+    if parameter.default is None or annotation is parameter.empty or isinstance(annotation, Untold):
         return True
-    tool = _tool(parameter.annotation, parameter.default)
+    tool = _tool(annotation, parameter.default)
     expressed = "default" in tool.parameters["properties"]["it"]
     return expressed and tool.problem_with({"it": parameter.default}) is None
 

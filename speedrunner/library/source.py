@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from types import CodeType
 
-from speedrunner.library.rules import DEPTH_LIMIT, InvalidSkill
+from speedrunner.library.rules import DEPTH_LIMIT, SHOWN_CHARS, InvalidSkill
 
 
 def tidied(source: str) -> str:
@@ -66,7 +66,9 @@ def _explained(source: str) -> Iterator[None]:
             yield
     except SyntaxError as error:
         place = f"line {error.lineno}: " if error.lineno else ""
-        raise InvalidSkill(f"{place}{error.msg}") from None
+        line = (error.text or "").strip()
+        text = f": {line[:SHOWN_CHARS]}{'...' * (len(line) > SHOWN_CHARS)}" if line else ""
+        raise InvalidSkill(f"{place}{error.msg}{text}") from None
     except ValueError as error:  # lone surrogates, null bytes
         raise InvalidSkill(f"the source is no Python: {error}") from None
     except (RecursionError, MemoryError):

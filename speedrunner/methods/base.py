@@ -6,6 +6,7 @@ import abc
 from collections.abc import Awaitable, Callable
 from contextlib import closing
 from dataclasses import dataclass, field
+from functools import partial
 from typing import ClassVar, TypeVar
 
 from envs import Task, TextEnv
@@ -99,10 +100,11 @@ class SleepTools:
             warning = ": finish soon" if tokens < min(FEW_TOKENS, context // 4) else ""
             return f"{text}\n\n({limits.llm_calls} calls and {tokens} tokens left{warning})"
 
+        execute = partial(toolbox.execute, string_tokens=self.model.card.role(role).string_tokens)
         opened = self.model.converse(role, plain_messages(messages), toolbox.specs, self.labels.plain())
         with closing(opened) as conversation:
             record.ending = await run_agent(
-                conversation, messages, toolbox.execute, limits, record.turns.append, status
+                conversation, messages, execute, limits, record.turns.append, status
             )
         if record.ending is Ending.CONTEXT_OVERFLOW:
             self.fell_short(f"the context of {role} overflowed after {len(record.turns)} calls")

@@ -82,9 +82,9 @@ def _left_s(limit_s: float) -> float:
 
 
 def _checked(setup: Setup, source: str, skill: str, arguments: str) -> tuple[Library, ToolCall]:
-    """The module as a library that shows every skill, and the call of one, read as strictly as a model's."""
-    library = Library(setup.env.primitives).write(source, sleep=0, public=True, limit=MODULE_LIMIT)
-    library.skill(skill)
+    """The module as a library that shows a skill, and a call of it, read as strictly as a model's."""
+    library = Library(setup.env.primitives).write(source, sleep=0, public=False, limit=MODULE_LIMIT)
+    library = library.set_visibility(skill, public=True, sleep=0)
     try:
         given = msgspec.json.decode(arguments.encode(), type=dict[str, Any])
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:

@@ -111,7 +111,7 @@ class SpeedRunner(Method):
 
     def agent(self, policy: Policy, task: Task, env: TextEnv, *, training: bool = False) -> ActorSpec:
         """The policy's library."""
-        return ActorSpec(Library(env.primitives).of(self._shown(policy)))
+        return ActorSpec(Library(env.primitives).of(self._shown(policy, env)))
 
     async def sleep(self, policy: Policy, history: History, tools: SleepTools) -> Policy:
         """Let the inducer edit the library. What was accepted counts, also when it could not finish.
@@ -120,7 +120,7 @@ class SpeedRunner(Method):
             ServingError: the engine failed.
             SandboxError: the inducer's code cannot be run here.
         """
-        policy = self._shown(policy)
+        policy = self._shown(policy, tools.env)
         draft = Draft(tools.library(policy), tools.sleep, tools.edits)
         offered: list[Tool] = [*draft.tools(all_public=self.visibility == "all_public")]
         calls = tools.calls("inducer", self.inducer_calls)
@@ -169,7 +169,7 @@ class SpeedRunner(Method):
         system = render(
             __package__,
             "system",
-            goal=render(__package__, self.prompt),
+            goal=render(__package__, self.prompt, interpreter=interpreter),
             world=world(tools.env),
             rules=skill_rules(tools.env, tools.model.card.role("inducer").string_tokens),
             split=split,
@@ -204,9 +204,12 @@ class SpeedRunner(Method):
         )
         return [Message("system", system), Message("user", user)]
 
-    def _shown(self, policy: Policy) -> Policy:
-        """The policy with the visibility that the option asks for."""
+    def _shown(self, policy: Policy, env: TextEnv) -> Policy:
+        """The policy with the visibility that the option asks for; what no tool can be stays hidden."""
         if self.visibility == "split":
             return policy
-        skills = tuple(msgspec.structs.replace(skill, public=True) for skill in policy.skills)
+        library = Library(env.primitives).of(policy)
+        skills = tuple(
+            msgspec.structs.replace(skill, public=library.can_be_tool(skill.name)) for skill in policy.skills
+        )
         return msgspec.structs.replace(policy, skills=skills)

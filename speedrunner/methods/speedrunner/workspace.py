@@ -78,11 +78,13 @@ def sleeps() -> list[dict[str, Any]]:
 
 def skill_stats() -> list[dict[str, Any]]:
     """Each skill in each library version that it was called in: its calls at any depth, those that ended in
-    an error, the episodes with such a call, how many of these succeeded, their actions and output tokens."""
+    an error, the episodes with such a call, how many of these succeeded, their actions and output tokens, and
+    their mean score, `None` where none has one."""
     rows: dict[tuple[str, int], dict[str, Any]] = {}
+    scores: dict[tuple[str, int], list[float]] = {}
     for played in load_trajectories():
         made = [call for _, _, call in calls(played) if call["kind"] == "skill"]
-        success = played["outcome"] is not None and played["outcome"]["success"]
+        outcome = played["outcome"]
         actions = sum(turn["executed"]["actions"] for turn in played["turns"] if turn["executed"] is not None)
         tokens = sum(turn["usage"]["completion"] for turn in played["turns"])
         for name in dict.fromkeys(call["name"] for call in made):
@@ -95,9 +97,13 @@ def skill_stats() -> list[dict[str, Any]]:
             row["calls"] += len(own)
             row["errors"] += sum(call["error"] is not None for call in own)
             row["episodes"] += 1
-            row["successes"] += success
+            if outcome is not None:
+                row["successes"] += outcome["success"]
+                scores.setdefault((name, played["policy"]), []).append(outcome["score"])
             row["actions"] += actions
             row["output_tokens"] += tokens
+    for key, row in rows.items():
+        row["score"] = round(sum(scores[key]) / len(scores[key]), 3) if key in scores else None
     return [rows[key] for key in sorted(rows)]
 
 

@@ -97,7 +97,7 @@ def inducer_system(
     return render(
         INDUCER,
         "system",
-        goal=render(INDUCER, goal),
+        goal=render(INDUCER, goal, interpreter=interpreter),
         world=world(env),
         rules=skill_rules(env, 8192),
         split=split,

@@ -126,10 +126,10 @@ class TestCommands:
         out = done.stdout
         assert f"speedrunner on {CORRIDOR} with tiny" in out
         rows = [line.split() for line in out.splitlines() if re.match(r" *\d+ +\d\.\d{3} ", line)]
-        assert [row[:4] for row in rows] == [
-            ["0", "1.000", "2", "7.5"],
-            ["2", "1.000", "2", "1.0"],
-            ["4", "1.000", "2", "1.0"],
+        assert [row[:5] for row in rows] == [
+            ["0", "1.000", "0%", "2", "7.5"],
+            ["2", "1.000", "0%", "2", "1.0"],
+            ["4", "1.000", "0%", "2", "1.0"],
         ]
         assert "0.75 uncached, 0.075 cached, 9 output (USD per million tokens)" in out
         assert "they agree to the token" in out

@@ -63,6 +63,12 @@ def refusal(library: Library, source: str, public: bool = True) -> str:
     return str(caught.value)
 
 
+def visibility_refusal(library: Library) -> str:
+    with pytest.raises(InvalidSkill) as caught:
+        library.set_visibility("skill", public=True, sleep=0)
+    return str(caught.value)
+
+
 def call_graph(library: Library) -> dict[str, tuple[str, ...]]:
     return {name: library.calls(name) for name in library.by_name}
 
@@ -470,7 +476,7 @@ def walk_far(): pass
             ("", "its module should define walk_far, _text"),
             (MODULE + function(), "its module should define walk_far, _text"),
             (MODULE.replace("def _text", "def text"), "its module should define walk_far, _text"),
-            (MODULE.replace("-> str:", "-> str", 1), "line 7: expected ':'"),
+            (MODULE.replace("-> str:", "-> str", 1), "line 7: expected ':': def walk_far(steps: int) -> str"),
         ],
     )
     def test_a_damaged_one_is_refused_in_one_line(self, empty: Library, module: str, text: str) -> None:
@@ -635,7 +641,19 @@ class TestTheFunctionItself:
         ],
     )
     def test_what_is_refused(self, empty: Library, source: str, text: str) -> None:
-        assert text in refusal(empty, source, public=False)
+        assert text in refusal(empty, source)
+
+    @pytest.mark.parametrize(
+        "parameters",
+        ["steps", "cells: dict[str, set[int]]", "walker: Walker", "a: dict = None, b: str | None = 'x'"],
+    )
+    def test_what_skills_alone_call_takes_anything(self, empty: Library, parameters: str) -> None:
+        source = "class Walker:\n    pass\n\n" + function(parameters)
+        library = write(empty, source, public=False)
+        assert str(library.signature("skill")) == f"({parameters})"
+        assert "cannot be offered as a tool: skill." in visibility_refusal(library)
+        assert not library.can_be_tool("skill")
+        assert "line 4: the parameter" in refusal(empty, source)
 
     @pytest.mark.parametrize(
         ("statement", "use"),

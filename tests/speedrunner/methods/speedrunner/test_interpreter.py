@@ -97,6 +97,7 @@ async def test_the_use_of_each_skill_is_one_call(bench: Bench) -> None:
     assert ast.literal_eval(await bench("skill_stats()")) == [
         {"skill": "walk", "version": version, "calls": count, "errors": 0, "episodes": count}
         | {name: count * value for name, value in per_episode.items()}
+        | {"score": 1.0}
         for version, count in ((0, 2), (1, 1))
     ]
 

@@ -241,6 +241,13 @@ class TestAblations:
         spec = SpeedRunner(visibility="all_public").agent(before, TASK, babyai)
         assert [skill.name for skill in spec.library.public] == ["seen"]
 
+    def test_but_what_no_tool_can_be_stays_hidden(self, babyai: envs.TextEnv) -> None:
+        helper = Skill(name="_seen", public=False, created=0, edited=0)
+        module = "def _seen(cells: dict) -> int:\n    'See.'\n    return len(cells)"
+        before = Policy(version=0, module=module, skills=(helper,))
+        spec = SpeedRunner(visibility="all_public").agent(before, TASK, babyai)
+        assert spec.library.public == ()
+
     async def test_without_an_interpreter_the_batch_is_in_the_prompt(self, night: Nights) -> None:
         on, off = await night([FINISH]), await night([FINISH], interpreter="off")
         assert set(on.requests[0].tools) - set(off.requests[0].tools) == {"execute_code"}
