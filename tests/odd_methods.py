@@ -102,7 +102,7 @@ class Programming(Method):
         ending = await stage.run_agent("curriculum", [Message("user", "What next?")], Toolbox([], propose), 2)
         if ending is not Ending.SUBMITTED:
             return ending
-        return await stage.act(spec, Workshop(stage.library(policy), stage).actor.execute)
+        return await stage.act(spec, Workshop(stage.library(policy), stage).actor)
 
     async def sleep(self, policy: Policy, history: History, tools: SleepTools) -> Policy:
         """Append the batch's programs."""

@@ -8,7 +8,6 @@ import traceback
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from functools import partial
 
 import msgspec
 
@@ -70,27 +69,28 @@ class Stage:
     async def act(
         self,
         spec: ActorSpec,
-        execute: Execute | None = None,
+        toolbox: Toolbox | None = None,
         instruction: str | None = None,
         llm_calls: int | None = None,
     ) -> Ending:
         """Let the actor play on, in a conversation of its own: the task, and the world as it is now.
 
         Args:
-            execute: runs its calls; `None` runs them in the world.
+            toolbox: runs its calls, where the spec names tools of the method's own; `None`: the world does.
             instruction: what it is to do; `None`: the task's own.
             llm_calls: requests that it may make at most; `None`: all that are left of the episode.
 
         Returns:
-            How the episode ended, or what `execute` ended the conversation with; `CALL_LIMIT` where
-            `llm_calls` were used up.
+            How the episode ended, or with what a tool ended the conversation; `CALL_LIMIT` where `llm_calls`
+            were used up.
 
         Raises:
             ServingError, HostError: ours; not to be caught.
         """
         now = Opening(instruction or self.opening.instruction, self.observation)
         messages, tools = self._actor.messages(spec, now), self._actor.tools(spec)
-        return await self._converse(spec.role, messages, tools, execute or self.execute, llm_calls)
+        execute = self.execute if toolbox is None else self._tools(toolbox, spec.role)
+        return await self._converse(spec.role, messages, tools, execute, llm_calls)
 
     async def run_agent(
         self, role: str, messages: list[Message], toolbox: Toolbox, llm_calls: int | None = None
@@ -109,8 +109,7 @@ class Stage:
         Raises:
             ServingError, HostError: ours; not to be caught.
         """
-        most = self._actor.model(role).card.role(role).string_tokens
-        execute = partial(toolbox.execute, string_tokens=most)
+        execute = self._tools(toolbox, role)
         return await self._converse(role, messages, toolbox.specs, execute, llm_calls)
 
     async def execute(self, call: ToolCall) -> ToolReply:
@@ -139,6 +138,17 @@ class Stage:
         """
         await library.check_loading()
         await self._host.load(library.module())
+
+    def _tools(self, toolbox: Toolbox, role: str) -> Execute:
+        """What runs a role's calls: its own tools, and what any actor may call."""
+        most = self._actor.model(role).card.role(role).string_tokens
+
+        async def execute(call: ToolCall) -> ToolReply:
+            if call.name == SUBMIT_ANSWER.name:
+                return await self.execute(call)
+            return await toolbox.execute(call, most)
+
+        return execute
 
     async def _converse(
         self,

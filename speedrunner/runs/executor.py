@@ -267,8 +267,9 @@ class Executor:
         self.directory.write_policy(learnt)
         accepted = sum(edit.error is None for edit in tools.edits)
         kept = f"; {prefix.kept} of {prefix.before} prefix tokens stay" if prefix else ""
+        notes = f", notes of {len(learnt.notes)} characters" if learnt.notes else ""
         self.progress.say(
-            f"{name}: {len(learnt.skills)} skills; {accepted} edits accepted,"
+            f"{name}: {len(learnt.skills)} skills{notes}; {accepted} edits accepted,"
             f" {len(tools.edits) - accepted} refused{kept}"
         )
 

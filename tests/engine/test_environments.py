@@ -1,4 +1,4 @@
-"""Short runs of the larger environments as commands, with the tiny model and a real vLLM."""
+"""Short runs of each method in each environment as commands, with the tiny model and a real vLLM."""
 
 from __future__ import annotations
 
@@ -15,11 +15,26 @@ from tests.scripted_runs import check_finished, speedrunner
 PLANNED = ["test/0000/0000", "test/0002/0000", "train/0000", "train/0001"]
 
 
-@pytest.mark.parametrize("env", [("env=scienceworld", "env.family=4"), ("env=crafter",)])
-def test_a_run(env: tuple[str, ...], short_card: ShortCard, vllm_endpoint: Endpoint, tmp_path: Path) -> None:
-    run = tmp_path / "run"
+ENVS = {
+    "babyai": ("env=babyai",),
+    "scienceworld": ("env=scienceworld", "env.family=4"),
+    "crafter": ("env=crafter",),
+}
+OTHERS = [*((method, env) for method in ("opo", "asi", "asi_replay") for env in ENVS), ("voyager", "crafter")]
+
+
+@pytest.mark.parametrize(
+    ("method", "env"),
+    [
+        ("speedrunner", "scienceworld"),
+        ("speedrunner", "crafter"),
+        *(pytest.param(*each, marks=pytest.mark.slow) for each in OTHERS),
+    ],
+)
+def test_a_run(method: str, env: str, short_card: ShortCard, vllm_endpoint: Endpoint, tmp_path: Path) -> None:
+    run, calls = tmp_path / "run", 6 if method == "voyager" else 3
     done = speedrunner(
-        *("run", *env, "method=speedrunner", short_card(max_calls=3, string_tokens=24)),
+        *("run", *ENVS[env], f"method={method}", short_card(max_calls=calls, string_tokens=24)),
         *(f"serving.url={vllm_endpoint}", f"run.dir={run}", "run.in_flight=2"),
         *("run.rollouts=2", "run.sleep_every=2", "run.eval_every=2", "run.test_episodes=1"),
         timeout_s=300,
@@ -31,7 +46,9 @@ def test_a_run(env: tuple[str, ...], short_card: ShortCard, vllm_endpoint: Endpo
     assert {row.status for row in data.requests} == {"ok"}
     # Untrained, it writes nonsense, but within the grammar; in ScienceWorld it may submit.
     assert {row.ending for row in data.episodes} <= {Ending.CALL_LIMIT, Ending.SUBMITTED}
+    roles = {turn.role for played in data.trajectories() for turn in played.turns}
+    assert roles <= ({"curriculum", "programmer", "critic"} if method == "voyager" else {"actor"})
     for played in (*data.trajectories(), *data.evaluations()):
-        assert 1 <= len(played.turns) <= 3
+        assert 1 <= len(played.turns) <= calls
         assert played.outcome is not None
         assert all(turn.executed is not None for turn in played.turns)

@@ -36,6 +36,10 @@ RUN_PROGRAM = ToolSpec(
 )
 
 
+OBJECTIVE_CHARS = 200
+"""The longest objective: every later prompt of the curriculum names it."""
+
+
 class Objectives(msgspec.Struct):
     """Objectives that were reached, in any world, and those that never were; each once, in their order."""
 
@@ -100,7 +104,7 @@ class Rollout:
             if not self._objective:
                 return ending
             ending = await self.stage.act(
-                self._spec(), Toolbox([self.run_program]).execute, self._objective, self.tries
+                self._spec(), Toolbox([self.run_program]), self._objective, self.tries
             )
             reached = ending is Ending.SUBMITTED
             (self._kept.completed if reached else self._kept.failed).append(self._objective)
@@ -142,6 +146,8 @@ class Rollout:
             proposed = " ".join(objective.split())
             if not proposed:
                 raise ToolError("the objective is empty")
+            if len(proposed) > OBJECTIVE_CHARS:
+                raise ToolError(f"the objective has {len(proposed)} characters; at most {OBJECTIVE_CHARS}")
             return "It is pursued."
 
         env, observation = self.stage.env, await self._observed()
