@@ -28,6 +28,7 @@ from speedrunner.methods.speedrunner.draft import Draft
 from speedrunner.methods.speedrunner.interpreter import Interpreter
 from speedrunner.methods.speedrunner.method import finish
 from speedrunner.methods.texts import skill_rules, world
+from speedrunner.methods.voyager.rollout import Objectives, programming
 from speedrunner.store.records import (
     AgentRecord,
     Edit,
@@ -142,6 +143,40 @@ def inducer_tools() -> list[str]:
     return [inspect.getdoc(tool) or "" for tool in tools]
 
 
+def method_prompt(name: str, env: TextEnv = ENV, **state: object) -> str:
+    """A prompt of `opo`, `asi` or Voyager, with what every state has."""
+    package = "speedrunner.methods.voyager" if name.split("/")[0] in VOYAGER else "speedrunner.methods"
+    given = {"env": env, "world": world(env), "rules": skill_rules(env, 8192), "string_tokens": 8192}
+    return render(package, name, **given, **state)
+
+
+VOYAGER = ("curriculum", "critic", "actor")
+REACHED = Objectives(["leave the start"], ["fly"])
+
+
+def other_methods(env: TextEnv = ENV) -> dict[str, str]:
+    """The prompts of online prompt optimisation, Agent Skill Induction and Voyager."""
+    seen = {"observation": "A wall.", "before": "A door.", "after": "A wall."}
+    return {
+        "opo_system": method_prompt("opo/system", env),
+        "opo_user": method_prompt(
+            "opo/user", notes="Boxes are heavy.", texts=[episode(11)], left_out=[episode(10)]
+        ),
+        "asi_system": method_prompt("asi/system", env),
+        "asi_user": method_prompt(
+            "asi/user", library=library(), headline=episode(11), opening="Dig.", turns=["[2]"], left_out=1
+        ),
+        "voyager_curriculum_system": method_prompt("curriculum/system", env),
+        "voyager_curriculum_user": method_prompt("curriculum/user", **seen, now=REACHED, past=Objectives()),
+        "voyager_actor_notes": programming(library(), env).notes,
+        "voyager_actor_reply": method_prompt("actor/reply", **seen, reply="None", critique="Walk on."),
+        "voyager_critic_system": method_prompt("critic/system", env),
+        "voyager_critic_user": method_prompt(
+            "critic/user", **seen, objective="leave the start", source="def go(): ...", said="None"
+        ),
+    }
+
+
 def prompts() -> dict[str, str]:
     """File name -> what should stand in it."""
     bare, skilled = actor(ActorSpec(Library(ENV.primitives))), actor(ActorSpec(library(), "Boxes are heavy."))
@@ -160,6 +195,7 @@ def prompts() -> dict[str, str]:
         "inducer_system_without_private_skills": inducer_system(split=False),
         "inducer_system_without_an_interpreter": inducer_system(interpreter=False),
         "inducer_user_without_an_interpreter": inducer_user(interpreter=False),
+        **other_methods(),
     }
 
 
@@ -263,6 +299,11 @@ HINTS = (
 """What no prompt of an inducer may suggest, whatever the environment."""
 
 
+def _primitives(name: str) -> list[str]:
+    """Those whose names are no words that any prompt may need."""
+    return [each.name for each in envs.make(name).primitives if "_" in each.name]
+
+
 class TestNothingIsGivenAway:
     """What the paper reports as findings is for actor and inducer to find."""
 
@@ -288,6 +329,11 @@ class TestNothingIsGivenAway:
         env = envs.make("tests.toy_env:Corridor")
         said = "\n".join([inducer_system(goal, interpreter=interpreter, env=env), *inducer_tools()]).lower()
         assert [each for each in HINTS if each in said] == []
+
+    def test_other_methods_prompts_hold_what_their_environment_says_and_nothing_of_another_one(self) -> None:
+        said = "\n".join(other_methods(envs.make("tests.toy_env:Racetrack")).values()).lower()
+        names = {name for each in GIVEN_AWAY for name in (each, *_primitives(each))} - {"look", "go_to"}
+        assert [each for each in (*HINTS, *sorted(names)) if re.search(rf"\b{each}", said)] == []
 
     @pytest.mark.parametrize("name", GIVEN_AWAY)
     def test_but_what_a_skill_can_read_is_said(self, name: str) -> None:
