@@ -20,6 +20,7 @@ from speedrunner.agents.loop import AgentLimits, Execute, ToolReply, plain_messa
 from speedrunner.agents.toolbox import Toolbox
 from speedrunner.hosts.host import Host, HostError, HostFault
 from speedrunner.library.library import Library
+from speedrunner.sandbox.settings import SandboxError
 from speedrunner.store.labels import Labels
 from speedrunner.store.records import CallNode, Ending, Message, Trajectory, Turn
 
@@ -247,6 +248,9 @@ async def play_episode(
         trajectory.error = f"environment {episode.task.env}: {error}"
         if isinstance(error, HostFault):
             trajectory.error += f"\n\n{error.traceback}"
+    except SandboxError as error:
+        trajectory.ending = Ending.ENVIRONMENT_ERROR
+        trajectory.error = f"sandbox: {error}\n\n{''.join(traceback.format_exception(error))}"
     except (RequestFailed, RequestRefused) as error:
         trajectory.ending = Ending.ENGINE_ERROR
         trajectory.error = f"engine: {error}\n\n{''.join(traceback.format_exception(error))}"

@@ -50,7 +50,9 @@ class Toolbox:
             if call.cut:
                 names, verb = " and ".join(call.cut), "was" if len(call.cut) == 1 else "were"
                 most = "no more" if string_tokens is None else f"at most {string_tokens:,}"
-                raise ToolError(f"{names} {verb} cut: a string may have {most} tokens; write it in parts")
+                in_parts = self._finish not in (None, call.name)  # with this call the work goes on
+                advice = "write it in parts" if in_parts else "write less"
+                raise ToolError(f"{names} {verb} cut: a string may have {most} tokens; {advice}")
             result = self._tools[call.name](**call.arguments)
             said = await result if inspect.isawaitable(result) else result
             if isinstance(said, ToolReply):

@@ -61,8 +61,8 @@ def cost(
         for line in (f"{run.path}, prices: {tables.price_text(one.book)}", "", *tables.cost_lines(one)):
             typer.echo(visible(line))
         if rows:
-            console.print(tables.checkpoint_table(rows))
-            console.print(tables.notes(rows, one.book), soft_wrap=True)
+            console.print(tables.checkpoint_table({"": rows}))
+            console.print(tables.notes(rows, [one.book]), soft_wrap=True)
         for line in process_lines(run.processes):
             typer.echo(visible(line))
         typer.echo("")

@@ -96,7 +96,6 @@ def sweep(
 
     Example: speedrunner sweep runs.yaml env=babyai model=tiny run.rollouts=20
     """
-    from speedrunner.costs.tables import balance_text
     from speedrunner.runs.executor import RunStopped
     from speedrunner.runs.sweep import read_runs
     from speedrunner.runs.sweep import sweep as play_all
@@ -109,10 +108,7 @@ def sweep(
     console = plain_console()
     patience_s = max(setup.config.run.drain_s for setup in setups)
     result = carry_out(lambda drain: play_all(setups, console, drain), _say(console), KEPT, patience_s)
-    for setup in setups:
-        _show_run(setup, console)
-    for balance in result.balances:
-        console.print(balance_text(balance), soft_wrap=True)
+    _show_runs(setups, console, result.balances)
     if result.failures:
         lines = [f"{path}: {reason}" for path, reason in result.failures.items()]
         raise RunStopped(f"{len(lines)} of {len(setups)} runs stopped; " + "; ".join(lines))
@@ -197,7 +193,7 @@ def _run(config: Config, dry_run: bool = False) -> None:
     balances = carry_out(
         lambda drain: play_run(setup, console, drain), _say(console), KEPT, config.run.drain_s
     )
-    _show_run(setup, console, balances)
+    _show_runs([setup], console, balances)
 
 
 def _outline(setups: Sequence[Setup]) -> None:
@@ -209,8 +205,8 @@ def _outline(setups: Sequence[Setup]) -> None:
             typer.echo(visible(line))
 
 
-def _show_run(setup: Setup, console: Console, balances: Sequence[Balance] = ()) -> None:
-    """Print a run's checkpoints, accounts and place."""
+def _show_runs(setups: Sequence[Setup], console: Console, balances: Sequence[Balance] = ()) -> None:
+    """Print the checkpoints of runs in one table, their accounts and places."""
     from speedrunner.costs.checkpoints import checkpoint_rows
     from speedrunner.costs.ledger import run_costs
     from speedrunner.costs.pricing import price_book
@@ -218,26 +214,35 @@ def _show_run(setup: Setup, console: Console, balances: Sequence[Balance] = ()) 
     from speedrunner.runs.identity import process_lines
     from speedrunner.store.data import load
 
-    config = setup.config
-    data = load(config.run.dir)
-    book = price_book(data)
-    (costs,) = run_costs([data], [book])
-    rows = checkpoint_rows(data, costs)
-    console.print(f"\n{config.method.name} on {config.env.name} with {setup.card.name}", style="bold")
-    console.print(checkpoint_table(rows))
-    console.print(notes(rows, book), style="dim", soft_wrap=True)
-    if setup.prices != data.prices:
-        console.print(
-            f"These are the prices that it was played at; `speedrunner cost {data.path}` has others."
-        )
-    for line in (*limit_lines(costs), *process_lines(data.processes)):
-        console.print(line, soft_wrap=True)
+    runs = {setup.config.run.dir: load(setup.config.run.dir) for setup in setups}
+    books = [price_book(data) for data in runs.values()]
+    costs = run_costs(list(runs.values()), books)
+    rows = [checkpoint_rows(data, each) for data, each in zip(runs.values(), costs, strict=True)]
+    names = [Path(path).name for path in runs]
+    titles = [f"{setup.config.method.name} on {setup.config.env.name}" for setup in setups]
+    what = titles[0] if len(setups) == 1 else f"{len(setups)} runs"
+    console.print(f"\n{what} with {setups[0].card.name}", style="bold")
+    unique = names if len(set(names)) == len(names) else list(runs)
+    if len(runs) > 1:  # no name shall take the place of a number
+        console.width = max(console.width, 82 + max(map(len, unique)))
+    console.print(checkpoint_table(dict(zip(unique, rows, strict=True))))
+    console.print(notes([row for each in rows for row in each], books), style="dim", soft_wrap=True)
+    for setup, data, spent, own in zip(setups, runs.values(), costs, rows, strict=True):
+        lines = [*limit_lines(spent), *process_lines(data.processes)]
+        if setup.prices != data.prices:
+            lines.append(
+                f"These are the prices that it was played at; `speedrunner cost {data.path}` has others."
+            )
+        if unscored := sum(row.unscored for row in own):
+            again = "the same command with run.retry_faults=true plays them again"
+            lines.append(f"{unscored} test episodes ended by a fault: {again}")
+        for line in lines:
+            console.print(f"{data.path}: {line}" if len(setups) > 1 else line, soft_wrap=True)
     for balance in balances:
         console.print(balance_text(balance), soft_wrap=True)
-    console.print(f"The run's files are in {Path(config.run.dir)}", soft_wrap=True)
-    if unscored := sum(row.unscored for row in rows):
-        again = "the same command with run.retry_faults=true plays them again"
-        console.print(f"{unscored} test episodes ended by a fault: {again}", soft_wrap=True)
+    for title, path in zip(titles, runs, strict=True):
+        whose = "The run's" if len(setups) == 1 else f"{title}: its"
+        console.print(f"{whose} files are in {Path(path)}", soft_wrap=True)
 
 
 def _say(console: Console) -> Callable[[str], None]:

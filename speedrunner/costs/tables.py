@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from msgspec.structs import astuple
 from rich import box
@@ -92,18 +92,24 @@ def total_lines(names: Sequence[str], runs: Sequence[RunCosts]) -> list[str]:
     return [*lines, _line("all", sum((each.total for each in runs), Line()))]
 
 
-def checkpoint_table(rows: Sequence[CheckpointRow]) -> Table:
-    """One line per checkpoint; `notes` explains the columns."""
+def checkpoint_table(runs: Mapping[str, Sequence[CheckpointRow]]) -> Table:
+    """One line per checkpoint, which names its run where there are several; `notes` explains the columns."""
     table = Table(box=box.SIMPLE_HEAD, padding=0, pad_edge=False, collapse_padding=True)
+    names = len(runs) > 1
+    if names:
+        table.add_column("run", no_wrap=True)
     for heading in COLUMNS:
         table.add_column(heading, justify="right", no_wrap=True)
-    for row in rows:
-        table.add_row(*(text(row) for text in COLUMNS.values()))
+    for name, rows in runs.items():
+        for number, row in enumerate(rows):
+            first = [name if number == 0 else ""] if names else []
+            table.add_row(*first, *(text(row) for text in COLUMNS.values()))
+        table.add_section()
     return table
 
 
-def notes(rows: Sequence[CheckpointRow], book: PriceBook) -> str:
-    """What the columns of `checkpoint_table` mean."""
+def notes(rows: Sequence[CheckpointRow], books: Sequence[PriceBook]) -> str:
+    """What the columns of `checkpoint_table` mean, and the prices of its runs."""
     unscored = sum(row.unscored for row in rows)
     left_out = (
         f" {unscored} test episodes (-n) ended by a fault of ours or the environment's and have no score."
@@ -131,7 +137,7 @@ def notes(rows: Sequence[CheckpointRow], book: PriceBook) -> str:
         " test episodes. Cut: the share of these that a fault, the wall clock or the context ended."
         f"{left_out} USD per rollout: the training rollouts since the checkpoint before, with"
         f" their share of the sleeps. Skills: public/all, or notes where there are none. Prices:"
-        f" {price_text(book)}."
+        f" {'; or '.join(dict.fromkeys(map(price_text, books)))}."
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 
 from speedrunner.library.definition import Definition, function_names, read_text
 from speedrunner.library.library import Library
@@ -13,9 +13,9 @@ TAKEN = "the library has one of this name, and nothing in it is changed"
 
 
 async def appended(library: Library, source: str, sleep: int) -> tuple[Library, list[Edit]]:
-    """Add those functions of a text, public all of them, that are new and valid; the others are refused.
+    """Add those functions of a text that are new and valid, public all of them; the others are refused.
 
-    Functions that need each other are added together or not at all.
+    A function goes in together with those of the text that it needs, or not at all.
 
     Returns:
         The library, and an edit for each function.
@@ -27,29 +27,29 @@ async def appended(library: Library, source: str, sleep: int) -> tuple[Library, 
         text = read_text(source)
     except InvalidSkill as error:
         return library, [Edit("write", name, str(error)) for name in function_names(source) or ["(none)"]]
-    names = dict.fromkeys(each.name for each in text if each.kind == "function")
-    edits = [Edit("write", name, TAKEN) for name in names if name in library.named]
-    left = [name for name in names if name not in library.named]
-    together = True  # first all at once, then each by itself, until no more goes in
-    while left:
-        refused: dict[str, str] = {}
-        for chosen in [left] if together else [[name] for name in left]:
-            try:
-                library = await _written(library, text, chosen, sleep)
-            except InvalidSkill as error:
-                refused |= dict.fromkeys(chosen, str(error))
-            else:
-                edits += [Edit("write", name) for name in chosen]
-        if len(refused) == len(left) and not together:
-            edits += [Edit("write", name, why) for name, why in refused.items()]
-            break
-        left, together = list(refused), False
-    return library, edits
+    functions = {each.name: each for each in text if each.kind == "function"}
+    edits = [Edit("write", name, TAKEN) for name in functions if name in library.named]
+    needs = {name: _needed(name, functions) - library.named.keys() for name in functions}
+    for name in sorted(functions.keys() - library.named.keys(), key=lambda name: (len(needs[name]), name)):
+        group = needs[name] - library.named.keys()
+        if name not in group:  # it went in with another one
+            continue
+        chosen = [each.source for each in text if each.kind != "function" or each.name in group]
+        try:
+            grown = library.write("\n\n\n".join(chosen), public=True, sleep=sleep)
+            await grown.check_loading()
+        except InvalidSkill as error:
+            edits.append(Edit("write", name, str(error)))
+        else:
+            library = grown
+            edits += [Edit("write", each) for each in functions if each in group]
+    return library, edits or [Edit("write", "(none)", "the source must hold a function at its top level")]
 
 
-async def _written(library: Library, text: Sequence[Definition], names: list[str], sleep: int) -> Library:
-    """Write some functions of a text, with all of it that is no function. Raises `InvalidSkill`."""
-    chosen = [each.source for each in text if each.kind != "function" or each.name in names]
-    written = library.write("\n\n\n".join(chosen), public=True, sleep=sleep)
-    await written.check_loading()
-    return written
+def _needed(name: str, functions: Mapping[str, Definition]) -> set[str]:
+    """A function, and those others of a text that it calls, at whatever remove."""
+    found, waiting = set[str](), [name]
+    while waiting:
+        found.add(one := waiting.pop())
+        waiting += [each for each in functions if each not in found and functions[one].mentions(each)]
+    return found

@@ -16,10 +16,9 @@ from envs import Task, TextEnv
 from speedrunner.agents.actor import ActorSpec
 from speedrunner.agents.reading import headline, opening, turns
 from speedrunner.agents.texts import render
-from speedrunner.agents.toolbox import Toolbox
 from speedrunner.library.library import Library
 from speedrunner.methods.append_only import appended
-from speedrunner.methods.base import TRIES, Method, SleepTools
+from speedrunner.methods.base import Method, SleepTools
 from speedrunner.methods.batch import Overflow, fitting, newest_batch, room_tokens
 from speedrunner.methods.texts import skill_rules, world
 from speedrunner.store.data import History
@@ -99,11 +98,14 @@ class ASI(Method):
             proposed = source
             return "They are handed in."
 
-        messages = self._messages(library, played, tools)
-        await tools.run_agent("inducer", messages, Toolbox([], propose_functions), TRIES)
+        if messages := self._messages(library, played, tools):
+            await tools.ask("inducer", messages, propose_functions)
+        else:
+            tools.fell_short(f"no turn of {played.episode} fits the context of inducer")
         return proposed
 
     def _messages(self, library: Library, played: Trajectory, tools: SleepTools) -> list[Message]:
+        """The prompt; none where no turn fits."""
         system = render(
             __package__,
             "asi/system",
@@ -128,4 +130,6 @@ class ASI(Method):
         if self.overflow == "fit":
             room = room_tokens(tools.model, "inducer", system, user([]))
             shown = fitting(written, room, tools.model.count_tokens)
+        if not shown:
+            return []
         return [Message("system", system), Message("user", user(shown))]

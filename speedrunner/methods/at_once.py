@@ -14,8 +14,8 @@ def check_at_once(method: Method) -> None:
     """Refuse what would break a run only after its first episodes, as far as it shows before them.
 
     Raises:
-        MethodBroke: `trains` or `replays` is no boolean; `play` or `sleep` is no `async def`; a `sleep` that
-            will be called holds no `return` with a value.
+        MethodBroke: `agent` takes no `training`; `trains` or `replays` is no boolean; `play` or `sleep` is no
+            `async def`; a `sleep` that will be called holds no `return` with a value.
     """
     for name in ("trains", "replays"):
         if not isinstance(value := getattr(method, name, None), bool):
@@ -23,6 +23,9 @@ def check_at_once(method: Method) -> None:
     for name in ("play", "sleep"):
         if not inspect.iscoroutinefunction(getattr(method, name)):
             raise MethodBroke(f"{called(method)}: {name} must be defined by `async def`")
+    parameters = inspect.signature(method.agent).parameters.values()
+    if not any(each.name == "training" or each.kind is each.VAR_KEYWORD for each in parameters):
+        raise MethodBroke(f"{called(method)}: agent must take the keyword `training`")
     if method.trains and _returns_nothing(type(method).sleep):
         raise MethodBroke(f"{called(method)}: sleep must return Policy, and has no `return` with a value")
 

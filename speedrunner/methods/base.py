@@ -15,7 +15,7 @@ from serving.usage import Usage
 from speedrunner.agents.actor import ActorSpec
 from speedrunner.agents.episode import Stage
 from speedrunner.agents.loop import AgentLimits, plain_messages, run_agent
-from speedrunner.agents.toolbox import Toolbox
+from speedrunner.agents.toolbox import Tool, Toolbox
 from speedrunner.library.library import Library
 from speedrunner.sandbox.settings import Sandbox
 from speedrunner.store.data import History
@@ -109,6 +109,15 @@ class SleepTools:
         if record.ending is Ending.CONTEXT_OVERFLOW:
             self.fell_short(f"the context of {role} overflowed after {len(record.turns)} calls")
         return record.ending
+
+    async def ask(self, role: str, messages: list[Message], tool: Tool) -> None:
+        """Let a role answer once, by a call of its one tool. That it did not is noted.
+
+        Raises:
+            ServingError: the engine failed.
+        """
+        if await self.run_agent(role, messages, Toolbox([], tool), TRIES) is Ending.CALL_LIMIT:
+            self.fell_short(f"{role} made no valid call of {tool.__name__}")
 
 
 class Method(abc.ABC):

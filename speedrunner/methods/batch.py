@@ -1,4 +1,4 @@
-"""What a sleep reads of the newest batch, and how much of it fits into one prompt."""
+"""What a sleep reads of the newest batch, and what of many texts fits into one prompt."""
 
 from __future__ import annotations
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import msgspec
 
 from envs import Task, TextEnv
-from speedrunner.agents.actor import ActorSpec
+from speedrunner.agents.actor import SUBMIT_ANSWER, ActorSpec
 from speedrunner.agents.reading import headline
 from speedrunner.agents.texts import render, trajectory_text
-from speedrunner.agents.toolbox import Toolbox, ToolError
+from speedrunner.agents.toolbox import ToolError
 from speedrunner.library.library import Library
 from speedrunner.methods.base import TRIES, Method, SleepTools
 from speedrunner.methods.batch import Overflow, fitting, newest_batch, room_tokens
@@ -63,14 +63,18 @@ class OPO(Method):
             notes = text.strip()
             return "The notes are stored."
 
-        await tools.run_agent(
-            "optimizer", self._messages(policy, batch, tools), Toolbox([], write_notes), TRIES
-        )
+        if messages := self._messages(policy, batch, tools):
+            await tools.ask("optimizer", messages, write_notes)
+        else:
+            tools.fell_short("no episode of the batch fits the context of optimizer")
         return msgspec.structs.replace(policy, notes=notes)
 
     def _messages(self, policy: Policy, batch: list[Trajectory], tools: SleepTools) -> list[Message]:
+        """The prompt; none where no episode fits."""
         role = tools.model.card.role("optimizer")
-        system = render(__package__, "opo/system", env=tools.env, string_tokens=role.string_tokens)
+        system = render(
+            __package__, "opo/system", env=tools.env, submit=SUBMIT_ANSWER, string_tokens=role.string_tokens
+        )
         texts = [trajectory_text(each) for each in batch]
 
         def user(shown: list[int]) -> str:
@@ -90,4 +94,6 @@ class OPO(Method):
         if self.overflow == "fit":
             room = room_tokens(tools.model, "optimizer", system, user([]))
             shown = fitting(texts, room, tools.model.count_tokens)
+        if not shown:
+            return []
         return [Message("system", system), Message("user", user(shown))]

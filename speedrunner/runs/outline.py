@@ -48,6 +48,8 @@ def outline(setup: Setup) -> Iterator[str]:
         cells = (episodes or "-", "not known" if each is None else each, "-" if most is None else most)
         yield _FORMAT.format(kind.__name__.lower(), len(steps), *cells)
     yield _FORMAT.format("all", len(left), "", "", "not known" if in_all is None else in_all)
+    if (budget := config.run.budget_tokens) is not None:
+        yield f"training ends before that where it has taken run.budget_tokens={budget} tokens."
     checkpoints = sum(isinstance(step, Evaluate) for step in plan)
     if not setup.method.trains and checkpoints > 1:
         yield (

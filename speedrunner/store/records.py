@@ -282,7 +282,7 @@ class SleepRecord(msgspec.Struct, kw_only=True):
         sleep: 1 for the run's first; the policy it leads to has the same number.
         rollouts: training rollouts since the sleep before, over which its cost is spread.
         error: what kept it from all that it should have done (a context overflow, say).
-        attempts: episodes that the method played again (where it says `replays`); part of the sleep's cost.
+        attempts: episodes that the method played in it (`SleepTools.attempt`); part of its cost.
         prefix: what it invalidated of the prompt prefix; `None` on routes of messages.
     """
 

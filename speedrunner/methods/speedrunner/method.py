@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import math
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
@@ -13,6 +12,7 @@ from typing import Literal
 import msgspec
 
 from envs import Task, TextEnv
+from serving.together import together
 from speedrunner.agents.actor import ActorSpec
 from speedrunner.agents.reading import headline, slept_lines
 from speedrunner.agents.texts import render, trajectory_text
@@ -25,7 +25,7 @@ from speedrunner.methods.speedrunner.draft import Draft
 from speedrunner.methods.speedrunner.interpreter import Interpreter
 from speedrunner.methods.texts import skill_rules, world
 from speedrunner.store.data import History
-from speedrunner.store.records import Ending, Message, Policy, Trajectory
+from speedrunner.store.records import Edit, Ending, Message, Policy, Trajectory
 
 READING_SHARE = 0.5
 """Part of the model's context that trajectories may take where there is no code interpreter."""
@@ -43,8 +43,10 @@ def _scores(episodes: Sequence[Trajectory]) -> list[float]:
 
 
 def standard_error(*samples: Sequence[float]) -> float:
-    """Of the difference between means; a sample of one says nothing of how far it may be off."""
-    return math.sqrt(sum(variance(each) / len(each) for each in samples if len(each) > 1))
+    """Of the difference between means; a single score says nothing of how far a mean may be off."""
+    if min(map(len, samples)) < 2:
+        return math.inf
+    return math.sqrt(sum(variance(each) / len(each) for each in samples))
 
 
 def finish(summary: str) -> str:
@@ -101,9 +103,9 @@ class SpeedRunner(Method):
         return self.guard_episodes if self.guard == "heldback" else 0
 
     @property
-    def sleep_calls(self) -> int:
-        """The inducer's."""
-        return self.inducer_calls
+    def sleep_calls(self) -> int | None:
+        """The inducer's; how many a guard's episodes take is not known."""
+        return self.inducer_calls if self.guard == "off" else None
 
     def initial(self) -> Policy:
         """An empty library."""
@@ -140,28 +142,35 @@ class SpeedRunner(Method):
         if ending in (Ending.CALL_LIMIT, Ending.CONTEXT_OVERFLOW) and self.on_limit == "discard":
             tools.error = tools.error or f"the inducer used up its {calls} calls"
             return policy
+        edited = draft.library.policy(policy)
+        if edited != policy and (why := await self._regressed(edited, history, tools)) is not None:
+            tools.fell_short(why)
+            tools.edits[:] = [Edit(each.action, each.name, each.error or why) for each in tools.edits]
+            return policy
         if tools.error is not None:
             tools.error += "; what it had edited until then is kept"
-        edited = draft.library.policy(policy)
-        return policy if edited != policy and await self._regressed(edited, history, tools) else edited
+        return edited
 
-    async def _regressed(self, edited: Policy, history: History, tools: SleepTools) -> bool:
-        """Whether the guard finds the edited library worse.
+    async def _regressed(self, edited: Policy, history: History, tools: SleepTools) -> str | None:
+        """Why the guard does not let an edited library be adopted, if so.
 
-        It does where its mean score on the new tasks is lower than that of the last batch, played with the
-        library before, by more than a standard error of the difference.
+        Its mean score on the new tasks is lower than that of the last batch, played with the library before,
+        by more than a standard error of the difference.
         """
-        if tools.attempt is None:
-            return False
-        episodes = [tools.attempt(task, self.agent(edited, task, tools.env)) for task in tools.fresh]
-        new, old = _scores(await asyncio.gather(*episodes)), _scores(newest_batch(history))
-        if not old or mean(new) + standard_error(new, old) >= mean(old):
-            return False
-        tools.fell_short(
+        old = _scores(newest_batch(history))
+        if tools.attempt is None or not old:
+            return None
+        attempt = tools.attempt
+        played = await together(
+            lambda task: attempt(task, self.agent(edited, task, tools.env)), tools.fresh, len(tools.fresh)
+        )
+        new = _scores(played)
+        if mean(new) + standard_error(new, old) >= mean(old):
+            return None
+        return (
             f"the edited library is not adopted: it scored {mean(new):.3f} on {len(new)} new tasks, the one"
             f" before {mean(old):.3f} on the {len(old)} of the last batch"
         )
-        return True
 
     def _messages(self, library: Library, history: History, tools: SleepTools, calls: int) -> list[Message]:
         batch = history.batch(history.batches()[-1])

@@ -16,7 +16,7 @@ from speedrunner.agents.episode import Stage
 from speedrunner.library.library import Library
 from speedrunner.methods.base import Method, SleepTools, UnfitEnvironment
 from speedrunner.methods.batch import Overflow
-from speedrunner.methods.voyager.programs import appended
+from speedrunner.methods.voyager.programs import joined
 from speedrunner.methods.voyager.rollout import Kept, Objectives, Rollout, programming
 from speedrunner.store.data import History
 from speedrunner.store.records import Ending, Policy
@@ -75,7 +75,7 @@ class Voyager(Method):
         library, objectives = tools.library(policy), msgspec.convert(policy.method, Objectives)
         for played in history.batch(history.batches()[-1]):
             kept = msgspec.convert(played.kept, Kept)
-            library, edits = await appended(library, kept.programs, tools.sleep)
+            library, edits = await joined(library, kept.programs, tools.sleep)
             tools.edits += edits
             objectives = objectives.and_then(kept)
         return msgspec.structs.replace(library.policy(policy), method=msgspec.to_builtins(objectives))

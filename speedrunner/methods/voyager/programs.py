@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 
 import msgspec
 
@@ -27,50 +27,50 @@ def written(library: Library, source: str, sleep: int = 0) -> tuple[Library, str
     Raises:
         InvalidSkill: it is no valid program, or has a name that the library has.
     """
-    functions = _functions(read_text(source))
+    text = read_text(source)
+    functions = _functions(text)
     if not functions:
         raise InvalidSkill("the source must hold a function at its top level")
+    if others := [each.name for each in text if each.kind in ("constant", "class")]:
+        raise InvalidSkill(
+            f"{', '.join(others)}: a program holds functions alone; define that in the function"
+        )
     if taken := [each.name for each in functions if each.name in library.named]:
         raise InvalidSkill(f"the library has {', '.join(taken)} already; choose other names, or call it")
     main = functions[-1].name
     grown = library.write(source, public=False, sleep=sleep)
-    needed = [
-        each.name
-        for each in grown.signature(main).parameters.values()
-        if each.default is inspect.Parameter.empty
-    ]
-    if needed:
+    parameters = grown.signature(main).parameters.values()
+    if needed := [each.name for each in parameters if each.default is inspect.Parameter.empty]:
         raise InvalidSkill(
             f"{main}, the last function, is run without arguments: {', '.join(needed)} must have defaults"
         )
     return grown.set_visibility(main, public=True, sleep=sleep), main
 
 
-async def appended(library: Library, programs: Iterable[Program], sleep: int) -> tuple[Library, list[Edit]]:
+async def joined(library: Library, programs: Sequence[Program], sleep: int) -> tuple[Library, list[Edit]]:
     """Add the programs of one episode, in their order.
 
-    Nothing that the library has changes: a function of a name that it has gets another, unless it is the
-    same function.
+    Nothing that the library has changes: where others have taken a name, an episode's function gets one with
+    a number, in all its programs. A program that is there already, word for word, is not added again.
 
     Returns:
-        The library, and an edit for each program.
+        The library, and an edit for each program that is not there already.
 
     Raises:
         SandboxError: nothing can be loaded here.
     """
     edits: list[Edit] = []
-    renamed: dict[str, str] = {}  # of this episode's functions, those whose names others have taken
-    for program in programs:
-        text = read_text(program.source)
+    texts = [read_text(program.source) for program in programs]
+    own = {each.name for text in texts for each in text}
+    names: dict[str, str] = {}  # of this episode's functions, those whose names others have taken
+    for text in texts:
         main = _functions(text)[-1].name
         try:
-            text = [_renamed(each, renamed) for each in text]
-            functions = _functions(text)
-            if all(library.named.get(each.name) == each for each in functions):
+            if all(library.named.get(each.name) == _renamed(each, names) for each in _functions(text)):
                 continue
-            taken = {each.name: _free(each.name, library) for each in functions if each.name in library.named}
-            renamed |= taken
-            source = "\n\n\n".join(_renamed(each, taken).source for each in text)
+            for name in (each.name for each in _functions(text) if each.name in library.named):
+                names[name] = _free(name, library.named.keys() | own | set(names.values()))
+            source = "\n\n\n".join(_renamed(each, names).source for each in text)
             grown, main = written(library, source, sleep)
             await grown.check_loading()
         except InvalidSkill as error:
@@ -81,17 +81,19 @@ async def appended(library: Library, programs: Iterable[Program], sleep: int) ->
     return library, edits
 
 
-def _free(name: str, library: Library) -> str:
-    """The name with the first number that makes it new."""
-    return next(new for n in itertools.count(2) if (new := f"{name}_{n}") not in library.named)
-
-
 def _functions(text: Sequence[Definition]) -> list[Definition]:
     return [each for each in text if each.kind == "function"]
 
 
+def _free(name: str, taken: Collection[str]) -> str:
+    """The name with the first number that makes it new."""
+    return next(new for n in itertools.count(2) if (new := f"{name}_{n}") not in taken)
+
+
 def _renamed(definition: Definition, names: dict[str, str]) -> Definition:
-    for old, new in names.items():
-        if definition.name == old or definition.mentions(old):
-            definition = definition.renamed(old, new)
+    """A definition with other names for functions, all of them at once."""
+    for old in (mine := [name for name in names if definition.name == name or definition.mentions(name)]):
+        definition = definition.renamed(old, f"{old}_renamed_")  # what nobody writes
+    for old in mine:
+        definition = definition.renamed(f"{old}_renamed_", names[old])
     return definition

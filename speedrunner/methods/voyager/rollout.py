@@ -96,6 +96,8 @@ class Rollout:
     overflow: Overflow
     _kept: Kept = field(default_factory=Kept)
     _objective: str = ""
+    _pursued: bool = False
+    """Whether a program has run for the objective."""
 
     async def play(self) -> Ending:
         """Pursue objectives until the episode is over or its budget used up."""
@@ -103,11 +105,13 @@ class Rollout:
             self._objective, ending = await self._proposed()
             if not self._objective:
                 return ending
+            self._pursued = False
             ending = await self.stage.act(
                 self._spec(), Toolbox([self.run_program]), self._objective, self.tries
             )
             reached = ending is Ending.SUBMITTED
-            (self._kept.completed if reached else self._kept.failed).append(self._objective)
+            if self._pursued:
+                (self._kept.completed if reached else self._kept.failed).append(self._objective)
             self.stage.kept.update(msgspec.to_builtins(self._kept))
             over = ending not in (Ending.SUBMITTED, Ending.CALL_LIMIT)
             if over or self.stage.limits.llm_calls <= 0:
@@ -120,7 +124,7 @@ class Rollout:
             await self.stage.load(library)
         except InvalidSkill as error:
             raise ToolError(str(error)) from error
-        before = self.stage.observation
+        before, self._pursued = self.stage.observation, True
         reply = await self.stage.execute(ToolCall(main, {}))
         if reply.ending is not None:
             return reply
@@ -137,7 +141,7 @@ class Rollout:
         return ToolReply(told, reply.executed)
 
     async def _proposed(self) -> tuple[str, Ending]:
-        """The next objective; none where the curriculum could not name one."""
+        """The next objective; none where the episode ends here."""
         proposed = ""
 
         def propose_objective(reasoning: str, objective: str) -> str:
@@ -151,8 +155,9 @@ class Rollout:
             return "It is pursued."
 
         env, observation = self.stage.env, await self._observed()
+        missing = [goal for goal in env.goals if goal not in env.description]
         messages = [
-            Message("system", render(__package__, "curriculum/system", env=env)),
+            Message("system", render(__package__, "curriculum/system", env=env, missing=missing)),
             Message(
                 "user",
                 render(
@@ -162,6 +167,8 @@ class Rollout:
         ]
         toolbox = Toolbox([], propose_objective)
         ending = await self.stage.run_agent("curriculum", messages, toolbox, TRIES)
+        if ending is Ending.CALL_LIMIT and self.stage.limits.llm_calls > 0:
+            return self.stage.opening.instruction, ending  # it named none: the task itself is one
         return proposed, ending
 
     async def _judged(self, source: str, before: str, said: str, after: str) -> tuple[bool, str]:

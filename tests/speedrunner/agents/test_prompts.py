@@ -18,7 +18,7 @@ import envs
 from envs import Opening, Task, TextEnv
 from serving.tokens.tools import ToolCall
 from serving.usage import Usage
-from speedrunner.agents.actor import Actor, ActorSpec
+from speedrunner.agents.actor import SUBMIT_ANSWER, Actor, ActorSpec
 from speedrunner.agents.reading import headline, slept_lines
 from speedrunner.agents.texts import render
 from speedrunner.config.compose import compose
@@ -150,15 +150,17 @@ def method_prompt(name: str, env: TextEnv = ENV, **state: object) -> str:
     return render(package, name, **given, **state)
 
 
+CRAFTER = envs.make("crafter")
 VOYAGER = ("curriculum", "critic", "actor")
 REACHED = Objectives(["leave the start"], ["fly"])
 
 
-def other_methods(env: TextEnv = ENV) -> dict[str, str]:
+def other_methods(env: TextEnv = ENV, crafter: TextEnv = CRAFTER) -> dict[str, str]:
     """The prompts of online prompt optimisation, Agent Skill Induction and Voyager."""
+    missing = [goal for goal in crafter.goals if goal not in crafter.description]
     seen = {"observation": "A wall.", "before": "A door.", "after": "A wall."}
     return {
-        "opo_system": method_prompt("opo/system", env),
+        "opo_system": method_prompt("opo/system", env, submit=SUBMIT_ANSWER),
         "opo_user": method_prompt(
             "opo/user", notes="Boxes are heavy.", texts=[episode(11)], left_out=[episode(10)]
         ),
@@ -166,11 +168,11 @@ def other_methods(env: TextEnv = ENV) -> dict[str, str]:
         "asi_user": method_prompt(
             "asi/user", library=library(), headline=episode(11), opening="Dig.", turns=["[2]"], left_out=1
         ),
-        "voyager_curriculum_system": method_prompt("curriculum/system", env),
+        "voyager_curriculum_system": method_prompt("curriculum/system", crafter, missing=missing),
         "voyager_curriculum_user": method_prompt("curriculum/user", **seen, now=REACHED, past=Objectives()),
-        "voyager_actor_notes": programming(library(), env).notes,
+        "voyager_actor_notes": programming(library(), crafter).notes,
         "voyager_actor_reply": method_prompt("actor/reply", **seen, reply="None", critique="Walk on."),
-        "voyager_critic_system": method_prompt("critic/system", env),
+        "voyager_critic_system": method_prompt("critic/system", crafter),
         "voyager_critic_user": method_prompt(
             "critic/user", **seen, objective="leave the start", source="def go(): ...", said="None"
         ),
@@ -331,7 +333,8 @@ class TestNothingIsGivenAway:
         assert [each for each in HINTS if each in said] == []
 
     def test_other_methods_prompts_hold_what_their_environment_says_and_nothing_of_another_one(self) -> None:
-        said = "\n".join(other_methods(envs.make("tests.toy_env:Racetrack")).values()).lower()
+        toy = envs.make("tests.toy_env:Racetrack")
+        said = "\n".join(other_methods(toy, toy).values()).lower()
         names = {name for each in GIVEN_AWAY for name in (each, *_primitives(each))} - {"look", "go_to"}
         assert [each for each in (*HINTS, *sorted(names)) if re.search(rf"\b{each}", said)] == []
 

@@ -100,7 +100,7 @@ def test_what_a_limit_of_the_machinery_ended_is_counted(run: RunDirectory) -> No
         play(run, f"test/0004/{number:04d}", Usage(10, 0, 1), policy=1, ending=ending)
     assert [row.cut for row in rows(run)] == [{}, {}, {"wall_clock": 1, "context_overflow": 1}]
     assert " Ended before they were done: 1 of 3 after 4 rollouts by wall_clock, 1 of 3 after" in notes(
-        rows(run), BOOK
+        rows(run), [BOOK]
     )
 
 
@@ -116,8 +116,8 @@ def test_requests_that_were_cut_off_are_bounded_beside_the_means(run: RunDirecto
     assert (
         " Requests cut off before their tokens were told, which the means lack: 1 after 4 rollouts"
         " (at most 200 tokens per episode)."
-    ) in notes(rows(run), BOOK)
-    assert "cut off" not in notes(before, BOOK)
+    ) in notes(rows(run), [BOOK])
+    assert "cut off" not in notes(before, [BOOK])
 
 
 def test_a_score_of_nothing_is_none(run: RunDirectory) -> None:

@@ -32,7 +32,7 @@ SECOND = CheckpointRow(2, 2, 0, 1.0, 1.0, 200.0, 800.0, 10.0, 0.0007, 0.003, 1, 
 def test_the_table_of_checkpoints_fits_into_eighty_columns_and_shows_every_number() -> None:
     console = Console(width=80, color_system=None)
     with console.capture() as capture:
-        console.print(checkpoint_table([FIRST, SECOND]))
+        console.print(checkpoint_table({"one": [FIRST, SECOND]}))
     lines = capture.get().splitlines()
     assert max(map(len, lines)) <= 80
     assert [line.split() for line in lines if line.strip()][-2:] == [
@@ -48,10 +48,10 @@ def test_where_a_policy_has_notes_and_no_skills_the_table_says_so() -> None:
 
 
 def test_the_notes_tell_what_is_left_out_and_the_prices() -> None:
-    text = notes([FIRST, SECOND], BY_TOKEN)
+    text = notes([FIRST, SECOND], [BY_TOKEN])
     assert "1 test episodes (-n) ended by a fault of ours or the environment's and have no score" in text
     assert "Prices: a list; 1 uncached, 0.1 cached, 10 output (USD per million tokens)." in text
-    assert "have no score" not in notes([SECOND], BY_TOKEN)
+    assert "have no score" not in notes([SECOND], [BY_TOKEN])
 
 
 def test_of_several_models_each_has_its_prices() -> None:

@@ -205,7 +205,11 @@ def test_the_command_prints_each_run_and_says_which_stopped(
     file = both.file("method=speedrunner", "method=react")
     done = in_process("sweep", str(file), *both.shared)
     assert done.returncode == 0, done.stderr
-    assert "react on tests.toy_env:Corridor with tiny" in done.stdout
+    assert "2 runs with tiny" in done.stdout
+    rows = [line.split() for line in done.stdout.splitlines() if re.search(r" \d\.\d{3} +0% ", line)]
+    assert [row[:3] for row in rows[:3]] == [["0", "0", "1.000"], ["2", "1.000", "0%"], ["4", "1.000", "0%"]]
+    assert [row[:3] for row in rows[3:4]] == [["1", "0", "1.000"]]
+    assert f"react on tests.toy_env:Corridor: its files are in {tmp_path}/1" in done.stdout
     assert done.stdout.count("they agree to the token") == 1
     assert complaint(in_process("sweep", str(tmp_path / "none.yaml"))).endswith("No such file or directory: "
         f"'{tmp_path}/none.yaml'")  # fmt: skip

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from speedrunner.methods.speedrunner.method import standard_error
@@ -58,7 +60,7 @@ def test_too_few_new_tasks_are_told_before_anything_starts(corridor: Runs) -> No
 
 @pytest.mark.parametrize(
     ("samples", "error"),
-    [(([0.0, 1.0], [1.0, 1.0]), 0.5), (([1.0], [0.0, 0.0, 3.0]), 1.0), (([1.0], [0.0]), 0.0)],
+    [(([0.0, 1.0], [1.0, 1.0]), 0.5), (([1.0, 1.0], [0.0, 0.0, 3.0]), 1.0), (([1.0], [0.0, 1.0]), math.inf)],
 )
 def test_the_standard_error_of_a_difference(samples: tuple[list[float], ...], error: float) -> None:
     assert standard_error(*samples) == pytest.approx(error)
