@@ -107,6 +107,8 @@ async def test_a_sleep_that_is_cut_off_by_its_call_limit(corridor: Runs, method:
     assert {(agent.ending, len(agent.turns)) for agent in sleep.agents} == {(Ending.CALL_LIMIT, 2)}
     before, after = policies(run)
     assert (after.module, after.notes) == (before.module, before.notes)
+    silent = "made no valid call of" in str(sleep.error)
+    assert silent == (method != "speedrunner")  # whose inducer may as well have nothing to change
 
 
 @pytest.mark.parametrize(

@@ -84,3 +84,13 @@ class TestWhatDoesNotFit:
             left_out = asked.task.partition("These do not fit here and are left out:\n")[2]
             assert left_out.startswith("train/0000: ")
             assert "train/0001" not in left_out
+
+    async def test_nothing_is_asked_where_no_episode_fits(self, corridor: Runs) -> None:
+        run = corridor(optimizer("Walk far."), context=9_000)
+        await run.play(
+            *("method=opo", "method.overflow=fit", "env.numbers=4000"),
+            "run.rollouts=1",
+            "run.test_episodes=0",
+        )
+        (sleep,) = run.data.sleeps
+        assert (sleep.agents, sleep.error) == ([], "no episode of the batch fits the context of optimizer")

@@ -7,8 +7,9 @@ import math
 import pytest
 
 from speedrunner.methods.speedrunner.method import standard_error
+from speedrunner.runs.executor import RunStopped
 from speedrunner.store.records import Ending
-from tests.scripted_engine import Answer, Request, call
+from tests.scripted_engine import Answer, Request, call, refuse
 from tests.scripted_runs import TO_FLAG, Runs, check_ledger, flag, script
 
 GUARDED = ("method=speedrunner", "method.guard=heldback", "method.guard_episodes=2")
@@ -30,6 +31,7 @@ async def test_a_library_that_does_worse_on_new_tasks_is_not_adopted(
     assert [skill.name for skill in run.data.policies.load(1).skills] == ["to_flag"] * adopted
     assert [each.task.index for each in sorted(sleep.attempts, key=lambda each: each.episode)] == [5, 6]
     assert {each.ending for each in sleep.attempts} == {Ending.SUCCESS if adopted else Ending.FAILURE}
+    assert {edit.error is None for edit in sleep.edits} == {adopted}
     told = "the edited library is not adopted: it scored 0.000 on 2 new tasks, the one before 1.000 on the 2"
     assert (sleep.error is None) if adopted else str(sleep.error).startswith(told)
     check_ledger(run.data)
@@ -48,6 +50,22 @@ async def test_new_tasks_are_no_rollouts_and_no_later_sleep_gets_them(corridor: 
     assert tasks == [5]  # the second sleep changes nothing
     assert [flag(request) for request in run.server.requests if flag(request) == 6] == []
     assert len(run.data.trajectories()) == 2
+
+
+async def test_a_fault_ends_the_other_episodes_before_the_run_stops(corridor: Runs) -> None:
+    def broken(request: Request) -> Answer:
+        return refuse(400, "no") if "to_flag" in request.tools and flag(request) == 5 else actor(request)
+
+    run = corridor(script(broken, (call("write_skill", source=TO_FLAG, public=True),)), *GUARDED, *SHORT)
+    with pytest.raises(
+        RunStopped, match=r"twice, sleep/0001/again/0000 \(task default 5\) ended by engine_error"
+    ):
+        await run.play()
+    before = len(run.server.requests)
+    run.server.script = script(actor, (call("write_skill", source=TO_FLAG, public=True),))
+    await run.play()
+    assert run.data.policies.versions() == [0, 1]
+    assert len(run.server.requests) > before
 
 
 def test_too_few_new_tasks_are_told_before_anything_starts(corridor: Runs) -> None:

@@ -200,6 +200,20 @@ class TestAProgramThatDoesNotDo:
         assert played.kept.get("programs", []) == []
 
 
+class TestACurriculumThatNamesNothing:
+    async def test_leaves_the_task_itself_as_the_objective(self, corridor: Runs) -> None:
+        def mute(request: Request) -> Answer:
+            return say("Hm.") if "propose_objective" in request.tools else roles(pupil)(request)
+
+        run = corridor(mute, RACETRACK, *SHORT)
+        await run.play("method=voyager")
+        (played,) = run.data.trajectories()
+        asked = [each for each in run.server.requests if "run_program" in each.tools]
+        assert "Your task: Walk to the flag." in asked[0].task
+        assert [turn.role for turn in played.turns[:4]] == ["curriculum"] * 3 + ["programmer"]
+        assert played.ending is Ending.SUCCESS
+
+
 class TestWhatOthersHaveNamedAlike:
     async def test_episodes_of_one_batch_get_names_of_their_own(self, corridor: Runs) -> None:
         """Each of two rollouts writes `leave_start`, one with another body, and `go_on`, which calls it."""
@@ -248,6 +262,7 @@ class TestWhatDoesNotFit:
         (played,) = run.data.trajectories()
         if overflow == "skip":
             assert played.ending is Ending.CONTEXT_OVERFLOW
+            assert played.kept["failed"] == []  # what no program was tried for
         else:
             assert played.ending is Ending.CALL_LIMIT
             last = [each for each in run.server.requests if "run_program" in each.tools][-1]

@@ -1,0 +1,61 @@
+"""Libraries that only grow: each function of a text is new and valid, or refused by itself."""
+
+from __future__ import annotations
+
+import pytest
+
+from speedrunner.library.library import Library
+from speedrunner.methods.append_only import TAKEN, appended
+from tests.toy_env import Corridor
+
+EVEN = 'def even(n: int) -> bool:\n    """Even?"""\n    return n == 0 or odd(n - 1)'
+ODD = 'def odd(n: int) -> bool:\n    """Odd?"""\n    return n > 0 and even(n - 1)'
+STEP = 'def step() -> str:\n    """Walk."""\n    return walk(1)'
+BAD = "def bad(x):\n    return fly(x)"
+ON_BAD = 'def on_bad() -> str:\n    """Fly."""\n    return bad(1)'
+
+
+async def grown(*texts: str) -> tuple[Library, list[tuple[str, bool]]]:
+    library = Library(Corridor().primitives)
+    told: list[tuple[str, bool]] = []
+    for number, text in enumerate(texts, start=1):
+        library, edits = await appended(library, text, number)
+        told += [(edit.name, edit.error is None) for edit in edits]
+    return library, told
+
+
+async def test_functions_that_need_each_other_go_in_together_whatever_else_is_bad() -> None:
+    library, told = await grown(f"{EVEN}\n\n{BAD}\n\n{ODD}\n\n{STEP}\n\n{ON_BAD}")
+    assert {skill.name for skill in library.skills} == {"even", "odd", "step"}
+    assert sorted(told) == [
+        ("bad", False), ("even", True), ("odd", True), ("on_bad", False), ("step", True),
+    ]  # fmt: skip
+
+
+async def test_all_are_public_and_of_the_sleep_that_added_them() -> None:
+    library, _ = await grown(STEP, f"{EVEN}\n\n{ODD}")
+    assert [(skill.name, skill.public, skill.created) for skill in library.skills] == [
+        ("step", True, 1), ("even", True, 2), ("odd", True, 2),
+    ]  # fmt: skip
+
+
+async def test_what_is_there_is_not_changed_and_new_functions_may_call_it() -> None:
+    other = STEP.replace("walk(1)", "walk(2)")
+    twice = 'def twice() -> str:\n    """Step twice."""\n    step()\n    return step()'
+    library, told = await grown(STEP, f"{other}\n\n{twice}")
+    assert library.named["step"].source == STEP
+    assert told == [("step", True), ("step", False), ("twice", True)]
+    assert library.calls("twice") == ("step",)
+    _, (edit,) = await appended(library, other, 3)
+    assert edit.error == TAKEN
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [("def f(", ["f"]), ("f = 3", ["(none)"]), ("# nothing", ["(none)"]), ("?!", ["(none)"])],
+)
+async def test_what_holds_no_function_is_told(text: str, names: list[str]) -> None:
+    library, edits = await appended(Library(Corridor().primitives), text, 1)
+    assert [edit.name for edit in edits] == names
+    assert all(edit.error for edit in edits)
+    assert library.skills == ()

@@ -1,0 +1,82 @@
+"""Programs join a library in which others have taken their names."""
+
+from __future__ import annotations
+
+import pytest
+
+from speedrunner.library.library import Library
+from speedrunner.library.rules import InvalidSkill
+from speedrunner.methods.voyager.programs import Program, joined, written
+from tests.toy_env import Racetrack
+
+
+def source(name: str, *calls: str, last: str = "look()") -> str:
+    lines = [f"    {call}()" for call in calls]
+    return "\n".join([f"def {name}() -> str:", f'    """Do {name}."""', *lines, f"    return {last}"])
+
+
+def program(*sources: str) -> Program:
+    return Program("go", "\n\n\n".join(sources))
+
+
+async def library(*episodes: list[Program]) -> Library:
+    grown = Library(Racetrack().primitives)
+    for number, programs in enumerate(episodes, start=1):
+        grown, edits = await joined(grown, programs, number)
+        assert [edit.error for edit in edits if edit.error] == []
+    return grown
+
+
+async def test_every_call_goes_where_it_went_in_the_episode() -> None:
+    """Three names of which each could be taken for the number of the one before."""
+    first = [program(source("a", last="walk(1)"))]
+    second = [program(source("a")), program(source("a_2", "a")), program(source("b", "a"))]
+    grown = await library(first, second)
+    assert [skill.name for skill in grown.skills] == ["a", "a_3", "a_2", "b"]
+    assert (grown.calls("a_2"), grown.calls("b")) == (("a_3", "look"), ("a_3", "look"))
+
+
+async def test_helpers_are_private_and_named_anew_with_their_program() -> None:
+    one = program(source("helper", last="walk(1)"), source("go", "helper"))
+    other = program(source("helper"), source("run", "helper"))
+    grown = await library([one], [other])
+    assert [(skill.name, skill.public) for skill in grown.skills] == [
+        ("helper", False), ("go", True), ("helper_2", False), ("run", True),
+    ]  # fmt: skip
+    assert grown.calls("run") == ("helper_2", "look")
+
+
+async def test_a_program_that_is_there_word_for_word_is_not_added_again() -> None:
+    both = [program(source("a")), program(source("b", "a"))]
+    grown = await library(both, both)
+    assert [(skill.name, skill.created) for skill in grown.skills] == [("a", 1), ("b", 1)]
+
+
+async def test_one_of_the_same_text_that_calls_another_program_is() -> None:
+    grown = await library(
+        [program(source("a")), program(source("b", "a"))],
+        [program(source("a", last="walk(1)")), program(source("b", "a"))],
+    )
+    assert [skill.name for skill in grown.skills] == ["a", "b", "a_2", "b_2"]
+    assert grown.calls("b_2") == ("a_2", "look")
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        (f"LIMIT = 3\n\n{source('a')}", "LIMIT: a program holds functions alone; define it in one of them"),
+        (f"class Box:\n    pass\n\n{source('a')}", "Box: a program holds functions alone"),
+        (source("known"), "the library has known already; choose other names, or call it"),
+    ],
+)
+async def test_what_would_meet_others_in_the_library_is_no_program(text: str, why: str) -> None:
+    known = await library([program(source("known", last="walk(1)"))])
+    with pytest.raises(InvalidSkill, match=why):
+        written(known, text)
+
+
+def test_imports_are_allowed() -> None:
+    grown, main = written(
+        Library(Racetrack().primitives), f"import re\n\n{source('a', last='re.escape(look())')}"
+    )
+    assert (main, list(grown.shared)) == ("a", ["re"])
