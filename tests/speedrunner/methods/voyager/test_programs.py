@@ -64,7 +64,10 @@ async def test_one_of_the_same_text_that_calls_another_program_is() -> None:
 @pytest.mark.parametrize(
     ("text", "why"),
     [
-        (f"LIMIT = 3\n\n{source('a')}", "LIMIT: a program holds functions alone; define it in one of them"),
+        (
+            f"LIMIT = 3\n\n{source('a')}",
+            "LIMIT: a program holds functions alone",
+        ),
         (f"class Box:\n    pass\n\n{source('a')}", "Box: a program holds functions alone"),
         (source("known"), "the library has known already; choose other names, or call it"),
     ],
