@@ -98,7 +98,7 @@ def plan_run(
     if trains and fresh * sleeps > len(split.train) - rollouts >= 0:
         raise InvalidPlan(
             f"the method takes {fresh} new training tasks in each of {sleeps} sleeps, beside"
-            f" run.rollouts={rollouts}, and the environment's split has {len(split.train)} in all"
+            f" run.rollouts={rollouts}, and the environment's split has {len(split.train)} in all: lower one"
         )
     for name, wanted, there in (
         ("run.rollouts", rollouts if trains else 0, len(split.train)),

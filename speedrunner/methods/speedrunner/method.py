@@ -17,6 +17,7 @@ from speedrunner.agents.actor import ActorSpec
 from speedrunner.agents.reading import headline, slept_lines
 from speedrunner.agents.texts import render, trajectory_text
 from speedrunner.agents.toolbox import Tool, Toolbox
+from speedrunner.config.schema import AtLeastOne
 from speedrunner.library.library import Library
 from speedrunner.library.text import source_text
 from speedrunner.methods.base import Method, SleepTools
@@ -87,15 +88,15 @@ class SpeedRunner(Method):
         guard_episodes: how many in each sleep; they come after those of the run's rollouts.
     """
 
-    inducer_calls: int = 100
-    output_chars: int = 8000
+    inducer_calls: AtLeastOne = 100
+    output_chars: AtLeastOne = 8000
     code_wall_s: float = 60.0
     on_limit: Literal["adopt", "discard"] = "adopt"
     prompt: Literal["goal_oriented", "asi_style"] = "goal_oriented"
     visibility: Literal["split", "all_public"] = "split"
     interpreter: Literal["on", "off"] = "on"
     guard: Literal["off", "heldback"] = "off"
-    guard_episodes: int = 5
+    guard_episodes: AtLeastOne = 5
 
     @property
     def fresh_tasks(self) -> int:

@@ -13,6 +13,7 @@ import msgspec
 from envs import Task, TextEnv
 from speedrunner.agents.actor import ActorSpec
 from speedrunner.agents.episode import Stage
+from speedrunner.config.schema import AtLeastOne
 from speedrunner.library.library import Library
 from speedrunner.methods.base import Method, SleepTools, UnfitEnvironment
 from speedrunner.methods.batch import Overflow
@@ -33,7 +34,7 @@ class Voyager(Method):
             `skip`, the paper's, ends the rollout, so that nothing is learnt from it; `fit` shows the newest.
     """
 
-    tries: int = 4
+    tries: AtLeastOne = 4
     overflow: Overflow = "skip"
 
     @property

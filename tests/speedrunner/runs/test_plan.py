@@ -194,7 +194,7 @@ class TestNewTasksForSleeps:
             plan_run(SPLIT, RunConfig("runs/one"), trains=True, fresh=5)
         assert str(error.value) == (
             "the method takes 5 new training tasks in each of 20 sleeps, beside run.rollouts=200, and the"
-            " environment's split has 200 in all"
+            " environment's split has 200 in all: lower one"
         )
 
 

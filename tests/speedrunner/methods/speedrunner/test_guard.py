@@ -70,7 +70,7 @@ def test_too_few_new_tasks_are_told_before_anything_starts(corridor: Runs) -> No
     done = corridor(script(actor), *GUARDED).cli()
     assert done.stderr == (
         "error: the method takes 2 new training tasks in each of 2 sleeps, beside run.rollouts=4, and the"
-        " environment's split has 4 in all\n"
+        " environment's split has 4 in all: lower one\n"
     )
 
 
