@@ -105,15 +105,15 @@ class Rollout:
             self._objective, ending = await self._proposed()
             if not self._objective:
                 return ending
-            self._pursued = False
+            self._pursued, accepted = False, len(self._kept.programs)
             ending = await self.stage.act(
                 self._spec(), Toolbox([self.run_program]), self._objective, self.tries
             )
-            reached = ending is Ending.SUBMITTED
+            reached = len(self._kept.programs) > accepted
             if self._pursued:
                 (self._kept.completed if reached else self._kept.failed).append(self._objective)
             self.stage.kept.update(msgspec.to_builtins(self._kept))
-            over = ending not in (Ending.SUBMITTED, Ending.CALL_LIMIT)
+            over = not reached and ending is not Ending.CALL_LIMIT
             if over or self.stage.limits.llm_calls <= 0:
                 return Ending.CALL_LIMIT if reached else ending
 
