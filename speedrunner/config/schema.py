@@ -194,10 +194,12 @@ def from_mapping(content: object) -> Config:
         raise InvalidConfig(str(error)) from None
     if unnamed:
         config = replace(config, run=replace(config.run, dir=_default_dir(config)))
-    if config.library.visible_last is not None and config.run.rollouts:
+    visible_last, run = config.library.visible_last, config.run
+    if visible_last is not None and run.rollouts:
         raise InvalidConfig(
-            f"library.visible_last={config.library.visible_last} is for evaluations of a stored library, and"
-            f" run.rollouts={config.run.rollouts} trains: set run.rollouts=0, and run.start_from"
+            f"library.visible_last={visible_last} is for evaluations of a stored library:"
+            f" `speedrunner eval RUN library.visible_last={visible_last}`, or set run.start_from=RUN and"
+            " run.rollouts=0"
         )
     if config.serving.url is not None and config.serving.port is not None:
         raise InvalidConfig(

@@ -27,16 +27,20 @@ async def appended(library: Library, source: str, sleep: int) -> tuple[Library, 
         text = read_text(source)
     except InvalidSkill as error:
         return library, [Edit("write", name, str(error)) for name in function_names(source) or ["(none)"]]
-    functions = {each.name: each for each in text if each.kind == "function"}
+    named = {each.name: each for each in text if each.kind != "other"}
+    functions = [name for name, each in named.items() if each.kind == "function"]
     edits = [Edit("write", name, TAKEN) for name in functions if name in library.named]
-    needs = {name: _needed(name, functions) - library.named.keys() for name in functions}
-    for name in sorted(functions.keys() - library.named.keys(), key=lambda name: (len(needs[name]), name)):
-        group = needs[name] - library.named.keys()
-        if name not in group:  # it went in with another one
+    needs = {name: _needed(name, named) for name in functions}
+    for name in sorted(set(functions) - library.named.keys(), key=lambda name: (len(needs[name]), name)):
+        if name in library.named:  # it went in with another one
             continue
-        chosen = [each.source for each in text if each.kind != "function" or each.name in group]
+        there = {each for each in needs[name] if each in functions and each in library.named}
+        group = needs[name] - there
         try:
-            grown = library.write("\n\n\n".join(chosen), public=True, sleep=sleep)
+            if other := [each for each in sorted(there) if library.named[each] != named[each]]:
+                raise InvalidSkill(f"{name} needs {', '.join(other)}, and {TAKEN}")
+            source = "\n\n\n".join(each.source for each in text if each.name in group)
+            grown = library.write(source, public=True, sleep=sleep)
             await grown.check_loading()
         except InvalidSkill as error:
             edits.append(Edit("write", name, str(error)))
@@ -46,10 +50,10 @@ async def appended(library: Library, source: str, sleep: int) -> tuple[Library, 
     return library, edits or [Edit("write", "(none)", "the source must hold a function at its top level")]
 
 
-def _needed(name: str, functions: Mapping[str, Definition]) -> set[str]:
-    """A function, and those others of a text that it calls, at whatever remove."""
+def _needed(name: str, named: Mapping[str, Definition]) -> set[str]:
+    """A definition, and those others of a text that it uses, at whatever remove."""
     found, waiting = set[str](), [name]
     while waiting:
         found.add(one := waiting.pop())
-        waiting += [each for each in functions if each not in found and functions[one].mentions(each)]
+        waiting += [each for each in named if each not in found and named[one].mentions(each)]
     return found

@@ -87,16 +87,22 @@ class Executor:
                     if not isinstance(step, Evaluate) and self._is_spent():
                         self._end_training()
                         break
-                    work = self._sleep(step) if isinstance(step, Sleep) else self._play(step, each.tasks)
-                    if isinstance(step, Evaluate):
-                        evaluations.create_task(self._noted(work), name=step_name(step))
+                    if isinstance(step, Sleep):
+                        await self._noted(self._sleep(step))
+                        continue
+                    work = partial(self._play, step, each.tasks)
+                    if isinstance(step, Wake):
+                        await self._noted(work())
                     else:
-                        await self._noted(work)
+                        evaluations.create_task(self._evaluated(work), name=step_name(step))
         except BaseExceptionGroup as group_error:
             raise self._failure or group_error from None
         finally:
             self._writer.shutdown()
         self.drain.check()
+
+    async def _evaluated(self, work: Callable[[], Awaitable[None]]) -> None:
+        await self._noted(work())  # made here, as the task may be cancelled before it begins
 
     async def _noted(self, work: Awaitable[None]) -> None:
         """Do `work`; note the first failure of all that is done side by side."""
@@ -270,7 +276,7 @@ class Executor:
         notes = f", notes of {len(learnt.notes)} characters" if learnt.notes else ""
         self.progress.say(
             f"{name}: {len(learnt.skills)} skills{notes}; {accepted} edits accepted,"
-            f" {len(tools.edits) - accepted} refused{kept}"
+            f" {len(tools.edits) - accepted} refused{kept}" + (f"; {tools.error}" if tools.error else "")
         )
 
     def _spec(self, policy: Policy, task: Task, phase: Phase = "test") -> ActorSpec:

@@ -32,6 +32,8 @@ def outline(setup: Setup) -> Iterator[str]:
         plan = setup.plan(directory.training_end)
         left = due(plan, directory, retry_faults=config.run.retry_faults)
         yield f"it exists; {len(plan) - len(left)} of its {len(plan)} steps are finished; what is left:"
+    else:
+        setup.initial_policy()  # which may not exist
     actor, sleep = setup.card.role("actor"), setup.method.sleep_calls
     calls = {
         Wake: actor.calls(setup.env.limits.llm_calls),

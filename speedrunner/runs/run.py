@@ -172,6 +172,8 @@ def begun(setup: Setup, console: Console, name: str = "") -> Iterator[BegunRun |
     """
     options = setup.config.run
     path = Path(options.dir)
+    if not (path / "config.yaml").exists():
+        setup.initial_policy()  # before a folder is made, as it may not exist
     with RunDirectory.open_for_writing(path) as directory:
         same_configuration(directory, setup)
         steps = setup.plan(directory.training_end)
@@ -205,7 +207,7 @@ def _claim(directory: RunDirectory, setup: Setup) -> None:
     """Write the configuration of a new run."""
     is_new = directory.config() is None
     if is_new or not directory.policies.versions():
-        initial = setup.initial_policy()  # before anything is written, as it may not exist
+        initial = setup.initial_policy()
         if is_new:
             directory.write_config(to_yaml(setup.config))
         directory.write_policy(initial)

@@ -11,14 +11,16 @@ from serving.cards import ModelCard
 from serving.deployment import running_endpoint
 from serving.usage import Prices
 from speedrunner.config.named import actor_card, inducer_card
-from speedrunner.config.schema import Config
+from speedrunner.config.schema import Config, InvalidConfig
 from speedrunner.hosts.host_pool import HostPool
 from speedrunner.methods import registry as methods
 from speedrunner.methods.base import Method, returned
 from speedrunner.runs.plan import Step, plan_run
 from speedrunner.runs.stored_policy import stored_policy
 from speedrunner.sandbox.child_process import require
+from speedrunner.store.policies import InvalidPolicy
 from speedrunner.store.records import Policy, TrainingEnd
+from speedrunner.store.rundir import RunDirectoryError
 
 
 @dataclass(frozen=True)
@@ -58,11 +60,34 @@ class Setup:
         return HostPool(size, env.name, env.options, log, self.config.sandbox.limits)
 
     def initial_policy(self) -> Policy:
-        """The first policy: the method's own, or a copy of another run's. Raises `RunDirectoryError`."""
+        """The first policy: the method's own, or a copy of another run's.
+
+        Raises:
+            RunDirectoryError: there is no such policy, it is damaged, or the method's actor would get nothing
+                of it.
+            InvalidConfig: the last of its skills are asked for, and it has none.
+        """
         start_from = self.config.run.start_from
-        if start_from is not None:
-            return stored_policy(start_from)
-        return returned(self.method, "initial", self.method.initial(), Policy)
+        if start_from is None:
+            if (last := self.config.library.visible_last) is not None:
+                raise InvalidConfig(
+                    f"library.visible_last={last} needs a stored library: set run.start_from=RUN"
+                )
+            return returned(self.method, "initial", self.method.initial(), Policy)
+        policy = stored_policy(start_from)
+        task = [*self.split.test, *self.split.train][0]
+        try:
+            spec = self.method.agent(policy, task, self.env)
+        except InvalidPolicy as error:
+            raise RunDirectoryError(f"run.start_from={start_from}: {error}") from error
+        lost = [f"{len(policy.skills)} skills"] if policy.skills and not spec.library.skills else []
+        lost += ["notes"] if policy.notes and policy.notes not in spec.notes else []
+        if lost:
+            raise RunDirectoryError(
+                f"run.start_from={start_from} has {' and '.join(lost)}, of which method"
+                f" {self.config.method.name} makes no use: name the method that learnt them"
+            )
+        return policy
 
 
 def set_up(config: Config) -> Setup:

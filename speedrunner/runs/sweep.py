@@ -83,7 +83,9 @@ def read_runs(file: Path, overrides: Sequence[str]) -> list[Setup]:
             setup.plan()
         path = setup.config.run.dir
         if path in setups:
-            raise InvalidConfig(f"{file}, run {number}: another run has the directory {path}; set run.dir")
+            raise InvalidConfig(
+                f"{file}, run {number}: another run has the directory {path}; give each line its run.dir"
+            )
         setups[path] = setup
         first = next(iter(setups.values()))
         for section in SHARED:

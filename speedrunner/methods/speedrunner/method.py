@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from statistics import mean, variance
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 
@@ -96,7 +96,7 @@ class SpeedRunner(Method):
     visibility: Literal["split", "all_public"] = "split"
     interpreter: Literal["on", "off"] = "on"
     guard: Literal["off", "heldback"] = "off"
-    guard_episodes: AtLeastOne = 5
+    guard_episodes: Annotated[int, msgspec.Meta(ge=2)] = 5
 
     @property
     def fresh_tasks(self) -> int:

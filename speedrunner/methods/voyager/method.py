@@ -18,7 +18,7 @@ from speedrunner.library.library import Library
 from speedrunner.methods.base import Method, SleepTools, UnfitEnvironment
 from speedrunner.methods.batch import Overflow
 from speedrunner.methods.voyager.programs import joined
-from speedrunner.methods.voyager.rollout import Kept, Objectives, Rollout, programming
+from speedrunner.methods.voyager.rollout import Kept, Objectives, Rollout, programming, stored
 from speedrunner.store.data import History
 from speedrunner.store.records import Ending, Policy
 
@@ -64,18 +64,20 @@ class Voyager(Method):
         """Pursue one objective after another until the world or the budget ends the rollout."""
         if not stage.training:
             return await stage.act(spec)
-        objectives = msgspec.convert(policy.method, Objectives)
+        objectives = stored(policy.method, Objectives, f"policy v{policy.version:04d}")
         return await Rollout(stage, stage.library(policy), objectives, self.tries, self.overflow).play()
 
     async def sleep(self, policy: Policy, history: History, tools: SleepTools) -> Policy:
         """Append the batch's programs, and note which objectives were reached.
 
         Raises:
+            InvalidPolicy: somebody has damaged what is stored.
             SandboxError: nothing can be loaded here.
         """
-        library, objectives = tools.library(policy), msgspec.convert(policy.method, Objectives)
+        library = tools.library(policy)
+        objectives = stored(policy.method, Objectives, f"policy v{policy.version:04d}")
         for played in history.batch(history.batches()[-1]):
-            kept = msgspec.convert(played.kept, Kept)
+            kept = stored(played.kept, Kept, played.episode)
             library, edits = await joined(library, kept.programs, tools.sleep)
             tools.edits += edits
             objectives = objectives.and_then(kept)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import inspect
 import itertools
+import re
 from collections.abc import Collection, Sequence
 
 import msgspec
 
-from speedrunner.library.definition import Definition, read_text
+from speedrunner.library.definition import Definition, function_names, read_text
 from speedrunner.library.library import Library
 from speedrunner.library.rules import InvalidSkill
 from speedrunner.store.records import Edit
@@ -60,13 +61,15 @@ async def joined(library: Library, programs: Sequence[Program], sleep: int) -> t
         SandboxError: nothing can be loaded here.
     """
     edits: list[Edit] = []
-    texts = [read_text(program.source) for program in programs]
-    own = {each.name for text in texts for each in text}
+    own = {word for program in programs for word in re.findall(r"\w+", program.source)}
     names: dict[str, str] = {}  # of this episode's functions, those whose names others have taken
-    for text in texts:
-        main = _functions(text)[-1].name
+    for program in programs:
+        main = (function_names(program.source) or ["(none)"])[-1]
         try:
-            if all(library.named.get(each.name) == _renamed(each, names) for each in _functions(text)):
+            text = read_text(program.source)
+            if _functions(text) and all(
+                library.named.get(each.name) == _renamed(each, names) for each in _functions(text)
+            ):
                 continue
             for name in (each.name for each in _functions(text) if each.name in library.named):
                 names[name] = _free(name, library.named.keys() | own | set(names.values()))
@@ -92,8 +95,9 @@ def _free(name: str, taken: Collection[str]) -> str:
 
 def _renamed(definition: Definition, names: dict[str, str]) -> Definition:
     """A definition with other names for functions, all of them at once."""
-    for old in (mine := [name for name in names if definition.name == name or definition.mentions(name)]):
-        definition = definition.renamed(old, f"{old}_renamed_")  # what nobody writes
-    for old in mine:
-        definition = definition.renamed(f"{old}_renamed_", names[old])
+    mine = [name for name in names if definition.name == name or definition.mentions(name)]
+    words = set(re.findall(r"\w+", definition.source))
+    between = {name: _free(f"{name}_between", words) for name in mine}
+    for old, new in [*between.items(), *((between[name], names[name]) for name in mine)]:
+        definition = definition.renamed(old, new)
     return definition

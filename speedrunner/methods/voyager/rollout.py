@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import msgspec
 
@@ -19,6 +20,7 @@ from speedrunner.methods.base import TRIES
 from speedrunner.methods.batch import Overflow, fitting, room_tokens
 from speedrunner.methods.texts import primitives, skill_rules
 from speedrunner.methods.voyager.programs import Program, written
+from speedrunner.store.policies import InvalidPolicy
 from speedrunner.store.records import Ending, Message
 
 PROGRAMMER = "programmer"
@@ -36,11 +38,13 @@ RUN_PROGRAM = ToolSpec(
 )
 
 
+Stored = TypeVar("Stored", bound="Objectives")
+
 OBJECTIVE_CHARS = 200
 """The longest objective: every later prompt of the curriculum names it."""
 
 
-class Objectives(msgspec.Struct):
+class Objectives(msgspec.Struct, forbid_unknown_fields=True):
     """Objectives that were reached, in any world, and those that never were; each once, in their order."""
 
     completed: list[str] = []
@@ -53,10 +57,18 @@ class Objectives(msgspec.Struct):
         return Objectives(completed, [each for each in failed if each not in completed])
 
 
-class Kept(Objectives):
+class Kept(Objectives, forbid_unknown_fields=True):
     """What a rollout leaves for the sleep: its objectives, and the programs that were accepted."""
 
     programs: list[Program] = []
+
+
+def stored(value: object, kind: type[Stored], where: str) -> Stored:
+    """Read what Voyager has stored of objectives. Raises `InvalidPolicy` where somebody has damaged it."""
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        raise InvalidPolicy(f"{where} holds no objectives and programs of voyager's: {error}") from error
 
 
 def programming(library: Library, env: TextEnv, shown: list[str] | None = None) -> ActorSpec:

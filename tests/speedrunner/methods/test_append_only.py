@@ -42,9 +42,9 @@ async def test_all_are_public_and_of_the_sleep_that_added_them() -> None:
 async def test_what_is_there_is_not_changed_and_new_functions_may_call_it() -> None:
     other = STEP.replace("walk(1)", "walk(2)")
     twice = 'def twice() -> str:\n    """Step twice."""\n    step()\n    return step()'
-    library, told = await grown(STEP, f"{other}\n\n{twice}")
+    library, told = await grown(STEP, other, twice, f"{STEP}\n\n{twice.replace('twice', 'again')}")
     assert library.named["step"].source == STEP
-    assert told == [("step", True), ("step", False), ("twice", True)]
+    assert told == [("step", True), ("step", False), ("twice", True), ("step", False), ("again", True)]
     assert library.calls("twice") == ("step",)
     _, (edit,) = await appended(library, other, 3)
     assert edit.error == TAKEN
@@ -59,3 +59,25 @@ async def test_what_holds_no_function_is_told(text: str, names: list[str]) -> No
     assert [edit.name for edit in edits] == names
     assert all(edit.error for edit in edits)
     assert library.skills == ()
+
+
+async def test_a_function_that_needs_another_one_than_the_library_has_is_refused() -> None:
+    mine = STEP.replace("step()", "step(far: int)").replace("walk(1)", "walk(far)")
+    jump = 'def jump() -> str:\n    """Step far."""\n    return step(5)'
+    library, told = await grown(STEP, f"{mine}\n\n{jump}")
+    assert told == [("step", True), ("step", False), ("jump", False)]
+    assert [skill.name for skill in library.skills] == ["step"]
+
+
+async def test_what_stands_beside_functions_concerns_those_alone_that_use_it() -> None:
+    walker = "class Walker:\n    def go(self) -> str:\n        return last_step()"
+    use = 'def use() -> str:\n    """Go."""\n    return Walker().go()'
+    last = 'def last_step() -> str:\n    """Walk."""\n    return walk(FAR)'
+    library, told = await grown(
+        f"FAR = 2\n\n{use}\n\n{walker}\n\n{last}\n\n{EVEN}\n\n{ODD}\n\nprint(even(2))"
+    )
+    assert sorted(told) == [("even", True), ("last_step", True), ("odd", True), ("use", True)]
+    library, edits = await appended(
+        library, f"FAR = 3\n\n{STEP}\n\n{last.replace('last_step', 'far_step')}", 2
+    )
+    assert [(edit.name, edit.error is None) for edit in edits] == [("step", True), ("far_step", False)]

@@ -93,9 +93,44 @@ async def test_an_evaluation_may_show_the_last_skills_only_which_can_call_the_ot
     assert [name for name in asked.tools if name not in ("walk", "look")] == shown
 
 
+@pytest.mark.parametrize("method", ["opo", "react"])
+def test_a_method_that_has_no_use_for_it_is_refused_before_anything_is_written(
+    learnt: ScriptedRun, method: str, tmp_path: Path
+) -> None:
+    new = (
+        "run",
+        f"run.dir={tmp_path / 'new'}",
+        f"env={CORRIDOR}",
+        f"method={method}",
+        f"run.start_from={learnt.dir}",
+    )
+    for how in ((), ("--dry-run",)):
+        done = in_process(*new, *learnt.arguments, *how)
+        assert done.stderr == (
+            f"error: run.start_from={learnt.dir} has 1 skills, of which method {method} makes no use:"
+            " name the method that learnt them\n"
+        )
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_damaged_one_is_told_before_anything_is_written(learnt: ScriptedRun, tmp_path: Path) -> None:
+    source = two_skills(learnt, tmp_path / "source")
+    (max((source / "policies").iterdir()) / "skills.py").write_text("def (")
+    done = in_process(
+        *("run", f"run.dir={tmp_path / 'new'}", f"env={CORRIDOR}", f"run.start_from={source}"),
+        *learnt.arguments,
+    )
+    assert done.stderr.startswith(
+        f"error: run.start_from={source}: policy v0000 is no valid library: line 1:"
+    )
+    assert not (tmp_path / "new").exists()
+
+
 def test_a_run_that_trains_shows_all_of_its_library(learnt: ScriptedRun) -> None:
     done = learnt.cli("library.visible_last=50")
-    assert "library.visible_last=50 is for evaluations of a stored library, and run.rollouts=4" in done.stderr
+    assert (
+        "library.visible_last=50 is for evaluations of a stored library: `speedrunner eval RUN" in done.stderr
+    )
 
 
 async def test_another_run_may_start_from_its_policy(learnt: ScriptedRun) -> None:

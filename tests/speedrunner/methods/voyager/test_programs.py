@@ -36,6 +36,24 @@ async def test_every_call_goes_where_it_went_in_the_episode() -> None:
     assert (grown.calls("a_2"), grown.calls("b")) == (("a_3", "look"), ("a_3", "look"))
 
 
+async def test_no_name_that_a_program_uses_for_anything_is_given_to_another_one() -> None:
+    """Neither a local variable's, nor one that stands between an old name and a new one."""
+    odd = 'def go() -> str:\n    """Go."""\n    a_2 = a_between()\n    return a() + a_2'
+    own = program(source("a_between", last="look()"), source("a", "a_between"), odd)
+    grown = await library([program(source("a", last="walk(1)"))], [own])
+    assert [skill.name for skill in grown.skills] == ["a", "a_between", "a_3", "go"]
+    assert (grown.calls("a_3"), grown.calls("go")) == (("a_between", "look"), ("a_3", "a_between"))
+
+
+@pytest.mark.parametrize("damaged", ["def ( x", "X = 3", ""])
+async def test_what_somebody_has_damaged_in_the_records_is_refused(damaged: str) -> None:
+    grown, (edit, other) = await joined(
+        Library(Racetrack().primitives), [Program("go", damaged), program(source("a"))], 1
+    )
+    assert (edit.name, edit.error is None, other.error) == ("(none)", False, None)
+    assert [skill.name for skill in grown.skills] == ["a"]
+
+
 async def test_helpers_are_private_and_named_anew_with_their_program() -> None:
     one = program(source("helper", last="walk(1)"), source("go", "helper"))
     other = program(source("helper"), source("run", "helper"))

@@ -9,9 +9,10 @@ import pytest
 from speedrunner.methods.base import UnfitEnvironment
 from speedrunner.methods.registry import make
 from speedrunner.store.labels import Labels
+from speedrunner.store.policies import InvalidPolicy
 from speedrunner.store.records import Edit, Ending
 from tests.scripted_engine import Answer, Request, Script, call, say
-from tests.scripted_runs import CORRIDOR, Runs, flag
+from tests.scripted_runs import CORRIDOR, Runs, ScriptedRun, flag
 from tests.toy_env import Corridor
 
 RACETRACK = "env=tests.toy_env:Racetrack"
@@ -268,6 +269,17 @@ class TestWhatDoesNotFit:
             last = [each for each in run.server.requests if "run_program" in each.tools][-1]
             assert "older ones do not fit here and are left out]" in last.system
             assert "- step_0(" not in last.system
+
+
+@pytest.mark.parametrize("damage", ['{"completed": 3}', '{"foo": 1}'])
+async def test_objectives_that_somebody_has_damaged_are_told_in_one_line(corridor: Runs, damage: str) -> None:
+    run = corridor(roles(pupil), RACETRACK, *SHORT)
+    await run.play("method=voyager")
+    (run.dir / "policies" / "v0001" / "method.json").write_text(damage)
+    with pytest.raises(InvalidPolicy, match="policy v0000 holds no objectives and programs of voyager's: "):
+        await ScriptedRun(run.folder, run.card, run.server, run.settings, "other").play(
+            "method=voyager", f"run.start_from={run.dir}"
+        )
 
 
 def test_an_environment_whose_tasks_differ_is_refused_in_one_line() -> None:
