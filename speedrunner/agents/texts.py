@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any
 
@@ -10,8 +10,8 @@ import msgspec
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from serving.usage import Usage
-from speedrunner.agents.reading import headline, trajectory_lines, turn_lines
-from speedrunner.store.records import Trajectory, Turn
+from speedrunner.agents.reading import headline, slept_lines, trajectory_lines, turn_lines
+from speedrunner.store.records import SleepRecord, Trajectory, Turn
 
 
 @cache
@@ -60,14 +60,26 @@ def whole_lines(trajectory: Trajectory) -> Iterator[str]:
     task, plain = trajectory.task, msgspec.to_builtins(trajectory)
     yield headline(plain)
     yield f"task {task.name} {task.index} of {task.env}, attempt {trajectory.attempt}"
-    for number, turn in enumerate(trajectory.turns, start=1):
-        called = turn_lines(number, plain["turns"][number - 1])
-        yield from (*told_lines(turn), *answer_lines(turn), *called)
+    yield from _said(trajectory.turns)
     yield f"=== {headline(plain)}"
     yield f"took {trajectory.seconds:.1f} s; tokens: {_tokens(trajectory.usage)}"
     if trajectory.outcome is not None:
         yield f"outcome: {msgspec.json.encode(trajectory.outcome.detail).decode()}"
     yield from (trajectory.error or "").splitlines()
+
+
+def sleep_lines(record: SleepRecord) -> Iterator[str]:
+    """A whole sleep, for people: all that its agents were told and wrote, and what came of it."""
+    for agent in record.agents:
+        yield from _said(agent.turns)
+        yield f"=== {agent.role}: {agent.ending}"
+    yield from slept_lines(msgspec.to_builtins(record))
+
+
+def _said(turns: Sequence[Turn]) -> Iterator[str]:
+    for number, turn in enumerate(turns, start=1):
+        called = turn_lines(number, msgspec.to_builtins(turn))
+        yield from (*told_lines(turn), *answer_lines(turn), *called)
 
 
 def _tokens(usage: Usage) -> str:

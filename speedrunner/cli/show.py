@@ -1,4 +1,4 @@
-"""`speedrunner show`: one recorded episode as text."""
+"""`speedrunner show`: one recorded episode or sleep as text."""
 
 from __future__ import annotations
 
@@ -16,17 +16,23 @@ def show(
         str,
         typer.Argument(
             metavar="EPISODE",
-            help="Its key, such as train/0007 or test/0050/0012; train/7 and test/50/12 will do.",
+            help="Its key, such as train/0007, test/0050/0012 or sleep/0001; train/7 and test/50/12 will do.",
             show_default=False,
         ),
     ],
 ) -> None:
-    """Print an episode: what was said, thought, called and seen, its tokens by class, its end and score.
+    """Print an episode: what was said, thought, called and seen, its tokens by class, its end and score. Of a
+    sleep, what its agents read and wrote.
 
     Example: speedrunner show runs/demo test/10/3
     """
-    from speedrunner.agents.texts import whole_lines
+    from speedrunner.agents.texts import sleep_lines, whole_lines
     from speedrunner.store.data import load
 
-    for line in whole_lines(load(run).trajectory(episode)):
+    data, (kind, _, number) = load(run), episode.partition("/")
+    if kind == "sleep" and number.isdecimal():
+        lines = sleep_lines(data.sleep(int(number)))
+    else:
+        lines = whole_lines(data.trajectory(episode))
+    for line in lines:
         typer.echo(visible(line))

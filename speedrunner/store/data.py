@@ -129,6 +129,14 @@ class RunData:
         played = self.evaluations(int(point[0])) if phase == "test" else self.trajectories()
         return next(each for each in reversed(played) if each.episode == found[0])
 
+    def sleep(self, number: int) -> SleepRecord:
+        """One finished sleep. Raises `RunDirectoryError` where there is none of this number."""
+        for record in self.sleeps:
+            if record.sleep == number:
+                return record
+        there = f"{sleep_key(1)} to {sleep_key(self.sleeps[-1].sleep)}" if self.sleeps else "none yet"
+        raise RunDirectoryError(f"{self.path} has no {sleep_key(number)}; it has {there}")
+
     def frame(self, table: Table) -> pandas.DataFrame:
         """A table as a flat data frame; docs/data.md lists the tables and their columns.
 

@@ -27,6 +27,15 @@ def test_it_prints_what_was_said_called_and_seen_and_what_it_came_to(learnt: Scr
     assert text.endswith('outcome: {"position":7}\n')
 
 
+def test_of_a_sleep_it_prints_what_its_agents_read_and_wrote(learnt: ScriptedRun) -> None:
+    done = in_process("show", str(learnt.dir), "sleep/1")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "--- system\nYou maintain a library of skills" in done.stdout
+    assert "=== inducer: submitted\nsleep 1: write to_flag\n" in done.stdout
+    there = complaint(in_process("show", str(learnt.dir), "sleep/7"))
+    assert there == f"{learnt.dir} has no sleep/0007; it has sleep/0001 to sleep/0002"
+
+
 def test_thoughts_errors_and_faults_are_shown_and_steer_no_terminal(tmp_path: Path) -> None:
     turns = [
         Turn(

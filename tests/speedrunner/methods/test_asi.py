@@ -7,9 +7,10 @@ from collections.abc import Callable
 import pytest
 
 from envs import Outcome, Task
+from speedrunner.methods.append_only import TAKEN
 from speedrunner.methods.asi import Successful, successful
 from speedrunner.store.labels import Labels
-from speedrunner.store.records import Edit, Ending, Trajectory
+from speedrunner.store.records import Ending, Trajectory
 from tests.scripted_engine import Answer, Request, Script, call, say
 from tests.scripted_runs import Runs, check_whole, flag
 
@@ -42,22 +43,19 @@ class TestASession:
     async def test_the_library_after_three_sleeps_is_exactly_what_was_proposed_first(
         self, corridor: Runs
     ) -> None:
-        run = corridor(inducer(STRIDE, f"{OTHER_STRIDE}\n\n{HURRY}", BROKEN))
+        run = corridor(inducer(STRIDE, f"{OTHER_STRIDE}\n\n{HURRY}", f"{HURRY}\n\n{BROKEN}"))
         await run.play("method=asi", "run.rollouts=3", "run.sleep_every=1", "run.eval_every=3")
         policy = run.data.policies.load(3)
         assert policy.module == f"from __future__ import annotations\n\n\n{STRIDE}\n\n\n{HURRY}\n"
         assert [(each.name, each.public, each.created) for each in policy.skills] == [
             ("stride", True, 1),
-            ("hurry", True, 2),
+            ("hurry", True, 3),
         ]
-        edits = [sleep.edits for sleep in run.data.sleeps]
-        assert edits[0] == [Edit("write", "stride")]
-        assert [(each.name, each.error and each.error[:15]) for each in edits[1]] == [
-            ("stride", "the library has"),
-            ("hurry", None),
-        ]
-        assert [each.name for each in edits[2]] == ["broken"]
-        assert "steps has no type" in str(edits[2][0].error) or edits[2][0].error
+        first, second, third = ({each.name: each.error for each in sleep.edits} for sleep in run.data.sleeps)
+        assert first == {"stride": None}
+        assert second == {"stride": TAKEN, "hurry": f"hurry needs stride, and {TAKEN}"}
+        assert third["hurry"] is None
+        assert "steps" in str(third["broken"])
 
     async def test_skills_are_the_actors_tools(self, corridor: Runs) -> None:
         run = corridor(inducer(STRIDE, "", HURRY, ""))

@@ -78,6 +78,7 @@ class TestWhatDoesNotFit:
         if overflow == "skip":
             assert run.data.policies.load(1).notes == ""
             assert str(sleep.error).startswith("the context of optimizer overflowed")
+            assert str(sleep.error) in run.printed
         else:
             assert run.data.policies.load(1).notes == "Walk far."
             (asked,) = (each for each in run.server.requests if "write_notes" in each.tools)

@@ -97,13 +97,8 @@ async def test_an_evaluation_may_show_the_last_skills_only_which_can_call_the_ot
 def test_a_method_that_has_no_use_for_it_is_refused_before_anything_is_written(
     learnt: ScriptedRun, method: str, tmp_path: Path
 ) -> None:
-    new = (
-        "run",
-        f"run.dir={tmp_path / 'new'}",
-        f"env={CORRIDOR}",
-        f"method={method}",
-        f"run.start_from={learnt.dir}",
-    )
+    what = (f"env={CORRIDOR}", f"method={method}", "run.rollouts=0", "run.test_episodes=2")
+    new = ("run", f"run.dir={tmp_path / 'new'}", f"run.start_from={learnt.dir}", *what)
     for how in ((), ("--dry-run",)):
         done = in_process(*new, *learnt.arguments, *how)
         assert done.stderr == (
