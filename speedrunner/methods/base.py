@@ -107,7 +107,8 @@ class SleepTools:
                 conversation, messages, execute, limits, record.turns.append, status
             )
         if record.ending is Ending.CONTEXT_OVERFLOW:
-            self.fell_short(f"the context of {role} overflowed after {len(record.turns)} calls")
+            calls = len(record.turns)
+            self.fell_short(f"the context of {role} overflowed after {calls} call{'s' * (calls != 1)}")
         return record.ending
 
     async def ask(self, role: str, messages: list[Message], tool: Tool) -> None:

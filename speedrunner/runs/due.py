@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from envs import Task
-from speedrunner.runs.plan import Evaluate, Sleep, Step, step_key
+from speedrunner.runs.plan import Evaluate, Sleep, Step, Wake, step_key
 from speedrunner.store.rundir import RunDirectory
 
 
@@ -24,9 +24,13 @@ def due(steps: Iterable[Step], directory: RunDirectory, *, retry_faults: bool = 
     Args:
         retry_faults: episodes that ended by a fault of ours are to be played again: held-out ones, and those
             of a batch that no sleep has used.
+
+    No task of a rollout that counts is handed out for training again.
     """
     finished, policies = set(directory.finished()), directory.policies.versions()
-    is_fault = {row.episode: row.ending.is_fault for row in directory.episodes()}
+    rows = directory.episodes()
+    is_fault = {row.episode: row.ending.is_fault for row in rows}
+    trained = {row.task for row in rows if row.phase == "train" and not row.ending.is_fault}
     found: list[Due] = []
     for step in steps:
         is_finished = step_key(step) in finished
@@ -39,6 +43,8 @@ def due(steps: Iterable[Step], directory: RunDirectory, *, retry_faults: bool = 
                 for episode, task in step.tasks.items()
                 if (again and is_fault.get(episode)) or (not is_finished and episode not in is_fault)
             }
+        if isinstance(step, Wake) and (twice := trained.intersection(tasks.values())):
+            raise AssertionError(f"tasks that were trained on are handed out again: {twice}")
         if tasks or not is_finished:
             found.append(Due(step, tasks))
     return found

@@ -127,8 +127,6 @@ class Executor:
             case Evaluate(checkpoint=number):
                 # A fault of ours says nothing about the policy: held-out episodes are tried once more.
                 phase, tries, checkpoint = "test", 2, number
-        if phase == "train" and (again := self._played().intersection(pending.values())):
-            raise AssertionError(f"handed out for training again: {again}")
         policy = directory.policies.load(step.policy)
         last = max((number_of(episode) for episode in step.tasks if episode not in pending), default=-1)
         dropped = False

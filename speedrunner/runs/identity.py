@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import hashlib
-import inspect
 import os
 import platform
 import sys
@@ -85,8 +84,8 @@ def identity(setup: Setup, say: Callable[[str], None]) -> Process:
             "limits": _digest([env.limits, env.submits]),
             "tasks": _digest(setup.split),
         },
-        prompts=_prompts("actor", CHECKOUT / "speedrunner/agents")
-        | _prompts("method", Path(inspect.getfile(type(setup.method))).parent),
+        prompts=_prompts("actor", CHECKOUT / "speedrunner/agents/prompts")
+        | _method_prompts(type(setup.method)),
         code=_code([type(env), type(setup.method)]),
         versions=versions(),
     )
@@ -149,9 +148,22 @@ def _compared(process: Process) -> dict[str, Any]:
     return flat(content)
 
 
-def _prompts(whose: str, folder: Path) -> dict[str, str]:
-    files = (path for path in sorted(folder.glob("prompts/*.jinja")) if path.is_file())
-    return {f"{whose}/{path.stem}": _digest_of([path]) for path in files}
+def _prompts(whose: str, folder: Path, pattern: str = "**/*.jinja") -> dict[str, str]:
+    files = (path for path in sorted(folder.glob(pattern)) if path.is_file())
+    return {f"{whose}/{path.relative_to(folder).with_suffix('')}": _digest_of([path]) for path in files}
+
+
+def _method_prompts(kind: type) -> dict[str, str]:
+    """Templates of a method and of those that it extends: beside their modules, in a folder of the module's
+    name where several methods share one, and what all of them share."""
+    shared = CHECKOUT / "speedrunner/methods/prompts"
+    found = _prompts("method", shared, "*.jinja")
+    for module in dict.fromkeys(each.__module__ for each in kind.__mro__):
+        if file := getattr(sys.modules.get(module), "__file__", None):
+            folder = Path(file).parent / "prompts"
+            own = f"{module.rpartition('.')[2]}/*.jinja" if folder == shared else "**/*.jinja"
+            found |= _prompts("method", folder, own)
+    return found
 
 
 def _code(own: Iterable[type]) -> dict[str, str]:

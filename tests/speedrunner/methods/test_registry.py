@@ -146,7 +146,10 @@ class TestSomebodysOwn:
             {"inducer_cals": 3},
             "method speedrunner has no option 'inducer_cals' (did you mean inducer_calls?); there are in",
         ),
-        ({"inducer_calls": "many"}, "option 'inducer_calls' of method speedrunner must be int, not 'many'"),
+        (
+            {"inducer_calls": "many"},
+            "option 'inducer_calls' of method speedrunner must be int >= 1, not 'many'",
+        ),
     ],
 )
 def test_options_that_it_does_not_take(options: dict[str, object], message: str) -> None:

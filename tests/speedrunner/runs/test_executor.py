@@ -16,9 +16,12 @@ from serving.usage import Usage
 from speedrunner.costs.checkpoints import rollout_costs
 from speedrunner.costs.ledger import run_costs
 from speedrunner.costs.pricing import price_book
+from speedrunner.runs.due import due
 from speedrunner.runs.executor import RunStopped
+from speedrunner.runs.plan import Wake
 from speedrunner.store.labels import Labels
 from speedrunner.store.records import Ending
+from speedrunner.store.rundir import RunDirectory
 from tests.scripted_engine import (
     BLOCK,
     DROP,
@@ -52,7 +55,7 @@ class TestGoingOnAllTheSame:
         await run.play()
         check_whole(run)
         assert [record.error for record in run.data.sleeps] == [
-            "the context of inducer overflowed after 1 calls; what it had edited until then is kept"
+            "the context of inducer overflowed after 1 call; what it had edited until then is kept"
         ] * 2
         assert [len(run.data.policies.load(version).skills) for version in range(3)] == [0, 1, 1]
         assert {row.status for row in run.data.requests if row.labels["role"] == "inducer"} == {
@@ -383,3 +386,12 @@ async def test_an_engine_that_dies_while_episodes_wait_for_hosts_is_what_stops_t
     run = corridor(script(actor), "run.in_flight=1")
     with pytest.raises(EngineDead, match="it hangs"):
         await run.play("serving.hang_timeout_s=0.5")
+
+
+async def test_a_task_that_was_trained_on_is_not_handed_out_again(corridor: Runs) -> None:
+    run = corridor(script(walker, LEARN))
+    await run.play("run.rollouts=1")
+    task = run.data.trajectories()[0].task
+    again = Wake(7, 0, {"train/0070": task})
+    with pytest.raises(AssertionError, match="handed out again"):
+        due([again], RunDirectory.open_for_reading(run.dir))

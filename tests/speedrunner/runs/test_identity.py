@@ -30,7 +30,8 @@ def changed(process: Process, **more: object) -> Process:
 
 def test_it_names_everything_by_what_it_is_in(process: Process) -> None:
     assert set(process.env) == {"description", "primitives", "tools", "limits", "tasks"}
-    assert set(process.prompts) == {"actor/system", "actor/user"}
+    shared = {"method/rules", "method/world", "method/primitives"}
+    assert set(process.prompts) == {"actor/system", "actor/user"} | shared
     assert set(process.code) >= {"typed", "serving", "envs", "speedrunner", "tests.toy_env"}
     assert {"model.safetensors", "tokenizer.json", "chat_template.jinja"} <= set(process.models["tiny"])
     assert process.actor == process.inducer == load_card("tiny")
@@ -123,6 +124,22 @@ def test_where_nothing_says_what_a_run_was_played_with_that_must_be_accepted(pro
         continued(Path("runs/x"), None, process, accept=False)
     told = continued(Path("runs/x"), None, process, accept=True).changes
     assert told == ["what it was played with before is not known"]
+
+
+@pytest.mark.parametrize(
+    ("method", "own", "others"),
+    [
+        ("opo", "method/opo/system", "asi"),
+        ("asi_replay", "method/asi/system", "opo"),
+        ("speedrunner", "method/system", "opo"),
+        ("voyager", "method/curriculum/system", "asi"),
+    ],
+)
+def test_a_method_s_prompts_are_those_that_it_uses(method: str, own: str, others: str) -> None:
+    config = compose(["env=tests.toy_env:Racetrack", f"method={method}", "model=tiny"])
+    prompts = identity(set_up(config), print).prompts
+    assert {own, "method/rules", "actor/system"} <= set(prompts)
+    assert not any(others in name for name in prompts)
 
 
 def test_what_an_own_environment_imports_or_extends_is_code_of_the_run(
