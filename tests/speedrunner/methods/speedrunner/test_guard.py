@@ -45,10 +45,10 @@ async def test_nothing_is_played_where_nothing_was_edited(corridor: Runs) -> Non
 
 async def test_new_tasks_are_no_rollouts_and_no_later_sleep_gets_them(corridor: Runs) -> None:
     run = corridor(script(actor, (call("write_skill", source=TO_FLAG, public=True),)), *GUARDED, *SHORT)
-    await run.play("run.sleep_every=1", "method.guard_episodes=1")
-    tasks = [each.task.index for sleep in run.data.sleeps for each in sleep.attempts]
-    assert tasks == [5]  # the second sleep changes nothing
-    assert [flag(request) for request in run.server.requests if flag(request) == 6] == []
+    await run.play("run.sleep_every=1", "env.train=6")
+    tasks = sorted(each.task.index for sleep in run.data.sleeps for each in sleep.attempts)
+    assert tasks == [5, 6]  # the second sleep changes nothing
+    assert [flag(request) for request in run.server.requests if flag(request) > 6] == []
     assert len(run.data.trajectories()) == 2
 
 
