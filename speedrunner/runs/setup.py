@@ -81,7 +81,7 @@ class Setup:
         except InvalidPolicy as error:
             raise RunDirectoryError(f"run.start_from={start_from}: {error}") from error
         lost = [f"{len(policy.skills)} skills"] if policy.skills and not spec.library.skills else []
-        lost += ["notes"] if policy.notes and policy.notes not in spec.notes else []
+        lost += ["notes"] if policy.notes and not spec.notes else []
         if lost:
             raise RunDirectoryError(
                 f"run.start_from={start_from} has {' and '.join(lost)}, of which method"
