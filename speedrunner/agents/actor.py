@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -154,19 +153,13 @@ def actor_view(executed: Executed, limit_chars: int) -> str:
 
 def _done(node: CallNode) -> str | None:
     """What a skill that failed had done by then; `None` where it had called no primitive."""
-    calls = [each for each in _below(node) if each.kind == "primitive" and each.error is None]
+    calls = [each for each in node.below() if each.kind == "primitive" and each.error is None]
     if not calls:
         return None
-    omitted = any(each.omitted for each in (node, *_below(node)))
+    omitted = any(each.omitted for each in (node, *node.below()))
     count = f"{'at least ' * omitted}{len(calls)} primitive call{'s' * (len(calls) != 1)}"
     last = ", ".join(counted(written(each.name, each.arguments) for each in calls)[-DONE_SHOWN:])
     return f"It had made {count} ({node.actions} actions), the last of them{' recorded' * omitted}: {last}"
-
-
-def _below(node: CallNode) -> Iterator[CallNode]:
-    for each in node.calls:
-        yield each
-        yield from _below(each)
 
 
 def _text(result: object) -> str:

@@ -19,7 +19,7 @@ from speedrunner.agents.texts import render
 from speedrunner.library.library import Library
 from speedrunner.methods.append_only import appended
 from speedrunner.methods.base import Method, SleepTools
-from speedrunner.methods.batch import Overflow, fitting, newest_batch, room_tokens
+from speedrunner.methods.batch import Overflow, newest_batch, places
 from speedrunner.methods.texts import skill_rules, world
 from speedrunner.store.data import History
 from speedrunner.store.records import Edit, Message, Policy, Trajectory
@@ -78,13 +78,13 @@ class ASI(Method):
             if proposed.strip():
                 grown, edits = await appended(library, proposed, tools.sleep)
                 if any(edit.error is None for edit in edits):
-                    grown, edits = await self.verified(library, grown, edits, played, tools)
+                    grown, edits = await self.verified(grown, edits, played, tools)
                 library = grown
                 tools.edits += edits
         return library.policy(policy)
 
     async def verified(
-        self, before: Library, grown: Library, edits: list[Edit], played: Trajectory, tools: SleepTools
+        self, grown: Library, edits: list[Edit], played: Trajectory, tools: SleepTools
     ) -> tuple[Library, list[Edit]]:
         """Whether what an episode has added stays: online, it does."""
         return grown, edits
@@ -126,10 +126,7 @@ class ASI(Method):
                 left_out=len(written) - len(shown),
             )
 
-        shown = list(range(len(written)))
-        if self.overflow == "fit":
-            room = room_tokens(tools.model, "inducer", system, user([]))
-            shown = fitting(written, room, tools.model.count_tokens)
+        shown = places(written, self.overflow, tools.model, "inducer", system, user([]))
         if not shown:
             return []
         return [Message("system", system), Message("user", user(shown))]

@@ -5,14 +5,13 @@ It plays training tasks again, which no online method may: a comparison, not a c
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import ClassVar
 
 from speedrunner.agents.actor import ActorSpec
 from speedrunner.library.library import Library
 from speedrunner.methods.asi import ASI
 from speedrunner.methods.base import SleepTools
-from speedrunner.store.records import CallNode, Edit, Trajectory
+from speedrunner.store.records import Edit, Trajectory
 
 
 class ASIReplay(ASI):
@@ -26,7 +25,7 @@ class ASIReplay(ASI):
     replays: ClassVar[bool] = True
 
     async def verified(
-        self, before: Library, grown: Library, edits: list[Edit], played: Trajectory, tools: SleepTools
+        self, grown: Library, edits: list[Edit], played: Trajectory, tools: SleepTools
     ) -> tuple[Library, list[Edit]]:
         """Play the task again, and drop the new skills that did not prove themselves."""
         assert tools.attempt is not None
@@ -38,7 +37,7 @@ class ASIReplay(ASI):
             call.name
             for turn in again.turns
             if turn.executed is not None
-            for call in _all(turn.executed)
+            for call in (turn.executed, *turn.executed.below())
             if call.error is None
         }
         new = {edit.name for edit in edits if edit.error is None}
@@ -57,9 +56,3 @@ def _without(library: Library, names: set[str]) -> Library:
             library = library.delete(name)
         left.difference_update(free)
     return library
-
-
-def _all(call: CallNode) -> Iterator[CallNode]:
-    yield call
-    for below in call.calls:
-        yield from _all(below)

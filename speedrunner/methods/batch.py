@@ -37,9 +37,14 @@ def fitting(texts: Sequence[str], room_tokens: int, count_tokens: Callable[[str]
     return taken
 
 
-def room_tokens(model: Model, role: str, *rest: str, answers: int = 1) -> int:
-    """Tokens of the context that are left for texts in a role's first prompt, beside the rest of it and its
-    longest answers."""
+def places(
+    texts: Sequence[str], overflow: Overflow, model: Model, role: str, *rest: str, answers: int = 1
+) -> list[int]:
+    """Which texts, oldest first, a role's first prompt shows: all of them, or those that fit into the context
+    beside the rest of the prompt and the role's longest answers. Ascending."""
+    if overflow == "skip":
+        return list(range(len(texts)))
     settings: Role = model.card.role(role)
     answer = settings.thinking_tokens + settings.string_tokens + MARGIN_TOKENS
-    return model.card.context - answers * answer - sum(map(model.count_tokens, rest))
+    room = model.card.context - answers * answer - sum(map(model.count_tokens, rest))
+    return fitting(texts, room, model.count_tokens)

@@ -14,7 +14,7 @@ from speedrunner.agents.texts import render, trajectory_text
 from speedrunner.agents.toolbox import ToolError
 from speedrunner.library.library import Library
 from speedrunner.methods.base import TRIES, Method, SleepTools
-from speedrunner.methods.batch import Overflow, fitting, newest_batch, room_tokens
+from speedrunner.methods.batch import Overflow, newest_batch, places
 from speedrunner.store.data import History
 from speedrunner.store.records import Message, Policy, Trajectory
 
@@ -90,10 +90,7 @@ class OPO(Method):
                 ],
             )
 
-        shown = list(range(len(batch)))
-        if self.overflow == "fit":
-            room = room_tokens(tools.model, "optimizer", system, user([]))
-            shown = fitting(texts, room, tools.model.count_tokens)
+        shown = places(texts, self.overflow, tools.model, "optimizer", system, user([]))
         if not shown:
             return []
         return [Message("system", system), Message("user", user(shown))]

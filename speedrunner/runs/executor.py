@@ -88,26 +88,23 @@ class Executor:
                         self._end_training()
                         break
                     if isinstance(step, Sleep):
-                        await self._noted(self._sleep(step))
+                        await self._noted(partial(self._sleep, step))
                         continue
-                    work = partial(self._play, step, each.tasks)
+                    work = self._noted(partial(self._play, step, each.tasks))
                     if isinstance(step, Wake):
-                        await self._noted(work())
+                        await work
                     else:
-                        evaluations.create_task(self._evaluated(work), name=step_name(step))
+                        evaluations.create_task(work, name=step_name(step))
         except BaseExceptionGroup as group_error:
             raise self._failure or group_error from None
         finally:
             self._writer.shutdown()
         self.drain.check()
 
-    async def _evaluated(self, work: Callable[[], Awaitable[None]]) -> None:
-        await self._noted(work())  # made here, as the task may be cancelled before it begins
-
-    async def _noted(self, work: Awaitable[None]) -> None:
+    async def _noted(self, work: Callable[[], Awaitable[None]]) -> None:
         """Do `work`; note the first failure of all that is done side by side."""
         try:
-            await work
+            await work()  # made here, as a task may be cancelled before it begins
         except BaseExceptionGroup:
             raise  # what is in it was noted
         except Exception as error:
@@ -170,7 +167,7 @@ class Executor:
             await self._warm(specs.values(), labels)
             async with asyncio.TaskGroup() as group:
                 for episode, task in pending.items():
-                    group.create_task(self._noted(play(episode, task)), name=episode)
+                    group.create_task(self._noted(partial(play, episode, task)), name=episode)
         if not self.drain.requested and not dropped:
             self.directory.mark_finished(step_key(step))
 

@@ -29,7 +29,7 @@ from speedrunner.runs.progress import Progress
 from speedrunner.runs.setup import Setup
 from speedrunner.store.files import StorageError
 from speedrunner.store.labels import attempts
-from speedrunner.store.records import Process
+from speedrunner.store.records import Policy, Process
 from speedrunner.store.rundir import RunDirectory, RunDirectoryError
 
 
@@ -172,8 +172,8 @@ def begun(setup: Setup, console: Console, name: str = "") -> Iterator[BegunRun |
     """
     options = setup.config.run
     path = Path(options.dir)
-    if not (path / "config.yaml").exists():
-        setup.initial_policy()  # before a folder is made, as it may not exist
+    # Before a folder is made, as it may not exist.
+    initial = None if (path / "config.yaml").exists() else setup.initial_policy()
     with RunDirectory.open_for_writing(path) as directory:
         same_configuration(directory, setup)
         steps = setup.plan(directory.training_end)
@@ -183,7 +183,7 @@ def begun(setup: Setup, console: Console, name: str = "") -> Iterator[BegunRun |
             yield None
             return
         setup.check_keys()
-        _claim(directory, setup)
+        _claim(directory, setup, initial)
         ledger = directory.requests()  # a damaged one is told before a server is started
         episodes = sum(len(step.tasks) for step in steps if isinstance(step, Wake | Evaluate))
         with Progress(console, episodes, episodes - sum(len(each.tasks) for each in left), name) as progress:
@@ -203,11 +203,11 @@ def same_configuration(directory: RunDirectory, setup: Setup) -> None:
         )
 
 
-def _claim(directory: RunDirectory, setup: Setup) -> None:
-    """Write the configuration of a new run."""
+def _claim(directory: RunDirectory, setup: Setup, initial: Policy | None) -> None:
+    """Write the configuration of a new run, and its first policy."""
     is_new = directory.config() is None
     if is_new or not directory.policies.versions():
-        initial = setup.initial_policy()
+        initial = initial or setup.initial_policy()
         if is_new:
             directory.write_config(to_yaml(setup.config))
         directory.write_policy(initial)

@@ -7,6 +7,7 @@ seconds, moments are Unix seconds.
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterator
 from typing import Any, Literal, Self
 
 import msgspec
@@ -76,6 +77,12 @@ class CallNode(msgspec.Struct):
     seconds: float = 0.0
     calls: list[CallNode] = []
     omitted: int = 0
+
+    def below(self) -> Iterator[CallNode]:
+        """Every call below this one, in their order."""
+        for each in self.calls:
+            yield each
+            yield from each.below()
 
 
 class Turn(msgspec.Struct):

@@ -17,7 +17,7 @@ from speedrunner.agents.toolbox import Toolbox, ToolError
 from speedrunner.library.library import Library
 from speedrunner.library.rules import InvalidSkill
 from speedrunner.methods.base import TRIES
-from speedrunner.methods.batch import Overflow, fitting, room_tokens
+from speedrunner.methods.batch import Overflow, places
 from speedrunner.methods.texts import primitives, skill_rules
 from speedrunner.methods.voyager.programs import Program, written
 from speedrunner.store.policies import InvalidPolicy
@@ -223,10 +223,8 @@ class Rollout:
         every = [each.name for each in self.library.skills if each.public]
         texts = [_told(self.library, name) for name in every]
         rest = (programming(self.library, env, []).notes, env.description, self.stage.observation)
-        room = room_tokens(model, PROGRAMMER, *rest, answers=self.tries)
-        return programming(
-            self.library, env, [every[place] for place in fitting(texts, room, model.count_tokens)]
-        )
+        fit = places(texts, self.overflow, model, PROGRAMMER, *rest, answers=self.tries)
+        return programming(self.library, env, [every[place] for place in fit])
 
 
 def _told(library: Library, name: str) -> str:
