@@ -21,6 +21,7 @@ from serving.engine.metrics import read_counters
 from serving.engine.server import VllmServer
 from speedrunner.store.data import load
 from speedrunner.store.records import Ending
+from tests.processes import all_end, runs, tree, words
 from tests.scripted_runs import check_finished, command, complaint, speedrunner
 
 pytestmark = pytest.mark.slow
@@ -77,16 +78,14 @@ class Command:
     @property
     def tree(self) -> list[psutil.Process]:
         """Its process and all below."""
-        root = psutil.Process(self.process.pid)
-        return [root, *root.children(recursive=True)]
+        return tree(self.process.pid)
 
     def api_server(self) -> psutil.Process:
         """vLLM's API server below it."""
         (server,) = (
             each
             for each in self.tree
-            if "vllm.entrypoints.openai.api_server" in each.cmdline()
-            and "guard.py" not in " ".join(each.cmdline())
+            if "vllm.entrypoints.openai.api_server" in words(each) and "guard.py" not in words(each)
         )
         return server
 
@@ -109,12 +108,6 @@ def start(tmp_path: Path) -> Iterator[Callable[..., Command]]:
     for each in begun:
         each.process.kill()
         each.process.communicate()
-
-
-def all_end(processes: list[psutil.Process]) -> bool:
-    """Whether all are gone within a minute."""
-    _, alive = psutil.wait_procs(processes, timeout=60)
-    return [each for each in alive if each.status() != psutil.STATUS_ZOMBIE] == []
 
 
 def go_on(run: Path, endpoint: Endpoint) -> None:
@@ -147,9 +140,7 @@ def test_a_server_killed_twice_stops_the_run_which_goes_on(
     run.requests(5)
     first = run.api_server()
     first.kill()
-    run.wait_for(
-        lambda: any("api_server" in " ".join(each.cmdline()) and each != first for each in living(run))
-    )
+    run.wait_for(lambda: any("api_server" in words(each) and each != first for each in run.tree))
     run.requests(15)
     everything = run.tree
     run.api_server().kill()
@@ -158,11 +149,6 @@ def test_a_server_killed_twice_stops_the_run_which_goes_on(
     assert line.endswith(f"; log: {run.run / 'server.log'}; the same command goes on")
     assert all_end(everything)
     go_on(run.run, vllm_endpoint)
-
-
-def living(run: Command) -> list[psutil.Process]:
-    """Processes below a run whose command line can be read."""
-    return [each for each in run.tree if each.is_running() and each.status() != psutil.STATUS_ZOMBIE]
 
 
 def test_a_server_of_somebody_else_that_dies_stops_the_run_which_goes_on(
@@ -233,7 +219,7 @@ def test_ctrl_c_leaves_no_process(start: Callable[..., Command]) -> None:
     run = start()
     run.requests(8)
     everything = run.tree
-    names = [" ".join(each.cmdline()) for each in everything]
+    names = [words(each) for each in everything]
     assert any("api_server" in name for name in names)
     assert any("speedrunner.hosts.template_process" in name for name in names)
     run.process.send_signal(signal.SIGINT)
@@ -245,7 +231,7 @@ def test_ctrl_c_leaves_no_process(start: Callable[..., Command]) -> None:
 
 def test_ctrl_c_while_the_server_starts_leaves_no_process(start: Callable[..., Command]) -> None:
     run = start()
-    run.wait_for(lambda: any("api_server" in " ".join(each.cmdline()) for each in living(run)))
+    run.wait_for(lambda: any("api_server" in words(each) for each in run.tree))
     everything = run.tree
     run.process.send_signal(signal.SIGINT)
     done = run.end()
@@ -271,7 +257,7 @@ def test_a_server_that_dies_at_its_start_is_explained_in_one_line(tmp_path: Path
 
 def core(run: Command) -> psutil.Process:
     """vLLM's engine core below a run."""
-    (found,) = (each for each in living(run) if "EngineCore" in " ".join(each.cmdline()))
+    (found,) = (each for each in run.tree if "EngineCore" in words(each))
     return found
 
 
@@ -300,7 +286,7 @@ def test_during_a_run_nothing_listens_that_a_stranger_could_use(start: Callable[
     )
     run.requests(30)  # hosts play, the engine answers
     tcp: set[int] = set()  # Java's: the engine has none
-    for process in living(run):
+    for process in filter(runs, run.tree):
         for each in process.net_connections("inet"):
             if each.status == psutil.CONN_LISTEN:
                 assert each.laddr.ip in ("127.0.0.1", "::1", "::ffff:127.0.0.1"), (process.cmdline(), each)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import httpx2
@@ -18,6 +17,7 @@ from serving.engine.endpoint import Endpoint, attach
 from serving.engine.metrics import Counters, read_counters, read_metrics
 from serving.engine.server import VllmServer
 from serving.errors import ServerFailed
+from tests.processes import all_end, tree
 
 pytestmark = pytest.mark.slow
 
@@ -27,28 +27,6 @@ CHECKOUT = Path(__file__).parents[2]
 @pytest.fixture(scope="module")
 def model() -> str:
     return prepare(load_card("tiny"), print)
-
-
-def tree(pid: int | None) -> list[psutil.Process]:
-    assert pid is not None
-    root = psutil.Process(pid)
-    return [root, *root.children(recursive=True)]
-
-
-def runs(process: psutil.Process) -> bool:
-    try:
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
-
-
-def all_end(processes: list[psutil.Process]) -> bool:
-    deadline = time.monotonic() + 60
-    while any(runs(process) for process in processes):
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.1)
-    return True
 
 
 async def complete(endpoint: Endpoint) -> httpx2.Response:

@@ -13,7 +13,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -26,6 +25,7 @@ from serving.engine import server_log
 from serving.engine.endpoint import attach
 from serving.engine.server import COMPUTE_NICENESS, VllmServer
 from serving.errors import ServerFailed
+from tests.processes import all_end, tree
 from tests.stand_in_server import HEALTHY
 
 # A stubborn tree: the server and its children ignore SIGTERM, one of them in a session of its own.
@@ -83,33 +83,9 @@ def server_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[objec
         server.kill()
 
 
-def tree(server: VllmServer) -> list[psutil.Process]:
-    assert server.pid is not None
-    root = psutil.Process(server.pid)
-    return [root, *root.children(recursive=True)]
-
-
 def folder(server: VllmServer) -> Path:
     assert server.endpoint.socket is not None
     return server.endpoint.socket.parent
-
-
-def runs(process: psutil.Process) -> bool:
-    """Whether it still runs; a zombie does not: only its parent has not looked yet."""
-    try:
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
-
-
-def all_end(processes: list[psutil.Process]) -> bool:
-    """Whether all end within half a minute."""
-    deadline = time.monotonic() + 30
-    while any(runs(process) for process in processes):
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.05)
-    return True
 
 
 async def test_start_waits_for_health_and_stop_leaves_nothing(server_of) -> None:
@@ -119,7 +95,7 @@ async def test_start_waits_for_health_and_stop_leaves_nothing(server_of) -> None
     assert server.alive
     assert stat.S_IMODE(folder(server).stat().st_mode) == 0o700
     await attach(server.endpoint, "tiny")
-    processes = tree(server)
+    processes = tree(server.pid)
     await server.stop()
     assert not server.alive
     assert server.pid is None
@@ -135,7 +111,7 @@ async def test_on_a_cpu_what_computes_gives_way_and_the_api_server_does_not(
     server = server_of(STUBBORN)
     server.card = msgspec.structs.replace(server.card, gpus=gpus)
     await server.start()
-    guard, api, *below = tree(server)
+    guard, api, *below = tree(server.pid)
     own = os.getpriority(os.PRIO_PROCESS, 0)
     assert [process.nice() for process in (guard, api)] == [own, own]
     assert [process.nice() for process in below] == [min(own + niceness, 19)] * 2
@@ -151,7 +127,7 @@ async def test_the_command_is_built_from_the_card(server_of) -> None:
     for setting in ("VLLM_CPU_KVCACHE_SPACE=1 ", "VLLM_HOST_IP=127.0.0.1 ", "GLOO_SOCKET_IFNAME=lo "):
         assert setting in server.shell_line
     await server.start()
-    program = tree(server)[1]
+    program = tree(server.pid)[1]
     assert program.cmdline() == server.command
     assert program.environ()["VLLM_CPU_KVCACHE_SPACE"] == "1"
 
@@ -175,7 +151,7 @@ async def test_a_server_that_never_becomes_healthy_is_given_up_and_ended(server_
 
     def progress(seconds: float, line: str) -> None:
         told.append((seconds, line))
-        processes.extend(tree(server))
+        processes.extend(tree(server.pid))
 
     with pytest.raises(ServerFailed, match=r"was not healthy after 2\.5 s: loading weights"):
         await server.start(progress)
@@ -188,7 +164,7 @@ async def test_a_server_that_never_becomes_healthy_is_given_up_and_ended(server_
 async def test_children_that_ignore_sigterm_go_too(server_of) -> None:
     server = server_of(STUBBORN)
     await server.start()
-    processes = tree(server)
+    processes = tree(server.pid)
     assert len(processes) == 4
     await server.stop(grace_s=0.5)
     assert all_end(processes)
@@ -197,7 +173,7 @@ async def test_children_that_ignore_sigterm_go_too(server_of) -> None:
 async def test_when_the_server_is_killed_its_children_go_and_it_can_be_restarted(server_of) -> None:
     server = server_of(STUBBORN)
     await server.start()
-    processes = tree(server)
+    processes = tree(server.pid)
     processes[1].kill()
     assert all_end(processes)
     assert not server.alive
@@ -213,7 +189,7 @@ async def test_when_the_server_is_killed_its_children_go_and_it_can_be_restarted
 async def test_when_the_guard_was_killed_its_session_goes_and_a_start_works(server_of) -> None:
     server = server_of(STUBBORN)
     await server.start()
-    processes = tree(server)
+    processes = tree(server.pid)
     in_its_session = [process for process in processes if os.getsid(process.pid) == server.pid]
     processes[0].kill()
     assert all_end(processes[:2])  # the server itself dies with its guard
@@ -230,7 +206,7 @@ async def test_a_cancelled_start_leaves_nothing(server_of) -> None:
     begun = asyncio.Event()
     task = asyncio.create_task(server.start(lambda seconds, line: begun.set()))
     await begun.wait()
-    processes = tree(server)
+    processes = tree(server.pid)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -241,7 +217,7 @@ async def test_a_cancelled_start_leaves_nothing(server_of) -> None:
 async def test_a_cancelled_stop_still_leaves_nothing(server_of) -> None:
     server = server_of(STUBBORN)
     await server.start()
-    processes = tree(server)
+    processes = tree(server.pid)
     task = asyncio.create_task(server.stop(grace_s=60))
     await asyncio.sleep(0)
     task.cancel()
@@ -318,11 +294,11 @@ async def test_on_a_port_it_asks_for_a_random_key_that_no_command_line_shows(ser
     assert key != server_of(HEALTHY, port=free_port()).endpoint.api_key
     await server.start()
     await attach(server.endpoint, "tiny")
-    for process in tree(server):
+    for process in tree(server.pid):
         assert key not in " ".join(process.cmdline())
     assert key not in server.shell_line
     assert key not in repr(server.endpoint)
-    assert tree(server)[1].environ()["VLLM_API_KEY"] == key
+    assert tree(server.pid)[1].environ()["VLLM_API_KEY"] == key
 
 
 async def test_a_port_in_use_is_told_before_anything_is_started(server_of) -> None:

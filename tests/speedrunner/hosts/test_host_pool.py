@@ -17,6 +17,7 @@ from speedrunner.hosts import host_pool as pools
 from speedrunner.hosts.host import Host, HostFault
 from speedrunner.hosts.host_pool import SKILLS_MB, HostPool, TooManyHosts
 from speedrunner.library.library import Library
+from tests.processes import runs, tree
 
 CORRIDOR = "tests.toy_env:Corridor"
 PLENTY_S = 60.0
@@ -69,8 +70,7 @@ class TestMemory:
         async with HostPool(1, env) as pool, pool.host() as host:
             await host.reset(task, library.module(), None)
             await host.execute(ToolCall("skill", {}), PLENTY_S)
-            root = psutil.Process(host.pid)
-            used = sum(each.memory_full_info().uss for each in [root, *root.children(recursive=True)])
+            used = sum(each.memory_full_info().uss for each in tree(host.pid))
         assert 5_000_000 < used < (made.memory_mb + SKILLS_MB) * 1_000_000
 
 
@@ -79,11 +79,6 @@ def java(host: Host) -> psutil.Process:
     below = psutil.Process(host.pid).children(recursive=True)
     (found,) = (each for each in below if each.name() == "java")
     return found
-
-
-def runs(process: psutil.Process) -> bool:
-    """Whether the process runs; a zombie does not."""
-    return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
 
 
 class TestScienceWorld:
@@ -95,8 +90,7 @@ class TestScienceWorld:
                     await host.reset(PLANT, EMPTY.module(), None)
                     seen.append(java(host))
             assert seen[0] == seen[1]
-            root = psutil.Process(host.pid)
-            processes = [root, *root.children(recursive=True)]
+            processes = tree(host.pid)
         assert [each for each in processes if runs(each)] == []
 
     async def test_killing_a_host_ends_its_simulator(self) -> None:
