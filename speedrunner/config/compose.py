@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import yaml
 from msgspec.structs import replace
 
-from serving.cards import CHECKOUT, MODELS, list_cards
+from serving.cards import MODELS, list_cards
+from speedrunner.config.names import CONFIGS, run_name
 from speedrunner.config.schema import Config, InvalidConfig, from_mapping, from_yaml, to_mapping
 from typed.records import as_written, keys_of, unknown_key
 from typed.values import suggest
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 
 # Hydra is imported where it is used: it takes longer than all else that `speedrunner --help` needs.
 
-CONFIGS = CHECKOUT / "configs"
 GROUPS = ("env", "method", "model", "prices", "sandbox", "experiment")
 OPEN_GROUPS = ("env", "method")
 """Groups that also take a `package.module:Class`."""
@@ -68,14 +68,17 @@ def compose(overrides: Sequence[str], *, base: str | None = None) -> Config:
             section = key.partition(".")[0]
             how = f": write {section}=package.module:Class" if section in OPEN_GROUPS else ""
             raise InvalidConfig(f"{key} is not set{how}")
-        content = OmegaConf.to_container(composed, resolve=True)
+        content: Any = OmegaConf.to_container(composed, resolve=True)
     except (HydraException, OmegaConfBaseException) as error:
         raise InvalidConfig(_one_line(error)) from error
     except (yaml.YAMLError, OSError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidConfig(f"a file in {CONFIGS} cannot be read: {_one_line(error)}") from error
+    run = content.get("run")
+    if unnamed := isinstance(run, dict) and run.get("dir") is None:
+        content["run"] = {**run, "dir": "runs"}
     config = from_mapping(content)
-    at_home = str(Path(config.run.dir).expanduser())
-    return replace(config, run=replace(config.run, dir=at_home))
+    path = Path("runs", run_name(config)) if unnamed else Path(config.run.dir).expanduser()
+    return replace(config, run=replace(config.run, dir=str(path)))
 
 
 def group_choices(group: str) -> dict[str, Path]:

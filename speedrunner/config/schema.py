@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
 import yaml
-from msgspec.structs import replace
 
 from serving.options import Seconds, ServiceOptions, Text
 from serving.usage import Prices
@@ -173,27 +170,20 @@ class Config(msgspec.Struct, frozen=True):
 def from_mapping(content: object) -> Config:
     """Check a configuration in the form that it has in YAML, and return it typed.
 
-    Options of the environment and the method are taken as they are. A `run.dir` of
-    `None` becomes a name made of the configuration's parts.
+    Options of the environment and the method are taken as they are.
 
     Raises:
         InvalidConfig: a key is unknown or missing, or a value has the wrong type or makes no sense.
     """
-    unnamed = False
     if isinstance(content, Mapping):
         content = {
             key: _with_options_apart(section) if key in ("env", "method") else section
             for key, section in content.items()
         }
-        run = content.get("run")
-        if unnamed := isinstance(run, Mapping) and run.get("dir") is None:
-            content["run"] = {**run, "dir": "runs/unnamed"}
     try:
         config = record(Config, content)
     except WrongData as error:
         raise InvalidConfig(str(error)) from None
-    if unnamed:
-        config = replace(config, run=replace(config.run, dir=_default_dir(config)))
     visible_last, run = config.library.visible_last, config.run
     if visible_last is not None and run.rollouts:
         raise InvalidConfig(
@@ -263,10 +253,3 @@ def _with_options_apart(section: object) -> object:
         return section
     options = {str(key): value for key, value in section.items() if key != "name"}
     return {"options": options} | ({"name": section["name"]} if "name" in section else {})
-
-
-def _default_dir(config: Config) -> str:
-    card = Path(config.model.card)
-    model = card.stem if card.suffix in (".yaml", ".yml") else config.model.card
-    name = f"{config.env.name}-{config.method.name}-{model}-seed{config.run.seed}"
-    return "runs/" + re.sub(r"[^\w.-]+", "_", name)

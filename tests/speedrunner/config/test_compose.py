@@ -48,7 +48,7 @@ class TestChoices:
 
     def test_choices_and_values(self) -> None:
         config = compose(["env=babyai", "method=react", "model=tiny", "run.rollouts=20", "env.num_dists=4"])
-        assert config.run == RunConfig("runs/babyai-react-tiny-seed0", rollouts=20)
+        assert config.run == RunConfig("runs/babyai-num_dists4-react-tiny-seed0", rollouts=20)
         assert (config.env, config.method) == (
             ClassConfig("babyai", {"num_dists": 4, "description": "paper"}),
             ClassConfig("react", {"train": False}),

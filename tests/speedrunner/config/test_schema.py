@@ -134,17 +134,6 @@ class TestChecks:
             from_mapping(content)
 
 
-class TestDirectory:
-    def test_is_made_of_the_parts_when_none_is_given(self) -> None:
-        assert from_mapping(with_value("run.dir", None)).run.dir == "runs/babyai-react-tiny-seed0"
-
-    def test_is_one_plain_name_whatever_the_parts_are_called(self) -> None:
-        content = with_value("run.dir", None)
-        content["env"] = {"name": "my.envs:Maze"}
-        content["model"] = {"card": "/models/qwen3.5-27b.yaml"}
-        assert from_mapping(content).run.dir == "runs/my.envs_Maze-react-qwen3.5-27b-seed0"
-
-
 class TestDifferences:
     def test_names_each_value_that_changed(self) -> None:
         assert differences(config(rollouts=20), config(rollouts=40, seed=1)) == [

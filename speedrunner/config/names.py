@@ -1,0 +1,97 @@
+"""What a run is called, in folders and tables: its parts, with what differs from the files of `configs/`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+
+from serving.cards import CHECKOUT
+from speedrunner.config.schema import ClassConfig, Config
+
+CONFIGS = CHECKOUT / "configs"
+
+SEED = "${run.seed}"
+"""What a file of `configs/` writes for the run's seed, which is named by itself."""
+
+
+class Setting(msgspec.Struct, frozen=True, order=True):
+    """What runs have in common that differ by their seed alone, and perhaps in how long they are.
+
+    Attributes:
+        env: the environment: `babyai`, `scienceworld-family3`, `crafter-zombie_frequency0`.
+        method: the method, and of which run's policy it begins: `asi`, `speedrunner-interpreter_off`,
+            `voyager-visible_last50-from_crafter`.
+        model: the actor's card, and that of the other roles if it is another one.
+    """
+
+    env: str
+    method: str
+    model: str
+
+
+def setting(config: Config) -> Setting:
+    """How a run's setting is called."""
+    model, start_from = config.model, config.run.start_from
+    cards = dict.fromkeys((model.card, model.inducer_card or model.card))
+    own = {
+        f"{role}_{key}": value for role in ("actor", "inducer") for key, value in getattr(model, role).items()
+    }
+    found = Setting(
+        env=_named(config.env, _file("env", config.env.name), config.run.seed),
+        method=_named(config.method, _file("method", config.method.name), config.run.seed),
+        model="+".join(_card(card) for card in cards) + _differing(own, {}),
+    )
+    method = found.method
+    if (last := config.library.visible_last) is not None:
+        method += f"-visible_last{last}"
+    if start_from is not None:
+        source = Path(start_from).name.removesuffix(f"-{found.model}-seed{config.run.seed}")
+        method += f"-from_{_plain(source.removesuffix(f'-{found.method}'))}"
+    return msgspec.structs.replace(found, method=method)
+
+
+def run_name(config: Config) -> str:
+    """The name of a run's folder: its setting and its seed."""
+    found = setting(config)
+    return f"{found.env}-{found.method}-{found.model}-seed{config.run.seed}"
+
+
+def _named(kind: ClassConfig, defaults: Mapping[str, Any], seed: int) -> str:
+    known = {key: seed if value == SEED else value for key, value in defaults.items()}
+    return _plain(kind.name) + _differing(kind.options, known)
+
+
+def _differing(options: Mapping[str, Any], defaults: Mapping[str, Any]) -> str:
+    return "".join(
+        f"-{key}{_value(value)}"
+        for key, value in sorted(options.items())
+        if value != defaults.get(key, msgspec.UNSET)
+    )
+
+
+def _value(value: object) -> str:
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return _plain(f"{'' if isinstance(value, int) and not isinstance(value, bool) else '_'}{value}")
+
+
+def _card(card: str) -> str:
+    """The name of a card, or of its file."""
+    return _plain(Path(card).stem if card.endswith((".yaml", ".yml")) else card)
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"[^\w.-]+", "_", text)
+
+
+@cache
+def _file(group: str, name: str) -> Mapping[str, Any]:
+    """The content of a group's file; nothing for what has none."""
+    file = CONFIGS / group / f"{name}.yaml"
+    return yaml.safe_load(file.read_text()) if re.fullmatch(r"\w+", name) and file.exists() else {}
