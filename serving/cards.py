@@ -244,16 +244,19 @@ def adapted(
     card: ModelCard,
     replicas: int | None = None,
     load_format: str | None = None,
+    prefix_caching: bool | None = None,
     roles: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> ModelCard:
-    """The card with other `replicas`, another `load_format` (`None` or `auto` keeps what it says), and other
-    values of its roles' fields, by role.
+    """The card with other `replicas`, another `load_format`, with prefix caching or without (`None` or `auto`
+    keeps what it says), and other values of its roles' fields, by role.
 
     Raises `InvalidCard` if the card does not allow it.
     """
     changes = {"replicas": replicas, "load_format": load_format}
     given = {name: value for name, value in changes.items() if value not in (None, "auto")}
     content = msgspec.to_builtins(card) | given
+    if prefix_caching is not None:
+        content["server"]["flags"]["enable-prefix-caching"] = given["prefix_caching"] = prefix_caching
     for role, values in (roles or {}).items():
         content["roles"][role] |= values
         given |= {f"{role}.{name}": value for name, value in values.items()}

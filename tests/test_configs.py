@@ -22,6 +22,9 @@ from typed.classes import Registry
 from typed.records import keys_of
 
 FILES = sorted(str(path.relative_to(CONFIGS)) for path in CONFIGS.rglob("*.*"))
+LISTS = ("experiment", "scale")
+"""Folders whose files are no groups: lists of runs, and settings for these; see test_grid.py."""
+COMPOSED = [file for file in FILES if file.partition("/")[0] not in LISTS]
 OWN = {"env": "tests.toy_env:Corridor", "method": "speedrunner.methods.react:ReAct"}
 
 
@@ -46,12 +49,12 @@ def used(file: str) -> None:
     methods.make(config.method.name, **config.method.options)
 
 
-@pytest.mark.parametrize("file", FILES)
+@pytest.mark.parametrize("file", COMPOSED)
 def test_every_file_composes(file: str) -> None:
     used(file)
 
 
-@pytest.mark.parametrize("file", FILES)
+@pytest.mark.parametrize("file", COMPOSED)
 def test_a_key_that_nothing_reads_is_noticed(
     file: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -64,16 +67,13 @@ def test_a_key_that_nothing_reads_is_noticed(
 
 
 def test_there_are_no_files_but_the_groups() -> None:
-    assert {file for file in FILES if file.partition("/")[0] not in GROUPS} == {"config.yaml"}
+    assert {file for file in COMPOSED if file.partition("/")[0] not in GROUPS} == {"config.yaml"}
     assert all(file.endswith(".yaml") for file in FILES)
 
 
 def test_config_yaml_shows_every_key_with_the_code_s_default() -> None:
     shown = content("config.yaml")
-    assert [group for default in shown.pop("defaults")[1:] for group in default] == [
-        *GROUPS[:-1],
-        "optional experiment",
-    ]
+    assert [group for default in shown.pop("defaults")[1:] for group in default] == list(GROUPS)
     keys = {key for key in keys_of(Config) if key.partition(".")[0] not in GROUPS}
     assert {
         f"{section}.{key}" if isinstance(values, dict) else section
@@ -120,9 +120,3 @@ def test_price_lists_are_the_paper_s() -> None:
         "gemini-3-flash-preview": {"uncached": 0.35, "cached": 0.0875, "output": 1.05},
         "zero": {"uncached": 0, "cached": 0, "output": 0},
     }
-
-
-def test_the_demo_is_short() -> None:
-    run = compose(["experiment=demo"]).run
-    assert (run.rollouts, run.sleep_every, run.eval_every, run.test_episodes) == (20, 10, 10, 6)
-    assert (run.in_flight, run.dir) == (8, "runs/demo")

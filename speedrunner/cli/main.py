@@ -24,10 +24,12 @@ from speedrunner.cli.methods import app as methods_app
 from speedrunner.cli.probe import app as probe_app
 from speedrunner.cli.serve import serve
 from speedrunner.cli.show import show
+from speedrunner.cli.status import status
 from speedrunner.cli.study import app as study_app
 from speedrunner.config.compose import compose
 from speedrunner.config.schema import Config, InvalidConfig, TaskConfig
 from speedrunner.console import visible
+from speedrunner.experiments.grid import grid_of
 
 if TYPE_CHECKING:
     from serving.balance import Balance
@@ -53,6 +55,7 @@ app.command("init")(init)
 app.command("list")(list_)
 app.command("serve")(serve)
 app.command("show")(show)
+app.command("status")(status)
 app.command("cost")(cost)
 app.command("compare")(compare)
 app.add_typer(study_app, name="study")
@@ -60,8 +63,8 @@ app.add_typer(study_app, name="study")
 Overrides = Annotated[
     list[str] | None,
     key_values(
-        "What differs from configs/config.yaml: groups (env=babyai method=react model=tiny experiment=demo)"
-        " and single keys (run.rollouts=20)."
+        "What differs from configs/config.yaml: groups (env=babyai method=react model=tiny) and single keys"
+        " (run.rollouts=20)."
     ),
 ]
 
@@ -76,39 +79,69 @@ def run(overrides: Overrides = None, dry_run: DryRun = False) -> None:
     """Play a run: wake, sleep, evaluate. On an existing run's directory it goes on where that stopped.
 
     Ctrl-C or SIGTERM lets episodes in flight end (in run.drain_s seconds at most; a second one ends at once);
-    the same command then goes on.
+    the same command then goes on. With experiment=NAME, the settings choose one run of an experiment.
 
     Example: speedrunner run env=babyai method=speedrunner model=tiny run.rollouts=20
     """
-    _run(compose(overrides or []), dry_run)
+    given = overrides or []
+    if not any(each.startswith("experiment=") for each in given):
+        _run(compose(given), dry_run)
+        return
+    grid = grid_of(given)
+    asked = [each for each in grid.runs() if each.asked]
+    if len(asked) != 1:
+        raise InvalidConfig(
+            f"{len(asked)} runs of {grid.file} are meant: `speedrunner sweep` plays several; or choose one,"
+            f" such as {' '.join(asked[0].overrides)}"
+        )
+    _run(asked[0].config, dry_run)
 
 
 @app.command()
 def sweep(
-    file: Annotated[Path, typer.Argument(help="YAML: a list of runs, `- method=react run.seed=1` each.")],
-    overrides: Overrides = None,
+    what: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="[FILE] [KEY=VALUE]...",
+            help="experiment=NAME (scale=paper, pilot or smoke), or FILE: YAML, a list of runs. Other"
+            " settings choose among the runs if some have them (method=asi run.seed=0,1), else hold for all.",
+            show_default=False,
+        ),
+    ],
+    folder: Annotated[
+        Path | None,
+        typer.Option("--dir", help="Where the runs' folders are; runs/SCALE by default.", show_default=False),
+    ] = None,
+    at_once: Annotated[
+        int, typer.Option("--in-flight", min=1, help="Episodes at the same time, over all runs.")
+    ] = 64,
     dry_run: DryRun = False,
 ) -> None:
-    """Play several runs side by side on one server, which ends with the last of them.
+    """Play the runs of an experiment, or of a list, side by side on one server for each model.
 
-    What follows FILE holds for all of them. A run that stops leaves the others alone; the same command goes
-    on with it.
+    What is finished is not played again, also where another experiment has played it. A run that stops leaves
+    the others alone; the same command goes on with it.
 
-    Example: speedrunner sweep runs.yaml env=babyai model=tiny run.rollouts=20
+    Example: speedrunner sweep experiment=main scale=smoke
     """
+    from speedrunner.experiments.sweep import members
+    from speedrunner.experiments.sweep import sweep as play_all
     from speedrunner.runs.executor import RunStopped
-    from speedrunner.runs.sweep import read_runs
-    from speedrunner.runs.sweep import sweep as play_all
 
-    setups = read_runs(file, overrides or [])
+    grid = grid_of(what, folder)
+    runs = members(grid.runs())
+    setups = [each.setup for each in runs]
     _show_messages(setups[0].config)
     if dry_run:
-        _outline(setups)
+        for each in runs:
+            _outline(each.setup, each.run.after)
         return
+    grid.announce(["speedrunner", "sweep", *what, *([f"--dir={folder}"] if folder else [])])
     console = plain_console()
     patience_s = max(setup.config.run.drain_s for setup in setups)
-    result = carry_out(lambda drain: play_all(setups, console, drain), _say(console), KEPT, patience_s)
-    _show_runs(setups, console, result.balances)
+    result = carry_out(lambda drain: play_all(runs, console, drain, at_once), _say(console), KEPT, patience_s)
+    begun = [each for each in setups if (Path(each.config.run.dir) / "config.yaml").exists()]
+    _show_runs(begun, console, result.balances)
     if result.failures:
         lines = [f"{path}: {reason}" for path, reason in result.failures.items()]
         raise RunStopped(f"{len(lines)} of {len(setups)} runs stopped; " + "; ".join(lines))
@@ -187,7 +220,7 @@ def _run(config: Config, dry_run: bool = False) -> None:
         raise InvalidConfig(f"task.name and task.index are for {single}; a run plays its split")
     setup = set_up(config)
     if dry_run:
-        _outline([setup])
+        _outline(setup)
         return
     console = plain_console()
     balances = carry_out(
@@ -196,13 +229,12 @@ def _run(config: Config, dry_run: bool = False) -> None:
     _show_runs([setup], console, balances)
 
 
-def _outline(setups: Sequence[Setup]) -> None:
-    """Print what runs would do."""
+def _outline(setup: Setup, after: str | None = None) -> None:
+    """Print what a run would do."""
     from speedrunner.runs.outline import outline
 
-    for setup in setups:
-        for line in outline(setup):
-            typer.echo(visible(line))
+    for line in outline(setup, after):
+        typer.echo(visible(line))
 
 
 def _show_runs(setups: Sequence[Setup], console: Console, balances: Sequence[Balance] = ()) -> None:
@@ -219,8 +251,8 @@ def _show_runs(setups: Sequence[Setup], console: Console, balances: Sequence[Bal
     costs = run_costs(list(runs.values()), books)
     rows = [checkpoint_rows(data, each) for data, each in zip(runs.values(), costs, strict=True)]
     names = [Path(path).name for path in runs]
-    titles = [f"{setup.config.method.name} on {setup.config.env.name}" for setup in setups]
-    what = titles[0] if len(setups) == 1 else f"{len(setups)} runs"
+    only = setups[0].config
+    what = f"{only.method.name} on {only.env.name}" if len(setups) == 1 else f"{len(setups)} runs"
     console.print(f"\n{what} with {setups[0].card.name}", style="bold")
     unique = names if len(set(names)) == len(names) else list(runs)
     if len(runs) > 1:  # no name shall take the place of a number
@@ -240,9 +272,11 @@ def _show_runs(setups: Sequence[Setup], console: Console, balances: Sequence[Bal
             console.print(f"{data.path}: {line}" if len(setups) > 1 else line, soft_wrap=True)
     for balance in balances:
         console.print(balance_text(balance), soft_wrap=True)
-    for title, path in zip(titles, runs, strict=True):
-        whose = "The run's" if len(setups) == 1 else f"{title}: its"
-        console.print(f"{whose} files are in {Path(path)}", soft_wrap=True)
+    folders = [str(Path(path)) for path in runs]
+    if len(folders) > 1:
+        folders = list(dict.fromkeys(str(Path(path).parent) for path in runs))
+    whose = "The run's" if len(runs) == 1 else "The runs'"
+    console.print(f"{whose} files are in {', '.join(folders)}", soft_wrap=True)
 
 
 def _say(console: Console) -> Callable[[str], None]:

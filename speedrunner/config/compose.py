@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Collection, Sequence
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,10 +20,11 @@ from typed.values import suggest
 if TYPE_CHECKING:
     from hydra.core.override_parser.overrides_parser import OverridesParser
     from hydra.core.override_parser.types import Override
+    from omegaconf import DictConfig
 
 # Hydra is imported where it is used: it takes longer than all else that `speedrunner --help` needs.
 
-GROUPS = ("env", "method", "model", "prices", "sandbox", "experiment")
+GROUPS = ("env", "method", "model", "prices", "sandbox")
 OPEN_GROUPS = ("env", "method")
 """Groups that also take a `package.module:Class`."""
 
@@ -47,23 +50,15 @@ def compose(overrides: Sequence[str], *, base: str | None = None) -> Config:
         InvalidConfig: an override cannot be read, or names what does not exist; a value has the wrong type or
             makes no sense. Whether environment and method take their options shows when they are made.
     """
-    from hydra import compose as hydra_compose
-    from hydra import initialize_config_dir
-    from hydra.core.config_store import ConfigStore
     from hydra.errors import HydraException
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 
     choices, settings = _read(overrides)
-    if base is not None:
-        recorded = from_yaml(base)
-        _store_existing_run(replace(recorded, serving=recorded.serving.elsewhere()), chosen=choices)
-    for card in list_cards():
-        ConfigStore.instance().store(group="model", name=card, node={"card": card})
-    selection = [f"{group}={choice}" for group, choice in choices.items()]
     try:
-        with initialize_config_dir(str(CONFIGS), version_base="1.3"):
-            composed = hydra_compose("config" if base is None else _EXISTING_RUN, [*selection, *settings])
+        composed = copy.deepcopy(_chosen(str(CONFIGS), tuple(list_cards()), tuple(choices.items()), base))
+        for key, value in settings:
+            OmegaConf.update(composed, key, value, force_add=True)
         for key in sorted(OmegaConf.missing_keys(composed)):
             section = key.partition(".")[0]
             how = f": write {section}=package.module:Class" if section in OPEN_GROUPS else ""
@@ -81,6 +76,25 @@ def compose(overrides: Sequence[str], *, base: str | None = None) -> Config:
     return replace(config, run=replace(config.run, dir=str(path)))
 
 
+@cache
+def _chosen(
+    configs: str, cards: tuple[str, ...], choices: tuple[tuple[str, str], ...], base: str | None
+) -> DictConfig:
+    """What the choices of groups make; composed once, since it takes Hydra a tenth of a second."""
+    from hydra import compose as hydra_compose
+    from hydra import initialize_config_dir
+    from hydra.core.config_store import ConfigStore
+
+    if base is not None:
+        recorded = from_yaml(base)
+        _store_existing_run(replace(recorded, serving=recorded.serving.elsewhere()), chosen=dict(choices))
+    for card in cards:
+        ConfigStore.instance().store(group="model", name=card, node={"card": card})
+    with initialize_config_dir(configs, version_base="1.3"):
+        selection = [f"{group}={choice}" for group, choice in choices]
+        return hydra_compose("config" if base is None else _EXISTING_RUN, selection)
+
+
 def group_choices(group: str) -> dict[str, Path]:
     """What `GROUP=` may choose, sorted, and the file of each; see `ELSEWHERE` for more."""
     folder = MODELS if group == "model" else CONFIGS / group
@@ -88,8 +102,16 @@ def group_choices(group: str) -> dict[str, Path]:
     return {name: files[name] for name in sorted(files) if name != _OWN}
 
 
-def _read(overrides: Sequence[str]) -> tuple[dict[str, str], list[str]]:
-    """The choice of each group that is named, and overrides that set values, whether they exist or not.
+def group_file(group: str, choice: object) -> Path:
+    """The file that a group's choice names. Raises `InvalidConfig`."""
+    files = group_choices(group)
+    if choice not in files:
+        raise _unknown_choice(group, choice)
+    return files[str(choice)]
+
+
+def _read(overrides: Sequence[str]) -> tuple[dict[str, str], list[tuple[str, Any]]]:
+    """The choice of each group that is named, and values by their keys, whether these exist or not.
 
     What does not exist is found out afterwards, in the composed whole, as it is for files.
     """
@@ -99,7 +121,7 @@ def _read(overrides: Sequence[str]) -> tuple[dict[str, str], list[str]]:
     parser = OverridesParser.create()
     known = keys_of(Config)
     choices: dict[str, str] = {}
-    settings: list[str] = []
+    settings: list[tuple[str, Any]] = []
     for text in overrides:
         try:
             text, override = _parse(parser, text)
@@ -118,18 +140,22 @@ def _read(overrides: Sequence[str]) -> tuple[dict[str, str], list[str]]:
         if override.is_sweep_override():
             raise InvalidConfig(f"{text}: one value at a time; quote a text with commas: {key}=\"'{given}'\"")
         value = override.value()
+        if key in ("experiment", "scale"):
+            raise InvalidConfig(
+                f"{text}: experiments are played by `speedrunner run` and `speedrunner sweep`"
+            )
         if override.package is not None or key.partition(".")[0] not in {*GROUPS, *Config.__struct_fields__}:
             raise InvalidConfig(unknown_key(text.partition("=")[0].lstrip("+"), value, known))
         if key not in GROUPS:
-            settings.append(f"++{key}={given}")
+            settings.append((key, value))
             continue
         if key in choices:
             raise InvalidConfig(f"{text}: {key} is chosen twice")
         if key == "model" and isinstance(value, str) and value.endswith((".yaml", ".yml")):
-            settings.append(f"++model.card={given}")
+            settings.append(("model.card", value))
         elif key in OPEN_GROUPS and isinstance(value, str) and ":" in value:
             choices[key] = _OWN
-            settings.append(f"++{key}.name={given}")
+            settings.append((f"{key}.name", value))
         elif value in group_choices(key) or (key in OPEN_GROUPS and value == _OWN):
             choices[key] = str(value)
         else:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from msgspec.structs import replace
+
 import envs
 from envs import EnvironmentFault, Split, Task, UnknownTask
 from serving.cards import ModelCard, adapted, load_card
@@ -17,7 +19,13 @@ def actor_card(config: Config) -> ModelCard:
     roles = {"actor": model.actor}
     if model.inducer_card in (None, model.card):
         roles["inducer"] = model.inducer
-    return adapted(load_card(model.card), replicas=model.replicas, load_format=model.load_format, roles=roles)
+    return adapted(
+        load_card(model.card),
+        replicas=model.replicas,
+        load_format=model.load_format,
+        prefix_caching=model.prefix_caching,
+        roles=roles,
+    )
 
 
 def inducer_card(config: Config, actor: ModelCard) -> ModelCard:
@@ -26,8 +34,13 @@ def inducer_card(config: Config, actor: ModelCard) -> ModelCard:
     other = actor if name is None else load_card(name)
     if other.name == actor.name:
         return actor  # one server is enough
-    load_format = None if other.hosted else config.model.load_format
-    return adapted(other, load_format=load_format, roles={"inducer": config.model.inducer})
+    own = replace(config.model, load_format="auto", prefix_caching=None) if other.hosted else config.model
+    return adapted(
+        other,
+        load_format=own.load_format,
+        prefix_caching=own.prefix_caching,
+        roles={"inducer": config.model.inducer},
+    )
 
 
 def chosen_task(config: Config) -> Task:

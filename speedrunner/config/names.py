@@ -37,23 +37,20 @@ class Setting(msgspec.Struct, frozen=True, order=True):
 
 def setting(config: Config) -> Setting:
     """How a run's setting is called."""
-    model, start_from = config.model, config.run.start_from
-    cards = dict.fromkeys((model.card, model.inducer_card or model.card))
-    own = {
-        f"{role}_{key}": value for role in ("actor", "inducer") for key, value in getattr(model, role).items()
-    }
-    found = Setting(
-        env=_named(config.env, _file("env", config.env.name), config.run.seed),
-        method=_named(config.method, _file("method", config.method.name), config.run.seed),
-        model="+".join(_card(card) for card in cards) + _differing(own, {}),
-    )
-    method = found.method
-    if (last := config.library.visible_last) is not None:
-        method += f"-visible_last{last}"
+    model, library, start_from = config.model, config.library, config.run.start_from
+    env = _named(config.env, _file("env", config.env.name), config.run.seed)
+    method = _named(config.method, _file("method", config.method.name), config.run.seed)
+    cards = "+".join(_card(card) for card in dict.fromkeys((model.card, model.inducer_card or model.card)))
+    variant = "-uncached" if model.prefix_caching is False else ""
+    begin = method
+    if library.visible_last is not None:
+        begin += f"-visible_last{library.visible_last}"
     if start_from is not None:
-        source = Path(start_from).name.removesuffix(f"-{found.model}-seed{config.run.seed}")
-        method += f"-from_{_plain(source.removesuffix(f'-{found.method}'))}"
-    return msgspec.structs.replace(found, method=method)
+        source = Path(start_from).name.removesuffix(f"-seed{config.run.seed}")
+        for part in (variant, f"-{cards}", f"-{method}"):
+            source = source.removesuffix(part)
+        begin += f"-from_{_plain(source)}"
+    return Setting(env, begin, cards + variant)
 
 
 def run_name(config: Config) -> str:

@@ -40,6 +40,8 @@ class RunConfig(msgspec.Struct, frozen=True):
     #: Tokens after which training ends: prompt and generated ones of rollouts and sleeps, wasted ones too.
     #: What has begun is finished, and the newest policy is evaluated. `None`: no bound.
     budget_tokens: AtLeastOne | None = None
+    #: Primitive actions of one episode at most, where its environment allows more; `None`: as that says.
+    max_actions: AtLeastOne | None = None
     #: Episodes that are played at the same time, at most.
     in_flight: AtLeastOne = 16
     #: Wall clock of one episode in seconds, after which it is ended and scored as it stands.
@@ -108,6 +110,8 @@ class ModelConfig(msgspec.Struct, frozen=True):
     inducer: dict[str, Any] = {}
     #: Data-parallel replicas of the card's server; `None`: as the card says.
     replicas: AtLeastOne | None = None
+    #: Whether the server keeps prompts in a prefix cache; `None`: as the card says.
+    prefix_caching: bool | None = None
     #: `dummy` serves random weights of the model's shape: nothing is downloaded.
     load_format: Literal["auto", "dummy"] = "auto"
 

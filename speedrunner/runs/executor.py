@@ -23,6 +23,7 @@ from speedrunner.methods.base import Method, MethodBroke, SleepTools, called, re
 from speedrunner.runs.budget import TokenBudget
 from speedrunner.runs.drain import Drain
 from speedrunner.runs.due import Due
+from speedrunner.runs.fair_share import FairShare
 from speedrunner.runs.plan import Evaluate, Sleep, Wake, number_of, step_key, step_name
 from speedrunner.runs.progress import Progress
 from speedrunner.store.data import History
@@ -60,6 +61,7 @@ class Executor:
     attempts: dict[str, int]
     """Of each episode and sleep so far, interrupted ones included."""
     budget: TokenBudget = field(default_factory=lambda: TokenBudget(None))
+    share: FairShare = field(default_factory=FairShare)
     watch: Watch = unwatched
 
     def __post_init__(self) -> None:
@@ -137,7 +139,7 @@ class Executor:
         async def play(episode: str, task: Task) -> None:
             nonlocal last, dropped
             for left in reversed(range(tries)):
-                async with self.pool.host(behind=phase == "test") as host:
+                async with self.pool.host(behind=phase == "test") as host, self.share.slot(self.directory):
                     if self.drain.requested:
                         return
                     if phase == "train" and number_of(episode) > last and self._is_spent():

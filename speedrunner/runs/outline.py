@@ -14,9 +14,12 @@ from speedrunner.store.rundir import RunDirectory
 _FORMAT = "{:10}{:>8}{:>10}{:>19}{:>11}"
 
 
-def outline(setup: Setup) -> Iterator[str]:
+def outline(setup: Setup, after: str | None = None) -> Iterator[str]:
     """Lines for people: what is left of the run's steps, its episodes and requests at most (without faults,
     after which a held-out episode is tried once more), and what repeats.
+
+    Args:
+        after: the run that is played before, with whose policy this one begins.
 
     Raises:
         InvalidPlan: it asks for more tasks than there are.
@@ -32,6 +35,8 @@ def outline(setup: Setup) -> Iterator[str]:
         plan = setup.plan(directory.training_end)
         left = due(plan, directory, retry_faults=config.run.retry_faults)
         yield f"it exists; {len(plan) - len(left)} of its {len(plan)} steps are finished; what is left:"
+    elif after is not None:
+        yield f"it begins with the newest policy of {after}"
     else:
         setup.initial_policy()  # which may not exist
     actor, sleep = setup.card.role("actor"), setup.method.sleep_calls

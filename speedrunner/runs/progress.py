@@ -10,6 +10,7 @@ from typing import Self
 
 from rich.console import Console
 from rich.live import Live
+from rich.table import Table
 from rich.text import Text
 
 from serving.meter import Meter
@@ -45,7 +46,7 @@ class Progress:
         self._endings: Counter[str] = Counter()
         self._told = 0.0
         self._waiting = ""
-        self._live = Live(console=console, get_renderable=self._text, refresh_per_second=4, transient=True)
+        self._live = Live(console=console, get_renderable=self.text, refresh_per_second=4, transient=True)
 
     def __enter__(self) -> Self:
         if self._is_live:
@@ -96,7 +97,8 @@ class Progress:
         if not self._is_live and time.monotonic() - self._told >= PLAIN_EVERY_S:
             self.say(line)
 
-    def _text(self) -> Text:
+    def text(self) -> Text:
+        """How it stands, in a line."""
         return Text(visible(self._waiting or self._line()), overflow="ellipsis", no_wrap=True)
 
     def _line(self) -> str:
@@ -120,6 +122,64 @@ class Progress:
         if new and self._finished < self._total:
             parts.append(f"{_duration((self._total - self._finished) * seconds / new)} left")
         return " · ".join(parts)
+
+
+class SweepProgress:
+    """How several runs get on: one live table on a terminal, beside the lines of each.
+
+    A context manager, inside which the table is alive.
+
+    Args:
+        total: runs in all.
+        finished: those of them that were finished before.
+    """
+
+    def __init__(self, console: Console, total: int, finished: int) -> None:
+        self._console = console
+        self._total = total
+        self._finished = finished
+        self._stopped = 0
+        self._active: dict[str, Progress] = {}
+        self._live = Live(console=console, get_renderable=self.table, refresh_per_second=4, transient=True)
+
+    def __enter__(self) -> Self:
+        if self._finished:
+            self._tell()
+        if self._console.is_terminal:
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._live.stop()
+
+    def begin(self, name: str, progress: Progress) -> None:
+        """A run has begun."""
+        self._active[name] = progress
+
+    def end(self, name: str, *, finished: bool) -> None:
+        """A run has ended: it is finished, or has stopped."""
+        del self._active[name]
+        self._finished += finished
+        self._stopped += not finished
+        self._tell()
+
+    def table(self) -> Table:
+        """One row for each run that goes on, and how many there are beside them."""
+        table = Table(
+            box=None, padding=(0, 1), show_header=False, caption=self._line(), caption_justify="left"
+        )
+        for name, progress in self._active.items():
+            table.add_row(Text(visible(name)), progress.text())
+        return table
+
+    def _tell(self) -> None:
+        self._console.print(Text(f"sweep: {self._line()}"), soft_wrap=True)
+
+    def _line(self) -> str:
+        waiting = self._total - self._finished - self._stopped - len(self._active)
+        counts = {"going on": len(self._active), "waiting": waiting, "stopped": self._stopped}
+        rest = "".join(f", {count} {what}" for what, count in counts.items() if count)
+        return f"{self._finished} of {self._total} runs are finished{rest}"
 
 
 def _duration(seconds: float) -> str:

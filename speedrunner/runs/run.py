@@ -23,6 +23,7 @@ from speedrunner.runs.budget import TokenBudget
 from speedrunner.runs.drain import Drain
 from speedrunner.runs.due import Due, due
 from speedrunner.runs.executor import Executor
+from speedrunner.runs.fair_share import FairShare
 from speedrunner.runs.identity import continued, identity
 from speedrunner.runs.plan import Evaluate, Wake
 from speedrunner.runs.progress import Progress
@@ -128,8 +129,14 @@ class BegunRun:
         size = min(self.setup.config.run.in_flight, max(wake + test, 1))
         return self.setup.hosts(size, self.directory.host_log)
 
-    async def play(self, engines: Engines, pool: HostPool, drain: Drain) -> None:
-        """Do what is left, in the hosts of `pool`. Raises as `run`."""
+    async def play(
+        self, engines: Engines, pool: HostPool, drain: Drain, share: FairShare | None = None
+    ) -> None:
+        """Do what is left, in the hosts of `pool`. Raises as `run`.
+
+        Args:
+            share: the slots that its episodes share with those of other runs.
+        """
         setup, directory = self.setup, self.directory
         spent = spent_usd(self.ledger, setup.prices)
         budget = TokenBudget(setup.config.run.budget_tokens, self.ledger)
@@ -152,6 +159,7 @@ class BegunRun:
                 drain=drain,
                 attempts=attempts(self.ledger, directory.episodes()),
                 budget=budget,
+                share=share or FairShare(),
             )
             end = directory.training_end
             await executor.execute(self.left)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import envs
@@ -99,9 +99,12 @@ def set_up(config: Config) -> Setup:
         SandboxUnavailable: skills cannot be isolated on this machine.
     """
     card = actor_card(config)
+    env = envs.make(config.env.name, **config.env.options)
+    if (most := config.run.max_actions) is not None:
+        env.limits = replace(env.limits, actions=min(most, env.limits.actions or most))
     setup = Setup(
         config=config,
-        env=envs.make(config.env.name, **config.env.options),
+        env=env,
         split=envs.splits(config.env.name, **config.env.options),
         method=methods.make(config.method.name, **config.method.options),
         card=card,

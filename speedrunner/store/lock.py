@@ -273,3 +273,20 @@ def _is_alive(owner: Owner) -> bool | None:
         pass  # somebody else's, so it is there
     started = _start(owner.pid)
     return None if started is None else started == owner.started
+
+
+def owner_of(path: Path) -> str | None:
+    """The process that holds the lock at `path`, as far as a reader can tell; `None` where nobody does.
+
+    One on another machine counts as gone `STALE_S` seconds after its last sign of life, by this one's clock.
+    """
+    try:
+        holder = next((file for file in path.iterdir() if not file.name.startswith(".")), None)
+        silence_s = 0.0 if holder is None else time.time() - holder.stat().st_mtime
+    except OSError:
+        return None
+    if holder is None:
+        return None
+    owner = _read_owner(holder)
+    alive = None if owner is None else _is_alive(owner)
+    return _describe(holder) if (silence_s <= STALE_S if alive is None else alive) else None

@@ -54,10 +54,6 @@ class TestChoices:
             ClassConfig("react", {"train": False}),
         )
 
-    def test_a_value_wins_over_an_experiment_wherever_it_stands(self) -> None:
-        run = compose(["run.rollouts=5", "experiment=demo"]).run
-        assert (run.rollouts, run.dir) == (5, "runs/demo")
-
     def test_a_price_list_wins_over_the_card_s(self) -> None:
         config = compose(["prices=gpt-5.4-mini", "prices.output=3"])
         assert config.prices == PricesConfig(0.75, 0.075, 3.0)
@@ -112,7 +108,7 @@ class TestMistakes:
             ("model=nope", ["model=nope", "there are gemini-3-flash-preview, ", "model.card=PATH"]),
             ("method=x", ["method=x", "speedrunner, voyager, or package.module:Class"]),
             ("prices=gpt-5.4", ["did you mean gpt-5.4-mini?", "card, gemini-3-flash-preview"]),
-            ("experiment=demos", ["did you mean demo?"]),
+            ("experiment=demo", ["experiments are played by `speedrunner run`"]),
             ("run.rollouts", ["'run.rollouts'", "KEY=VALUE"]),
             ("=3", ["'=3'", "KEY=VALUE"]),
             ("--verbose", ["'--verbose'", "KEY=VALUE"]),
@@ -133,7 +129,7 @@ class TestMistakes:
 
 
 class TestExistingRun:
-    BEFORE = ("experiment=demo", f"env={CORRIDOR}", "env.pit=-3")
+    BEFORE = ("run.dir=runs/demo", "run.rollouts=20", f"env={CORRIDOR}", "env.pit=-3")
 
     @pytest.fixture
     def text(self) -> str:

@@ -21,7 +21,7 @@ SCIENCE = ("env=scienceworld", "env.family=4")
         (("env=crafter", "env.zombie_frequency=1"), "crafter-speedrunner-tiny-seed0"),
         (("method.interpreter=off",), "babyai-speedrunner-interpreter_off-tiny-seed0"),
         (("model.inducer_card=qwen3.5-27b",), "babyai-speedrunner-tiny+qwen3.5-27b-seed0"),
-        (("model.actor.thinking_tokens=64",), "babyai-speedrunner-tiny-actor_thinking_tokens64-seed0"),
+        (("model.prefix_caching=false",), "babyai-speedrunner-tiny-uncached-seed0"),
         (("model.card=/models/my.yaml",), "babyai-speedrunner-my-seed0"),
         (
             ("env=tests.toy_env:Corridor", "env.pit=-3", "run.rollouts=5"),
@@ -47,6 +47,11 @@ class TestOfARunThatBeginsWithAnother_s:
         assert setting(compose([f"run.start_from={other.run.dir}"])).method == (
             "speedrunner-from_babyai-asi-tiny-seed1"
         )
+
+    def test_the_same_on_a_server_without_prefix_cache(self) -> None:
+        source = compose(["method=asi"]).run.dir
+        config = compose(["method=asi", f"run.start_from={source}", "model.prefix_caching=false"])
+        assert setting(config) == Setting("babyai", "asi-from_babyai", "tiny-uncached")
 
     def test_the_last_skills_are_named(self) -> None:
         config = compose(["run.rollouts=0", "run.start_from=runs/mine:2", "library.visible_last=50"])

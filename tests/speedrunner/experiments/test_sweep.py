@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import io
-import os
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,10 +13,11 @@ from rich.console import Console
 
 from serving.cards import ModelCard
 from serving.tokens.tokenizer import ChatTokenizer
-from speedrunner.config.schema import InvalidConfig
+from speedrunner.experiments.grid import Grid
+from speedrunner.experiments.sweep import SweepResult, members, sweep
 from speedrunner.runs.drain import Drain, Interrupted
-from speedrunner.runs.sweep import SweepResult, read_runs, sweep
 from speedrunner.store.data import load
+from speedrunner.store.rundir import RunDirectory, RunDirectoryError
 from tests.scripted_engine import Answer, Request, ScriptedEngine, refuse
 from tests.scripted_runs import (
     LEARN,
@@ -52,13 +52,13 @@ class Sweep:
         path.write_text("".join(f"- {run}\n" for run in named))
         return path
 
-    async def play(self, *runs: str, drain: Drain | None = None) -> SweepResult:
+    async def play(self, *runs: str, drain: Drain | None = None, at_once: int = 64) -> SweepResult:
         """Play them in this process."""
         output = io.StringIO()
         drain = drain or Drain(lambda line: None, 60.0)
-        setups = read_runs(self.file(*runs), self.shared)
+        planned = members(Grid(self.file(*runs), self.shared).runs())
         try:
-            return await drain.run(sweep(setups, Console(file=output, width=200), drain))
+            return await drain.run(sweep(planned, Console(file=output, width=200), drain, at_once))
         finally:
             self.printed = output.getvalue()
 
@@ -131,7 +131,7 @@ async def test_a_run_that_stops_leaves_the_others_alone_and_goes_on_later(
     assert "0: stopped: status 401" in both.printed
     broken = False
     assert (await both.play("method=speedrunner", "method=react")).failures == {}
-    assert f"{tmp_path}/1 is finished: nothing is left to play" in both.printed
+    assert "sweep: 1 of 2 runs are finished, 1 waiting" in both.printed
     check_finished(tmp_path / "0", PLANNED, sleeps=2)
 
 
@@ -154,48 +154,91 @@ async def test_a_drain_ends_all_of_them_in_good_order(sweep_of: Callable[..., Sw
     check_finished(tmp_path / "0", PLANNED, sleeps=2)
 
 
-class TestTheList:
-    @pytest.mark.parametrize(
-        ("runs", "words"),
-        [
-            (
-                ("method=react run.dir=a", "method=speedrunner run.dir=a"),
-                "run 2: another run has the directory a",
-            ),
-            (("method=react", "method=react run.seed=1 serving.port=9"), "run 2: runs share one server"),
-            (
-                ("method=react", "method=nope"),
-                r"runs\.yaml, run 2 \(method=nope .*\): method=nope is not among",
-            ),
-        ],
-    )
-    def test_what_does_not_go_together_is_told(
-        self, sweep_of: Callable[..., Sweep], runs: tuple[str, ...], words: str
+class TestARunThatBeginsWithAnother_sPolicy:
+    @staticmethod
+    def entries(one: Sweep) -> tuple[str, ...]:
+        """The last of three skills is evaluated by a run that is listed before the one that learns."""
+        learn = f"{{method: speedrunner, run.dir: {one.folder}/learn}}"
+        return (
+            f"{{method: speedrunner, run.rollouts: 0, run.dir: {one.folder}/after, "
+            f"run.start_from: {{run.dir: {one.folder}/learn}}}}",
+            learn,
+        )
+
+    async def test_is_played_after_it(self, sweep_of: Callable[..., Sweep], tmp_path: Path) -> None:
+        one = sweep_of(script(walker, LEARN))
+        assert (await one.play(*self.entries(one))).failures == {}
+        learn, after = load(tmp_path / "learn"), load(tmp_path / "after")
+        assert after.policies.load(0).module == learn.policies.load(2).module != ""
+        assert max(row.time for row in learn.requests) <= min(
+            row.time for row in after.requests if row.labels["role"] == "actor"
+        )
+        assert [row.skill_calls for row in after.episodes] == [1, 1]
+
+    async def test_is_not_begun_where_that_has_stopped(
+        self, sweep_of: Callable[..., Sweep], tmp_path: Path
     ) -> None:
-        one = sweep_of(script())
-        shared = [each for each in one.shared if not each.startswith("serving")]
-        with pytest.raises(Exception, match=words) as error:
-            read_runs(one.file(*runs), shared)
-        assert "\n" not in str(error.value)
+        def policy(request: Request) -> Answer:
+            return refuse(401, "no") if "write_skill" in request.tools else script(walker)(request)
 
-    def test_a_fifo_is_not_waited_for(self, tmp_path: Path) -> None:
-        os.mkfifo(tmp_path / "runs.yaml")
-        with pytest.raises(InvalidConfig, match=r"runs\.yaml cannot be read"):
-            read_runs(tmp_path / "runs.yaml", [])
+        one = sweep_of(policy)
+        failures = (await one.play(*self.entries(one))).failures
+        assert "status 401: no" in failures[f"{tmp_path}/learn"]
+        assert failures[f"{tmp_path}/after"] == f"it begins with {tmp_path}/learn, which is not finished"
+        assert not (tmp_path / "after").exists()
 
-    @pytest.mark.parametrize("text", ["", "a: b", "- 3", "- [1, 2]", "{", "[]", "- " + "[" * 3000])
-    def test_what_is_no_list_of_runs_is_refused(self, tmp_path: Path, text: str) -> None:
-        file = tmp_path / "runs.yaml"
-        file.write_text(text)
-        with pytest.raises(InvalidConfig, match=r"runs\.yaml"):
-            read_runs(file, [])
 
-    def test_an_entry_takes_precedence_over_what_holds_for_all(self, tmp_path: Path) -> None:
-        file = tmp_path / "runs.yaml"
-        file.write_text("- method=react run.rollouts=7\n- [method=speedrunner]\n")
-        one, two = read_runs(file, ["run.rollouts=3", "method=react"])
-        assert (one.config.run.rollouts, two.config.run.rollouts) == (7, 3)
-        assert two.config.method.name == "speedrunner"
+async def test_runs_share_the_slots_whatever_each_asks_for(
+    sweep_of: Callable[..., Sweep], tmp_path: Path
+) -> None:
+    """With two slots one run could keep the other out for as long as it has tasks: each has one instead."""
+    one = sweep_of(script(walker))
+    rest = "run.rollouts=0 run.test_episodes=8"
+    await one.play(f"method=react {rest} run.in_flight=8", f"method=react {rest} run.in_flight=1", at_once=2)
+    greedy, modest = (
+        [row.time for row in load(tmp_path / name).requests if row.labels["role"] == "actor"] for name in "01"
+    )
+    middle = (max(modest) + min(modest)) / 2
+    played = sum(time < middle for time in greedy) / len(greedy)
+    assert 0.25 < played < 0.75
+
+
+async def test_runs_of_two_models_are_played_one_model_after_the_other(
+    sweep_of: Callable[..., Sweep], tmp_path: Path
+) -> None:
+    one = sweep_of(script(walker))
+    result = await one.play(
+        "method=react run.rollouts=0",
+        "method=react run.rollouts=0 serving.request_timeout_s=99",
+        "method=react run.rollouts=0 run.seed=1",
+    )
+    assert result.failures == {}
+    assert len(result.balances) == 2
+    first, other, second = (load(tmp_path / name).requests for name in "012")
+    assert max(row.time for row in (*first, *second)) <= min(row.time for row in other)
+
+
+async def test_one_that_another_process_plays_is_left_to_that(
+    sweep_of: Callable[..., Sweep], tmp_path: Path
+) -> None:
+    one = sweep_of(script(walker))
+    with RunDirectory.open_for_writing(tmp_path / "0"):
+        result = await one.play("method=react run.rollouts=0", "method=react run.rollouts=0 run.seed=1")
+    assert list(result.failures) == [f"{tmp_path}/0"]
+    assert "is in use by process" in result.failures[f"{tmp_path}/0"]
+    assert len(load(tmp_path / "1").episodes) == 2
+
+
+async def test_what_cannot_go_on_is_told_before_anything_starts(
+    sweep_of: Callable[..., Sweep], tmp_path: Path
+) -> None:
+    one = sweep_of(script(walker))
+    await one.play("method=react run.rollouts=0")
+    with pytest.raises(RunDirectoryError, match=r"a run of another configuration: run\.seed: 0 -> 5"):
+        await one.play("method=react run.rollouts=0 run.seed=5", "method=react run.rollouts=0")
+    with pytest.raises(RunDirectoryError, match="none does not exist"):
+        await one.play(f"method=react run.rollouts=0 run.dir={tmp_path}/x run.start_from={tmp_path}/none")
+    assert not (tmp_path / "x").exists()
 
 
 def test_the_command_prints_each_run_and_says_which_stopped(
@@ -209,7 +252,7 @@ def test_the_command_prints_each_run_and_says_which_stopped(
     rows = [line.split() for line in done.stdout.splitlines() if re.search(r" \d\.\d{3} +0% ", line)]
     assert [row[:3] for row in rows[:3]] == [["0", "0", "1.000"], ["2", "1.000", "0%"], ["4", "1.000", "0%"]]
     assert [row[:3] for row in rows[3:4]] == [["1", "0", "1.000"]]
-    assert f"react on tests.toy_env:Corridor: its files are in {tmp_path}/1" in done.stdout
+    assert done.stdout.endswith(f"The runs' files are in {tmp_path}\n")
     assert done.stdout.count("they agree to the token") == 1
     assert complaint(in_process("sweep", str(tmp_path / "none.yaml"))).endswith("No such file or directory: "
         f"'{tmp_path}/none.yaml'")  # fmt: skip

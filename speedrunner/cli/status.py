@@ -1,0 +1,76 @@
+"""`speedrunner status`: where runs stand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+import typer
+
+from speedrunner.cli.command import AsJson
+from speedrunner.console import visible
+
+if TYPE_CHECKING:
+    from speedrunner.experiments.status import RunStatus
+
+
+def status(
+    folder: Annotated[
+        Path, typer.Argument(metavar="[DIR]", help="A folder with runs in it or below it, or a run.")
+    ] = Path("runs"),
+    as_json: AsJson = False,
+) -> None:
+    """Say where runs stand: those in a folder, and those that a sweep is going to play there.
+
+    It only reads, and works from another terminal or machine while they go on.
+
+    Example: speedrunner status runs/smoke
+    """
+    from speedrunner.experiments.status import status as look
+
+    found = look(folder)
+    if as_json:
+        typer.echo(msgspec.json.encode(found).decode())
+        return
+    if not found.runs:
+        typer.echo(f"{folder} holds no run, and no sweep was begun there")
+        return
+    for line in _table(found.runs):
+        typer.echo(visible(line))
+    for sweep in found.sweeps:
+        states = ", ".join(f"{count} {state}" for state, count in sweep.states.items())
+        typer.echo(visible(f"{sweep.command}: {states}"))
+
+
+def _table(runs: list[RunStatus]) -> list[str]:
+    names = [Path(run.dir).name for run in runs]
+    if len(set(names)) < len(names):
+        names = [run.dir for run in runs]
+    rows = [("run", "state", "episodes", "score", "", "")]
+    for name, run in zip(names, runs, strict=True):
+        episodes = f"{run.episodes}/{'?' if run.of is None else run.of}" if run.state != "waiting" else ""
+        score = "" if run.score is None else f"{run.score:.3f} at {run.checkpoint}"
+        rows.append((name, run.state, episodes, score, run.doing, _said(run)))
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
+    ]
+
+
+def _said(run: RunStatus) -> str:
+    """What else is to be known of it."""
+    parts = [run.note] if run.note else []
+    if run.state == "running":
+        quiet = "" if run.quiet_s is None else f", last answer {_ago(run.quiet_s)} ago"
+        parts.append(f"{run.owner}{quiet}")
+    if run.faults:
+        parts.append(f"{run.faults} ended by a fault")
+    return "; ".join(parts)
+
+
+def _ago(seconds: float) -> str:
+    for unit, size in (("h", 3600), ("min", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"

@@ -1,0 +1,230 @@
+"""Lists of runs, and the paper's experiments: each entry is a mapping of settings, whose lists multiply it.
+
+    - env: scienceworld
+      env.family: [3, 4]
+      method: [react, asi]
+      run.seed: [0, 1, 2]          # 12 runs
+    - env: scienceworld
+      env.family: 4
+      method: asi
+      run.seed: [0, 1, 2]
+      run.start_from: {env.family: 3}    # the run that differs from this one in that; it is played before
+
+An entry may also be a text, `method=react run.seed=1`, or a list of such settings.
+"""
+
+from __future__ import annotations
+
+import itertools
+import shlex
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cache
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+from msgspec.structs import replace
+
+from speedrunner.config.compose import compose, group_file
+from speedrunner.config.names import run_name
+from speedrunner.config.schema import Config, InvalidConfig, differences
+from speedrunner.experiments.plans import PlannedRun, SweepPlan, note_sweep
+from speedrunner.store.files import read_given
+
+Cell = dict[str, Any]
+"""The settings of one run, by key; `run.start_from` may be a mapping of changes."""
+
+START = "run.start_from"
+OWN_TO_A_START = (START, "run.rollouts", "library.visible_last")
+"""What the run that another one begins with does not share with it."""
+
+
+class GridRun(msgspec.Struct, frozen=True):
+    """One run of a grid.
+
+    Attributes:
+        config: its configuration.
+        overrides: what makes it, but for its directory.
+        after: the directory of the run with whose newest policy it begins, which is another one of the grid.
+        asked: whether it was asked for, or is there for others that begin with it.
+        place: where it is named, for errors.
+    """
+
+    config: Config
+    overrides: tuple[str, ...]
+    after: str | None
+    asked: bool
+    place: str
+
+
+class Grid:
+    """A list of runs.
+
+    Args:
+        file: YAML, a list of entries as above.
+        given: settings for all of them. Where runs of the list have the value, they are chosen and all others
+            left out (several values with commas: `run.seed=0,1`); otherwise all runs get it.
+        scale: settings of a file of `configs/scale/`, which win over the list's.
+        root: where the runs' folders are made, by default `runs`.
+
+    Raises:
+        InvalidConfig: the file is no such list.
+    """
+
+    def __init__(
+        self, file: Path, given: Sequence[str] = (), scale: str = "paper", root: Path = Path("runs")
+    ) -> None:
+        self.file = file
+        self.root = root
+        self._forced: Cell = _content(group_file("scale", scale), dict, "a mapping of settings")
+        self._cells = list(enumerate(_cells(file), start=1))
+        self._composed = cache(compose)
+        for text in given:
+            self._give(text)
+
+    def runs(self) -> list[GridRun]:
+        """The runs, each after that with which it begins.
+
+        Raises:
+            InvalidConfig: a run's settings do not go together, or two have one directory.
+        """
+        found: dict[str, GridRun] = {}
+        for number, cell in self._cells:
+            with self._placed(number, cell):
+                for run in self._laid_out(number, cell):
+                    path = run.config.run.dir
+                    if (other := found.get(path)) is None:
+                        found[path] = run
+                    elif unlike := differences(other.config, run.config):
+                        what = f"another run has the directory {path} ({'; '.join(unlike)})"
+                        raise InvalidConfig(f"{what}; give each its run.dir")
+                    else:
+                        found[path] = replace(other, asked=other.asked or run.asked)
+        return list(found.values())
+
+    def announce(self, command: Sequence[str]) -> None:
+        """Note in the root what is going to be played, for those who ask where it stands."""
+        runs = [PlannedRun(run.config.run.dir, list(run.overrides), run.after) for run in self.runs()]
+        note_sweep(self.root, SweepPlan(shlex.join(command), runs))
+
+    def _give(self, text: str) -> None:
+        key, equals, value = text.partition("=")
+        values = [value, *value.split(",")]
+        chosen = [
+            (number, cell)
+            for number, cell in self._cells
+            if equals and _is_one_of(self._full(cell), key, values)
+        ]
+        if chosen:
+            self._cells = chosen
+        else:
+            self._forced = self._forced | {key: value}
+
+    def _full(self, cell: Cell) -> Cell:
+        """With what is forced on all of them; one that is only evaluated stays so."""
+        forced = dict(self._forced)
+        if str(cell.get("run.rollouts")) == "0":
+            forced.pop("run.rollouts", None)
+        return cell | forced
+
+    def _laid_out(self, number: int, cell: Cell, asked: bool = True) -> list[GridRun]:
+        """The run of a cell, behind those with which it begins."""
+        full = self._full(cell)
+        start, before, after = full.pop(START, None), [], None
+        if isinstance(start, Mapping):
+            own = {key: value for key, value in cell.items() if key not in OWN_TO_A_START}
+            before = self._laid_out(number, own | dict(start), asked=False)
+            start = after = before[-1].config.run.dir
+        if start is not None:
+            full[START] = start
+        overrides = tuple(f"{key}={_text(key, value)}" for key, value in full.items())
+        config = self._composed(overrides)
+        if "run.dir" not in full:
+            path = str(self.root / run_name(config))
+            config = replace(config, run=replace(config.run, dir=path))
+        return [*before, GridRun(config, overrides, after, asked, f"{self.file}, run {number}")]
+
+    @contextmanager
+    def _placed(self, number: int, cell: Cell) -> Iterator[None]:
+        """Say in an error which run it is about."""
+        try:
+            yield
+        except InvalidConfig as error:
+            own = " ".join(f"{key}={value}" for key, value in cell.items())
+            raise InvalidConfig(f"{self.file}, run {number} ({own}): {error}") from None
+
+
+def grid_of(given: Sequence[str], folder: Path | None = None) -> Grid:
+    """The grid that a command names: `experiment=NAME`, or a file first; `scale=NAME`; other settings.
+
+    Args:
+        folder: where the runs' folders are.
+
+    Raises:
+        InvalidConfig: neither or both of experiment and file are named, or do not exist.
+    """
+    named = {key: [each for each in given if each.startswith(f"{key}=")] for key in ("experiment", "scale")}
+    rest = [each for each in given if each not in chain(*named.values())]
+    files = [each for each in rest[:1] if "=" not in each or Path(each).exists()]
+    chosen = [*named["experiment"], *files]
+    if len(chosen) != 1 or len(named["scale"]) > 1:
+        raise InvalidConfig(
+            "name one list of runs, experiment=NAME or a file, and at most one scale=NAME, not"
+            f" {' and '.join([*chosen, *named['scale']]) or 'none'}"
+        )
+    scale = named["scale"][0].partition("=")[2] if named["scale"] else "paper"
+    if files:
+        return Grid(Path(files[0]), rest[1:], scale, folder or Path("runs"))
+    file = group_file("experiment", chosen[0].partition("=")[2])
+    return Grid(file, rest, scale, folder or Path("runs", scale))
+
+
+def _cells(file: Path) -> Iterator[Cell]:
+    """The entries of a list, one for each combination of their lists' values."""
+    entries = _content(file, list, "a list of runs, such as `- method=react run.seed=1`")
+    for number, entry in enumerate(entries, start=1):
+        own = entry.split() if isinstance(entry, str) else entry
+        if isinstance(own, list) and own and all(isinstance(each, str) and "=" in each for each in own):
+            own = dict(each.split("=", 1) for each in own)
+        if not isinstance(own, dict) or not own or not all(isinstance(key, str) for key in own):
+            raise InvalidConfig(
+                f"{file}, run {number}: {entry!r} is no mapping of settings and no text of KEY=VALUE"
+            )
+        axes = [value if isinstance(value, list) else [value] for value in own.values()]
+        for values in itertools.product(*axes):
+            yield dict(zip(own, values, strict=True))
+
+
+def _content(file: Path, kind: type, what: str) -> Any:
+    try:
+        content = yaml.safe_load(read_given(file))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError, RecursionError) as error:
+        raise InvalidConfig(f"{file} cannot be read: {' '.join(str(error).split())}") from None
+    if not isinstance(content, kind) or (kind is list and not content):
+        raise InvalidConfig(f"{file} must be {what}")
+    return content
+
+
+def _is_one_of(cell: Cell, key: str, texts: Sequence[str]) -> bool:
+    return key in cell and any(
+        text == _text(key, cell[key]) or _loaded(text) == cell[key] for text in texts if text
+    )
+
+
+def _loaded(text: str) -> object:
+    try:
+        return yaml.safe_load(text)
+    except yaml.YAMLError:
+        return None
+
+
+def _text(key: str, value: object) -> str:
+    """A value as an override gives it."""
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    if isinstance(value, str | int | float):
+        return str(value)
+    raise InvalidConfig(f"{key}: {value!r} is no single value")

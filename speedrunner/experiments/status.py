@@ -1,0 +1,147 @@
+"""Where runs stand, read from their directories by anybody at any time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Literal
+
+import msgspec
+
+from envs import EnvironmentFault
+from serving.errors import InvalidCard
+from speedrunner.config.schema import InvalidConfig, from_yaml
+from speedrunner.experiments.plans import SweepPlan, noted_sweeps, runs_below
+from speedrunner.methods.base import MethodBroke, UnfitEnvironment
+from speedrunner.methods.registry import InvalidMethodOption, UnknownMethod
+from speedrunner.runs.due import due
+from speedrunner.runs.plan import Evaluate, InvalidPlan, Sleep, Wake
+from speedrunner.runs.setup import set_up
+from speedrunner.sandbox.settings import SandboxError
+from speedrunner.store.files import StorageError
+from speedrunner.store.lock import owner_of
+from speedrunner.store.rundir import RunDirectory
+
+State = Literal["finished", "running", "stopped", "waiting", "unknown"]
+
+NOT_PLANNED = (
+    *(EnvironmentFault, InvalidCard, InvalidConfig, InvalidMethodOption, InvalidPlan, MethodBroke),
+    *(SandboxError, UnfitEnvironment, UnknownMethod),
+)
+"""Why a run's plan may not be known here: it names what this machine or this version does not have."""
+
+
+class RunStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """Where one run stands.
+
+    Attributes:
+        dir: its directory.
+        state: `stopped` is begun, unfinished and nobody's; `waiting` is planned and not begun; `unknown`
+            cannot be read, or planned, as `note` says.
+        owner: the process that plays it.
+        doing: what comes next of its steps, where it is begun.
+        episodes, of: finished ones, and those that its plan has.
+        faults: episodes that ended by a fault of ours.
+        checkpoint, score: of its last evaluation, the mean of the scores so far.
+        quiet_s: seconds since its last request was answered.
+        note: why it is not known where it stands, or the run that it waits for.
+    """
+
+    dir: str
+    state: State
+    owner: str | None = None
+    doing: str = ""
+    episodes: int = 0
+    of: int | None = None
+    faults: int = 0
+    checkpoint: int | None = None
+    score: float | None = None
+    quiet_s: float | None = None
+    note: str = ""
+
+
+class SweepStatus(msgspec.Struct, frozen=True):
+    """Where a sweep stands: its command, and how many of its runs are in each state."""
+
+    command: str
+    states: dict[str, int]
+
+
+class Status(msgspec.Struct, frozen=True):
+    """Where everything in a folder stands."""
+
+    sweeps: list[SweepStatus]
+    runs: list[RunStatus]
+
+
+def status(folder: Path) -> Status:
+    """Look at all runs in a folder, begun or planned. Raises `StorageError` where there is no such folder."""
+    plans = noted_sweeps(folder)
+    runs = [run_status(path) for path in runs_below(folder)]
+    known = {Path(run.dir).resolve() for run in runs}
+    for plan in plans:
+        for planned in plan.runs:
+            path = Path(planned.dir).resolve()
+            if path not in known:
+                known.add(path)
+                note = f"after {Path(planned.after).name}" if planned.after else ""
+                runs.append(RunStatus(dir=planned.dir, state="waiting", note=note))
+    return Status([_sweep(plan, runs) for plan in plans], runs)
+
+
+def run_status(path: Path) -> RunStatus:
+    """Where one run stands."""
+    try:
+        return _status(path)
+    except StorageError as error:
+        return RunStatus(dir=str(path), state="unknown", note=str(error))
+
+
+def _status(path: Path) -> RunStatus:
+    directory = RunDirectory.open_for_reading(path)
+    rows = directory.episodes()
+    tests = [row for row in rows if row.phase == "test"]
+    point = max((row.checkpoint for row in tests), default=None)
+    scores = [row.score for row in tests if row.checkpoint == point and row.score is not None]
+    owner = owner_of(path / "lock")
+    ledger = path / "requests.jsonl"
+    found = RunStatus(
+        dir=str(path),
+        state="unknown",
+        owner=owner,
+        episodes=len(rows),
+        faults=sum(row.ending.is_fault for row in rows),
+        checkpoint=point,
+        score=fmean(scores) if scores else None,
+        quiet_s=max(time.time() - ledger.stat().st_mtime, 0.0) if ledger.exists() else None,
+    )
+    try:
+        config = from_yaml(directory.config() or "")
+        plan = set_up(config).plan(directory.training_end)
+    except NOT_PLANNED as error:
+        return msgspec.structs.replace(found, state="running" if owner else "unknown", note=str(error))
+    left = due(plan, directory)
+    return msgspec.structs.replace(
+        found,
+        state="finished" if not left else "running" if owner else "stopped",
+        of=sum(len(step.tasks) for step in plan if isinstance(step, Wake | Evaluate)),
+        doing="" if not left else _name(left[0].step),
+    )
+
+
+def _name(step: Wake | Sleep | Evaluate) -> str:
+    match step:
+        case Wake():
+            return f"rollouts from {step.first} on"
+        case Sleep():
+            return f"sleep {step.number}"
+        case Evaluate():
+            return f"evaluation at {step.checkpoint}"
+
+
+def _sweep(plan: SweepPlan, runs: Sequence[RunStatus]) -> SweepStatus:
+    states = {Path(run.dir).resolve(): run.state for run in runs}
+    own = [states[Path(planned.dir).resolve()] for planned in plan.runs]
+    return SweepStatus(plan.command, {state: own.count(state) for state in dict.fromkeys(own)})

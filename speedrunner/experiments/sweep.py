@@ -1,0 +1,292 @@
+"""Several runs on one engine, played side by side, each with its own directory, ledger and episodes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from contextlib import AsyncExitStack, ExitStack, contextmanager
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+
+from rich.console import Console
+
+from envs import EnvironmentFault
+from serving.balance import Balance
+from serving.errors import InvalidCard, ServingError
+from speedrunner.config.schema import InvalidConfig, to_mapping
+from speedrunner.console import visible
+from speedrunner.experiments.grid import GridRun
+from speedrunner.hosts.host import HostError
+from speedrunner.hosts.host_pool import HostPool, TooManyHosts
+from speedrunner.methods.base import MethodBroke, UnfitEnvironment
+from speedrunner.methods.registry import InvalidMethodOption, UnknownMethod
+from speedrunner.runs.drain import Drain, Interrupted
+from speedrunner.runs.due import due
+from speedrunner.runs.executor import RunStopped
+from speedrunner.runs.fair_share import FairShare
+from speedrunner.runs.plan import InvalidPlan
+from speedrunner.runs.progress import Progress, SweepProgress
+from speedrunner.runs.run import BegunRun, Engines, begun, deployed, identified, same_configuration
+from speedrunner.runs.setup import Setup, set_up
+from speedrunner.sandbox.settings import SandboxError
+from speedrunner.store.files import StorageError
+from speedrunner.store.rundir import RunDirectory
+
+OF_ONE_RUN = (HostError, MethodBroke, RunStopped, SandboxError, ServingError, StorageError)
+"""What may stop one run; the others go on."""
+
+OF_ITS_SETTINGS = (
+    *(EnvironmentFault, InvalidCard, InvalidConfig, InvalidMethodOption, InvalidPlan, MethodBroke),
+    UnfitEnvironment,
+    UnknownMethod,
+)
+"""What may be wrong with a run before anything starts."""
+
+AT_ONCE = 64
+"""Episodes at the same time, over all runs of a sweep."""
+
+AHEAD = 2
+"""Runs are begun until their episodes could fill the engine so many times: while one sleeps, others play."""
+
+
+@dataclass(frozen=True)
+class Member:
+    """One run of a sweep: how it stands in the grid, and all that it names."""
+
+    run: GridRun
+    setup: Setup
+
+    @property
+    def path(self) -> str:
+        """Its directory."""
+        return self.setup.config.run.dir
+
+    @property
+    def name(self) -> str:
+        """What it is called among the others."""
+        return Path(self.path).name
+
+    @property
+    def server(self) -> list[object]:
+        """What runs that share a server have in common."""
+        sections = to_mapping(self.setup.config)
+        return [sections["model"], sections["serving"]]
+
+
+@dataclass(frozen=True)
+class SweepResult:
+    """What became of a sweep.
+
+    Attributes:
+        failures: by run directory, why it stopped; all other runs are finished.
+        balances: the accounts of the shared engines; none when nothing was left to do.
+    """
+
+    failures: dict[str, str]
+    balances: list[Balance]
+
+
+def members(runs: Sequence[GridRun]) -> list[Member]:
+    """Make what the runs name.
+
+    Raises:
+        EnvironmentFault, UnknownMethod, InvalidMethodOption, InvalidCard, ...: see `set_up`; the error says
+            which run it is about.
+    """
+    found = []
+    for run in runs:
+        with _named(run):
+            setup = set_up(run.config)
+            setup.plan()
+        found.append(Member(run, setup))
+    return found
+
+
+async def sweep(
+    runs: Sequence[Member], console: Console, drain: Drain, at_once: int = AT_ONCE
+) -> SweepResult:
+    """Play all runs that are not finished, those with one model side by side, one model after another.
+
+    A run that begins with another one's policy waits for it. Runs that stop leave the others alone.
+
+    Args:
+        at_once: episodes at the same time, over all runs; see `FairShare`.
+
+    Raises:
+        RunDirectoryError: a directory holds something else; nothing was started.
+        Interrupted: a drain was asked for.
+        ServingError: the server did not start, where all runs share one.
+        InvalidCard, ServerFailed: an API key is missing.
+    """
+    left = [each for each in runs if _is_unfinished(each)]
+    failures: dict[str, str] = {}
+    balances: list[Balance] = []
+    with SweepProgress(console, len(runs), len(runs) - len(left)) as progress:
+        servers = [each.server for each in left]
+        left.sort(key=lambda each: servers.index(each.server))
+        unfinished = {each.path for each in left}
+        shifts = [list(group) for _, group in groupby(left, key=lambda each: each.server)]
+        for group in shifts:
+            shift = _Shift(list(group), unfinished, failures, progress, console, drain, at_once)
+            try:
+                balances += await shift.play()
+            except ServingError as error:
+                if len(shifts) == 1:
+                    raise
+                failures |= {each.path: str(error) for each in group if each.path in unfinished}
+            drain.check()
+    return SweepResult(failures, balances)
+
+
+def _is_unfinished(member: Member) -> bool:
+    """Whether something is left of a run. Raises where it cannot begin, or go on; see `begun`."""
+    path, setup = Path(member.path), member.setup
+    if not (path / "config.yaml").exists():
+        setup.check_keys()
+        if member.run.after is None:
+            setup.initial_policy()  # which may not exist
+        return True
+    directory = RunDirectory.open_for_reading(path)
+    same_configuration(directory, setup)
+    left = due(setup.plan(directory.training_end), directory, retry_faults=setup.config.run.retry_faults)
+    if left:
+        setup.check_keys()
+        identified(directory, setup, lambda line: None)
+    return bool(left)
+
+
+class _Shift:
+    """Runs on one server, from its start to its end.
+
+    Args:
+        queue: the runs.
+        unfinished: directories of runs, of all shifts, with which none can begin yet.
+        failures: gets those that stop.
+    """
+
+    def __init__(
+        self,
+        queue: list[Member],
+        unfinished: set[str],
+        failures: dict[str, str],
+        progress: SweepProgress,
+        console: Console,
+        drain: Drain,
+        at_once: int,
+    ) -> None:
+        self._queue = queue
+        self._unfinished = unfinished
+        self._failures = failures
+        self._progress = progress
+        self._console = console
+        self._drain = drain
+        self._at_once = at_once
+        self._share = FairShare(at_once)
+        self._engines: asyncio.Future[Engines] = asyncio.get_running_loop().create_future()
+        self._active: dict[asyncio.Task[None], tuple[Member, BegunRun]] = {}
+        self._begun: list[BegunRun] = []
+        self._directories = ExitStack()
+        """They stay ours to the end, when the accounts of all are stored."""
+        self._is_crowded = False
+        """Whether the next one waits until another gives its memory back."""
+
+    async def play(self) -> list[Balance]:
+        """Play them to their ends. Returns the engines' accounts."""
+        with self._directories:
+            try:
+                await self._begin_more()
+                balances = await self._play_on_a_server() if self._active else []
+            finally:
+                await self._cancel()
+        if not self._drain.requested:
+            for member in self._queue:
+                why = f"it begins with {member.run.after}, which is not finished"
+                self._failures.setdefault(member.path, why)
+        return balances
+
+    async def _play_on_a_server(self) -> list[Balance]:
+        _, one = next(iter(self._active.values()))
+        folder = one.directory.path.parent
+        async with AsyncExitStack() as stack:
+            progress = stack.enter_context(Progress(self._console, 1, 0, "sweep"))
+            logs = folder / "server.log", folder / "inducer_server.log"
+            self._engines.set_result(await stack.enter_async_context(deployed(one.setup, *logs, progress)))
+            try:
+                while self._active:
+                    ended, _ = await asyncio.wait(self._active, return_when=asyncio.FIRST_COMPLETED)
+                    for task in ended:
+                        self._end(task)
+                    await self._begin_more()
+            finally:
+                await self._cancel()
+                balances = await self._engines.result().balances()
+                for each in self._begun:
+                    each.keep(balances)
+            return balances
+
+    async def _begin_more(self) -> None:
+        """Begin as many as there is room for."""
+        while not self._drain.requested and (member := self._next()) is not None:
+            self._queue.remove(member)
+            directory, hosts = ExitStack(), AsyncExitStack()
+            try:
+                one = directory.enter_context(begun(member.setup, self._console, member.name))
+                if one is None:  # another process has finished it meanwhile
+                    self._unfinished.discard(member.path)
+                    continue
+                pool = await hosts.enter_async_context(one.hosts())
+            except OF_ONE_RUN as error:
+                directory.close()
+                if isinstance(error, TooManyHosts) and self._active:
+                    self._queue.insert(0, member)
+                    self._is_crowded = True
+                else:
+                    self._fail(member, error)
+                continue
+            self._directories.push(directory)
+            self._begun.append(one)
+            self._progress.begin(member.name, one.progress)
+            self._active[asyncio.create_task(self._play(one, pool, hosts), name=member.name)] = member, one
+
+    def _next(self) -> Member | None:
+        wanted = sum(member.setup.config.run.in_flight for member, _ in self._active.values())
+        if self._active and (self._is_crowded or wanted >= AHEAD * self._at_once):
+            return None
+        return next((each for each in self._queue if each.run.after not in self._unfinished), None)
+
+    async def _play(self, one: BegunRun, pool: HostPool, hosts: AsyncExitStack) -> None:
+        async with hosts:
+            await one.play(await self._engines, pool, self._drain, self._share)
+
+    def _end(self, task: asyncio.Task[None]) -> None:
+        member, _ = self._active.pop(task)
+        self._is_crowded = False
+        try:
+            task.result()
+        except Interrupted:
+            pass
+        except OF_ONE_RUN as error:
+            self._fail(member, error)
+        else:
+            self._unfinished.discard(member.path)
+        self._progress.end(member.name, finished=member.path not in self._unfinished)
+
+    def _fail(self, member: Member, error: Exception) -> None:
+        self._failures[member.path] = str(error)
+        self._console.print(f"{member.name}: stopped: {visible(str(error).splitlines()[0])}", soft_wrap=True)
+
+    async def _cancel(self) -> None:
+        for task in self._active:
+            task.cancel()
+        await asyncio.gather(*self._active, return_exceptions=True)
+        self._active.clear()
+
+
+@contextmanager
+def _named(run: GridRun) -> Iterator[None]:
+    """Say in an error which run it is about."""
+    try:
+        yield
+    except OF_ITS_SETTINGS as error:
+        raise type(error)(f"{run.place} ({' '.join(run.overrides)}): {error}") from None

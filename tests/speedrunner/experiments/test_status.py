@@ -1,0 +1,129 @@
+"""Where runs stand: finished, going on, stopped, or planned and not begun; also from elsewhere."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from serving.cards import ModelCard
+from serving.tokens.tokenizer import ChatTokenizer
+from speedrunner.experiments.plans import PLANS
+from speedrunner.experiments.status import RunStatus, Status, status
+from speedrunner.store.rundir import RunDirectory
+from tests.scripted_engine import ScriptedEngine
+from tests.scripted_runs import LEARN, SCHEDULE, ScriptedRun, in_process, roomy, script, walker
+
+
+@pytest.fixture(scope="module")
+def played(
+    tmp_path_factory: pytest.TempPathFactory, tiny_card: ModelCard, tiny_tokenizer: ChatTokenizer
+) -> Path:
+    """A sweep of three runs, of which the second waits for the first, and the third was taken away."""
+    folder = tmp_path_factory.mktemp("status")
+    (folder / "runs.yaml").write_text(
+        "- {method: speedrunner}\n"
+        "- {method: speedrunner, run.rollouts: 0, run.start_from: {}}\n"
+        "- {method: react, run.rollouts: 0, run.seed: 3}\n"
+    )
+    with ScriptedEngine(tiny_tokenizer, script(walker, LEARN)) as engine:
+        given = [
+            each for each in ScriptedRun(folder, roomy(tiny_card), engine).arguments if "run.dir" not in each
+        ]
+        done = in_process("sweep", str(folder / "runs.yaml"), *SCHEDULE, *given, f"--dir={folder / 'runs'}")
+    assert done.returncode == 0, done.stderr
+    shutil.rmtree(next((folder / "runs").glob("*seed3")))
+    return folder / "runs"
+
+
+def one(found: Status, words: str) -> RunStatus:
+    (run,) = (run for run in found.runs if re.search(words, Path(run.dir).name))
+    return run
+
+
+def test_what_is_finished_and_what_was_only_planned(played: Path) -> None:
+    found = status(played)
+    first, again, react = (one(found, words) for words in ("speedrunner-[^f]", "-from_", "-react-"))
+    assert (first.state, first.episodes, first.of) == ("finished", 10, 10)
+    assert (first.checkpoint, first.score, first.owner) == (4, 1.0, None)
+    assert (again.state, again.episodes, again.of) == ("finished", 2, 2)
+    assert (react.state, react.episodes, react.of) == ("waiting", 0, None)
+
+
+def test_a_sweep_is_told_with_its_command_and_its_runs_by_state(played: Path) -> None:
+    (sweep,) = status(played).sweeps
+    assert sweep.command.startswith("speedrunner sweep ")
+    assert sweep.states == {"finished": 2, "waiting": 1}
+
+
+def test_a_run_that_began_with_another_one_s_policy_had_its_skills(played: Path) -> None:
+    first, again = (Path(one(status(played), words).dir) for words in ("speedrunner-[^f]", "-from_"))
+    learnt = (first / "policies" / "v0002" / "skills.py").read_text()
+    assert "def to_flag" in learnt
+    assert (again / "policies" / "v0000" / "skills.py").read_text() == learnt
+
+
+def test_a_folder_that_was_moved_says_the_same(played: Path, tmp_path: Path) -> None:
+    shutil.copytree(played, tmp_path / "elsewhere")
+    assert [run.state for run in status(tmp_path).runs] == [run.state for run in status(played).runs]
+
+
+@pytest.fixture
+def run(played: Path, tmp_path: Path) -> Path:
+    """A copy of the first run alone."""
+    first = Path(one(status(played), "speedrunner-[^f]").dir)
+    return Path(shutil.copytree(first, tmp_path / "run"))
+
+
+def test_one_that_somebody_plays_is_running_and_names_them(run: Path) -> None:
+    (run / "state.json").unlink()
+    with RunDirectory.open_for_writing(run):
+        (found,) = status(run).runs
+    assert (found.state, found.doing) == ("running", "evaluation at 0")
+    assert f"process {os.getpid()} of" in (found.owner or "")
+    (found,) = status(run).runs
+    assert (found.state, found.owner) == ("stopped", None)
+
+
+def test_one_that_names_what_is_not_here_is_counted_nevertheless(run: Path) -> None:
+    config = run / "config.yaml"
+    config.write_text(config.read_text().replace("tests.toy_env:Corridor", "tests.gone:Corridor"))
+    (found,) = status(run).runs
+    assert (found.state, found.episodes, found.of) == ("unknown", 10, None)
+    assert "tests.gone:Corridor" in found.note
+
+
+def test_a_damaged_one_says_what_is_wrong_and_hides_no_other(run: Path) -> None:
+    shutil.copytree(run, run.parent / "whole")
+    (run / "episodes.jsonl").write_text("{}\n{}\n")
+    assert [found.state for found in status(run.parent).runs] == ["unknown", "finished"]
+    assert "episodes.jsonl, line 1" in status(run.parent).runs[0].note
+
+
+def test_the_command_prints_a_line_for_each_and_one_for_each_sweep(played: Path) -> None:
+    done = in_process("status", str(played))
+    assert done.returncode == 0, done.stderr
+    lines = done.stdout.splitlines()
+    assert len(lines) == 5
+    assert re.search(r"speedrunner-\S+ +finished  10/10     1\.000 at 4$", done.stdout, re.MULTILINE)
+    assert lines[-1].endswith(": 2 finished, 1 waiting")
+    assert len(json.loads(in_process("status", str(played), "--json").stdout)["runs"]) == 3
+
+
+def test_a_folder_without_runs_is_told_so(tmp_path: Path) -> None:
+    assert (
+        in_process("status", str(tmp_path)).stdout
+        == f"{tmp_path} holds no run, and no sweep was begun there\n"
+    )
+    assert in_process("status", str(tmp_path / "none")).stderr == (
+        f"error: {tmp_path / 'none'} could not be read: no such file or directory\n"
+    )
+
+
+def test_a_plan_that_cannot_be_read_is_told(played: Path, tmp_path: Path) -> None:
+    (tmp_path / PLANS).write_text("[]\n{}\n")
+    assert PLANS in in_process("status", str(tmp_path)).stderr
