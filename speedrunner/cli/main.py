@@ -17,6 +17,7 @@ from speedrunner.cli.command import carry_out, key_values, plain_console
 from speedrunner.cli.compare import compare
 from speedrunner.cli.cost import cost
 from speedrunner.cli.envs import app as envs_app
+from speedrunner.cli.forecast import forecast
 from speedrunner.cli.init import NotWritten, init
 from speedrunner.cli.library import app as library_app
 from speedrunner.cli.listing import list_
@@ -56,6 +57,7 @@ app.command("list")(list_)
 app.command("serve")(serve)
 app.command("show")(show)
 app.command("status")(status)
+app.command("forecast")(forecast)
 app.command("cost")(cost)
 app.command("compare")(compare)
 app.add_typer(study_app, name="study")
@@ -294,6 +296,7 @@ def _for_people(error: Exception) -> bool:
     """Whether its text is meant for people; everything else is a bug and shows its traceback."""
     from envs import EnvironmentFault
     from serving.errors import ServingError
+    from speedrunner.experiments.forecast import NothingMeasured
     from speedrunner.hosts.host import HostError
     from speedrunner.methods.base import MethodBroke, UnfitEnvironment
     from speedrunner.methods.registry import InvalidMethodOption, UnknownMethod
@@ -306,7 +309,7 @@ def _for_people(error: Exception) -> bool:
     ours = (CannotCompare, EnvironmentFault, HostError, InvalidConfig, InvalidMethodOption, InvalidPlan)
     others = (
         *(MethodBroke, NotWritten, RunStopped, SandboxError, ServingError, StorageError),
-        *(UnfitEnvironment, UnknownMethod),
+        *(NothingMeasured, UnfitEnvironment, UnknownMethod),
     )
     return isinstance(error, ours + others)
 
