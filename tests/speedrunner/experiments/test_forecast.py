@@ -116,7 +116,13 @@ class TestWhatIsAlike:
 
     @pytest.mark.parametrize(
         "other",
-        ["method=asi", "env=crafter", "model=tiny-hybrid", "model.actor.max_calls=3", "run.max_actions=9"],
+        [
+            "method=asi",
+            "env.num_dists=2",
+            "model=tiny-hybrid",
+            "model.actor.max_calls=3",
+            "run.max_actions=9",
+        ],
     )
     def test_another_method_world_model_or_budget_is_not(self, other: str) -> None:
         there = known(planned(), [1.0], [1.0], [1.0])
