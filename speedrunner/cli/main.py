@@ -17,6 +17,7 @@ from speedrunner.cli.command import carry_out, key_values, plain_console
 from speedrunner.cli.compare import compare
 from speedrunner.cli.cost import cost
 from speedrunner.cli.envs import app as envs_app
+from speedrunner.cli.export import export
 from speedrunner.cli.forecast import forecast
 from speedrunner.cli.init import NotWritten, init
 from speedrunner.cli.library import app as library_app
@@ -58,6 +59,7 @@ app.command("serve")(serve)
 app.command("show")(show)
 app.command("status")(status)
 app.command("forecast")(forecast)
+app.command("export")(export)
 app.command("cost")(cost)
 app.command("compare")(compare)
 app.add_typer(study_app, name="study")
@@ -286,10 +288,10 @@ def _say(console: Console) -> Callable[[str], None]:
 
 
 def _show_messages(config: Config) -> None:
-    """Let our own messages through from the level that `logging` names; other packages' warnings as well."""
+    """Let our own messages through from the level that `verbosity` names on; others' warnings as well."""
     logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.WARNING)
     for package in ("serving", "envs", "speedrunner"):
-        logging.getLogger(package).setLevel(config.logging.upper())
+        logging.getLogger(package).setLevel(config.verbosity.upper())
 
 
 def _for_people(error: Exception) -> bool:
@@ -300,6 +302,7 @@ def _for_people(error: Exception) -> bool:
     from speedrunner.hosts.host import HostError
     from speedrunner.methods.base import MethodBroke, UnfitEnvironment
     from speedrunner.methods.registry import InvalidMethodOption, UnknownMethod
+    from speedrunner.optional import NotInstalled
     from speedrunner.report.comparison import CannotCompare
     from speedrunner.runs.executor import RunStopped
     from speedrunner.runs.plan import InvalidPlan
@@ -309,7 +312,7 @@ def _for_people(error: Exception) -> bool:
     ours = (CannotCompare, EnvironmentFault, HostError, InvalidConfig, InvalidMethodOption, InvalidPlan)
     others = (
         *(MethodBroke, NotWritten, RunStopped, SandboxError, ServingError, StorageError),
-        *(NothingMeasured, UnfitEnvironment, UnknownMethod),
+        *(NothingMeasured, NotInstalled, UnfitEnvironment, UnknownMethod),
     )
     return isinstance(error, ours + others)
 

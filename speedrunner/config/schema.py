@@ -167,8 +167,10 @@ class Config(msgspec.Struct, frozen=True):
     prices: PricesConfig = PricesConfig()
     serving: ServingConfig = ServingConfig()
     sandbox: SandboxConfig = SandboxConfig()
+    #: Where a run's curves go beside its own files: event files for TensorBoard, an offline run for W&B.
+    logging: Literal["none", "tensorboard", "wandb", "both"] = "none"
     #: The least severe messages that are shown.
-    logging: Literal["debug", "info", "warning", "error"] = "info"
+    verbosity: Literal["debug", "info", "warning", "error"] = "info"
 
 
 def from_mapping(content: object) -> Config:
@@ -235,7 +237,7 @@ def changes_results(key: str) -> bool:
     """
     return not (
         key in ("run.dir", "run.in_flight", "run.accept_changes", "run.retry_faults", "run.drain_s")
-        or key in ("model.replicas", "logging")
+        or key in ("model.replicas", "logging", "verbosity")
         or key.startswith(("prices.", "serving.", "task."))
     )
 

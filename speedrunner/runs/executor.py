@@ -24,7 +24,7 @@ from speedrunner.runs.budget import TokenBudget
 from speedrunner.runs.drain import Drain
 from speedrunner.runs.due import Due
 from speedrunner.runs.fair_share import FairShare
-from speedrunner.runs.plan import Evaluate, Sleep, Wake, number_of, step_key, step_name
+from speedrunner.runs.plan import Evaluate, Sleep, Step, Wake, number_of, step_key, step_name
 from speedrunner.runs.progress import Progress
 from speedrunner.store.data import History
 from speedrunner.store.labels import Labels
@@ -63,6 +63,8 @@ class Executor:
     budget: TokenBudget = field(default_factory=lambda: TokenBudget(None))
     share: FairShare = field(default_factory=FairShare)
     watch: Watch = unwatched
+    finished: Callable[[Step], None] = lambda step: None
+    """Called with each step that is finished, after its records are written."""
 
     def __post_init__(self) -> None:
         self._faults = 0
@@ -171,7 +173,7 @@ class Executor:
                 for episode, task in pending.items():
                     group.create_task(self._noted(partial(play, episode, task)), name=episode)
         if not self.drain.requested and not dropped:
-            self.directory.mark_finished(step_key(step))
+            self._finish(step)
 
     def _played(self) -> set[Task]:
         """The tasks that were trained on; one that ended by a fault of ours may be played again."""
@@ -211,7 +213,11 @@ class Executor:
         if step.number not in self.directory.policies.versions():
             await self._learn(step)
         # Otherwise a kill came between the last two writes of the sleep.
+        self._finish(step)
+
+    def _finish(self, step: Step) -> None:
         self.directory.mark_finished(step_key(step))
+        self.finished(step)
 
     async def _learn(self, step: Sleep) -> None:
         policy = self.directory.policies.load(step.number - 1)

@@ -20,6 +20,7 @@ from speedrunner.config.schema import differences, from_yaml, to_yaml
 from speedrunner.costs.ledger import spent_usd
 from speedrunner.hosts.host_pool import HostPool
 from speedrunner.runs.budget import TokenBudget
+from speedrunner.runs.curves import curves, require
 from speedrunner.runs.drain import Drain
 from speedrunner.runs.due import Due, due
 from speedrunner.runs.executor import Executor
@@ -162,9 +163,11 @@ class BegunRun:
                 share=share or FairShare(),
             )
             end = directory.training_end
-            await executor.execute(self.left)
-            if directory.training_end != end:
-                await executor.execute(due(setup.plan(directory.training_end), directory))
+            prices = setup.prices[setup.card.name]
+            with curves(setup.config, directory, prices, self.progress.say) as executor.finished:
+                await executor.execute(self.left)
+                if directory.training_end != end:
+                    await executor.execute(due(setup.plan(directory.training_end), directory))
 
 
 @contextmanager
@@ -177,6 +180,7 @@ def begun(setup: Setup, console: Console, name: str = "") -> Iterator[BegunRun |
     Raises:
         LockHeld, RunDirectoryError: the directory cannot be used for this run.
         InvalidCard, ServerFailed: an API key is missing.
+        NotInstalled: a package that `logging` needs is missing.
     """
     options = setup.config.run
     path = Path(options.dir)
@@ -191,6 +195,7 @@ def begun(setup: Setup, console: Console, name: str = "") -> Iterator[BegunRun |
             yield None
             return
         setup.check_keys()
+        require(setup.config.logging)
         _claim(directory, setup, initial)
         ledger = directory.requests()  # a damaged one is told before a server is started
         episodes = sum(len(step.tasks) for step in steps if isinstance(step, Wake | Evaluate))

@@ -91,7 +91,7 @@ class TestChecks:
             ("prices.cached", -0.1, "prices.cached must be float >= 0 or null, not -0.1"),
             ("sandbox.call_wall_s", 0, "sandbox.call_wall_s must be float > 0 or null, not 0"),
             ("serving.port", 70000, "serving.port must be int >= 1 and <= 65535 or null, not 70000"),
-            ("logging", "loud", "logging must be debug or info or warning or error, not loud"),
+            ("verbosity", "loud", "verbosity must be debug or info or warning or error, not loud"),
             ("run", None, "run must be a mapping, not null"),
         ],
     )
@@ -153,7 +153,7 @@ class TestDifferences:
         content = to_mapping(config())
         content["run"].update(dir="moved", in_flight=2)
         content["serving"].update(url="unix:/tmp/engine", request_timeout_s=1)
-        content.update(task={"index": 7}, logging="debug")
+        content.update(task={"index": 7}, logging="wandb", verbosity="debug")
         assert differences(config(), from_mapping(content)) == []
 
     def test_every_key_either_changes_results_or_is_known_not_to(self) -> None:
@@ -180,4 +180,5 @@ class TestDifferences:
             "serving.admission",
             "serving.spending_cap_usd",
             "logging",
+            "verbosity",
         ]

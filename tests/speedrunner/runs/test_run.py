@@ -362,7 +362,7 @@ class TestGoingOn:
         run = corridor(script(), route="chat")
         with pytest.raises(SpendingCapReached):
             await run.play("serving.spending_cap_usd=0.03")
-        await run.play("run.in_flight=1", "prices=gpt-5.4-mini", "logging=debug", "task.index=3")
+        await run.play("run.in_flight=1", "prices=gpt-5.4-mini", "verbosity=debug", "task.index=3")
         check_whole(run)
 
     async def test_a_second_process_is_refused_and_told_of_the_first(self, corridor: Runs) -> None:

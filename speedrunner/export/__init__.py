@@ -1,0 +1,1 @@
+"""Runs in the forms of others: a Hugging Face dataset, Inspect's logs."""

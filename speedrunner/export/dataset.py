@@ -1,0 +1,148 @@
+"""Runs as a Hugging Face datasets folder: parquet files and a card, one row for each conversation.
+
+`datasets.load_dataset(FOLDER)` opens it; its splits are `train`, `test` and `sleep`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from speedrunner.config.names import setting
+from speedrunner.config.schema import from_mapping
+from speedrunner.export.conversations import Conversation, of_episode, of_sleep
+from speedrunner.optional import optional
+from speedrunner.store.data import RunData
+from speedrunner.store.files import explained
+from speedrunner.store.records import Trajectory
+from speedrunner.store.rundir import sleep_key
+
+SPLITS = ("train", "test", "sleep")
+
+ROWS = 200
+"""Conversations that are held in memory at a time, at most."""
+
+CARD = """\
+---
+configs:
+- config_name: default
+  data_files:
+{files}
+---
+
+# Episodes of LLM agents
+
+One row for each conversation: `train` holds those of training episodes, `test` of held-out ones,
+`sleep` those of the agents that changed the policy between them. `messages` are in order; `call` is
+the tool call that was parsed, its `arguments` as JSON. `score` is missing where a fault ended the
+episode. Tokens are sums over the conversation.
+
+Runs: {runs}.
+"""
+
+
+def write_dataset(runs: Sequence[RunData], folder: Path) -> dict[str, int]:
+    """Write runs into a folder, which must not exist. Returns the number of rows by split.
+
+    Raises:
+        NotInstalled: pyarrow is missing.
+        StorageError: a run cannot be read, or the folder not be written.
+        InvalidConfig: a run's configuration cannot be read.
+    """
+    pyarrow = optional("pyarrow", "pyarrow", "a dataset")
+    parquet = optional("pyarrow.parquet", "pyarrow", "a dataset")
+    schema = _schema(pyarrow)
+    counts: dict[str, int] = {}
+    with explained(folder, "written"), ExitStack() as stack:
+        (folder / "data").mkdir(parents=True)
+        for split in SPLITS:
+            file = folder / "data" / f"{split}-00000-of-00001.parquet"
+            rows = chain.from_iterable(_rows(run, split) for run in runs)
+            for group in iter(lambda rows=rows: list(islice(rows, ROWS)), []):  # type: ignore[misc]
+                if split not in counts:  # a split without rows has no file
+                    writer = stack.enter_context(parquet.ParquetWriter(file, schema, compression="zstd"))
+                writer.write_table(pyarrow.Table.from_pylist(group, schema))
+                counts[split] = counts.get(split, 0) + len(group)
+        files = "\n".join(f"  - split: {split}\n    path: data/{split}-*" for split in counts)
+        names = ", ".join(run.path.name for run in runs)
+        (folder / "README.md").write_text(CARD.format(files=files, runs=names), encoding="utf-8")
+    return counts
+
+
+def _schema(pyarrow: Any) -> Any:
+    text, whole = pyarrow.string(), pyarrow.int64()
+    call = pyarrow.struct([("name", text), ("arguments", text)])
+    message = pyarrow.struct([("role", text), ("content", text), ("reasoning", text), ("call", call)])
+    texts = ("run", "env", "method", "model", "episode", "task", "role", "ending")
+    return pyarrow.schema(
+        [
+            *((name, text) for name in texts),
+            *((name, whole) for name in ("seed", "task_index", "policy", "conversation", "llm_calls")),
+            *(
+                (name, whole)
+                for name in ("prompt_tokens", "cached_tokens", "output_tokens", "reasoning_tokens")
+            ),
+            ("score", pyarrow.float64()),
+            ("success", pyarrow.bool_()),
+            ("messages", pyarrow.list_(message)),
+        ]
+    )
+
+
+def _rows(run: RunData, split: str) -> Iterator[dict[str, Any]]:
+    config = from_mapping(run.config)
+    about = msgspec.structs.asdict(setting(config)) | {"run": run.path.name, "seed": config.run.seed}
+    if split == "sleep":
+        for record in run.sleeps:
+            for agent, each in zip(record.agents, of_sleep(record), strict=True):
+                own = {"episode": sleep_key(record.sleep), "policy": record.sleep - 1, "ending": agent.ending}
+                yield about | own | _row(each)
+        return
+    played = run.trajectories() if split == "train" else run.evaluations()
+    for trajectory in played:
+        for each in of_episode(trajectory):
+            yield about | _of(trajectory) | _row(each)
+
+
+def _of(trajectory: Trajectory) -> dict[str, Any]:
+    outcome, task = trajectory.outcome, trajectory.task
+    return {
+        "episode": trajectory.episode,
+        "task": task.name,
+        "task_index": task.index,
+        "policy": trajectory.policy,
+        "ending": str(trajectory.ending),
+        "score": outcome and outcome.score,
+        "success": outcome and outcome.success,
+    }
+
+
+def _row(conversation: Conversation) -> dict[str, Any]:
+    usage = conversation.usage
+    return {
+        "role": conversation.role,
+        "conversation": conversation.number,
+        "llm_calls": conversation.calls,
+        "prompt_tokens": usage.prompt,
+        "cached_tokens": usage.cached,
+        "output_tokens": usage.completion,
+        "reasoning_tokens": usage.reasoning,
+        "messages": [
+            {
+                "role": message.role,
+                "content": message.content,
+                "reasoning": message.reasoning or None,
+                "call": message.call
+                and {
+                    "name": message.call.name,
+                    "arguments": msgspec.json.encode(message.call.arguments).decode(),
+                },
+            }
+            for message in conversation.messages
+        ],
+    }

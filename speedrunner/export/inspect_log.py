@@ -1,0 +1,160 @@
+"""Evaluations as logs of Inspect, one for each checkpoint of a run, which `inspect view` opens."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import msgspec
+
+from serving.usage import Usage
+from speedrunner.config.names import setting
+from speedrunner.config.schema import from_mapping, to_mapping
+from speedrunner.export.conversations import ChatMessage, of_episode
+from speedrunner.optional import optional
+from speedrunner.store.data import RunData
+from speedrunner.store.files import explained
+from speedrunner.store.records import Trajectory
+
+SCORER = "score"
+
+
+def write_logs(runs: Sequence[RunData], folder: Path) -> list[Path]:
+    """Write the evaluations of runs into a folder, which must not exist. Returns the logs.
+
+    An episode that ended by a fault of ours has an error and no score.
+
+    Raises:
+        NotInstalled: inspect-ai is missing.
+        StorageError: a run cannot be read, or the folder not be written.
+        InvalidConfig: a run's configuration cannot be read.
+    """
+    inspect = optional("inspect_ai.log", "inspect-ai", "a log of Inspect")
+    written: list[Path] = []
+    with explained(folder, "written"):
+        folder.mkdir(parents=True)
+        names = [run.path.name for run in runs]
+        if len(set(names)) < len(names):
+            names = [str(run.path).strip("/.").replace("/", "_") for run in runs]
+        for name, run in zip(names, runs, strict=True):
+            for checkpoint in sorted({row.checkpoint for row in run.episodes if row.phase == "test"}):
+                file = folder / f"{name}-{checkpoint:04d}.eval"
+                inspect.write_eval_log(_log(inspect, run, checkpoint), str(file))
+                written.append(file)
+    return written
+
+
+def _log(inspect: Any, run: RunData, checkpoint: int) -> Any:
+    config = from_mapping(run.config)
+    found = setting(config)
+    played = run.evaluations(checkpoint)
+    scores = [each.outcome.score for each in played if each.outcome is not None]
+    started = min(each.started for each in played)
+    ended = max(each.started + each.seconds for each in played)
+    task = f"{found.env} {found.method} after {checkpoint} rollouts"
+    mean = {"mean": inspect.EvalMetric(name="mean", value=fmean(scores))} if scores else {}
+    usage = {config.model.card: _usage(sum((each.usage for each in played), Usage()))}
+    return inspect.EvalLog(
+        status="success",
+        eval=inspect.EvalSpec(
+            created=_time(started),
+            task=task,
+            task_args={"checkpoint": checkpoint, **msgspec.structs.asdict(found)},
+            dataset=inspect.EvalDataset(
+                name=found.env, samples=len(played), sample_ids=[each.episode for each in played]
+            ),
+            model=config.model.card,
+            config=inspect.EvalConfig(),
+            metadata={"run": run.path.name, "configuration": to_mapping(config)},
+        ),
+        results=inspect.EvalResults(
+            total_samples=len(played),
+            completed_samples=len(scores),
+            scores=[
+                inspect.EvalScore(
+                    name=SCORER,
+                    scorer=SCORER,
+                    scored_samples=len(scores),
+                    unscored_samples=len(played) - len(scores),
+                    metrics=mean,
+                )
+            ],
+        ),
+        stats=inspect.EvalStats(started_at=_time(started), completed_at=_time(ended), model_usage=usage),
+        samples=[_sample(inspect, each, config.model.card) for each in played],
+    )
+
+
+def _sample(inspect: Any, trajectory: Trajectory, model: str) -> Any:
+    scoring = optional("inspect_ai.scorer", "inspect-ai", "a log of Inspect")
+    outcome, task = trajectory.outcome, trajectory.task
+    conversations = of_episode(trajectory)
+    messages = [each for conversation in conversations for each in _messages(conversation.messages)]
+    said = (message for conversation in conversations for message in conversation.messages)
+    score = outcome and scoring.Score(value=outcome.score, metadata={"success": outcome.success})
+    error = None
+    if outcome is None:
+        told = trajectory.error or str(trajectory.ending)
+        error = inspect.EvalError(message=told.splitlines()[0], traceback=told, traceback_ansi=told)
+    return inspect.EvalSample(
+        id=trajectory.episode,
+        epoch=1,
+        input=next((message.content for message in said if message.role == "user"), ""),
+        target="",
+        messages=messages,
+        scores=score and {SCORER: score},
+        metadata={
+            "task": task.name,
+            "index": task.index,
+            "ending": str(trajectory.ending),
+            "policy": trajectory.policy,
+            "attempt": trajectory.attempt,
+        },
+        model_usage={model: _usage(trajectory.usage)},
+        total_time=trajectory.seconds,
+        error=error,
+    )
+
+
+def _messages(messages: Sequence[ChatMessage]) -> Iterator[Any]:
+    """The same in Inspect's types; a tool's reply names the call before it."""
+    chat = optional("inspect_ai.model", "inspect-ai", "a log of Inspect")
+    tool = optional("inspect_ai.tool", "inspect-ai", "a log of Inspect")
+    call = None
+    for number, message in enumerate(messages):
+        if message.role == "assistant":
+            own = message.call
+            call = own and tool.ToolCall(id=f"call-{number}", function=own.name, arguments=own.arguments)
+            content = [chat.ContentText(text=message.content)]
+            if message.reasoning:
+                content.insert(0, chat.ContentReasoning(reasoning=message.reasoning))
+            yield chat.ChatMessageAssistant(content=content, tool_calls=[call] if call else None)
+        elif message.role == "tool":
+            yield chat.ChatMessageTool(
+                content=message.content,
+                tool_call_id=call.id if call else None,
+                function=call.function if call else None,
+            )
+        elif message.role == "system":
+            yield chat.ChatMessageSystem(content=message.content)
+        else:
+            yield chat.ChatMessageUser(content=message.content)
+
+
+def _usage(usage: Usage) -> Any:
+    """In Inspect's counts, `input_tokens` are those that did not come from the cache."""
+    chat = optional("inspect_ai.model", "inspect-ai", "a log of Inspect")
+    return chat.ModelUsage(
+        input_tokens=usage.uncached,
+        input_tokens_cache_read=usage.cached,
+        output_tokens=usage.completion,
+        reasoning_tokens=usage.reasoning,
+        total_tokens=usage.prompt + usage.completion,
+    )
+
+
+def _time(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat()

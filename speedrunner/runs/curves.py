@@ -1,0 +1,175 @@
+"""A run's curves for those who watch them elsewhere: TensorBoard and Weights & Biases, beside its files.
+
+They are copies for looking at: whatever goes wrong with them is told once, and the run goes on.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from statistics import fmean
+from typing import Any, Literal, Protocol
+
+from serving.usage import Prices
+from speedrunner.config.schema import Config, to_mapping
+from speedrunner.optional import optional
+from speedrunner.runs.plan import Sleep, Step, Wake
+from speedrunner.store.records import EpisodeRow
+from speedrunner.store.rundir import RunDirectory
+
+Tracked = Literal["none", "tensorboard", "wandb", "both"]
+
+PACKAGES = {"tensorboard": ("tensorboard", "tensorboard"), "wandb": ("wandb", "wandb")}
+"""Module and package of each tracker."""
+
+
+class Tracker(Protocol):
+    """Where curves go."""
+
+    def log(self, rollouts: int, values: Mapping[str, float]) -> None:
+        """Add points after so many training rollouts."""
+
+    def close(self) -> None:
+        """Write what is left."""
+
+
+class TensorBoard:
+    """An event file in `RUN/tensorboard`, without TensorFlow."""
+
+    def __init__(self, path: Path) -> None:
+        writer = _module("tensorboard.summary.writer.event_file_writer", "tensorboard")
+        self._event = _module("tensorboard.compat.proto.event_pb2", "tensorboard").Event
+        self._summary = _module("tensorboard.compat.proto.summary_pb2", "tensorboard").Summary
+        self._file = writer.EventFileWriter(str(path / "tensorboard"))
+
+    def log(self, rollouts: int, values: Mapping[str, float]) -> None:
+        """Add points after so many training rollouts."""
+        points = [self._summary.Value(tag=name, simple_value=value) for name, value in values.items()]
+        summary = self._summary(value=points)
+        self._file.add_event(self._event(wall_time=time.time(), step=rollouts, summary=summary))
+        self._file.flush()
+
+    def close(self) -> None:
+        """Write what is left."""
+        self._file.close()
+
+
+class WeightsAndBiases:
+    """An offline run in `RUN/wandb`, which `wandb sync` sends where one wants it; from here nothing goes."""
+
+    def __init__(self, path: Path, config: Config) -> None:
+        wandb = _module("wandb", "wandb")
+        self._run = wandb.init(
+            mode="offline",
+            project="speedrunner",
+            name=path.name,
+            dir=str(path),
+            config=to_mapping(config),
+            reinit="create_new",  # several runs of one process
+            settings=wandb.Settings(
+                silent=True, console="off", disable_git=True, disable_code=True, x_disable_stats=True
+            ),
+        )
+
+    def log(self, rollouts: int, values: Mapping[str, float]) -> None:
+        """Add points after so many training rollouts."""
+        self._run.log({"rollouts": rollouts, **values})
+
+    def close(self) -> None:
+        """Write what is left."""
+        self._run.finish()
+
+
+def require(tracked: Tracked) -> None:
+    """Raise `NotInstalled` where the package of a tracker is missing."""
+    for name in _names(tracked):
+        _module(PACKAGES[name][0], name)
+
+
+@contextmanager
+def curves(
+    config: Config, directory: RunDirectory, prices: Prices, say: Callable[[str], None]
+) -> Iterator[Callable[[Step], None]]:
+    """Open what `logging` names; the function that it gives is to be called with each finished step.
+
+    Args:
+        prices: of the actor's tokens.
+        say: gets a line where a tracker fails.
+    """
+    trackers: dict[str, Tracker] = {}
+
+    def attempt(name: str, work: Callable[[], Any]) -> None:
+        try:
+            work()
+        except Exception as error:
+            trackers.pop(name, None)
+            say(f"warning: no more curves for {name}: {type(error).__name__}: {error}")
+
+    def begin(name: str) -> None:
+        path = directory.path.resolve()
+        trackers[name] = TensorBoard(path) if name == "tensorboard" else WeightsAndBiases(path, config)
+
+    def finished(step: Step) -> None:
+        for name, tracker in list(trackers.items()):
+            attempt(name, partial(add, tracker, step))
+
+    def add(tracker: Tracker, step: Step) -> None:
+        tracker.log(*points(step, directory, prices))
+
+    for name in _names(config.logging):
+        attempt(name, partial(begin, name))
+    try:
+        yield finished
+    finally:
+        for name, tracker in list(trackers.items()):
+            attempt(name, tracker.close)
+
+
+def points(step: Step, directory: RunDirectory, prices: Prices) -> tuple[int, dict[str, float]]:
+    """What a finished step adds to the curves, and after how many training rollouts.
+
+    Means are over the episodes that have a score; USD are those of their tokens at the actor's prices.
+    """
+    if isinstance(step, Sleep):
+        records = directory.sleeps()
+        record = next(each for each in records if each.sleep == step.number)
+        policy = directory.policies.load(step.number)
+        refused = sum(edit.error is not None for edit in record.edits)
+        found = {"accepted": len(record.edits) - refused, "refused": refused, "seconds": record.seconds}
+        found |= {"skills": len(policy.skills), "public": sum(skill.public for skill in policy.skills)}
+        if record.prefix is not None:
+            found["prefix_kept"] = record.prefix.kept
+        rollouts = sum(each.rollouts for each in records if each.sleep <= step.number)
+        return rollouts, {f"sleep/{name}": float(value) for name, value in found.items()}
+    rows = [row for row in directory.episodes() if row.episode in step.tasks]
+    if isinstance(step, Wake):
+        return step.first + len(step.tasks), _means("train", rows, prices)
+    return step.checkpoint, _means("test", rows, prices)
+
+
+def _means(phase: str, rows: Sequence[EpisodeRow], prices: Prices) -> dict[str, float]:
+    scored = [row for row in rows if row.score is not None]
+    found = {"unscored": float(len(rows) - len(scored))}
+    if scored:
+        found |= {
+            "score": fmean(row.score or 0.0 for row in scored),
+            "llm_calls": fmean(row.llm_calls for row in scored),
+            "actions": fmean(row.actions for row in scored),
+            "skill_calls": fmean(row.skill_calls for row in scored),
+            "uncached": fmean(row.usage.uncached for row in scored),
+            "cached": fmean(row.usage.cached for row in scored),
+            "output": fmean(row.usage.completion for row in scored),
+            "usd": fmean(prices.cost(row.usage) for row in scored),
+        }
+    return {f"{phase}/{name}": value for name, value in found.items()}
+
+
+def _names(tracked: Tracked) -> tuple[str, ...]:
+    return {"none": (), "both": ("tensorboard", "wandb")}.get(tracked, (tracked,))
+
+
+def _module(name: str, tracker: str) -> Any:
+    return optional(name, PACKAGES[tracker][1], f"logging={tracker}")

@@ -1,0 +1,169 @@
+"""Runs in the forms of others, opened by what others read them with."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import msgspec
+import pandas
+import pytest
+
+from serving.cards import ModelCard
+from serving.tokens.tokenizer import ChatTokenizer
+from speedrunner import optional as optional_packages
+from speedrunner.export.conversations import of_episode
+from speedrunner.store.data import RunData, load
+from speedrunner.store.records import Ending, Trajectory
+from tests.scripted_engine import ScriptedEngine
+from tests.scripted_runs import LEARN, SCHEDULE, ScriptedRun, complaint, in_process, roomy, script, walker
+
+
+@pytest.fixture(scope="module")
+def run(
+    tmp_path_factory: pytest.TempPathFactory, tiny_card: ModelCard, tiny_tokenizer: ChatTokenizer
+) -> RunData:
+    """4 training episodes, 2 sleeps, 3 evaluations of 2 episodes, the first of which ended by a fault."""
+    folder = tmp_path_factory.mktemp("export")
+    with ScriptedEngine(tiny_tokenizer, script(walker, LEARN)) as engine:
+        played = ScriptedRun(folder, roomy(tiny_card), engine)
+        done = in_process("run", *SCHEDULE, *played.arguments, f"run.dir={folder / 'run'}")
+    assert done.returncode == 0, done.stderr
+    data = load(folder / "run")
+    file = data.path / "evaluations" / "0000.jsonl"
+    first, *others = file.read_bytes().splitlines(keepends=True)
+    broken = msgspec.structs.replace(
+        msgspec.json.decode(first, type=Trajectory),
+        ending=Ending.ENVIRONMENT_ERROR,
+        outcome=None,
+        error="The world broke.\nTraceback ...",
+    )
+    file.write_bytes(msgspec.json.encode(broken) + b"\n" + b"".join(others))
+    return load(folder / "run")
+
+
+@pytest.fixture(scope="module")
+def dataset(run: RunData, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("dataset") / "out"
+    done = in_process("export", str(run.path), "--to", "dataset", "--out", str(out))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == (
+        "4 conversations in train, 6 conversations in test, 2 conversations in sleep of 1 runs written to"
+        f" {out}\n"
+    )
+    return out
+
+
+def split(dataset: Path, name: str) -> pandas.DataFrame:
+    return pandas.read_parquet(dataset / "data" / f"{name}-00000-of-00001.parquet")
+
+
+class TestADataset:
+    def test_has_a_row_for_each_conversation_with_all_that_was_told(
+        self, run: RunData, dataset: Path
+    ) -> None:
+        rows = split(dataset, "train").set_index("episode")
+        for trajectory in run.trajectories():
+            row = rows.loc[trajectory.episode]
+            messages = [message for turn in trajectory.turns for message in (*turn.messages, turn)]
+            assert [each["content"] for each in row.messages] == [
+                getattr(each, "content", getattr(each, "text", None)) for each in messages
+            ]
+            assert [each["call"]["name"] for each in row.messages if each["role"] == "assistant"] == [
+                turn.call.name for turn in trajectory.turns if turn.call
+            ]
+            assert row.prompt_tokens == trajectory.usage.prompt
+            assert (row.score, row.success, row.ending) == (1.0, True, "success")
+
+    def test_keeps_arguments_as_json(self, dataset: Path) -> None:
+        calls = [each["call"] for each in split(dataset, "train").messages[0] if each["call"]]
+        assert json.loads(calls[0]["arguments"]) == {"steps": 1}
+
+    def test_leaves_the_score_of_a_fault_open(self, dataset: Path) -> None:
+        rows = split(dataset, "test")
+        assert rows.score.isna().sum() == 1
+        assert rows[rows.score.isna()].ending.tolist() == ["environment_error"]
+
+    def test_holds_what_the_inducer_wrote(self, dataset: Path) -> None:
+        rows = split(dataset, "sleep")
+        assert rows.episode.tolist() == ["sleep/0001", "sleep/0002"]
+        assert set(rows.role) == {"inducer"}
+        assert rows.messages[0][2]["call"]["name"] == "write_skill"
+
+    def test_says_in_its_card_which_file_is_which_split(self, dataset: Path) -> None:
+        card = (dataset / "README.md").read_text()
+        for name in ("train", "test", "sleep"):
+            assert f"  - split: {name}\n    path: data/{name}-*\n" in card
+
+
+@pytest.fixture(scope="module")
+def logs(run: RunData, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("inspect") / "out"
+    done = in_process("export", str(run.path), "--to", "inspect", "--out", str(out))
+    assert (done.returncode, done.stdout) == (0, f"3 logs of 1 runs written to {out}\n")
+    return out
+
+
+class TestInspect:
+    def test_its_own_reader_opens_a_log_of_each_evaluation(self, run: RunData, logs: Path) -> None:
+        from inspect_ai.log import list_eval_logs, read_eval_log
+
+        names = sorted(Path(each.name).name for each in list_eval_logs(str(logs)))
+        assert names == [f"{run.path.name}-{point:04d}.eval" for point in (0, 2, 4)]
+        log = read_eval_log(str(logs / names[2]))
+        assert (log.status, log.eval.dataset.samples) == ("success", 2)
+        assert log.results is not None
+        assert log.results.scores[0].metrics["mean"].value == 1.0
+        assert log.samples is not None
+        played = {each.episode: each for each in run.evaluations(4)}
+        for sample in log.samples:
+            trajectory = played[str(sample.id)]
+            (conversation,) = of_episode(trajectory)
+            assert [message.role for message in sample.messages] == [
+                message.role for message in conversation.messages
+            ]
+            (usage,) = sample.model_usage.values()
+            assert usage.total_tokens == trajectory.usage.prompt + trajectory.usage.completion
+            assert usage.input_tokens_cache_read == trajectory.usage.cached
+
+    def test_an_episode_that_a_fault_ended_has_an_error_and_no_score(self, run: RunData, logs: Path) -> None:
+        from inspect_ai.log import read_eval_log
+
+        log = read_eval_log(str(logs / f"{run.path.name}-0000.eval"))
+        assert log.samples is not None
+        (broken,) = (each for each in log.samples if each.error)
+        assert (broken.error and broken.error.message, broken.scores) == ("The world broke.", None)
+        assert log.results is not None
+        assert log.results.scores[0].unscored_samples == 1
+
+
+def test_nothing_is_written_over_or_half(
+    run: RunData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    command = ("export", str(run.path), "--to", "dataset", "--out", str(out))
+    out.mkdir()
+    assert complaint(in_process(*command)).endswith("out exists: name a folder that is to be made")
+    out.rmdir()
+    monkeypatch.setattr("speedrunner.export.dataset.CARD", "{nothing}")
+    with pytest.raises(KeyError):
+        in_process(*command)
+    assert not out.exists()
+
+
+@pytest.mark.parametrize(("to", "package"), [("dataset", "pyarrow"), ("inspect", "inspect-ai")])
+def test_a_package_that_is_missing_is_named(
+    to: str, package: str, run: RunData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def missing(name: str) -> None:
+        raise ModuleNotFoundError(f"No module named {name!r}")
+
+    monkeypatch.setattr(optional_packages, "import_module", missing)
+    done = in_process("export", str(run.path), "--to", to, "--out", str(tmp_path / "out"))
+    assert f"needs the package {package}, which is not installed" in complaint(done)
+    assert f"pip install {package}" in complaint(done)
+
+
+def test_a_folder_without_runs_is_told(tmp_path: Path) -> None:
+    done = in_process("export", str(tmp_path), "--to", "dataset", "--out", str(tmp_path / "out"))
+    assert complaint(done).endswith(f"there is no run in {tmp_path}")
