@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+CORE = ("agents", "config", "costs", "hosts", "library", "measure", "methods", "runs", "sandbox", "store")
+ABOVE = ("cli", "data", "experiments", "export", "statistics", "verification")
+"""Rooms of `speedrunner`, and those that stand on them."""
 
 ROOT = Path(__file__).parents[1]
 HEAVY = ["torch", "transformers", "vllm", "minigrid", "gymnasium", "pygame", "numpy", "pandas"]
@@ -39,3 +44,14 @@ def test_the_command_line_s_help_waits_for_nothing_that_only_its_commands_need()
         [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
     )
     assert (run.stdout.strip(), run.stderr) == ("[]", "")
+
+
+def test_nothing_of_the_core_imports_what_stands_on_it() -> None:
+    pattern = re.compile(rf"^\s*(?:from|import) speedrunner\.({'|'.join(ABOVE)})\b", re.MULTILINE)
+    found = {
+        f"{file.relative_to(ROOT)}: {name}"
+        for room in CORE
+        for file in (ROOT / "speedrunner" / room).rglob("*.py")
+        for name in pattern.findall(file.read_text())
+    }
+    assert found == set()

@@ -1,0 +1,67 @@
+"""Runs as data frames, for notebooks: `load("runs/demo")` for one run, `load_all("runs/paper")` for all in a folder.
+
+docs/data.md lists the tables and their columns, docs/analysis.md shows what can be done with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from speedrunner.config.names import setting
+from speedrunner.config.schema import InvalidConfig, from_mapping
+from speedrunner.experiments.plans import runs_below
+from speedrunner.store.data import RunData, load
+from speedrunner.store.rundir import RunDirectoryError
+
+if TYPE_CHECKING:
+    import pandas
+
+    from speedrunner.store.frames import Table
+
+__all__ = ["RunData", "Runs", "load", "load_all"]
+
+
+class Runs:
+    """Several runs, whose tables are put together."""
+
+    def __init__(self, runs: Sequence[RunData]) -> None:
+        self.runs = list(runs)
+
+    def frame(self, table: Table) -> pandas.DataFrame:
+        """A table of all runs. Before its columns stand `run` (the folder's path), `env`, `method`, `card`
+        (the models'; all three as folders are named) and `seed`.
+
+        Raises:
+            ValueError: there is no such table.
+            StorageError, InvalidConfig: a run cannot be read.
+        """
+        import pandas
+
+        frames = []
+        for run in self.runs:
+            try:
+                config = from_mapping(run.config)
+            except InvalidConfig as error:
+                raise InvalidConfig(f"{run.path / 'config.yaml'}: {error}") from None
+            own = setting(config)
+            named = {"run": str(run.path), "env": own.env, "method": own.method, "card": own.model}
+            named["seed"] = config.run.seed
+            found = run.frame(table)
+            for place, (name, value) in enumerate(named.items()):
+                found.insert(place, name, value)
+            frames.append(found)
+        return pandas.concat(frames, ignore_index=True)
+
+
+def load_all(*folders: Path | str) -> Runs:
+    """Open all runs in folders and those below them, finished or not.
+
+    Raises:
+        StorageError: there is no such folder, or no run in them.
+    """
+    paths = dict.fromkeys(path for folder in folders for path in runs_below(Path(folder)))
+    if not paths:
+        raise RunDirectoryError(f"there is no run in {', '.join(map(str, folders))}")
+    return Runs([load(path) for path in paths])
