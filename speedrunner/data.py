@@ -1,4 +1,4 @@
-"""Runs as data frames, for notebooks: `load("runs/demo")` for one run, `load_all("runs/paper")` for all in a folder.
+"""Runs as data frames, for notebooks: `load("runs/demo")` for one, `load_all("runs/paper")` for a folder's.
 
 docs/data.md lists the tables and their columns, docs/analysis.md shows what can be done with them.
 """
@@ -46,8 +46,8 @@ class Runs:
             except InvalidConfig as error:
                 raise InvalidConfig(f"{run.path / 'config.yaml'}: {error}") from None
             own = setting(config)
-            named = {"run": str(run.path), "env": own.env, "method": own.method, "card": own.model}
-            named["seed"] = config.run.seed
+            texts = {"run": str(run.path), "env": own.env, "method": own.method, "card": own.model}
+            named: dict[str, str | int] = {**texts, "seed": config.run.seed}
             found = run.frame(table)
             for place, (name, value) in enumerate(named.items()):
                 found.insert(place, name, value)

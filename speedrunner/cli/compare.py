@@ -14,8 +14,8 @@ from speedrunner.cli.command import AsJson
 from speedrunner.console import visible
 
 if TYPE_CHECKING:
-    from speedrunner.report.comparison import Comparison
-    from speedrunner.report.intervals import Estimate
+    from speedrunner.statistics.comparison import Comparison
+    from speedrunner.statistics.intervals import Estimate
 
 SHOWN = {
     "score": ("score", 3),
@@ -55,8 +55,8 @@ def compare(
     from speedrunner.costs.ledger import run_costs
     from speedrunner.costs.pricing import GPU_HOURS, price_book
     from speedrunner.costs.tables import price_text
-    from speedrunner.report import comparison
-    from speedrunner.report.intervals import CONFIDENCE
+    from speedrunner.statistics import comparison
+    from speedrunner.statistics.intervals import CONFIDENCE
     from speedrunner.store.data import load
 
     if prices == GPU_HOURS:

@@ -1,8 +1,9 @@
-"""`speedrunner library show | diff | graph | check | try`: skill libraries for people."""
+"""`speedrunner library show | diff | graph | stats | blame | check | try`: skill libraries for people."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -15,17 +16,18 @@ import envs
 from envs import Primitive
 from serving.cards import prepare
 from speedrunner.agents.reading import call_lines
-from speedrunner.cli.command import key_values
+from speedrunner.cli.command import AsJson, key_values
 from speedrunner.config.compose import GROUPS, compose
 from speedrunner.config.named import chosen_task
 from speedrunner.config.schema import Config, InvalidConfig, from_yaml
 from speedrunner.console import visible
+from speedrunner.library.definition import Definition, read_text
 from speedrunner.library.library import Library
 from speedrunner.library.rules import MODULE_LIMIT, InvalidSkill
 from speedrunner.library.text import compared_lines, diff_lines, graph_lines, source_text
 from speedrunner.runs.stored_policy import find_policy
 from speedrunner.sandbox.child.values import valid_text
-from speedrunner.store.files import read_given, reason
+from speedrunner.store.files import StorageError, read_given, reason
 from speedrunner.store.policies import InvalidPolicy
 from speedrunner.store.rundir import RunDirectory
 
@@ -94,6 +96,48 @@ def graph(run: Run, version: Version = None) -> None:
     env.close()
     library, _ = _learnt(directory, found, env.primitives)
     for line in graph_lines(library):
+        typer.echo(visible(line))
+
+
+@app.command()
+def stats(
+    source: Annotated[
+        str, typer.Argument(metavar="FILE.py|RUN[:VERSION]", help="A module of skills, or a run's library.")
+    ],
+    as_json: AsJson = False,
+) -> None:
+    """Print a library's size, call graph and complexity (paper, Appendix H), and its share about combat.
+
+    Examples: speedrunner library stats runs/demo:2; stats skills.py --json
+    """
+    from speedrunner.statistics.libraries import library_statistics
+
+    if Path(source).is_file() or source.endswith(".py"):
+        try:
+            definitions: Sequence[Definition] = read_text(_text(Path(source)))
+        except InvalidSkill as error:
+            raise StorageError(f"{source}: {error}") from None
+    else:
+        definitions = _learnt(*find_policy(source))[0].definitions
+    found = library_statistics(definitions)
+    if as_json:
+        typer.echo(msgspec.json.encode(found).decode())
+        return
+    for name, value in msgspec.structs.asdict(found).items():
+        typer.echo(f"{name:11} {'-' if value is None else f'{value:.4g}'}")
+
+
+@app.command()
+def blame(run: Run) -> None:
+    """Print each skill's history: which sleep made or changed it, after which episodes, and how it fared.
+
+    Calls are those of all finished episodes, held-out ones too; the score is the mean of the episodes in
+    which the actor called it.
+    """
+    from speedrunner.statistics.skills import blame_lines
+    from speedrunner.store.data import load
+
+    for line in blame_lines(load(run)):
         typer.echo(visible(line))
 
 

@@ -28,6 +28,7 @@ from speedrunner.cli.serve import serve
 from speedrunner.cli.show import show
 from speedrunner.cli.status import status
 from speedrunner.cli.study import app as study_app
+from speedrunner.cli.tables import tables
 from speedrunner.config.compose import compose
 from speedrunner.config.schema import Config, InvalidConfig, TaskConfig
 from speedrunner.console import visible
@@ -62,6 +63,7 @@ app.command("forecast")(forecast)
 app.command("export")(export)
 app.command("cost")(cost)
 app.command("compare")(compare)
+app.command("tables")(tables)
 app.add_typer(study_app, name="study")
 
 Overrides = Annotated[
@@ -303,10 +305,10 @@ def _for_people(error: Exception) -> bool:
     from speedrunner.methods.base import MethodBroke, UnfitEnvironment
     from speedrunner.methods.registry import InvalidMethodOption, UnknownMethod
     from speedrunner.optional import NotInstalled
-    from speedrunner.report.comparison import CannotCompare
     from speedrunner.runs.executor import RunStopped
     from speedrunner.runs.plan import InvalidPlan
     from speedrunner.sandbox.settings import SandboxError
+    from speedrunner.statistics.comparison import CannotCompare
     from speedrunner.store.files import StorageError
 
     ours = (CannotCompare, EnvironmentFault, HostError, InvalidConfig, InvalidMethodOption, InvalidPlan)

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from itertools import chain, pairwise
 
 from serving.meter import READINESS, LedgerRow
-from speedrunner.store.labels import Labels
 
 Interval = tuple[float, float]
 """Begin and end, in Unix seconds."""
@@ -41,7 +40,7 @@ def sessions(rows: Iterable[LedgerRow]) -> list[list[LedgerRow]]:
     """
     found: list[list[LedgerRow]] = []
     for row in rows:
-        if row.retry == 0 and Labels.of(row.labels).role == READINESS:
+        if row.retry == 0 and row.labels.get("role") == READINESS:
             found.append([])
         if found:
             found[-1].append(row)

@@ -187,44 +187,62 @@ def spent_usd(rows: Iterable[LedgerRow], prices: Mapping[str, Prices]) -> float:
 
 def token_line(rows: Iterable[LedgerRow]) -> Line:
     """Rows of any ledger added up, without prices."""
-    return sum((_line(row, PriceBook("", {}), None) for row in rows), Line())
+    return _line(list(rows), None, None, None)
 
 
 def _priced(rows: Sequence[LedgerRow], book: PriceBook, time: EngineTime) -> RunCosts:
+    groups: dict[tuple[Any, ...], list[int]] = {}  # rows that differ in their figures alone: many of few
+    for place, row in enumerate(rows):
+        groups.setdefault((row.model, row.wasted, *row.labels, *row.labels.values()), []).append(place)
     lines: dict[Labels, Line] = {}
     unpriced: dict[str, None] = {}
-    for row, seconds in zip(rows, time.requests, strict=True):
-        labels, line = Labels.of(row.labels), _line(row, book, seconds)
+    for places in groups.values():
+        own = [rows[place] for place in places]
+        shares = [seconds for place in places if (seconds := time.requests[place]) is not None]
+        seconds, model = sum(shares) if shares else None, own[0].model
+        labels = Labels.of(own[0].labels)
+        line = _line(own, book.models.get(model), seconds, book.by_time(model, seconds))
         lines[labels] = lines.get(labels, Line()) + line
         if line.usd is None:
-            unpriced[row.model] = None
+            unpriced[model] = None
     idle = [Line(engine_s=seconds, usd=book.by_time(model, seconds)) for model, seconds in time.idle.items()]
     return RunCosts(book, lines, sum(idle, Line()) if idle else None, list(unpriced))
 
 
-def _line(row: LedgerRow, book: PriceBook, seconds: float | None) -> Line:
-    prices = book.models.get(row.model)
-    tokens = Classes.of(row.usage or Usage())
+def _line(
+    rows: Sequence[LedgerRow], prices: Prices | None, seconds: float | None, usd_by_time: float | None
+) -> Line:
+    """Rows of one model added up; all of them were wasted, or none, where they have a price."""
+    tokens = _tokens(row.usage for row in rows)
+    wasted = _tokens(row.usage for row in rows if row.wasted)
     by_class = None if prices is None else tokens.times(prices)
-    usd = by_class.total if by_class else book.by_time(row.model, seconds)
-    most = Classes() if row.usage is not None else Classes.of(row.at_most or Usage())
-    known = row.cacheable is not None
+    usd = by_class.total if by_class else usd_by_time
+    most = _tokens(row.at_most for row in rows if row.usage is None)
+    known = [row for row in rows if row.cacheable is not None]
     return Line(
-        requests=1,
+        requests=len(rows),
         tokens=tokens,
-        wasted=tokens if row.wasted else Classes(),
+        wasted=wasted,
         usd_by_class=by_class,
         usd=usd,
-        wasted_usd=usd if row.wasted or usd is None else 0.0,
+        wasted_usd=usd if usd is None or rows[0].wasted else 0.0,
         engine_s=seconds,
-        unreported=int(row.usage is None and row.at_most is not None),
+        unreported=sum(row.usage is None and row.at_most is not None for row in rows),
         at_most=most,
         at_most_usd=0.0 if prices is None else most.times(prices).total,
-        cacheable=row.cacheable or 0,
-        from_cache=row.usage.cached if known and row.usage else 0,
-        cacheable_in=int(known),
-        thought_cut=int(row.thought_cut),
+        cacheable=sum(row.cacheable or 0 for row in known),
+        from_cache=sum(row.usage.cached for row in known if row.usage),
+        cacheable_in=len(known),
+        thought_cut=sum(row.thought_cut for row in rows),
     )
+
+
+def _tokens(usages: Iterable[Usage | None]) -> Classes:
+    known = [usage for usage in usages if usage is not None]
+    prompt, cached, completion, reasoning = (
+        sum(getattr(usage, name) for usage in known) for name in Usage.__struct_fields__
+    )
+    return Classes.of(Usage(prompt, cached, completion, reasoning))
 
 
 def _position(phase: str, policy: int | None) -> tuple[int, str]:

@@ -5,6 +5,7 @@ They take no lock and work while the run goes on: what is not finished is not th
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
@@ -15,7 +16,7 @@ import yaml
 from serving.balance import Balance
 from serving.meter import LedgerRow
 from serving.usage import Prices
-from speedrunner.store.labels import Labels, attempts
+from speedrunner.store.labels import attempt_of, attempts
 from speedrunner.store.records import EpisodeRow, Phase, Process, SleepRecord, Trajectory
 from speedrunner.store.rundir import RunDirectory, RunDirectoryError, sleep_key
 
@@ -59,15 +60,18 @@ class RunData:
 
     def trajectories(self, batch: int | None = None) -> list[Trajectory]:
         """Finished training episodes, of one batch or of all."""
-        return self._played("train", batch)
+        return list(self.played("train")) if batch is None else self._directory.trajectories("train", batch)
 
     def evaluations(self, checkpoint: int | None = None) -> list[Trajectory]:
         """Finished held-out episodes, of one checkpoint or of all."""
-        return self._played("test", checkpoint)
+        if checkpoint is None:
+            return list(self.played("test"))
+        return self._directory.trajectories("test", checkpoint)
 
-    def _played(self, phase: Phase, number: int | None) -> list[Trajectory]:
-        numbers = self._directory.numbers(phase) if number is None else [number]
-        return [episode for each in numbers for episode in self._directory.trajectories(phase, each)]
+    def played(self, phase: Phase) -> Iterator[Trajectory]:
+        """Finished episodes, one after the other; no more than one file of them is in memory."""
+        for number in self._directory.numbers(phase):
+            yield from self._directory.trajectories(phase, number)
 
     @cached_property
     def episodes(self) -> list[EpisodeRow]:
@@ -90,9 +94,13 @@ class RunData:
         kept = attempts(rows)
         kept |= {row.episode: row.attempt for row in self.episodes if not row.ending.is_fault}
         kept |= {sleep_key(sleep.sleep): sleep.attempt for sleep in self.sleeps}
-        return [
-            msgspec.structs.replace(row, wasted=row.wasted or _was_given_up(row.labels, kept)) for row in rows
-        ]
+        counting = {(episode, str(attempt)) for episode, attempt in kept.items()}
+
+        def was_given_up(row: LedgerRow) -> bool:
+            given = attempt_of(row.labels)
+            return given not in counting and None not in given
+
+        return [msgspec.structs.replace(row, wasted=True) if was_given_up(row) else row for row in rows]
 
     @cached_property
     def processes(self) -> list[Process]:
@@ -145,11 +153,6 @@ class RunData:
         from speedrunner.store import frames
 
         return frames.frame(self, table)
-
-
-def _was_given_up(labels: dict[str, str], kept: dict[str, int]) -> bool:
-    given = Labels.of(labels)
-    return None not in (given.episode, given.attempt) and given.attempt != kept.get(given.episode or "")
 
 
 class History:

@@ -48,8 +48,13 @@ def attempts(rows: Iterable[LedgerRow], episodes: Iterable[EpisodeRow] = ()) -> 
         episodes: those that ended, as one that broke at its start has no row in the ledger.
     """
     highest: dict[str, int] = {}
-    tried: list[Labels | EpisodeRow] = [*(Labels.of(row.labels) for row in rows), *episodes]
-    for each in tried:
-        if each.episode is not None and each.attempt is not None:
-            highest[each.episode] = max(each.attempt, highest.get(each.episode, 0))
+    tried = {attempt_of(row.labels) for row in rows} | {(row.episode, str(row.attempt)) for row in episodes}
+    for episode, attempt in tried:
+        if episode is not None and attempt is not None:
+            highest[episode] = max(int(attempt), highest.get(episode, 0))
     return highest
+
+
+def attempt_of(labels: Mapping[str, str]) -> tuple[str | None, str | None]:
+    """The labels `episode` and `attempt`, as a row has them."""
+    return labels.get("episode"), labels.get("attempt")

@@ -11,8 +11,8 @@ import msgspec
 from envs import Task
 from speedrunner.config.schema import Config, InvalidConfig, differences, from_mapping
 from speedrunner.costs.ledger import Line, RunCosts
-from speedrunner.report.intervals import Estimate, bootstrap_mean
 from speedrunner.runs.identity import ACCEPTABLE, changes, process_lines
+from speedrunner.statistics.intervals import Estimate, bootstrap_mean
 from speedrunner.store.data import RunData
 from speedrunner.store.records import EpisodeRow
 

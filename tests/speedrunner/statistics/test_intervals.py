@@ -8,7 +8,7 @@ from statistics import fmean, stdev
 
 import pytest
 
-from speedrunner.report.intervals import Estimate, bootstrap_mean
+from speedrunner.statistics.intervals import Estimate, bootstrap_mean
 
 
 def test_the_same_values_always_have_the_same_interval() -> None:

@@ -14,8 +14,8 @@ from serving.usage import Prices, Usage
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.costs.ledger import run_costs
 from speedrunner.costs.pricing import PriceBook
-from speedrunner.report.comparison import METRICS, CannotCompare, Compared, Comparison, compare
-from speedrunner.report.intervals import Estimate
+from speedrunner.statistics.comparison import METRICS, CannotCompare, Compared, Comparison, compare
+from speedrunner.statistics.intervals import Estimate
 from speedrunner.store.data import RunData, load
 from speedrunner.store.records import Ending, Policy
 from speedrunner.store.rundir import RunDirectory

@@ -1,0 +1,127 @@
+"""`speedrunner tables`: what runs came to, as CSV and LaTeX, beside the paper's numbers."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from speedrunner.cli.command import plain_console, waiting_line
+from speedrunner.console import visible
+
+if TYPE_CHECKING:
+    from speedrunner.statistics.paper import Beside
+    from speedrunner.statistics.summary import Summary
+
+
+def tables(
+    folders: Annotated[
+        list[Path], typer.Argument(metavar="DIR [DIR...]", help="Runs, and folders that hold runs.")
+    ],
+    out: Annotated[Path, typer.Option(metavar="OUT", help="Where the tables go.", show_default=False)],
+    prices: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="A file of configs/prices for all of them; by default each run's own list.",
+            show_default=False,
+        ),
+    ] = None,
+    holm: Annotated[
+        bool, typer.Option("--holm", help="Correct p-values by Holm's procedure, per metric and table.")
+    ] = False,
+) -> None:
+    """Write tables of all runs below some folders, finished or not, as CSV and LaTeX.
+
+    They are grouped by what they differ in but for the seed; docs/statistics.md says what each table holds.
+    The exit status is 1 when a run is damaged, which is left out, or a folder holds none.
+
+    Example: speedrunner tables runs --out tables --prices gpt-5.4-mini
+    """
+    from speedrunner.config.schema import InvalidConfig
+    from speedrunner.costs.pricing import GPU_HOURS, price_list
+    from speedrunner.statistics.groups import grouped
+    from speedrunner.statistics.paper import beside, published
+    from speedrunner.statistics.paper_tables import paper_tables
+    from speedrunner.statistics.tables import run_tables
+    from speedrunner.statistics.writing import write
+    from speedrunner.store.files import StorageError
+
+    if prices == GPU_HOURS:
+        raise InvalidConfig(
+            f"--prices {GPU_HOURS} is for `speedrunner cost`: here runs are priced by the token"
+        )
+    if prices is not None:
+        price_list(prices)
+    if out.exists() and not out.is_dir():
+        raise StorageError(f"--out {out} is a file: name a folder for the tables")
+    runs, problems = _read(folders, prices)
+    if not runs:
+        raise StorageError("; ".join(problems))
+    groups, notes = grouped(runs)
+    names = ", ".join(dict.fromkeys(run.prices for run in runs))
+    rows = beside(published(), groups)
+    written = [*run_tables(groups, prices=names, corrected=holm), *paper_tables(rows)]
+    write(out, written)
+    console = plain_console()
+    for line in [*_said(runs, len(groups), rows), *notes]:
+        console.print(visible(line), soft_wrap=True)
+    console.print(f"{len(written)} tables, each as .csv and .tex, are in {visible(str(out))}", soft_wrap=True)
+    for problem in problems:
+        typer.echo(visible(f"error: {problem}"), err=True)
+    if problems:
+        raise typer.Exit(1)
+
+
+def _read(folders: list[Path], prices: str | None) -> tuple[list[Summary], list[str]]:
+    """All runs that can be read, each once, and what is wrong with the others."""
+    from speedrunner.experiments.plans import runs_below
+    from speedrunner.statistics.reading import summaries
+    from speedrunner.store.files import StorageError
+
+    found: dict[Path, Path] = {}
+    problems = []
+    for folder in folders:
+        try:
+            here = runs_below(folder)
+        except StorageError as error:
+            problems.append(str(error))
+            continue
+        if not here:
+            problems.append(f"{folder} holds no run: no folder in it has a config.yaml")
+        found |= {path.resolve(): path for path in here}
+    runs = []
+    with waiting_line() as status:
+        status(f"reading {len(found)} runs")
+        for number, summary in enumerate(summaries(list(found.values()), prices), start=1):
+            status(f"{number} of {len(found)} runs are read")
+            if isinstance(summary, str):
+                problems.append(summary)
+            else:
+                runs.append(summary)
+    return runs, problems
+
+
+def _said(runs: list[Summary], groups: int, rows: list[Beside]) -> list[str]:
+    """What was read, and what is missing."""
+    lines = [f"{len(runs)} runs of {groups} settings"]
+    for run in runs:
+        if run.unfinished:
+            points = ", ".join(map(str, run.unfinished))
+            lines.append(f"{run.path} is not finished: no whole evaluation after {points} rollouts")
+        if unscored := sum(at.played - len(at.tested) for at in run.checkpoints.values()):
+            lines.append(f"{run.path}: {unscored} test episodes ended by a fault and are in no mean")
+    if flagged := {(row.model, row.paper.env, row.paper.method) for row in rows if row.flag}:
+        lines.append(f"the wall clock ended over 2% of the test episodes of {len(flagged)} cells (flagged)")
+    missing: dict[str, int] = {}
+    for row in rows:
+        if row.missing:
+            command = row.missing.rpartition(": ")[2]
+            missing[command] = missing.get(command, 0) + 1
+    if missing:
+        lines.append(
+            f"missing or not whole are {sum(missing.values())} of {len(rows)} cells of the paper's tables:"
+        )
+        lines += [f"  {count:4}  {command}" for command, count in missing.items()]
+    return lines

@@ -1,0 +1,73 @@
+"""Many runs, read side by side and damaged or not."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from functools import partial
+from multiprocessing import get_context
+from pathlib import Path
+
+import msgspec
+
+from serving.errors import ServingError
+from speedrunner.config.schema import InvalidConfig
+from speedrunner.library.rules import InvalidSkill
+from speedrunner.statistics.summary import Summary, summarise
+from speedrunner.store.files import StorageError
+
+WORKERS = 4
+"""Processes that read at the same time, at most: each takes a few hundred MiB."""
+
+WORTHWHILE = 8
+"""Runs from which on it is worth starting them."""
+
+DAMAGED = (
+    *(StorageError, InvalidConfig, InvalidSkill, ServingError),
+    *(msgspec.MsgspecError, ValueError, LookupError),
+)
+"""What reading a damaged run raises: the last ones where its records do not fit each other."""
+
+
+def summaries(paths: Sequence[Path], prices: str | None) -> Iterator[Summary | str]:
+    """Each run's summary, in their order; of a damaged one, what is wrong with it.
+
+    Args:
+        prices: as for `summarise`.
+
+    Raises `StorageError` where a process that reads is killed.
+    """
+    read = partial(_summary, prices=prices)
+    workers = min(WORKERS, os.cpu_count() or 1)
+    if len(paths) < WORTHWHILE or workers == 1:
+        yield from map(read, paths)
+        return
+    with ProcessPoolExecutor(workers, get_context("spawn"), _end_at_interrupts) as pool:
+        try:
+            yield from pool.map(read, paths)
+        except BrokenProcessPool:
+            raise StorageError(
+                f"one of {workers} processes that read runs was killed: is memory short?"
+            ) from None
+        finally:
+            pool.shutdown(cancel_futures=True)
+
+
+def _summary(path: Path, prices: str | None) -> Summary | str:
+    gc.disable()  # a run's records are hundreds of thousands, and in no circles: half of the time
+    try:
+        return summarise(path, prices)
+    except DAMAGED as error:
+        cause = " ".join(str(error).split()) or type(error).__name__
+        return cause if str(path) in cause else f"{path} cannot be read: {cause}"
+    finally:
+        gc.enable()
+
+
+def _end_at_interrupts() -> None:
+    """At once and without a word: Ctrl-C is answered by the process that waits."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)

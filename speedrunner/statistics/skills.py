@@ -1,0 +1,201 @@
+"""Each skill's history: which sleep made or changed it, how often it was called, how it fared each time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import msgspec
+
+from speedrunner.library.definition import Definition
+from speedrunner.library.library import Library
+from speedrunner.store.data import RunData
+from speedrunner.store.records import CallNode, Skill, Trajectory
+
+START = "from the start"
+
+
+class SkillVersion(msgspec.Struct):
+    """One skill between two sleeps that changed it, in all finished episodes, held-out ones too.
+
+    Attributes:
+        sleep: that made it so; 0: the run began with it.
+        change: what that sleep did: `written`, `edited`, `renamed from NAME` and so on.
+        until: the sleep that changed or removed it.
+        removed: whether that one removed it.
+        calls: by the actor.
+        inner_calls: by other skills and by programs.
+        errors: of both, those that failed.
+        actions: primitives that advanced the world, in the actor's calls.
+        steps_saved: that, less one for each call: what the actor would have had to call itself.
+        episodes: in which the actor called it.
+        scored: of these, those that have a score.
+        score: the sum of these.
+    """
+
+    name: str
+    sleep: int
+    change: str
+    public: bool
+    until: int | None = None
+    removed: bool = False
+    calls: int = 0
+    inner_calls: int = 0
+    errors: int = 0
+    actions: int = 0
+    episodes: int = 0
+    scored: int = 0
+    score: float = 0.0
+
+    @property
+    def steps_saved(self) -> int:
+        """LLM calls that the actor's calls of it have made unnecessary."""
+        return self.actions - self.calls
+
+
+class Use(msgspec.Struct, frozen=True):
+    """One training episode.
+
+    Attributes:
+        turns: of the actor.
+        saved: steps saved by each skill that it called.
+    """
+
+    episode: str
+    policy: int
+    turns: int
+    saved: dict[str, int]
+
+
+@dataclass(frozen=True)
+class SkillHistory:
+    """A run's skills.
+
+    Attributes:
+        libraries: by version of the policy.
+        versions: of all skills, in the order in which sleeps made them.
+        uses: the training episodes, in their order.
+    """
+
+    libraries: dict[int, Library]
+    versions: list[SkillVersion]
+    uses: list[Use]
+
+
+def skill_history(run: RunData) -> SkillHistory:
+    """Follow a run's skills through its policies and call trees.
+
+    Raises:
+        StorageError: the run cannot be read, or a policy's library is damaged.
+    """
+    played_with = {row.policy for row in run.episodes}
+    stored = sorted(played_with.union(run.policies.versions()))
+    libraries = {version: Library(()).of(run.policies.load(version)) for version in stored}
+    versions: list[SkillVersion] = []
+    current: dict[int, dict[str, SkillVersion]] = {}
+    before, there = Library(()), dict[str, SkillVersion]()
+    for number, library in libraries.items():
+        first = number == min(libraries)
+        for name in [name for name in there if name not in library.by_name]:
+            gone = there.pop(name)
+            gone.until, gone.removed = number, True
+        for name, skill in library.by_name.items():
+            change = START if first else _change(skill, before, library, number)
+            if change is not None:
+                if name in there:
+                    there[name].until = number
+                there[name] = SkillVersion(name, number, change, skill.public)
+                versions.append(there[name])
+        before, current[number] = library, dict(there)
+    uses = [_told(played, current.get(played.policy, {})) for played in run.played("train")]
+    for played in run.played("test"):
+        _told(played, current.get(played.policy, {}))
+    return SkillHistory(libraries, versions, sorted(uses, key=lambda use: use.episode))
+
+
+def blame_lines(run: RunData) -> Iterator[str]:
+    """Each skill's versions as text, in the order in which skills came. Raises as `skill_history` does."""
+    versions = skill_history(run).versions
+    if not versions:
+        yield "(no sleep has made a skill yet)"
+    for name in dict.fromkeys(each.name for each in versions):
+        own = [each for each in versions if each.name == name]
+        yield f"{name} ({'public' if own[-1].public else 'private'})"
+        for each in own:
+            when = (
+                START
+                if each.change == START
+                else f"{each.change} in sleep {each.sleep}, after {batch_of(run, each.sleep)}"
+            )
+            yield f"  {when}: {_fared(each)}"
+        if own[-1].removed:
+            yield f"  removed in sleep {own[-1].until}, after {batch_of(run, own[-1].until or 0)}"
+
+
+def _fared(skill: SkillVersion) -> str:
+    calls = skill.calls + skill.inner_calls
+    if not calls:
+        return "never called"
+    parts = [f"called {skill.calls} times by the actor", f"{skill.inner_calls} by other code"]
+    parts.append(f"{skill.errors} failed")
+    if skill.calls:
+        parts.append(f"{skill.actions / skill.calls:.1f} actions a call")
+    if skill.scored:
+        parts.append(f"score {skill.score / skill.scored:.3f} in {skill.scored} episodes")
+    return ", ".join(parts)
+
+
+def batch_of(run: RunData, sleep: int) -> str:
+    """The training episodes that a sleep followed: `train/0010 to train/0019`."""
+    keys = sorted(row.episode for row in run.episodes if row.phase == "train" and row.policy == sleep - 1)
+    return f"{keys[0]} to {keys[-1]}" if keys else "no episodes"
+
+
+def _change(skill: Skill, before: Library, after: Library, sleep: int) -> str | None:
+    """What a sleep did to a skill; `None` where it is as it was."""
+    name, old = skill.name, before.by_name.get(skill.name)
+    if old is None:
+        vanished = [each for each in before.skills if each.name not in after.by_name]
+        same = [each.name for each in vanished if each.created == skill.created < sleep]
+        if not same:
+            return "written"
+        # Of several it is the one whose text is the nearest in length: a rename changes little else.
+        length = len(after.named[name].source)
+        return f"renamed from {min(same, key=lambda one: abs(len(before.named[one].source) - length))}"
+    own: tuple[Definition, ...] = before.named[name], after.named[name]
+    if own[0] != own[1]:
+        return "edited"
+    if old.public != skill.public:
+        return "made public" if skill.public else "made private"
+    return "edited in what it shares" if skill.edited == sleep != old.edited else None
+
+
+def _told(played: Trajectory, there: dict[str, SkillVersion]) -> Use:
+    """Count an episode's calls for the skills as they were then."""
+    saved: dict[str, int] = {}
+    for turn in played.turns:
+        if turn.executed is None:
+            continue
+        if skill := _skill(turn.executed, there):
+            skill.calls += 1
+            skill.actions += turn.executed.actions
+            saved[skill.name] = saved.get(skill.name, 0) + turn.executed.actions - 1
+        for node in turn.executed.below():
+            if skill := _skill(node, there):
+                skill.inner_calls += 1
+    for name in saved:
+        skill = there[name]
+        skill.episodes += 1
+        if played.outcome is not None:
+            skill.scored += 1
+            skill.score += played.outcome.score
+    turns = sum(turn.role == "actor" for turn in played.turns)
+    return Use(played.episode, played.policy, turns, saved)
+
+
+def _skill(node: CallNode, there: dict[str, SkillVersion]) -> SkillVersion | None:
+    """Whose call it is, where it is a skill's; counts its error."""
+    skill = there.get(node.name) if node.kind == "skill" else None
+    if skill is not None and node.error is not None:
+        skill.errors += 1
+    return skill
