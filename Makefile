@@ -4,7 +4,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3 || echo python3)
 # Two workers, in the order that tests/conftest.py gives: the engine's tests on one, all others beside them.
 WORKERS = .venv/bin/python -m pytest -n 2 --no-loadscope-reorder -m "not slow"
 
-.PHONY: help venv demo check test test-slow lint clean
+.PHONY: help venv demo paper-smoke check test test-slow lint clean
 .DEFAULT_GOAL := help
 
 help:  ## say what there is
@@ -17,6 +17,10 @@ venv:  ## build .venv if needed; `make venv KIND=gpu` for vLLM's GPU build
 
 demo: venv  ## play a short SpeedRunner run on BabyAI with the bundled model, on the CPU
 	@.venv/bin/speedrunner run experiment=demo
+
+paper-smoke: venv  ## the paper's main comparison with the bundled model, on the CPU, ending with its tables
+	@.venv/bin/speedrunner sweep experiment=main scale=smoke
+	@.venv/bin/speedrunner tables runs/smoke --out runs/smoke/tables
 
 check: lint  ## lint, and the tests that need no engine: for the loop at the desk
 	@$(WORKERS) --ignore tests/engine

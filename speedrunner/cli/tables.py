@@ -41,6 +41,7 @@ def tables(
     """
     from speedrunner.config.schema import InvalidConfig
     from speedrunner.costs.pricing import GPU_HOURS, price_list
+    from speedrunner.statistics.forecasts import forecast_table
     from speedrunner.statistics.groups import grouped
     from speedrunner.statistics.paper import beside, published
     from speedrunner.statistics.paper_tables import paper_tables
@@ -62,7 +63,7 @@ def tables(
     groups, notes = grouped(runs)
     names = ", ".join(dict.fromkeys(run.prices for run in runs))
     rows = beside(published(), groups)
-    written = [*run_tables(groups, prices=names, corrected=holm), *paper_tables(rows)]
+    written = [*run_tables(groups, prices=names, corrected=holm), forecast_table(runs), *paper_tables(rows)]
     write(out, written)
     console = plain_console()
     for line in [*_said(runs, len(groups), rows), *notes]:

@@ -14,6 +14,7 @@ from speedrunner.config.schema import Config, InvalidConfig, from_mapping
 from speedrunner.costs.checkpoints import checkpoint_rows
 from speedrunner.costs.ledger import Line, RunCosts, run_costs
 from speedrunner.costs.pricing import price_book
+from speedrunner.experiments.forecast import truth
 from speedrunner.statistics.comparison import METRICS
 from speedrunner.statistics.libraries import LibraryStatistics, library_statistics
 from speedrunner.statistics.skill_costs import SkillCost, skill_costs
@@ -90,6 +91,8 @@ class Summary(msgspec.Struct, frozen=True):
         unfinished: checkpoints of the plan of which that is not so.
         endings: how many episodes of (phase, checkpoint) ended in which way.
         prices: what the list is called that it is priced by.
+        taken: what the run has taken in all, by measure of `speedrunner.experiments.forecast`; without engine
+            time, whose share only all runs of a server tell.
     """
 
     path: str
@@ -101,6 +104,7 @@ class Summary(msgspec.Struct, frozen=True):
     endings: Counter[tuple[str, int, str]]
     sleeps: list[Slept]
     skills: list[SkillCost]
+    taken: dict[str, float]
 
     @property
     def seed(self) -> int:
@@ -142,6 +146,7 @@ def summarise(path: Path, prices: str | None) -> Summary:
         endings=Counter((row.phase, row.checkpoint, row.ending.value) for row in run.episodes),
         sleeps=list(_sleeps(run, costs)),
         skills=skill_costs(run, costs, history),
+        taken={name: amount for name, amount in truth(run, costs).items() if name != "engine_s"},
     )
 
 

@@ -67,4 +67,5 @@ def summary(
         endings=endings,
         sleeps=[],
         skills=[],
+        taken={},
     )
