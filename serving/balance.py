@@ -27,6 +27,7 @@ class Balance(msgspec.Struct, frozen=True, kw_only=True):
         ours: whether nobody but us can have used the engine.
         since: from when on both were counted, in Unix seconds.
         time: until when.
+        clients: how many ledgers it covers; 0 where that is not known.
     """
 
     model: str
@@ -37,6 +38,7 @@ class Balance(msgspec.Struct, frozen=True, kw_only=True):
     ours: bool
     since: float
     time: float
+    clients: int = 0
     format: int = 1
 
     @property
@@ -92,6 +94,7 @@ class Accounts:
             ours=self._ours,
             since=round(self._since, 3),
             time=round(time.time(), 3),
+            clients=len(self._meters),
         )
 
     def _sums(self) -> tuple[Counters, int, Counters]:

@@ -121,10 +121,14 @@ class Transcript:
 
     def tell(self, text: str) -> None:
         """Append the reply to the last answer and open the model's next turn."""
-        before, after = self._frame.tool_reply if self._has_call else self._frame.user_turn
-        if self._has_call and self._frame.json_replies:
+        self.ids += self.reply(text, has_call=self._has_call)
+
+    def reply(self, text: str, *, has_call: bool) -> list[int]:
+        """The ids of a reply, to an answer with a valid call or without, that open the model's next turn."""
+        before, after = self._frame.tool_reply if has_call else self._frame.user_turn
+        if has_call and self._frame.json_replies:
             text = dumps(text)
-        self.ids += self._tokenizer.framed(before, text, after + self._opening)
+        return self._tokenizer.framed(before, text, after + self._opening)
 
     def _split(self, ids: list[int]) -> tuple[str, str, int, bool]:
         """Reasoning, the text after it, how many of `ids` are the reasoning with its frame, and whether its

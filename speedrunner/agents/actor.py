@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -49,6 +50,27 @@ class ActorSpec:
     tools: tuple[ToolSpec, ...] | None = None
     role: str = "actor"
 
+    def offered(self, env: TextEnv) -> list[ToolSpec]:
+        """What the actor may call: primitives, public skills, and `submit_answer` where the task wants it."""
+        own = self.library.tools() if self.tools is None else self.tools
+        return [*own, *([SUBMIT_ANSWER] if env.submits else [])]
+
+    def messages(self, env: TextEnv, opening: Opening) -> list[Message]:
+        """The first messages. The system message is the same for all episodes of a spec."""
+        system = render(
+            __package__,
+            "system",
+            description=env.description,
+            has_skills=self.tools is None and bool(self.library.public),
+            submits=env.submits,
+            notes=self.notes,
+        )
+        return [Message("system", system), Message("user", task_text(opening))]
+
+    def prompt_hash(self, env: TextEnv, messages: list[Message]) -> str:
+        """SHA-256 of an actor's first prompt: its messages and tools."""
+        return hashlib.sha256(msgspec.json.encode([messages, self.offered(env)])).hexdigest()
+
     def last_visible(self, count: int | None) -> ActorSpec:
         """The same with only so many of its skills for the actor; `None`: all."""
         return self if count is None else replace(self, library=self.library.last_visible(count))
@@ -79,31 +101,14 @@ class Actor:
         """Requests of one episode: the environment's limit, or the model card's if that is less."""
         return self._model.card.role("actor").calls(self.env.limits.llm_calls)
 
-    def tools(self, spec: ActorSpec) -> list[ToolSpec]:
-        """What the actor may call: primitives, public skills, and `submit_answer` where the task wants it."""
-        own = spec.library.tools() if spec.tools is None else spec.tools
-        return [*own, *([SUBMIT_ANSWER] if self.env.submits else [])]
-
-    def messages(self, spec: ActorSpec, opening: Opening) -> list[Message]:
-        """The first messages. The system message is the same for all episodes of a spec."""
-        system = render(
-            __package__,
-            "system",
-            description=self.env.description,
-            has_skills=spec.tools is None and bool(spec.library.public),
-            submits=self.env.submits,
-            notes=spec.notes,
-        )
-        return [Message("system", system), Message("user", task_text(opening))]
-
     def shared_prefix(self, spec: ActorSpec) -> list[int]:
         """The token ids with which every episode of `spec` begins; none on routes of messages."""
-        messages, tools = self._any_messages(spec), self.tools(spec)
+        messages, tools = self._any_messages(spec), spec.offered(self.env)
         return self.model(spec.role).shared_prefix(spec.role, messages, tools)
 
     async def warm(self, spec: ActorSpec, labels: Labels) -> list[tuple[int, Usage]]:
         """Send that prefix alone, before the episodes begin. See `serving.model.Model.warm`."""
-        messages, tools = self._any_messages(spec), self.tools(spec)
+        messages, tools = self._any_messages(spec), spec.offered(self.env)
         return await self.model(spec.role).warm(spec.role, messages, tools, labels.plain())
 
     def library(self, policy: Policy) -> Library:
@@ -116,7 +121,7 @@ class Actor:
         return Library(self.env.primitives, check=self._model.check_tool, load=load).of(policy)
 
     def _any_messages(self, spec: ActorSpec) -> list[dict[str, str]]:
-        return plain_messages(self.messages(spec, Opening("", "")))
+        return plain_messages(spec.messages(self.env, Opening("", "")))
 
 
 def task_text(opening: Opening) -> str:

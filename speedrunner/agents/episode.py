@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import time
 import traceback
 from collections.abc import Awaitable, Callable, Sequence
@@ -22,7 +21,17 @@ from speedrunner.hosts.host import Host, HostError, HostFault
 from speedrunner.library.library import Library
 from speedrunner.sandbox.settings import SandboxError
 from speedrunner.store.labels import Labels
-from speedrunner.store.records import CallNode, Ending, Message, Trajectory, Turn
+from speedrunner.store.modules import cuts
+from speedrunner.store.records import (
+    CallNode,
+    Cut,
+    Ending,
+    Message,
+    Module,
+    Trajectory,
+    Turn,
+    WorldStep,
+)
 
 Watch = Callable[[str, Conversation, Turn | None], None]
 """A spectator: called with the episode's key and its conversation when one is opened (the turn is `None`),
@@ -55,6 +64,7 @@ class Stage:
     _trajectory: Trajectory
     _labels: Labels
     _watch: Watch
+    _module: Module
 
     def __post_init__(self) -> None:
         self.task = self._trajectory.task
@@ -66,6 +76,7 @@ class Stage:
         self.env = self._actor.env
         self._conversations = 0
         self._open: list[Conversation] = []  # each but the last waits for the next one
+        self._asked: list[CallNode | list[Cut]] = []  # of the world, calls and loads in their order
 
     async def act(
         self,
@@ -89,7 +100,7 @@ class Stage:
             ServingError, HostError: ours; not to be caught.
         """
         now = Opening(instruction or self.opening.instruction, self.observation)
-        messages, tools = self._actor.messages(spec, now), self._actor.tools(spec)
+        messages, tools = spec.messages(self.env, now), spec.offered(self.env)
         execute = self.execute if toolbox is None else self._tools(toolbox, spec.role)
         return await self._converse(spec.role, messages, tools, execute, llm_calls)
 
@@ -127,6 +138,7 @@ class Stage:
         config = self._actor.config
         left_s = max(self.limits.remaining_s, 0.001)
         executed = await self._host.execute(call, min(config.sandbox.call_wall_s or left_s, left_s))
+        self._asked.append(executed.node)
         self.observation = executed.observation or self.observation
         return ToolReply(actor_view(executed, config.run.reply_chars), executed.node, executed.ending)
 
@@ -138,7 +150,24 @@ class Stage:
             HostError, SandboxError: the host or the sandbox failed.
         """
         await library.check_loading()
-        await self._host.load(library.module())
+        before, self._module = self._module, library.module()
+        await self._host.load(self._module)
+        self._asked.append(cuts(before, self._module))
+
+    def world(self) -> list[WorldStep]:
+        """All that was asked of the world so far; what a turn shows stands there alone."""
+        shown: dict[int, int] = {}
+        for number, turn in enumerate(self._trajectory.turns):
+            if turn.executed is not None:  # of a tool of the method's, what it did in the world is its call
+                shown |= {id(each): number for each in (turn.executed, *turn.executed.calls[:1])}
+        return [
+            WorldStep(load=each)
+            if isinstance(each, list)
+            else WorldStep(call=each)
+            if id(each) not in shown
+            else WorldStep(turn=shown[id(each)])
+            for each in self._asked
+        ]
 
     def _tools(self, toolbox: Toolbox, role: str) -> Execute:
         """What runs a role's calls: its own tools, and what any actor may call."""
@@ -187,6 +216,8 @@ class Episode:
     task: Task
     policy: int
     attempt: int = 1
+    stored: Module | None = None
+    """The policy's skills, where it may be played with others."""
 
 
 Play = Callable[[Stage, ActorSpec], Awaitable[Ending]]
@@ -233,15 +264,18 @@ async def play_episode(
     )
     if labels.episode is None:
         labels = msgspec.structs.replace(labels, episode=episode.key, attempt=episode.attempt)
+    stage: Stage | None = None
     try:
-        opening = await host.reset(episode.task, spec.library.module(), actor.env.limits.actions)
-        prompt = msgspec.json.encode([actor.messages(spec, opening), actor.tools(spec)])
-        trajectory.prompt_hash = hashlib.sha256(prompt).hexdigest()
+        module = spec.library.module()
+        if episode.stored is not None:
+            trajectory.module = cuts(episode.stored, module)
+        opening = await host.reset(episode.task, module, actor.env.limits.actions)
+        trajectory.prompt_hash = spec.prompt_hash(actor.env, spec.messages(actor.env, opening))
         run = actor.config.run
         limits = AgentLimits(
             actor.llm_calls, time.monotonic() + run.wall_clock_s, answers_count=run.wall_clock == "all"
         )
-        stage = Stage(opening, limits, actor, host, trajectory, labels, watch)
+        stage = Stage(opening, limits, actor, host, trajectory, labels, watch, module)
         trajectory.ending = await play(stage, spec)
     except HostError as error:
         trajectory.ending = Ending.ENVIRONMENT_ERROR
@@ -254,6 +288,8 @@ async def play_episode(
     except (RequestFailed, RequestRefused) as error:
         trajectory.ending = Ending.ENGINE_ERROR
         trajectory.error = f"engine: {error}\n\n{''.join(traceback.format_exception(error))}"
+    if stage is not None and (world := stage.world()) != trajectory.steps:
+        trajectory.world = world
     if not trajectory.ending.is_fault:
         trajectory.outcome = host.outcome
     trajectory.seconds = round(time.monotonic() - began, 3)

@@ -29,6 +29,7 @@ from speedrunner.cli.show import show
 from speedrunner.cli.status import status
 from speedrunner.cli.study import app as study_app
 from speedrunner.cli.tables import tables
+from speedrunner.cli.verify import verify
 from speedrunner.config.compose import compose
 from speedrunner.config.schema import Config, InvalidConfig, TaskConfig
 from speedrunner.console import visible
@@ -64,6 +65,7 @@ app.command("export")(export)
 app.command("cost")(cost)
 app.command("compare")(compare)
 app.command("tables")(tables)
+app.command("verify")(verify)
 app.add_typer(study_app, name="study")
 
 Overrides = Annotated[

@@ -203,7 +203,7 @@ class _Replay:
         """An episode's first messages, and what its actor could call."""
         policy, setup = self._run.data.policies.load(played.policy), self._run.setup
         spec = setup.method.agent(policy, played.task, setup.env)
-        return plain_messages(played.turns[0].messages), self._actor.tools(spec)
+        return plain_messages(played.turns[0].messages), spec.offered(setup.env)
 
 
 async def _engine_sums(endpoint: Endpoint) -> tuple[Counters, dict[str, float]]:

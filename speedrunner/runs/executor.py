@@ -234,7 +234,8 @@ class Executor:
                 raise MethodBroke(f"{called(self.method)}: sleep asked for {task}, which it may not play")
             if not self.method.replays:
                 allowed.remove(task)
-            episode = Episode(f"{name}/again/{next(numbers):04d}", task, policy.version, attempt)
+            stored = self._spec(policy, task).library.module()
+            episode = Episode(f"{name}/again/{next(numbers):04d}", task, policy.version, attempt, stored)
             for _ in range(2):  # a fault of ours says nothing about the policy
                 async with self.pool.host() as host:
                     played = await play_episode(self.actor, episode, spec, host, labels)

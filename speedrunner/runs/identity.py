@@ -67,28 +67,39 @@ def identity(setup: Setup, say: Callable[[str], None]) -> Process:
     Raises:
         InvalidCard, ServerFailed: a model's folder is missing, or cannot be made.
     """
-    env, cards = setup.env, {card.name: card for card in (setup.card, setup.inducer_card)}
-    primitives = [[each.name, str(each.signature), each.doc, each.advances] for each in env.primitives]
+    here = checkout(setup)
+    cards = {card.name: card for card in (setup.card, setup.inducer_card)}
     return Process(
         started=round(time.time(), 3),
         host=platform.node(),
         pid=os.getpid(),
         actor=setup.card,
         inducer=setup.inducer_card,
-        models={name: _model_files(card, say) for name, card in cards.items() if not card.hosted},
+        models={name: model_files(card, say) for name, card in cards.items() if not card.hosted},
         prices=setup.prices,
-        env={
+        env=here["env"],
+        prompts=here["prompts"],
+        code=here["code"],
+        versions=versions(),
+    )
+
+
+def checkout(setup: Setup) -> dict[str, dict[str, str]]:
+    """Digests of what of this checkout plays a run: `env`, `prompts` and `code` of a `Process`."""
+    env = setup.env
+    primitives = [[each.name, str(each.signature), each.doc, each.advances] for each in env.primitives]
+    return {
+        "env": {
             "description": _digest(env.description),
             "primitives": _digest(primitives),
             "tools": _digest(Library(env.primitives).tools()),
             "limits": _digest([env.limits, env.submits]),
             "tasks": _digest(setup.split),
         },
-        prompts=_prompts("actor", CHECKOUT / "speedrunner/agents/prompts")
+        "prompts": _prompts("actor", CHECKOUT / "speedrunner/agents/prompts")
         | _method_prompts(type(setup.method)),
-        code=_code([type(env), type(setup.method)]),
-        versions=versions(),
-    )
+        "code": _code([type(env), type(setup.method)]),
+    }
 
 
 def changes(before: Process, after: Process) -> list[str]:
@@ -204,7 +215,7 @@ def _add_own(module: str, found: dict[str, Path]) -> None:
             _add_own(name, found)
 
 
-def _model_files(card: ModelCard, say: Callable[[str], None]) -> dict[str, str]:
+def model_files(card: ModelCard, say: Callable[[str], None]) -> dict[str, str]:
     """Digests of a model's files by their names; none of what a commit on the hub determines."""
     path = prepare(card, say)
     return {} if card.id is not None else _folder(Path(path))

@@ -90,15 +90,18 @@ class Setup:
         return policy
 
 
-def set_up(config: Config) -> Setup:
+def set_up(config: Config, cards: tuple[ModelCard, ModelCard] | None = None) -> Setup:
     """Make what a configuration names.
+
+    Args:
+        cards: the actor's and the inducer's, as a run has recorded them; `None`: those that it names.
 
     Raises:
         EnvironmentFault, UnknownMethod, InvalidMethodOption, InvalidCard: something in it does not exist.
         UnfitEnvironment: the method cannot play in the environment.
         SandboxUnavailable: skills cannot be isolated on this machine.
     """
-    card = actor_card(config)
+    card, inducer = cards or (actor_card(config), None)
     env = envs.make(config.env.name, **config.env.options)
     if (most := config.run.max_actions) is not None:
         env.limits = replace(env.limits, actions=min(most, env.limits.actions or most))
@@ -108,7 +111,7 @@ def set_up(config: Config) -> Setup:
         split=envs.splits(config.env.name, **config.env.options),
         method=methods.make(config.method.name, **config.method.options),
         card=card,
-        inducer_card=inducer_card(config, card),
+        inducer_card=inducer or inducer_card(config, card),
     )
     setup.method.check(setup.env)
     require(config.sandbox.limits)

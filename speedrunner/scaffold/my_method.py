@@ -65,7 +65,8 @@ class MyMethod(Method):
                 # What was asked for is recorded, refused or not; a `ToolError` tells the agent its mistake.
                 tools.edits.append(Edit("write", name, str(error)))
                 raise ToolError(str(error)) from error
-            tools.edits.append(Edit("write", name))
+            if edited != library:
+                tools.edits.append(Edit("write", name))
             library = edited
             return f"{name} is in the library."
 

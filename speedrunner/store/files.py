@@ -110,13 +110,16 @@ def open_log(path: Path) -> BinaryIO:
         return os.fdopen(open_regular(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT), "ab")
 
 
-def append_record(path: Path, record: msgspec.Struct, *, durable: bool) -> None:
+def append_record(path: Path, record: msgspec.Struct, *, durable: bool) -> int:
     """Append `record` as one line of JSON, whole or not at all. The file has no other writer meanwhile.
 
     Args:
         path: the file; made when missing (its folder is not).
         record: what to append. A lone surrogate in its texts, which UTF-8 cannot hold, becomes `?`.
         durable: wait until the line would also survive a power cut.
+
+    Returns:
+        The file's length now, in bytes.
 
     Raises:
         StorageError: it could not be written; the file is as long as before, if that was possible.
@@ -146,6 +149,7 @@ def append_record(path: Path, record: msgspec.Struct, *, durable: bool) -> None:
             raise
         if durable and size == 0:
             _sync_folder(path.parent)
+    return size + len(line)
 
 
 def read_records(path: Path, type_: type[Record]) -> list[Record]:
@@ -219,7 +223,7 @@ def write_atomic(path: Path, content: bytes | msgspec.Struct) -> None:
         StorageError: it could not be written; what stood there still stands.
     """
     if isinstance(content, msgspec.Struct):
-        content = msgspec.json.format(_encode(content), indent=2) + b"\n"
+        content = indented(content)
     temporary = temporary_name(path)
     with explained(path, "written"):
         try:
@@ -233,6 +237,11 @@ def write_atomic(path: Path, content: bytes | msgspec.Struct) -> None:
             temporary.unlink(missing_ok=True)
             raise
         _sync_folder(path.parent)
+
+
+def indented(record: msgspec.Struct) -> bytes:
+    """A record as `write_atomic` writes it."""
+    return msgspec.json.format(_encode(record), indent=2) + b"\n"
 
 
 def publish_folder(temporary: Path, final: Path) -> None:

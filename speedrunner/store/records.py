@@ -113,6 +113,29 @@ class Turn(msgspec.Struct):
     conversation: int = 0
 
 
+class Cut(msgspec.Struct, frozen=True):
+    """Lines of a text, from `first` to before `end`, and those that take their place."""
+
+    first: int
+    end: int
+    lines: list[str]
+
+
+class WorldStep(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One thing that was asked of an episode's world. Exactly one attribute is set.
+
+    Attributes:
+        turn: number of the turn, from 0, that shows the call: as what it executed, or as the first call of
+            that, where a tool of the method's made it.
+        call: a call that no turn shows.
+        load: other skills took the place of those before; see `speedrunner.store.modules`.
+    """
+
+    turn: int | None = None
+    call: CallNode | None = None
+    load: list[Cut] | None = None
+
+
 class Trajectory(msgspec.Struct, kw_only=True):
     """One whole episode.
 
@@ -126,6 +149,8 @@ class Trajectory(msgspec.Struct, kw_only=True):
         prompt_hash: SHA-256 of the actor's first prompt: messages and tools.
         seconds: wall clock of the episode.
         started: when it began.
+        world: all that was asked of the world, in its order; `None` where that is what the turns executed.
+        module: of an attempt in a sleep: how the skills that it began with differ from the policy's.
     """
 
     episode: str
@@ -140,12 +165,22 @@ class Trajectory(msgspec.Struct, kw_only=True):
     prompt_hash: str = ""
     seconds: float = 0.0
     started: float = 0.0
+    world: list[WorldStep] | None = None
+    module: list[Cut] | None = None
     format: int = FORMAT
 
     @property
     def usage(self) -> Usage:
         """Tokens of all turns."""
         return sum((turn.usage for turn in self.turns), Usage())
+
+    @property
+    def steps(self) -> list[WorldStep]:
+        """All that was asked of the world, in its order."""
+        if self.world is not None:
+            return self.world
+        acted = (n for n, turn in enumerate(self.turns) if turn.executed and turn.executed.kind != "tool")
+        return [WorldStep(turn=number) for number in acted]
 
 
 class EpisodeRow(msgspec.Struct, kw_only=True):
@@ -252,11 +287,23 @@ EditAction = Literal["write", "edit", "rename", "visibility", "delete"]
 
 
 class Edit(msgspec.Struct, frozen=True):
-    """One edit that an inducer asked for. `error` says why it was refused; `None` means accepted."""
+    """One edit that an inducer asked for.
+
+    Attributes:
+        name: of what it is about; several functions are parted by commas.
+        error: why it was refused; `None` means accepted.
+        new_name: what the function is called from then on, if it was renamed.
+    """
 
     action: EditAction
     name: str
     error: str | None = None
+    new_name: str | None = None
+
+    @property
+    def names(self) -> list[str]:
+        """All that it is about."""
+        return self.name.split(", ")
 
 
 class AgentRecord(msgspec.Struct):

@@ -9,7 +9,7 @@ sleeps/0001.json               one file per sleep
 episodes.jsonl                 one summary row per episode
 requests.jsonl                 the ledger
 accounts.jsonl                 the ledger's sums beside the engine's counters, one row per process
-state.json                     what is finished
+state.json                     what is finished, and seals of all that is recorded
 server.log, hosts.log          for people
 inducer_server.log             for people, too: of an inducer with a server of its own
 lock/                          names the process that owns the run
@@ -17,9 +17,10 @@ lock/                          names the process that owns the run
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar, get_args
 
@@ -39,6 +40,7 @@ from speedrunner.store.records import (
     TrainingEnd,
     Trajectory,
 )
+from speedrunner.store.seals import Seal, Sealer
 
 if TYPE_CHECKING:
     from serving.balance import Balance
@@ -58,10 +60,26 @@ class RunDirectoryError(files.StorageError):
     """A folder is not a run that can be read or gone on with."""
 
 
-class _State(msgspec.Struct):
+class State(msgspec.Struct):
+    """What `state.json` holds.
+
+    Attributes:
+        finished: keys of the finished steps, in the order in which they were finished.
+        training_end: where training ended before its plan did, if it has.
+        seals: by place in the directory; see `speedrunner.store.seals`.
+        digest: SHA-256 of the rest.
+    """
+
     finished: list[str] = []
     training_end: TrainingEnd | None = None
+    seals: dict[str, Seal] = {}
+    digest: str = ""
     format: int = FORMAT
+
+    @property
+    def own_digest(self) -> str:
+        """What `digest` should be."""
+        return hashlib.sha256(msgspec.json.encode(msgspec.structs.replace(self, digest=""))).hexdigest()
 
 
 def sleep_key(sleep: int) -> str:
@@ -80,6 +98,8 @@ class RunDirectory:
     def __init__(self, path: Path, lock: RunLock | None) -> None:
         self.path = path
         self._lock = lock
+        self._sealer: Sealer | None = None
+        self._wrote = False
         self.policies = PolicyStore(path / "policies")
         self.server_log = path / "server.log"
         self.inducer_server_log = path / "inducer_server.log"
@@ -128,9 +148,24 @@ class RunDirectory:
                 for pattern in ("*.jsonl", *(f"{name}/*.jsonl" for name in _FOLDERS)):
                     for file in path.glob(pattern):
                         files.repair(file)
-            for row in run._missing(run._read(run._episodes, EpisodeRow)):
+                run._sealer = Sealer(path)
+            for row in run._missing(run.rows()):
                 run.append_episode(row)
-            yield run
+            try:
+                yield run
+            finally:
+                # What stopped the run may be the disk; nothing recorded needs its seal.
+                with suppress(files.StorageError):
+                    run._seal()
+
+    def state(self) -> State:
+        """What is finished, and sealed."""
+        try:
+            return files.read_record(self._state, State)
+        except files.StorageError as error:
+            if isinstance(error.__cause__, FileNotFoundError):
+                return State()
+            raise
 
     def config(self) -> str | None:
         """Text of `config.yaml`; `None` when there is none yet."""
@@ -145,27 +180,27 @@ class RunDirectory:
 
     def finished(self) -> list[str]:
         """Keys of the finished steps, in the order in which they were finished."""
-        return self._read_state().finished
+        return self.state().finished
 
     def mark_finished(self, step: str) -> None:
         """Note that a step is finished; to be called after all its records are written."""
         self._own()
-        state = self._read_state()
+        state = self.state()
         if step not in state.finished:
             state.finished.append(step)
-            files.write_atomic(self._state, state)
+            self._write_state(state)
 
     @property
     def training_end(self) -> TrainingEnd | None:
         """Where training ended before its plan did, if it has."""
-        return self._read_state().training_end
+        return self.state().training_end
 
     def end_training(self, end: TrainingEnd) -> None:
         """Note that no more rollouts and sleeps are to follow."""
         self._own()
-        state = self._read_state()
+        state = self.state()
         state.training_end = end
-        files.write_atomic(self._state, state)
+        self._write_state(state)
 
     def write_policy(self, policy: Policy) -> None:
         """Store a new policy version. Raises `InvalidPolicy` too."""
@@ -174,32 +209,28 @@ class RunDirectory:
 
     def append_process(self, process: Process) -> None:
         """Append what a process works with, before it does anything else."""
-        self._own()
-        files.append_record(self._processes, process, durable=True)
+        self._append(self._processes, process, durable=True)
 
     def append_trajectory(self, phase: Phase, number: int, trajectory: Trajectory) -> None:
         """Append a finished episode of a batch, or of an evaluation; it is on the disk when this returns."""
         self._own()
         files.sync(self._requests)  # a finished episode never lacks rows of its ledger
-        files.append_record(self._numbered(phase, number), trajectory, durable=True)
+        self._append(self._numbered(phase, number), trajectory, durable=True)
 
     def append_episode(self, row: EpisodeRow) -> None:
         """Append a summary row, after its trajectory (from which it can be derived again)."""
-        self._own()
-        files.append_record(self._episodes, row, durable=False)
+        self._append(self._episodes, row, durable=False)
 
     def append_request(self, row: LedgerRow) -> None:
         """Append a row of the ledger.
 
         It survives a kill at once, and a power cut from when its episode or sleep is on the disk.
         """
-        self._own()
-        files.append_record(self._requests, row, durable=False)
+        self._append(self._requests, row, durable=False)
 
     def append_accounts(self, balance: Balance) -> None:
         """Append what one process found when it compared the ledger with the engine's counters."""
-        self._own()
-        files.append_record(self._accounts, balance, durable=False)
+        self._append(self._accounts, balance, durable=False)
 
     def write_sleep(self, record: SleepRecord) -> None:
         """Write the record of a sleep (again, if a killed attempt came as far as this)."""
@@ -223,7 +254,11 @@ class RunDirectory:
 
         Of one that was played again, after a fault of ours, the newest attempt.
         """
-        return _newest(self._read(self._numbered(phase, number), Trajectory))
+        return _newest(self.played(phase, number))
+
+    def played(self, phase: Phase, number: int) -> list[Trajectory]:
+        """The same, with every attempt that ended."""
+        return self._read(self._numbered(phase, number), Trajectory)
 
     def sleeps(self) -> list[SleepRecord]:
         """Sleeps whose record is written, ascending."""
@@ -233,8 +268,12 @@ class RunDirectory:
 
     def episodes(self) -> list[EpisodeRow]:
         """One summary row per finished episode, also where a kill came before the row was written."""
-        rows = self._read(self._episodes, EpisodeRow)
+        rows = self.rows()
         return _newest(rows + self._missing(rows))
+
+    def rows(self) -> list[EpisodeRow]:
+        """The summary rows as they stand there, with those of every attempt that ended."""
+        return self._read(self._episodes, EpisodeRow)
 
     def count(self, phase: Phase) -> int:
         """How many episodes of a phase are finished; their texts are not decoded."""
@@ -277,18 +316,29 @@ class RunDirectory:
         if self._lock is None:
             raise RunDirectoryError(f"{self.path} was opened for reading and cannot be written")
         self._lock.check()
+        self._wrote = True
+
+    def _append(self, path: Path, record: msgspec.Struct, *, durable: bool) -> None:
+        self._own()
+        size = files.append_record(path, record, durable=durable)
+        if self._sealer is not None:
+            self._sealer.grew(path, size)
+
+    def _seal(self) -> None:
+        """Seal what this process has recorded, if it has."""
+        if self._wrote and self._config.exists():
+            self._own()
+            self._write_state(self.state())
+
+    def _write_state(self, state: State) -> None:
+        if self._sealer is not None:
+            state.seals = self._sealer.seals(state.seals)
+        state.digest = state.own_digest
+        files.write_atomic(self._state, state)
 
     def _read(self, path: Path, type_: type[files.Record]) -> list[files.Record]:
         with _as_run_directory_error(self.path):
             return files.read_records(path, type_)
-
-    def _read_state(self) -> _State:
-        try:
-            return files.read_record(self._state, _State)
-        except files.StorageError as error:
-            if isinstance(error.__cause__, FileNotFoundError):
-                return _State()
-            raise
 
     def _check(self) -> None:
         """Whether the folder is a run of this version's layout, or may become one."""
@@ -303,7 +353,7 @@ class RunDirectory:
             raise RunDirectoryError(
                 f"{self.path} holds no run (it has {foreign[0]}, but no config.yaml): name another directory"
             )
-        self._read_state()
+        self.state()
 
 
 class _Key(msgspec.Struct):

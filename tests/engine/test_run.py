@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import random
 import re
@@ -21,6 +22,7 @@ from speedrunner.store.data import load
 from speedrunner.store.records import Ending
 from tests.engine.conftest import ShortCard
 from tests.scripted_runs import check_finished, command, speedrunner
+from tests.tampered_runs import statuses, verified
 
 RING = (
     "env=tests.odd_envs:Ring",
@@ -87,6 +89,10 @@ async def test_a_run_is_valid_and_accounted_for_to_the_token(
     assert total.cached > 0.5 * total.prompt
     assert f"The run's files are in {run}" in done.stdout
 
+    found = await verified(run)
+    assert set(statuses(found).values()) == {"ok"}, found
+    assert "recorded usage alone in 0" in found["prompts"].summary
+
 
 @dataclass
 class Ring:
@@ -118,6 +124,7 @@ class Ring:
         out, err = process.communicate(timeout=300)
         assert (process.returncode, err) == (0, ""), out[-2000:]
         check_finished(self.folder, PLANNED, sleeps=2)
+        assert set(statuses(asyncio.run(verified(self.folder))).values()) == {"ok"}
 
     def kill_and_resume(self, instants: list[Callable[[], bool]]) -> None:
         """SIGKILL it at each instant and go on with it every time."""

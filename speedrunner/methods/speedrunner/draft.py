@@ -87,7 +87,7 @@ class Draft:
     async def rename_skill(self, name: str, new_name: str) -> str:
         """Rename a skill, and with it every call in the library; docstrings stay as they are."""
         edited = partial(self.library.rename, name, new_name, sleep=self.sleep)
-        return await self._edit("rename", name, edited, f"{name} is {new_name} now")
+        return await self._edit("rename", name, edited, f"{name} is {new_name} now", new_name)
 
     async def delete_skill(self, name: str) -> str:
         """Delete a skill that no other skill calls."""
@@ -99,7 +99,14 @@ class Draft:
         edited = partial(self.library.write, source, public=public, sleep=self.sleep)
         return await self._edit("write", ", ".join(names), edited, done)
 
-    async def _edit(self, action: EditAction, name: str, edited: Callable[[], Library], done: str) -> str:
+    async def _edit(
+        self,
+        action: EditAction,
+        name: str,
+        edited: Callable[[], Library],
+        done: str,
+        new_name: str | None = None,
+    ) -> str:
         """Make an edit, record it, and say that it is done or was not needed. Raises `ToolError`."""
         try:
             library = edited()
@@ -111,7 +118,7 @@ class Draft:
         if library == self.library:
             return "This changes nothing: the library is so already."
         self.library = library
-        self.edits.append(Edit(action, name))
+        self.edits.append(Edit(action, name, new_name=new_name))
         count, public = len(library.skills), len(library.public)
         return f"{done}. The library has {count} skill{'s' * (count != 1)}, {public} of them public."
 

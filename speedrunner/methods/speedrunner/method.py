@@ -50,6 +50,11 @@ def standard_error(*samples: Sequence[float]) -> float:
     return math.sqrt(sum(variance(each) / len(each) for each in samples))
 
 
+def _take_back(edits: list[Edit], why: str) -> None:
+    """Refuse those edits that were accepted."""
+    edits[:] = [msgspec.structs.replace(each, error=each.error or why) for each in edits]
+
+
 def finish(summary: str) -> str:
     """End your work. `summary` says in a few sentences what you changed and why."""
     return "The library is stored."
@@ -142,11 +147,12 @@ class SpeedRunner(Method):
             ending = await tools.run_agent("inducer", messages, Toolbox(offered, finish), calls)
         if ending in (Ending.CALL_LIMIT, Ending.CONTEXT_OVERFLOW) and self.on_limit == "discard":
             tools.error = tools.error or f"the inducer used up its {calls} calls"
+            _take_back(tools.edits, tools.error)
             return policy
         edited = draft.library.policy(policy)
         if edited != policy and (why := await self._regressed(edited, history, tools)) is not None:
             tools.fell_short(why)
-            tools.edits[:] = [Edit(each.action, each.name, each.error or why) for each in tools.edits]
+            _take_back(tools.edits, why)
             return policy
         if tools.error is not None:
             tools.error += "; what it had edited until then is kept"

@@ -64,7 +64,7 @@ async def joined(library: Library, programs: Sequence[Program], sleep: int) -> t
     own = {word for program in programs for word in re.findall(r"\w+", program.source)}
     names: dict[str, str] = {}  # of this episode's functions, those whose names others have taken
     for program in programs:
-        main = (function_names(program.source) or ["(none)"])[-1]
+        what = ", ".join(function_names(program.source)) or "(none)"
         try:
             text = read_text(program.source)
             if _functions(text) and all(
@@ -74,13 +74,14 @@ async def joined(library: Library, programs: Sequence[Program], sleep: int) -> t
             for name in (each.name for each in _functions(text) if each.name in library.named):
                 names[name] = _free(name, library.named.keys() | own | set(names.values()))
             source = "\n\n\n".join(_renamed(each, names).source for each in text)
-            grown, main = written(library, source, sleep)
+            what = ", ".join(function_names(source)) or what
+            grown, _ = written(library, source, sleep)
             await grown.check_loading()
         except InvalidSkill as error:
-            edits.append(Edit("write", main, str(error)))
+            edits.append(Edit("write", what, str(error)))
         else:
             library = grown
-            edits.append(Edit("write", main))
+            edits.append(Edit("write", what))
     return library, edits
 
 

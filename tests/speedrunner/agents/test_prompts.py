@@ -18,10 +18,9 @@ import envs
 from envs import Opening, Task, TextEnv
 from serving.tokens.tools import ToolCall
 from serving.usage import Usage
-from speedrunner.agents.actor import SUBMIT_ANSWER, Actor, ActorSpec
+from speedrunner.agents.actor import SUBMIT_ANSWER, ActorSpec
 from speedrunner.agents.reading import headline, slept_lines
 from speedrunner.agents.texts import render
-from speedrunner.config.compose import compose
 from speedrunner.library.library import Library
 from speedrunner.library.text import source_text
 from speedrunner.methods.speedrunner.draft import Draft
@@ -72,7 +71,7 @@ def opening() -> Opening:
 
 
 def actor(spec: ActorSpec) -> list[Message]:
-    return Actor(ENV, None, compose([])).messages(spec, opening())  # type: ignore[arg-type]
+    return spec.messages(ENV, opening())
 
 
 def episode(number: int) -> str:
@@ -249,9 +248,7 @@ def test_skills_are_not_documented_in_the_actors_prompt_but_in_its_tools() -> No
 
 
 def test_the_system_message_is_the_same_for_every_task() -> None:
-    other = Actor(ENV, None, compose([])).messages(  # type: ignore[arg-type]
-        ActorSpec(library()), Opening("another", "world")
-    )
+    other = ActorSpec(library()).messages(ENV, Opening("another", "world"))
     assert other[0] == actor(ActorSpec(library()))[0]
 
 

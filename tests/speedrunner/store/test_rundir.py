@@ -16,6 +16,7 @@ from speedrunner.store.files import StorageError, temporary_name
 from speedrunner.store.lock import LockHeld, LockLost
 from speedrunner.store.records import EpisodeRow, Policy
 from speedrunner.store.rundir import RunDirectory, RunDirectoryError
+from speedrunner.store.seals import broken
 from tests.speedrunner.run_samples import sleep, trajectory
 
 
@@ -221,6 +222,7 @@ def test_a_kill_at_any_instant_loses_and_doubles_nothing(path):
         time.sleep(moments.random() / 50)  # anywhere within the next episodes
         process.kill()
         acknowledged += process.communicate()[0].split()
+        assert list(broken(path, RunDirectory.open_for_reading(path).state().seals)) == []
     with RunDirectory.open_for_writing(path) as run:
         finished = run.finished()
         played = [

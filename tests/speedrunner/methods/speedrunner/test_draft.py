@@ -134,7 +134,7 @@ class TestEditing:
         assert (await writing.delete_skill("advance_twice")).startswith("advance_twice is deleted. ")
         assert edits == [
             Edit("edit", "advance"),
-            Edit("rename", "advance"),
+            Edit("rename", "advance", new_name="_step"),
             Edit("visibility", "_step"),
             Edit("delete", "advance_twice"),
         ]

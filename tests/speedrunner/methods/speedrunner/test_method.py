@@ -138,7 +138,7 @@ async def test_or_discards_them_and_says_so(night: Nights) -> None:
     slept = await night([WRITE] * 2, before, inducer_calls=2, on_limit="discard")
     assert slept.policy == before
     assert slept.tools.error == "the inducer used up its 2 calls"
-    assert len(slept.tools.edits) == 1
+    assert [edit.error for edit in slept.tools.edits] == [slept.tools.error]
 
 
 async def test_a_context_overflow_ends_it_and_keeps_its_edits(night: Nights) -> None:

@@ -1,0 +1,42 @@
+"""`speedrunner verify`: whether a run is what its records say."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+import typer
+
+from speedrunner.cli.command import AsJson, carry_out, waiting_line
+from speedrunner.console import visible
+
+if TYPE_CHECKING:
+    from speedrunner.verification.findings import Check
+
+
+def verify(
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run's directory.", show_default=False)],
+    as_json: AsJson = False,
+) -> None:
+    """Check a run without a model: its files against their seals, every call by playing it again, prompts,
+    accounts, policies, plan. Exit status 1: something differs.
+
+    Example: speedrunner verify runs/demo
+    """
+    from speedrunner.verification.verify import verify as verified
+
+    def say(check: Check) -> None:
+        if not as_json:
+            for line in check.lines():
+                typer.echo(visible(line))
+
+    with waiting_line() as status:
+        found = carry_out(lambda drain: verified(run, status, say), lambda line: typer.echo(line, err=True))
+    if as_json:
+        typer.echo(msgspec.json.encode(found).decode())
+    else:
+        for note in found.notes:
+            typer.echo(visible(f"{'note':9} {note}"))
+    if not found.holds:
+        raise typer.Exit(1)

@@ -1,0 +1,33 @@
+"""How the skills that an episode can call differ from those before: as few lines as a record needs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from difflib import SequenceMatcher
+
+from speedrunner.store.records import Cut, Module
+
+
+def cuts(before: Module, after: Module) -> list[Cut]:
+    """What makes of one module another."""
+    old, new = _lines(before), _lines(after)
+    found = SequenceMatcher(None, old, new).get_opcodes()
+    return [Cut(first, end, new[start:stop]) for kind, first, end, start, stop in found if kind != "equal"]
+
+
+def with_cuts(before: Module, changes: Sequence[Cut]) -> Module:
+    """The module that `cuts` was given as the second one."""
+    lines = _lines(before)
+    for cut in reversed(changes):
+        lines[cut.first : cut.end] = cut.lines
+    public, private, source = ([line[1:] for line in lines if line[:1] == mark] for mark in _MARKS)
+    return Module("\n".join(source), tuple(public), tuple(private))
+
+
+_MARKS = "+-="
+"""What the lines of public names, private names and the source begin with."""
+
+
+def _lines(module: Module) -> list[str]:
+    parts = (module.public, module.private, module.source.split("\n"))
+    return [mark + line for mark, part in zip(_MARKS, parts, strict=True) for line in part]

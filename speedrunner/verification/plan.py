@@ -1,0 +1,146 @@
+"""Whether a run's steps, episodes and sleeps are those that its configuration plans, as far as it goes."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from envs import Task
+from speedrunner.runs.budget import TokenBudget
+from speedrunner.runs.plan import Evaluate, Sleep, Wake, number_of, step_key, step_name
+from speedrunner.store.labels import Labels
+from speedrunner.store.records import TrainingEnd
+from speedrunner.store.rundir import sleep_key
+from speedrunner.verification.findings import Check, Findings
+from speedrunner.verification.subject import Subject
+
+
+class Plan:
+    """What a run's configuration plans, beside what it has recorded.
+
+    Raises:
+        InvalidPlan: the configuration asks for what the environment has not.
+    """
+
+    def __init__(self, subject: Subject) -> None:
+        self._subject = subject
+        self._found = Findings("plan")
+        self._end = subject.directory.training_end
+        self._steps = subject.setup.plan(self._end)
+        self._finished = subject.directory.finished()
+        keys = {step_key(step) for step in self._steps}
+        self.is_finished = keys <= set(self._finished)
+
+    def check(self) -> Check:
+        """Compare them. Raises `StorageError`."""
+        found, steps = self._found, self._steps
+        planned = {step_key(step): step for step in steps}
+        names = {step_name(step): key for key, step in planned.items()}
+        for key in self._finished:
+            if key not in planned:
+                name = key.rpartition("-")[0]
+                what = f"the plan's is {names[name]}" if name in names else "it is not planned"
+                found.differs("state.json", f"{key} is finished, and {what}")
+        training = [key for key, step in planned.items() if not isinstance(step, Evaluate)]
+        order = [key for key in self._finished if key in training]
+        if order != training[: len(order)]:
+            found.differs("state.json", "wakes and sleeps are not finished in the order of the plan")
+        played, sleeps = self._episodes(), self._sleeps()
+        if self._end is not None:
+            self._check_end(self._end)
+        self._check_spending()
+        episodes = sum(len(step.tasks) for step in steps if isinstance(step, Wake | Evaluate))
+        slept = sum(isinstance(step, Sleep) for step in steps)
+        end = "" if self._end is None else "; training ended before its plan did, by its budget"
+        unfinished = "" if self.is_finished else "; the run is not finished: checked as far as it goes"
+        return found.check(
+            f"{played} of {episodes} planned episodes and {sleeps} of {slept} sleeps{end}{unfinished}"
+        )
+
+    def _episodes(self) -> int:
+        """Every episode is a planned one, in its place, and every one of a finished step is there."""
+        found = self._found
+        planned = {
+            key: (step, task)
+            for step in self._steps
+            if isinstance(step, Wake | Evaluate)
+            for key, task in step.tasks.items()
+        }
+        there: set[str] = set()
+        trained: dict[Task, str] = {}
+        for played in self._subject.episodes():
+            episode = played.trajectory
+            if played.phase == "sleep":
+                continue
+            key = episode.episode
+            if key not in planned:
+                found.differs(key, "it is not planned")
+                continue
+            step, task = planned[key]
+            number = step.batch if isinstance(step, Wake) else step.checkpoint
+            found.expect(key, "its task", episode.task, task)
+            found.expect(key, "its policy", episode.policy, step.policy)
+            found.expect(key, "number of its batch or checkpoint", played.number, number)
+            if played.phase == "train" and trained.setdefault(episode.task, key) != key:
+                found.differs(key, f"its task was trained on in {trained[episode.task]}")
+            there.add(key)
+        for key in [key for key in planned if key not in there]:
+            if step_key(planned[key][0]) in self._finished:
+                found.differs(key, f"it is missing, and {step_name(planned[key][0])} is finished")
+        return len(there)
+
+    def _sleeps(self) -> int:
+        """Every sleep is a planned one, and has played nothing that it may not."""
+        found, subject = self._found, self._subject
+        planned = {step.number: step for step in self._steps if isinstance(step, Sleep)}
+        records = {record.sleep: record for record in subject.data.sleeps}
+        tasks = {number_of(row.episode): row.task for row in subject.data.episodes if row.phase == "train"}
+        for number, record in records.items():
+            key = sleep_key(number)
+            if number not in planned:
+                found.differs(key, "it is not planned")
+                continue
+            step = planned[number]
+            found.expect(key, "rollouts before it", record.rollouts, step.rollouts)
+            allowed = set(step.fresh)
+            if subject.setup.method.replays:
+                before = number * subject.setup.config.run.sleep_every
+                allowed |= {task for episode, task in tasks.items() if episode < before}
+            again = Counter(each.task for each in record.attempts if not each.ending.is_fault)
+            for each in record.attempts:
+                if each.task not in allowed:
+                    found.differs(each.episode, f"it plays {each.task}, which the sleep may not")
+                found.expect(each.episode, "its policy", each.policy, number - 1)
+            if not subject.setup.method.replays and any(times > 1 for times in again.values()):
+                found.differs(key, "it has played a task twice")
+        for number, step in planned.items():
+            if number not in records and step_key(step) in self._finished:
+                found.differs(sleep_key(number), "it is missing, and finished")
+        return len(records)
+
+    def _check_end(self, end: TrainingEnd) -> None:
+        """Training ended before its plan did: then its tokens were spent, and nothing followed."""
+        found, subject = self._found, self._subject
+        tokens = subject.setup.config.run.budget_tokens
+        budget = TokenBudget(tokens, subject.data.requests)
+        if not budget.is_spent:
+            found.differs(
+                "state.json", f"training ended at {budget.spent} tokens, and run.budget_tokens={tokens}"
+            )
+        rows = (row.episode for row in subject.data.episodes if row.phase == "train")
+        found.expect("state.json", "rollouts at the end of training", end.rollouts, len(set(rows)))
+        found.expect("state.json", "sleeps at the end of training", end.sleeps, len(subject.data.sleeps))
+
+    def _check_spending(self) -> None:
+        """No wake and no sleep begins when the tokens are spent."""
+        budget = TokenBudget(self._subject.setup.config.run.budget_tokens)
+        begun: set[tuple[str, int | None]] = set()
+        for row in self._subject.data.requests:
+            labels = Labels.of(row.labels)
+            if labels.phase in ("train", "sleep") and (labels.phase, labels.policy) not in begun:
+                begun.add((labels.phase, labels.policy))
+                if budget.is_spent:
+                    what = (
+                        f"{labels.phase} of policy {labels.policy} begins after run.budget_tokens are spent"
+                    )
+                    self._found.differs("requests.jsonl", what)
+            budget.record(row)

@@ -1,0 +1,157 @@
+"""Whether every prompt begins with the one before it and its answer.
+
+The ids of answers are not recorded, but how many there were: a prompt has as many tokens as the one before
+it, its answer, and the reply to that, which is composed again where the model's tokenizer is at hand.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from functools import cache
+from itertools import pairwise
+
+from serving.cards import ModelCard, prepare
+from serving.errors import ServingError
+from serving.tokens.formats import FORMATS
+from serving.tokens.tokenizer import ChatTokenizer
+from serving.tokens.tools import ToolSpec
+from serving.tokens.transcript import Transcript
+from speedrunner.agents.actor import SUBMIT_ANSWER
+from speedrunner.agents.loop import plain_messages
+from speedrunner.methods.base import Method
+from speedrunner.runs.identity import model_files
+from speedrunner.store.records import Message, Process, Turn
+from speedrunner.store.rundir import sleep_key
+from speedrunner.verification.findings import Check, Findings, turn_of
+from speedrunner.verification.subject import Played, Subject
+
+OTHER_ROUTE = "prompts of an engine that is sent messages, not token ids"
+
+
+class Composer:
+    """Composes prompts of one model again, as far as records allow that."""
+
+    def __init__(self, card: ModelCard, tokenizer: ChatTokenizer) -> None:
+        self._card = card
+        self._tokenizer = tokenizer
+        self._any = cache(lambda role: self._transcript(role, [Message("user", "")], [SUBMIT_ANSWER]))
+
+    def first(self, role: str, messages: list[Message], tools: list[ToolSpec]) -> int:
+        """Tokens of a first prompt."""
+        return len(self._transcript(role, messages, tools).ids)
+
+    def reply(self, role: str, answered: Turn, text: str) -> int:
+        """Tokens of the reply to a turn, and of what opens the next one."""
+        return len(self._any(role).reply(text, has_call=answered.call is not None))
+
+    def _transcript(self, role: str, messages: list[Message], tools: list[ToolSpec]) -> Transcript:
+        card, settings = self._card, self._card.role(role)
+        assert card.tool_format is not None
+        return Transcript(
+            self._tokenizer,
+            FORMATS[card.tool_format],
+            plain_messages(messages),
+            tools,
+            thinking_style=card.thinking,
+            thinking_tokens=settings.thinking_tokens,
+            string_tokens=settings.string_tokens,
+        )
+
+
+def composer(card: ModelCard, process: Process | None) -> Composer | None:
+    """What composes a model's prompts; `None` where its tokenizer is not here, or not the one that it had."""
+    from huggingface_hub import try_to_load_from_cache
+
+    if card.id is not None:
+        there = try_to_load_from_cache(card.id, "tokenizer_config.json", revision=card.revision)
+        if not isinstance(there, str):
+            return None  # nothing is fetched
+    try:
+        folder = prepare(card, lambda line: None)
+        files = model_files(card, lambda line: None)
+        if process is not None and process.models.get(card.name, files) != files:
+            return None
+        return Composer(card, ChatTokenizer(folder, card.revision))
+    except ServingError:
+        return None
+
+
+def prompts(subject: Subject) -> Check:
+    """Check the conversations of all episodes and sleeps. Raises `StorageError`."""
+    return _Prompts(subject).check()
+
+
+class _Prompts:
+    """The prompts of a run, one conversation after another."""
+
+    def __init__(self, subject: Subject) -> None:
+        self._subject = subject
+        self._setup = subject.setup
+        self._composers: dict[str, Composer | None] = {}
+        self._found = Findings("prompts")
+        self._counts: Counter[str] = Counter()
+
+    def check(self) -> Check:
+        """All of them."""
+        for played in self._subject.episodes():
+            key, talks = played.trajectory.episode, dict[int, list[tuple[int, Turn]]]()
+            for number, turn in enumerate(played.trajectory.turns):
+                talks.setdefault(turn.conversation, []).append((number, turn))
+            for talk in talks.values():
+                self._conversation(key, talk[0][1].role, talk)
+            if 0 in talks and played.phase != "sleep":
+                self._opening(played, *talks[0][0])
+        for record in self._subject.data.sleeps:
+            for agent in record.agents:
+                self._conversation(sleep_key(record.sleep), agent.role, list(enumerate(agent.turns)))
+        counts = self._counts
+        if not counts.total() and self._found.left_out:
+            return Check("prompts", "not checked", OTHER_ROUTE)
+        how = f"replies composed again in {counts['exact']}, recorded usage alone in {counts['usage']}"
+        first = f"{counts['first']} first prompts composed again"
+        return self._found.check(f"{counts['exact'] + counts['usage']} continued prompts ({how}); {first}")
+
+    def _conversation(self, key: str, role: str, talk: list[tuple[int, Turn]]) -> None:
+        """Each prompt but the first continues the one before."""
+        if self._card(role).route != "tokens":
+            self._found.left_out[OTHER_ROUTE] += len(talk)
+            return
+        composer = self._composer(role)
+        for (_, before), (number, turn) in pairwise(talk):
+            where, least = turn_of(key, number), before.usage.prompt + before.usage.completion
+            self._counts["exact" if composer else "usage"] += 1
+            if turn.usage.prompt < least:
+                what = f"its prompt has {turn.usage.prompt} tokens, the one before and its answer {least}"
+                self._found.differs(where, what)
+            elif composer is not None:
+                replies = sum(composer.reply(role, before, each.content) for each in turn.messages)
+                # Where an answer was cut, the end of its turn is added.
+                ends = range(1 if before.call is not None else 2)
+                if turn.usage.prompt - least - replies not in ends:
+                    what = f"its prompt has {turn.usage.prompt} tokens, and should have {least + replies}"
+                    self._found.differs(where, what)
+
+    def _opening(self, played: Played, number: int, turn: Turn) -> None:
+        """An actor's first prompt is that of its digest, and as long as that, where it was the first."""
+        episode, setup = played.trajectory, self._setup
+        spec, where = self._subject.spec(played), turn_of(played.trajectory.episode, number)
+        if turn.role != spec.role:
+            return
+        if spec.prompt_hash(setup.env, turn.messages) != episode.prompt_hash:
+            if type(setup.method).play is Method.play:  # others may ask for something else
+                self._found.differs(where, "the first prompt has not the digest that was recorded")
+            return
+        composer = self._composer(spec.role) if self._card(spec.role).route == "tokens" else None
+        if composer is not None:
+            self._counts["first"] += 1
+            tokens = composer.first(spec.role, turn.messages, spec.offered(setup.env))
+            self._found.expect(where, "tokens of the first prompt", turn.usage.prompt, tokens)
+
+    def _card(self, role: str) -> ModelCard:
+        return self._setup.card if role == "actor" else self._setup.inducer_card
+
+    def _composer(self, role: str) -> Composer | None:
+        card = self._card(role)
+        if card.name not in self._composers:
+            self._composers[card.name] = composer(card, self._subject.process)
+        return self._composers[card.name]

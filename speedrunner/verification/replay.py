@@ -1,0 +1,215 @@
+"""Every recorded call again, in fresh worlds: the same calls must come to the same."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from collections import Counter
+from collections.abc import AsyncIterator, Sequence
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from serving.tokens.tools import ToolCall
+from speedrunner.agents.actor import actor_view
+from speedrunner.hosts.host import HostError
+from speedrunner.hosts.messages import Executed
+from speedrunner.hosts.process_host import ProcessHost
+from speedrunner.measure.measurement import Status
+from speedrunner.store.modules import with_cuts
+from speedrunner.store.records import CallNode, Cut, Ending, Trajectory, Turn
+from speedrunner.verification.findings import Check, Findings, contrast, turn_of
+from speedrunner.verification.subject import Played, Subject
+
+PATIENCE_S, PATIENCE = 60.0, 10
+"""What a call may take again: so long, or so many times what it took when that is more."""
+
+BY_THE_CLOCK = "ended by the clock, or after such a call"
+BY_A_FAULT = "ended by a fault of ours"
+BY_ITS_PROCESS = "the process of the skills ended in another way, or after such a call"
+NOT_RECORDED = "of an earlier layout, in which skills that were loaded on the way were not recorded"
+"""Why calls are left out."""
+
+ADDRESS = re.compile(rb"0x[0-9a-f]{6,16}")
+"""Where an object lies in memory, which a skill may have returned: it says nothing."""
+
+CLOCK = "TimeLimitReached:"
+"""How errors of calls begin that the clock has ended."""
+
+KILLED = re.compile(r"\ASkillProcessEnded:|; it was killed; ")
+"""In errors of calls whose process ended, or had to be ended: on a busy machine it may be another end."""
+
+DECIDED = (Ending.SUCCESS, Ending.FAILURE, Ending.ACTION_LIMIT)
+"""Endings that the world decides."""
+
+Asked = CallNode | list[Cut]
+"""What was asked of a world: a call, as it was recorded, or other skills."""
+
+
+class _Differs(Exception):
+    """A replay came to something else; what follows in the episode says nothing more."""
+
+    def __init__(self, what: str, turn: int | None = None) -> None:
+        super().__init__(what)
+        self.turn = turn
+
+
+class _LeftOut(Exception):
+    """The rest of an episode cannot be played again."""
+
+    def __init__(self, reason: str, calls: int) -> None:
+        super().__init__(reason)
+        self.calls = calls
+
+
+async def replay(subject: Subject, status: Status) -> Check:
+    """Play all episodes again, as many at once as there are cores. Raises `HostError`, `StorageError`."""
+    found, counts = Findings("replay"), Counter[str]()
+    cores, episodes = len(os.sched_getaffinity(0)), subject.episodes()
+
+    async def work() -> None:
+        for played in episodes:  # shared: each takes the next one
+            episode = played.trajectory
+            counts["episodes"] += 1
+            found.left_out += Counter({BY_A_FAULT: sum(_is_lost(turn) for turn in episode.turns)})
+            async with pool.host() as host:
+                try:
+                    async for _ in _replayed(subject, played, host):
+                        counts["calls"] += 1
+                except _Differs as error:
+                    where = episode.episode
+                    found.differs(where if error.turn is None else turn_of(where, error.turn), str(error))
+                except _LeftOut as error:
+                    found.left_out[str(error)] += error.calls
+            status(f"replayed {counts['calls']} calls of {counts['episodes']} episodes")
+
+    async with subject.setup.hosts(cores) as pool:
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(cores):
+                    group.create_task(work())
+        except BaseExceptionGroup as error:
+            raise error.exceptions[0] from None
+    return found.check(f"{counts['calls']} calls of {counts['episodes']} episodes")
+
+
+async def _replayed(subject: Subject, played: Played, host: ProcessHost) -> AsyncIterator[None]:
+    """Play one episode again; yields after each call. Raises `_Differs`, `_LeftOut`."""
+    episode, setup = played.trajectory, subject.setup
+    asked = _asked(played)
+    spec = subject.spec(played)
+    module = with_cuts(spec.library.module(), episode.module or [])
+    last: Executed | None = None
+    try:
+        opening = await host.reset(episode.task, module, setup.env.limits.actions)
+        if episode.module is None:
+            prompt = spec.prompt_hash(setup.env, spec.messages(setup.env, opening))
+            if prompt != episode.prompt_hash:
+                raise _Differs("the actor's first prompt has not the digest that was recorded")
+        for place, (turn, recorded) in enumerate(asked):
+            if isinstance(recorded, list):
+                module = with_cuts(module, recorded)
+                await host.load(module)
+                continue
+            left = sum(isinstance(each, CallNode) for _, each in asked[place:])
+            if any((each.error or "").startswith(CLOCK) for each in (recorded, *recorded.below())):
+                raise _LeftOut(BY_THE_CLOCK, left)
+            shown = episode.turns[turn] if turn is not None else None
+            directly = shown is not None and shown.executed is recorded
+            call = shown.call if shown is not None and directly else None
+            call = call or ToolCall(recorded.name, recorded.arguments)
+            last = await host.execute(call, max(PATIENCE_S, PATIENCE * recorded.seconds))
+            if what := different(recorded, last.node):
+                if KILLED.search(recorded.error or "") or KILLED.search(last.node.error or ""):
+                    raise _LeftOut(BY_ITS_PROCESS, left)
+                raise _Differs(what, turn)
+            if turn is not None and directly:
+                _check_told(episode, turn, actor_view(last, setup.config.run.reply_chars))
+            yield
+    except HostError as error:
+        if asked or episode.ending is not Ending.ENVIRONMENT_ERROR:
+            raise _Differs(f"the environment broke: {error}") from error
+    else:
+        _check_end(episode, [each for _, each in asked if isinstance(each, CallNode)], last, host)
+
+
+def _asked(played: Played) -> list[tuple[int | None, Asked]]:
+    """What was asked of an episode's world, and the turns that show it. Raises as `_replayed`."""
+    episode, turns = played.trajectory, played.trajectory.turns
+    acted = [turn.executed for turn in turns if turn.executed is not None]
+    is_old = episode.world is None and any(each.kind == "tool" and each.calls for each in acted)
+    if is_old or (played.phase == "sleep" and episode.module is None):
+        raise _LeftOut(NOT_RECORDED, len(acted))
+    found: list[tuple[int | None, Asked]] = []
+    for step in episode.steps:
+        if step.turn is None:
+            found.append((None, step.call or step.load or []))
+            continue
+        node = turns[step.turn].executed if 0 <= step.turn < len(turns) else None
+        if node is None:
+            raise _Differs(f"turn {step.turn + 1} should show a call")
+        found.append((step.turn, node.calls[0] if node.kind == "tool" and node.calls else node))
+    left = {n for n, turn in enumerate(turns) if turn.executed and turn.executed.kind != "tool"}
+    if left := left - {turn for turn, _ in found}:
+        raise _Differs("its call is not among what was asked of the world", min(left))
+    return found
+
+
+def _is_lost(turn: Turn) -> bool:
+    """Whether a call has no record of what came of it, as the episode ended by it."""
+    return turn.call is not None and turn.executed is None
+
+
+def different(recorded: CallNode, now: CallNode, path: str = "") -> str | None:
+    """In what two trees of calls differ first, in the order of time; seconds do not count."""
+    path += recorded.name
+    return (
+        _unlike(recorded, now, path, ("name", "kind", "arguments"))
+        or next(filter(None, map(partial(different, path=f"{path} > "), recorded.calls, now.calls)), None)
+        or _unlike(recorded, now, path, ("result", "error", "actions", "omitted", "calls"))
+    )
+
+
+def _unlike(recorded: CallNode, now: CallNode, path: str, names: Sequence[str]) -> str | None:
+    """The first of these attributes in which two calls differ; of the calls below them their number."""
+    for name in names:
+        one, other = getattr(recorded, name), getattr(now, name)
+        if name == "calls":
+            one, other = len(one), len(other)
+        if one != other and _plain(one) != _plain(other):
+            return f"{path}, {name}: {contrast(one, other)}"
+    return None
+
+
+def _plain(value: Any) -> bytes:
+    return ADDRESS.sub(b"", msgspec.json.encode(value))
+
+
+def _check_told(episode: Trajectory, number: int, told: str) -> None:
+    """Raise `_Differs` where the answer to a call is not what the actor read next."""
+    turn = episode.turns[number]
+    later = (each for each in episode.turns[number + 1 :] if each.conversation == turn.conversation)
+    following = next(later, None)
+    if following is None:
+        return
+    said = [(each.role, each.content) for each in following.messages]
+    if said != [("tool", told)] and _plain(said) != _plain([("tool", told)]):
+        content = "".join(content for _, content in said)
+        raise _Differs(f"what the actor was told: {contrast(content, told)}", number)
+
+
+def _check_end(episode: Trajectory, calls: list[CallNode], last: Executed | None, host: ProcessHost) -> None:
+    """Raise `_Differs` where an episode ends or stands in another way."""
+    decided = last.ending if last is not None else None
+    if decided != (episode.ending if episode.ending in DECIDED else None):
+        what = f"{episode.ending} is recorded as its ending, and the world decides {decided or 'none'}"
+        raise _Differs(what)
+    if episode.ending.is_fault and episode.outcome is None:
+        return
+    if host.outcome != episode.outcome:
+        raise _Differs(f"outcome: {contrast(episode.outcome, host.outcome)}")
+    acted = sum(each.actions for each in calls)
+    if last is not None and last.actions != acted:
+        raise _Differs(f"{acted} actions are recorded, and it takes {last.actions}")

@@ -1,0 +1,128 @@
+"""A whole run: its files, calls, prompts, accounts, policies and plan."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+
+import msgspec
+
+from envs import EnvironmentFault
+from serving.errors import ServingError
+from speedrunner.config.schema import InvalidConfig
+from speedrunner.measure.measurement import Status
+from speedrunner.methods.registry import InvalidMethodOption, UnknownMethod
+from speedrunner.runs.identity import checkout
+from speedrunner.runs.plan import InvalidPlan
+from speedrunner.store import files
+from speedrunner.store.rundir import RunDirectory
+from speedrunner.store.seals import broken, unsealed
+from speedrunner.verification.accounts import accounts
+from speedrunner.verification.findings import Check, Findings
+from speedrunner.verification.plan import Plan
+from speedrunner.verification.policies import policies
+from speedrunner.verification.prompts import prompts
+from speedrunner.verification.replay import replay
+from speedrunner.verification.subject import Subject
+from typed.records import flat
+
+UNREADABLE = (
+    *(EnvironmentFault, InvalidConfig, InvalidMethodOption, InvalidPlan, ServingError, UnknownMethod),
+    *(files.StorageError, ValueError),  # the last: keys and labels that are none any more
+)
+"""What a run brings about that somebody has changed, or that was made elsewhere."""
+
+
+class Verification(msgspec.Struct, frozen=True):
+    """What the verification of a run has found.
+
+    Attributes:
+        holds: whether no check has found a difference.
+        notes: why there may be differences although nobody has changed the run.
+    """
+
+    run: str
+    holds: bool
+    checks: list[Check]
+    notes: list[str]
+
+
+async def verify(path: Path, status: Status, say: Callable[[Check], None]) -> Verification:
+    """Verify a run; nothing is written into it.
+
+    Args:
+        status: shows what is done at the moment.
+        say: gets each check as soon as it is made.
+
+    Raises:
+        RunDirectoryError: there is no run.
+        InvalidConfig, EnvironmentFault, UnknownMethod, InvalidMethodOption, InvalidCard: what it names does
+            not exist here, and its files are as they were sealed.
+        SandboxError, HostError: its skills or its environment do not run here.
+    """
+    directory = RunDirectory.open_for_reading(path)
+    checks = [sealed(directory)]
+    say(checks[0])
+    try:
+        subject = Subject(directory)
+        plan = Plan(subject)
+    except UNREADABLE as error:
+        if checks[0].status != "failed":
+            raise
+        for name in NAMES:
+            checks.append(Check(name, "not checked", str(error)))
+            say(checks[-1])
+        return Verification(str(path), False, checks, [])
+
+    async def made(name: str, check: Callable[[], Check | Awaitable[Check]]) -> None:
+        status(f"checking {name}")
+        try:
+            found = check()
+            one = found if isinstance(found, Check) else await found
+        except UNREADABLE as error:
+            broken_off = Findings(name)
+            broken_off.differs(str(path), str(error))
+            one = broken_off.check("it could not be made to its end")
+        checks.append(one)
+        say(one)
+
+    await made("plan", plan.check)
+    await made("policies", lambda: policies(subject))
+    await made("accounts", lambda: accounts(subject, is_finished=plan.is_finished))
+    await made("prompts", lambda: prompts(subject))
+    await made("replay", lambda: replay(subject, status))
+    holds = all(each.status != "failed" for each in checks)
+    return Verification(str(path), holds, checks, list(_other_code(subject)))
+
+
+NAMES = ("plan", "policies", "accounts", "prompts", "replay")
+"""The checks that follow that of the files."""
+
+
+def sealed(directory: RunDirectory) -> Check:
+    """Whether every file is as it was sealed. Raises `StorageError` where `state.json` is none."""
+    found, state = Findings("files"), directory.state()
+    if not state.digest:
+        return Check("files", "not checked", "not sealed: the run was recorded by an earlier version")
+    if files.read_content(directory.path / "state.json") != files.indented(state) or (
+        state.digest != state.own_digest
+    ):
+        found.differs("state.json", "is not as it was written")
+    for name, what in broken(directory.path, state.seals):
+        found.differs(name, what)
+    size = sum(seal.size for seal in state.seals.values())
+    rest = unsealed(directory.path, state.seals)
+    told = f"; {sum(rest.values())} bytes of {', '.join(rest)} are behind the seals" if rest else ""
+    return found.check(f"{len(state.seals)} files, {size} bytes as they were sealed{told}")
+
+
+def _other_code(subject: Subject) -> Iterator[str]:
+    """Tell where this checkout is not what the run was played by."""
+    if subject.process is None:
+        yield "what played it is not recorded: a replay by other code may differ for that reason"
+        return
+    recorded = {name: getattr(subject.process, name) for name in ("env", "prompts", "code")}
+    there, here = flat(recorded), flat(checkout(subject.setup))
+    changed = [key for key in {**there, **here} if there.get(key) != here.get(key)]
+    if changed:
+        yield f"not as when it was played: {', '.join(changed)}; what differs may differ for that reason"

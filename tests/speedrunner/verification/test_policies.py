@@ -1,0 +1,181 @@
+"""Policy versions to which a sleep's edits do not lead, with seals that fit."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from serving.cards import ModelCard
+from serving.tokens.tokenizer import ChatTokenizer
+from speedrunner.verification.findings import Check
+from speedrunner.verification.policies import UNNAMED, policies
+from tests.scripted_engine import Answer, Request, ScriptedEngine, call
+from tests.scripted_runs import SCHEDULE, Runs, ScriptedRun, roomy, script, walker
+from tests.tampered_runs import change, copy_of, seal, subject, told
+
+STEP = 'LONG = 2\n\n\ndef step() -> str:\n    """Walk."""\n    return walk(LONG)'
+TWICE = 'def twice() -> str:\n    """Step twice."""\n    step()\n    return step()'
+SPARE = 'def spare() -> str:\n    """Look."""\n    return look()'
+BACK = 'def back() -> str:\n    """Walk back."""\n    return walk(1, direction="left")'
+
+FIRST = (call("write_skill", source=f"{STEP}\n\n\n{TWICE}\n\n\n{SPARE}\n\n\n{BACK}", public=True),)
+SECOND = (
+    call("rename_skill", name="step", new_name="pace"),
+    call("edit_skill", name="pace", old='"""Walk."""', new='"""Walk on."""'),
+    call("set_visibility", name="spare", public=False),
+    call("delete_skill", name="back"),
+    call("write_skill", source=BACK, public=True),
+    call("edit_skill", name="LONG", old="2", new="1"),
+    call("delete_skill", name="nothing"),
+)
+"""Refused is the last one alone; `twice` is changed by the renaming."""
+
+
+@pytest.fixture(scope="module")
+def edited(
+    tiny_card: ModelCard,
+    tiny_folder: str,
+    tiny_tokenizer: ChatTokenizer,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Path:
+    """A run of two sleeps that used every kind of edit."""
+
+    def inducer(request: Request) -> Answer:
+        return script(walker, SECOND if "def twice" in request.task else FIRST)(request)
+
+    with ScriptedEngine(tiny_tokenizer, inducer) as engine:
+        card = roomy(tiny_card, path=tiny_folder)
+        settings = [*SCHEDULE, "run.rollouts=4", "run.test_episodes=0"]
+        run = ScriptedRun(tmp_path_factory.mktemp("edited"), card, engine, settings)
+        asyncio.run(run.play())
+        (_, second) = run.data.sleeps
+        assert [edit.error is None for edit in second.edits] == [True] * 6 + [False]
+        return run.dir
+
+
+def test_every_kind_of_edit_leads_to_the_next_version(edited: Path) -> None:
+    check = policies(subject(edited))
+    assert (check.status, told(check)) == ("ok", [])
+    assert check.summary == "3 versions, to which 7 accepted edits lead"
+
+
+def text(old: str, new: str) -> Callable[[Path], None]:
+    """A change of the newest library's module."""
+
+    def edit(run: Path) -> None:
+        file = run / "policies/v0002/skills.py"
+        assert old in file.read_text()
+        file.write_text(file.read_text().replace(old, new))
+        seal(run)
+
+    return edit
+
+
+def skill(name: str, **values: Any) -> Callable[[Path], None]:
+    """A change of what the newest library's index says of a skill."""
+
+    def edit(record: Any) -> None:
+        next(each for each in record["skills"] if each["name"] == name).update(values)
+
+    return lambda run: change(run, "policies/v0002/library.json", edit)
+
+
+def edits(edit: Callable[[list[Any]], object]) -> Callable[[Path], None]:
+    """A change of the edits of the second sleep."""
+    return lambda run: change(run, "sleeps/0002.json", lambda record: edit(record["edits"]))
+
+
+MORE = {"action": "edit", "name": "twice", "error": None, "new_name": None}
+
+CHANGES: dict[str, tuple[Callable[[Path], None], str]] = {
+    "a text": (text("Step twice.", "Step twice!"), "twice is not as it was, and no accepted edit says so"),
+    "a visibility": (skill("twice", public=False), "twice is not as it was, and no accepted edit says so"),
+    "an age": (skill("spare", created=0), "spare: made and last edited in sleeps 0 and 2, which should be 1"),
+    "an edit's age": (skill("pace", edited=1), "pace: made and last edited in sleeps 1 and 1, which should"),
+    "a rename that is left out": (edits(lambda all_: all_.pop(0)), "edit of pace is recorded, which was not"),
+    "another new name": (
+        edits(lambda all_: all_[0].update(new_name="go")),
+        "go is not there, and",
+    ),
+    "an edit that is left out": (edits(lambda all_: all_.pop(1)), "pace is not as it was, and no accepted"),
+    "no visibility": (
+        edits(lambda all_: all_.pop(2)),
+        "spare is not as it was, and no",
+    ),
+    "no write": (
+        edits(lambda all_: all_.pop(4)),
+        "back is there, and the sleep's accepted",
+    ),
+    "no deletion": (edits(lambda all_: all_.pop(3)), "an accepted edit of back has left no trace"),
+    "an edit too many": (
+        edits(lambda all_: all_.append(MORE)),
+        "an accepted edit of twice has left no",
+    ),
+    "of what is not there": (
+        edits(lambda all_: all_[-1].update(error=None)),
+        "delete of nothing is recorded, which was not there then",
+    ),
+    "a version": (
+        lambda run: change(run, "policies/v0002/library.json", lambda it: it.update(version=3)),
+        "its library.json says that it is version 3",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CHANGES)
+def test_one_that_was_changed_is_found(edited: Path, tmp_path: Path, name: str) -> None:
+    edit, expected = CHANGES[name]
+    run = copy_of(edited, tmp_path)
+    edit(run)
+    found = told(policies(subject(run)))
+    assert any(expected in each for each in found), found
+    assert all(each.startswith("policies/v0002: ") for each in found)
+
+
+def test_a_version_that_is_missing(edited: Path, tmp_path: Path) -> None:
+    run = copy_of(edited, tmp_path)
+    shutil.rmtree(run / "policies/v0001")
+    assert told(policies(subject(run)))[0] == "policies: the versions have gaps: 0, 2"
+
+
+def test_one_that_no_sleep_has_made(edited: Path, tmp_path: Path) -> None:
+    run = copy_of(edited, tmp_path)
+    (run / "sleeps/0001.json").unlink()
+    assert told(policies(subject(run))) == ["policies/v0001: there is no sleep/0001 that made it"]
+
+
+def test_a_module_that_is_none(edited: Path, tmp_path: Path) -> None:
+    run = copy_of(edited, tmp_path)
+    (run / "policies/v0001/skills.py").write_text("def (")
+    (difference,) = told(policies(subject(run)))
+    assert "is no valid library" in difference
+
+
+def test_a_first_version_that_is_not_the_method_s(edited: Path, tmp_path: Path) -> None:
+    run = copy_of(edited, tmp_path)
+    (run / "policies/v0000/notes.md").write_text("Run.")
+    (difference,) = told(policies(subject(run)))
+    assert difference == "policies/v0000: it is not what speedrunner begins with"
+
+
+async def test_a_library_of_another_run_of_which_the_method_shows_every_skill(corridor: Runs) -> None:
+    first = corridor(script(walker, (call("write_skill", source=SPARE, public=False),)), "run.rollouts=2")
+    first.name = "first"
+    await first.play("run.test_episodes=0")
+    run = corridor(script(), f"run.start_from={first.dir}", "method.visibility=all_public", "run.rollouts=2")
+    await run.play("run.test_episodes=0")
+    before, after = (run.data.policies.load(version).skills[0] for version in (0, 1))
+    assert (before.public, after.public) == (False, True)
+    assert told(policies(subject(run.dir))) == []
+
+
+def test_renames_of_an_earlier_layout_are_left_out(edited: Path, tmp_path: Path) -> None:
+    run = copy_of(edited, tmp_path)
+    edits(lambda all_: all_[0].update(new_name=None))(run)
+    check: Check = policies(subject(run))
+    assert (check.status, f"1 left out: {UNNAMED}" in check.summary) == ("ok", True)

@@ -1,0 +1,265 @@
+"""Whole runs, verified as they were recorded."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from speedrunner.config.schema import InvalidConfig
+from speedrunner.runs.drain import Drain, Interrupted
+from speedrunner.store import files
+from speedrunner.store.records import Ending
+from speedrunner.store.rundir import RunDirectory, State
+from speedrunner.verification.replay import BY_THE_CLOCK
+from speedrunner.verification.verify import sealed, verify
+from tests import babyai_player
+from tests.babyai_player import APPROACH, NEXT_STEP
+from tests.scripted_engine import Answer, Request, call, refuse
+from tests.scripted_runs import LEARN, Runs, ScriptedRun, flag, script, walker
+from tests.speedrunner.methods.test_asi import STRIDE, inducer
+from tests.speedrunner.methods.voyager.test_sessions import roles
+from tests.tampered_runs import copy_of, seal, statuses, told, verified
+
+ALL = ("files", "plan", "policies", "accounts", "prompts", "replay")
+GOOD = dict.fromkeys(ALL, "ok")
+
+
+async def test_a_run_as_it_was_recorded(learnt: ScriptedRun) -> None:
+    before = {file: file.read_bytes() for file in learnt.dir.rglob("*") if file.is_file()}
+    found = await verify(learnt.dir, lambda line: None, lambda check: None)
+    assert {check.name: check.status for check in found.checks} == GOOD
+    assert found.notes == []
+    calls = sum(turn.executed is not None for each in learnt.data.trajectories() for turn in each.turns)
+    calls += sum(turn.executed is not None for each in learnt.data.evaluations() for turn in each.turns)
+    summaries = {check.name: check.summary for check in found.checks}
+    assert summaries["replay"] == f"{calls} calls of 10 episodes"
+    assert summaries["plan"] == "10 of 10 planned episodes and 2 of 2 sleeps"
+    assert summaries["prompts"].endswith("recorded usage alone in 0); 10 first prompts composed again")
+    assert {file: file.read_bytes() for file in learnt.dir.rglob("*") if file.is_file()} == before
+
+
+async def test_every_file_that_matters_is_sealed(learnt: ScriptedRun) -> None:
+    names = {str(file.relative_to(learnt.dir)) for file in learnt.dir.rglob("*") if file.is_file()}
+    directory = RunDirectory.open_for_reading(learnt.dir)
+    assert names - directory.state().seals.keys() == {"state.json", "hosts.log"}
+    assert "not sealed" not in sealed(directory).summary
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("config.yaml", "processes.jsonl", "episodes.jsonl", "requests.jsonl", "accounts.jsonl"),
+        *(f"policies/v0001/{name}" for name in ("skills.py", "library.json", "notes.md", "method.json")),
+        *("trajectories/batch_0001.jsonl", "evaluations/0002.jsonl", "sleeps/0001.json"),
+    ],
+)
+def test_one_byte_that_is_changed_is_found(learnt: ScriptedRun, tmp_path: Path, name: str) -> None:
+    run = copy_of(learnt.dir, tmp_path)
+    content = (run / name).read_bytes()
+    if not content:  # prose that is not there: one byte is one more
+        (run / name).write_bytes(b"x")
+    for place in {0, len(content) // 3, len(content) // 2, len(content) - 1} if content else {0}:
+        if content:
+            (run / name).write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
+        (difference,) = sealed(RunDirectory.open_for_reading(run)).differences
+        assert difference.where == name
+    (run / name).unlink()
+    if name == "config.yaml":
+        return
+    assert told(sealed(RunDirectory.open_for_reading(run))) == [f"{name}: is missing"]
+
+
+def test_so_is_one_of_the_state_itself(learnt: ScriptedRun, tmp_path: Path) -> None:
+    run = copy_of(learnt.dir, tmp_path)
+    content = (run / "state.json").read_bytes()
+    for place in range(0, len(content), 23):
+        (run / "state.json").write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
+        try:
+            where = sealed(RunDirectory.open_for_reading(run)).differences[0].where
+        except files.StorageError as error:  # it is no JSON any more, or of another layout
+            where = str(error)
+        assert "state.json" in where
+
+
+async def test_what_cannot_be_read_any_more_is_told_with_the_file_that_was_changed(
+    learnt: ScriptedRun, tmp_path: Path
+) -> None:
+    run = copy_of(learnt.dir, tmp_path)
+    text = (run / "config.yaml").read_text()
+    (run / "config.yaml").write_text(text.replace("rollouts: 4", "rollouts: x"))
+    found = await verified(run)
+    assert statuses(found) == {"files": "failed"} | dict.fromkeys(ALL[1:], "not checked")
+    assert found["files"].differences[0].where == "config.yaml"
+    assert "run.rollouts" in found["plan"].summary
+    seal(run)
+    with pytest.raises(InvalidConfig, match=r"run\.rollouts"):
+        await verified(run)
+
+
+async def test_a_run_of_an_earlier_layout_is_not_sealed_and_verifies(
+    learnt: ScriptedRun, tmp_path: Path
+) -> None:
+    run = copy_of(learnt.dir, tmp_path)
+    state = RunDirectory.open_for_reading(run).state()
+    files.write_atomic(run / "state.json", State(finished=state.finished))
+    found = await verified(run)
+    assert statuses(found) == GOOD | {"files": "not checked"}
+    assert found["files"].summary.startswith("not sealed")
+
+
+class TestAnUnfinishedRun:
+    async def test_it_verifies_as_far_as_it_goes_and_again_when_it_has_gone_on(self, corridor: Runs) -> None:
+        def actor(request: Request) -> Answer:
+            if flag(request) == 4 and request.turn == 1 and not drain.requested:
+                os.kill(os.getpid(), signal.SIGTERM)
+            return walker(request)
+
+        drain = Drain(lambda line: None, 60.0)
+        run = corridor(script(actor, LEARN))
+        with pytest.raises(Interrupted):
+            await run.play(drain=drain)
+        found = await verified(run.dir)
+        assert statuses(found) == GOOD
+        assert found["plan"].summary.endswith("not finished: checked as far as it goes")
+        assert "behind the seals" not in found["files"].summary  # its process gave it back
+        run.server.script = script(walker, LEARN)
+        await run.play()
+        found = await verified(run.dir)
+        assert statuses(found) == GOOD
+        assert found["plan"].summary == "10 of 10 planned episodes and 2 of 2 sleeps"
+
+    async def test_a_killed_process_leaves_tails_without_a_seal(
+        self, learnt: ScriptedRun, tmp_path: Path
+    ) -> None:
+        run = copy_of(learnt.dir, tmp_path)
+        state = RunDirectory.open_for_reading(run).state()
+        last = state.finished.pop()
+        assert last.startswith("evaluate/0004")
+        del state.seals["evaluations/0004.jsonl"], state.seals["accounts.jsonl"]
+        state.digest = state.own_digest
+        files.write_atomic(run / "state.json", state)
+        torn = (run / "evaluations/0004.jsonl").read_bytes()[:-100]
+        (run / "evaluations/0004.jsonl").write_bytes(torn)
+        found = await verified(run)
+        assert statuses(found) | {"accounts": ""} == GOOD | {"accounts": ""}
+        assert found["files"].summary.endswith("accounts.jsonl, evaluations/0004.jsonl are behind the seals")
+
+    async def test_the_next_process_seals_no_change_of_somebody_s(
+        self, learnt: ScriptedRun, tmp_path: Path
+    ) -> None:
+        run = copy_of(learnt.dir, tmp_path)
+        content = (run / "requests.jsonl").read_bytes()
+        (run / "requests.jsonl").write_bytes(content.replace(b'"cached":', b'"cached": ', 1)[:-1] + b"\n")
+        with RunDirectory.open_for_writing(run) as directory:
+            directory.append_request(directory.requests()[0])
+        (difference,) = sealed(RunDirectory.open_for_reading(run)).differences
+        assert difference.where == "requests.jsonl"
+
+
+async def test_what_methods_load_and_do_on_the_way_is_played_again(programmed: ScriptedRun) -> None:
+    (first, *_) = programmed.data.trajectories()
+    assert first.world is not None
+    assert {"load", "turn", "call"} == {key for step in first.world for key in msgspec.to_builtins(step)}
+    found = await verified(programmed.dir)
+    assert statuses(found) == GOOD
+    assert "left out" not in found["replay"].summary
+
+
+async def test_attempts_in_sleeps_are_played_again_with_the_skills_that_they_tried(corridor: Runs) -> None:
+    def again(request: Request) -> Answer:
+        new = "stride" in request.tools and request.turn == 0
+        return call("stride", steps=1) if new else call("walk", steps=9)
+
+    run = corridor(inducer(STRIDE, actor=again), "method=asi_replay", "run.rollouts=2", "run.test_episodes=0")
+    await run.play()
+    (attempt, *_) = run.data.sleeps[0].attempts
+    assert attempt.module
+    found = await verified(run.dir)
+    assert statuses(found) == GOOD
+    assert found["replay"].summary == "4 calls of 3 episodes"  # the task again: a stride, and a walk
+
+
+async def test_what_cannot_be_replayed_is_counted_and_told(corridor: Runs) -> None:
+    loop = 'def wait() -> str:\n    """Wait."""\n    while True:\n        look()'
+
+    def actor(request: Request) -> Answer:
+        if "wait" in request.tools and request.turn == 0:
+            return call("wait")
+        if flag(request) == 7 and request.turn == 1:
+            return refuse(400, "no")
+        return walker(request)
+
+    run = corridor(
+        script(actor, (call("write_skill", source=loop, public=True),)),
+        *("sandbox.call_wall_s=0.5", "run.rollouts=1", "run.sleep_every=1", "run.eval_every=1"),
+    )
+    await run.play("run.test_episodes=1")
+    assert Ending.ENGINE_ERROR in {row.ending for row in run.data.episodes}
+    found = await verified(run.dir)
+    assert statuses(found) == GOOD
+    summary = found["replay"].summary
+    assert f"1 left out: {BY_THE_CLOCK}" in summary
+
+
+async def test_crafter_played_by_programs(corridor: Runs) -> None:
+    east = 'def go_east(steps: int = 3) -> str:\n    """Walk east."""\n' + (
+        "    for _ in range(steps):\n        move_east()\n    return get_current_observation()"
+    )
+    beyond = (
+        'def wander() -> str:\n    """Go east, and chop."""\n    go_east(2)\n    do()\n    return go_east(1)'
+    )
+
+    def pupil(request: Request) -> Answer:
+        if "run_program" not in request.tools:
+            return call("go_east", steps=2) if "go_east" in request.tools else call("move_east")
+        return call("run_program", source=beyond if "- go_east(" in request.system else east)
+
+    run = corridor(
+        roles(pupil, objectives=("walk", "wander", "rest")),
+        *("env=crafter", "method=voyager", "run.rollouts=2", "run.eval_every=4", "model.actor.max_calls=8"),
+    )
+    await run.play()
+    assert len(run.data.policies.load(1).skills) >= 2
+    found = await verified(run.dir)
+    assert statuses(found) == GOOD
+    assert "left out" not in found["replay"].summary
+
+
+@pytest.mark.slow
+async def test_two_hundred_episodes_of_babyai_verify_in_less_than_a_minute(corridor: Runs) -> None:
+    skills = (
+        call("write_skill", source=NEXT_STEP, public=False),
+        call("write_skill", source=APPROACH, public=True),
+    )
+    run = corridor(
+        script(babyai_player.play, skills),
+        *("env=babyai", "run.rollouts=80", "run.sleep_every=20", "run.eval_every=20", "run.test_episodes=24"),
+    )
+    await run.play()
+    began = time.monotonic()
+    found = await verified(run.dir)
+    assert time.monotonic() - began < 60
+    assert statuses(found) == GOOD
+    assert found["replay"].summary.endswith(" calls of 200 episodes")
+
+
+@pytest.mark.slow
+async def test_scienceworld(corridor: Runs) -> None:
+    look = 'def look_twice() -> str:\n    """Look."""\n    look_around()\n    return inventory()'
+
+    def actor(request: Request) -> Answer:
+        doors = call("open", obj="door to kitchen"), call("go", location="kitchen"), call("wait")
+        return call("look_twice") if "look_twice" in request.tools else doors[min(request.turn, 2)]
+
+    run = corridor(
+        script(actor, (call("write_skill", source=look, public=True),)),
+        *("env=scienceworld", "env.family=4", "run.rollouts=2", "run.test_episodes=1", "run.eval_every=2"),
+        "model.actor.max_calls=4",
+    )
+    await run.play()
+    assert statuses(await verified(run.dir)) == GOOD

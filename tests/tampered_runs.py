@@ -1,0 +1,66 @@
+"""Runs that somebody has changed: one byte, or with seals that fit the change."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from speedrunner.store import files
+from speedrunner.store.rundir import RunDirectory
+from speedrunner.store.seals import Sealer
+from speedrunner.verification.findings import Check
+from speedrunner.verification.subject import Subject
+from speedrunner.verification.verify import verify
+
+Change = Callable[[Any], None]
+
+
+def copy_of(run: Path, folder: Path) -> Path:
+    """A run to be changed."""
+    return Path(shutil.copytree(run, folder / "changed"))
+
+
+def change(run: Path, name: str, edit: Change, line: int = 0) -> None:
+    """Change a record of a run, the whole file or one of its lines, and seal the run again."""
+    file = run / name
+    lines = file.read_text().split("\n") if file.suffix == ".jsonl" else [file.read_text()]
+    record = json.loads(lines[line])
+    edit(record)
+    lines[line] = json.dumps(record)
+    file.write_text("\n".join(lines))
+    seal(run)
+
+
+def seal(run: Path) -> None:
+    """Seal a run as it is now."""
+    state = RunDirectory.open_for_reading(run).state()
+    state.seals = Sealer(run).seals({})
+    state.digest = state.own_digest
+    files.write_atomic(run / "state.json", state)
+
+
+def subject(run: Path) -> Subject:
+    """A run for a single check."""
+    return Subject(RunDirectory.open_for_reading(run))
+
+
+async def verified(run: Path) -> dict[str, Check]:
+    """All checks of a run, by their names."""
+    said: list[Check] = []
+    found = await verify(run, lambda line: None, said.append)
+    assert said == found.checks
+    assert found.holds == all(check.status != "failed" for check in found.checks)
+    return {check.name: check for check in found.checks}
+
+
+def told(check: Check) -> list[str]:
+    """The differences that a check has found, as people read them."""
+    return [f"{each.where}: {each.what}" for each in check.differences]
+
+
+def statuses(checks: dict[str, Check]) -> dict[str, str]:
+    """How each check came out."""
+    return {name: check.status for name, check in checks.items()}
