@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Self
 
-from rich.console import Console
+from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
 from rich.text import Text
@@ -170,7 +170,7 @@ class SweepProgress:
         )
         for name, progress in self._active.items():
             table.add_row(Text(visible(name)), progress.text())
-        return table
+        return Group(table, Text(self._line()))
 
     def _tell(self) -> None:
         self._console.print(Text(f"sweep: {self._line()}"), soft_wrap=True)

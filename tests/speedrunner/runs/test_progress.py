@@ -11,7 +11,7 @@ from rich.console import Console
 from serving.meter import LedgerRow, Meter
 from serving.usage import Prices, Usage
 from speedrunner.runs import progress as showing
-from speedrunner.runs.progress import Progress
+from speedrunner.runs.progress import Progress, SweepProgress
 from speedrunner.store.records import Ending
 from tests.speedrunner.run_samples import trajectory
 
@@ -89,3 +89,29 @@ def test_texts_are_shown_as_they_are() -> None:
     console, output = plain()
     Progress(console, total=1, finished=0).say("[bold]runs/a[1] :smile:")
     assert output.getvalue() == "[bold]runs/a[1] :smile:\n"
+
+
+class TestSweep:
+    def test_a_terminal_shows_one_table_with_a_row_for_each_run_that_goes_on(self) -> None:
+        console, _ = plain()
+        with SweepProgress(console, total=5, finished=1) as sweep:
+            for name, of in (("first", 8), ("second", 4)):
+                with Progress(console, of, 2, name) as progress:
+                    sweep.begin(name, progress)
+            shown = io.StringIO()
+            Console(file=shown, width=100).print(sweep.table())
+        lines = [line.strip() for line in shown.getvalue().splitlines()]
+        assert re.fullmatch(r"first +episodes 2/8", lines[0])
+        assert re.fullmatch(r"second +episodes 2/4", lines[1])
+        assert lines[2] == "1 of 5 runs are finished, 2 going on, 2 waiting"
+
+    def test_elsewhere_each_end_of_a_run_is_a_line(self) -> None:
+        console, output = plain()
+        with SweepProgress(console, total=3, finished=0) as sweep, Progress(console, 4, 0, "one") as progress:
+            for name, finished in (("one", True), ("two", False)):
+                sweep.begin(name, progress)
+                sweep.end(name, finished=finished)
+        assert output.getvalue().splitlines() == [
+            "sweep: 1 of 3 runs are finished, 2 waiting",
+            "sweep: 1 of 3 runs are finished, 1 waiting, 1 stopped",
+        ]

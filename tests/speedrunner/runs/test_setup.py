@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from envs import EnvironmentFault, Task
+from serving.errors import InvalidCard
 from speedrunner.config.compose import compose
 from speedrunner.methods.react import ReAct
 from speedrunner.methods.registry import InvalidMethodOption, UnknownMethod
@@ -51,3 +52,23 @@ def test_what_environment_and_method_do_not_take_is_told_in_one_line(
         set_up(compose(overrides))
     assert [part for part in parts if part not in str(error.value)] == [], str(error.value)
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(("most", "actions"), [(None, 2000), (200, 200), (3000, 2000)])
+def test_an_episode_may_be_given_fewer_actions_than_its_environment_allows(
+    most: int | None, actions: int
+) -> None:
+    given = [] if most is None else [f"run.max_actions={most}"]
+    assert set_up(compose(["env=crafter", *given])).env.limits.actions == actions
+
+
+def test_actions_are_bounded_where_the_environment_bounds_none() -> None:
+    limits = set_up(compose(["env=scienceworld", "env.family=3", "run.max_actions=200"])).env.limits
+    assert (limits.actions, limits.llm_calls) == (200, 100)
+
+
+def test_the_prefix_cache_can_be_switched_off_for_a_server_of_ours() -> None:
+    setup = set_up(compose(["model.prefix_caching=false"]))
+    assert "--no-enable-prefix-caching" in setup.card.server.arguments()
+    with pytest.raises(InvalidCard, match=r"model\.prefix_caching=False does not go with model"):
+        set_up(compose(["model=gpt-5.4-mini", "model.prefix_caching=false"]))
