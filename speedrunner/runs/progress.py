@@ -163,11 +163,9 @@ class SweepProgress:
         self._stopped += not finished
         self._tell()
 
-    def table(self) -> Table:
+    def table(self) -> Group:
         """One row for each run that goes on, and how many there are beside them."""
-        table = Table(
-            box=None, padding=(0, 1), show_header=False, caption=self._line(), caption_justify="left"
-        )
+        table = Table(box=None, padding=(0, 1), show_header=False)
         for name, progress in self._active.items():
             table.add_row(Text(visible(name)), progress.text())
         return Group(table, Text(self._line()))
