@@ -26,14 +26,35 @@ class TooManyHosts(HostError):
     """The machine has not the memory for as many hosts as were asked for."""
 
 
-def _require_memory(env: str, hosts: int) -> None:
-    """Refuse hosts that would have to swap. Raises `UnknownEnvironment`, `TooManyHosts`."""
-    each, available = REGISTRY.find(env).memory_mb + SKILLS_MB, available_mb()
-    if hosts * each <= available:
-        return
+class _Promises:
+    """Memory that open pools may come to take, much of which they do only as they play."""
+
+    def __init__(self) -> None:
+        self._first_mb = 0
+        self._pools: dict[HostPool, int] = {}
+
+    def make(self, pool: HostPool, env: str, hosts: int) -> None:
+        """Refuse hosts that would have to swap. Raises `UnknownEnvironment`, `TooManyHosts`."""
+        if not self._pools:
+            self._first_mb = available_mb()
+        each = REGISTRY.find(env).memory_mb + SKILLS_MB
+        available = min(available_mb(), self._first_mb - sum(self._pools.values()))
+        if hosts * each > available:
+            raise _too_many(env, hosts, each, max(available, 0))
+        self._pools[pool] = hosts * each
+
+    def take_back(self, pool: HostPool) -> None:
+        """Its hosts have ended."""
+        self._pools.pop(pool, None)
+
+
+_PROMISES = _Promises()
+
+
+def _too_many(env: str, hosts: int, each: int, available: int) -> TooManyHosts:
     fit = available // each
     remedy = f"set run.in_flight to {fit} or less" if fit else "free some, or take a larger machine"
-    raise TooManyHosts(
+    return TooManyHosts(
         f"{hosts} hosts of {env} take up to {hosts * each:,} MB of memory, {each} MB each, and"
         f" {available:,} MB are available: {remedy}"
     )
@@ -79,9 +100,10 @@ class HostPool:
 
         Raises:
             UnknownEnvironment: there is no such environment.
-            TooManyHosts: they would not fit into the machine's memory; none is started.
+            TooManyHosts: they would not fit into the memory that the machine has beside what this process's
+                other pools may come to take; none is started.
         """
-        _require_memory(self._env, len(self._slots))
+        _PROMISES.make(self, self._env, len(self._slots))
         self._starts = [asyncio.create_task(self._first_start(slot)) for slot in self._slots]
         return self
 
@@ -97,6 +119,7 @@ class HostPool:
                 host.kill()
             if self._template is not None:
                 self._template.end()
+            _PROMISES.take_back(self)
 
     async def ready(self) -> None:
         """Wait until all hosts have started. Raises `HostError` as soon as one has not."""

@@ -51,6 +51,20 @@ class TestMemory:
         async with HostPool(2, CORRIDOR) as pool, pool.host(), pool.host():
             pass
 
+    async def test_what_another_pool_may_come_to_take_is_not_there_for_this_one(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Simulators start as they are played, so that what is free now is promised already."""
+        each = REGISTRY.find(CORRIDOR).memory_mb + SKILLS_MB
+        monkeypatch.setattr(pools, "available_mb", lambda: 3 * each)
+        async with HostPool(2, CORRIDOR):
+            with pytest.raises(TooManyHosts, match=r"set run\.in_flight to 1 or less"):
+                await HostPool(2, CORRIDOR).__aenter__()
+            async with HostPool(1, CORRIDOR):
+                pass
+        async with HostPool(3, CORRIDOR):
+            pass
+
     async def test_an_unknown_environment_takes_none(self) -> None:
         with pytest.raises(UnknownEnvironment, match="no environment 'nonsense'"):
             await HostPool(1, "nonsense").__aenter__()
