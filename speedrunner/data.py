@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from speedrunner.config.names import setting
-from speedrunner.config.schema import InvalidConfig, from_mapping
 from speedrunner.experiments.plans import runs_below
 from speedrunner.store.data import RunData, load
 from speedrunner.store.rundir import RunDirectoryError
@@ -41,10 +40,7 @@ class Runs:
 
         frames = []
         for run in self.runs:
-            try:
-                config = from_mapping(run.config)
-            except InvalidConfig as error:
-                raise InvalidConfig(f"{run.path / 'config.yaml'}: {error}") from None
+            config = run.settings
             own = setting(config)
             texts = {"run": str(run.path), "env": own.env, "method": own.method, "card": own.model}
             named: dict[str, str | int] = {**texts, "seed": config.run.seed}

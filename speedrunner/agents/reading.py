@@ -90,7 +90,11 @@ def slept(record: Json) -> Json:
         "sleep": record["sleep"],
         "rollouts": record["rollouts"],
         "accepted": [f"{each['action']} {each['name']}" for each in edits if each["error"] is None],
-        "refused": [each for each in edits if each["error"] is not None],
+        "refused": [
+            {name: each[name] for name in ("action", "name", "error")}
+            for each in edits
+            if each["error"] is not None
+        ],
         "error": record["error"],
         "summary": said[-1] if said else "",
     }

@@ -34,20 +34,19 @@ def export(
     from speedrunner.experiments.plans import runs_below
     from speedrunner.export.dataset import write_dataset
     from speedrunner.export.inspect_log import write_logs
-    from speedrunner.store.data import load
 
     if out.exists():
         raise InvalidConfig(f"{out} exists: name a folder that is to be made")
-    loaded = [load(path) for path in dict.fromkeys(path for each in runs for path in runs_below(each))]
-    if not loaded:
+    paths = list(dict.fromkeys(path for each in runs for path in runs_below(each)))
+    if not paths:
         raise InvalidConfig(f"there is no run in {', '.join(map(str, runs))}")
     try:
         if to == "dataset":
-            counts = write_dataset(loaded, out)
+            counts = write_dataset(paths, out)
             what = ", ".join(f"{count} conversations in {split}" for split, count in counts.items())
         else:
-            what = f"{len(write_logs(loaded, out))} logs"
+            what = f"{len(write_logs(paths, out))} logs"
     except BaseException:
         shutil.rmtree(out, ignore_errors=True)  # half of it helps nobody
         raise
-    typer.echo(visible(f"{what or 'nothing'} of {len(loaded)} runs written to {out}"))
+    typer.echo(visible(f"{what or 'nothing'} of {len(paths)} runs written to {out}"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -58,6 +59,7 @@ def forecast(
 
     Example: speedrunner forecast experiment=main model=qwen3.5-27b --from runs/pilot
     """
+    from speedrunner.costs.pricing import OWN
     from speedrunner.experiments import forecast as forecasts
     from speedrunner.experiments.grid import grid_of
     from speedrunner.experiments.sweep import members
@@ -65,18 +67,16 @@ def forecast(
     grid = grid_of(what, folder)
     setups = [each.setup for each in members(grid.runs())]
     known = forecasts.measured(sources or [Path("runs")], prices)
-    found = forecasts.forecast(setups, known)
-    forecasts.keep(grid.root, found)
+    found = forecasts.forecast(setups, known, prices or OWN)
+    forecasts.keep(found)
     left_out = {setup.config.run.dir for setup in setups}.difference(each.dir for each in found)
     totals = {measure: forecasts.total(found, measure) for measure in SHOWN}
     if as_json:
         content = {"runs": found, "total": totals, "not_measured": sorted(left_out)}
         typer.echo(msgspec.json.encode(content).decode())
         return
-    pilot = (
-        f"speedrunner sweep {' '.join(each for each in what if not each.startswith('scale='))} scale=pilot"
-    )
-    for line in (*_table(found, totals), "", *_about(found, sorted(left_out), pilot)):
+    again = shlex.join(each for each in what if not each.startswith("scale="))
+    for line in (*_table(found, totals), "", *_about(found, sorted(left_out), again)):
         typer.echo(visible(line))
 
 
@@ -110,9 +110,11 @@ def _cells(found: Sequence[Forecast], sums: Mapping[str, Sum | None]) -> list[st
 
 def _amount(sums: Mapping[str, Sum | None], measure: str, which: str) -> str:
     """Three digits, large ones in thousands, millions or billions."""
-    if (found := sums[measure]) is None:
+    found = sums[measure]
+    value: float | None = None if found is None else getattr(found, which)
+    if value is None:
         return "-"
-    amount: float = getattr(found, which) * SHOWN[measure][1]
+    amount = value * SHOWN[measure][1]
     for sign, size in (("G", 1e9), ("M", 1e6), ("k", 1e3)):
         if amount >= size:
             return f"{amount / size:.3g}{sign}"

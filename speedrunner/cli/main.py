@@ -148,8 +148,9 @@ def sweep(
     console = plain_console()
     patience_s = max(setup.config.run.drain_s for setup in setups)
     result = carry_out(lambda drain: play_all(runs, console, drain, at_once), _say(console), KEPT, patience_s)
-    begun = [each for each in setups if (Path(each.config.run.dir) / "config.yaml").exists()]
-    _show_runs(begun, console, result.balances)
+    begun = [each for each in setups if _was_played(each.config.run.dir)]
+    if begun:
+        _show_runs(begun, console, result.balances)
     if result.failures:
         lines = [f"{path}: {reason}" for path, reason in result.failures.items()]
         raise RunStopped(f"{len(lines)} of {len(setups)} runs stopped; " + "; ".join(lines))
@@ -245,6 +246,13 @@ def _outline(setup: Setup, after: str | None = None) -> None:
         typer.echo(visible(line))
 
 
+def _was_played(path: str) -> bool:
+    """Whether a process has come as far as to play the run."""
+    from speedrunner.store.data import load
+
+    return (Path(path) / "config.yaml").exists() and bool(load(path).processes)
+
+
 def _show_runs(setups: Sequence[Setup], console: Console, balances: Sequence[Balance] = ()) -> None:
     """Print the checkpoints of runs in one table, their accounts and places."""
     from speedrunner.costs.checkpoints import checkpoint_rows
@@ -254,36 +262,41 @@ def _show_runs(setups: Sequence[Setup], console: Console, balances: Sequence[Bal
     from speedrunner.runs.identity import process_lines
     from speedrunner.store.data import load
 
-    runs = {setup.config.run.dir: load(setup.config.run.dir) for setup in setups}
-    books = [price_book(data) for data in runs.values()]
-    costs = run_costs(list(runs.values()), books)
-    rows = [checkpoint_rows(data, each) for data, each in zip(runs.values(), costs, strict=True)]
-    names = [Path(path).name for path in runs]
-    only = setups[0].config
-    what = f"{only.method.name} on {only.env.name}" if len(setups) == 1 else f"{len(setups)} runs"
-    console.print(f"\n{what} with {setups[0].card.name}", style="bold")
-    unique = names if len(set(names)) == len(names) else list(runs)
-    if len(runs) > 1:  # no name shall take the place of a number
-        console.width = max(console.width, 82 + max(map(len, unique)))
-    console.print(checkpoint_table(dict(zip(unique, rows, strict=True))))
-    console.print(notes([row for each in rows for row in each], books), style="dim", soft_wrap=True)
-    for setup, data, spent, own in zip(setups, runs.values(), costs, rows, strict=True):
-        lines = [*limit_lines(spent), *process_lines(data.processes)]
+    rows, books = {}, []
+    lines: dict[str, list[str]] = {}
+    for setup in setups:  # one after the other, as ledgers are large
+        path = setup.config.run.dir
+        data = load(path)
+        books.append(price_book(data))
+        (costs,) = run_costs([data], books[-1:])
+        rows[path] = own = checkpoint_rows(data, costs)
+        lines[path] = [*limit_lines(costs), *process_lines(data.processes)]
         if setup.prices != data.prices:
-            lines.append(
-                f"These are the prices that it was played at; `speedrunner cost {data.path}` has others."
+            lines[path].append(
+                f"These are the prices that it was played at; `speedrunner cost {path}` has others."
             )
         if unscored := sum(row.unscored for row in own):
             again = "the same command with run.retry_faults=true plays them again"
-            lines.append(f"{unscored} test episodes ended by a fault: {again}")
-        for line in lines:
-            console.print(f"{data.path}: {line}" if len(setups) > 1 else line, soft_wrap=True)
+            lines[path].append(f"{unscored} test episodes ended by a fault: {again}")
+    names = [Path(path).name for path in rows]
+    only = setups[0].config
+    what = f"{only.method.name} on {only.env.name}" if len(setups) == 1 else f"{len(setups)} runs"
+    cards = ", ".join(dict.fromkeys(setup.card.name for setup in setups))
+    console.print(f"\n{what} with {cards}", style="bold")
+    unique = names if len(set(names)) == len(names) else list(rows)
+    if len(rows) > 1:  # no name shall take the place of a number
+        console.width = max(console.width, 82 + max(map(len, unique)))
+    console.print(checkpoint_table(dict(zip(unique, rows.values(), strict=True))))
+    console.print(notes([row for each in rows.values() for row in each], books), style="dim", soft_wrap=True)
+    for path, told in lines.items():
+        for line in told:
+            console.print(f"{path}: {line}" if len(setups) > 1 else line, soft_wrap=True)
     for balance in balances:
         console.print(balance_text(balance), soft_wrap=True)
-    folders = [str(Path(path)) for path in runs]
+    folders = [str(Path(path)) for path in rows]
     if len(folders) > 1:
-        folders = list(dict.fromkeys(str(Path(path).parent) for path in runs))
-    whose = "The run's" if len(runs) == 1 else "The runs'"
+        folders = list(dict.fromkeys(str(Path(path).parent) for path in rows))
+    whose = "The run's" if len(rows) == 1 else "The runs'"
     console.print(f"{whose} files are in {', '.join(folders)}", soft_wrap=True)
 
 

@@ -220,6 +220,16 @@ def from_yaml(text: str) -> Config:
         content = yaml.safe_load(text)
     except (yaml.YAMLError, RecursionError) as error:
         raise InvalidConfig(f"the configuration is no YAML: {' '.join(str(error).split())}") from None
+    return from_stored(content)
+
+
+def from_stored(content: object) -> Config:
+    """The configuration of a run, as its file holds it; `logging` of early ones was what `verbosity` is now.
+
+    Raises `InvalidConfig`.
+    """
+    if isinstance(content, Mapping) and "verbosity" not in content and "logging" in content:
+        content = {**content, "logging": "none", "verbosity": content["logging"]}
     return from_mapping(content)
 
 

@@ -2,24 +2,28 @@
 
 A run is so many training episodes, test episodes and sleeps. Of each kind the mean of those that were
 measured is taken, times how many are planned; its interval is that of the sum of so many draws around a mean
-that is itself estimated: a standard deviation s of m values makes s * sqrt(n + n² / m) of n planned ones.
-What was measured early does not know what learning changes later: the interval is about chance alone.
+that is itself estimated: a standard deviation s of m values makes s * sqrt(n + n² / m) of n planned ones, by
+Student's quantile for the kind that was measured least. What was measured early does not know what learning
+changes later: the interval is about chance alone.
 """
 
 from __future__ import annotations
 
+import stat
+import time
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from math import sqrt
 from pathlib import Path
-from statistics import NormalDist, fmean, variance
+from statistics import fmean, variance
 from typing import Literal
 
 import msgspec
 
 from speedrunner.config.names import Setting, setting
-from speedrunner.config.schema import Config, InvalidConfig, from_mapping
+from speedrunner.config.schema import Config
 from speedrunner.costs.ledger import Line, RunCosts, run_costs
-from speedrunner.costs.pricing import price_book
+from speedrunner.costs.pricing import OWN, price_book
 from speedrunner.experiments.plans import runs_below
 from speedrunner.runs.plan import Evaluate, Sleep, Step, Wake
 from speedrunner.runs.setup import Setup
@@ -55,6 +59,8 @@ class Forecast(msgspec.Struct, frozen=True):
         mean, sd: of each measure, the expected amount and the standard deviation around it; a measure that
             is not known (no price, no engine of ours) is missing.
         measured: how many of each kind it is made from.
+        prices: what the price list is called.
+        made: when, in Unix seconds.
         source: the setting that was measured, where it is not its own.
     """
 
@@ -65,16 +71,19 @@ class Forecast(msgspec.Struct, frozen=True):
     mean: dict[str, float]
     sd: dict[str, float]
     measured: dict[Kind, int]
+    prices: str
+    made: float
     source: Setting | None = None
     format: int = FORMAT
 
 
 class Sum(msgspec.Struct, frozen=True):
-    """Several runs' amount of one measure, with the interval that holds it with `CONFIDENCE`."""
+    """Several runs' amount of one measure, with the interval that holds it with `CONFIDENCE`; none where a
+    kind was measured only once."""
 
     mean: float
-    low: float
-    high: float
+    low: float | None
+    high: float | None
 
 
 Basis = dict[Kind, list[dict[str, float]]]
@@ -100,7 +109,7 @@ def measured(folders: Iterable[Path], prices: str | None = None) -> Known:
     runs = [run for run in loaded if run.processes and run.episodes]
     found: dict[tuple[Setting, Budgets], Basis] = {}
     for run, costs in zip(runs, run_costs(runs, [price_book(run, prices) for run in runs]), strict=True):
-        config = _config(run)
+        config = run.settings
         key = setting(config), budgets_of(config)
         basis = found.setdefault(key, {"train": [], "test": [], "sleep": []})
         for kind, taken in _taken(run, costs):
@@ -108,16 +117,19 @@ def measured(folders: Iterable[Path], prices: str | None = None) -> Known:
     return found
 
 
-def forecast(setups: Sequence[Setup], known: Known) -> list[Forecast]:
+def forecast(setups: Sequence[Setup], known: Known, prices: str = OWN) -> list[Forecast]:
     """What planned runs will take; those of which nothing alike was measured are left out.
 
     A kind that a setting has not been measured in is taken from another variant of its method in the same
     environment with the same model.
 
+    Args:
+        prices: what the price list of `known` is called.
+
     Raises:
         NothingMeasured: that is so of all of them.
     """
-    found = [each for each in (_forecast(setup, known) for setup in setups) if each is not None]
+    found = [each for each in (_forecast(setup, known, prices) for setup in setups) if each is not None]
     if not found:
         there = dict.fromkeys(" ".join(msgspec.structs.astuple(each)) for each, _ in known)
         raise NothingMeasured(
@@ -136,22 +148,28 @@ def total(forecasts: Sequence[Forecast], measure: str) -> Sum | None:
     deviations: dict[Setting, float] = {}
     for each in forecasts:
         deviations[each.setting] = deviations.get(each.setting, 0.0) + each.sd[measure]
-    half = NormalDist().inv_cdf((1 + CONFIDENCE) / 2) * sqrt(sum(sd**2 for sd in deviations.values()))
-    return Sum(mean, max(mean - half, 0.0), mean + half)
+    freedom = min(min(each.measured.values()) for each in forecasts) - 1
+    if freedom < 1:
+        return Sum(mean, None, None)
+    from scipy import stats  # type: ignore[import-untyped]
+
+    half = stats.t.ppf((1 + CONFIDENCE) / 2, freedom) * sqrt(sum(sd**2 for sd in deviations.values()))
+    return Sum(mean, float(max(mean - half, 0.0)), float(mean + half))
 
 
-def keep(root: Path, forecasts: Sequence[Forecast]) -> None:
-    """Note forecasts beside the runs, to be held against what these take. Raises `StorageError`."""
-    with files.explained(root, "made"):
-        root.mkdir(parents=True, exist_ok=True)
+def keep(forecasts: Sequence[Forecast]) -> None:
+    """Note forecasts beside their runs, to be held against what these take. Raises `StorageError`."""
     for each in forecasts:
+        folder = Path(each.dir).parent
+        with files.explained(folder, "made"):
+            folder.mkdir(parents=True, exist_ok=True)
         inside = msgspec.structs.replace(each, dir=Path(each.dir).name)
-        files.append_record(root / FORECASTS, inside, durable=False)
+        files.append_record(folder / FORECASTS, inside, durable=False)
 
 
-def kept(root: Path) -> dict[str, Forecast]:
-    """The newest forecast of each run in a folder, by the run's name. Raises `StorageError`."""
-    return {each.dir: each for each in files.read_records(root / FORECASTS, Forecast)}
+def kept(folder: Path) -> list[Forecast]:
+    """The forecasts of a folder's runs, oldest first, with their names as `dir`. Raises `StorageError`."""
+    return files.read_records(folder / FORECASTS, Forecast)
 
 
 def truth(run: RunData, costs: RunCosts) -> dict[str, float]:
@@ -198,12 +216,14 @@ def _sizes(path: Path) -> dict[str, float]:
     folders = {"trajectories": "train", "evaluations": "test", "sleeps": "sleep", "policies": "sleep"}
     sizes = {"train": 0.0, "test": 0.0, "sleep": 0.0, "all": 0.0}
     for file in path.rglob("*"):
-        if file.is_file() and not file.is_symlink():
-            sizes[folders.get(file.relative_to(path).parts[0], "all")] += file.stat().st_size
+        with suppress(FileNotFoundError):  # it was there for a moment: the run goes on
+            found = file.lstat()
+            if stat.S_ISREG(found.st_mode):
+                sizes[folders.get(file.relative_to(path).parts[0], "all")] += found.st_size
     return sizes
 
 
-def _forecast(setup: Setup, known: Known) -> Forecast | None:
+def _forecast(setup: Setup, known: Known, prices: str) -> Forecast | None:
     own, budgets, plan = setting(setup.config), budgets_of(setup.config), setup.plan()
     counts = _counts(plan)
     alike = {each: basis for (each, other), basis in known.items() if other == budgets}
@@ -227,6 +247,8 @@ def _forecast(setup: Setup, known: Known) -> Forecast | None:
         mean=mean,
         sd=sd,
         measured={kind: len(rows) for kind, rows in taken.items()},
+        prices=prices,
+        made=time.time(),
         source=min(others) if others else None,  # type: ignore[type-var]
     )
 
@@ -274,10 +296,3 @@ ONCE = (
     "hosts.log",
 )
 """Files of a run that do not become more; the server's log lies beside the runs."""
-
-
-def _config(run: RunData) -> Config:
-    try:
-        return from_mapping(run.config)
-    except InvalidConfig as error:
-        raise InvalidConfig(f"{run.path / 'config.yaml'}: {error}") from None

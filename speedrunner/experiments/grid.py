@@ -107,21 +107,29 @@ class Grid:
 
     def announce(self, command: Sequence[str]) -> None:
         """Note in the root what is going to be played, for those who ask where it stands."""
-        runs = [PlannedRun(run.config.run.dir, list(run.overrides), run.after) for run in self.runs()]
+        runs = [PlannedRun(run.config.run.dir, run.after) for run in self.runs()]
         note_sweep(self.root, SweepPlan(shlex.join(command), runs))
 
     def _give(self, text: str) -> None:
-        key, equals, value = text.partition("=")
-        values = [value, *value.split(",")]
-        chosen = [
-            (number, cell)
-            for number, cell in self._cells
-            if equals and _is_one_of(self._full(cell), key, values)
+        key, _, value = text.partition("=")
+        for values in ([value], value.split(",")):
+            cells = {each: self._having(key, each) for each in values}
+            if all(cells.values()):
+                chosen = [cell for found in cells.values() for cell in found]
+                self._cells = [cell for cell in self._cells if cell in chosen]
+                return
+        if any(cells.values()):
+            there = ", ".join(dict.fromkeys(_text(key, cell[key]) for _, cell in self._cells if key in cell))
+            raise InvalidConfig(
+                f"{text}: not all of these are among the values of {self.file}, which are {there}"
+            )
+        self._forced = self._forced | {key: value}
+
+    def _having(self, key: str, text: str) -> list[tuple[int, Cell]]:
+        """The runs in which a key has this value."""
+        return [
+            (number, cell) for number, cell in self._cells if text and _is_value(self._full(cell), key, text)
         ]
-        if chosen:
-            self._cells = chosen
-        else:
-            self._forced = self._forced | {key: value}
 
     def _full(self, cell: Cell) -> Cell:
         """With what is forced on all of them; one that is only evaluated stays so."""
@@ -208,10 +216,10 @@ def _content(file: Path, kind: type, what: str) -> Any:
     return content
 
 
-def _is_one_of(cell: Cell, key: str, texts: Sequence[str]) -> bool:
-    return key in cell and any(
-        text == _text(key, cell[key]) or _loaded(text) == cell[key] for text in texts if text
-    )
+def _is_value(cell: Cell, key: str, text: str) -> bool:
+    if key not in cell or isinstance(cell[key], Mapping):
+        return False
+    return text == _text(key, cell[key]) or _loaded(text) == cell[key]
 
 
 def _loaded(text: str) -> object:

@@ -17,10 +17,9 @@ PLANS = "sweeps.jsonl"
 
 
 class PlannedRun(msgspec.Struct, frozen=True):
-    """A run that a sweep is to play: its directory, what makes it, and the one with which it begins."""
+    """A run that a sweep is to play: its directory, and that of the one with which it begins."""
 
     dir: str
-    overrides: list[str]
     after: str | None = None
 
 

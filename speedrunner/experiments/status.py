@@ -87,7 +87,8 @@ def status(folder: Path) -> Status:
             if path not in known:
                 known.add(path)
                 note = f"after {Path(planned.after).name}" if planned.after else ""
-                runs.append(RunStatus(dir=planned.dir, state="waiting", note=note))
+                waits = RunStatus(dir=planned.dir, state="waiting", note=note)
+                runs.append(run_status(path) if (path / "config.yaml").exists() else waits)
     return Status([_sweep(plan, runs) for plan in plans], runs)
 
 

@@ -21,6 +21,7 @@ from speedrunner.hosts.host import HostError
 from speedrunner.hosts.host_pool import HostPool, TooManyHosts
 from speedrunner.methods.base import MethodBroke, UnfitEnvironment
 from speedrunner.methods.registry import InvalidMethodOption, UnknownMethod
+from speedrunner.optional import NotInstalled
 from speedrunner.runs.drain import Drain, Interrupted
 from speedrunner.runs.due import due
 from speedrunner.runs.executor import RunStopped
@@ -33,7 +34,7 @@ from speedrunner.sandbox.settings import SandboxError
 from speedrunner.store.files import StorageError
 from speedrunner.store.rundir import RunDirectory
 
-OF_ONE_RUN = (HostError, MethodBroke, RunStopped, SandboxError, ServingError, StorageError)
+OF_ONE_RUN = (HostError, MethodBroke, NotInstalled, RunStopped, SandboxError, ServingError, StorageError)
 """What may stop one run; the others go on."""
 
 OF_ITS_SETTINGS = (
@@ -127,16 +128,34 @@ async def sweep(
         left.sort(key=lambda each: servers.index(each.server))
         unfinished = {each.path for each in left}
         shifts = [list(group) for _, group in groupby(left, key=lambda each: each.server)]
-        for group in shifts:
+        for group in _in_order(shifts):
             shift = _Shift(list(group), unfinished, failures, progress, console, drain, at_once)
             try:
                 balances += await shift.play()
             except ServingError as error:
                 if len(shifts) == 1:
                     raise
-                failures |= {each.path: str(error) for each in group if each.path in unfinished}
+                for each in group:
+                    if each.path in unfinished:
+                        failures.setdefault(each.path, str(error))
             drain.check()
     return SweepResult(failures, balances)
+
+
+def _in_order(shifts: list[list[Member]]) -> list[list[Member]]:
+    """Those that need no other first, as far as they do not need each other."""
+    ordered: list[list[Member]] = []
+    while left := [each for each in shifts if each not in ordered]:
+        paths = {id(each): {member.path for member in each} for each in left}
+        free = (
+            each
+            for each in left
+            if not any(
+                member.run.after in paths[id(other)] for member in each for other in left if other is not each
+            )
+        )
+        ordered.append(next(free, left[0]))
+    return ordered
 
 
 def _is_unfinished(member: Member) -> bool:
@@ -190,6 +209,8 @@ class _Shift:
         """They stay ours to the end, when the accounts of all are stored."""
         self._is_crowded = False
         """Whether the next one waits until another gives its memory back."""
+        self._defect: Exception | None = None
+        """What is no failure for people; raised when the others have ended."""
 
     async def play(self) -> list[Balance]:
         """Play them to their ends. Returns the engines' accounts."""
@@ -199,6 +220,8 @@ class _Shift:
                 balances = await self._play_on_a_server() if self._active else []
             finally:
                 await self._cancel()
+        if self._defect is not None:
+            raise self._defect
         if not self._drain.requested:
             for member in self._queue:
                 why = f"it begins with {member.run.after}, which is not finished"
@@ -233,20 +256,25 @@ class _Shift:
             try:
                 one = directory.enter_context(begun(member.setup, self._console, member.name))
                 if one is None:  # another process has finished it meanwhile
+                    directory.close()
                     self._unfinished.discard(member.path)
+                    self._progress.end(member.path, finished=True)
                     continue
                 pool = await hosts.enter_async_context(one.hosts())
-            except OF_ONE_RUN as error:
+            except BaseException as error:
                 directory.close()
                 if isinstance(error, TooManyHosts) and self._active:
                     self._queue.insert(0, member)
                     self._is_crowded = True
-                else:
-                    self._fail(member, error)
+                    continue
+                if not isinstance(error, Exception):
+                    raise
+                self._fail(member, error)
+                self._progress.end(member.path, finished=False)
                 continue
             self._directories.push(directory)
             self._begun.append(one)
-            self._progress.begin(member.name, one.progress)
+            self._progress.begin(member.path, one.progress)
             self._active[asyncio.create_task(self._play(one, pool, hosts), name=member.name)] = member, one
 
     def _next(self) -> Member | None:
@@ -266,15 +294,20 @@ class _Shift:
             task.result()
         except Interrupted:
             pass
-        except OF_ONE_RUN as error:
+        except Exception as error:
             self._fail(member, error)
         else:
             self._unfinished.discard(member.path)
-        self._progress.end(member.name, finished=member.path not in self._unfinished)
+        self._progress.end(member.path, finished=member.path not in self._unfinished)
 
     def _fail(self, member: Member, error: Exception) -> None:
-        self._failures[member.path] = str(error)
-        self._console.print(f"{member.name}: stopped: {visible(str(error).splitlines()[0])}", soft_wrap=True)
+        """Note what stops a run; the others go on."""
+        if not isinstance(error, (*OF_ONE_RUN, *OF_ITS_SETTINGS)):
+            self._defect = self._defect or error
+        self._failures[member.path] = str(error) or repr(error)
+        self._console.print(
+            f"{member.name}: stopped: {visible((str(error) or repr(error)).splitlines()[0])}", soft_wrap=True
+        )
 
     async def _cancel(self) -> None:
         for task in self._active:

@@ -14,10 +14,9 @@ from typing import Any
 import msgspec
 
 from speedrunner.config.names import setting
-from speedrunner.config.schema import from_mapping
 from speedrunner.export.conversations import Conversation, of_episode, of_sleep
 from speedrunner.optional import optional
-from speedrunner.store.data import RunData
+from speedrunner.store.data import RunData, load
 from speedrunner.store.files import explained
 from speedrunner.store.records import Trajectory
 from speedrunner.store.rundir import sleep_key
@@ -46,7 +45,7 @@ Runs: {runs}.
 """
 
 
-def write_dataset(runs: Sequence[RunData], folder: Path) -> dict[str, int]:
+def write_dataset(runs: Sequence[Path], folder: Path) -> dict[str, int]:
     """Write runs into a folder, which must not exist. Returns the number of rows by split.
 
     Raises:
@@ -62,14 +61,14 @@ def write_dataset(runs: Sequence[RunData], folder: Path) -> dict[str, int]:
         (folder / "data").mkdir(parents=True)
         for split in SPLITS:
             file = folder / "data" / f"{split}-00000-of-00001.parquet"
-            rows = chain.from_iterable(_rows(run, split) for run in runs)
+            rows = chain.from_iterable(_rows(load(run), split) for run in runs)
             for group in iter(lambda rows=rows: list(islice(rows, ROWS)), []):  # type: ignore[misc]
                 if split not in counts:  # a split without rows has no file
                     writer = stack.enter_context(parquet.ParquetWriter(file, schema, compression="zstd"))
                 writer.write_table(pyarrow.Table.from_pylist(group, schema))
                 counts[split] = counts.get(split, 0) + len(group)
         files = "\n".join(f"  - split: {split}\n    path: data/{split}-*" for split in counts)
-        names = ", ".join(run.path.name for run in runs)
+        names = ", ".join(run.name for run in runs)
         (folder / "README.md").write_text(CARD.format(files=files, runs=names), encoding="utf-8")
     return counts
 
@@ -95,16 +94,15 @@ def _schema(pyarrow: Any) -> Any:
 
 
 def _rows(run: RunData, split: str) -> Iterator[dict[str, Any]]:
-    config = from_mapping(run.config)
-    about = msgspec.structs.asdict(setting(config)) | {"run": run.path.name, "seed": config.run.seed}
+    config = run.settings
+    about = msgspec.structs.asdict(setting(config)) | {"run": str(run.path), "seed": config.run.seed}
     if split == "sleep":
         for record in run.sleeps:
             for agent, each in zip(record.agents, of_sleep(record), strict=True):
                 own = {"episode": sleep_key(record.sleep), "policy": record.sleep - 1, "ending": agent.ending}
                 yield about | own | _row(each)
         return
-    played = run.trajectories() if split == "train" else run.evaluations()
-    for trajectory in played:
+    for trajectory in run.played("train" if split == "train" else "test"):
         for each in of_episode(trajectory):
             yield about | _of(trajectory) | _row(each)
 

@@ -12,17 +12,17 @@ import msgspec
 
 from serving.usage import Usage
 from speedrunner.config.names import setting
-from speedrunner.config.schema import from_mapping, to_mapping
+from speedrunner.config.schema import to_mapping
 from speedrunner.export.conversations import ChatMessage, of_episode
 from speedrunner.optional import optional
-from speedrunner.store.data import RunData
+from speedrunner.store.data import RunData, load
 from speedrunner.store.files import explained
 from speedrunner.store.records import Trajectory
 
 SCORER = "score"
 
 
-def write_logs(runs: Sequence[RunData], folder: Path) -> list[Path]:
+def write_logs(runs: Sequence[Path], folder: Path) -> list[Path]:
     """Write the evaluations of runs into a folder, which must not exist. Returns the logs.
 
     An episode that ended by a fault of ours has an error and no score.
@@ -36,10 +36,11 @@ def write_logs(runs: Sequence[RunData], folder: Path) -> list[Path]:
     written: list[Path] = []
     with explained(folder, "written"):
         folder.mkdir(parents=True)
-        names = [run.path.name for run in runs]
+        names = [path.name for path in runs]
         if len(set(names)) < len(names):
-            names = [str(run.path).strip("/.").replace("/", "_") for run in runs]
-        for name, run in zip(names, runs, strict=True):
+            names = [str(path).strip("/.").replace("/", "_") for path in runs]
+        for name, path in zip(names, runs, strict=True):
+            run = load(path)
             for checkpoint in sorted({row.checkpoint for row in run.episodes if row.phase == "test"}):
                 file = folder / f"{name}-{checkpoint:04d}.eval"
                 inspect.write_eval_log(_log(inspect, run, checkpoint), str(file))
@@ -48,7 +49,7 @@ def write_logs(runs: Sequence[RunData], folder: Path) -> list[Path]:
 
 
 def _log(inspect: Any, run: RunData, checkpoint: int) -> Any:
-    config = from_mapping(run.config)
+    config = run.settings
     found = setting(config)
     played = run.evaluations(checkpoint)
     scores = [each.outcome.score for each in played if each.outcome is not None]
@@ -58,7 +59,7 @@ def _log(inspect: Any, run: RunData, checkpoint: int) -> Any:
     mean = {"mean": inspect.EvalMetric(name="mean", value=fmean(scores))} if scores else {}
     usage = {config.model.card: _usage(sum((each.usage for each in played), Usage()))}
     return inspect.EvalLog(
-        status="success",
+        status="success" if len(played) >= config.run.test_episodes else "started",
         eval=inspect.EvalSpec(
             created=_time(started),
             task=task,

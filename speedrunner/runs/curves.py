@@ -5,6 +5,7 @@ They are copies for looking at: whatever goes wrong with them is told once, and 
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -65,6 +66,8 @@ class WeightsAndBiases:
         self._run = wandb.init(
             mode="offline",
             project="speedrunner",
+            id=hashlib.sha256(str(path).encode()).hexdigest()[:16],  # one run there, however often it goes on
+            resume="allow",
             name=path.name,
             dir=str(path),
             config=to_mapping(config),

@@ -237,7 +237,7 @@ class Executor:
             stored = self._spec(policy, task).library.module()
             episode = Episode(f"{name}/again/{next(numbers):04d}", task, policy.version, attempt, stored)
             for _ in range(2):  # a fault of ours says nothing about the policy
-                async with self.pool.host() as host:
+                async with self.pool.host() as host, self.share.slot(self.directory):
                     played = await play_episode(self.actor, episode, spec, host, labels)
                 attempts.append(played)
                 if not played.ending.is_fault:

@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Self
 
 from rich.console import Console, Group
@@ -152,13 +153,13 @@ class SweepProgress:
     def __exit__(self, *_: object) -> None:
         self._live.stop()
 
-    def begin(self, name: str, progress: Progress) -> None:
+    def begin(self, path: str, progress: Progress) -> None:
         """A run has begun."""
-        self._active[name] = progress
+        self._active[path] = progress
 
-    def end(self, name: str, *, finished: bool) -> None:
-        """A run has ended: it is finished, or has stopped."""
-        del self._active[name]
+    def end(self, path: str, *, finished: bool) -> None:
+        """A run has ended, or could not begin: it is finished, or has stopped."""
+        self._active.pop(path, None)
         self._finished += finished
         self._stopped += not finished
         self._tell()
@@ -166,8 +167,8 @@ class SweepProgress:
     def table(self) -> Group:
         """One row for each run that goes on, and how many there are beside them."""
         table = Table(box=None, padding=(0, 1), show_header=False)
-        for name, progress in self._active.items():
-            table.add_row(Text(visible(name)), progress.text())
+        for path, progress in self._active.items():
+            table.add_row(Text(visible(Path(path).name)), progress.text())
         return Group(table, Text(self._line()))
 
     def _tell(self) -> None:

@@ -9,7 +9,7 @@ from statistics import fmean
 import msgspec
 
 from envs import Task
-from speedrunner.config.schema import Config, InvalidConfig, differences, from_mapping
+from speedrunner.config.schema import Config, differences
 from speedrunner.costs.ledger import Line, RunCosts
 from speedrunner.runs.identity import ACCEPTABLE, changes, process_lines
 from speedrunner.statistics.intervals import Estimate, bootstrap_mean
@@ -70,7 +70,7 @@ class _Side:
         """Checkpoints whose test episodes were all played."""
         played = [row.checkpoint for row in self.run.episodes if row.phase == "test"]
         planned = self.config.run.test_episodes
-        return [point for point in self.config.run.checkpoints if played.count(point) >= planned]
+        return [point for point in self.run.checkpoints if played.count(point) >= planned]
 
     def values(self, point: int, metric: str) -> dict[Task, float]:
         """By test task; what was played twice counts as its mean, what a fault of ours ended not at all."""
@@ -96,7 +96,7 @@ def compare(runs: Sequence[RunData], costs: Sequence[RunCosts]) -> Comparison:
     """
     if len(runs) < 2:
         raise CannotCompare("name at least two different runs to compare")
-    sides = [_Side(run, _config(run), cost) for run, cost in zip(runs, costs, strict=True)]
+    sides = [_Side(run, run.settings, cost) for run, cost in zip(runs, costs, strict=True)]
     first, *others = sides
     for side in others:
         unlike = [each for each in differences(first.config, side.config) if each.startswith("env.")]
@@ -131,7 +131,7 @@ def _changed(first: _Side, side: _Side) -> list[str]:
 def _notes(side: _Side, first: _Side, points: list[int]) -> list[str]:
     """What the numbers of a run do not say."""
     played = [row for row in side.run.episodes if row.phase == "test" and row.checkpoint in points]
-    missing = sorted(set(side.config.run.checkpoints).difference(side.whole()))
+    missing = sorted(set(side.run.checkpoints).difference(side.whole()))
     unscored = sum(row.score is None for row in played)
     tasks = {row.task for row in first.run.episodes if row.phase == "test" and row.checkpoint in points}
     alone = len({row.task for row in played} - tasks)
@@ -145,13 +145,6 @@ def _notes(side: _Side, first: _Side, points: list[int]) -> list[str]:
     found[f"was played by other code than {first.run.path}: {code}"] = code
     texts = [text for text, holds in found.items() if holds] + process_lines(side.run.processes)
     return [f"{side.run.path}: {text}" for text in texts]
-
-
-def _config(run: RunData) -> Config:
-    try:
-        return from_mapping(run.config)
-    except InvalidConfig as error:
-        raise InvalidConfig(f"{run.path / 'config.yaml'}: {error}") from None
 
 
 def _listed(points: list[int]) -> str:

@@ -4,39 +4,61 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from statistics import NormalDist
 
-from speedrunner.experiments.forecast import CONFIDENCE, Forecast, kept
+from speedrunner.experiments.forecast import CONFIDENCE, Forecast, kept, total
 from speedrunner.statistics.summary import Summary
 from speedrunner.statistics.writing import Cell, Table
 
 
 def forecast_table(runs: Sequence[Summary]) -> Table:
-    """A row for each measure of each finished run of which a forecast lies beside it.
+    """A row for each measure of each finished run of which a forecast was made before it began, and for the
+    sum of these runs.
 
     Raises `StorageError` where forecasts cannot be read.
     """
     known = {folder: kept(folder) for folder in {Path(run.path).parent for run in runs}}
+    found = [(run, each) for run in runs for each in [_forecast(run, known[Path(run.path).parent])] if each]
     rows: list[tuple[Cell, ...]] = []
-    for run in runs:
-        forecast = known[Path(run.path).parent].get(Path(run.path).name)
-        if forecast is not None and not run.unfinished:
-            rows += _rows(run, forecast)
+    for run, each in found:
+        own = run.setting.env, run.setting.method, run.setting.model, run.seed
+        rows += [(*own, *row) for row in _rows([run], [each])]
+    if len(found) > 1:
+        together = [run for run, _ in found], [each for _, each in found]
+        rows += [("all", f"{len(found)} runs", None, None, *row) for row in _rows(*together)]
     columns = ("env", "method", "model", "seed", "measure", "forecast", "low", "high", "truth", "ratio")
     text = (
-        f"What finished runs took beside what was forecast, with the {CONFIDENCE:.0%} interval of chance;"
-        " ratio: truth by forecast. Tokens, requests and USD with what was wasted, bytes on the disk."
+        "What finished runs took beside what was forecast before they began, with the interval that holds it"
+        f" with {CONFIDENCE:.0%}, if chance is all; ratio: truth by forecast. Tokens, requests and USD with"
+        " what was wasted, bytes on the disk. Engine time, of which a run has a share: `speedrunner cost` of"
+        " all runs of a server."
     )
     return Table("forecast", text, columns, rows)
 
 
-def _rows(run: Summary, forecast: Forecast) -> list[tuple[Cell, ...]]:
-    width = NormalDist().inv_cdf((1 + CONFIDENCE) / 2)
+def _forecast(run: Summary, known: Sequence[Forecast]) -> Forecast | None:
+    """The newest one of a finished run that is of as many episodes and sleeps, made before it began."""
+    if run.unfinished or run.began is None:
+        return None
+    counts = {
+        phase: sum(count for (each, _, _), count in run.endings.items() if each == phase)
+        for phase in ("train", "test")
+    }
+    name, counts = Path(run.path).name, {**counts, "sleep": len(run.sleeps)}
+    fitting = [each for each in known if each.dir == name and each.made < run.began and each.counts == counts]
+    return fitting[-1] if fitting else None
+
+
+def _rows(runs: Sequence[Summary], forecasts: Sequence[Forecast]) -> list[tuple[Cell, ...]]:
     found: list[tuple[Cell, ...]] = []
-    for measure, truth in run.taken.items():
-        if measure in forecast.mean:
-            mean, half = forecast.mean[measure], width * forecast.sd[measure]
-            own = run.setting.env, run.setting.method, run.setting.model, run.seed
-            ratio = truth / mean if mean else None
-            found.append((*own, measure, mean, max(mean - half, 0.0), mean + half, truth, ratio))
+    for measure in runs[0].taken:
+        if any(measure not in run.taken for run in runs):
+            continue
+        if measure == "usd" and any(
+            run.prices != each.prices for run, each in zip(runs, forecasts, strict=True)
+        ):
+            continue  # at other prices
+        expected, truth = total(forecasts, measure), sum(run.taken[measure] for run in runs)
+        if expected is not None:
+            ratio = truth / expected.mean if expected.mean else None
+            found.append((measure, expected.mean, expected.low, expected.high, truth, ratio))
     return found

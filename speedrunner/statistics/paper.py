@@ -190,7 +190,8 @@ def published() -> list[Published]:
 
 def beside(numbers: Sequence[Published], groups: Sequence[Group]) -> list[Beside]:
     """Each number of the paper beside ours, for each model that was played."""
-    models = {group.setting.model: group.runs[0].config.model for group in groups}
+    configs = {group.setting.model: group.runs[0].config.model for group in groups}
+    models = {model: config for model, config in configs.items() if config.prefix_caching is not False}
     found = []
     for number in numbers:
         for model, config in models.items():
@@ -205,7 +206,7 @@ def _beside(number: Published, model: str, command: str, groups: Sequence[Group]
     asked: dict[tuple[str, str], Mapping[int, Summary]] = {}
 
     def find(env: str, method: str) -> Mapping[int, Summary]:
-        asked[env, method] = runs = _runs(groups, env, method, model)
+        asked[env, method] = runs = _alike(_runs(groups, env, method, model))
         return runs
 
     quantity = QUANTITIES[number.quantity]
@@ -237,6 +238,20 @@ def _runs(groups: Sequence[Group], env: str, method: str, model: str) -> Mapping
     ]
     farthest = max(fitting, key=lambda group: (max(group.points, default=-1), len(group.runs)), default=None)
     return {} if farthest is None else {run.seed: run for run in farthest.runs}
+
+
+def _alike(runs: Mapping[int, Summary]) -> Mapping[int, Summary]:
+    """The runs up to the last checkpoint that all of them have finished, of those that have finished any."""
+    begun = {seed: run for seed, run in runs.items() if run.checkpoints}
+    common = set.intersection(*(set(run.checkpoints) for run in begun.values())) if begun else set()
+    if not common:
+        return runs
+    return {
+        seed: msgspec.structs.replace(
+            run, checkpoints={point: at for point, at in run.checkpoints.items() if point <= max(common)}
+        )
+        for seed, run in runs.items()
+    }
 
 
 def _gaps(asked: Mapping[tuple[str, str], Mapping[int, Summary]], seeds: int) -> Iterable[str]:

@@ -10,10 +10,10 @@ import msgspec
 
 from envs import Task
 from speedrunner.config.names import Setting, setting
-from speedrunner.config.schema import Config, InvalidConfig, from_mapping
+from speedrunner.config.schema import Config
 from speedrunner.costs.checkpoints import checkpoint_rows
 from speedrunner.costs.ledger import Line, RunCosts, run_costs
-from speedrunner.costs.pricing import price_book
+from speedrunner.costs.pricing import OWN, price_book
 from speedrunner.experiments.forecast import truth
 from speedrunner.statistics.comparison import METRICS
 from speedrunner.statistics.libraries import LibraryStatistics, library_statistics
@@ -91,6 +91,7 @@ class Summary(msgspec.Struct, frozen=True):
         unfinished: checkpoints of the plan of which that is not so.
         endings: how many episodes of (phase, checkpoint) ended in which way.
         prices: what the list is called that it is priced by.
+        began: when its first process did, in Unix seconds; `None` where none has.
         taken: what the run has taken in all, by measure of `speedrunner.experiments.forecast`; without engine
             time, whose share only all runs of a server tell.
     """
@@ -104,6 +105,7 @@ class Summary(msgspec.Struct, frozen=True):
     endings: Counter[tuple[str, int, str]]
     sleeps: list[Slept]
     skills: list[SkillCost]
+    began: float | None
     taken: dict[str, float]
 
     @property
@@ -125,10 +127,21 @@ def summarise(path: Path, prices: str | None) -> Summary:
             other (`speedrunner.statistics.reading` has all of them).
     """
     run = load(path)
-    try:
-        config = from_mapping(run.config)
-    except InvalidConfig as error:
-        raise InvalidConfig(f"{path / 'config.yaml'}: {error}") from None
+    config = run.settings
+    if not run.processes:  # it has been made, and nothing more
+        return Summary(
+            path=str(path),
+            config=config,
+            setting=setting(config),
+            prices=prices or OWN,
+            checkpoints={},
+            unfinished=run.checkpoints,
+            endings=Counter(),
+            sleeps=[],
+            skills=[],
+            began=None,
+            taken={},
+        )
     (costs,) = run_costs([run], [price_book(run, prices)])
     history = skill_history(run)
     statistics = {
@@ -142,10 +155,11 @@ def summarise(path: Path, prices: str | None) -> Summary:
         setting=setting(config),
         prices=costs.book.name,
         checkpoints=checkpoints,
-        unfinished=sorted(set(config.run.checkpoints).difference(checkpoints)),
+        unfinished=sorted(set(run.checkpoints).difference(checkpoints)),
         endings=Counter((row.phase, row.checkpoint, row.ending.value) for row in run.episodes),
         sleeps=list(_sleeps(run, costs)),
         skills=skill_costs(run, costs, history),
+        began=run.processes[0].started,
         taken={name: amount for name, amount in truth(run, costs).items() if name != "engine_s"},
     )
 

@@ -95,7 +95,7 @@ def latex(cell: Cell) -> str:
     if cell and abs(cell) < 1e-3:
         digits, _, power = f"{cell:.1e}".partition("e")
         return rf"${digits}\times10^{{{int(power)}}}$"
-    return f"${cell:.0f}$" if abs(cell) >= 1000 else f"${cell:.3g}$"
+    return f"${cell:.0f}$" if abs(cell) >= 999.5 else f"${cell:.3g}$"
 
 
 def _plain(cell: Cell) -> Cell:

@@ -16,8 +16,9 @@ import yaml
 from serving.balance import Balance
 from serving.meter import LedgerRow
 from serving.usage import Prices
+from speedrunner.config.schema import Config, InvalidConfig, from_stored
 from speedrunner.store.labels import attempt_of, attempts
-from speedrunner.store.records import EpisodeRow, Phase, Process, SleepRecord, Trajectory
+from speedrunner.store.records import EpisodeRow, Phase, Process, SleepRecord, TrainingEnd, Trajectory
 from speedrunner.store.rundir import RunDirectory, RunDirectoryError, sleep_key
 
 if TYPE_CHECKING:
@@ -57,6 +58,25 @@ class RunData:
         if not isinstance(config, dict):
             raise RunDirectoryError(f"{self.path / 'config.yaml'} holds no configuration")
         return config
+
+    @cached_property
+    def settings(self) -> Config:
+        """The same, typed. Raises `InvalidConfig`, which names the file."""
+        try:
+            return from_stored(self.config)
+        except InvalidConfig as error:
+            raise InvalidConfig(f"{self.path / 'config.yaml'}: {error}") from None
+
+    @property
+    def training_end(self) -> TrainingEnd | None:
+        """Where training ended before its plan did, if it has."""
+        return self._directory.training_end
+
+    @property
+    def checkpoints(self) -> list[int]:
+        """Training episodes before each evaluation that the run has, or is to have."""
+        planned, end = self.settings.run.checkpoints, self.training_end
+        return planned if end is None else [*(each for each in planned if each < end.rollouts), end.rollouts]
 
     def trajectories(self, batch: int | None = None) -> list[Trajectory]:
         """Finished training episodes, of one batch or of all."""

@@ -11,6 +11,7 @@ from envs import EnvironmentFault
 from serving.errors import ServingError
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.measure.measurement import Status
+from speedrunner.methods.base import MethodBroke, UnfitEnvironment
 from speedrunner.methods.registry import InvalidMethodOption, UnknownMethod
 from speedrunner.runs.identity import checkout
 from speedrunner.runs.plan import InvalidPlan
@@ -27,7 +28,8 @@ from speedrunner.verification.subject import Subject
 from typed.records import flat
 
 UNREADABLE = (
-    *(EnvironmentFault, InvalidConfig, InvalidMethodOption, InvalidPlan, ServingError, UnknownMethod),
+    *(EnvironmentFault, InvalidConfig, InvalidMethodOption, InvalidPlan, MethodBroke, ServingError),
+    *(UnfitEnvironment, UnknownMethod),
     *(files.StorageError, ValueError),  # the last: keys and labels that are none any more
 )
 """What a run brings about that somebody has changed, or that was made elsewhere."""
@@ -102,11 +104,14 @@ NAMES = ("plan", "policies", "accounts", "prompts", "replay")
 def sealed(directory: RunDirectory) -> Check:
     """Whether every file is as it was sealed. Raises `StorageError` where `state.json` is none."""
     found, state = Findings("files"), directory.state()
-    if not state.digest:
+    path = directory.path / "state.json"
+    text = files.read_content(path) if path.exists() else b""
+    if not text and directory.episodes():
+        found.differs("state.json", "is missing, although episodes were played")
+        return found.check("nothing says what was sealed")
+    if not state.digest and not any(word in text for word in (b"seal", b"diges", b"sha256")):
         return Check("files", "not checked", "not sealed: the run was recorded by an earlier version")
-    if files.read_content(directory.path / "state.json") != files.indented(state) or (
-        state.digest != state.own_digest
-    ):
+    if text != files.indented(state) or (state.digest != state.own_digest):
         found.differs("state.json", "is not as it was written")
     for name, what in broken(directory.path, state.seals):
         found.differs(name, what)

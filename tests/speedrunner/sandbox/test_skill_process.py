@@ -70,7 +70,7 @@ def test_the_start_of_a_new_process_takes_nothing_of_the_calls_time(skills: Skil
 
 def test_a_call_in_a_new_process_is_interrupted_at_its_limit_and_not_killed(skills: Skills) -> None:
     ended = skills.run("endless", {}, 0.2)
-    assert (ended.error or "").startswith("TimeLimitReached: stopped at the time limit of 0.2 s (in endless")
+    assert (ended.error or "").startswith("TimeLimitReached: stopped at the time limit of 0.2 s")
 
 
 def test_a_start_that_takes_for_ever_uses_the_calls_time_up(

@@ -67,5 +67,6 @@ def summary(
         endings=endings,
         sleeps=[],
         skills=[],
+        began=None,
         taken={},
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
 
 import msgspec
@@ -14,33 +15,60 @@ from speedrunner.statistics.summary import Summary
 from tests.speedrunner.statistics.summaries import summary
 
 
-def forecast(run: Summary, requests: float) -> Forecast:
-    return Forecast(
+def forecast(run: Summary, requests: float, **changes: object) -> Forecast:
+    """Of 6 test episodes, with 20 requests or so more or less."""
+    found = Forecast(
         dir=run.path,
         setting=Setting("babyai", "react", "tiny"),
         counts={"train": 0, "test": 6, "sleep": 0},
         files=9,
-        mean={"requests": requests, "engine_s": 5.0},
-        sd={"requests": 10.0, "engine_s": 1.0},
+        mean={"requests": requests, "engine_s": 5.0, "usd": 1.0},
+        sd={"requests": 10.0, "engine_s": 1.0, "usd": 0.1},
         measured={"test": 3},
+        prices="a list",
+        made=50.0,
     )
+    return msgspec.structs.replace(found, **changes)
 
 
-def played(folder: Path, **taken: float) -> Summary:
-    run = summary()
-    return msgspec.structs.replace(run, path=str(folder / Path(run.path).name), taken=taken)
+def played(folder: Path, seed: int = 0, **taken: float) -> Summary:
+    """A run that began at 100 and is finished."""
+    run = summary(seed=seed)
+    endings = Counter({("test", 0, "success"): 4, ("test", 0, "call_limit"): 2})
+    path = str(folder / Path(run.path).name)
+    return msgspec.structs.replace(run, path=path, taken=taken, began=100.0, endings=endings)
 
 
 def test_a_finished_run_has_a_row_for_each_measure_that_both_know(tmp_path: Path) -> None:
-    run = played(tmp_path, requests=120.0, usd=3.0)
-    keep(tmp_path, [forecast(run, 90.0), forecast(run, 100.0)])  # the newest counts
+    run = played(tmp_path, requests=120.0, bytes=3.0)
+    keep([forecast(run, 90.0), forecast(run, 100.0)])  # the newest counts
     (row,) = forecast_table([run]).rows
     assert row[:5] == ("babyai", "react", "tiny", 0, "requests")
-    assert row[5:] == (100.0, pytest.approx(83.551, abs=0.01), pytest.approx(116.449, abs=0.01), 120.0, 1.2)
+    # Student's quantile of 2 degrees of freedom is 2.92.
+    assert row[5:] == (100.0, pytest.approx(70.8, abs=0.01), pytest.approx(129.2, abs=0.01), 120.0, 1.2)
 
 
-def test_an_unfinished_run_and_one_without_a_forecast_have_none(tmp_path: Path) -> None:
+def test_several_runs_have_their_sum_too(tmp_path: Path) -> None:
+    runs = [played(tmp_path, seed, requests=120.0) for seed in (0, 1)]
+    keep([forecast(run, 100.0) for run in runs])
+    last = forecast_table(runs).rows[-1]
+    assert last[:6] == ("all", "2 runs", None, None, "requests", 200.0)
+    assert last[8:] == (240.0, 1.2)
+
+
+def test_only_a_forecast_of_as_much_that_was_made_before_the_run_began_counts(tmp_path: Path) -> None:
     run = played(tmp_path, requests=120.0)
     assert forecast_table([run]).rows == []
-    keep(tmp_path, [forecast(run, 100.0)])
+    keep([forecast(run, 100.0, made=101.0), forecast(run, 100.0, counts={"train": 9, "test": 6, "sleep": 0})])
+    assert forecast_table([run]).rows == []
+    keep([forecast(run, 100.0)])
+    assert len(forecast_table([run]).rows) == 1
     assert forecast_table([msgspec.structs.replace(run, unfinished=[4])]).rows == []
+
+
+def test_usd_at_other_prices_are_not_compared(tmp_path: Path) -> None:
+    run = played(tmp_path, usd=2.0)
+    keep([forecast(run, 1.0, prices="another")])
+    assert forecast_table([run]).rows == []
+    keep([forecast(run, 1.0)])
+    assert [row[4] for row in forecast_table([run]).rows] == ["usd"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import time
@@ -14,7 +15,7 @@ from speedrunner.config.schema import InvalidConfig
 from speedrunner.runs.drain import Drain, Interrupted
 from speedrunner.store import files
 from speedrunner.store.records import Ending
-from speedrunner.store.rundir import RunDirectory, State
+from speedrunner.store.rundir import RunDirectory
 from speedrunner.verification.replay import BY_THE_CLOCK
 from speedrunner.verification.verify import sealed, verify
 from tests import babyai_player
@@ -77,13 +78,16 @@ def test_one_byte_that_is_changed_is_found(learnt: ScriptedRun, tmp_path: Path, 
 def test_so_is_one_of_the_state_itself(learnt: ScriptedRun, tmp_path: Path) -> None:
     run = copy_of(learnt.dir, tmp_path)
     content = (run / "state.json").read_bytes()
-    for place in range(0, len(content), 23):
+    for place in range(len(content)):
         (run / "state.json").write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
         try:
             where = sealed(RunDirectory.open_for_reading(run)).differences[0].where
         except files.StorageError as error:  # it is no JSON any more, or of another layout
             where = str(error)
         assert "state.json" in where
+    (run / "state.json").unlink()
+    (difference,) = sealed(RunDirectory.open_for_reading(run)).differences
+    assert (difference.where, difference.what) == ("state.json", "is missing, although episodes were played")
 
 
 async def test_what_cannot_be_read_any_more_is_told_with_the_file_that_was_changed(
@@ -106,7 +110,13 @@ async def test_a_run_of_an_earlier_layout_is_not_sealed_and_verifies(
 ) -> None:
     run = copy_of(learnt.dir, tmp_path)
     state = RunDirectory.open_for_reading(run).state()
-    files.write_atomic(run / "state.json", State(finished=state.finished))
+    early = {"finished": state.finished, "training_end": None, "format": 1}
+    (run / "state.json").write_text(json.dumps(early, indent=2))
+    config = (run / "config.yaml").read_text()
+    (run / "config.yaml").write_text(
+        config.replace("logging: none\nverbosity: info", "logging: info")  # as it was called then
+    )
+    assert "verbosity" not in (run / "config.yaml").read_text()
     found = await verified(run)
     assert statuses(found) == GOOD | {"files": "not checked"}
     assert found["files"].summary.startswith("not sealed")
