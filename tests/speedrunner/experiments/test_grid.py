@@ -108,6 +108,10 @@ class TestWhatIsGivenForAll:
         (run,) = listed(tmp_path, SEEDS, "env.family=4")
         assert run.config.env.options["family"] == 4
 
+    def test_of_several_values_each_must_be_there(self, tmp_path: Path) -> None:
+        with pytest.raises(InvalidConfig, match=r"method=react,spedrunner: not all .* are react, asi"):
+            listed(tmp_path, SEEDS, "method=react,spedrunner")
+
     def test_holds_for_all_where_none_has_it(self, tmp_path: Path) -> None:
         runs = listed(tmp_path, SEEDS, "run.rollouts=5", "run.test_episodes=2", "run.seed=7")
         assert {(run.config.run.rollouts, run.config.run.test_episodes) for run in runs} == {(5, 2)}

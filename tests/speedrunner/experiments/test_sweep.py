@@ -8,6 +8,7 @@ import itertools
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -17,13 +18,15 @@ from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.experiments.grid import Grid
 from speedrunner.experiments.sweep import SweepResult, members, sweep
 from speedrunner.runs.drain import Drain, Interrupted
+from speedrunner.runs.run import BegunRun
 from speedrunner.store.data import load
 from speedrunner.store.rundir import RunDirectory, RunDirectoryError
-from tests.scripted_engine import Answer, Request, ScriptedEngine, refuse
+from tests.scripted_engine import Answer, Request, ScriptedEngine, call, refuse
 from tests.scripted_runs import (
     LEARN,
     PLANNED,
     SCHEDULE,
+    TO_FLAG,
     ScriptedRun,
     check_finished,
     complaint,
@@ -189,18 +192,23 @@ class TestARunThatBeginsWithAnother_sPolicy:
         assert not (tmp_path / "after").exists()
 
 
+def at_the_same_time(*runs: Path) -> int:
+    """How many requests of actors the engine had at a time, at most."""
+    steps: list[tuple[float, int]] = []
+    for run in runs:
+        for row in load(run).requests:
+            if row.labels["role"] == "actor":
+                steps += [(row.time - row.seconds, 1), (row.time, -1)]
+    return max(itertools.accumulate(step for _, step in sorted(steps)))
+
+
 async def test_no_more_episodes_are_played_at_once_than_there_are_slots(
     sweep_of: Callable[..., Sweep], tmp_path: Path
 ) -> None:
     one = sweep_of(script(walker))
     entries = [f"method=react run.rollouts=0 run.test_episodes=8 run.in_flight={many}" for many in (8, 4)]
     await one.play(*entries, at_once=2)
-    steps: list[tuple[float, int]] = []
-    for name in "01":
-        for row in load(tmp_path / name).requests:
-            if row.labels["role"] == "actor":
-                steps += [(row.time - row.seconds, 1), (row.time, -1)]
-    assert max(itertools.accumulate(step for _, step in sorted(steps))) == 2
+    assert at_the_same_time(tmp_path / "0", tmp_path / "1") == 2
 
 
 async def test_runs_of_two_models_are_played_one_model_after_the_other(
@@ -227,6 +235,59 @@ async def test_one_that_another_process_plays_is_left_to_that(
     assert list(result.failures) == [f"{tmp_path}/0"]
     assert "is in use by process" in result.failures[f"{tmp_path}/0"]
     assert len(load(tmp_path / "1").episodes) == 2
+
+
+async def test_runs_may_lie_in_folders_of_one_name(sweep_of: Callable[..., Sweep], tmp_path: Path) -> None:
+    one = sweep_of(script(walker))
+    rest = "method=react run.rollouts=0"
+    result = await one.play(f"{rest} run.dir={tmp_path}/a/x", f"{rest} run.seed=1 run.dir={tmp_path}/b/x")
+    assert result.failures == {}
+    assert one.printed.endswith("sweep: 2 of 2 runs are finished\n")
+
+
+async def test_a_defect_in_one_run_leaves_the_others_alone_and_is_raised_at_the_end(
+    sweep_of: Callable[..., Sweep], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    play = BegunRun.play
+
+    async def broken(self: BegunRun, *arguments: Any) -> None:
+        if self.directory.path.name == "0":
+            raise KeyError("a defect")
+        await play(self, *arguments)
+
+    monkeypatch.setattr(BegunRun, "play", broken)
+    one = sweep_of(script(walker))
+    with pytest.raises(KeyError, match="a defect"):
+        await one.play("method=react run.rollouts=0", "method=react run.rollouts=0 run.seed=1")
+    assert "0: stopped: 'a defect'" in one.printed
+    assert len(load(tmp_path / "1").episodes) == 2
+    assert not (tmp_path / "0" / "lock").exists()
+
+
+async def test_episodes_that_are_played_again_take_slots_too(
+    sweep_of: Callable[..., Sweep], tmp_path: Path
+) -> None:
+    def policy(request: Request) -> Answer:
+        propose = "propose_functions" in request.tools
+        return call("propose_functions", source=TO_FLAG) if propose else script(walker)(request)
+
+    one = sweep_of(policy)
+    await one.play("method=asi_replay", "method=asi_replay run.seed=1", at_once=1)
+    assert at_the_same_time(tmp_path / "0", tmp_path / "1") == 1
+    assert [len(record.attempts) for record in load(tmp_path / "0").sleeps] == [1, 0]
+
+
+def test_the_command_shows_what_was_played_where_a_run_could_not_begin(
+    sweep_of: Callable[..., Sweep], tmp_path: Path
+) -> None:
+    one = sweep_of(script(walker))
+    file = one.file("method=react", "method=react run.seed=1")
+    with RunDirectory.open_for_writing(tmp_path / "0"):
+        done = in_process("sweep", str(file), *one.shared, "run.rollouts=0")
+    assert done.returncode == 1
+    assert "1 of 2 runs stopped" in complaint(done)
+    assert "is in use by process" in complaint(done)
+    assert re.search(r"^react on .* with tiny", done.stdout, re.MULTILINE)
 
 
 async def test_what_cannot_go_on_is_told_before_anything_starts(
