@@ -63,7 +63,11 @@ def tables(
     groups, notes = grouped(runs)
     names = ", ".join(dict.fromkeys(run.prices for run in runs))
     rows = beside(published(), groups)
-    written = [*run_tables(groups, prices=names, corrected=holm), forecast_table(runs), *paper_tables(rows)]
+    written = [*run_tables(groups, prices=names, corrected=holm), *paper_tables(rows)]
+    try:
+        written.append(forecast_table(runs))
+    except StorageError as error:
+        problems.append(str(error))
     write(out, written)
     console = plain_console()
     for line in [*_said(runs, len(groups), rows), *notes]:

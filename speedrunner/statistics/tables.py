@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from speedrunner.statistics.groups import DAGGER, TOO_MANY, Group, mean_sd, spread, wall_clock_share
+from speedrunner.statistics.intervals import CONFIDENCE, RESAMPLES, bootstrap_mean
 from speedrunner.statistics.libraries import LibraryStatistics
 from speedrunner.statistics.summary import MEASURES
-from speedrunner.statistics.ttests import ttest_tables
+from speedrunner.statistics.ttests import TESTED, ttest_tables
+from speedrunner.statistics.without_cache import cache_table
 from speedrunner.statistics.writing import Cell, Table
 
 SETTING = ("env", "method", "model")
@@ -25,7 +27,9 @@ def run_tables(groups: Sequence[Group], *, prices: str, corrected: bool) -> list
         _performance(groups, prices),
         _seeds(groups),
         _training(groups, prices),
+        _intervals(groups),
         *ttest_tables(groups, corrected),
+        cache_table(groups),
         _libraries(groups),
         _endings(groups),
         _sleeps(groups),
@@ -81,6 +85,23 @@ def _seeds(groups: Sequence[Group]) -> Table:
     ]
     columns = (*SETTING, "seed", "checkpoint", "episodes", "unscored", *MEASURES)
     return Table("seeds", "Of each seed what the table performance takes the mean of.", columns, rows)
+
+
+def _intervals(groups: Sequence[Group]) -> Table:
+    rows: list[tuple[Cell, ...]] = []
+    for group in groups:
+        for point in group.points:
+            for metric in TESTED:
+                found = bootstrap_mean([each for _, at in group.at(point) for each in at.values(metric)])
+                if found is not None:
+                    around = (found.mean, found.low, found.high)
+                    rows.append((*_name(group), point, metric, found.count, *around))
+    text = (
+        f"Means over the test episodes of all seeds, with {CONFIDENCE:.0%} percentile bootstrap intervals"
+        f" over these ({RESAMPLES} resamples); USD of the test episodes alone."
+    )
+    columns = (*SETTING, "checkpoint", "metric", "episodes", "mean", "low", "high")
+    return Table("intervals", text, columns, rows)
 
 
 def _training(groups: Sequence[Group], prices: str) -> Table:

@@ -54,7 +54,7 @@ def copied(sweep: Path, tmp_path: Path) -> Path:
 def test_the_files_are_there_in_both_kinds(made: Path) -> None:
     names = {
         *("performance", "seeds", "training", "ttests", "bootstrap", "libraries", "endings", "sleeps"),
-        *("skills", "forecast"),
+        *("skills", "forecast", "intervals", "cache"),
         *("combined_performance", "complexity_summary", "complexity_global", "zombie_library_methods"),
         *("voyager_truncation", "prose"),
     }

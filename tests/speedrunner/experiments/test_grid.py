@@ -185,7 +185,7 @@ class TestThePaper_sExperiments:
         ("name", "count"),
         [
             *(("main", 51), ("models", 153), ("ablations", 15), ("interpreter", 24), ("zombies", 36)),
-            *(("shift", 24 + 9), ("replay", 9), ("truncation", 6), ("cache", 24)),
+            *(("shift", 24 + 9), ("replay", 9), ("truncation", 6), ("cache", 30)),
         ],
     )
     def test_each_has_its_runs_with_the_paper_s_numbers(self, name: str, count: int) -> None:
@@ -234,7 +234,7 @@ class TestThePaper_sExperiments:
     def test_the_cache_is_off_where_a_policy_is_evaluated_again(self) -> None:
         runs = experiment("cache", "run.seed=0")
         off = [run for run in runs if run.config.model.prefix_caching is False]
-        assert [run.config.run.rollouts for run in off] == [0] * 4
+        assert [run.config.run.rollouts for run in off] == [0] * 5
         assert [run.after for run in off] == [run.config.run.dir for run in runs if run not in off]
 
     @pytest.mark.parametrize("name", [name for name in group_choices("experiment") if name != "demo"])
