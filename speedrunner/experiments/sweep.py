@@ -205,6 +205,8 @@ class _Shift:
         self._engines: asyncio.Future[Engines] = asyncio.get_running_loop().create_future()
         self._active: dict[asyncio.Task[None], tuple[Member, BegunRun]] = {}
         self._begun: list[BegunRun] = []
+        self._hosts: list[AsyncExitStack] = []
+        """Of all runs; closed when they end, at the latest with the shift."""
         self._directories = ExitStack()
         """They stay ours to the end, when the accounts of all are stored."""
         self._is_crowded = False
@@ -273,6 +275,7 @@ class _Shift:
                 self._progress.end(member.path, finished=False)
                 continue
             self._directories.push(directory)
+            self._hosts.append(hosts)
             self._begun.append(one)
             self._progress.begin(member.path, one.progress)
             self._active[asyncio.create_task(self._play(one, pool, hosts), name=member.name)] = member, one
@@ -304,16 +307,17 @@ class _Shift:
         """Note what stops a run; the others go on."""
         if not isinstance(error, (*OF_ONE_RUN, *OF_ITS_SETTINGS)):
             self._defect = self._defect or error
-        self._failures[member.path] = str(error) or repr(error)
-        self._console.print(
-            f"{member.name}: stopped: {visible((str(error) or repr(error)).splitlines()[0])}", soft_wrap=True
-        )
+        why = str(error) or repr(error)
+        self._failures[member.path] = why
+        self._console.print(f"{member.name}: stopped: {visible(why.splitlines()[0])}", soft_wrap=True)
 
     async def _cancel(self) -> None:
         for task in self._active:
             task.cancel()
         await asyncio.gather(*self._active, return_exceptions=True)
         self._active.clear()
+        for hosts in self._hosts:  # a task that was cancelled before it began has closed none
+            await hosts.aclose()
 
 
 @contextmanager
