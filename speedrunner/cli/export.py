@@ -35,8 +35,8 @@ def export(
     from speedrunner.export.dataset import write_dataset
     from speedrunner.export.inspect_log import write_logs
 
-    if out.exists():
-        raise InvalidConfig(f"{out} exists: name a folder that is to be made")
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise InvalidConfig(f"{out} exists and is not empty: name a folder that is to be made")
     paths = list(dict.fromkeys(path for each in runs for path in runs_below(each)))
     if not paths:
         raise InvalidConfig(f"there is no run in {', '.join(map(str, runs))}")

@@ -75,7 +75,8 @@ def forecast(
         content = {"runs": found, "total": totals, "not_measured": sorted(left_out)}
         typer.echo(msgspec.json.encode(content).decode())
         return
-    again = shlex.join(each for each in what if not each.startswith("scale="))
+    scaled = any(each.startswith("scale=") for each in what)
+    again = shlex.join([*what, *([] if scaled else ["scale=pilot"]), "run.seed=0"])
     for line in (*_table(found, totals), "", *_about(found, sorted(left_out), again)):
         typer.echo(visible(line))
 
@@ -133,4 +134,4 @@ def _about(found: Sequence[Forecast], left_out: Sequence[str], again: str) -> It
     if left_out:
         names = ", ".join(Path(each).name for each in left_out[:3]) + (", ..." if len(left_out) > 3 else "")
         yield f"Not measured, and not in the sum: {len(left_out)} runs ({names}). What measures them:"
-        yield f"speedrunner sweep {again} scale=pilot run.seed=0"
+        yield f"speedrunner sweep {again}"

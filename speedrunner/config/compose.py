@@ -156,8 +156,10 @@ def _read(overrides: Sequence[str]) -> tuple[dict[str, str], list[tuple[str, Any
         elif key in OPEN_GROUPS and isinstance(value, str) and ":" in value:
             choices[key] = _OWN
             settings.append((f"{key}.name", value))
-        elif value in group_choices(key) or (key in OPEN_GROUPS and value == _OWN):
-            choices[key] = str(value)
+        elif isinstance(value, str) and (
+            value in group_choices(key) or (key in OPEN_GROUPS and value == _OWN)
+        ):
+            choices[key] = value
         else:
             raise _unknown_choice(key, value)
     return choices, settings

@@ -16,6 +16,7 @@ An entry may also be a text, `method=react run.seed=1`, or a list of such settin
 from __future__ import annotations
 
 import itertools
+import json
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -32,7 +33,7 @@ from speedrunner.config.compose import compose, group_file
 from speedrunner.config.names import run_name
 from speedrunner.config.schema import Config, InvalidConfig, differences
 from speedrunner.experiments.plans import PlannedRun, SweepPlan, note_sweep
-from speedrunner.store.files import read_given
+from speedrunner.store.files import read_given, reason
 
 Cell = dict[str, Any]
 """The settings of one run, by key; `run.start_from` may be a mapping of changes."""
@@ -201,6 +202,12 @@ def _cells(file: Path) -> Iterator[Cell]:
             raise InvalidConfig(
                 f"{file}, run {number}: {entry!r} is no mapping of settings and no text of KEY=VALUE"
             )
+        try:
+            json.dumps(own, default=str)
+        except (ValueError, RecursionError):
+            raise InvalidConfig(f"{file}, run {number}: a setting contains itself") from None
+        if empty := [key for key, value in own.items() if value == []]:
+            raise InvalidConfig(f"{file}, run {number}: {empty[0]} is an empty list, which makes no run")
         axes = [value if isinstance(value, list) else [value] for value in own.values()]
         for values in itertools.product(*axes):
             yield dict(zip(own, values, strict=True))
@@ -209,7 +216,9 @@ def _cells(file: Path) -> Iterator[Cell]:
 def _content(file: Path, kind: type, what: str) -> Any:
     try:
         content = yaml.safe_load(read_given(file))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError, RecursionError) as error:
+    except OSError as error:
+        raise InvalidConfig(f"{file} cannot be read: {reason(error)}") from None
+    except (UnicodeDecodeError, yaml.YAMLError, RecursionError) as error:
         raise InvalidConfig(f"{file} cannot be read: {' '.join(str(error).split())}") from None
     if not isinstance(content, kind) or (kind is list and not content):
         raise InvalidConfig(f"{file} must be {what}")

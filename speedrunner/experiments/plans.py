@@ -48,11 +48,13 @@ def note_sweep(root: Path, plan: SweepPlan) -> None:
 
 def noted_sweeps(folder: Path) -> list[SweepPlan]:
     """The sweeps that were begun in a folder or one below it, oldest first. Raises `StorageError`."""
-    return [
-        _moved(plan, file.parent.joinpath)
-        for file in _below(folder, PLANS)
-        for plan in files.read_records(file, SweepPlan)
-    ]
+    found = []
+    for file in _below(folder, PLANS):
+        for plan in files.read_records(file, SweepPlan):
+            if any("\0" in text for run in plan.runs for text in (run.dir, run.after or "")):
+                raise files.StorageError(f"{file} names a folder that cannot be: remove the file")
+            found.append(_moved(plan, file.parent.joinpath))
+    return found
 
 
 def _moved(plan: SweepPlan, place: Callable[[Path], Path]) -> SweepPlan:

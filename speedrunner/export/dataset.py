@@ -46,7 +46,7 @@ Runs: {runs}.
 
 
 def write_dataset(runs: Sequence[Path], folder: Path) -> dict[str, int]:
-    """Write runs into a folder, which must not exist. Returns the number of rows by split.
+    """Write runs into a folder, which is made. Returns the number of rows by split.
 
     Raises:
         NotInstalled: pyarrow is missing.
@@ -58,7 +58,7 @@ def write_dataset(runs: Sequence[Path], folder: Path) -> dict[str, int]:
     schema = _schema(pyarrow)
     counts: dict[str, int] = {}
     with explained(folder, "written"), ExitStack() as stack:
-        (folder / "data").mkdir(parents=True)
+        (folder / "data").mkdir(parents=True, exist_ok=True)
         for split in SPLITS:
             file = folder / "data" / f"{split}-00000-of-00001.parquet"
             rows = chain.from_iterable(_rows(load(run), split) for run in runs)

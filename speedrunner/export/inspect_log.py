@@ -23,7 +23,7 @@ SCORER = "score"
 
 
 def write_logs(runs: Sequence[Path], folder: Path) -> list[Path]:
-    """Write the evaluations of runs into a folder, which must not exist. Returns the logs.
+    """Write the evaluations of runs into a folder, which is made. Returns the logs.
 
     An episode that ended by a fault of ours has an error and no score.
 
@@ -35,7 +35,7 @@ def write_logs(runs: Sequence[Path], folder: Path) -> list[Path]:
     inspect = optional("inspect_ai.log", "inspect-ai", "a log of Inspect")
     written: list[Path] = []
     with explained(folder, "written"):
-        folder.mkdir(parents=True)
+        folder.mkdir(parents=True, exist_ok=True)
         names = [path.name for path in runs]
         if len(set(names)) < len(names):
             names = [str(path).strip("/.").replace("/", "_") for path in runs]

@@ -81,6 +81,7 @@ def identity(setup: Setup, say: Callable[[str], None]) -> Process:
         prompts=here["prompts"],
         code=here["code"],
         versions=versions(),
+        seals=True,
     )
 
 
@@ -154,7 +155,7 @@ def _compared(process: Process) -> dict[str, Any]:
             content[role].pop(name, None)
     if content["inducer"] == content["actor"]:  # one model: its changes are told once
         del content["inducer"]
-    for name in ("started", "host", "pid", "changes", "format"):
+    for name in ("started", "host", "pid", "changes", "seals", "format"):
         content.pop(name, None)
     return flat(content)
 

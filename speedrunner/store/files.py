@@ -31,7 +31,7 @@ _REMEDIES = {
     errno.EFBIG: f"it would exceed the file size limit: raise the limit and {_ADVICE}",
     errno.ELOOP: "it is a link, and links are not followed: put what it names in its place",
     errno.EMLINK: "it has another name too (a hard link), which would change with it: put a copy there",
-    errno.ENXIO: "it is no regular file: remove it",
+    errno.ENXIO: "it is no regular file but a folder, a pipe or a device",
     errno.EROFS: f"the file system is read-only: make it writable and {_ADVICE}",
 }
 

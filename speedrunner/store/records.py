@@ -375,6 +375,7 @@ class Process(msgspec.Struct, kw_only=True):
         code: digests of our packages, and of the modules of somebody's own environment and method.
         versions: of Python, packages, and the checkout.
         changes: what differs from the process before; somebody has accepted it.
+        seals: whether it seals what it records.
     """
 
     started: float
@@ -389,4 +390,5 @@ class Process(msgspec.Struct, kw_only=True):
     code: dict[str, str]
     versions: dict[str, str]
     changes: list[str] = []
+    seals: bool = False
     format: int = FORMAT

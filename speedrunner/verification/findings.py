@@ -64,9 +64,12 @@ class Findings:
 
     def differs(self, where: str, what: str) -> None:
         """Note a difference."""
+        one = Difference(where, what)
+        if one in self._differences:
+            return  # told, as of another row
         self._found += 1
         if len(self._differences) < SHOWN:
-            self._differences.append(Difference(where, what))
+            self._differences.append(one)
 
     def expect(self, where: str, what: str, recorded: object, found: object) -> None:
         """Note a difference where what was recorded is not what it should be."""

@@ -110,7 +110,10 @@ def sealed(directory: RunDirectory) -> Check:
         found.differs("state.json", "is missing, although episodes were played")
         return found.check("nothing says what was sealed")
     if not state.digest and not any(word in text for word in (b"seal", b"diges", b"sha256")):
-        return Check("files", "not checked", "not sealed: the run was recorded by an earlier version")
+        if not any(each.seals for each in directory.processes()):
+            return Check("files", "not checked", "not sealed: the run was recorded by an earlier version")
+        found.differs("state.json", "has no seals, although those who played the run made some")
+        return found.check("nothing says what was sealed")
     if text != files.indented(state) or (state.digest != state.own_digest):
         found.differs("state.json", "is not as it was written")
     for name, what in broken(directory.path, state.seals):

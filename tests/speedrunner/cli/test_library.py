@@ -182,7 +182,8 @@ class TestCheck:
         module.unlink()
         os.mkfifo(module)
         assert (
-            library("check", module).stdout == f"{module}: cannot be read: it is no regular file: remove it\n"
+            library("check", module).stdout
+            == f"{module}: cannot be read: it is no regular file but a folder, a pipe or a device\n"
         )
 
     def test_a_file_that_is_no_text(self, module: Path) -> None:

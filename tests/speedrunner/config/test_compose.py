@@ -105,6 +105,8 @@ class TestMistakes:
             ("env=foo", ["env=foo", "there are babyai, crafter, scienceworld, or package.module:Class"]),
             ("env=babay", ["did you mean babyai?"]),
             ("env=null", ["env=null", "babyai"]),
+            ("method=[react,asi]", ["is not among its choices", "there are asi"]),
+            ("model={a: b}", ["is not among its choices"]),
             ("model=nope", ["model=nope", "there are gemini-3-flash-preview, ", "model.card=PATH"]),
             ("method=x", ["method=x", "speedrunner, voyager, or package.module:Class"]),
             ("prices=gpt-5.4", ["did you mean gpt-5.4-mini?", "card, gemini-3-flash-preview"]),

@@ -143,8 +143,9 @@ def test_nothing_is_written_over_or_half(
     out = tmp_path / "out"
     command = ("export", str(run.path), "--to", "dataset", "--out", str(out))
     out.mkdir()
-    assert complaint(in_process(*command)).endswith("out exists: name a folder that is to be made")
-    out.rmdir()
+    (out / "mine").touch()
+    assert "out exists and is not empty: name a folder" in complaint(in_process(*command))
+    (out / "mine").unlink()
     monkeypatch.setattr("speedrunner.export.dataset.CARD", "{nothing}")
     with pytest.raises(KeyError):
         in_process(*command)

@@ -117,6 +117,10 @@ async def test_a_run_of_an_earlier_layout_is_not_sealed_and_verifies(
         config.replace("logging: none\nverbosity: info", "logging: info")  # as it was called then
     )
     assert "verbosity" not in (run / "config.yaml").read_text()
+    taken_off = await verified(run)
+    assert taken_off["files"].differences[0].what.startswith("has no seals, although")
+    processes = (run / "processes.jsonl").read_text()
+    (run / "processes.jsonl").write_text(processes.replace('"seals":true,', ""))
     found = await verified(run)
     assert statuses(found) == GOOD | {"files": "not checked"}
     assert found["files"].summary.startswith("not sealed")
