@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -62,7 +64,7 @@ def tables(
         raise StorageError("; ".join(problems))
     groups, notes = grouped(runs)
     names = ", ".join(dict.fromkeys(run.prices for run in runs))
-    rows = beside(published(), groups)
+    rows = beside(published(), groups, _options(folders))
     written = [*run_tables(groups, prices=names, corrected=holm), *paper_tables(rows)]
     try:
         written.append(forecast_table(runs))
@@ -77,6 +79,19 @@ def tables(
         typer.echo(visible(f"error: {problem}"), err=True)
     if problems:
         raise typer.Exit(1)
+
+
+def _options(folders: list[Path]) -> str:
+    """Scale and folder of the newest sweep that was begun there, as its command had them."""
+    from speedrunner.experiments.plans import noted_sweeps
+    from speedrunner.store.files import StorageError
+
+    words: list[str] = []
+    for folder in folders:
+        with suppress(StorageError, ValueError):
+            for plan in noted_sweeps(folder):
+                words = [each for each in shlex.split(plan.command) if each.startswith(("scale=", "--dir="))]
+    return "".join(f" {shlex.quote(each)}" for each in words)
 
 
 def _read(folders: list[Path], prices: str | None) -> tuple[list[Summary], list[str]]:

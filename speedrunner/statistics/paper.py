@@ -188,8 +188,12 @@ def published() -> list[Published]:
     ]
 
 
-def beside(numbers: Sequence[Published], groups: Sequence[Group]) -> list[Beside]:
-    """Each number of the paper beside ours, for each model that was played."""
+def beside(numbers: Sequence[Published], groups: Sequence[Group], options: str = "") -> list[Beside]:
+    """Each number of the paper beside ours, for each model that was played.
+
+    Args:
+        options: what the command that fills a gap has beside experiment and model, such as ` scale=pilot`.
+    """
     configs = {group.setting.model: group.runs[0].config.model for group in groups}
     models = {model: config for model, config in configs.items() if config.prefix_caching is not False}
     found = []
@@ -198,7 +202,7 @@ def beside(numbers: Sequence[Published], groups: Sequence[Group]) -> list[Beside
             command = f"speedrunner sweep experiment={number.experiment} model={config.card}"
             if config.inducer_card is not None:
                 command += f" model.inducer_card={config.inducer_card}"
-            found.append(_beside(number, model, command, groups))
+            found.append(_beside(number, model, command + options, groups))
     return found
 
 

@@ -16,6 +16,7 @@ import pandas
 import pytest
 
 from serving.cards import CHECKOUT
+from speedrunner.experiments.plans import SweepPlan, note_sweep
 from speedrunner.store.data import load
 from tests.scripted_runs import ScriptedRun, complaint, in_process
 from tests.synthetic_sweep import write_sweep
@@ -49,6 +50,12 @@ def made(sweep: Path) -> Path:
 @pytest.fixture
 def copied(sweep: Path, tmp_path: Path) -> Path:
     return shutil.copytree(sweep, tmp_path / "runs")
+
+
+def test_the_command_that_fills_a_gap_has_the_scale_of_the_sweep_there(copied: Path, tmp_path: Path) -> None:
+    note_sweep(copied, SweepPlan("speedrunner sweep experiment=main scale=smoke '--dir=a b'", []))
+    done = in_process("tables", str(copied), "--out", str(tmp_path / "tables"))
+    assert "experiment=interpreter model=gpt-5.4-mini scale=smoke '--dir=a b'\n" in done.stdout
 
 
 def test_the_files_are_there_in_both_kinds(made: Path) -> None:
