@@ -1,8 +1,9 @@
-"""Text from outside on a person's terminal."""
+"""Text on a person's terminal: from outside, and in columns."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 _CONTROL = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f"
@@ -19,3 +20,14 @@ def visible(text: str) -> str:
 
 def _written(code: int) -> str:
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+
+
+def aligned(rows: Sequence[Sequence[str]], *, turned: bool = False) -> list[str]:
+    """Lines of cells, those of the first column flush left and the others flush right.
+
+    Args:
+        turned: make columns of the rows.
+    """
+    rows = list(zip(*rows, strict=True)) if turned else rows
+    first, *others = (max(map(len, column)) for column in zip(*rows, strict=True))
+    return ["  ".join([head.ljust(first), *map(str.rjust, cells, others)]).rstrip() for head, *cells in rows]

@@ -11,7 +11,7 @@ import msgspec
 import typer
 
 from speedrunner.cli.command import AsJson
-from speedrunner.console import visible
+from speedrunner.console import aligned, visible
 
 if TYPE_CHECKING:
     from speedrunner.experiments.forecast import Forecast, Sum
@@ -94,10 +94,7 @@ def _table(found: Sequence[Forecast], totals: Mapping[str, Sum | None]) -> list[
     rows.append(["all", *_cells(found, totals)])
     for end in ("low", "high"):
         rows.append([f"  {end}", "", "", "", *(_amount(totals, measure, end) for measure in SHOWN), ""])
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join((row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:]))).rstrip() for row in rows
-    ]
+    return aligned(rows)
 
 
 def _cells(found: Sequence[Forecast], sums: Mapping[str, Sum | None]) -> list[str]:

@@ -144,7 +144,8 @@ def sweep(
         for each in runs:
             _outline(each.setup, each.run.after)
         return
-    grid.announce(["speedrunner", "sweep", *what, *([f"--dir={folder}"] if folder else [])])
+    command = ["speedrunner", "sweep", *what, *([f"--dir={folder}"] if folder else [])]
+    grid.announce(command, [each.run for each in runs])
     console = plain_console()
     patience_s = max(setup.config.run.drain_s for setup in setups)
     result = carry_out(lambda drain: play_all(runs, console, drain, at_once), _say(console), KEPT, patience_s)
@@ -313,25 +314,21 @@ def _show_messages(config: Config) -> None:
 
 def _for_people(error: Exception) -> bool:
     """Whether its text is meant for people; everything else is a bug and shows its traceback."""
-    from envs import EnvironmentFault
     from serving.errors import ServingError
     from speedrunner.experiments.forecast import NothingMeasured
     from speedrunner.hosts.host import HostError
-    from speedrunner.methods.base import MethodBroke, UnfitEnvironment
-    from speedrunner.methods.registry import InvalidMethodOption, UnknownMethod
     from speedrunner.optional import NotInstalled
     from speedrunner.runs.executor import RunStopped
-    from speedrunner.runs.plan import InvalidPlan
+    from speedrunner.runs.setup import SETUP_ERRORS
     from speedrunner.sandbox.settings import SandboxError
     from speedrunner.statistics.comparison import CannotCompare
     from speedrunner.store.files import StorageError
 
-    ours = (CannotCompare, EnvironmentFault, HostError, InvalidConfig, InvalidMethodOption, InvalidPlan)
     others = (
-        *(MethodBroke, NotWritten, RunStopped, SandboxError, ServingError, StorageError),
-        *(NothingMeasured, NotInstalled, UnfitEnvironment, UnknownMethod),
+        *(CannotCompare, HostError, NothingMeasured, NotInstalled, NotWritten),
+        *(RunStopped, SandboxError, ServingError, StorageError),
     )
-    return isinstance(error, ours + others)
+    return isinstance(error, SETUP_ERRORS + others)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

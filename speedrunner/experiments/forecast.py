@@ -174,10 +174,10 @@ def kept(folder: Path) -> list[Forecast]:
 
 def truth(run: RunData, costs: RunCosts) -> dict[str, float]:
     """What a run has taken, by measure, as far as it is known. Raises `StorageError`."""
-    taken = [each for _, each in _taken(run, costs)]
-    return {
-        name: sum(each[name] for each in taken) for name in MEASURES if all(name in each for each in taken)
-    }
+    taken = _amounts(costs.total)
+    if costs.unpriced:
+        taken.pop("usd", None)
+    return taken | {"bytes": sum(_sizes(run.path).values())}
 
 
 def _taken(run: RunData, costs: RunCosts) -> list[tuple[Kind, dict[str, float]]]:

@@ -106,10 +106,10 @@ class Grid:
                         found[path] = replace(other, asked=other.asked or run.asked)
         return list(found.values())
 
-    def announce(self, command: Sequence[str]) -> None:
+    def announce(self, command: Sequence[str], runs: Sequence[GridRun]) -> None:
         """Note in the root what is going to be played, for those who ask where it stands."""
-        runs = [PlannedRun(run.config.run.dir, run.after) for run in self.runs()]
-        note_sweep(self.root, SweepPlan(shlex.join(command), runs))
+        planned = [PlannedRun(run.config.run.dir, run.after) for run in runs]
+        note_sweep(self.root, SweepPlan(shlex.join(command), planned))
 
     def _give(self, text: str) -> None:
         key, _, value = text.partition("=")

@@ -10,27 +10,17 @@ from typing import Literal
 
 import msgspec
 
-from envs import EnvironmentFault
-from serving.errors import InvalidCard
-from speedrunner.config.schema import InvalidConfig, from_yaml
+from speedrunner.config.schema import from_yaml
 from speedrunner.experiments.plans import SweepPlan, noted_sweeps, runs_below
-from speedrunner.methods.base import MethodBroke, UnfitEnvironment
-from speedrunner.methods.registry import InvalidMethodOption, UnknownMethod
 from speedrunner.runs.due import due
-from speedrunner.runs.plan import Evaluate, InvalidPlan, Sleep, Wake
-from speedrunner.runs.setup import set_up
+from speedrunner.runs.plan import Evaluate, Sleep, Wake
+from speedrunner.runs.setup import SETUP_ERRORS, set_up
 from speedrunner.sandbox.settings import SandboxError
 from speedrunner.store.files import StorageError
 from speedrunner.store.lock import owner_of
 from speedrunner.store.rundir import RunDirectory
 
 State = Literal["finished", "running", "stopped", "waiting", "unknown"]
-
-NOT_PLANNED = (
-    *(EnvironmentFault, InvalidCard, InvalidConfig, InvalidMethodOption, InvalidPlan, MethodBroke),
-    *(SandboxError, UnfitEnvironment, UnknownMethod),
-)
-"""Why a run's plan may not be known here: it names what this machine or this version does not have."""
 
 
 class RunStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -121,7 +111,7 @@ def _status(path: Path) -> RunStatus:
     try:
         config = from_yaml(directory.config() or "")
         plan = set_up(config).plan(directory.training_end)
-    except NOT_PLANNED as error:
+    except (*SETUP_ERRORS, SandboxError) as error:  # what it names is not on this machine
         return msgspec.structs.replace(found, state="running" if owner else "unknown", note=str(error))
     left = due(plan, directory)
     return msgspec.structs.replace(

@@ -11,38 +11,28 @@ from pathlib import Path
 
 from rich.console import Console
 
-from envs import EnvironmentFault
 from serving.balance import Balance
-from serving.errors import InvalidCard, ServingError
-from speedrunner.config.schema import InvalidConfig, to_mapping
+from serving.errors import ServingError
+from speedrunner.config.schema import to_mapping
 from speedrunner.console import visible
 from speedrunner.experiments.grid import GridRun
 from speedrunner.hosts.host import HostError
 from speedrunner.hosts.host_pool import HostPool, TooManyHosts
-from speedrunner.methods.base import MethodBroke, UnfitEnvironment
-from speedrunner.methods.registry import InvalidMethodOption, UnknownMethod
+from speedrunner.methods.base import MethodBroke
 from speedrunner.optional import NotInstalled
 from speedrunner.runs.drain import Drain, Interrupted
 from speedrunner.runs.due import due
 from speedrunner.runs.executor import RunStopped
 from speedrunner.runs.fair_share import FairShare
-from speedrunner.runs.plan import InvalidPlan
 from speedrunner.runs.progress import Progress, SweepProgress
 from speedrunner.runs.run import BegunRun, Engines, begun, deployed, identified, same_configuration
-from speedrunner.runs.setup import Setup, set_up
+from speedrunner.runs.setup import SETUP_ERRORS, Setup, set_up
 from speedrunner.sandbox.settings import SandboxError
 from speedrunner.store.files import StorageError
 from speedrunner.store.rundir import RunDirectory
 
 OF_ONE_RUN = (HostError, MethodBroke, NotInstalled, RunStopped, SandboxError, ServingError, StorageError)
 """What may stop one run; the others go on."""
-
-OF_ITS_SETTINGS = (
-    *(EnvironmentFault, InvalidCard, InvalidConfig, InvalidMethodOption, InvalidPlan, MethodBroke),
-    UnfitEnvironment,
-    UnknownMethod,
-)
-"""What may be wrong with a run before anything starts."""
 
 AT_ONCE = 64
 """Episodes at the same time, over all runs of a sweep."""
@@ -305,7 +295,7 @@ class _Shift:
 
     def _fail(self, member: Member, error: Exception) -> None:
         """Note what stops a run; the others go on."""
-        if not isinstance(error, (*OF_ONE_RUN, *OF_ITS_SETTINGS)):
+        if not isinstance(error, (*OF_ONE_RUN, *SETUP_ERRORS)):
             self._defect = self._defect or error
         why = str(error) or repr(error)
         self._failures[member.path] = why
@@ -325,5 +315,5 @@ def _named(run: GridRun) -> Iterator[None]:
     """Say in an error which run it is about."""
     try:
         yield
-    except OF_ITS_SETTINGS as error:
+    except SETUP_ERRORS as error:
         raise type(error)(f"{run.place} ({' '.join(run.overrides)}): {error}") from None

@@ -12,6 +12,8 @@ from typing import Any
 
 import msgspec
 
+from speedrunner.console import aligned
+
 Status = Callable[[str], None]
 """Shows in one line what is measured now, and what was found so far."""
 
@@ -131,21 +133,13 @@ def as_text(measurement: Measurement) -> str:
         headings = table.columns or columns(*rows[0])
         fields = [each.partition(":") for each in headings.values()]
         cells = [[_shown(row[name], form) for name, _, form in fields] for row in rows]
-        lines = _aligned([list(headings), *cells], turned=table.turned)
+        lines = aligned([list(headings), *cells], turned=table.turned)
         blocks.append([table.title, *lines] if table.title else lines)
     if measurement.figures:
         cells = [[each.name, _shown(each.value, each.form), each.verdict] for each in measurement.figures]
-        blocks.append(_aligned([["", "measured", "target"], *cells]))
+        blocks.append(aligned([["", "measured", "target"], *cells]))
     blocks.append(measurement.notes)
     return "\n\n".join("\n".join(lines) for lines in blocks if lines)
-
-
-def _aligned(rows: list[list[str]], *, turned: bool = False) -> list[str]:
-    """Lines of cells, those of the first column flush left and the others flush right."""
-    if turned:
-        rows = [list(column) for column in zip(*rows, strict=True)]
-    first, *others = (max(map(len, column)) for column in zip(*rows, strict=True))
-    return ["  ".join([head.ljust(first), *map(str.rjust, cells, others)]).rstrip() for head, *cells in rows]
 
 
 def _shown(value: Any, form: str = "") -> str:

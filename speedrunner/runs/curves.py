@@ -23,9 +23,6 @@ from speedrunner.store.rundir import RunDirectory
 
 Tracked = Literal["none", "tensorboard", "wandb", "both"]
 
-PACKAGES = {"tensorboard": ("tensorboard", "tensorboard"), "wandb": ("wandb", "wandb")}
-"""Module and package of each tracker."""
-
 
 class Tracker(Protocol):
     """Where curves go."""
@@ -89,7 +86,7 @@ class WeightsAndBiases:
 def require(tracked: Tracked) -> None:
     """Raise `NotInstalled` where the package of a tracker is missing."""
     for name in _names(tracked):
-        _module(PACKAGES[name][0], name)
+        _module(name, name)
 
 
 @contextmanager
@@ -175,4 +172,5 @@ def _names(tracked: Tracked) -> tuple[str, ...]:
 
 
 def _module(name: str, tracker: str) -> Any:
-    return optional(name, PACKAGES[tracker][1], f"logging={tracker}")
+    """A module of a tracker, which is called as its package is."""
+    return optional(name, tracker, f"logging={tracker}")

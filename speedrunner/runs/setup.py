@@ -6,21 +6,29 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import envs
-from envs import Split, TextEnv
+from envs import EnvironmentFault, Split, TextEnv
 from serving.cards import ModelCard
 from serving.deployment import running_endpoint
+from serving.errors import InvalidCard
 from serving.usage import Prices
 from speedrunner.config.named import actor_card, inducer_card
 from speedrunner.config.schema import Config, InvalidConfig
 from speedrunner.hosts.host_pool import HostPool
 from speedrunner.methods import registry as methods
-from speedrunner.methods.base import Method, returned
-from speedrunner.runs.plan import Step, plan_run
+from speedrunner.methods.base import Method, MethodBroke, UnfitEnvironment, returned
+from speedrunner.methods.registry import InvalidMethodOption, UnknownMethod
+from speedrunner.runs.plan import InvalidPlan, Step, plan_run
 from speedrunner.runs.stored_policy import stored_policy
 from speedrunner.sandbox.child_process import require
 from speedrunner.store.policies import InvalidPolicy
 from speedrunner.store.records import Policy, TrainingEnd
 from speedrunner.store.rundir import RunDirectoryError
+
+SETUP_ERRORS = (
+    *(EnvironmentFault, InvalidCard, InvalidConfig, InvalidMethodOption, InvalidPlan, MethodBroke),
+    *(UnfitEnvironment, UnknownMethod),
+)
+"""What may be wrong with what a configuration names, before anything starts."""
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from speedrunner.statistics.groups import DAGGER, TOO_MANY, Group, mean_sd, spread, wall_clock_share
 from speedrunner.statistics.intervals import CONFIDENCE, RESAMPLES, bootstrap_mean
 from speedrunner.statistics.libraries import LibraryStatistics
+from speedrunner.statistics.skill_costs import SkillCost
 from speedrunner.statistics.summary import MEASURES
 from speedrunner.statistics.ttests import TESTED, ttest_tables
 from speedrunner.statistics.without_cache import cache_table
@@ -198,10 +199,7 @@ def _sleeps(groups: Sequence[Group]) -> Table:
 
 
 def _skills(groups: Sequence[Group]) -> Table:
-    fields = (
-        *("skill", "created", "changed", "removed", "public", "induction_tokens", "induction_usd"),
-        *("schema_tokens", "calls", "inner_calls", "errors", "steps_saved", "break_even"),
-    )
+    fields = SkillCost.__struct_fields__
     rows: list[tuple[Cell, ...]] = [
         (*_name(group), run.seed, *(_cell(getattr(each, name)) for name in fields))
         for group in groups

@@ -7,14 +7,10 @@ from pathlib import Path
 
 import msgspec
 
-from envs import EnvironmentFault
 from serving.errors import ServingError
-from speedrunner.config.schema import InvalidConfig
 from speedrunner.measure.measurement import Status
-from speedrunner.methods.base import MethodBroke, UnfitEnvironment
-from speedrunner.methods.registry import InvalidMethodOption, UnknownMethod
 from speedrunner.runs.identity import checkout
-from speedrunner.runs.plan import InvalidPlan
+from speedrunner.runs.setup import SETUP_ERRORS
 from speedrunner.store import files
 from speedrunner.store.rundir import RunDirectory
 from speedrunner.store.seals import broken, unsealed
@@ -28,9 +24,8 @@ from speedrunner.verification.subject import Subject
 from typed.records import flat
 
 UNREADABLE = (
-    *(EnvironmentFault, InvalidConfig, InvalidMethodOption, InvalidPlan, MethodBroke, ServingError),
-    *(UnfitEnvironment, UnknownMethod),
-    *(files.StorageError, ValueError),  # the last: keys and labels that are none any more
+    *(*SETUP_ERRORS, ServingError, files.StorageError),
+    ValueError,  # keys and labels that are none any more
 )
 """What a run brings about that somebody has changed, or that was made elsewhere."""
 
