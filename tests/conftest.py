@@ -1,4 +1,4 @@
-"""What all tests share: the tiny model, and how they are divided between workers."""
+"""What all tests share: the random model, and how they are divided between workers."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def group(nodeid: str) -> str:
 
 @pytest.fixture(scope="session")
 def tiny_card() -> ModelCard:
-    return load_card("tiny")
+    return load_card("tiny-random")
 
 
 @pytest.fixture(scope="session")

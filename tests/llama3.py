@@ -17,7 +17,7 @@ def make_folder(folder: Path) -> str:
     """Write it to a folder."""
     from transformers import AutoTokenizer
 
-    tokenizer = AutoTokenizer.from_pretrained(prepare(load_card("tiny"), lambda line: None))
+    tokenizer = AutoTokenizer.from_pretrained(prepare(load_card("tiny-random"), lambda line: None))
     tokenizer.add_special_tokens({"additional_special_tokens": [*CONTROL], "eos_token": "<|eot_id|>"})
     tokenizer.chat_template = (MODELS / "shapes" / "llama3.jinja").read_text()
     tokenizer.save_pretrained(folder)

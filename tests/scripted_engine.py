@@ -185,7 +185,7 @@ class ScriptedEngine:
     """
 
     def __init__(
-        self, tokenizer: ChatTokenizer, script: Script, model: str = "tiny", api_key: str | None = None
+        self, tokenizer: ChatTokenizer, script: Script, model: str = "tiny-random", api_key: str | None = None
     ) -> None:
         self.model = model
         self.api_key = api_key

@@ -27,7 +27,7 @@ from tests.scripted_runs import command
 def serving(*settings: str, first: str = "") -> Iterator[subprocess.Popen[str]]:
     """The command, ended in any case; modules of the folder `first` stand before all others."""
     process = subprocess.Popen(
-        command("serve", "model=tiny", *settings),
+        command("serve", "model=tiny-random", *settings),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -59,17 +59,17 @@ def check_serving_on_a_port(first: str = "") -> None:
     with serving(f"serving.port={port}", first=first) as process:
         *_, ready, key_line, attach_line = lines_until(process, "another terminal")
         url = f"http://127.0.0.1:{port}/v1"
-        assert ready == f"tiny is ready at {url}; Ctrl-C ends it"
+        assert ready == f"tiny-random is ready at {url}; Ctrl-C ends it"
         key_file = Path(key_line.removeprefix("its API key is in "))
         assert stat.S_IMODE(key_file.stat().st_mode) == 0o600
         assert shlex.split(attach_line.partition(": ")[2]) == [
-            *["speedrunner", "run", "model=tiny", f"serving.url={url}"],
+            *["speedrunner", "run", "model=tiny-random", f"serving.url={url}"],
             f"serving.api_key_file={key_file}",
         ]
         key = key_file.read_text().strip()
-        asyncio.run(attach(Endpoint.parse(url, api_key=key), "tiny"))
+        asyncio.run(attach(Endpoint.parse(url, api_key=key), "tiny-random"))
         with pytest.raises(ServerFailed, match="refuses the API key"):
-            asyncio.run(attach(Endpoint.parse(url, api_key="x" * len(key)), "tiny"))
+            asyncio.run(attach(Endpoint.parse(url, api_key="x" * len(key)), "tiny-random"))
         processes = psutil.Process(process.pid).children(recursive=True)
         assert any("vllm" in words(each) for each in processes)
         assert not any(key in words(each) for each in processes)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import yaml
 
 HERE = Path(__file__).resolve().parent
-BUNDLED = HERE.parent / "tiny"
+BUNDLED = HERE.parent / "random"
 sys.path.append(str(BUNDLED))
 
 from recipe import ADDED, SPECIAL, Recipe, add_control_tokens, build_tokenizer, run  # noqa: E402

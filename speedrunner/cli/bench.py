@@ -91,7 +91,7 @@ def cache(
     admission and without, in turn; with a server of our own also with a cache that holds half of its
     conversations. Tokens per second are those of a shared machine: compare them within one table only.
 
-    Example: speedrunner bench cache model=tiny --in-flight 1,8
+    Example: speedrunner bench cache model=tiny-random --in-flight 1,8
     """
     from speedrunner.measure.bench_cache import measure_cache
     from speedrunner.measure.engine import playing_setup
@@ -116,7 +116,7 @@ def rollout(
     Asked for are 0.90 (on a GPU 0.95) of the output tokens per second of the replay, 250 turns per CPU
     second of the client, and that it leaves no thread, task or process behind.
 
-    Example: speedrunner bench rollout model=tiny --pairs 3
+    Example: speedrunner bench rollout model=tiny-random --pairs 3
     """
     from speedrunner.measure.bench_rollout import measure_rollout
     from speedrunner.measure.engine import playing_setup
@@ -138,7 +138,7 @@ def accounts(
     in which nothing is cut off, and within the bound of what is cut off at the end. A server of our own is
     given a small cache and a short queue for it; one that runs must be idle.
 
-    Example: speedrunner bench accounts model=tiny --requests 500
+    Example: speedrunner bench accounts model=tiny-random --requests 500
     """
     from speedrunner.measure.bench_accounts import measure_accounts
 

@@ -41,7 +41,7 @@ Version = Annotated[
     int | None, typer.Argument(metavar="[VERSION]", help="By default the newest.", show_default=False)
 ]
 Module = Annotated[Path, typer.Argument(metavar="FILE.py", help="A module of skills.", show_default=False)]
-Overrides = Annotated[list[str] | None, key_values("env=babyai, model=tiny and others.")]
+Overrides = Annotated[list[str] | None, key_values("env=babyai, model=tiny-random and others.")]
 
 
 @app.command()
@@ -148,7 +148,7 @@ def check(file: Module, overrides: Overrides = None) -> None:
     Functions whose names begin with an underscore are taken for private ones. The calls of the others are
     checked for the model's tokenizer; no server is started. Classes are loaded in the sandbox.
 
-    Example: speedrunner library check skills.py env=babyai model=tiny
+    Example: speedrunner library check skills.py env=babyai model=tiny-random
     """
     from serving.tokens.formats import FORMATS
     from serving.tokens.tokenizer import ChatTokenizer

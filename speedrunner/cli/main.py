@@ -71,8 +71,8 @@ app.add_typer(study_app, name="study")
 Overrides = Annotated[
     list[str] | None,
     key_values(
-        "What differs from configs/config.yaml: groups (env=babyai method=react model=tiny) and single keys"
-        " (run.rollouts=20)."
+        "What differs from configs/config.yaml: groups (env=babyai method=react model=tiny-random) and single"
+        " keys (run.rollouts=20)."
     ),
 ]
 
@@ -89,7 +89,7 @@ def run(overrides: Overrides = None, dry_run: DryRun = False) -> None:
     Ctrl-C or SIGTERM lets episodes in flight end (in run.drain_s seconds at most; a second one ends at once);
     the same command then goes on. With experiment=NAME, the settings choose one run of an experiment.
 
-    Example: speedrunner run env=babyai method=speedrunner model=tiny run.rollouts=20
+    Example: speedrunner run env=babyai method=speedrunner model=tiny-random run.rollouts=20
     """
     given = overrides or []
     if not any(each.startswith("experiment=") for each in given):
@@ -166,7 +166,7 @@ def evaluate(
 
     It is a run of its own, beside the original: RUN-eval-vVERSION-MODEL unless run.dir says otherwise.
 
-    Example: speedrunner eval runs/demo:2 model=tiny run.test_episodes=10
+    Example: speedrunner eval runs/demo:2 model=tiny-random run.test_episodes=10
     """
     from speedrunner.runs.stored_policy import evaluation_config
 
@@ -182,7 +182,7 @@ def episode(
 
     With run.start_from=RUN[:VERSION], a stored policy plays it. Nothing is recorded.
 
-    Example: speedrunner episode env=babyai task.index=7 model=tiny
+    Example: speedrunner episode env=babyai task.index=7 model=tiny-random
     """
     from speedrunner.runs.setup import set_up
     from speedrunner.runs.single_episode import show_episode

@@ -31,7 +31,7 @@ def tools(
 
     The exit status is 1 when one is not valid. With --built-in or a hosted model there is no such target.
 
-    Example: speedrunner probe tools model=tiny --count 100
+    Example: speedrunner probe tools model=tiny-random --count 100
     """
     from speedrunner.measure.probe_tools import measure_tools, thinking_role, with_built_in_calls
 
@@ -53,7 +53,7 @@ def cache(
 
     The exit status is 1 when that is less than 99 % (attention) or 97 % (hybrid models).
 
-    Example: speedrunner probe cache model=tiny
+    Example: speedrunner probe cache model=tiny-random
     """
     from speedrunner.measure.probe_cache import measure_cache_use
 

@@ -74,8 +74,8 @@ ShortCard = Callable[..., str]
 
 @pytest.fixture
 def short_card(tiny_card: ModelCard, tiny_folder: str, tmp_path: Path) -> ShortCard:
-    """Writes the tiny model's card with other limits (`max_calls`, `string_tokens`), and returns the override
-    that chooses it. Untrained, the model ends no episode by itself."""
+    """Writes the random model's card with other limits (`max_calls`, `string_tokens`), and returns the
+    override that chooses it. Untrained, the model ends no episode by itself."""
 
     def write(**limits: int) -> str:
         roles = {

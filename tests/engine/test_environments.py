@@ -1,4 +1,4 @@
-"""Short runs of each method in each environment as commands, with the tiny model and a real vLLM."""
+"""Short runs of each method in each environment as commands, with the random model and a real vLLM."""
 
 from __future__ import annotations
 

@@ -145,7 +145,7 @@ def test_a_server_killed_twice_stops_the_run_which_goes_on(
     everything = run.tree
     run.api_server().kill()
     line = complaint(run.end())
-    assert line.startswith("the engine died twice, at last: the server of model 'tiny' ")
+    assert line.startswith("the engine died twice, at last: the server of model 'tiny-random' ")
     assert line.endswith(f"; log: {run.run / 'server.log'}; the same command goes on")
     assert all_end(everything)
     go_on(run.run, vllm_endpoint)
@@ -212,7 +212,9 @@ def test_a_server_that_takes_less_than_its_card_says_is_refused(
     most = tiny_card.context
     card = card_file(tmp_path, msgspec.structs.replace(tiny_card, context=10 * most))
     done = speedrunner("run", *BABYAI, card, f"run.dir={tmp_path / 'run'}", f"serving.url={vllm_endpoint}")
-    assert f"takes {most} tokens, the card of 'tiny' says {10 * most}: start it with" in complaint(done)
+    assert f"takes {most} tokens, the card of 'tiny-random' says {10 * most}: start it with" in complaint(
+        done
+    )
 
 
 def test_ctrl_c_leaves_no_process(start: Callable[..., Command]) -> None:
@@ -240,14 +242,14 @@ def test_ctrl_c_while_the_server_starts_leaves_no_process(start: Callable[..., C
 
 
 def test_a_server_that_dies_at_its_start_is_explained_in_one_line(tmp_path: Path) -> None:
-    card = load_card("tiny")
+    card = load_card("tiny-random")
     flags = {**card.server.flags, "block-size": 7}
     broken = msgspec.structs.replace(card, server=msgspec.structs.replace(card.server, flags=flags))
     done = speedrunner(
         "run", *BABYAI, f"run.dir={tmp_path / 'run'}", card_file(tmp_path, broken), timeout_s=300
     )
     line = complaint(done)
-    assert line.startswith("the server of model 'tiny' ended with status ")
+    assert line.startswith("the server of model 'tiny-random' ended with status ")
     assert "block" in line
     assert f"log: {tmp_path / 'run' / 'server.log'}" in line
     assert "--block-size 7" in line

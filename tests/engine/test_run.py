@@ -1,4 +1,4 @@
-"""Whole runs as commands, with the tiny model and a real vLLM."""
+"""Whole runs as commands, with the random model and a real vLLM."""
 
 from __future__ import annotations
 

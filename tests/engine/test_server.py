@@ -26,23 +26,24 @@ CHECKOUT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def model() -> str:
-    return prepare(load_card("tiny"), print)
+    return prepare(load_card("tiny-random"), print)
 
 
 async def complete(endpoint: Endpoint) -> httpx2.Response:
     async with endpoint.client(timeout=60) as client:
         return await client.post(
-            "/v1/completions", json={"model": "tiny", "prompt": [5] * 70, "max_tokens": 4, "ignore_eos": True}
+            "/v1/completions",
+            json={"model": "tiny-random", "prompt": [5] * 70, "max_tokens": 4, "ignore_eos": True},
         )
 
 
 async def test_a_killed_engine_core_ends_the_server_and_a_restart_serves_again(
     model: str, tmp_path: Path
 ) -> None:
-    server = VllmServer(load_card("tiny"), model, tmp_path / "log")
+    server = VllmServer(load_card("tiny-random"), model, tmp_path / "log")
     try:
         await server.start()
-        await attach(server.endpoint, "tiny")
+        await attach(server.endpoint, "tiny-random")
         before = await read_counters(server.endpoint)
         assert (await complete(server.endpoint)).status_code == 200
         assert (await complete(server.endpoint)).status_code == 200
@@ -76,7 +77,7 @@ from serving.cards import load_card
 from serving.engine.server import VllmServer
 
 async def main():
-    server = VllmServer(load_card("tiny"), sys.argv[1], Path(sys.argv[2]))
+    server = VllmServer(load_card("tiny-random"), sys.argv[1], Path(sys.argv[2]))
     try:
         await server.start()
         print(server.pid, server.endpoint.socket, flush=True)
@@ -108,7 +109,7 @@ def test_a_killed_owner_takes_the_engine_with_it(model: str, tmp_path: Path) -> 
 
 async def test_on_a_port_only_loopback_listens_and_the_key_is_needed(model: str, tmp_path: Path) -> None:
     port = 20000 + psutil.Process().pid % 10000
-    server = VllmServer(load_card("tiny"), model, tmp_path / "log", port=port)
+    server = VllmServer(load_card("tiny-random"), model, tmp_path / "log", port=port)
     await server.start()
     try:
         processes = tree(server.pid)
@@ -127,9 +128,9 @@ async def test_on_a_port_only_loopback_listens_and_the_key_is_needed(model: str,
         assert not await stranger.healthy()
         await read_counters(server.endpoint)
         with pytest.raises(ServerFailed, match="asks for an API key"):
-            await attach(stranger, "tiny")
+            await attach(stranger, "tiny-random")
         with pytest.raises(ServerFailed, match=f"port {port}"):
-            await VllmServer(load_card("tiny"), model, tmp_path / "log2", port=port).start()
+            await VllmServer(load_card("tiny-random"), model, tmp_path / "log2", port=port).start()
     finally:
         await server.stop()
     assert all_end(processes)
@@ -144,7 +145,7 @@ async def answers_on_all_routes(endpoint: Endpoint, stranger: Endpoint) -> set[i
     async with stranger.client(timeout=60) as client:
         for path in (*routes, *unlisted):
             for method in ("GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE", "TRACE"):
-                body = {"model": "tiny", "prompt": "a", "max_tokens": 1}
+                body = {"model": "tiny-random", "prompt": "a", "max_tokens": 1}
                 headers = {"Authorization": "Bearer wrong"} if method == "PUT" else None
                 response = await client.request(method, path, json=body, headers=headers)
                 statuses.add(response.status_code)
@@ -165,6 +166,6 @@ async def answer_to_a_websocket(port: int, path: str) -> int:
 async def test_a_card_that_the_engine_refuses_fails_with_the_engines_own_reason(
     model: str, tmp_path: Path
 ) -> None:
-    card = msgspec.structs.replace(load_card("tiny"), context=99_999)
+    card = msgspec.structs.replace(load_card("tiny-random"), context=99_999)
     with pytest.raises(ServerFailed, match=r"max_model_len \(99999\) is greater than"):
         await VllmServer(card, model, tmp_path / "log").start()

@@ -26,7 +26,7 @@ def test_with_the_cache_next_to_nothing_is_computed_again(vllm_endpoint: Endpoin
             "env=tests.odd_envs:Ring",
             "env.words=60",
             "method=react",
-            "model=tiny",
+            "model=tiny-random",
             where,
             f"run.dir={run}",
         ),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-RECIPES = Path(__file__).parents[2] / "models" / "tiny"
+RECIPES = Path(__file__).parents[2] / "models" / "random"
 
 
 def run_recipe(name: str, out: Path) -> subprocess.CompletedProcess[str]:
@@ -19,7 +19,7 @@ def run_recipe(name: str, out: Path) -> subprocess.CompletedProcess[str]:
 @pytest.fixture(scope="session")
 def dense_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A new build of the dense model."""
-    return built("build.py", tmp_path_factory.mktemp("models") / "tiny")
+    return built("build.py", tmp_path_factory.mktemp("models") / "tiny-random")
 
 
 @pytest.fixture(scope="session")

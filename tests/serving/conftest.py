@@ -18,7 +18,7 @@ from tests.llama3 import make_folder
 if TYPE_CHECKING:
     from tests.grammar_walks import Walks
 
-SERVED_BY = {"qwen3_json": "tiny", "qwen3_xml": "tiny-hybrid", "llama3_json": None}
+SERVED_BY = {"qwen3_json": "tiny-random", "qwen3_xml": "tiny-hybrid", "llama3_json": None}
 """Cards of models that use a format; of Llama 3 there is only a tokenizer."""
 
 

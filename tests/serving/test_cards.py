@@ -50,9 +50,9 @@ def write(folder: Path, **changes: Any) -> str:
 
 
 def test_the_bundled_card_is_listed_and_loads() -> None:
-    assert "tiny" in list_cards()
-    card = load_card("tiny")
-    assert card.name == "tiny"
+    assert "tiny-random" in list_cards()
+    card = load_card("tiny-random")
+    assert card.name == "tiny-random"
     assert card.route == "tokens"
     assert card.prices == Prices(uncached=0.75, cached=0.075, output=4.5)
     assert card.role("actor").thinking_tokens == 0
@@ -265,8 +265,10 @@ def test_a_key_that_stands_twice_is_refused(tmp_path: Path) -> None:
 
 
 def test_an_unknown_name_lists_the_cards_and_the_nearest() -> None:
-    with pytest.raises(InvalidCard, match=r"'tinny' \(did you mean tiny\?\); known: .*tiny"):
-        load_card("tinny")
+    with pytest.raises(
+        InvalidCard, match=r"'tiny-randon' \(did you mean tiny-random\?\); known: .*tiny-random"
+    ):
+        load_card("tiny-randon")
 
 
 @pytest.mark.parametrize("text", ["a: [", "- just\n- a list", "", "\x00"])

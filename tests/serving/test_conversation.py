@@ -69,7 +69,7 @@ def open_talk(tiny_tokenizer: ChatTokenizer, tiny_card: ModelCard) -> Callable[.
         rows: list[LedgerRow] = []
         with ScriptedEngine(tiny_tokenizer, script) as server:
             meter = Meter(rows.append, card.prices)
-            engine = Engine(server.endpoint, "tiny", meter, RetryPolicy(tries=2, first_wait_s=0.0))
+            engine = Engine(server.endpoint, "tiny-random", meter, RetryPolicy(tries=2, first_wait_s=0.0))
             talk = Model(card, engine, tiny_tokenizer).converse(
                 "actor", MESSAGES, [GO, WAIT], {"episode": "7"}
             )

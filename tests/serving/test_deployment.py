@@ -134,7 +134,7 @@ class TestAttaching:
     ) -> None:
         with ScriptedEngine(tiny_tokenizer, [], model="large") as engine:
             options = ServiceOptions(url=str(engine.endpoint))
-            with pytest.raises(ServerFailed, match="serves large, not 'tiny'"):
+            with pytest.raises(ServerFailed, match="serves large, not 'tiny-random'"):
                 async with deploy(card, options, log=tmp_path / "log"):
                     pass
 
@@ -239,7 +239,7 @@ class TestRecovery:
             file = tmp_path / "stand_in.py"
             file.write_text(script)
             said: list[str] = []
-            card = load_card("tiny")
+            card = load_card("tiny-random")
             monkeypatch.setattr("serving.engine.server.API_SERVER", (sys.executable, str(file)))
             server = VllmServer(card, "some/model", tmp_path / "log")
             service = Deployment(card, ServiceOptions(), server.endpoint, server, say=said.append)
@@ -282,7 +282,7 @@ class TestRecovery:
         assert await asyncio.gather(*(service.recover(since) for _ in range(5))) == [True] * 5
         assert await server.endpoint.healthy()
         (line,) = said
-        assert line.startswith("the engine died (the server of model 'tiny' was killed by SIGKILL")
+        assert line.startswith("the engine died (the server of model 'tiny-random' was killed by SIGKILL")
         assert line.endswith("; starting it again")
         assert replica.ideal.send([1] * 9).cacheable == 0
 
@@ -320,8 +320,8 @@ class TestRecovery:
         await self.kill(server)
         with pytest.raises(
             EngineDead,
-            match=r"^the engine died twice, at last: the server of model 'tiny' was killed by SIGKILL: .*;"
-            r" log: \S+; the same command goes on$",
+            match=r"^the engine died twice, at last: the server of model 'tiny-random' was killed by "
+            r"SIGKILL: .*; log: \S+; the same command goes on$",
         ):
             await service.recover(since)
         assert not server.alive

@@ -58,7 +58,7 @@ def test_the_page_s_code_runs(folder: Path) -> None:
     for block in blocks:
         # The page's runs lie elsewhere; this one learns.
         one = next(str(run.path) for run in load_all(folder).runs if "-speedrunner-" in run.path.name)
-        code = block.replace("runs/smoke/babyai-speedrunner-tiny-seed0", one).replace(
+        code = block.replace("runs/smoke/babyai-speedrunner-tiny-random-seed0", one).replace(
             "runs/smoke", str(folder)
         )
         exec(compile(code, "docs/analysis.md", "exec"), names)

@@ -70,7 +70,7 @@ def serve(tiny_tokenizer: ChatTokenizer) -> Callable[..., Any]:
         with ScriptedEngine(tiny_tokenizer, script) as server:
             hook = recover(server) if recover else None
             meter = Meter(rows.append, PRICES, Spending(cap_usd))
-            engine = Engine(server.endpoint, "tiny", meter, retry, hook)
+            engine = Engine(server.endpoint, "tiny-random", meter, retry, hook)
             try:
                 yield Rig(server, engine, rows)
             finally:
@@ -90,7 +90,7 @@ async def test_an_answer_comes_with_its_ids_its_usage_and_one_row(serve: Any) ->
         assert {row.retry for row in rig.rows} == {0}
         assert {(row.status, row.wasted, row.error) for row in rig.rows} == {("ok", False, None)}
         assert rig.rows[0].labels == {"episode": "1"}
-        assert rig.rows[0].model == "tiny"
+        assert rig.rows[0].model == "tiny-random"
         counters = await read_counters(rig.engine.endpoint)
         total = rig.engine.meter.total
         assert (counters.prompt, counters.cached, counters.generated) == (
@@ -193,7 +193,7 @@ async def test_a_wrong_key_is_refused(tiny_tokenizer: ChatTokenizer) -> None:
     rows: list[LedgerRow] = []
     with ScriptedEngine(tiny_tokenizer, [], api_key="right") as server:
         server.api_key, right = "other", server.endpoint
-        engine = Engine(right, "tiny", Meter(rows.append, PRICES), FAST)
+        engine = Engine(right, "tiny-random", Meter(rows.append, PRICES), FAST)
         with pytest.raises(RequestRefused, match=r"status 401: Unauthorized"):
             await engine.complete(PROMPT, max_tokens=1, labels={})
         await engine.close()
@@ -206,7 +206,7 @@ async def test_a_key_that_no_header_may_hold_is_refused_without_telling_it(
     rows: list[LedgerRow] = []
     with ScriptedEngine(tiny_tokenizer, []) as server:
         endpoint = dataclasses.replace(server.endpoint, api_key="sesa\nme")
-        engine = Engine(endpoint, "tiny", Meter(rows.append, PRICES), FAST)
+        engine = Engine(endpoint, "tiny-random", Meter(rows.append, PRICES), FAST)
         with pytest.raises(RequestRefused, match="look at the server's address and API key"):
             await engine.complete(PROMPT, max_tokens=1, labels={})
         await engine.close()
@@ -238,7 +238,7 @@ async def test_of_a_hosted_model_one_request_s_failures_say_nothing_of_the_other
 ) -> None:
     with ScriptedEngine(tiny_tokenizer, []) as server:
         endpoint = server.endpoint
-    engine = Engine(endpoint, "tiny", Meter(lambda row: None, PRICES), FAST, hosted=True)
+    engine = Engine(endpoint, "tiny-random", Meter(lambda row: None, PRICES), FAST, hosted=True)
     with pytest.raises(RequestFailed, match="failed 3 times"):
         await engine.complete(PROMPT, max_tokens=1, labels={})
     await engine.close()

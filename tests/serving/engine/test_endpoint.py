@@ -68,15 +68,15 @@ async def test_attaching_where_nothing_answers_says_so(tmp_path: Path) -> None:
     endpoint = Endpoint.parse(f"unix:{tmp_path}/none.sock")
     assert not await endpoint.healthy()
     with pytest.raises(ServerFailed, match=r"nothing answers at unix:.*none\.sock .*is the server running\?"):
-        await attach(endpoint, "tiny")
+        await attach(endpoint, "tiny-random")
 
 
 async def test_attaching_asks_for_the_cards_model(tmp_path: Path) -> None:
     async with answering(tmp_path, 200, '{"data": [{"id": "a"}, {"id": "b"}]}') as endpoint:
         assert await endpoint.healthy()
         await attach(endpoint, "b")
-        with pytest.raises(ServerFailed, match="serves a, b, not 'tiny'"):
-            await attach(endpoint, "tiny")
+        with pytest.raises(ServerFailed, match="serves a, b, not 'tiny-random'"):
+            await attach(endpoint, "tiny-random")
 
 
 async def test_attaching_asks_for_the_cards_context(tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ async def test_attaching_to_something_else_says_what_is_wrong(
     async with answering(tmp_path, status, body) as endpoint:
         assert await endpoint.healthy() == (status == 200)
         with pytest.raises(ServerFailed, match=message):
-            await attach(endpoint, "tiny")
+            await attach(endpoint, "tiny-random")
 
 
 async def test_a_proxy_of_the_environment_is_not_asked(

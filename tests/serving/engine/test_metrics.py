@@ -13,17 +13,17 @@ from serving.errors import ServerFailed
 TEXT = """\
 # HELP vllm:prompt_tokens_total Number of prefill tokens processed.
 # TYPE vllm:prompt_tokens_total counter
-vllm:prompt_tokens_total{engine="0",model_name="tiny"} 1.0e+06
-vllm:prompt_tokens_total{engine="1",model_name="tiny"} 7.0
+vllm:prompt_tokens_total{engine="0",model_name="tiny-random"} 1.0e+06
+vllm:prompt_tokens_total{engine="1",model_name="tiny-random"} 7.0
 # HELP vllm:prompt_tokens_created Number of prefill tokens processed.
 # TYPE vllm:prompt_tokens_created gauge
-vllm:prompt_tokens_created{engine="0",model_name="tiny"} 1.7e+09
+vllm:prompt_tokens_created{engine="0",model_name="tiny-random"} 1.7e+09
 # HELP vllm:prompt_tokens_cached_total Number of cached prompt tokens.
 # TYPE vllm:prompt_tokens_cached_total counter
-vllm:prompt_tokens_cached_total{engine="0",model_name="tiny"} 640.0
+vllm:prompt_tokens_cached_total{engine="0",model_name="tiny-random"} 640.0
 # HELP vllm:generation_tokens_total Number of generation tokens processed.
 # TYPE vllm:generation_tokens_total counter
-vllm:generation_tokens_total{engine="0",model_name="tiny"} 25.0
+vllm:generation_tokens_total{engine="0",model_name="tiny-random"} 25.0
 # HELP vllm:cache_config_info Information of the LLMEngine CacheConfig
 # TYPE vllm:cache_config_info gauge
 vllm:cache_config_info{block_size="32",enable_prefix_caching="True",engine="0",num_gpu_blocks="16384"} 1.0

@@ -69,7 +69,7 @@ def server_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[objec
         monkeypatch.setattr("serving.engine.server.API_SERVER", (sys.executable, str(file)))
         made.append(
             VllmServer(
-                load_card("tiny"),
+                load_card("tiny-random"),
                 "some/model",
                 tmp_path / "logs" / "server.log",
                 port=port,
@@ -94,7 +94,7 @@ async def test_start_waits_for_health_and_stop_leaves_nothing(server_of) -> None
     await server.start()
     assert server.alive
     assert stat.S_IMODE(folder(server).stat().st_mode) == 0o700
-    await attach(server.endpoint, "tiny")
+    await attach(server.endpoint, "tiny-random")
     processes = tree(server.pid)
     await server.stop()
     assert not server.alive
@@ -120,7 +120,7 @@ async def test_on_a_cpu_what_computes_gives_way_and_the_api_server_does_not(
 async def test_the_command_is_built_from_the_card(server_of) -> None:
     server = server_of(HEALTHY)
     line = " ".join(server.command)
-    assert "--model some/model --served-model-name tiny --max-model-len" in line
+    assert "--model some/model --served-model-name tiny-random --max-model-len" in line
     assert "--dtype float32" in line
     assert f"--uds {server.endpoint.socket}" in line
     assert "--block-size 32" in line
@@ -137,7 +137,7 @@ async def test_a_server_that_dies_fails_the_start_at_once_with_the_cause(server_
     with pytest.raises(ServerFailed) as caught:
         await server.start()
     first, *rest = str(caught.value).splitlines()
-    assert first == "the server of model 'tiny' ended with status 3: ValueError: no room for the cache"
+    assert first == "the server of model 'tiny-random' ended with status 3: ValueError: no room for the cache"
     assert f"  log: {server.log}" in rest
     assert f"  command: {server.shell_line}" in rest
     assert not server.alive
@@ -182,7 +182,7 @@ async def test_when_the_server_is_killed_its_children_go_and_it_can_be_restarted
     await server.stop()
     await server.start()
     assert server.endpoint == endpoint
-    await attach(endpoint, "tiny")
+    await attach(endpoint, "tiny-random")
     assert server.log.read_text().count("ready") == 2
 
 
@@ -195,7 +195,7 @@ async def test_when_the_guard_was_killed_its_session_goes_and_a_start_works(serv
     assert all_end(processes[:2])  # the server itself dies with its guard
     await server.start()
     assert all_end(in_its_session)
-    await attach(server.endpoint, "tiny")
+    await attach(server.endpoint, "tiny-random")
     for process in processes:  # what left the session is beyond reach without the guard: end it here
         with contextlib.suppress(psutil.NoSuchProcess):
             process.kill()
@@ -244,7 +244,7 @@ from serving.engine import server as server_module
 
 async def main():
     server_module.API_SERVER = (sys.executable, sys.argv[1])
-    server = server_module.VllmServer(load_card("tiny"), "model", Path(sys.argv[2]))
+    server = server_module.VllmServer(load_card("tiny-random"), "model", Path(sys.argv[2]))
     try:
         await server.start()
         root = psutil.Process(server.pid)
@@ -293,7 +293,7 @@ async def test_on_a_port_it_asks_for_a_random_key_that_no_command_line_shows(ser
     assert key is not None
     assert key != server_of(HEALTHY, port=free_port()).endpoint.api_key
     await server.start()
-    await attach(server.endpoint, "tiny")
+    await attach(server.endpoint, "tiny-random")
     for process in tree(server.pid):
         assert key not in " ".join(process.cmdline())
     assert key not in server.shell_line
@@ -333,7 +333,7 @@ async def test_a_log_is_its_owners_alone_and_no_link_is_followed(server_of, tmp_
 
 async def test_a_log_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    server = VllmServer(load_card("tiny"), "model", tmp_path / "file" / "server.log")
+    server = VllmServer(load_card("tiny-random"), "model", tmp_path / "file" / "server.log")
     with pytest.raises(ServerFailed, match=r"cannot start: .*file"):
         await server.start()
 
@@ -344,7 +344,7 @@ def test_a_long_temporary_folder_gives_way_to_a_short_one(
     long = tmp_path / ("x" * 100)
     long.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(long))
-    server = VllmServer(load_card("tiny"), "model", tmp_path / "log")
+    server = VllmServer(load_card("tiny-random"), "model", tmp_path / "log")
     assert server.endpoint.socket is not None
     assert len(os.fsencode(server.endpoint.socket)) < 107
     shutil.rmtree(long)

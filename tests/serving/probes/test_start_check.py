@@ -33,7 +33,7 @@ class Checked:
 
 @pytest.fixture
 def bare(tiny_card: ModelCard, tiny_folder: str) -> ModelCard:
-    """The tiny card without its recipe, which would run each time."""
+    """The random model's card without its recipe, which would run each time."""
     return msgspec.structs.replace(tiny_card, recipe=None)
 
 

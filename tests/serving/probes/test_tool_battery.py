@@ -18,7 +18,7 @@ from tests.grammar_walks import Walks, avoids
 from tests.probe_engines import sample_call
 from tests.scripted_runs import scripted_model
 
-SERVED_BY = {"qwen3_json": "tiny", "qwen3_xml": "tiny-hybrid"}
+SERVED_BY = {"qwen3_json": "tiny-random", "qwen3_xml": "tiny-hybrid"}
 """A bundled model for each format."""
 
 PROBES = {probe.kind: probe for probe in battery()}

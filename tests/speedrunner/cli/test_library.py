@@ -154,7 +154,10 @@ class TestStoredVersions:
 class TestCheck:
     def test_a_valid_module(self, module: Path) -> None:
         checked = library("check", module, f"env={CORRIDOR}")
-        assert checked.stdout == f"{module} is valid: 6 skills, 5 of them public, for {CORRIDOR} and tiny\n"
+        assert (
+            checked.stdout
+            == f"{module} is valid: 6 skills, 5 of them public, for {CORRIDOR} and tiny-random\n"
+        )
         assert checked.exit_code == 0
 
     def test_every_error_is_printed_with_its_line(self, module: Path) -> None:

@@ -110,7 +110,7 @@ class TestCommands:
         for command_ in ("run", "eval", "episode", "play", "library", "envs", "bench", "version"):
             assert re.search(rf"^. {command_} ", text, re.MULTILINE), text
         text = in_process("run", "--help").stdout
-        assert "speedrunner run env=babyai method=speedrunner model=tiny run.rollouts=20" in " ".join(
+        assert "speedrunner run env=babyai method=speedrunner model=tiny-random run.rollouts=20" in " ".join(
             text.replace("│", " ").split()
         )
 
@@ -124,7 +124,7 @@ class TestCommands:
         done = speedrunner("run", *run.overrides())
         assert (done.returncode, done.stderr) == (0, "")
         out = done.stdout
-        assert f"speedrunner on {CORRIDOR} with tiny" in out
+        assert f"speedrunner on {CORRIDOR} with tiny-random" in out
         rows = [line.split() for line in out.splitlines() if re.match(r" *\d+ +\d\.\d{3} ", line)]
         assert [row[:5] for row in rows] == [
             ["0", "1.000", "0%", "2", "7.5"],
@@ -234,7 +234,7 @@ class TestBadInput:
             ("run.rollouts=many", ["run.rollouts must be int >= 0", "many"]),
             ("env=babyia", ["env=babyia", "did you mean babyai?"]),
             ("method=none", ["method=none", "react, speedrunner"]),
-            ("model=large", ["model=large", "tiny"]),
+            ("model=large", ["model=large", "tiny-random"]),
             ("model.card=nowhere.yaml", ["no model card at nowhere.yaml"]),
             ("env.size=3", ["babyai has no option 'size'; there are num_dists"]),
             ("run.rollouts=9999", ["run.rollouts=9999, but the environment's split has 200 such tasks"]),
@@ -256,7 +256,8 @@ class TestBadInput:
         run.card = msgspec.structs.replace(run.card, path="/no/such/weights")
         line = complaint(run.cli())
         assert line == (
-            "model 'tiny': there is no folder /no/such/weights; download it or correct the card's `path`"
+            "model 'tiny-random': there is no folder /no/such/weights; "
+            "download it or correct the card's `path`"
         )
 
     def test_a_port_in_use(self, corridor: Runs) -> None:

@@ -137,7 +137,7 @@ class TestRefusals:
 
     def test_thinking_on_the_chat_route(self) -> None:
         with pytest.raises(InvalidConfig, match="--thinking is for the tokens route"):
-            thinking_role(with_built_in_calls(load_card("tiny")), True)
+            thinking_role(with_built_in_calls(load_card("tiny-random")), True)
 
     def test_built_in_calls_of_a_hosted_model(self) -> None:
         with pytest.raises(InvalidConfig, match=r"model 'gpt-5\.4-mini' is hosted"):
@@ -148,7 +148,7 @@ def test_thinking_is_the_cards_unless_it_is_asked_for() -> None:
     thinker = load_card("qwen3.5-27b")
     own = thinker.roles.actor.thinking_tokens
     assert [thinking_role(thinker, each).thinking_tokens for each in (None, True, False)] == [own, own, 0]
-    tiny = load_card("tiny")
+    tiny = load_card("tiny-random")
     assert [thinking_role(tiny, each).thinking_tokens for each in (None, True)] == [0, THINKING_TOKENS]
 
 

@@ -42,13 +42,13 @@ def test_a_server_that_ends_by_itself_ends_the_command_with_its_reason(stand_in:
         assert address is not None
         folder = Path(address[0].removeprefix("unix:")).parent
         assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-        assert attach_line.endswith(f": speedrunner run model=tiny serving.url={address[0]}")
+        assert attach_line.endswith(f": speedrunner run model=tiny-random serving.url={address[0]}")
         (guard,) = psutil.Process(process.pid).children()
         (server,) = guard.children()
         server.kill()
         _, err = process.communicate(timeout=60)
     assert process.returncode == 1
-    assert err.startswith("error: the server of model 'tiny' was killed by SIGKILL")
+    assert err.startswith("error: the server of model 'tiny-random' was killed by SIGKILL")
     assert not folder.exists()
 
 
@@ -56,14 +56,14 @@ class TestPrinting:
     """With `--print` nothing is started."""
 
     def test_a_socket_s_folder_and_the_model_are_made_first(self, capsys: pytest.CaptureFixture[str]) -> None:
-        serve(["model=tiny"], print_=True)
+        serve(["model=tiny-random"], print_=True)
         recipe, folder, server = capsys.readouterr().out.strip().split(" && ")
         made = shlex.split(folder)
         assert made[:3] == ["mkdir", "-m", "700"]
         assert not Path(made[3]).exists()
         assert shlex.split(recipe)[1:] == [
-            str(CHECKOUT / "models/tiny/build.py"),
-            *["--out", str(CHECKOUT / ".cache/models/tiny")],
+            str(CHECKOUT / "models/random/build.py"),
+            *["--out", str(CHECKOUT / ".cache/models/tiny-random")],
         ]
         words = shlex.split(server)
         assert "VLLM_CPU_KVCACHE_SPACE=1" in words
@@ -88,7 +88,7 @@ class TestPrinting:
         assert "--revision" not in words
 
     def test_its_line_is_one_that_a_shell_takes(self) -> None:
-        line = shell_command(load_card("tiny"), None)
+        line = shell_command(load_card("tiny-random"), None)
         checked = subprocess.run(["sh", "-n", "-c", line], capture_output=True, text=True)
         assert (checked.returncode, checked.stderr) == (0, "")
 
@@ -98,7 +98,11 @@ class TestPrinting:
     [
         (["serving.url=unix:/x"], InvalidConfig, "serving.url=unix:/x is a server that runs; `serve` starts"),
         (["model=gpt-5.4-mini"], InvalidCard, "'gpt-5.4-mini' is hosted at .*: it cannot be started here"),
-        (["model=tiny", "model.load_format=dummy"], InvalidCard, "model.load_format=dummy does not go with"),
+        (
+            ["model=tiny-random", "model.load_format=dummy"],
+            InvalidCard,
+            "model.load_format=dummy does not go with",
+        ),
     ],
 )
 @pytest.mark.parametrize("print_", [False, True])
@@ -118,5 +122,5 @@ def test_a_port_in_use_is_told(tiny_folder: str) -> None:
         folder = CHECKOUT / ".cache" / "serve"
         before = set(folder.glob("*.key"))
         with pytest.raises(ServerFailed, match=f"port {port} of 127.0.0.1 is taken"):
-            serve(["model=tiny", f"serving.port={port}"], print_=False)
+            serve(["model=tiny-random", f"serving.port={port}"], print_=False)
         assert set(folder.glob("*.key")) == before

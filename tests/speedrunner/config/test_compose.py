@@ -40,15 +40,17 @@ def complaint(*overrides: str) -> str:
 class TestChoices:
     def test_without_overrides_everything_has_its_default(self) -> None:
         assert compose([]) == Config(
-            run=RunConfig("runs/babyai-speedrunner-tiny-seed0"),
+            run=RunConfig("runs/babyai-speedrunner-tiny-random-seed0"),
             env=ClassConfig("babyai", {"num_dists": 0, "description": "paper"}),
             method=ClassConfig("speedrunner", options(REGISTRY, "speedrunner")),
-            model=ModelConfig("tiny"),
+            model=ModelConfig("tiny-random"),
         )
 
     def test_choices_and_values(self) -> None:
-        config = compose(["env=babyai", "method=react", "model=tiny", "run.rollouts=20", "env.num_dists=4"])
-        assert config.run == RunConfig("runs/babyai-num_dists4-react-tiny-seed0", rollouts=20)
+        config = compose(
+            ["env=babyai", "method=react", "model=tiny-random", "run.rollouts=20", "env.num_dists=4"]
+        )
+        assert config.run == RunConfig("runs/babyai-num_dists4-react-tiny-random-seed0", rollouts=20)
         assert (config.env, config.method) == (
             ClassConfig("babyai", {"num_dists": 4, "description": "paper"}),
             ClassConfig("react", {"train": False}),
@@ -60,7 +62,7 @@ class TestChoices:
 
     def test_every_card_is_a_choice(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(serving.cards, "MODELS", tmp_path)
-        for name in ("tiny", "qwen3.5-27b"):
+        for name in ("tiny-random", "qwen3.5-27b"):
             (tmp_path / f"{name}.yaml").touch()
         assert compose(["model=qwen3.5-27b"]).model == ModelConfig("qwen3.5-27b")
 

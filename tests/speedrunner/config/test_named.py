@@ -62,18 +62,20 @@ def test_a_task_that_is_named_in_full_needs_no_split() -> None:
 
 class TestRoles:
     def test_budgets_and_sampling_of_a_role_can_be_set(self) -> None:
-        config = compose(["model=tiny", "model.actor.thinking_tokens=32", "model.inducer.temperature=0.2"])
-        card, own = actor_card(config), actor_card(compose(["model=tiny"]))
+        config = compose(
+            ["model=tiny-random", "model.actor.thinking_tokens=32", "model.inducer.temperature=0.2"]
+        )
+        card, own = actor_card(config), actor_card(compose(["model=tiny-random"]))
         assert (card.roles.actor.thinking_tokens, card.roles.inducer.temperature) == (32, 0.2)
         assert card.roles.actor.string_tokens == own.roles.actor.string_tokens
         assert inducer_card(config, card) is card
 
     def test_those_of_the_inducer_go_to_its_own_card_where_it_has_one(self) -> None:
         config = compose(
-            ["model=tiny", "model.inducer_card=gpt-5.4-mini", "model.inducer.reasoning_effort=high"]
+            ["model=tiny-random", "model.inducer_card=gpt-5.4-mini", "model.inducer.reasoning_effort=high"]
         )
         card = actor_card(config)
-        assert card == actor_card(compose(["model=tiny"]))
+        assert card == actor_card(compose(["model=tiny-random"]))
         other = inducer_card(config, card)
         assert (other.name, other.roles.inducer.reasoning_effort) == ("gpt-5.4-mini", "high")
 
@@ -87,5 +89,7 @@ class TestRoles:
     def test_what_the_model_cannot_do_is_refused_before_anything_starts(
         self, setting: str, problem: str
     ) -> None:
-        with pytest.raises(InvalidCard, match=rf"^{setting} does not go with model 'tiny': .*{problem}"):
-            actor_card(compose(["model=tiny", setting]))
+        with pytest.raises(
+            InvalidCard, match=rf"^{setting} does not go with model 'tiny-random': .*{problem}"
+        ):
+            actor_card(compose(["model=tiny-random", setting]))

@@ -29,7 +29,7 @@ def config(**run: Any) -> Config:
         run=RunConfig(**{"dir": "runs/one", **run}),
         env=ClassConfig("babyai", {"num_dists": 4}),
         method=ClassConfig("react"),
-        model=ModelConfig("tiny"),
+        model=ModelConfig("tiny-random"),
     )
 
 
@@ -54,7 +54,7 @@ class TestYaml:
         assert to_yaml(one) == to_yaml(other)
 
     def test_an_older_file_gets_the_defaults_of_keys_that_it_lacks(self) -> None:
-        text = "run: {dir: x}\nenv: {name: babyai}\nmethod: {name: react}\nmodel: {card: tiny}\n"
+        text = "run: {dir: x}\nenv: {name: babyai}\nmethod: {name: react}\nmodel: {card: tiny-random}\n"
         assert from_yaml(text).run == RunConfig("x")
 
     def test_an_environment_that_is_not_installed_can_be_read(self) -> None:

@@ -47,8 +47,8 @@ def gpu_card(tiny_card: ModelCard) -> ModelCard:
 
 
 def test_by_default_a_run_keeps_its_own_list(tiny_card: ModelCard, tmp_path: Path) -> None:
-    book = price_book(run(tmp_path, tiny_card, tiny=Prices(1, 2, 3)))
-    assert book.models["tiny"] == Prices(1, 2, 3)
+    book = price_book(run(tmp_path, tiny_card, **{"tiny-random": Prices(1, 2, 3)}))
+    assert book.models["tiny-random"] == Prices(1, 2, 3)
 
 
 def test_the_card_s_own_list_can_be_asked_for_as_the_run_stored_it(
@@ -61,8 +61,8 @@ def test_the_card_s_own_list_can_be_asked_for_as_the_run_stored_it(
 def test_another_list_holds_for_every_model(tiny_card: ModelCard, tmp_path: Path) -> None:
     data = run(tmp_path, tiny_card)
     book = price_book(data, "gemini-3-flash-preview")
-    assert book.models["tiny"] == Prices(uncached=0.35, cached=0.0875, output=1.05)
-    assert price_book(data, "zero").models["tiny"] == Prices(0, 0, 0)
+    assert book.models["tiny-random"] == Prices(uncached=0.35, cached=0.0875, output=1.05)
+    assert price_book(data, "zero").models["tiny-random"] == Prices(0, 0, 0)
 
 
 def test_a_run_that_does_not_say_what_it_was_played_with_has_no_prices(
@@ -76,13 +76,13 @@ def test_a_run_that_does_not_say_what_it_was_played_with_has_no_prices(
 
 def test_gpu_hours_count_the_gpus_of_all_replicas(gpu_card: ModelCard, tmp_path: Path) -> None:
     book = price_book(run(tmp_path, msgspec.structs.replace(gpu_card, replicas=4)), "gpu-hours", 2.5)
-    assert "tiny" not in book.models
-    assert book.by_time("tiny", 1800.0) == pytest.approx(5.0)
+    assert "tiny-random" not in book.models
+    assert book.by_time("tiny-random", 1800.0) == pytest.approx(5.0)
 
 
 def test_a_hosted_inducer_keeps_its_price_per_token(gpu_card: ModelCard, tmp_path: Path) -> None:
     book = price_book(run(tmp_path, gpu_card, inducer="gpt-5.4-mini"), "gpu-hours", 2.5)
-    assert book.by_time("tiny", 3600.0) == pytest.approx(2.5)
+    assert book.by_time("tiny-random", 3600.0) == pytest.approx(2.5)
     assert book.models["gpt-5.4-mini"] == Prices(0.75, 0.075, 4.5)
     assert book.by_time("gpt-5.4-mini", 3600.0) is None
 

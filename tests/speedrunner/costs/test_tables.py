@@ -116,7 +116,7 @@ def test_the_account_says_whether_ledger_and_engine_agree(
 ) -> None:
     unreported = 2 if at_most != Counters() else 0
     balance = Balance(
-        model="tiny",
+        model="tiny-random",
         since=0.0,
         ledger=Counters(30, 20, 5),
         engine=engine,
@@ -127,7 +127,7 @@ def test_the_account_says_whether_ledger_and_engine_agree(
     )
     line = balance_text(balance)
     assert line.startswith(
-        f"Tokens of tiny by ledger / by engine: prompt 30 / {engine.prompt}, cached 20 / 20,"
+        f"Tokens of tiny-random by ledger / by engine: prompt 30 / {engine.prompt}, cached 20 / 20,"
         " generated 5 / 5: "
     )
     assert verdict in line

@@ -30,7 +30,7 @@ def listed(folder: Path, text: str, *given: str, scale: str = "paper") -> list[G
 
 
 def names(runs: Iterable[GridRun]) -> list[str]:
-    return [Path(run.config.run.dir).name.removesuffix("-tiny-seed0") for run in runs]
+    return [Path(run.config.run.dir).name.removesuffix("-tiny-random-seed0") for run in runs]
 
 
 def experiment(name: str, *given: str, scale: str = "paper") -> list[GridRun]:
@@ -61,7 +61,7 @@ class TestAnEntry:
 
     def test_has_a_folder_of_its_name_unless_it_names_one(self, tmp_path: Path) -> None:
         runs = listed(tmp_path, "- method=react\n- method=react run.dir=here\n")
-        assert [run.config.run.dir for run in runs] == ["runs/babyai-react-tiny-seed0", "here"]
+        assert [run.config.run.dir for run in runs] == ["runs/babyai-react-tiny-random-seed0", "here"]
 
     def test_that_is_there_twice_is_one_run(self, tmp_path: Path) -> None:
         assert len(listed(tmp_path, "- method=react\n- {method: [react, asi]}\n")) == 2
@@ -240,10 +240,10 @@ class TestThePaper_sExperiments:
         assert [run.after for run in off] == [run.config.run.dir for run in runs if run not in off]
 
     @pytest.mark.parametrize("name", [name for name in group_choices("experiment") if name != "demo"])
-    def test_smoke_is_one_seed_of_the_tiny_model(self, name: str) -> None:
+    def test_smoke_is_one_seed_of_the_random_model(self, name: str) -> None:
         for run in experiment(name, scale="smoke"):
             config = run.config
-            assert (config.model.card, config.run.seed, config.run.max_actions) == ("tiny", 0, 200)
+            assert (config.model.card, config.run.seed, config.run.max_actions) == ("tiny-random", 0, 200)
             assert config.run.rollouts in (4, 0)
             assert config.model.actor["max_calls"] == config.model.inducer["max_calls"] == 10
 

@@ -287,7 +287,7 @@ def test_the_command_shows_what_was_played_where_a_run_could_not_begin(
     assert done.returncode == 1
     assert "1 of 2 runs stopped" in complaint(done)
     assert "is in use by process" in complaint(done)
-    assert re.search(r"^react on .* with tiny", done.stdout, re.MULTILINE)
+    assert re.search(r"^react on .* with tiny-random", done.stdout, re.MULTILINE)
 
 
 async def test_what_cannot_go_on_is_told_before_anything_starts(
@@ -309,7 +309,7 @@ def test_the_command_prints_each_run_and_says_which_stopped(
     file = both.file("method=speedrunner", "method=react")
     done = in_process("sweep", str(file), *both.shared)
     assert done.returncode == 0, done.stderr
-    assert "2 runs with tiny" in done.stdout
+    assert "2 runs with tiny-random" in done.stdout
     rows = [line.split() for line in done.stdout.splitlines() if re.search(r" \d\.\d{3} +0% ", line)]
     assert [row[:3] for row in rows[:3]] == [["0", "0", "1.000"], ["2", "1.000", "0%"], ["4", "1.000", "0%"]]
     assert [row[:3] for row in rows[3:4]] == [["1", "0", "1.000"]]

@@ -21,7 +21,7 @@ NOTHING = Counters()
 
 def balance(unreported: int = 0, at_most: Counters = NOTHING) -> Balance:
     return Balance(
-        model="tiny",
+        model="tiny-random",
         ledger=Counters(),
         engine=Counters(),
         unreported=unreported,
@@ -60,7 +60,7 @@ def row(usage: Usage | None, *, wasted: bool = False) -> LedgerRow:
         retry=0,
         time=0.0,
         labels={"role": "actor"},
-        model="tiny",
+        model="tiny-random",
         status="ok",
         wasted=wasted,
         usage=usage,
@@ -80,7 +80,7 @@ def test_an_account_has_each_token_in_one_class_and_what_was_wasted_beside_them(
 
 
 def test_a_server_of_our_own_gets_a_cache_in_which_requests_are_in_each_others_way() -> None:
-    card = accounts.narrow(load_card("tiny"))
+    card = accounts.narrow(load_card("tiny-random"))
     assert card.context == 2048
     assert card.server.flags["num-gpu-blocks-override"] == 3 * 2048 // 32
     hybrid = accounts.narrow(load_card("tiny-hybrid"))

@@ -94,10 +94,10 @@ DENSE = CacheConfig(32, 16384, True, 32)
 def test_the_smaller_cache_holds_what_is_shared_and_half_of_the_conversations(
     in_flight: int, blocks: float
 ) -> None:
-    card = cache.smaller(load_card("tiny"), DENSE, msgspec.structs.replace(LEVEL, in_flight=in_flight))
+    card = cache.smaller(load_card("tiny-random"), DENSE, msgspec.structs.replace(LEVEL, in_flight=in_flight))
     assert card.server.flags["num-gpu-blocks-override"] == blocks
     # The engine refuses a context that its cache cannot hold.
-    assert card.context == min(load_card("tiny").context, (blocks - 1) * 32)
+    assert card.context == min(load_card("tiny-random").context, (blocks - 1) * 32)
 
 
 def test_people_see_a_line_for_each_level_and_what_admission_does() -> None:
@@ -107,7 +107,9 @@ def test_people_see_a_line_for_each_level_and_what_admission_does() -> None:
     ]
     fast = msgspec.structs.replace(LEVEL, output_tokens_per_s=660.0)
     free = msgspec.structs.replace(LEVEL, admission=False)
-    text = as_text(cache._measurement(load_card("tiny"), DENSE, [LEVEL], [fast, free, free, LEVEL], small))
+    text = as_text(
+        cache._measurement(load_card("tiny-random"), DENSE, [LEVEL], [fast, free, free, LEVEL], small)
+    )
     lines = [" ".join(line.split()) for line in text.splitlines()]
     assert "16384 16 yes 480 1000000 97.0% 99.40% 600 1.500 0 0" in lines
     assert "452 16 yes 480 1000000 95.0% 99.40% 600 1.500 8 0" in lines

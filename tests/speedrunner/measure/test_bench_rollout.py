@@ -54,7 +54,7 @@ def _by_prompt(requests: list[Any]) -> list[dict[str, Any]]:
     return [each.body for each in sorted(requests, key=lambda each: each.prompt)]
 
 
-@pytest.mark.parametrize(("card", "target"), [("tiny", 0.90), ("qwen3.5-27b", 0.95)])
+@pytest.mark.parametrize(("card", "target"), [("tiny-random", 0.90), ("qwen3.5-27b", 0.95)])
 def test_more_is_asked_for_where_the_engine_has_a_gpu_of_its_own(card: str, target: float) -> None:
     assert rollout.ratio_target(load_card(card)) == target
 
@@ -62,7 +62,7 @@ def test_more_is_asked_for_where_the_engine_has_a_gpu_of_its_own(card: str, targ
 def measured(ratio: float, *left: str) -> Any:
     pair = Pair(pair=1, our_client=1000 * ratio, bare_replay=1000.0, ratio=ratio)
     client = [Figure("client alone, turns per CPU s", 600.0, at_least=250.0)]
-    return rollout._measurement(load_card("tiny"), 32, [pair], client, list(left))
+    return rollout._measurement(load_card("tiny-random"), 32, [pair], client, list(left))
 
 
 def test_people_see_the_pairs_and_the_targets() -> None:

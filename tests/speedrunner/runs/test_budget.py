@@ -20,8 +20,8 @@ def row(
 ) -> LedgerRow:
     labels = {"phase": phase} if phase else {}
     return LedgerRow(
-        request="1", retry=0, time=0.0, labels=labels, model="tiny", status="ok", wasted=wasted, usage=usage,
-        seconds=0.1, at_most=at_most,
+        request="1", retry=0, time=0.0, labels=labels, model="tiny-random", status="ok", wasted=wasted,
+        usage=usage, seconds=0.1, at_most=at_most,
     )  # fmt: skip
 
 

@@ -80,6 +80,6 @@ def test_a_package_that_is_missing_is_told_before_anything_is_written(
         raise ModuleNotFoundError(f"No module named {module!r}")
 
     monkeypatch.setattr(optional_packages, "import_module", missing)
-    done = in_process("run", f"logging={name}", "model=tiny", f"run.dir={tmp_path / 'run'}")
+    done = in_process("run", f"logging={name}", "model=tiny-random", f"run.dir={tmp_path / 'run'}")
     assert f"logging={name} needs the package {name}, which is not installed" in complaint(done)
     assert not (tmp_path / "run" / "config.yaml").exists()

@@ -21,7 +21,7 @@ from tests.scripted_runs import CORRIDOR
 
 @pytest.fixture
 def process(tiny_card: ModelCard) -> Process:
-    return identity(set_up(compose([f"env={CORRIDOR}", "method=react", "model=tiny"])), print)
+    return identity(set_up(compose([f"env={CORRIDOR}", "method=react", "model=tiny-random"])), print)
 
 
 def changed(process: Process, **more: object) -> Process:
@@ -33,12 +33,14 @@ def test_it_names_everything_by_what_it_is_in(process: Process) -> None:
     shared = {"method/rules", "method/world", "method/primitives"}
     assert set(process.prompts) == {"actor/system", "actor/user"} | shared
     assert set(process.code) >= {"typed", "serving", "envs", "speedrunner", "tests.toy_env"}
-    assert {"model.safetensors", "tokenizer.json", "chat_template.jinja"} <= set(process.models["tiny"])
-    assert process.actor == process.inducer == load_card("tiny")
+    assert {"model.safetensors", "tokenizer.json", "chat_template.jinja"} <= set(
+        process.models["tiny-random"]
+    )
+    assert process.actor == process.inducer == load_card("tiny-random")
 
 
 def test_a_method_s_own_prompts_are_its_own(tiny_card: ModelCard) -> None:
-    setup = set_up(compose([f"env={CORRIDOR}", "method=speedrunner", "model=tiny"]))
+    setup = set_up(compose([f"env={CORRIDOR}", "method=speedrunner", "model=tiny-random"]))
     assert "method/goal_oriented" in identity(setup, print).prompts
 
 
@@ -49,7 +51,7 @@ def test_it_survives_the_disk(process: Process) -> None:
 
 
 def test_it_is_the_same_in_another_process_at_another_time(process: Process) -> None:
-    later = identity(set_up(compose([f"env={CORRIDOR}", "method=react", "model=tiny"])), print)
+    later = identity(set_up(compose([f"env={CORRIDOR}", "method=react", "model=tiny-random"])), print)
     elsewhere = changed(later, started=0.0, host="there", pid=1)
     assert changes(process, elsewhere) == []
 
@@ -72,8 +74,8 @@ def _card(**more: object) -> Callable[[Process], Process]:
         (lambda p: changed(p, prompts=p.prompts | {"actor/system": "0"}), "prompts.actor/system: "),
         (lambda p: changed(p, prompts={}), "prompts.actor/system: "),
         (
-            lambda p: changed(p, models={"tiny": {"model.safetensors": "0"}}),
-            "models.tiny.model.safetensors: ",
+            lambda p: changed(p, models={"tiny-random": {"model.safetensors": "0"}}),
+            "models.tiny-random.model.safetensors: ",
         ),
     ],
 )
@@ -113,9 +115,9 @@ def test_what_moves_no_result_is_no_change(process: Process, change: Callable[[P
 
 
 def test_other_prices_are_told_and_need_no_acceptance(process: Process) -> None:
-    dearer = changed(process, prices={"tiny": Prices(1, 2, 3)})
+    dearer = changed(process, prices={"tiny-random": Prices(1, 2, 3)})
     (line, *_) = continued(Path("runs/x"), process, dearer, accept=False).changes
-    assert line.startswith("prices.tiny.uncached: ")
+    assert line.startswith("prices.tiny-random.uncached: ")
     assert line.endswith(" -> 1")
 
 
@@ -136,7 +138,7 @@ def test_where_nothing_says_what_a_run_was_played_with_that_must_be_accepted(pro
     ],
 )
 def test_a_method_s_prompts_are_those_that_it_uses(method: str, own: str, others: str) -> None:
-    config = compose(["env=tests.toy_env:Racetrack", f"method={method}", "model=tiny"])
+    config = compose(["env=tests.toy_env:Racetrack", f"method={method}", "model=tiny-random"])
     prompts = identity(set_up(config), print).prompts
     assert {own, "method/rules", "actor/system"} <= set(prompts)
     assert not any(others in name for name in prompts)
@@ -156,7 +158,7 @@ def test_what_an_own_environment_imports_or_extends_is_code_of_the_run(
     monkeypatch.syspath_prepend(tmp_path)
 
     def code() -> dict[str, str]:
-        config = compose(["env=own_world.world:World", "method=react", "model=tiny"])
+        config = compose(["env=own_world.world:World", "method=react", "model=tiny-random"])
         return identity(set_up(config), print).code
 
     before = code()

@@ -17,7 +17,7 @@ SMALL = ("env.train=8", "run.rollouts=8", "run.sleep_every=4", "run.eval_every=4
 
 
 def told(folder: Path, *more: str) -> list[str]:
-    settings = [f"env={CORRIDOR}", "model=tiny", f"run.dir={folder / 'run'}", *SMALL, *more]
+    settings = [f"env={CORRIDOR}", "model=tiny-random", f"run.dir={folder / 'run'}", *SMALL, *more]
     return list(outline(set_up(compose(settings))))
 
 

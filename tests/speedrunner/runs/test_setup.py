@@ -24,8 +24,8 @@ class Maker(ReAct):
 
 def test_what_a_configuration_names_is_made_and_checked_without_starting_anything() -> None:
     setup = set_up(compose(["env=babyai", "method=react", "prices.cached=0.5"]))
-    assert (setup.env.name, setup.method.trains, setup.card.name) == ("babyai", False, "tiny")
-    assert setup.prices == {"tiny": msgspec.structs.replace(setup.card.prices, cached=0.5)}
+    assert (setup.env.name, setup.method.trains, setup.card.name) == ("babyai", False, "tiny-random")
+    assert setup.prices == {"tiny-random": msgspec.structs.replace(setup.card.prices, cached=0.5)}
     assert setup.split.train[0] == Task("babyai", "pick_up_seq_go_to", 83810)
 
 

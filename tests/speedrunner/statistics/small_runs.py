@@ -51,14 +51,14 @@ class SmallRun:
             "run": {"dir": str(path), "rollouts": 4, "sleep_every": 2, "eval_every": 2, "test_episodes": 2},
             "env": {"name": "babyai", "num_dists": 0, "description": "paper"},
             "method": {"name": "speedrunner"},
-            "model": {"card": "tiny"},
+            "model": {"card": "tiny-random"},
         }
         for section, changes in config.items():
             content.setdefault(section, {}).update(changes)
         self._played = 0
         with RunDirectory.open_for_writing(path) as run:
             run.write_config(yaml.safe_dump(content))
-            run.append_process(process(load_card("tiny"), m=PRICES))
+            run.append_process(process(load_card("tiny-random"), m=PRICES))
 
     def policy(self, version: int, sources: Mapping[str, str], created: Mapping[str, int] = {}) -> None:
         """A version of the library: bodies by name; private ones begin with an underscore."""

@@ -39,7 +39,7 @@ def summary(
     method: str = "react",
     seed: int = 0,
     *checkpoints: Checkpoint,
-    model: str = "tiny",
+    model: str = "tiny-random",
     unfinished: Sequence[int] = (),
     wall_clock: int = 0,
     **run: object,

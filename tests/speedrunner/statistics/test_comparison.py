@@ -27,7 +27,7 @@ CONFIG = {
     "run": {"dir": "x", "rollouts": 10, "eval_every": 10, "test_episodes": 2},
     "env": {"name": "babyai", "num_dists": 3},
     "method": {"name": "react"},
-    "model": {"card": "tiny"},
+    "model": {"card": "tiny-random"},
 }
 
 USUAL = Usage(100, 60, 20, 5)
@@ -152,7 +152,7 @@ class TestRefused:
     def test_tasks_that_another_version_of_an_environment_draws(self, tmp_path: Path) -> None:
         one, other = run(tmp_path / "one", SAME), run(tmp_path / "other", SAME)
         for each, digest in ((one, "1a"), (other, "2b")):
-            played = msgspec.structs.replace(process(load_card("tiny")), env={"tasks": digest})
+            played = msgspec.structs.replace(process(load_card("tiny-random")), env={"tasks": digest})
             with RunDirectory.open_for_writing(each.path) as directory:
                 directory.append_process(played)
         with pytest.raises(CannotCompare, match=r"plays another environment than .*: env\.tasks: 1a -> 2b"):

@@ -19,7 +19,7 @@ def forecast(run: Summary, requests: float, **changes: object) -> Forecast:
     """Of 6 test episodes, with 20 requests or so more or less."""
     found = Forecast(
         dir=run.path,
-        setting=Setting("babyai", "react", "tiny"),
+        setting=Setting("babyai", "react", "tiny-random"),
         counts={"train": 0, "test": 6, "sleep": 0},
         files=9,
         mean={"requests": requests, "engine_s": 5.0, "usd": 1.0},
@@ -43,7 +43,7 @@ def test_a_finished_run_has_a_row_for_each_measure_that_both_know(tmp_path: Path
     run = played(tmp_path, requests=120.0, bytes=3.0)
     keep([forecast(run, 90.0), forecast(run, 100.0)])  # the newest counts
     (row,) = forecast_table([run]).rows
-    assert row[:5] == ("babyai", "react", "tiny", 0, "requests")
+    assert row[:5] == ("babyai", "react", "tiny-random", 0, "requests")
     # Student's quantile of 2 degrees of freedom is 2.92.
     assert row[5:] == (100.0, pytest.approx(70.8, abs=0.01), pytest.approx(129.2, abs=0.01), 120.0, 1.2)
 

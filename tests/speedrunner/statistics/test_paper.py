@@ -85,7 +85,7 @@ class TestOurs:
         assert ours(number("output", "asi", "scienceworld"), *runs).ours == Spread(11, 5.5, 3)
         one = ours(number("output", "asi", "scienceworld"), *runs[:3])
         assert (one.ours, one.missing) == (
-            None, f"no run of asi on {FAMILY}4: speedrunner sweep experiment=main model=tiny"
+            None, f"no run of asi on {FAMILY}4: speedrunner sweep experiment=main model=tiny-random"
         )  # fmt: skip
 
     @pytest.mark.parametrize(
@@ -155,7 +155,7 @@ class TestOurs:
 
 
 class TestGaps:
-    COMMAND = "speedrunner sweep experiment=main model=tiny"
+    COMMAND = "speedrunner sweep experiment=main model=tiny-random"
 
     def test_a_run_that_is_not_there(self) -> None:
         found = ours(number("score"), played("react", 1))
@@ -171,7 +171,7 @@ class TestGaps:
     def test_each_model_that_was_played_stands_beside_the_paper_s(self) -> None:
         runs = [played("speedrunner", 1), played("react", 1, model="qwen")]
         found = beside([number("score")], grouped(runs)[0])
-        assert [(each.model, each.ours is None) for each in found] == [("qwen", True), ("tiny", False)]
+        assert [(each.model, each.ours is None) for each in found] == [("qwen", True), ("tiny-random", False)]
         assert found[0].missing.endswith("model=qwen")
 
     def test_over_two_percent_of_wall_clock_endings_are_flagged(self) -> None:

@@ -18,7 +18,7 @@ def summary(tmp_path_factory: pytest.TempPathFactory) -> Summary:
 
 
 def test_it_is_called_by_its_setting_and_seed(summary: Summary) -> None:
-    assert (summary.setting, summary.seed) == (Setting("babyai", "speedrunner", "tiny"), 0)
+    assert (summary.setting, summary.seed) == (Setting("babyai", "speedrunner", "tiny-random"), 0)
 
 
 def test_means_are_over_the_test_episodes_of_a_checkpoint(summary: Summary) -> None:

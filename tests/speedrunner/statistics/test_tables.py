@@ -39,7 +39,7 @@ class TestPairs:
         assert test is not None
         assert around is not None
         assert row == {
-            "env": "babyai", "model": "tiny", "metric": "score", "a": "speedrunner", "b": "react",
+            "env": "babyai", "model": "tiny-random", "metric": "score", "a": "speedrunner", "b": "react",
             "pairs": 4, "difference": test.difference, "low": test.low, "high": test.high, "t": test.t,
             "p": test.p,
         }  # fmt: skip

@@ -14,13 +14,13 @@ from tests.speedrunner.statistics.summaries import checkpoint, summary
 def pair(seed: int, with_cache: dict[str, float], without: dict[str, float]) -> tuple[Summary, Summary]:
     """A run of two evaluations, and its last policy on a server without cache."""
     run = summary("babyai", "asi", seed, checkpoint(0, [{}]), checkpoint(50, [with_cache]))
-    again = summary("babyai", "asi-from_babyai", seed, checkpoint(0, [without]), model="tiny-uncached")
+    again = summary("babyai", "asi-from_babyai", seed, checkpoint(0, [without]), model="tiny-random-uncached")
     config = again.config
     again = msgspec.structs.replace(
         again,
         config=msgspec.structs.replace(
             config,
-            model=msgspec.structs.replace(config.model, card="tiny", prefix_caching=False),
+            model=msgspec.structs.replace(config.model, card="tiny-random", prefix_caching=False),
             run=msgspec.structs.replace(config.run, start_from=run.path, rollouts=0),
         ),
     )
@@ -34,7 +34,16 @@ def test_each_measure_stands_beside_its_own_without_the_cache_over_the_seeds_tha
         pair(2, {"uncached": 999.0}, {})[0],
     ]
     rows = {row[3]: row for row in cache_table(grouped(runs)[0]).rows}
-    assert rows["uncached"] == ("babyai", "asi", "tiny", "uncached", 2, 20.0, 100.0, pytest.approx(0.2))
+    assert rows["uncached"] == (
+        "babyai",
+        "asi",
+        "tiny-random",
+        "uncached",
+        2,
+        20.0,
+        100.0,
+        pytest.approx(0.2),
+    )
     assert rows["cached"][4:] == (2, 80.0, 0.0, None)
     assert set(rows) == {"score", "uncached", "cached", "output", "cost_usd"}
 

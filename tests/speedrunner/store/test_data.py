@@ -18,7 +18,7 @@ def request(number: int, wasted: bool = False, usage: Usage | None = None, **lab
         request=f"r{number}",
         time=1000.0 + number,
         labels=labels,
-        model="tiny",
+        model="tiny-random",
         status="ok" if usage else "failed",
         wasted=wasted,
         usage=usage,

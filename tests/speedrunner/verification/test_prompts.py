@@ -77,7 +77,7 @@ async def test_without_the_model_s_own_tokenizer_the_recorded_usage_is_all_there
     run = copy_of(learnt.dir, tmp_path)
 
     def edit(record: Any) -> None:
-        record["models"]["tiny"]["tokenizer.json"] = "another"
+        record["models"]["tiny-random"]["tokenizer.json"] = "another"
 
     change(run, "processes.jsonl", edit)
     check = prompts(subject(run))

@@ -99,7 +99,7 @@ def share(tasks: list[Trajectory], holds: Callable[[Trajectory], bool]) -> float
 
 
 if __name__ == "__main__":
-    card = load_card("tiny")
+    card = load_card("tiny-random")
     tokenizer = ChatTokenizer(prepare(card, lambda line: None))
     for name in sys.argv[1:] or STUDIES:
         with TemporaryDirectory() as folder:

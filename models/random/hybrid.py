@@ -1,6 +1,6 @@
 """Builds the bundled hybrid CPU model: linear attention and a mixture of experts, 1.6M random weights.
 
-    python models/tiny/hybrid.py --out DIR
+    python models/random/hybrid.py --out DIR
 
 Its architecture is Qwen3-Next's, whose layers (three gated delta nets, then full attention) are Qwen3.5's
 too, and which an engine without image support can load. Its chat template writes Qwen3.5's native tool calls.

@@ -1,16 +1,22 @@
-"""The bundled hybrid model's recipe: `models/tiny/hybrid.py` as the command that it is."""
+"""The bundled CPU model's recipe: `models/random/build.py` as the command that it is."""
 
 from __future__ import annotations
 
 import filecmp
 import json
-import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.models.conftest import run_recipe
+
+CONTROL = [
+    *("<|endoftext|>", "<|im_start|>", "<|im_end|>"),
+    *("<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>", "<think>", "</think>"),
+]
 
 LOOK = {"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}
 GO = {
@@ -35,11 +41,8 @@ CONVERSATION = [
         "role": "assistant",
         "content": "Walking.",
         "tool_calls": [
-            {"type": "function", "function": {"name": "go", "arguments": {"steps": 2, "how": "slow\nly"}}},
-            {
-                "type": "function",
-                "function": {"name": "go", "arguments": {"path": [["é", 1.5], {"x": True}]}},
-            },
+            {"type": "function", "function": {"name": "go", "arguments": {"steps": 2}}},
+            {"type": "function", "function": {"name": "go", "arguments": '{"steps": 1}'}},
         ],
     },
     {"role": "tool", "content": "blocked"},
@@ -49,6 +52,8 @@ CONVERSATION = [
 ]
 RENDERED = """\
 <|im_start|>system
+Play the game.
+
 # Tools
 
 You can call these functions; their signatures stand between <tools> and </tools>, one on each line:
@@ -58,17 +63,10 @@ You can call these functions; their signatures stand between <tools> and </tools
 {"type": "object", "properties": {"steps": {"type": "integer"}}, "required": ["steps"]}}}
 </tools>
 
-To call one, write its name, and each argument under the name of its parameter, in this form:
+To call one, write its name and its arguments as one JSON object between <tool_call> and </tool_call>:
 <tool_call>
-<function=NAME>
-<parameter=NAME_OF_A_PARAMETER>
-its value, on
-one line or several
-</parameter>
-</function>
-</tool_call>
-
-Play the game.<|im_end|>
+{"name": <name>, "arguments": <arguments>}
+</tool_call><|im_end|>
 <|im_start|>user
 Find the red ball.<|im_end|>
 <|im_start|>assistant
@@ -77,37 +75,19 @@ Look first.
 </think>
 
 <tool_call>
-<function=look>
-</function>
+{"name": "look", "arguments": {}}
 </tool_call><|im_end|>
 <|im_start|>user
 <tool_response>
 a wall
 </tool_response><|im_end|>
 <|im_start|>assistant
-<think>
-
-</think>
-
 Walking.
-
 <tool_call>
-<function=go>
-<parameter=steps>
-2
-</parameter>
-<parameter=how>
-slow
-ly
-</parameter>
-</function>
+{"name": "go", "arguments": {"steps": 2}}
 </tool_call>
 <tool_call>
-<function=go>
-<parameter=path>
-[["é", 1.5], {"x": true}]
-</parameter>
-</function>
+{"name": "go", "arguments": {"steps": 1}}
 </tool_call><|im_end|>
 <|im_start|>user
 <tool_response>
@@ -117,10 +97,6 @@ blocked
 a red ball
 </tool_response><|im_end|>
 <|im_start|>assistant
-<think>
-
-</think>
-
 Found.<|im_end|>
 <|im_start|>user
 Good.<|im_end|>
@@ -128,8 +104,8 @@ Good.<|im_end|>
 
 
 @pytest.fixture(scope="module")
-def folder(hybrid_folder: Path) -> Path:
-    return hybrid_folder
+def folder(dense_folder: Path) -> Path:
+    return dense_folder
 
 
 @pytest.fixture(scope="module")
@@ -139,34 +115,54 @@ def tokenizer(folder: Path) -> Any:
     return AutoTokenizer.from_pretrained(folder)
 
 
-def test_both_recipes_make_the_same_tokenizer_but_not_the_same_model(
-    folder: Path, dense_folder: Path
-) -> None:
-    names = ["tokenizer.json", "chat_template.jinja", "model.safetensors", "recipe.json"]
-    assert filecmp.cmpfiles(folder, dense_folder, names, shallow=False) == (names[:1], names[1:], [])
+def test_building_leaves_the_model_folder_and_nothing_else(folder: Path) -> None:
+    assert [path.name for path in folder.parent.iterdir()] == ["tiny-random"]
+    assert {path.name for path in folder.iterdir()} >= {
+        *("config.json", "generation_config.json", "model.safetensors"),
+        *("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"),
+    }
 
 
-def test_a_build_in_place_of_the_other_recipe_s_has_the_same_bytes(
-    folder: Path, dense_folder: Path, tmp_path: Path
-) -> None:
-    out = shutil.copytree(dense_folder, tmp_path / "hybrid")
-    assert run_recipe("hybrid.py", out).returncode == 0
+def test_a_build_in_place_of_another_recipe_s_has_the_same_bytes(folder: Path, tmp_path: Path) -> None:
+    out = tmp_path / "tiny-random"
+    out.mkdir()
+    (out / "recipe.json").write_text("{}")
+    (out / "stale").touch()
+    assert run_recipe("build.py", out).returncode == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["tiny-random"]
     names = sorted(path.name for path in folder.iterdir())
     assert names == sorted(path.name for path in out.iterdir())
     assert filecmp.cmpfiles(folder, out, names, shallow=False) == (names, [], [])
 
 
-def test_the_model_is_a_qwen3_next_with_linear_and_full_attention(folder: Path, tokenizer: Any) -> None:
+def test_a_finished_build_is_left_as_it_is(folder: Path) -> None:
+    before = (folder / "model.safetensors").stat()
+    again = run_recipe("build.py", folder)
+    assert again.stdout == ""
+    assert (folder / "model.safetensors").stat() == before
+
+
+def test_a_folder_that_is_not_a_build_is_refused_and_kept(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    refused = run_recipe("build.py", tmp_path)
+    assert refused.returncode == 1
+    assert refused.stderr == (
+        f"error: {tmp_path} exists and was not built by this recipe: name another folder, or remove it\n"
+    )
+    assert (tmp_path / "notes.txt").read_text() == "mine"
+
+
+def test_the_model_is_a_qwen3_of_about_two_million_parameters(folder: Path, tokenizer: Any) -> None:
     from transformers import AutoModelForCausalLM
 
     model = AutoModelForCausalLM.from_pretrained(folder)
-    assert type(model).__name__ == "Qwen3NextForCausalLM"
-    assert 1_500_000 < model.num_parameters() < 1_700_000
-    assert not model.config.tie_word_embeddings
-    assert model.config.layer_types == ["linear_attention"] * 3 + ["full_attention"]
+    assert type(model).__name__ == "Qwen3ForCausalLM"
+    assert 1_900_000 < model.num_parameters() < 2_100_000
     assert model.config.vocab_size == len(tokenizer) == 2048
     assert model.config.max_position_embeddings == 32_768
-    assert {str(parameter.dtype) for parameter in model.parameters()} == {"torch.bfloat16"}
+    assert model.config.head_dim == 32
+    assert model.config.tie_word_embeddings
+    assert {str(parameter.dtype) for parameter in model.parameters()} == {"torch.float32"}
 
 
 def test_generation_ends_at_the_end_of_a_turn(folder: Path, tokenizer: Any) -> None:
@@ -174,6 +170,34 @@ def test_generation_ends_at_the_end_of_a_turn(folder: Path, tokenizer: Any) -> N
     assert tokenizer.eos_token == "<|im_end|>"
     assert json.loads((folder / "config.json").read_text())["eos_token_id"] == end
     assert json.loads((folder / "generation_config.json").read_text())["eos_token_id"] == [end, pad]
+
+
+def test_control_tokens_are_one_token_each_and_take_the_last_ids(tokenizer: Any) -> None:
+    assert [tokenizer.encode(token) for token in CONTROL] == [
+        [2048 - len(CONTROL) + i] for i in range(len(CONTROL))
+    ]
+
+
+def test_only_the_turn_markers_are_special(tokenizer: Any) -> None:
+    ids = tokenizer.encode("".join(CONTROL))
+    assert tokenizer.decode(ids, skip_special_tokens=True) == "".join(CONTROL[3:])
+
+
+@given(st.text())
+def test_any_text_survives_the_round_trip(tokenizer: Any, text: str) -> None:
+    assert tokenizer.decode(tokenizer.encode(text)) == text
+
+
+def test_every_byte_is_a_token_of_its_own(tokenizer: Any) -> None:
+    from tokenizers.pre_tokenizers import ByteLevel
+
+    assert set(ByteLevel.alphabet()) <= set(tokenizer.get_vocab())
+    assert len(ByteLevel.alphabet()) == 256
+
+
+def test_a_game_line_takes_few_tokens(tokenizer: Any) -> None:
+    assert len(tokenizer.encode("a red ball 2 steps left and 3 steps forward")) <= 12
+    assert len(tokenizer.encode('<tool_call>\n{"name": "turn_left", "arguments": {}}\n</tool_call>')) <= 18
 
 
 def test_the_template_renders_a_whole_tool_conversation(tokenizer: Any) -> None:
@@ -191,12 +215,12 @@ def test_a_longer_conversation_begins_with_the_shorter_one(tokenizer: Any) -> No
 @pytest.mark.parametrize(
     ("thinking", "opening"),
     [
-        ({}, "<think>\n"),
-        ({"enable_thinking": True}, "<think>\n"),
+        ({}, ""),
+        ({"enable_thinking": True}, ""),
         ({"enable_thinking": False}, "<think>\n\n</think>\n\n"),
     ],
 )
-def test_the_generation_prompt_opens_the_thinking(
+def test_the_generation_prompt_opens_the_reply(
     tokenizer: Any, thinking: dict[str, bool], opening: str
 ) -> None:
     text = tokenizer.apply_chat_template(

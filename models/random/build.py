@@ -1,6 +1,6 @@
 """Builds the bundled CPU model: a small Qwen3 with its own tokenizer and chat template, as a model folder.
 
-    python models/tiny/build.py --out DIR
+    python models/random/build.py --out DIR
 
 The weights (about 2M) are random. The same recipe and library versions give the same bytes. DIR appears by
 one rename, when all of it is there; a second call with the same recipe leaves it as it is.

@@ -1,4 +1,4 @@
-"""The text that the tiny tokenizer is trained on: a synthetic sample of what the model will read and write.
+"""The text that the random models' tokenizer is trained on: a synthetic sample of what they read and write.
 
 Games (missions, observations, tool calls) are composed by a seeded generator; prompts, documentation and
 skill code stand in `corpus.yaml` as they are. Only the statistics of the text matter, not its truth.
