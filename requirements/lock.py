@@ -3,7 +3,8 @@
     .venv/bin/python requirements/lock.py [--upgrade]
 
 Pins that still fit are kept; with `--upgrade` every package goes to its newest version that fits. Only
-metadata is fetched. Both locks hold the development tools too, and all that runs can be exported to.
+metadata is fetched. Both locks hold the development tools too, what trains the bundled model, and all that runs can be
+exported to.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from install import PYTORCH_CPU, ROOT, UV, lock_of, pip_sources
 def compile_lock(kind: str, *options: str) -> bool:
     """Resolve one lock with uv, whose output goes to the terminal. Returns whether that worked."""
     command: list[str | Path] = [UV, "pip", "compile", "pyproject.toml"]
-    command += [option for extra in (kind, "export", "dev") for option in ("--extra", extra)]
+    command += [option for extra in (kind, "export", "train", "dev") for option in ("--extra", extra)]
     command += ["--python-version", "3.11", "--python-platform", "x86_64-manylinux_2_28", "--quiet"]
     command += ["--custom-compile-command", "python requirements/lock.py", "-o", lock_of(kind), *options]
     return subprocess.run(command, cwd=ROOT, stdout=subprocess.DEVNULL, check=False).returncode == 0
