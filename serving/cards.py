@@ -118,6 +118,7 @@ class ModelCard(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     Attributes:
         name: the name under which the engine serves it, and which requests carry as `model`.
         tried: what was tried with this card, on what, and what was not.
+        remark: a sentence that stands wherever its results are shown.
         context: the longest prompt plus completion, in tokens.
         roles: sampling and budgets per role.
         prices: USD per million tokens.
@@ -151,6 +152,7 @@ class ModelCard(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     context: Positive
     roles: Roles
     prices: Prices
+    remark: str = ""
     path: str | None = None
     recipe: str | None = None
     id: str | None = None

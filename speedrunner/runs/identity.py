@@ -54,7 +54,7 @@ TOLD = ("prices.",)
 
 NOT_KNOWN = "what it was played with before is not known"
 
-HARMLESS = ("tried", "holds", "gpus", "replicas", "prices", "path", "recipe", "api_key_env")
+HARMLESS = ("tried", "remark", "holds", "gpus", "replicas", "prices", "path", "recipe", "api_key_env")
 """Fields of a card that say nothing about what the model writes; the files behind `path` are compared."""
 
 
@@ -136,9 +136,15 @@ def continued(path: Path, before: Process | None, after: Process, *, accept: boo
     return msgspec.structs.replace(after, changes=found)
 
 
+def remarks(processes: Iterable[Process]) -> list[str]:
+    """What the cards of the models have said of their results."""
+    cards = {card.name: card for process in processes for card in (process.actor, process.inducer)}
+    return [f"{name}: {card.remark}" for name, card in sorted(cards.items()) if card.remark]
+
+
 def process_lines(processes: Sequence[Process]) -> list[str]:
-    """Which of a run's processes were not as those before them, and in what."""
-    return [
+    """Remarks on a run's models, and which of its processes were not as those before them, and in what."""
+    return remarks(processes) + [
         f"Process {number} of {len(processes)} (from {datetime.fromtimestamp(process.started):%Y-%m-%d %H:%M}"
         f" on) was not as the one before it: {'; '.join(process.changes)}."
         for number, process in enumerate(processes, start=1)
