@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any, TypeVar
 
@@ -75,6 +75,12 @@ def show_measured(
     if found.met is False:
         raise typer.Exit(1)
     return found
+
+
+def tell_left_out(problems: Iterable[str]) -> None:
+    """Say on standard error which runs are damaged, where the others are gone on with."""
+    for problem in problems:
+        typer.echo(visible(f"left out: {problem}"), err=True)
 
 
 @contextmanager

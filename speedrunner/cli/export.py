@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from speedrunner.cli.command import tell_left_out
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.console import visible
 
@@ -27,11 +28,13 @@ def export(
     ],
     out: Annotated[Path, typer.Option("--out", help="A folder to be made.", show_default=False)],
 ) -> None:
-    """Write runs, finished or not, in a form that others read.
+    """Write runs, finished or not, in a form that others read. Damaged ones are named and left out.
 
     Example: speedrunner export runs/demo --to dataset --out demo-episodes
     """
+    from speedrunner.experiments.damage import readable
     from speedrunner.experiments.plans import runs_below
+    from speedrunner.export.conversations import check
     from speedrunner.export.dataset import write_dataset
     from speedrunner.export.inspect_log import write_logs
 
@@ -40,6 +43,8 @@ def export(
     paths = list(dict.fromkeys(path for each in runs for path in runs_below(each)))
     if not paths:
         raise InvalidConfig(f"there is no run in {', '.join(map(str, runs))}")
+    paths, problems = readable(paths, check)
+    tell_left_out(problems)
     try:
         if to == "dataset":
             counts = write_dataset(paths, out)

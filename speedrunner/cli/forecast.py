@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from speedrunner.cli.command import AsJson
+from speedrunner.cli.command import AsJson, tell_left_out
 from speedrunner.console import aligned, visible
 
 if TYPE_CHECKING:
@@ -66,7 +66,8 @@ def forecast(
 
     grid = grid_of(what, folder)
     setups = [each.setup for each in members(grid.runs())]
-    known = forecasts.measured(sources or [Path("runs")], prices)
+    known, problems = forecasts.measured(sources or [Path("runs")], prices)
+    tell_left_out(problems)
     found = forecasts.forecast(setups, known, prices or OWN)
     forecasts.keep(found)
     left_out = {setup.config.run.dir for setup in setups}.difference(each.dir for each in found)

@@ -9,15 +9,18 @@ runs went on. What the engine took to start and to stop stands in no ledger and 
 
 from __future__ import annotations
 
-from collections import Counter
+from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from itertools import chain, pairwise
+from itertools import chain
+from typing import TYPE_CHECKING
+
+import msgspec
 
 from serving.meter import READINESS, LedgerRow
 
-Interval = tuple[float, float]
-"""Begin and end, in Unix seconds."""
+if TYPE_CHECKING:
+    from numpy import ndarray
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,24 @@ class EngineTime:
 
     requests: list[float | None]
     idle: dict[str, float]
+
+
+class EngineUse(msgspec.Struct, frozen=True):
+    """When a run used an engine, in Unix seconds: begin, end, begin, end, ...
+
+    Attributes:
+        flights: when the engine, or the way to it, had each of its requests.
+        going_on: when each of its processes went on.
+    """
+
+    flights: array[float]
+    going_on: array[float]
+
+    @classmethod
+    def of(cls, rows: Sequence[LedgerRow]) -> EngineUse:
+        """What the rows of one run and one engine say."""
+        flights = array("d", chain.from_iterable(map(_in_flight, rows)))
+        return cls(flights, array("d", chain.from_iterable(map(_span, sessions(rows)))))
 
 
 def sessions(rows: Iterable[LedgerRow]) -> list[list[LedgerRow]]:
@@ -52,54 +73,61 @@ def engine_time(runs: Sequence[Sequence[LedgerRow]]) -> list[EngineTime]:
     shares = [EngineTime([None] * len(rows), {}) for rows in runs]
     for model in dict.fromkeys(row.model for row in chain(*runs)):
         places = [[place for place, row in enumerate(rows) if row.model == model] for rows in runs]
-        processes = [sessions(rows[place] for place in own) for rows, own in zip(runs, places, strict=True)]
-        if not all(found for found, own in zip(processes, places, strict=True) if own):
+        uses = [EngineUse.of([rows[place] for place in own]) for rows, own in zip(runs, places, strict=True)]
+        if any(use.flights and not use.going_on for use in uses):
             continue
-        going_on = [[_span(process) for process in found] for found in processes]
-        flights = [[_in_flight(rows[place]) for place in own] for rows, own in zip(runs, places, strict=True)]
-        waited, idle = _clocks(chain(*flights), chain(*going_on))
-        for share, own, mine, spans in zip(shares, places, flights, going_on, strict=True):
-            for place, (begin, end) in zip(own, mine, strict=True):
-                share.requests[place] = waited[end] - waited[begin]
+        for share, own, (waited, idle) in zip(shares, places, _split(uses), strict=True):
+            for place, seconds in zip(own, waited.tolist(), strict=True):
+                share.requests[place] = seconds
             if own:
-                share.idle[model] = sum(idle[end] - idle[begin] for begin, end in spans)
+                share.idle[model] = float(idle.sum())
     return shares
 
 
-def _in_flight(row: LedgerRow) -> Interval:
+def engine_seconds(uses: Sequence[EngineUse]) -> list[float]:
+    """Split the life of one engine among the runs that used it, as `engine_time` does."""
+    return [float(waited.sum() + idle.sum()) for waited, idle in _split(uses)]
+
+
+def _in_flight(row: LedgerRow) -> tuple[float, float]:
     """When the engine, or the way to it, had the request."""
     return row.time - row.seconds, row.time
 
 
-def _span(rows: list[LedgerRow]) -> Interval:
+def _span(rows: Iterable[LedgerRow]) -> tuple[float, float]:
     begins, ends = zip(*map(_in_flight, rows), strict=True)
     return min(begins), max(ends)
 
 
-def _clocks(
-    flights: Iterable[Interval], going_on: Iterable[Interval]
-) -> tuple[dict[float, float], dict[float, float]]:
-    """Two clocks, read whenever something begins or ends.
+def _split(uses: Sequence[EngineUse]) -> list[tuple[ndarray, ndarray]]:
+    """Of each run, the seconds of each request, and those of each process in which nobody waited.
 
-    One tells the seconds that a request has got which has been in flight from the start, the other those
-    that a run has got of the time in which nobody waited.
+    Two clocks go on whenever something begins or ends: one by the seconds that a request gets which is in
+    flight, the other by those that a run gets of the time in which nobody waits.
     """
-    waiting, running = _steps(flights), _steps(going_on)
-    moments = sorted({*waiting, *running})
-    waited, idle = {moments[0]: 0.0}, {moments[0]: 0.0}
-    requests, runs = 0, 0
-    for begin, end in pairwise(moments):
-        requests += waiting[begin]
-        runs += running[begin]
-        waited[end] = waited[begin] + ((end - begin) / requests if requests else 0.0)
-        idle[end] = idle[begin] + ((end - begin) / runs if runs and not requests else 0.0)
-    return waited, idle
+    import numpy
 
+    flights, going_on = (
+        [numpy.array(each).reshape(-1, 2) for each in kind]
+        for kind in zip(*((use.flights, use.going_on) for use in uses), strict=True)
+    )
+    moments = numpy.unique(numpy.concatenate([*flights, *going_on]))
 
-def _steps(intervals: Iterable[Interval]) -> Counter[float]:
-    """By how many more (or fewer) of them there are from each moment on."""
-    steps: Counter[float] = Counter()
-    for begin, end in intervals:
-        steps[begin] += 1
-        steps[end] -= 1
-    return steps
+    def at_once(spans: Sequence[ndarray]) -> ndarray:
+        """How many of them there are from each moment on."""
+        begins, ends = numpy.searchsorted(moments, numpy.concatenate(spans)).T
+        steps = numpy.bincount(begins, minlength=len(moments)) - numpy.bincount(ends, minlength=len(moments))
+        return steps.cumsum()[:-1]
+
+    def clock(passed: ndarray, among: ndarray) -> ndarray:
+        shares = numpy.where(among, passed / numpy.maximum(among, 1), 0.0)
+        return numpy.concatenate([[0.0], numpy.cumsum(shares)])
+
+    def read(clock: ndarray, spans: ndarray) -> ndarray:
+        begins, ends = numpy.searchsorted(moments, spans).T
+        return numpy.subtract(clock[ends], clock[begins])
+
+    passed, requests = numpy.diff(moments), at_once(flights)
+    waited = clock(passed, requests)
+    idle = clock(numpy.where(requests, 0.0, passed), at_once(going_on))
+    return [(read(waited, own), read(idle, spans)) for own, spans in zip(flights, going_on, strict=True)]

@@ -168,11 +168,16 @@ def run_costs(runs: Sequence[RunData], books: Sequence[PriceBook]) -> list[RunCo
 
     Raises `StorageError`, also where a ledger is missing.
     """
-    for run in runs:
-        if run.episodes and not run.requests:
-            raise RunDirectoryError(f"{run.path} holds episodes and no ledger: is requests.jsonl missing?")
-    times = engine_time([run.requests for run in runs])
-    return [_priced(run.requests, book, time) for run, book, time in zip(runs, books, times, strict=True)]
+    ledgers = [ledger(run) for run in runs]
+    times = engine_time(ledgers)
+    return [_priced(rows, book, time) for rows, book, time in zip(ledgers, books, times, strict=True)]
+
+
+def ledger(run: RunData) -> list[LedgerRow]:
+    """A run's requests. Raises `StorageError`, also where there must be some and are none."""
+    if run.episodes and not run.requests:
+        raise RunDirectoryError(f"{run.path} holds episodes and no ledger: is requests.jsonl missing?")
+    return run.requests
 
 
 def spent_usd(rows: Iterable[LedgerRow], prices: Mapping[str, Prices]) -> float:

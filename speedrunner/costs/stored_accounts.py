@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 import msgspec
@@ -54,18 +54,12 @@ def stored_accounts(runs: Sequence[RunData]) -> StoredAccounts:
     found: dict[Balance, list[LedgerRow]] = {}
     without = 0
     for run in runs:
-        for model in dict.fromkeys(row.model for row in run.requests):
-            processes = sessions(row for row in run.requests if row.model == model)
-            left = sorted((each for each in run.accounts if each.model == model), key=lambda each: each.time)
-            for process, following in pairwise([*processes, []]):
-                # It left the first account after its last row.
-                until = following[0].time if following else float("inf")
-                own = next((each for each in left if process[-1].time <= each.time < until), None)
-                if own is None:
-                    without += 1
-                else:
-                    # A sweep stores one account in all its runs; after a restart it is of what came then.
-                    found.setdefault(own, []).extend(row for row in process if row.time >= own.since)
+        for process, own in with_accounts(run):
+            if own is None:
+                without += 1
+            else:
+                # A sweep stores one account in all its runs; after a restart it is of what came then.
+                found.setdefault(own, []).extend(row for row in process if row.time >= own.since)
     accounts = []
     for balance, rows in found.items():
         ledger, stored = Counters.of(sum((row.usage or Usage() for row in rows), Usage())), balance.ledger
@@ -73,3 +67,14 @@ def stored_accounts(runs: Sequence[RunData]) -> StoredAccounts:
             StoredAccount(ledger, stored, ledger == stored, balance.engine, balance.agrees, balance.time)
         )
     return StoredAccounts(all(each.equal for each in accounts) if accounts else None, without, accounts)
+
+
+def with_accounts(run: RunData) -> Iterator[tuple[list[LedgerRow], Balance | None]]:
+    """The rows of each process of a run and each engine that it used, with the account that it left."""
+    for model in dict.fromkeys(row.model for row in run.requests):
+        processes = sessions(row for row in run.requests if row.model == model)
+        left = sorted((each for each in run.accounts if each.model == model), key=lambda each: each.time)
+        for process, following in pairwise([*processes, []]):
+            # It left the first account after its last row.
+            until = following[0].time if following else float("inf")
+            yield process, next((each for each in left if process[-1].time <= each.time < until), None)

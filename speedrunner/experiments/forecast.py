@@ -22,8 +22,9 @@ import msgspec
 
 from speedrunner.config.names import Setting, setting
 from speedrunner.config.schema import Config
-from speedrunner.costs.ledger import Line, RunCosts, run_costs
-from speedrunner.costs.pricing import OWN, price_book
+from speedrunner.costs.ledger import Line, RunCosts, ledger, run_costs
+from speedrunner.costs.pricing import OWN, PriceBook, price_book, price_list
+from speedrunner.experiments.damage import readable
 from speedrunner.experiments.plans import runs_below
 from speedrunner.runs.plan import Evaluate, Sleep, Step, Wake
 from speedrunner.runs.setup import Setup
@@ -96,25 +97,36 @@ Known = Mapping[tuple[Setting, Budgets], Basis]
 """What was measured, by setting and budgets."""
 
 
-def measured(folders: Iterable[Path], prices: str | None = None) -> Known:
-    """What the runs in some folders took.
+def measured(folders: Iterable[Path], prices: str | None = None) -> tuple[Known, list[str]]:
+    """What the runs in some folders took, and what is wrong with those that are damaged.
 
     Args:
         prices: a file of `configs/prices/` for all of them; `None`: each run's own list.
 
     Raises:
-        StorageError, InvalidConfig: a run cannot be read; there is no such price list.
+        StorageError: there is no such folder, or no run of some can be read.
+        InvalidConfig: there is no such price list.
     """
-    loaded = [load(path) for path in dict.fromkeys(run for folder in folders for run in runs_below(folder))]
-    runs = [run for run in loaded if run.processes and run.episodes]
+    if prices is not None:
+        price_list(prices)
+
+    def read(path: Path) -> tuple[RunData, PriceBook] | None:
+        run = load(path)
+        begun = bool(run.settings and run.processes and run.episodes and ledger(run))
+        _ = run.sleeps
+        return (run, price_book(run, prices)) if begun else None
+
+    paths = dict.fromkeys(run for folder in folders for run in runs_below(folder))
+    loaded, problems = readable(paths, read)
+    runs, books = [each[0] for each in loaded if each], [each[1] for each in loaded if each]
     found: dict[tuple[Setting, Budgets], Basis] = {}
-    for run, costs in zip(runs, run_costs(runs, [price_book(run, prices) for run in runs]), strict=True):
+    for run, costs in zip(runs, run_costs(runs, books), strict=True):
         config = run.settings
         key = setting(config), budgets_of(config)
         basis = found.setdefault(key, {"train": [], "test": [], "sleep": []})
         for kind, taken in _taken(run, costs):
             basis[kind].append(taken)
-    return found
+    return found, problems
 
 
 def forecast(setups: Sequence[Setup], known: Known, prices: str = OWN) -> list[Forecast]:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from msgspec.structs import replace
+
+from speedrunner.costs.server_time import server_seconds
 from speedrunner.experiments.forecast import CONFIDENCE, Forecast, kept, total
 from speedrunner.statistics.summary import Summary
 from speedrunner.statistics.writing import Cell, Table
@@ -18,6 +21,9 @@ def forecast_table(runs: Sequence[Summary]) -> Table:
     """
     known = {folder: kept(folder) for folder in {Path(run.path).parent for run in runs}}
     found = [(run, each) for run in runs for each in [_forecast(run, known[Path(run.path).parent])] if each]
+    if found:
+        seconds = server_seconds({run.path: run.servers for run in runs})
+        found = [(_with_engine_time(run, seconds.get(run.path)), each) for run, each in found]
     rows: list[tuple[Cell, ...]] = []
     for run, each in found:
         own = run.setting.env, run.setting.method, run.setting.model, run.seed
@@ -29,8 +35,8 @@ def forecast_table(runs: Sequence[Summary]) -> Table:
     text = (
         "What finished runs took beside what was forecast before they began, with the interval that holds it"
         f" with {CONFIDENCE:.0%}, if chance is all; ratio: truth by forecast. Tokens, requests and USD with"
-        " what was wasted, bytes on the disk. Engine time, of which a run has a share: `speedrunner cost` of"
-        " all runs of a server."
+        " what was wasted, bytes on the disk. engine_h: a run's share of the hours of its servers, where all"
+        " runs of them are among these."
     )
     return Table("forecast", text, columns, rows)
 
@@ -48,6 +54,10 @@ def _forecast(run: Summary, known: Sequence[Forecast]) -> Forecast | None:
     return fitting[-1] if fitting else None
 
 
+def _with_engine_time(run: Summary, seconds: float | None) -> Summary:
+    return run if seconds is None else replace(run, taken=run.taken | {"engine_s": seconds})
+
+
 def _rows(runs: Sequence[Summary], forecasts: Sequence[Forecast]) -> list[tuple[Cell, ...]]:
     found: list[tuple[Cell, ...]] = []
     for measure in runs[0].taken:
@@ -60,5 +70,9 @@ def _rows(runs: Sequence[Summary], forecasts: Sequence[Forecast]) -> list[tuple[
         expected, truth = total(forecasts, measure), sum(run.taken[measure] for run in runs)
         if expected is not None:
             ratio = truth / expected.mean if expected.mean else None
-            found.append((measure, expected.mean, expected.low, expected.high, truth, ratio))
+            amounts: list[float | None] = [expected.mean, expected.low, expected.high, truth]
+            if measure == "engine_s":
+                measure = "engine_h"
+                amounts = [each and each / 3600 for each in amounts]
+            found.append((measure, *amounts, ratio))
     return found

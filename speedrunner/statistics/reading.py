@@ -12,11 +12,7 @@ from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 
-import msgspec
-
-from serving.errors import ServingError
-from speedrunner.config.schema import InvalidConfig
-from speedrunner.library.rules import InvalidSkill
+from speedrunner.experiments.damage import DAMAGED, damage
 from speedrunner.statistics.summary import Summary, summarise
 from speedrunner.store.files import StorageError
 
@@ -25,12 +21,6 @@ WORKERS = 4
 
 WORTHWHILE = 8
 """Runs from which on it is worth starting them."""
-
-DAMAGED = (
-    *(StorageError, InvalidConfig, InvalidSkill, ServingError),
-    *(msgspec.MsgspecError, ValueError, LookupError),
-)
-"""What reading a damaged run raises: the last ones where its records do not fit each other."""
 
 
 def summaries(paths: Sequence[Path], prices: str | None) -> Iterator[Summary | str]:
@@ -62,8 +52,7 @@ def _summary(path: Path, prices: str | None) -> Summary | str:
     try:
         return summarise(path, prices)
     except DAMAGED as error:
-        cause = " ".join(str(error).split()) or type(error).__name__
-        return cause if str(path) in cause else f"{path} cannot be read: {cause}"
+        return damage(path, error)
     finally:
         gc.enable()
 

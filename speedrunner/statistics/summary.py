@@ -14,6 +14,7 @@ from speedrunner.config.schema import Config
 from speedrunner.costs.checkpoints import checkpoint_rows
 from speedrunner.costs.ledger import Line, RunCosts, run_costs
 from speedrunner.costs.pricing import OWN, price_book
+from speedrunner.costs.server_time import ServerUse, server_uses
 from speedrunner.experiments.forecast import truth
 from speedrunner.statistics.comparison import METRICS
 from speedrunner.statistics.libraries import LibraryStatistics, library_statistics
@@ -94,6 +95,7 @@ class Summary(msgspec.Struct, frozen=True):
         began: when its first process did, in Unix seconds; `None` where none has.
         taken: what the run has taken in all, by measure of `speedrunner.experiments.forecast`; without engine
             time, whose share only all runs of a server tell.
+        servers: its uses of them, for that.
     """
 
     path: str
@@ -107,6 +109,7 @@ class Summary(msgspec.Struct, frozen=True):
     skills: list[SkillCost]
     began: float | None
     taken: dict[str, float]
+    servers: list[ServerUse]
 
     @property
     def seed(self) -> int:
@@ -124,7 +127,7 @@ def summarise(path: Path, prices: str | None) -> Summary:
 
     Raises:
         StorageError, InvalidConfig: it is damaged; there are other errors where its records do not fit each
-            other (`speedrunner.statistics.reading` has all of them).
+            other (`speedrunner.experiments.damage` has all of them).
     """
     run = load(path)
     config = run.settings
@@ -141,6 +144,7 @@ def summarise(path: Path, prices: str | None) -> Summary:
             skills=[],
             began=None,
             taken={},
+            servers=[],
         )
     (costs,) = run_costs([run], [price_book(run, prices)])
     history = skill_history(run)
@@ -161,6 +165,7 @@ def summarise(path: Path, prices: str | None) -> Summary:
         skills=skill_costs(run, costs, history),
         began=run.processes[0].started,
         taken={name: amount for name, amount in truth(run, costs).items() if name != "engine_s"},
+        servers=list(server_uses(run)),
     )
 
 

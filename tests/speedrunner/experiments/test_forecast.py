@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 from math import sqrt
 from pathlib import Path
 
@@ -33,7 +34,17 @@ from speedrunner.experiments.forecast import (
 from speedrunner.runs.setup import Setup, set_up
 from speedrunner.store.data import load
 from tests.scripted_engine import ScriptedEngine
-from tests.scripted_runs import CORRIDOR, LEARN, SCHEDULE, ScriptedRun, in_process, roomy, script, walker
+from tests.scripted_runs import (
+    CORRIDOR,
+    LEARN,
+    SCHEDULE,
+    ScriptedRun,
+    complaint,
+    in_process,
+    roomy,
+    script,
+    walker,
+)
 
 PLAN = ("env=babyai", "run.rollouts=10", "run.sleep_every=5", "run.eval_every=10", "run.test_episodes=3")
 """10 training episodes, 2 x 3 test episodes, 2 sleeps."""
@@ -161,7 +172,7 @@ def test_a_run_like_one_that_was_measured_is_expected_to_take_the_same(
     played: tuple[Path, list[str]],
 ) -> None:
     folder, given = played
-    found = forecast([set_up(compose(given))], measured([folder / "runs"]))
+    found = forecast([set_up(compose(given))], measured([folder / "runs"])[0])
     run = load(folder / "runs" / "one")
     (costs,) = run_costs([run], [price_book(run)])
     taken = truth(run, costs)
@@ -199,6 +210,24 @@ def test_the_command_prints_settings_their_sum_and_its_interval_and_keeps_the_fo
     runs = msgspec.convert(content["runs"], list[Forecast])
     assert [Path(each.dir).name for each in runs] * 2 == [each.dir for each in kept(tmp_path / "planned")]
     assert len((tmp_path / "planned" / FORECASTS).read_text().splitlines()) == 4
+
+
+def test_a_damaged_run_is_named_and_the_others_are_measured(
+    played: tuple[Path, list[str]], tmp_path: Path
+) -> None:
+    folder, given = played
+    shutil.copytree(folder / "runs" / "one", tmp_path / "runs" / "one")
+    broken = shutil.copytree(folder / "runs" / "one", tmp_path / "runs" / "broken")
+    (broken / "requests.jsonl").write_text("{}\n{}\n")
+    (tmp_path / "runs.yaml").write_text("- method=speedrunner\n")
+    command = ("forecast", str(tmp_path / "runs.yaml"), *given, f"--dir={tmp_path / 'planned'}")
+    done = in_process(*command, "--from", str(tmp_path / "runs"))
+    assert done.returncode == 0
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"left out: {broken}/requests.jsonl, line 1")
+    assert done.stdout.splitlines()[2].split()[:2] == ["all", "1"]
+    shutil.rmtree(tmp_path / "runs" / "one")
+    assert f"{broken}/requests.jsonl" in complaint(in_process(*command, "--from", str(tmp_path / "runs")))
 
 
 def test_without_anything_measured_the_command_says_what_to_do(tmp_path: Path) -> None:

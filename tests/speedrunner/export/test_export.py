@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import msgspec
@@ -163,6 +164,24 @@ def test_a_package_that_is_missing_is_named(
     done = in_process("export", str(run.path), "--to", to, "--out", str(tmp_path / "out"))
     assert f"needs the package {package}, which is not installed" in complaint(done)
     assert f"pip install {package}" in complaint(done)
+
+
+@pytest.mark.parametrize(("to", "written"), [("dataset", "4 conversations in train"), ("inspect", "3 logs")])
+def test_damaged_runs_are_named_and_left_out(to: str, written: str, run: RunData, tmp_path: Path) -> None:
+    shutil.copytree(run.path, tmp_path / "runs" / "whole")
+    broken = shutil.copytree(run.path, tmp_path / "runs" / "broken")
+    (broken / "evaluations" / "0002.jsonl").write_text("{}\n{}\n")
+    command = ("export", str(tmp_path / "runs"), "--to", to, "--out", str(tmp_path / "out"))
+    done = in_process(*command)
+    assert done.returncode == 0
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"left out: {broken}/evaluations/0002.jsonl, line 1")
+    assert done.stdout.startswith(written)
+    assert " of 1 runs written" in done.stdout
+    shutil.rmtree(tmp_path / "runs" / "whole")
+    shutil.rmtree(tmp_path / "out")
+    assert str(broken) in complaint(in_process(*command))
+    assert not (tmp_path / "out").exists()
 
 
 def test_a_folder_without_runs_is_told(tmp_path: Path) -> None:

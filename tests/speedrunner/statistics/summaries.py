@@ -69,4 +69,5 @@ def summary(
         skills=[],
         began=None,
         taken={},
+        servers=[],
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections import Counter
 from pathlib import Path
 
@@ -9,6 +10,8 @@ import msgspec
 import pytest
 
 from speedrunner.config.names import Setting
+from speedrunner.costs.engine_time import EngineUse
+from speedrunner.costs.server_time import ServerUse
 from speedrunner.experiments.forecast import Forecast, keep
 from speedrunner.statistics.forecasts import forecast_table
 from speedrunner.statistics.summary import Summary
@@ -72,3 +75,12 @@ def test_usd_at_other_prices_are_not_compared(tmp_path: Path) -> None:
     assert forecast_table([run]).rows == []
     keep([forecast(run, 1.0)])
     assert [row[4] for row in forecast_table([run]).rows] == ["usd"]
+
+
+def test_engine_hours_are_a_run_s_share_of_its_server_beside_all_other_runs(tmp_path: Path) -> None:
+    use = EngineUse(array("d", [100.0, 100.0 + 7200.0]), array("d", [100.0, 100.0 + 7200.0]))
+    servers = [ServerUse(("m", "here", "1"), use, None)]
+    runs = [msgspec.structs.replace(played(tmp_path, seed), servers=servers) for seed in (0, 1)]
+    keep([forecast(runs[0], 1.0, mean={"engine_s": 1800.0}, sd={"engine_s": 0.0})])
+    (row,) = forecast_table(runs).rows
+    assert row[4:] == ("engine_h", 0.5, 0.5, 0.5, pytest.approx(1.0), pytest.approx(2.0))
