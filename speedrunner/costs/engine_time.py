@@ -125,7 +125,8 @@ def _split(uses: Sequence[EngineUse]) -> list[tuple[ndarray, ndarray]]:
 
     def read(clock: ndarray, spans: ndarray) -> ndarray:
         begins, ends = numpy.searchsorted(moments, spans).T
-        return numpy.subtract(clock[ends], clock[begins])
+        seconds: ndarray = clock[ends] - clock[begins]
+        return seconds
 
     passed, requests = numpy.diff(moments), at_once(flights)
     waited = clock(passed, requests)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator, Sequence
-from contextlib import AsyncExitStack, ExitStack, contextmanager
-from dataclasses import dataclass
+from contextlib import AsyncExitStack, ExitStack, contextmanager, suppress
+from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
 
@@ -193,12 +193,13 @@ class _Shift:
         self._at_once = at_once
         self._share = FairShare(at_once)
         self._engines: asyncio.Future[Engines] = asyncio.get_running_loop().create_future()
-        self._active: dict[asyncio.Task[None], tuple[Member, BegunRun]] = {}
-        self._begun: list[BegunRun] = []
+        self._active: dict[asyncio.Task[None], tuple[Member, BegunRun, ExitStack]] = {}
+        self._begun: dict[str, BegunRun] = {}
+        self._stopped: list[BegunRun] = []
         self._hosts: list[AsyncExitStack] = []
         """Of all runs; closed when they end, at the latest with the shift."""
         self._directories = ExitStack()
-        """They stay ours to the end, when the accounts of all are stored."""
+        """They stay ours to the end, when the accounts of all are stored, or until their runs stop."""
         self._is_crowded = False
         """Whether the next one waits until another gives its memory back."""
         self._defect: Exception | None = None
@@ -221,7 +222,7 @@ class _Shift:
         return balances
 
     async def _play_on_a_server(self) -> list[Balance]:
-        _, one = next(iter(self._active.values()))
+        _, one, _ = next(iter(self._active.values()))
         folder = one.directory.path.parent
         async with AsyncExitStack() as stack:
             progress = stack.enter_context(Progress(self._console, 1, 0, "sweep"))
@@ -236,8 +237,12 @@ class _Shift:
             finally:
                 await self._cancel()
                 balances = await self._engines.result().balances()
-                for each in self._begun:
+                for each in self._begun.values():
                     each.keep(balances)
+                for each in self._stopped:
+                    path = each.directory.path
+                    with suppress(StorageError), RunDirectory.open_for_writing(path) as directory:
+                        replace(each, directory=directory).keep(balances)
             return balances
 
     async def _begin_more(self) -> None:
@@ -266,12 +271,13 @@ class _Shift:
                 continue
             self._directories.push(directory)
             self._hosts.append(hosts)
-            self._begun.append(one)
+            self._begun[member.path] = one
             self._progress.begin(member.path, one.progress)
-            self._active[asyncio.create_task(self._play(one, pool, hosts), name=member.name)] = member, one
+            held = member, one, directory
+            self._active[asyncio.create_task(self._play(one, pool, hosts), name=member.name)] = held
 
     def _next(self) -> Member | None:
-        wanted = sum(member.setup.config.run.in_flight for member, _ in self._active.values())
+        wanted = sum(member.setup.config.run.in_flight for member, *_ in self._active.values())
         if self._active and (self._is_crowded or wanted >= AHEAD * self._at_once):
             return None
         return next((each for each in self._queue if each.run.after not in self._unfinished), None)
@@ -281,7 +287,7 @@ class _Shift:
             await one.play(await self._engines, pool, self._drain, self._share)
 
     def _end(self, task: asyncio.Task[None]) -> None:
-        member, _ = self._active.pop(task)
+        member, _, directory = self._active.pop(task)
         self._is_crowded = False
         try:
             task.result()
@@ -289,6 +295,9 @@ class _Shift:
             pass
         except Exception as error:
             self._fail(member, error)
+            self._stopped.append(self._begun.pop(member.path))
+            with suppress(StorageError):  # it may be what stopped the run
+                directory.close()
         else:
             self._unfinished.discard(member.path)
         self._progress.end(member.path, finished=member.path not in self._unfinished)

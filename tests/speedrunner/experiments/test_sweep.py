@@ -13,9 +13,11 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from serving.balance import Balance
 from serving.cards import ModelCard
 from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.experiments.grid import Grid
+from speedrunner.experiments.status import run_status
 from speedrunner.experiments.sweep import SweepResult, members, sweep
 from speedrunner.runs.drain import Drain, Interrupted
 from speedrunner.runs.run import BegunRun
@@ -119,9 +121,17 @@ def test_the_runs_are_played_side_by_side(both: tuple[Sweep, SweepResult]) -> No
 
 
 async def test_a_run_that_stops_leaves_the_others_alone_and_goes_on_later(
-    sweep_of: Callable[..., Sweep], tmp_path: Path
+    sweep_of: Callable[..., Sweep], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broken = True
+
+    states, keep = [], BegunRun.keep
+
+    def look_and_keep(one: BegunRun, balances: list[Balance]) -> None:
+        states.append(run_status(tmp_path / "0").state)
+        keep(one, balances)
+
+    monkeypatch.setattr(BegunRun, "keep", look_and_keep)
 
     def policy(request: Request) -> Answer:
         if broken and "write_skill" in request.tools:
@@ -130,6 +140,8 @@ async def test_a_run_that_stops_leaves_the_others_alone_and_goes_on_later(
 
     both = sweep_of(policy)
     result = await both.play("method=speedrunner", "method=react")
+    assert states[0] == "stopped"  # before the sweep has ended
+    assert load(tmp_path / "0").accounts == load(tmp_path / "1").accounts == result.balances
     assert list(result.failures) == [f"{tmp_path}/0"]
     assert "status 401: no" in result.failures[f"{tmp_path}/0"]
     assert "0: stopped: status 401" in both.printed
