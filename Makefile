@@ -4,7 +4,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3 || echo python3)
 # Two workers, in the order that tests/conftest.py gives: the engine's tests on one, all others beside them.
 WORKERS = .venv/bin/python -m pytest -n 2 --no-loadscope-reorder -m "not slow"
 
-.PHONY: help venv demo paper-smoke check test test-slow lint clean
+.PHONY: help venv demo demo-full tiny paper-smoke check test test-slow lint clean
 .DEFAULT_GOAL := help
 
 help:  ## say what there is
@@ -15,8 +15,17 @@ venv:  ## build .venv if needed; `make venv KIND=gpu` for vLLM's GPU build
 		{ echo "error: SpeedRunner needs Python 3.11 or newer, not $(PYTHON): name one, as in make venv PYTHON=python3.12" >&2; exit 1; }
 	@$(PYTHON) requirements/install.py $(KIND)
 
-demo: venv  ## play a short SpeedRunner run on BabyAI with the bundled model, on the CPU
+demo: venv  ## watch the bundled model learn skills for BabyAI, on the CPU
 	@.venv/bin/speedrunner run experiment=demo
+	@.venv/bin/speedrunner plot runs/demo
+
+demo-full: venv  ## the same over five seeds, and the other methods beside it
+	@.venv/bin/speedrunner sweep experiment=demo-full --dir runs/demo-full
+	@.venv/bin/speedrunner tables runs/demo-full --out runs/demo-full/tables
+
+tiny: venv  ## train the bundled model anew, and measure it
+	@.venv/bin/python -m models.tiny.train
+	@.venv/bin/python -m models.tiny.evaluate
 
 paper-smoke: venv  ## the paper's main comparison with the bundled model, on the CPU, ending with its tables
 	@.venv/bin/speedrunner sweep experiment=main scale=smoke

@@ -23,6 +23,7 @@ from speedrunner.cli.init import NotWritten, init
 from speedrunner.cli.library import app as library_app
 from speedrunner.cli.listing import list_
 from speedrunner.cli.methods import app as methods_app
+from speedrunner.cli.plot import plot
 from speedrunner.cli.probe import app as probe_app
 from speedrunner.cli.serve import serve
 from speedrunner.cli.show import show
@@ -63,6 +64,7 @@ app.command("status")(status)
 app.command("forecast")(forecast)
 app.command("export")(export)
 app.command("cost")(cost)
+app.command("plot")(plot)
 app.command("compare")(compare)
 app.command("tables")(tables)
 app.command("verify")(verify)

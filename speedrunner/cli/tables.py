@@ -70,9 +70,10 @@ def tables(
         written.append(forecast_table(runs))
     except StorageError as error:
         problems.append(str(error))
-    write(out, written)
+    remarks = sorted({remark for run in runs for remark in run.remarks})
+    write(out, written, remarks)
     console = plain_console()
-    for line in [*_said(runs, len(groups), rows), *notes]:
+    for line in [*_said(runs, len(groups), rows), *notes, *remarks]:
         console.print(visible(line), soft_wrap=True)
     console.print(f"{len(written)} tables, each as .csv and .tex, are in {visible(str(out))}", soft_wrap=True)
     for problem in problems:

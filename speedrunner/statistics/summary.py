@@ -16,6 +16,7 @@ from speedrunner.costs.ledger import Line, RunCosts, run_costs
 from speedrunner.costs.pricing import OWN, price_book
 from speedrunner.costs.server_time import ServerUse, server_uses
 from speedrunner.experiments.forecast import truth
+from speedrunner.runs.identity import remarks
 from speedrunner.statistics.comparison import METRICS
 from speedrunner.statistics.libraries import LibraryStatistics, library_statistics
 from speedrunner.statistics.skill_costs import SkillCost, skill_costs
@@ -96,6 +97,7 @@ class Summary(msgspec.Struct, frozen=True):
         taken: what the run has taken in all, by measure of `speedrunner.experiments.forecast`; without engine
             time, whose share only all runs of a server tell.
         servers: its uses of them, for that.
+        remarks: what its models' cards say of their results.
     """
 
     path: str
@@ -110,6 +112,7 @@ class Summary(msgspec.Struct, frozen=True):
     began: float | None
     taken: dict[str, float]
     servers: list[ServerUse]
+    remarks: list[str] = []
 
     @property
     def seed(self) -> int:
@@ -166,6 +169,7 @@ def summarise(path: Path, prices: str | None) -> Summary:
         began=run.processes[0].started,
         taken={name: amount for name, amount in truth(run, costs).items() if name != "engine_s"},
         servers=list(server_uses(run)),
+        remarks=remarks(run.processes),
     )
 
 

@@ -42,13 +42,19 @@ class Table(msgspec.Struct, frozen=True):
     shown: tuple[Sequence[str], Sequence[Sequence[str]]] | None = None
 
 
-def write(folder: Path, tables: Sequence[Table]) -> None:
-    """Write tables into a folder, which is made if it is missing. Raises `StorageError`."""
+def write(folder: Path, tables: Sequence[Table], remarks: Sequence[str] = ()) -> None:
+    """Write tables into a folder, which is made if it is missing. Raises `StorageError`.
+
+    Args:
+        remarks: end each caption.
+    """
     with files.explained(folder, "made"):
         folder.mkdir(parents=True, exist_ok=True)
     for table in tables:
         files.write_atomic(folder / f"{table.name}.csv", csv_text(table).encode())
-        files.write_atomic(folder / f"{table.name}.tex", latex_text(table).encode())
+        caption = " ".join([table.caption, *(f"{each}." for each in remarks)])
+        remarked = msgspec.structs.replace(table, caption=caption)
+        files.write_atomic(folder / f"{table.name}.tex", latex_text(remarked).encode())
 
 
 def csv_text(table: Table) -> str:

@@ -1,0 +1,135 @@
+"""All that the bundled model learns from, made once and kept: tokenizer and examples, by source."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from models.tiny import vocabulary
+from models.tiny.episodes import Example, episodes, snapshots
+from models.tiny.sessions import sessions
+from serving.tokens.tokenizer import ChatTokenizer
+
+TEMPLATE = Path(__file__).parents[1] / "random" / "template.jinja"
+LONGEST = 3072
+"""Tokens of a sleep beyond which it is left out: a step's time grows with their square."""
+
+PART = 500
+"""Examples that one process makes at a time."""
+
+
+class Vocabulary(msgspec.Struct, frozen=True):
+    """How the tokenizer is made.
+
+    Attributes:
+        sample: texts of each source from which phrases and words are taken.
+        phrase_share: the least share of some source's sample that a phrase stands in.
+        words: entries learnt from what is no phrase, bytes included.
+    """
+
+    sample: int
+    phrase_share: float
+    words: int
+
+
+@dataclass(frozen=True)
+class Examples(Sequence[Example]):
+    """Examples of one source, packed.
+
+    Attributes:
+        ids, learnt: of all, one after another.
+        ends: where each ends.
+    """
+
+    ids: np.ndarray
+    learnt: np.ndarray
+    ends: np.ndarray
+
+    @classmethod
+    def packed(cls, examples: Sequence[Example]) -> Examples:
+        """Pack them."""
+        return cls(
+            np.concatenate([np.array(each.ids, dtype=np.uint16) for each in examples]),
+            np.concatenate([np.array(each.learnt, dtype=bool) for each in examples]),
+            np.cumsum([len(each.ids) for each in examples]),
+        )
+
+    def __len__(self) -> int:
+        return len(self.ends)
+
+    def __getitem__(self, place: Any) -> Any:
+        begin, end = self.ends[place - 1] if place else 0, self.ends[place]
+        return Example(self.ids[begin:end].tolist(), self.learnt[begin:end].tolist())
+
+
+def _source(tokenizer: ChatTokenizer, name: str, seed: int, runs: Path) -> Iterator[Example]:
+    """Examples of a source: `sleeps` are recorded runs, all others are played without end."""
+    match name:
+        case "snapshots":
+            return snapshots(tokenizer, seed)
+        case "plain":
+            return episodes(tokenizer, seed, skilled=0.0)
+        case "skilled":
+            return episodes(tokenizer, seed, skilled=1.0)
+        case "sleeps":
+            return (each for each in sessions(tokenizer, runs) if len(each.ids) <= LONGEST)
+    raise ValueError(f"no source {name!r}")
+
+
+def make_tokenizer(
+    made_of: Vocabulary, sources: Sequence[str], runs: Path, context: int, folder: Path
+) -> None:
+    """Make the tokenizer and chat template in a folder."""
+    template = TEMPLATE.read_text(encoding="utf-8")
+    raw, bytes_only = folder / "raw", 9 + 256
+    vocabulary.build_tokenizer([], [], template, words=bytes_only, context=context).save_pretrained(raw)
+    reader = ChatTokenizer(raw)
+    known: set[str] = set()
+    texts: list[str] = []
+    for name in sources:
+        sample = [reader.decode(each.ids) for each in islice(_source(reader, name, -1, runs), made_of.sample)]
+        known |= {*vocabulary.phrases(sample, max(2, int(made_of.phrase_share * len(sample))))}
+        texts += sample
+    vocabulary.build_tokenizer(
+        sorted(known), texts, template, words=made_of.words, context=context
+    ).save_pretrained(folder)
+
+
+def make(
+    counts: dict[str, int], runs: Path, folder: Path, progress: Callable[[str], None]
+) -> dict[str, Examples]:
+    """Make the examples, or read those that are there.
+
+    Args:
+        counts: by source; of sleeps all are taken.
+        folder: has the tokenizer, gets the examples.
+    """
+    found = {}
+    for name, count in counts.items():
+        file = folder / f"{name}.npz"
+        if not file.is_file():
+            progress(f"{name}: {count:,} examples")
+            parts = [(folder, name, part, runs, PART) for part in range(-(-count // PART))]
+            if name == "sleeps":
+                parts = [(folder, name, 0, runs, 10**9)]
+            with get_context("spawn").Pool(2) as pool:
+                made = [each for part in pool.imap(_part, parts) for each in part]
+            packed = Examples.packed(made)
+            unfinished = file.with_suffix(".part.npz")
+            np.savez(unfinished, ids=packed.ids, learnt=packed.learnt, ends=packed.ends)
+            unfinished.rename(file)
+        with np.load(file) as stored:
+            found[name] = Examples(stored["ids"], stored["learnt"], stored["ends"])
+    return found
+
+
+def _part(work: tuple[Path, str, int, Path, int]) -> list[Example]:
+    folder, name, part, runs, count = work
+    return list(islice(_source(ChatTokenizer(folder), name, part, runs), count))

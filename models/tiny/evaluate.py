@@ -1,0 +1,65 @@
+"""Plays the bundled model as it is served, without skills, and writes what came of it into its card.
+
+    python -m models.tiny.evaluate [--runs DIR]
+
+The worlds are those of `env=babyai`'s two splits, of which the corpus has none.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+from datetime import date
+from pathlib import Path
+from statistics import fmean
+
+import msgspec
+
+from models.tiny import card
+from speedrunner.store.data import load
+
+EPISODES = ("run.rollouts=200", "run.sleep_every=200", "run.eval_every=200", "run.test_episodes=30")
+COMMAND = ["run", "env=babyai", "method=react", "model=tiny", *EPISODES]
+
+
+def measure(folder: Path) -> card.Measured:
+    """Play, or read what was played in that run folder."""
+    subprocess.run(["speedrunner", *COMMAND, f"run.dir={folder}", "run.in_flight=32"], check=True)
+    rows = [
+        row for row in load(folder).episodes if row.score is not None and (row.phase, row.checkpoint) != LAST
+    ]
+    return card.Measured(
+        date=date.today().isoformat(),
+        command=" ".join(["speedrunner", *COMMAND]),
+        episodes=len(rows),
+        success=round(fmean(row.score for row in rows if row.score is not None), 4),
+        llm_calls=round(fmean(row.llm_calls for row in rows), 2),
+        output_tokens=round(fmean(row.usage.completion for row in rows), 1),
+    )
+
+
+LAST = ("test", 200)
+"""The second evaluation of a policy that has not changed: the same worlds once more."""
+
+
+def main() -> None:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m models.tiny.evaluate", description=(__doc__ or "").partition("\n")[0]
+    )
+    parser.add_argument(
+        "--runs", type=Path, default=Path(".cache/tiny/react"), metavar="DIR", help="where the run goes"
+    )
+    found = measure(parser.parse_args().runs)
+    facts = msgspec.structs.replace(card.read(), measured=found)
+    card.write(card.WEIGHTS, facts)
+    low, high = facts.success_range
+    each = f"{found.llm_calls} calls and {found.output_tokens} output tokens each"
+    print(f"{found.success:.1%} of {found.episodes} episodes, {each}")
+    if not low <= found.success <= high:
+        sys.exit(f"error: the card allows {low:.0%} to {high:.0%}: train again, or change its range")
+
+
+if __name__ == "__main__":
+    main()

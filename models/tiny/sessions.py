@@ -1,0 +1,49 @@
+"""What the inducer is trained on: sleeps of recorded runs, as the token ids that serving would see."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from envs.babyai import BabyAI
+from models.tiny.episodes import Example, Written
+from models.tiny.teachers.sleeps import UNFINISHED
+from serving.tokens.tokenizer import ChatTokenizer
+from serving.tokens.tools import ToolSpec
+from speedrunner.agents.toolbox import Tool, Toolbox
+from speedrunner.library.library import Library
+from speedrunner.methods.speedrunner.draft import Draft
+from speedrunner.methods.speedrunner.interpreter import Interpreter
+from speedrunner.methods.speedrunner.method import finish
+from speedrunner.store.data import load
+
+
+def sessions(tokenizer: ChatTokenizer, runs: Path) -> Iterator[Example]:
+    """Every sleep of the runs in a folder, a folder each."""
+    for folder in sorted(each for each in runs.iterdir() if each.suffix != UNFINISHED):
+        data = load(folder)
+        options = data.settings.method.options
+        tools = inducer_tools(
+            all_public=options.get("visibility") == "all_public",
+            interpreter=options.get("interpreter") != "off",
+        )
+        for sleep in data.sleeps:
+            (agent,) = sleep.agents
+            written = Written(tokenizer, agent.turns[0].messages, tools, bounds=(256, 8192))
+            for number, turn in enumerate(agent.turns):
+                if number:
+                    (message,) = turn.messages
+                    written.tell(message.content)
+                assert turn.call is not None
+                refused = turn.executed is None or turn.executed.error is not None
+                written.answer(turn.reasoning, turn.call, learnt=not refused)
+            yield written.example()
+
+
+def inducer_tools(*, all_public: bool, interpreter: bool) -> list[ToolSpec]:
+    """What an inducer is offered on BabyAI, by two options of the method."""
+    draft = Draft(Library(BabyAI.primitives), 1, [])
+    offered: list[Tool] = [*draft.tools(all_public=all_public)]
+    if interpreter:
+        offered.insert(0, Interpreter.execute_code.__get__(draft))
+    return Toolbox(offered, finish).specs

@@ -1,0 +1,177 @@
+"""The actor's teacher on BabyAI: what it thinks and calls, decided from nothing but what the actor is told.
+
+It is the text's own bot: it walks the shortest way to what it sees, and looks for what it does not see.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from serving.tokens.tools import ToolCall, ToolSpec
+
+THING = r"(\w+ (?:key|ball|box))"
+LOOKS, WALKS = 3, 2
+"""Turns in which it looks around for what it does not see, then steps to look from elsewhere."""
+
+Cell = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Seen:
+    """An observation, read: cells are (to the right, ahead) of the actor.
+
+    Attributes:
+        carried: what it carries.
+        things: what lies where, as listed, with the line that says so.
+        walls: the distance of the wall ahead, to the left, to the right, where it is told.
+    """
+
+    carried: str | None
+    things: list[tuple[str, Cell, str]]
+    walls: dict[str, int]
+
+    @classmethod
+    def read(cls, text: str) -> Seen:
+        """Read the observation that a text ends with."""
+        things, walls, carried = [], {}, None
+        for line in text.split("\n"):
+            if found := re.fullmatch(rf"You carry an? {THING}", line):
+                carried = found[1]
+            elif found := re.fullmatch(r"a wall (\d+) steps? (\w+)", line):
+                walls[found[2]] = int(found[1])
+            elif found := re.fullmatch(rf"a {THING} ((?:\d+ steps? \w+(?: and )?)+)", line):
+                away = {way: int(n) for n, way in re.findall(r"(\d+) steps? (\w+)", found[2])}
+                cell = away.get("right", 0) - away.get("left", 0), away.get("forward", 0)
+                things.append((found[1], cell, line))
+        return cls(carried, things, walls)
+
+    def free(self, cell: Cell) -> bool:
+        """Whether one could stand there, as far as one sees."""
+        right, ahead = cell
+        within = -self.walls.get("left", 99) < right < self.walls.get("right", 99)
+        return (
+            within and ahead < self.walls.get("forward", 99) and all(cell != at for _, at, _ in self.things)
+        )
+
+    def action_towards(self, target: Cell) -> str | None:
+        """The first action of a shortest way to face a cell; `None` where it is faced, or out of reach."""
+        start = (0, 0), (0, 1)
+        queue, first = deque([start]), {start: ""}
+        while queue:
+            state = (x, y), (fx, fy) = queue.popleft()
+            ahead = x + fx, y + fy
+            if ahead == target:
+                return first[state] or None
+            moves: list[tuple[str, tuple[Cell, Cell]]] = []
+            if self.free(ahead) and abs(x) + abs(y) < 12:
+                moves.append(("go_forward", (ahead, (fx, fy))))
+            moves += [("turn_left", ((x, y), (-fy, fx))), ("turn_right", ((x, y), (fy, -fx)))]
+            for action, then in moves:
+                if then not in first:
+                    first[then] = first[state] or action
+                    queue.append(then)
+        return None
+
+
+@dataclass(frozen=True)
+class Goal:
+    """One part of a mission."""
+
+    verb: str
+    thing: str
+
+    def __str__(self) -> str:
+        return f"{self.verb} the {self.thing}"
+
+
+def goals(mission: str) -> list[Goal]:
+    """The parts of a mission, in the order in which they have to be done."""
+    parts = [Goal(verb, thing) for verb, thing in re.findall(rf"(pick up|go to) (?:the|a) {THING}", mission)]
+    return parts[::-1] if " after you " in mission else parts
+
+
+@dataclass(frozen=True)
+class SkillUse:
+    """What a skill is good for, as the teacher knows it and the model has to read it.
+
+    Attributes:
+        whole: the whole mission; else parts with this verb.
+        tool: how it is called.
+    """
+
+    tool: ToolSpec
+    whole: bool = False
+    verb: str = ""
+
+
+@dataclass
+class Teacher:
+    """Plays one episode.
+
+    Args:
+        mission: its instruction.
+        skills: those of its tools that are of use, the best first.
+    """
+
+    mission: str
+    skills: Sequence[SkillUse] = ()
+    _unseen: int = 0
+    _tried: set[tuple[str, str]] = field(default_factory=set)
+    _failed: bool = False
+
+    def turn(self, told: str) -> tuple[str, ToolCall]:
+        """The thought and the call that answer what was last told."""
+        seen = Seen.read(told)
+        goal, other = self._goal(seen)
+        faced = any(name == goal.thing and cell == (0, 1) for name, cell, _ in seen.things)
+        if not other and not faced and (use := self._skill(goal)) is not None:
+            what = "all of it" if use.whole else str(goal)
+            self._tried.add((use.tool.name, "" if use.whole else str(goal)))
+            return f"use a skill: {what}.", ToolCall(use.tool.name, dict(self._arguments(use, goal)))
+        if other:
+            return f"drop the {seen.carried}.", ToolCall("drop" if seen.free((0, 1)) else "turn_right", {})
+        return self.by_hand(seen, goal)
+
+    def _goal(self, seen: Seen) -> tuple[Goal, bool]:
+        """The part to be done now, and whether something else is carried that has to be put down first."""
+        first, second = goals(self.mission)
+        if seen.carried == first.thing:
+            return second, False
+        return first, seen.carried is not None
+
+    def _skill(self, goal: Goal) -> SkillUse | None:
+        """The best skill that was not tried for this yet."""
+        verbs = {use.verb for use in self.skills}
+        for use in self.skills:
+            if use.whole and (use.tool.name, "") not in self._tried:
+                return use
+            fits = use.verb == goal.verb or (use.verb == "go to" and "pick up" not in verbs)
+            if not use.whole and fits and (use.tool.name, str(goal)) not in self._tried:
+                return use
+        return None
+
+    def _arguments(self, use: SkillUse, goal: Goal) -> Iterator[tuple[str, str]]:
+        names = list(use.tool.parameters["properties"])
+        values = [each.thing for each in goals(self.mission)] if use.whole else [goal.thing]
+        if use.whole and len(names) == 1:
+            values = [self.mission]
+        yield from zip(names, values, strict=bool(names))
+
+    def by_hand(self, seen: Seen, goal: Goal) -> tuple[str, ToolCall]:
+        """The same for one part of the mission, by primitives."""
+        found = next((each for each in seen.things if each[0] == goal.thing), None)
+        if found is None:
+            self._unseen = self._unseen % (LOOKS + WALKS) + 1
+            walks = self._unseen > LOOKS and seen.free((0, 1))
+            return f"{goal}. not in sight {self._unseen}.", ToolCall(
+                "go_forward" if walks else "turn_right", {}
+            )
+        self._unseen = 0
+        _, cell, line = found
+        action = seen.action_towards(cell)
+        if action is None:
+            action = "pick_up" if goal.verb == "pick up" else "go_forward"
+        return f"{goal}. {line}.", ToolCall(action, {})

@@ -1,0 +1,127 @@
+"""The tokenizer: byte-level BPE in which every phrase that prompts and programs repeat is one token.
+
+A word that varies (a thing's name, a digit, a word of a skill's documentation) is a token of its own, so that
+the model can copy it; what stands around it is as few tokens as can be.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+from envs.babyai import ACTIONS
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
+ADDED = ("<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>", "<think>", "</think>")
+COLORS = ("red", "green", "blue", "purple", "yellow", "grey")
+KINDS = ("ball", "box", "key")
+NAMES = [f"{color} {kind}" for color in COLORS for kind in KINDS]
+THINGS = [f"{article}{name}" for article in ("a ", "the ", "") for name in NAMES]
+"""With articles, which say where a thing is told of: in view it has "a", in missions mostly "the"."""
+
+FRAMES = (
+    *(f'\n{{"name": "{action}", "arguments": {{}}}}\n' for action in ACTIONS),
+    *('\n{"name": "', '", "arguments": {}}\n', '", "arguments": {"', '": "', '"}}\n', '", "', "\n\n"),
+    *('{"type": "function", "function": {"name": "', '", "description": "'),
+    *(
+        '", "parameters": {"type": "object", "properties": {"',
+        '": {"type": "string"}',
+        ', "',
+        '}, "required": ["',
+    ),
+    *('"], "additionalProperties": false}}}', '": {"type": "string"}}, "required": ["'),
+    '", "parameters": {"type": "object", "properties": {}, "required": [], "additionalProperties": false}}}',
+)
+"""What stands around tools and calls."""
+
+BORDERS = re.compile("|".join(["\n", r"\\n", " ?[0-9]", *THINGS, *map(re.escape, (*SPECIAL, *ADDED))]))
+"""What no phrase goes beyond: ends of lines, as they are and in JSON, and what varies."""
+
+_THING = rf"(?:a |the )?(?:{'|'.join(COLORS)}) (?:{'|'.join(KINDS)})"
+WORD = rf" (?={_THING})| ?[0-9]| ?[A-Za-z]+|_[A-Za-z]+| +|[^A-Za-z0-9_ ]|_"
+"""A piece of any other text: each name is split at its underscores."""
+
+
+def phrases(texts: Iterable[str], at_least: int) -> list[str]:
+    """What stands between borders in at least so many of the texts, and has more than one word."""
+    counts: Counter[str] = Counter()
+    for text in texts:
+        counts.update({piece for piece in BORDERS.split(text) if len(piece.split()) > 1})
+    return sorted(piece for piece, count in counts.items() if count >= at_least)
+
+
+def build_tokenizer(
+    known: Sequence[str], texts: Iterable[str], chat_template: str, *, words: int, context: int
+) -> PreTrainedTokenizerBase:
+    """Make the tokenizer.
+
+    Args:
+        known: the phrases.
+        texts: what the rest is learnt from.
+        words: entries for that, bytes included.
+        context: tokens that the model is trained for.
+    """
+    from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+    from transformers import PreTrainedTokenizerFast
+
+    known = [each for each in {**dict.fromkeys([*known, *FRAMES, *THINGS])} if each]
+    words_only = [r"\n", r"\\n", WORD]
+
+    def split(pieces: Sequence[str]) -> pre_tokenizers.PreTokenizer:
+        by_pattern = pre_tokenizers.Split(Regex("|".join(pieces)), behavior="isolated")
+        return pre_tokenizers.Sequence(
+            [by_pattern, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)]
+        )
+
+    learner = Tokenizer(models.BPE())
+    learner.pre_tokenizer = split(words_only)
+    trainer = trainers.BpeTrainer(
+        vocab_size=words,
+        initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()),
+        show_progress=False,
+        max_token_length=16,
+        min_frequency=2,
+    )
+    learner.train_from_iterator(texts, trainer)
+    learnt = learner.get_vocab()
+    merges = _merges(learner)
+    entries = list(dict.fromkeys([*sorted(learnt, key=learnt.__getitem__), *map(_spelled, known)]))
+    bpe = Tokenizer(
+        models.BPE(vocab={each: n for n, each in enumerate(entries)}, merges=merges, ignore_merges=True)
+    )
+    longest_first = sorted(known, key=len, reverse=True)
+    bpe.pre_tokenizer, bpe.decoder = split([*map(_escaped, longest_first), *words_only]), decoders.ByteLevel()
+    bpe.add_special_tokens([AddedToken(token, normalized=False, special=True) for token in SPECIAL])
+    bpe.add_tokens([AddedToken(token, normalized=False, special=False) for token in ADDED])
+    return PreTrainedTokenizerFast(
+        tokenizer_object=bpe,
+        eos_token="<|im_end|>",
+        pad_token="<|endoftext|>",
+        model_max_length=context,
+        clean_up_tokenization_spaces=False,
+        chat_template=chat_template,
+    )
+
+
+def _escaped(phrase: str) -> str:
+    """A phrase as the tokenizers' regular expressions spell it."""
+    return re.sub(r"([\\.^$|?*+()\[\]{}\-#])", r"\\\1", phrase)
+
+
+def _spelled(text: str) -> str:
+    """A text in the letters that stand for bytes."""
+    from tokenizers.pre_tokenizers import ByteLevel
+
+    pieces = ByteLevel(add_prefix_space=False, use_regex=False).pre_tokenize_str(text)
+    return "".join(piece for piece, _ in pieces)
+
+
+def _merges(tokenizer: object) -> list[tuple[str, str]]:
+    import json
+
+    return [tuple(pair) for pair in json.loads(tokenizer.to_str())["model"]["merges"]]  # type: ignore[attr-defined]

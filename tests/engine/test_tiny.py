@@ -1,0 +1,60 @@
+"""The bundled model that was trained: it learns, in a shortened demo on a real vLLM."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from models.tiny import card
+from speedrunner.costs.checkpoints import checkpoint_rows
+from speedrunner.costs.ledger import run_costs
+from speedrunner.costs.pricing import price_book
+from speedrunner.store.data import RunData, load
+from tests.scripted_runs import speedrunner
+
+CHANCE = 0.12
+"""By which 50 episodes may be off (about 1.7 standard errors)."""
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> RunData:
+    """Three sleeps of the demo's four, evaluated before and after."""
+    folder = tmp_path_factory.mktemp("demo") / "run"
+    size = ("run.rollouts=30", "run.eval_every=30", "run.test_episodes=30")
+    done = speedrunner("run", "experiment=demo", *size, f"run.dir={folder}", timeout_s=600)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert f"tiny: {card_remark()}" in " ".join(done.stdout.split())
+    assert "they agree to the token" in " ".join(done.stdout.split())
+    return load(folder)
+
+
+def card_remark() -> str:
+    from serving.cards import load_card
+
+    return load_card("tiny").remark
+
+
+def test_without_skills_it_solves_what_its_card_says(demo: RunData) -> None:
+    plain = [row.score for row in demo.episodes if row.policy == 0 and row.score is not None]
+    low, high = card.read().success_range
+    assert low - CHANCE <= sum(plain) / len(plain) <= high + CHANCE
+
+
+def test_what_it_learns_saves_tokens_and_loses_nothing(demo: RunData) -> None:
+    (costs,) = run_costs([demo], [price_book(demo)])
+    first, *_, last = checkpoint_rows(demo, costs)
+    assert last.output < first.output / 2
+    assert last.llm_calls < first.llm_calls / 2
+    assert first.score is not None
+    assert last.score is not None
+    assert last.score >= first.score
+    assert last.public
+
+
+def test_its_inducer_looks_before_it_writes(demo: RunData) -> None:
+    for sleep in demo.sleeps:
+        (inducer,) = sleep.agents
+        calls = [turn.call.name for turn in inducer.turns if turn.call is not None]
+        assert calls[0] == "execute_code"
+    assert any(edit.error is None for sleep in demo.sleeps for edit in sleep.edits)

@@ -1,0 +1,89 @@
+"""The actor's teacher: what it does follows from what is told alone, and solves nearly everything."""
+
+from __future__ import annotations
+
+import pytest
+
+from envs import Task
+from envs.babyai import TASKS, BabyAI
+from models.tiny.teachers.bot import Goal, Seen, SkillUse, Teacher, goals
+from serving.tokens.tools import ToolCall, ToolSpec
+
+VIEW = """\
+You carry a red ball
+a wall 2 steps left
+a blue key 1 step right and 3 steps forward
+a grey box 1 step forward"""
+
+
+def test_an_observation_is_read() -> None:
+    seen = Seen.read(VIEW)
+    assert seen.carried == "red ball"
+    assert seen.walls == {"left": 2}
+    assert [(name, cell) for name, cell, _ in seen.things] == [("blue key", (1, 3)), ("grey box", (0, 1))]
+
+
+def test_what_follows_after_you_comes_first() -> None:
+    first, last = Goal("pick up", "red ball"), Goal("go to", "blue key")
+    assert goals("pick up the red ball, then go to the blue key") == [first, last]
+    assert goals("go to a blue key after you pick up the red ball") == [first, last]
+
+
+@pytest.mark.parametrize(
+    ("told", "thought", "action"),
+    [
+        ("a red ball 1 step forward", "pick up the red ball. a red ball 1 step forward.", "pick_up"),
+        ("a red ball 3 steps forward", "pick up the red ball. a red ball 3 steps forward.", "go_forward"),
+        ("a red ball 2 steps left", "pick up the red ball. a red ball 2 steps left.", "turn_left"),
+        ("a wall 1 step left", "pick up the red ball. not in sight 1.", "turn_right"),
+        (
+            "You carry a red ball\na blue key 1 step right",
+            "go to the blue key. a blue key 1 step right.",
+            "turn_right",
+        ),
+        ("You carry a grey box", "drop the grey box.", "drop"),
+        ("You carry a grey box\na wall 1 step forward", "drop the grey box.", "turn_right"),
+    ],
+)
+def test_it_says_what_it_goes_by_and_acts_on_it(told: str, thought: str, action: str) -> None:
+    teacher = Teacher("pick up the red ball, then go to the blue key")
+    assert teacher.turn(told) == (thought, ToolCall(action, {}))
+
+
+def test_it_goes_around_what_is_in_the_way() -> None:
+    teacher = Teacher("pick up the red ball, then go to the blue key")
+    _, call = teacher.turn("a grey box 1 step forward\na red ball 3 steps forward")
+    assert call.name in ("turn_left", "turn_right")
+
+
+def tool(name: str, *parameters: str) -> ToolSpec:
+    properties = {each: {"type": "string"} for each in parameters}
+    return ToolSpec(name, "", {"type": "object", "properties": properties, "required": [*parameters]})
+
+
+def test_the_skill_for_all_comes_before_those_for_parts_and_these_before_primitives() -> None:
+    mission = "pick up the red ball, then go to the blue key"
+    skills = [
+        SkillUse(tool("solve", "mission"), whole=True),
+        SkillUse(tool("fetch", "what"), verb="pick up"),
+        SkillUse(tool("reach", "what"), verb="go to"),
+    ]
+    teacher = Teacher(mission, skills)
+    assert teacher.turn("") == ("use a skill: all of it.", ToolCall("solve", {"mission": mission}))
+    then = teacher.turn("Error: ValueError: no")
+    assert then == ("use a skill: pick up the red ball.", ToolCall("fetch", {"what": "red ball"}))
+    then = teacher.turn("You carry a red ball")
+    assert then == ("use a skill: go to the blue key.", ToolCall("reach", {"what": "blue key"}))
+    assert teacher.turn("You carry a red ball\na wall 3 steps left")[1] == ToolCall("turn_right", {})
+
+
+def test_it_solves_worlds() -> None:
+    env = BabyAI()
+    solved = 0
+    for index in range(200_000, 200_050):
+        opening = env.reset(Task(env.name, TASKS[0], index))
+        teacher, told = Teacher(opening.instruction), opening.observation
+        while not env.done:
+            told = env.call(teacher.turn(told)[1].name)
+        solved += env.outcome().success
+    assert solved >= 48

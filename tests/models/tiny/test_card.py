@@ -1,0 +1,75 @@
+"""The bundled model as it is committed: card, tokenizer, weights and recipe belong together."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from pathlib import Path
+
+import pytest
+
+from models.tiny import card
+from serving.cards import load_card, model_path
+from serving.tokens.tokenizer import ChatTokenizer
+
+WHY = "`make tiny` trains it anew, and measures it"
+
+
+def test_the_files_are_those_of_the_card() -> None:
+    assert card.files(card.WEIGHTS) == card.read().files
+
+
+def test_the_card_in_words_says_what_the_facts_say() -> None:
+    assert (card.WEIGHTS / card.TEXT).read_text("utf-8") == card.text(card.read(), card.WEIGHTS)
+
+
+def test_the_recipe_is_the_one_that_it_was_made_by() -> None:
+    assert card.recipe_files() == card.read().recipe, f"the recipe has changed since: {WHY}"
+
+
+def test_a_model_that_was_shown_other_prompts_or_tools_is_told() -> None:
+    facts, now = card.read(), card.seen()
+    assert facts.seen.keys() == now.keys()
+    if changed := [name for name in now if now[name] != facts.seen[name]]:
+        warnings.warn(f"{', '.join(changed)} changed since the model was trained: {WHY}", stacklevel=1)
+
+
+def test_it_is_small_and_in_half_precision() -> None:
+    weights = card.WEIGHTS / "model.safetensors"
+    assert weights.stat().st_size <= 12 * 2**20
+    with weights.open("rb") as file:
+        head = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+    assert {each["dtype"] for name, each in head.items() if name != "__metadata__"} == {"BF16"}
+
+
+def test_tokenizer_and_network_have_as_many_entries() -> None:
+    config = json.loads((card.WEIGHTS / "config.json").read_bytes())
+    tokenizer = ChatTokenizer(card.WEIGHTS).huggingface
+    assert len(tokenizer) == config["vocab_size"] == card.read().vocabulary
+    assert config["max_position_embeddings"] >= load_card("tiny").context
+
+
+def test_it_is_what_the_model_card_serves() -> None:
+    assert Path(model_path(load_card("tiny"))) == card.WEIGHTS
+    assert load_card("tiny").remark
+
+
+def test_what_was_measured_leaves_room_to_learn() -> None:
+    facts = card.read()
+    assert facts.measured is not None, "`python -m models.tiny.evaluate` measures it"
+    low, high = facts.success_range
+    assert low <= facts.measured.success <= high
+    assert facts.measured.episodes >= 200
+
+
+def test_the_recipe_is_what_is_done_not_what_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(card, "HERE", tmp_path)
+    program, data = tmp_path / "program.py", tmp_path / "config.yaml"
+    program.write_text('"""Says this."""\nx = 1\n')
+    data.write_text("x: 1\n")
+    before = card.recipe_files()
+    program.write_text('"""Says that."""\n# and this\nx = 1\n')
+    assert card.recipe_files() == before
+    program.write_text("x = 2\n")
+    data.write_text("x: 2\n")
+    assert {name for name, digest in card.recipe_files().items() if before[name] != digest} == {*before}

@@ -1,0 +1,118 @@
+"""The training: it learns, it goes on where it was stopped, and what it exports can be served."""
+
+from __future__ import annotations
+
+from itertools import islice
+from pathlib import Path
+
+import msgspec
+import pytest
+import torch
+
+from models.tiny import corpus, train, vocabulary
+from models.tiny.corpus import Examples
+from models.tiny.episodes import Example, snapshots
+from models.tiny.learning import Stage, batches, padded
+from models.tiny.train import Recipe
+from serving.tokens.tokenizer import ChatTokenizer
+
+STAGES = [
+    Stage(tokens=3_000, batch=256, rate=3e-3, constant=0.5, mix={"snapshots": 1.0}),
+    Stage(tokens=2_000, batch=256, rate=3e-3, constant=0.5, mix={"snapshots": 0.5, "others": 0.5}),
+]
+SMALL = msgspec.structs.replace(
+    Recipe.read(),
+    stages=STAGES,
+    network=Recipe.read().network | {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2},
+)
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> ChatTokenizer:
+    folder = tmp_path_factory.mktemp("tokenizer")
+    template = corpus.TEMPLATE.read_text(encoding="utf-8")
+    vocabulary.build_tokenizer([], [], template, words=265, context=SMALL.context).save_pretrained(folder)
+    return ChatTokenizer(folder)
+
+
+@pytest.fixture(scope="module")
+def sources(tokenizer: ChatTokenizer) -> dict[str, Examples]:
+    return {
+        name: Examples.packed(list(islice(snapshots(tokenizer, seed), 30)))
+        for seed, name in enumerate(("snapshots", "others"))
+    }
+
+
+def test_packed_examples_are_the_examples() -> None:
+    examples = [Example([1, 2], [False, True]), Example([3], [True])]
+    assert list(Examples.packed(examples)) == examples
+
+
+def test_a_batch_has_no_more_tokens_than_its_stage_says(sources: dict[str, Examples]) -> None:
+    stage = Stage(tokens=1, batch=1_000, rate=1.0, constant=0.5, mix={"snapshots": 1.0})
+    for batch in islice(batches(sources, stage, seed=0), 20):
+        assert len(batch) == 1 or len(batch) * max(len(each.ids) for each in batch) <= 1_000
+
+
+def test_every_example_of_a_source_is_drawn_before_one_comes_again() -> None:
+    stage = Stage(tokens=1, batch=10**9, rate=1.0, constant=0.5, mix={"some": 1.0})
+    some = {"some": [Example([number], [True]) for number in range(30)]}
+    (drawn,) = islice(batches(some, stage, seed=0), 1)
+    counts = [sum(each.ids == [number] for each in drawn) for number in range(30)]
+    assert max(counts) - min(counts) == 1
+
+
+def test_padding_is_never_learnt() -> None:
+    ids, learnt = padded([Example([1, 2, 3], [False, True, True]), Example([4], [False])], pad=0)
+    assert ids.tolist() == [[1, 2, 3], [4, 0, 0]]
+    assert learnt.tolist() == [[False, True, True], [False, False, False]]
+
+
+def test_the_rate_rises_stays_and_falls() -> None:
+    stage = Stage(tokens=1_000, batch=1, rate=1.0, constant=0.5, mix={})
+    assert stage.share_of_rate(0, 0) == pytest.approx(0.01)
+    assert stage.share_of_rate(500, 400) == 1.0
+    assert stage.share_of_rate(500, 750) == pytest.approx(0.5)
+    assert stage.share_of_rate(500, 1_000) == pytest.approx(0.02)
+
+
+def test_a_training_that_was_stopped_goes_on_as_if_it_had_not(
+    tokenizer: ChatTokenizer,
+    sources: dict[str, Examples],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(train, "SAVED_EVERY", 2)
+    monkeypatch.setattr(train, "TOLD_EVERY", 5)
+    whole, stopped = tmp_path / "whole", tmp_path / "stopped"
+    for folder in (whole, stopped):
+        folder.mkdir()
+    expected, at = train.train(SMALL, tokenizer, sources, whole)
+    assert at.stage == 2
+    assert len(at.losses) == 2
+
+    def stop(line: str) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(train, "tell", stop)
+    with pytest.raises(KeyboardInterrupt):
+        train.train(SMALL, tokenizer, sources, stopped)
+    lines: list[str] = []
+    monkeypatch.setattr(train, "tell", lines.append)
+    found, _ = train.train(SMALL, tokenizer, sources, stopped)
+    assert lines[0] == "going on with stage 1, step 4"
+    for name, weight in expected.state_dict().items():
+        assert torch.equal(weight, found.state_dict()[name]), name
+
+
+def test_what_is_exported_is_a_model_folder(
+    tokenizer: ChatTokenizer, sources: dict[str, Examples], tmp_path: Path
+) -> None:
+    from transformers import AutoModelForCausalLM
+
+    model = train.new_model(SMALL, tokenizer)
+    train.export(model, tokenizer, tmp_path)
+    loaded = AutoModelForCausalLM.from_pretrained(tmp_path)
+    assert loaded.num_parameters() == model.num_parameters()
+    assert loaded.dtype is torch.bfloat16
+    assert ChatTokenizer(tmp_path).decode(tokenizer.outside_text("a red ball")) == "a red ball"

@@ -1,0 +1,46 @@
+"""`speedrunner plot`: bars whose lengths are the numbers beside them."""
+
+from __future__ import annotations
+
+from speedrunner.cli.plot import BAR, MEASURES, curves
+from speedrunner.costs.checkpoints import CheckpointRow
+
+
+def row(rollouts: int, score: float | None, output: float = 10.0) -> CheckpointRow:
+    return CheckpointRow(
+        rollouts=rollouts, episodes=2, unscored=0, score=score, llm_calls=2.0, uncached=0.0, cached=0.0,
+        output=output, cost=None, rollout_cost=None, public=0, skills=0,
+    )  # fmt: skip
+
+
+def test_the_greatest_value_of_all_runs_has_the_longest_bar() -> None:
+    lines = list(curves({"one": [row(0, 0.25), row(10, 0.5)], "other": [row(0, 1.0)]}))
+    score = lines[: lines.index("LLM calls per test episode")]
+    assert score == [
+        "score",
+        "  one",
+        f"      0 {'█' * (BAR // 4)} 0.250",
+        f"     10 {'█' * (BAR // 2)} 0.500",
+        "  other",
+        f"      0 {'█' * BAR} 1.000",
+    ]
+
+
+def test_a_single_run_needs_no_name() -> None:
+    assert list(curves({"one": [row(0, 1.0)]}))[:2] == ["score", f"      0 {'█' * BAR} 1.000"]
+
+
+def test_parts_of_a_character_are_drawn() -> None:
+    lines = list(curves({"": [row(0, 1.0, 320.0), row(10, 1.0, 1.0)]}))
+    assert "     10 ▏ 1" in lines
+
+
+def test_what_is_not_known_and_what_is_nothing_is_said() -> None:
+    lines = list(curves({"": [row(0, None)]}))
+    assert lines[:2] == ["score", "      0 not known"]
+    assert lines[lines.index("uncached tokens") + 1] == "      0  0"
+    assert lines[-1] == "      0 not known"
+
+
+def test_without_a_checkpoint_there_are_only_headings() -> None:
+    assert list(curves({"": []})) == list(MEASURES)
