@@ -3,8 +3,8 @@
     .venv/bin/python requirements/lock.py [--upgrade]
 
 Pins that still fit are kept; with `--upgrade` every package goes to its newest version that fits. Only
-metadata is fetched. Both locks hold the development tools too, what trains the bundled model, and all that runs can be
-exported to.
+metadata is fetched. Both locks hold the development tools too, what trains the bundled model, and all that
+runs can be exported to.
 """
 
 from __future__ import annotations

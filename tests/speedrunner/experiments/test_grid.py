@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from speedrunner.config.compose import group_choices, group_file
@@ -200,7 +202,7 @@ class TestThePaper_sExperiments:
     def test_all_are_known(self) -> None:
         assert set(group_choices("experiment")) == {
             *("main", "models", "ablations", "interpreter", "zombies"),
-            *("shift", "replay", "truncation", "cache", "demo"),
+            *("shift", "replay", "truncation", "cache", "demo", "demo-full"),
         }
 
     def test_runs_that_two_of_them_share_have_one_folder(self) -> None:
@@ -239,7 +241,7 @@ class TestThePaper_sExperiments:
         assert [run.config.run.rollouts for run in off] == [0] * 5
         assert [run.after for run in off] == [run.config.run.dir for run in runs if run not in off]
 
-    @pytest.mark.parametrize("name", [name for name in group_choices("experiment") if name != "demo"])
+    @pytest.mark.parametrize("name", sorted({*group_choices("experiment")} - {"demo", "demo-full"}))
     def test_smoke_is_one_seed_of_the_random_model(self, name: str) -> None:
         for run in experiment(name, scale="smoke"):
             config = run.config
@@ -250,8 +252,20 @@ class TestThePaper_sExperiments:
     def test_the_demo_is_one_run(self) -> None:
         (run,) = grid_of(["experiment=demo"]).runs()
         options = run.config.run
-        assert (options.dir, options.rollouts, options.sleep_every) == ("runs/demo", 20, 10)
-        assert (options.eval_every, options.test_episodes, options.in_flight) == (10, 6, 8)
+        assert (options.dir, options.rollouts, options.sleep_every) == ("runs/demo", 40, 10)
+        assert (options.eval_every, options.test_episodes, options.in_flight) == (10, 20, 16)
+        assert run.config.model.card == "tiny"
+
+    def test_the_full_demo_is_the_demo_over_five_seeds_and_the_other_methods(self) -> None:
+        (demo,) = grid_of(["experiment=demo"]).runs()
+        runs = grid_of(["experiment=demo-full"]).runs()
+        methods = (run.config.method for run in runs)
+        counts = Counter((method.name, method.options.get("interpreter")) for method in methods)
+        others = {(name, None): 5 for name in ("react", "opo", "asi")}
+        assert counts == {**others, ("speedrunner", "on"): 5, ("speedrunner", "off"): 5}
+        for run in runs:
+            same = msgspec.structs.replace(run.config.run, dir=demo.config.run.dir, seed=demo.config.run.seed)
+            assert same == demo.config.run
 
 
 def test_every_scale_says_what_it_is() -> None:
