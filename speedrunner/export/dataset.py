@@ -16,6 +16,7 @@ import msgspec
 from speedrunner.config.names import setting
 from speedrunner.export.conversations import Conversation, of_episode, of_sleep
 from speedrunner.optional import optional
+from speedrunner.runs.identity import remarks
 from speedrunner.store.data import RunData, load
 from speedrunner.store.files import explained
 from speedrunner.store.records import Trajectory
@@ -42,7 +43,7 @@ the tool call that was parsed, its `arguments` as JSON. `score` is missing where
 episode. Tokens are sums over the conversation.
 
 Runs: {runs}.
-"""
+{remarks}"""
 
 
 def write_dataset(runs: Sequence[Path], folder: Path) -> dict[str, int]:
@@ -69,7 +70,9 @@ def write_dataset(runs: Sequence[Path], folder: Path) -> dict[str, int]:
                 counts[split] = counts.get(split, 0) + len(group)
         files = "\n".join(f"  - split: {split}\n    path: data/{split}-*" for split in counts)
         names = ", ".join(run.name for run in runs)
-        (folder / "README.md").write_text(CARD.format(files=files, runs=names), encoding="utf-8")
+        said = dict.fromkeys(line for run in runs for line in remarks(load(run).processes))
+        card = CARD.format(files=files, runs=names, remarks="".join(f"\n{line}.\n" for line in said))
+        (folder / "README.md").write_text(card, encoding="utf-8")
     return counts
 
 

@@ -15,6 +15,7 @@ from speedrunner.config.names import setting
 from speedrunner.config.schema import to_mapping
 from speedrunner.export.conversations import ChatMessage, of_episode
 from speedrunner.optional import optional
+from speedrunner.runs.identity import remarks
 from speedrunner.store.data import RunData, load
 from speedrunner.store.files import explained
 from speedrunner.store.records import Trajectory
@@ -69,7 +70,11 @@ def _log(inspect: Any, run: RunData, checkpoint: int) -> Any:
             ),
             model=config.model.card,
             config=inspect.EvalConfig(),
-            metadata={"run": run.path.name, "configuration": to_mapping(config)},
+            metadata={
+                "run": run.path.name,
+                "configuration": to_mapping(config),
+                "remarks": remarks(run.processes),
+            },
         ),
         results=inspect.EvalResults(
             total_samples=len(played),

@@ -27,7 +27,8 @@ def run(
     """4 training episodes, 2 sleeps, 3 evaluations of 2 episodes, the first of which ended by a fault."""
     folder = tmp_path_factory.mktemp("export")
     with ScriptedEngine(tiny_tokenizer, script(walker, LEARN)) as engine:
-        played = ScriptedRun(folder, roomy(tiny_card), engine)
+        card = msgspec.structs.replace(roomy(tiny_card), remark="its answers stand in a script")
+        played = ScriptedRun(folder, card, engine)
         done = in_process("run", *SCHEDULE, *played.arguments, f"run.dir={folder / 'run'}")
     assert done.returncode == 0, done.stderr
     data = load(folder / "run")
@@ -95,6 +96,9 @@ class TestADataset:
         card = (dataset / "README.md").read_text()
         for name in ("train", "test", "sleep"):
             assert f"  - split: {name}\n    path: data/{name}-*\n" in card
+
+    def test_says_in_its_card_what_the_models_cards_remark(self, dataset: Path) -> None:
+        assert "\ntiny-random: its answers stand in a script.\n" in (dataset / "README.md").read_text()
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,7 @@ from serving.cards import ModelCard, ServerOptions, load_card
 from serving.usage import Prices
 from speedrunner.config.compose import compose
 from speedrunner.runs import identity as identities
-from speedrunner.runs.identity import STRIDE, changes, continued, identity
+from speedrunner.runs.identity import STRIDE, changes, continued, identity, process_lines, remarks
 from speedrunner.runs.setup import set_up
 from speedrunner.store.records import Process
 from speedrunner.store.rundir import RunDirectoryError
@@ -198,3 +198,12 @@ class TestDigests:
 
     def test_their_length_counts(self, tmp_path: Path) -> None:
         assert digest(bytes(3 * STRIDE), tmp_path) != digest(bytes(3 * STRIDE - 1), tmp_path)
+
+
+def test_what_cards_remark_is_said_once_for_each_model(process: Process) -> None:
+    assert remarks([process]) == process_lines([process]) == []
+    said = msgspec.structs.replace(process.actor, remark="a teaching model")
+    other = msgspec.structs.replace(process.actor, name="other", remark="another one")
+    after = changed(process, actor=said, inducer=other)
+    assert remarks([after, after]) == ["other: another one", "tiny-random: a teaching model"]
+    assert changes(process, changed(process, actor=said, inducer=said)) == []

@@ -87,3 +87,8 @@ def test_where_nothing_can_be_written_it_is_said(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(StorageError, match=r"file/out could not be made: not a directory"):
         write(tmp_path / "file" / "out", [table()])
+
+
+def test_remarks_end_each_caption(tmp_path: Path) -> None:
+    write(tmp_path, [table(("x", 1))], ["tiny: it means_nothing"])
+    assert r"\caption{What it\_is tiny: it means\_nothing.}" in (tmp_path / "some.tex").read_text()
