@@ -2,7 +2,8 @@
 
     python -m models.tiny.evaluate [--runs DIR]
 
-The worlds are those of `env=babyai`'s two splits, of which the corpus has none.
+The worlds are those of both splits of `env=babyai`, of which the corpus has none: a run's first batch, as long
+as the whole training, and its first evaluation.
 """
 
 from __future__ import annotations
@@ -20,15 +21,13 @@ from models.tiny import card
 from speedrunner.store.data import load
 
 EPISODES = ("run.rollouts=200", "run.sleep_every=200", "run.eval_every=200", "run.test_episodes=30")
-COMMAND = ["run", "env=babyai", "method=react", "model=tiny", *EPISODES]
+COMMAND = ["run", "env=babyai", "method=speedrunner", "model=tiny", *EPISODES]
 
 
 def measure(folder: Path) -> card.Measured:
     """Play, or read what was played in that run folder."""
     subprocess.run(["speedrunner", *COMMAND, f"run.dir={folder}", "run.in_flight=32"], check=True)
-    rows = [
-        row for row in load(folder).episodes if row.score is not None and (row.phase, row.checkpoint) != LAST
-    ]
+    rows = [row for row in load(folder).episodes if row.score is not None and row.policy == 0]
     return card.Measured(
         date=date.today().isoformat(),
         command=" ".join(["speedrunner", *COMMAND]),
@@ -39,17 +38,13 @@ def measure(folder: Path) -> card.Measured:
     )
 
 
-LAST = ("test", 200)
-"""The second evaluation of a policy that has not changed: the same worlds once more."""
-
-
 def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(
         prog="python -m models.tiny.evaluate", description=(__doc__ or "").partition("\n")[0]
     )
     parser.add_argument(
-        "--runs", type=Path, default=Path(".cache/tiny/react"), metavar="DIR", help="where the run goes"
+        "--runs", type=Path, default=Path(".cache/tiny/measured"), metavar="DIR", help="where the run goes"
     )
     found = measure(parser.parse_args().runs)
     facts = msgspec.structs.replace(card.read(), measured=found)
