@@ -2,8 +2,8 @@
 
     python -m models.tiny.evaluate [--runs DIR]
 
-The worlds are those of both splits of `env=babyai`, of which the corpus has none: a run's first batch, as long
-as the whole training, and its first evaluation.
+The worlds are those of both splits of `env=babyai`, of which the corpus has none: a run's first batch, as
+long as the whole training, and its first evaluation.
 """
 
 from __future__ import annotations

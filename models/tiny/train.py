@@ -9,6 +9,7 @@ The same recipe and library versions give the same corpus; weights differ in the
 from __future__ import annotations
 
 import argparse
+import sys
 import time
 from datetime import date
 from importlib.metadata import version
@@ -23,6 +24,9 @@ from models.tiny.learning import Stage, batches, losses, padded
 from models.tiny.teachers import sleeps
 from models.tiny.vocabulary import THINGS
 from serving.tokens.tokenizer import ChatTokenizer
+from speedrunner.hosts.host import HostError
+from speedrunner.sandbox.settings import SandboxError
+from speedrunner.store.files import StorageError
 
 if TYPE_CHECKING:
     import torch
@@ -55,6 +59,22 @@ class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def read(cls) -> Recipe:
         """The file as it stands."""
         return msgspec.yaml.decode((HERE / "config.yaml").read_bytes(), type=cls)
+
+
+class OtherRecipe(Exception):
+    """A work folder holds what another recipe has made."""
+
+
+def open_work(work: Path) -> None:
+    """Make the work folder, or make sure that it is this recipe's. Raises `OtherRecipe`."""
+    work.mkdir(parents=True, exist_ok=True)
+    stamp, now = work / "recipe.json", msgspec.json.encode(card.recipe_files())
+    if not stamp.exists() and not any(work.iterdir()):
+        stamp.write_bytes(now)
+    if not stamp.exists() or stamp.read_bytes() != now:
+        raise OtherRecipe(
+            f"{work} holds what another recipe has made: remove it, or name another folder with --work"
+        )
 
 
 def make_corpus(recipe: Recipe, work: Path) -> tuple[ChatTokenizer, dict[str, Examples]]:
@@ -241,6 +261,18 @@ def facts(model: PreTrainedModel, sources: dict[str, Examples], at: Progress, ou
     )
 
 
+def run(recipe: Recipe, work: Path, out: Path) -> None:
+    """Make the corpus, train, export."""
+    tokenizer, sources = make_corpus(recipe, work)
+    for name, examples in sources.items():
+        learnt = int(examples.learnt.sum())
+        tell(f"{name}: {len(examples):,} examples, {len(examples.ids):,} tokens, {learnt:,} learnt")
+    model, at = train(recipe, tokenizer, sources, work)
+    export(model, tokenizer, out)
+    card.write(out, facts(model, sources, at, out))
+    tell(f"{out} is ready; `python -m models.tiny.evaluate` measures it")
+
+
 def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(
@@ -253,15 +285,14 @@ def main() -> None:
         "--work", type=Path, default=Path(".cache/tiny"), metavar="DIR", help="what is made on the way"
     )
     given = parser.parse_args()
-    recipe = Recipe.read()
-    tokenizer, sources = make_corpus(recipe, given.work)
-    for name, examples in sources.items():
-        learnt = int(examples.learnt.sum())
-        tell(f"{name}: {len(examples):,} examples, {len(examples.ids):,} tokens, {learnt:,} learnt")
-    model, at = train(recipe, tokenizer, sources, given.work)
-    export(model, tokenizer, given.out)
-    card.write(given.out, facts(model, sources, at, given.out))
-    tell(f"{given.out} is ready; `python -m models.tiny.evaluate` measures it")
+    try:
+        recipe = Recipe.read()
+        open_work(given.work)
+        run(recipe, given.work, given.out)
+    except (OtherRecipe, HostError, SandboxError, StorageError, OSError, msgspec.MsgspecError) as error:
+        sys.exit(f"error: {error}")
+    except KeyboardInterrupt:
+        sys.exit("stopped; the same command goes on")
 
 
 if __name__ == "__main__":

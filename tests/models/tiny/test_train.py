@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from itertools import islice
 from pathlib import Path
 
@@ -14,6 +16,7 @@ from models.tiny.corpus import Examples
 from models.tiny.episodes import Example, snapshots
 from models.tiny.learning import Stage, batches, padded
 from models.tiny.train import Recipe
+from serving.cards import CHECKOUT
 from serving.tokens.tokenizer import ChatTokenizer
 
 STAGES = [
@@ -116,3 +119,22 @@ def test_what_is_exported_is_a_model_folder(
     assert loaded.num_parameters() == model.num_parameters()
     assert loaded.dtype is torch.bfloat16
     assert ChatTokenizer(tmp_path).decode(tokenizer.outside_text("a red ball")) == "a red ball"
+
+
+class TestTheWorkFolder:
+    def test_is_gone_on_with_by_the_same_recipe(self, tmp_path: Path) -> None:
+        for _ in range(2):
+            train.open_work(tmp_path / "work")
+
+    def test_of_another_recipe_is_refused_in_one_line(self, tmp_path: Path) -> None:
+        (tmp_path / "recipe.json").write_text("{}")
+        command = [sys.executable, "-m", "models.tiny.train", "--work", tmp_path]
+        done = subprocess.run(command, capture_output=True, text=True, cwd=CHECKOUT)
+        assert done.returncode == 1
+        assert done.stderr.startswith(f"error: {tmp_path} holds what another recipe has made: remove it, or")
+        assert done.stderr.count("\n") == 1
+
+    def test_with_something_else_in_it_is_refused(self, tmp_path: Path) -> None:
+        (tmp_path / "thesis.tex").write_text("")
+        with pytest.raises(train.OtherRecipe):
+            train.open_work(tmp_path)
