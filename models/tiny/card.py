@@ -8,12 +8,16 @@ from __future__ import annotations
 import ast
 import hashlib
 import json
+from importlib.metadata import version
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import jinja2
 import msgspec
 
+from models.tiny.corpus import reader_of_bytes
+from models.tiny.episodes import episodes
 from models.tiny.sessions import inducer_tools
 from speedrunner.config.compose import compose
 from speedrunner.runs.identity import checkout
@@ -22,6 +26,29 @@ from speedrunner.runs.setup import set_up
 HERE = Path(__file__).resolve().parent
 WEIGHTS = HERE / "weights"
 FACTS, TEXT = "facts.json", "README.md"
+
+NOT_SHOWN = ("method/asi_style",)
+"""Prompts of a method that are for options of its."""
+
+
+class Stamp(msgspec.Struct, frozen=True):
+    """What determines a corpus and the weights that come of it.
+
+    Attributes:
+        recipe: SHA-256 of each file of the recipe.
+        seen: digests of what of the project stands in the corpus: prompts, tools, texts.
+        versions: of the libraries.
+    """
+
+    recipe: dict[str, str]
+    seen: dict[str, str]
+    versions: dict[str, str]
+
+    @classmethod
+    def now(cls) -> Stamp:
+        """As it would be made here."""
+        libraries = ("torch", "transformers", "tokenizers", "accelerate")
+        return cls(recipe_files(), seen(), {name: version(name) for name in libraries})
 
 
 class Measured(msgspec.Struct, frozen=True):
@@ -45,27 +72,23 @@ class Facts(msgspec.Struct, frozen=True):
 
     Attributes:
         trained: the day.
-        recipe: SHA-256 of each file of the recipe.
-        seen: digests of what of the project stands in the corpus: prompts, tools, environment.
+        made_of: as it was when the corpus was begun.
         files: SHA-256 of tokenizer, template, configuration, weights.
-        corpus: examples and tokens by source.
+        corpus: examples, their tokens, and those of the longest one, by source.
         weights: how many.
-        minutes: that the training took.
-        losses: the last line of each stage.
-        versions: of the libraries.
+        minutes: that the steps of the training took.
+        losses: at the end of each stage.
         success_range: within which the measured success has to stay.
     """
 
     trained: str
-    recipe: dict[str, str]
-    seen: dict[str, str]
+    made_of: Stamp
     files: dict[str, str]
-    corpus: dict[str, tuple[int, int]]
+    corpus: dict[str, tuple[int, int, int]]
     weights: int
     vocabulary: int
     minutes: float
     losses: list[str]
-    versions: dict[str, str]
     success_range: tuple[float, float] = (0.35, 0.85)
     measured: Measured | None = None
 
@@ -81,31 +104,40 @@ def recipe_files() -> dict[str, str]:
 def _done_by(path: Path) -> str:
     if path.suffix != ".py":
         return digest(path)
-    tree = ast.parse(path.read_bytes())
-    for node in ast.walk(tree):
-        if isinstance(body := getattr(node, "body", None), list):
-            node.body = [each for each in body if not _is_text(each)]  # type: ignore[attr-defined]
-    return hashlib.sha256(ast.dump(tree).encode()).hexdigest()
+    return hashlib.sha256(repr(_shape(ast.parse(path.read_bytes()))).encode()).hexdigest()
 
 
-def _is_text(node: ast.AST) -> bool:
+def _shape(node: Any) -> Any:
+    """What a program does, without its docstrings: the same in all versions of Python, whose trees differ in
+    fields that are empty."""
+    if isinstance(node, list):
+        return [_shape(each) for each in node if not _is_text(each)]
+    if not isinstance(node, ast.AST):
+        return node
+    fields = ((name, value) for name, value in ast.iter_fields(node) if value is not None and value != [])
+    return type(node).__name__, [(name, _shape(value)) for name, value in fields]
+
+
+def _is_text(node: Any) -> bool:
     """Whether it is a docstring."""
-    return (
-        isinstance(node, ast.Expr)
-        and isinstance(node.value, ast.Constant)
-        and isinstance(node.value.value, str)
-    )
+    constant = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
+    return constant and isinstance(node.value.value, str)
 
 
 def seen() -> dict[str, str]:
-    """Digests of what the model was shown of the project, as it stands now."""
+    """Digests of what the model was shown of the project, as it stands now: prompts, tools, texts."""
     setup = set_up(compose(["env=babyai", "method=speedrunner", "model=tiny-random"]))
     found = checkout(setup)
     tools = json.dumps([tool.openai for tool in inducer_tools(all_public=False, interpreter=True)])
+    with TemporaryDirectory() as folder:
+        reader = reader_of_bytes(Path(folder), 1024)
+        played = [next(episodes(reader, -1, skilled)) for skilled in (0.0, 1.0)]
+    whole = "".join(reader.decode(each.ids) for each in played)
     return {
         **{f"env/{name}": text for name, text in found["env"].items() if name != "tasks"},
-        **found["prompts"],
+        **{name: text for name, text in found["prompts"].items() if name not in NOT_SHOWN},
         "method/tools": hashlib.sha256(tools.encode()).hexdigest()[:12],
+        "episodes": hashlib.sha256(whole.encode()).hexdigest()[:12],
     }
 
 

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from multiprocessing import get_context
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
-import msgspec
 import numpy as np
 
 from models.tiny import vocabulary
 from models.tiny.episodes import Example, episodes, snapshots
+from models.tiny.recipe import Vocabulary
 from models.tiny.sessions import sessions
 from serving.tokens.tokenizer import ChatTokenizer
 
@@ -21,22 +23,11 @@ TEMPLATE = Path(__file__).parents[1] / "random" / "template.jinja"
 LONGEST = 3072
 """Tokens of a sleep beyond which it is left out: a step's time grows with their square."""
 
+BYTES = 256
+"""Entries of a vocabulary without words."""
+
 PART = 500
 """Examples that one process makes at a time."""
-
-
-class Vocabulary(msgspec.Struct, frozen=True):
-    """How the tokenizer is made.
-
-    Attributes:
-        sample: texts of each source from which phrases and words are taken.
-        phrase_share: the least share of some source's sample that a phrase stands in.
-        words: entries learnt from what is no phrase, bytes included.
-    """
-
-    sample: int
-    phrase_share: float
-    words: int
 
 
 @dataclass(frozen=True)
@@ -60,6 +51,11 @@ class Examples(Sequence[Example]):
             np.concatenate([np.array(each.learnt, dtype=bool) for each in examples]),
             np.cumsum([len(each.ids) for each in examples]),
         )
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest one."""
+        return int(np.diff(self.ends, prepend=0).max())
 
     def __len__(self) -> int:
         return len(self.ends)
@@ -88,18 +84,26 @@ def make_tokenizer(
 ) -> None:
     """Make the tokenizer and chat template in a folder."""
     template = TEMPLATE.read_text(encoding="utf-8")
-    raw, bytes_only = folder / "raw", 9 + 256
-    vocabulary.build_tokenizer([], [], template, words=bytes_only, context=context).save_pretrained(raw)
-    reader = ChatTokenizer(raw)
+    with TemporaryDirectory() as raw:
+        reader = reader_of_bytes(Path(raw), context)
     known: set[str] = set()
     texts: list[str] = []
     for name in sources:
         sample = [reader.decode(each.ids) for each in islice(_source(reader, name, -1, runs), made_of.sample)]
         known |= {*vocabulary.phrases(sample, max(2, int(made_of.phrase_share * len(sample))))}
         texts += sample
-    vocabulary.build_tokenizer(
-        sorted(known), texts, template, words=made_of.words, context=context
-    ).save_pretrained(folder)
+    made = vocabulary.build_tokenizer(sorted(known), texts, template, words=made_of.words, context=context)
+    unfinished = folder.with_name(f"{folder.name}.part")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    made.save_pretrained(unfinished)
+    unfinished.rename(folder)
+
+
+def reader_of_bytes(folder: Path, context: int) -> ChatTokenizer:
+    """A tokenizer that knows no words, put into a folder: for texts before there is one."""
+    template = TEMPLATE.read_text(encoding="utf-8")
+    vocabulary.build_tokenizer([], [], template, words=BYTES, context=context).save_pretrained(folder)
+    return ChatTokenizer(folder)
 
 
 def make(
@@ -115,7 +119,7 @@ def make(
     for name, count in counts.items():
         file = folder / f"{name}.npz"
         if not file.is_file():
-            progress(f"{name}: {count:,} examples")
+            progress(f"{name}: of {count:,} runs" if name == "sleeps" else f"{name}: {count:,} examples")
             parts = [(folder, name, part, runs, PART) for part in range(-(-count // PART))]
             if name == "sleeps":
                 parts = [(folder, name, 0, runs, 10**9)]

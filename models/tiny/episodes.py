@@ -187,19 +187,16 @@ class _Episode:
         steps = 60 if rng.random() < 0.75 else rng.choice((0, 0, 1, 2, 4, 4, 5, 8))
         node = CallNode(call.name, "skill", call.arguments)
         bot = Teacher(mission)
-        observation = None
         # Where it begins a skill sees nothing; it turns to look.
         text = env.call("turn_right") if steps else ""
         if steps:
             node.calls.append(CallNode("turn_right", "primitive", {}, text))
         for _ in range(steps):
-            observation = text
             if env.done or (aim is not None and _reached(aim, text)):
                 break
             _, made = bot.by_hand(Seen.read(text), aim) if aim else bot.turn(text)
             text = env.call(made.name)
             node.calls.append(CallNode(made.name, "primitive", {}, text))
-        observation = text or None
         node.actions = len(node.calls)
         said = {"what": str(aim or mission), "thing": aim.thing if aim else goals(mission)[0].thing}
         replies = WORDINGS["replies"]
@@ -209,7 +206,7 @@ class _Episode:
             node.result = rng.choice(replies["failed"]).format(**said)
         else:
             node.error = rng.choice(replies["errors"]).format(**said)
-        return self._executed(node, observation)
+        return self._executed(node, text or None)
 
     def _executed(self, node: CallNode, observation: str | None) -> Executed:
         return Executed(

@@ -1,6 +1,6 @@
 """Plays the bundled model as it is served, without skills, and writes what came of it into its card.
 
-    python -m models.tiny.evaluate [--runs DIR]
+    python -m models.tiny.evaluate
 
 The worlds are those of both splits of `env=babyai`, of which the corpus has none: a run's first batch, as
 long as the whole training, and its first evaluation.
@@ -20,13 +20,15 @@ import msgspec
 from models.tiny import card
 from speedrunner.store.data import load
 
-EPISODES = ("run.rollouts=200", "run.sleep_every=200", "run.eval_every=200", "run.test_episodes=30")
-COMMAND = ["run", "env=babyai", "method=speedrunner", "model=tiny", *EPISODES]
+COMMAND = (
+    *("run", "env=babyai", "method=speedrunner", "model=tiny", "run.rollouts=200", "run.sleep_every=200"),
+    *("run.eval_every=200", "run.test_episodes=30", "run.in_flight=32"),
+)
 
 
 def measure(folder: Path) -> card.Measured:
-    """Play, or read what was played in that run folder."""
-    subprocess.run(["speedrunner", *COMMAND, f"run.dir={folder}", "run.in_flight=32"], check=True)
+    """Play, or read what was played in that run folder. Raises `CalledProcessError`."""
+    subprocess.run([sys.executable, "-m", "speedrunner", *COMMAND, f"run.dir={folder}"], check=True)
     rows = [row for row in load(folder).episodes if row.score is not None and row.policy == 0]
     return card.Measured(
         date=date.today().isoformat(),
@@ -40,13 +42,14 @@ def measure(folder: Path) -> card.Measured:
 
 def main() -> None:
     """The command line."""
-    parser = argparse.ArgumentParser(
+    argparse.ArgumentParser(
         prog="python -m models.tiny.evaluate", description=(__doc__ or "").partition("\n")[0]
-    )
-    parser.add_argument(
-        "--runs", type=Path, default=Path(".cache/tiny/measured"), metavar="DIR", help="where the run goes"
-    )
-    found = measure(parser.parse_args().runs)
+    ).parse_args()
+    weights = card.digest(card.WEIGHTS / "model.safetensors")
+    try:
+        found = measure(Path(".cache/tiny-measured", weights[:12]))
+    except subprocess.CalledProcessError:
+        sys.exit("error: the run did not end well, see above")
     facts = msgspec.structs.replace(card.read(), measured=found)
     card.write(card.WEIGHTS, facts)
     low, high = facts.success_range

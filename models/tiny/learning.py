@@ -1,15 +1,21 @@
-"""Training: batches of like length, a Qwen3 of a few hundred thousand weights, AdamW, a long linear decay."""
+"""The training itself: a small Qwen3, batches of like length, AdamW, a rate that falls linearly for long."""
 
 from __future__ import annotations
 
+import io
 import random
-from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
 
 from models.tiny.episodes import Example
+from models.tiny.recipe import Recipe, Stage
+from models.tiny.vocabulary import THINGS
+from serving.tokens.tokenizer import ChatTokenizer
 
 if TYPE_CHECKING:
     import torch
@@ -18,31 +24,8 @@ if TYPE_CHECKING:
 POOL = 1024
 """Examples that are sorted by length together, so that little of a batch is padding."""
 
-WARM_UP = 100
-"""Steps until the rate is reached."""
-
-
-class Stage(msgspec.Struct, frozen=True):
-    """One stage of the training.
-
-    Attributes:
-        tokens: that it reads, padding not counted.
-        batch: tokens of one step, padding counted.
-        rate: the highest learning rate.
-        constant: part of the steps at that rate; then it falls linearly.
-        mix: shares of the examples by source.
-    """
-
-    tokens: int
-    batch: int
-    rate: float
-    constant: float
-    mix: dict[str, float]
-
-    def share_of_rate(self, step: int, read: int) -> float:
-        """What of the rate holds after so many steps and tokens: a short warm-up, then all, then less."""
-        left = (1 - read / self.tokens) / (1 - self.constant)
-        return min((step + 1) / WARM_UP, 1.0) * min(max(left, 0.02), 1.0)
+SAVED_EVERY, TOLD_EVERY = 1000, 200
+"""Steps."""
 
 
 def batches(sources: Mapping[str, Sequence[Example]], stage: Stage, seed: int) -> Iterator[list[Example]]:
@@ -96,3 +79,153 @@ def losses(
     logits = model.lm_head(hidden[:, :-1][wanted])
     targets = ids[:, 1:][wanted]
     return torch.nn.functional.cross_entropy(logits, targets, reduction="none"), targets
+
+
+def new_model(recipe: Recipe, tokenizer: ChatTokenizer) -> PreTrainedModel:
+    """A Qwen3 with weights drawn at random."""
+    import torch
+    from transformers import Qwen3Config, Qwen3ForCausalLM
+
+    shape = msgspec.structs.asdict(recipe.network)
+    deviation, gain = shape.pop("embedding_deviation"), shape.pop("attention_gain")
+    own = tokenizer.huggingface
+    torch.manual_seed(recipe.seed)
+    model = Qwen3ForCausalLM(
+        Qwen3Config(
+            vocab_size=len(own),
+            max_position_embeddings=recipe.context,
+            tie_word_embeddings=True,
+            bos_token_id=None,
+            eos_token_id=own.eos_token_id,
+            pad_token_id=own.pad_token_id,
+            **shape,
+        )
+    )
+    with torch.no_grad():
+        model.model.embed_tokens.weight.normal_(0, deviation)
+        for name, weight in model.named_parameters():
+            if "q_norm" in name or "k_norm" in name:
+                weight.fill_(gain)
+    return model
+
+
+class Told:
+    """Mean losses since they were last told: of numbers, of things with their articles, of all else."""
+
+    def __init__(self, tokenizer: ChatTokenizer) -> None:
+        import torch
+
+        texts = [tokenizer.decode([token]).strip() for token in range(len(tokenizer.huggingface))]
+        kinds = ["number" if text.isdigit() else "thing" if text in THINGS else "other" for text in texts]
+        self._names = ["number", "thing", "other"]
+        self._kind = torch.tensor([self._names.index(kind) for kind in kinds])
+        self._sums = torch.zeros(3)
+        self._counts = torch.zeros(3)
+
+    def add(self, loss: torch.Tensor, tokens: torch.Tensor) -> None:
+        """Count one step's."""
+        kinds = self._kind[tokens.cpu()]
+        self._sums.index_add_(0, kinds, loss.detach().float().cpu())
+        self._counts.index_add_(0, kinds, (kinds >= 0).float())
+
+    def line(self) -> str:
+        """Say them, and begin anew."""
+        means = self._sums / self._counts.clamp(min=1)
+        told = ", ".join(f"{name} {mean:.4f}" for name, mean in zip(self._names, means, strict=True))
+        mean = float(self._sums.sum() / self._counts.sum().clamp(min=1))
+        self._sums.zero_()
+        self._counts.zero_()
+        return f"loss {mean:.4f} ({told})"
+
+
+class Progress(msgspec.Struct):
+    """How far a training is.
+
+    Attributes:
+        stage, step, read: the stage that it is in, its steps, and the tokens that they read.
+        seconds: that all steps took.
+        losses: the last line of each stage.
+    """
+
+    stage: int = 0
+    step: int = 0
+    read: int = 0
+    seconds: float = 0.0
+    losses: list[str] = []
+
+
+def train(
+    recipe: Recipe,
+    tokenizer: ChatTokenizer,
+    sources: Mapping[str, Sequence[Example]],
+    work: Path,
+    tell: Callable[[str], None],
+) -> tuple[PreTrainedModel, Progress]:
+    """Train through all stages, or go on where a training was stopped.
+
+    Args:
+        work: gets `training.pt`, from which it goes on.
+        tell: called with lines of progress.
+    """
+    import torch
+    from accelerate import Accelerator  # type: ignore[import-untyped]
+
+    torch.set_num_threads(recipe.threads)
+    accelerator = Accelerator()
+    model = new_model(recipe, tokenizer)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.0, betas=(0.9, 0.95), weight_decay=0.01)
+    model, optimizer = accelerator.prepare(model, optimizer)
+    bare = accelerator.unwrap_model(model)
+    saved, told, at = work / "training.pt", Told(tokenizer), Progress()
+    if saved.is_file():
+        state = torch.load(saved, map_location=accelerator.device)
+        at = msgspec.convert(state["progress"], Progress)
+        bare.load_state_dict(state["model"])
+        optimizer.load_state_dict(state["optimizer"])
+        tell(f"going on with stage {at.stage + 1}, step {at.step}")
+    pad = tokenizer.huggingface.pad_token_id
+    while at.stage < len(recipe.stages):
+        stage = recipe.stages[at.stage]
+        drawn = batches(sources, stage, recipe.seed + at.stage)
+        for _ in range(at.step):
+            next(drawn)
+        since, told_at = time.monotonic(), at.read
+        while at.read < stage.tokens:
+            batch = next(drawn)
+            at.read += sum(len(each.ids) for each in batch)
+            ids, learnt = (each.to(accelerator.device) for each in padded(batch, pad))
+            for group in optimizer.param_groups:
+                group["lr"] = stage.rate * stage.share_of_rate(at.step, at.read)
+            loss, tokens = losses(model, ids, learnt)
+            optimizer.zero_grad()
+            accelerator.backward(loss.mean())
+            accelerator.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+            at.step += 1
+            told.add(loss, tokens)
+            if at.step % TOLD_EVERY == 0 or at.read >= stage.tokens:
+                took = time.monotonic() - since
+                speed, line = (at.read - told_at) / took, told.line()
+                part, left = min(at.read / stage.tokens, 1.0), max(stage.tokens - at.read, 0) / speed / 60
+                tell(f"stage {at.stage + 1}: {part:4.0%}, {line}, {speed:,.0f} tokens/s, {left:.0f} min left")
+                at.seconds += took
+                since, told_at = time.monotonic(), at.read
+            if at.step % SAVED_EVERY == 0:
+                _save(saved, bare, optimizer, at)
+        at = Progress(at.stage + 1, seconds=at.seconds, losses=[*at.losses, line])
+        _save(saved, bare, optimizer, at)
+    return bare, at
+
+
+def _save(file: Path, model: PreTrainedModel, optimizer: Any, at: Progress) -> None:
+    import torch
+
+    unfinished, content = file.with_suffix(".part"), io.BytesIO()  # torch's own writer hides a full disk
+    state = {
+        "progress": msgspec.to_builtins(at),
+        "model": model.state_dict(),
+        "optimizer": optimizer.state_dict(),
+    }
+    torch.save(state, content)
+    unfinished.write_bytes(content.getvalue())
+    unfinished.rename(file)

@@ -78,6 +78,6 @@ def _function(rng: random.Random, kind: str) -> tuple[str, str]:
     given = rng.choice(words["parameters"])
     parameters = [each for each in (given if isinstance(given, list) else [given]) if each]
     pieces = [rng.choice(part) for part in words["docs"]]
-    doc = f"{pieces[0]} {''.join([' '.join(pieces[1:2]), *pieces[2:]])}".replace("  ", " ")
+    doc = f"{pieces[0]} {''.join(pieces[1:])}".replace("  ", " ")
     signature = ", ".join(f"{each}: str" for each in parameters)
     return name, f'def {name}({signature}) -> str:\n    """{doc}"""\n    return go_forward()'

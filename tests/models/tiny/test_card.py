@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from models.tiny import card
+from models.tiny.teachers import sleeps
 from serving.cards import load_card, model_path
 from serving.tokens.tokenizer import ChatTokenizer
 
@@ -24,13 +25,12 @@ def test_the_card_in_words_says_what_the_facts_say() -> None:
 
 
 def test_the_recipe_is_the_one_that_it_was_made_by() -> None:
-    assert card.recipe_files() == card.read().recipe, f"the recipe has changed since: {WHY}"
+    assert card.recipe_files() == card.read().made_of.recipe, f"the recipe has changed since: {WHY}"
 
 
 def test_a_model_that_was_shown_other_prompts_or_tools_is_told() -> None:
-    facts, now = card.read(), card.seen()
-    assert facts.seen.keys() == now.keys()
-    if changed := [name for name in now if now[name] != facts.seen[name]]:
+    then, now = card.read().made_of.seen, card.seen()
+    if changed := [name for name in sorted({*then, *now}) if then.get(name) != now.get(name)]:
         warnings.warn(f"{', '.join(changed)} changed since the model was trained: {WHY}", stacklevel=1)
 
 
@@ -52,6 +52,20 @@ def test_tokenizer_and_network_have_as_many_entries() -> None:
 def test_it_is_what_the_model_card_serves() -> None:
     assert Path(model_path(load_card("tiny"))) == card.WEIGHTS
     assert load_card("tiny").remark
+
+
+def test_a_prompt_or_a_text_that_changes_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = card.seen()
+    monkeypatch.setattr("models.tiny.episodes.actor_view", lambda executed, limit: "You see nothing.")
+    after = card.seen()
+    assert [name for name in before if before[name] != after[name]] == ["episodes"]
+
+
+def test_sleeps_were_recorded_with_the_numbers_that_its_prompts_have() -> None:
+    shown, served = sleeps.CARD, load_card("tiny")
+    assert shown.context == served.context
+    assert shown.roles.inducer.string_tokens == served.roles.inducer.string_tokens
+    assert shown.roles.inducer.max_calls == served.roles.inducer.max_calls
 
 
 def test_what_was_measured_leaves_room_to_learn() -> None:

@@ -11,38 +11,37 @@ import msgspec
 import pytest
 import torch
 
-from models.tiny import corpus, train, vocabulary
+from models.tiny import card, corpus, learning, train
 from models.tiny.corpus import Examples
 from models.tiny.episodes import Example, snapshots
-from models.tiny.learning import Stage, batches, padded
-from models.tiny.train import Recipe
+from models.tiny.learning import batches, new_model, padded
+from models.tiny.recipe import Recipe, Stage
 from serving.cards import CHECKOUT
 from serving.tokens.tokenizer import ChatTokenizer
 
 STAGES = [
     Stage(tokens=3_000, batch=256, rate=3e-3, constant=0.5, mix={"snapshots": 1.0}),
-    Stage(tokens=2_000, batch=256, rate=3e-3, constant=0.5, mix={"snapshots": 0.5, "others": 0.5}),
+    Stage(tokens=2_000, batch=256, rate=3e-3, constant=0.5, mix={"snapshots": 0.5, "plain": 0.5}),
 ]
 SMALL = msgspec.structs.replace(
     Recipe.read(),
     stages=STAGES,
-    network=Recipe.read().network | {"hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 2},
+    network=msgspec.structs.replace(
+        Recipe.read().network, hidden_size=16, intermediate_size=32, num_hidden_layers=2
+    ),
 )
 
 
 @pytest.fixture(scope="module")
 def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> ChatTokenizer:
-    folder = tmp_path_factory.mktemp("tokenizer")
-    template = corpus.TEMPLATE.read_text(encoding="utf-8")
-    vocabulary.build_tokenizer([], [], template, words=265, context=SMALL.context).save_pretrained(folder)
-    return ChatTokenizer(folder)
+    return corpus.reader_of_bytes(tmp_path_factory.mktemp("tokenizer"), SMALL.context)
 
 
 @pytest.fixture(scope="module")
 def sources(tokenizer: ChatTokenizer) -> dict[str, Examples]:
     return {
         name: Examples.packed(list(islice(snapshots(tokenizer, seed), 30)))
-        for seed, name in enumerate(("snapshots", "others"))
+        for seed, name in enumerate(("snapshots", "plain"))
     }
 
 
@@ -85,24 +84,23 @@ def test_a_training_that_was_stopped_goes_on_as_if_it_had_not(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(train, "SAVED_EVERY", 2)
-    monkeypatch.setattr(train, "TOLD_EVERY", 5)
+    monkeypatch.setattr(learning, "SAVED_EVERY", 2)
+    monkeypatch.setattr(learning, "TOLD_EVERY", 5)
+    monkeypatch.setenv("ACCELERATE_USE_CPU", "true")  # where sums are the same each time
     whole, stopped = tmp_path / "whole", tmp_path / "stopped"
     for folder in (whole, stopped):
         folder.mkdir()
-    expected, at = train.train(SMALL, tokenizer, sources, whole)
+    expected, at = learning.train(SMALL, tokenizer, sources, whole, print)
     assert at.stage == 2
-    assert len(at.losses) == 2
+    assert [line[:5] for line in at.losses] == ["loss ", "loss "]
 
     def stop(line: str) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(train, "tell", stop)
     with pytest.raises(KeyboardInterrupt):
-        train.train(SMALL, tokenizer, sources, stopped)
+        learning.train(SMALL, tokenizer, sources, stopped, stop)
     lines: list[str] = []
-    monkeypatch.setattr(train, "tell", lines.append)
-    found, _ = train.train(SMALL, tokenizer, sources, stopped)
+    found, _ = learning.train(SMALL, tokenizer, sources, stopped, lines.append)
     assert lines[0] == "going on with stage 1, step 4"
     for name, weight in expected.state_dict().items():
         assert torch.equal(weight, found.state_dict()[name]), name
@@ -113,7 +111,7 @@ def test_what_is_exported_is_a_model_folder(
 ) -> None:
     from transformers import AutoModelForCausalLM
 
-    model = train.new_model(SMALL, tokenizer)
+    model = new_model(SMALL, tokenizer)
     train.export(model, tokenizer, tmp_path)
     loaded = AutoModelForCausalLM.from_pretrained(tmp_path)
     assert loaded.num_parameters() == model.num_parameters()
@@ -123,18 +121,33 @@ def test_what_is_exported_is_a_model_folder(
 
 class TestTheWorkFolder:
     def test_is_gone_on_with_by_the_same_recipe(self, tmp_path: Path) -> None:
-        for _ in range(2):
-            train.open_work(tmp_path / "work")
+        first, again = (train.open_work(tmp_path / "work") for _ in range(2))
+        assert first == again
 
-    def test_of_another_recipe_is_refused_in_one_line(self, tmp_path: Path) -> None:
-        (tmp_path / "recipe.json").write_text("{}")
+    @pytest.mark.parametrize("what", ["recipe_files", "seen"])
+    def test_of_another_recipe_or_of_other_prompts_is_refused(
+        self, what: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        train.open_work(tmp_path)
+        monkeypatch.setattr(card, what, lambda: {"a": "b"})
+        with pytest.raises(train.OtherRecipe, match="remove it, or name another folder with --work"):
+            train.open_work(tmp_path)
+
+    def test_with_something_else_in_it_is_refused_in_one_line(self, tmp_path: Path) -> None:
+        (tmp_path / "thesis.tex").write_text("")
         command = [sys.executable, "-m", "models.tiny.train", "--work", tmp_path]
         done = subprocess.run(command, capture_output=True, text=True, cwd=CHECKOUT)
         assert done.returncode == 1
-        assert done.stderr.startswith(f"error: {tmp_path} holds what another recipe has made: remove it, or")
+        assert done.stderr.startswith(f"error: {tmp_path} holds what another recipe, project or library")
         assert done.stderr.count("\n") == 1
+        assert [each.name for each in tmp_path.iterdir()] == ["thesis.tex"]
 
-    def test_with_something_else_in_it_is_refused(self, tmp_path: Path) -> None:
-        (tmp_path / "thesis.tex").write_text("")
-        with pytest.raises(train.OtherRecipe):
-            train.open_work(tmp_path)
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("network", {"hidden_sise": 64}), ("corpus", {"plain": 1}), ("stages", [{"tokens": 1}])],
+)
+def test_a_recipe_with_a_mistake_is_refused(key: str, value: object) -> None:
+    content = msgspec.to_builtins(Recipe.read()) | {key: value}
+    with pytest.raises(msgspec.ValidationError):
+        msgspec.convert(content, Recipe)
