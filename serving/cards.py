@@ -118,7 +118,7 @@ class ModelCard(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     Attributes:
         name: the name under which the engine serves it, and which requests carry as `model`.
         tried: what was tried with this card, on what, and what was not.
-        remark: a sentence that stands wherever its results are shown.
+        remark: what a person has to be told with its results; below each table of them, and in exports.
         context: the longest prompt plus completion, in tokens.
         roles: sampling and budgets per role.
         prices: USD per million tokens.

@@ -21,7 +21,7 @@ from serving.tokens.tokenizer import ChatTokenizer
 
 TEMPLATE = Path(__file__).parents[1] / "random" / "template.jinja"
 LONGEST = 3072
-"""Tokens of a sleep beyond which it is left out: a step's time grows with their square."""
+"""Tokens of an example beyond which it is left out: a step's time grows with their square."""
 
 BYTES = 256
 """Entries of a vocabulary without words."""
@@ -75,7 +75,7 @@ def _source(tokenizer: ChatTokenizer, name: str, seed: int, runs: Path) -> Itera
         case "skilled":
             return episodes(tokenizer, seed, skilled=1.0)
         case "sleeps":
-            return (each for each in sessions(tokenizer, runs) if len(each.ids) <= LONGEST)
+            return sessions(tokenizer, runs)
     raise ValueError(f"no source {name!r}")
 
 
@@ -136,4 +136,5 @@ def make(
 
 def _part(work: tuple[Path, str, int, Path, int]) -> list[Example]:
     folder, name, part, runs, count = work
-    return list(islice(_source(ChatTokenizer(folder), name, part, runs), count))
+    made = islice(_source(ChatTokenizer(folder), name, part, runs), count)
+    return [each for each in made if len(each.ids) <= LONGEST]

@@ -45,7 +45,7 @@ def cost(
     from speedrunner.costs.ledger import run_costs
     from speedrunner.costs.pricing import price_book
     from speedrunner.costs.stored_accounts import stored_accounts
-    from speedrunner.runs.identity import process_lines
+    from speedrunner.runs.identity import process_lines, remarks
     from speedrunner.store.data import load
 
     loaded = [load(path) for path in dict.fromkeys(runs)]
@@ -69,7 +69,8 @@ def cost(
     if len(loaded) > 1:
         for line in tables.total_lines([str(run.path) for run in loaded], costs):
             typer.echo(visible(line))
-    typer.echo(tables.accounts_text(accounts))
+    for line in (tables.accounts_text(accounts), *remarks(each for run in loaded for each in run.processes)):
+        typer.echo(visible(line))
 
 
 def _content(run: RunData, costs: RunCosts, checkpoints: list[CheckpointRow]) -> dict[str, Any]:

@@ -262,15 +262,16 @@ def _show_runs(setups: Sequence[Setup], console: Console, balances: Sequence[Bal
     from speedrunner.costs.ledger import run_costs
     from speedrunner.costs.pricing import price_book
     from speedrunner.costs.tables import balance_text, checkpoint_table, limit_lines, notes
-    from speedrunner.runs.identity import process_lines
+    from speedrunner.runs.identity import process_lines, remarks
     from speedrunner.store.data import load
 
-    rows, books = {}, []
+    rows, books, processes = {}, [], []
     lines: dict[str, list[str]] = {}
     for setup in setups:  # one after the other, as ledgers are large
         path = setup.config.run.dir
         data = load(path)
         books.append(price_book(data))
+        processes += data.processes
         (costs,) = run_costs([data], books[-1:])
         rows[path] = own = checkpoint_rows(data, costs)
         lines[path] = [*limit_lines(costs), *process_lines(data.processes)]
@@ -294,8 +295,8 @@ def _show_runs(setups: Sequence[Setup], console: Console, balances: Sequence[Bal
     for path, told in lines.items():
         for line in told:
             console.print(f"{path}: {line}" if len(setups) > 1 else line, soft_wrap=True)
-    for balance in balances:
-        console.print(balance_text(balance), soft_wrap=True)
+    for line in (*remarks(processes), *map(balance_text, balances)):
+        console.print(line, soft_wrap=True)
     folders = [str(Path(path)) for path in rows]
     if len(folders) > 1:
         folders = list(dict.fromkeys(str(Path(path).parent) for path in rows))

@@ -48,7 +48,7 @@ def plot(runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run 
         found[str(run.path)] = checkpoint_rows(run, costs)
     console = plain_console()
     for line in (*curves(found), *remarks(process for run in loaded for process in run.processes)):
-        console.print(visible(line), soft_wrap=True, highlight=False)
+        console.print(visible(line), soft_wrap=True)
 
 
 def curves(runs: Mapping[str, Sequence[CheckpointRow]]) -> Iterator[str]:

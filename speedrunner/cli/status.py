@@ -41,6 +41,8 @@ def status(
     for sweep in found.sweeps:
         states = ", ".join(f"{count} {state}" for state, count in sweep.states.items())
         typer.echo(visible(f"{sweep.command}: {states}"))
+    for remark in sorted({remark for run in found.runs for remark in run.remarks}):
+        typer.echo(visible(remark))
 
 
 def _table(runs: list[RunStatus]) -> list[str]:

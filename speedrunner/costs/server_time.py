@@ -40,7 +40,8 @@ def server_uses(run: RunData) -> Iterator[ServerUse]:
 def server_seconds(runs: Mapping[str, Sequence[ServerUse]]) -> dict[str, float]:
     """Each run's share of the lives of its servers, in seconds.
 
-    A run is missing that used none of ours, or of whose servers other runs are not there, as an account says.
+    A run is missing that used none of ours, or of whose servers other runs are not there, as an account says;
+    where a process was killed there is no account, and those that are there share all of its time.
     """
     servers: dict[tuple[str, ...], list[tuple[str, ServerUse]]] = {}
     covered: dict[Balance, set[str]] = {}

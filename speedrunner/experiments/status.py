@@ -13,6 +13,7 @@ import msgspec
 from speedrunner.config.schema import from_yaml
 from speedrunner.experiments.plans import SweepPlan, noted_sweeps, runs_below
 from speedrunner.runs.due import due
+from speedrunner.runs.identity import remarks
 from speedrunner.runs.plan import Evaluate, Sleep, Wake
 from speedrunner.runs.setup import SETUP_ERRORS, set_up
 from speedrunner.sandbox.settings import SandboxError
@@ -37,6 +38,7 @@ class RunStatus(msgspec.Struct, frozen=True, kw_only=True):
         checkpoint, score: of its last evaluation, the mean of the scores so far.
         quiet_s: seconds since its last request was answered.
         note: why it is not known where it stands, or the run that it waits for.
+        remarks: what the cards of its models say of their results.
     """
 
     dir: str
@@ -50,6 +52,7 @@ class RunStatus(msgspec.Struct, frozen=True, kw_only=True):
     score: float | None = None
     quiet_s: float | None = None
     note: str = ""
+    remarks: list[str] = []
 
 
 class SweepStatus(msgspec.Struct, frozen=True):
@@ -106,6 +109,7 @@ def _status(path: Path) -> RunStatus:
         faults=sum(row.ending.is_fault for row in rows),
         checkpoint=point,
         score=fmean(scores) if scores else None,
+        remarks=remarks(directory.processes()),
         quiet_s=max(time.time() - ledger.stat().st_mtime, 0.0) if ledger.exists() else None,
     )
     try:

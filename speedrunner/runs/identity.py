@@ -137,14 +137,14 @@ def continued(path: Path, before: Process | None, after: Process, *, accept: boo
 
 
 def remarks(processes: Iterable[Process]) -> list[str]:
-    """What the cards of the models have said of their results."""
-    cards = {card.name: card for process in processes for card in (process.actor, process.inducer)}
-    return [f"{name}: {card.remark}" for name, card in sorted(cards.items()) if card.remark]
+    """What the cards of the models say of their results, each once."""
+    cards = (card for process in processes for card in (process.actor, process.inducer))
+    return sorted({f"{card.name}: {card.remark.rstrip('.')}" for card in cards if card.remark})
 
 
 def process_lines(processes: Sequence[Process]) -> list[str]:
-    """Remarks on a run's models, and which of its processes were not as those before them, and in what."""
-    return remarks(processes) + [
+    """Which of a run's processes were not as those before them, and in what."""
+    return [
         f"Process {number} of {len(processes)} (from {datetime.fromtimestamp(process.started):%Y-%m-%d %H:%M}"
         f" on) was not as the one before it: {'; '.join(process.changes)}."
         for number, process in enumerate(processes, start=1)

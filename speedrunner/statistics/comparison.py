@@ -11,7 +11,7 @@ import msgspec
 from envs import Task
 from speedrunner.config.schema import Config, differences
 from speedrunner.costs.ledger import Line, RunCosts
-from speedrunner.runs.identity import ACCEPTABLE, changes, process_lines
+from speedrunner.runs.identity import ACCEPTABLE, changes, process_lines, remarks
 from speedrunner.statistics.intervals import Estimate, bootstrap_mean
 from speedrunner.store.data import RunData
 from speedrunner.store.records import EpisodeRow
@@ -119,7 +119,8 @@ def compare(runs: Sequence[RunData], costs: Sequence[RunCosts]) -> Comparison:
                 pairs = [own[task] - base[task] for task in own if task in base and side is not first]
                 mean, difference = bootstrap_mean(list(own.values())), bootstrap_mean(pairs)
                 rows.append(Compared(point, metric, str(side.run.path), mean, difference))
-    return Comparison(rows, [note for side in sides for note in _notes(side, first, points)])
+    notes = [note for side in sides for note in _notes(side, first, points)]
+    return Comparison(rows, notes + remarks(each for side in sides for each in side.run.processes))
 
 
 def _changed(first: _Side, side: _Side) -> list[str]:

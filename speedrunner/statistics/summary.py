@@ -44,7 +44,6 @@ class Checkpoint(msgspec.Struct, frozen=True):
         played: test episodes, those without a score included.
         tested: those that have one.
         sleep_usd: what the sleep that made the policy cost, per rollout of its batch.
-        actor_usd: mean cost of the test episodes alone; `None` where no price is known.
         training_usd: mean cost of the rollouts since the checkpoint before, with their share of the sleeps.
         library: of the policy.
     """

@@ -12,7 +12,7 @@ from speedrunner.store.data import RunData, load
 from tests.scripted_runs import speedrunner
 
 CHANCE = 0.12
-"""By which 50 episodes may be off (about 1.7 standard errors)."""
+"""By which the 40 episodes without skills may be off: one and a half standard errors."""
 
 
 @pytest.fixture(scope="module")

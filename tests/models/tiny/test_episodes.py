@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from envs.babyai import BabyAI
+from envs import Opening, Task
+from envs.babyai import WORLD_SEEDS, BabyAI
 from models.tiny import corpus, vocabulary
-from models.tiny.episodes import WORLDS, Example, Written, episodes, snapshots
+from models.tiny.episodes import Example, Written, episodes, snapshots
 from models.tiny.libraries import composed
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.tokens.tools import ToolCall
@@ -37,10 +38,21 @@ def written(tokenizer: ChatTokenizer, example: Example) -> str:
     )
 
 
-def test_no_world_of_a_split_can_be_drawn() -> None:
+def test_no_world_of_a_split_is_played(tokenizer: ChatTokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    played: list[Task] = []
+    reset = BabyAI.reset
+
+    def recorded(env: BabyAI, task: Task) -> Opening:
+        played.append(task)
+        return reset(env, task)
+
+    monkeypatch.setattr(BabyAI, "reset", recorded)
+    for source in (episodes(tokenizer, 0, skilled=0.5), snapshots(tokenizer, 0)):
+        list(islice(source, 60))
+    assert len({task.index for task in played}) > 60
+    assert min(task.index for task in played) >= WORLD_SEEDS.stop
     split = BabyAI.splits()
-    assert not {task.index for task in (*split.train, *split.test)} & {*WORLDS[:1], *WORLDS[-1:]}
-    assert max(task.index for task in (*split.train, *split.test)) < WORLDS.start
+    assert max(task.index for task in (*split.train, *split.test)) < WORLD_SEEDS.stop
 
 
 def test_an_episode_is_the_conversation_that_serving_would_have(tokenizer: ChatTokenizer) -> None:
