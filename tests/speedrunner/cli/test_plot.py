@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from speedrunner.cli.plot import BAR, MEASURES, curves
 from speedrunner.costs.checkpoints import CheckpointRow
+from tests.scripted_runs import ScriptedRun, complaint, in_process
 
 
 def row(rollouts: int, score: float | None, output: float = 10.0) -> CheckpointRow:
@@ -44,3 +47,21 @@ def test_what_is_not_known_and_what_is_nothing_is_said() -> None:
 
 def test_without_a_checkpoint_there_are_only_headings() -> None:
     assert list(curves({"": []})) == list(MEASURES)
+
+
+def test_a_run_is_drawn_at_each_of_its_checkpoints(learnt: ScriptedRun) -> None:
+    done = in_process("plot", str(learnt.dir))
+    lines = done.stdout.splitlines()
+    score = lines[1 : lines.index("LLM calls per test episode")]
+    assert [int(line.split()[0]) for line in score] == learnt.data.checkpoints
+    assert [line for line in lines if not line.startswith("  ")] == list(MEASURES)
+
+
+def test_two_runs_stand_below_each_other_by_name(learnt: ScriptedRun, tmp_path: Path) -> None:
+    (tmp_path / "other").symlink_to(learnt.dir)
+    lines = in_process("plot", str(learnt.dir), str(tmp_path / "other")).stdout.splitlines()
+    assert lines.count(f"  {learnt.dir}") == len(MEASURES)
+
+
+def test_what_is_no_run_is_told_in_one_line(tmp_path: Path) -> None:
+    assert str(tmp_path) in complaint(in_process("plot", str(tmp_path)))
