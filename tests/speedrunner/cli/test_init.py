@@ -70,7 +70,7 @@ def test_a_name_must_do(kind: str, name: str, said: str, tmp_path: Path) -> None
             "models",
             ["tiny-hybrid             The bundled model for trying", "or model.card=PATH/TO/CARD.yaml"],
         ),
-        ("experiments", ["demo         A short run on a laptop"]),
+        ("experiments", ["demo         Wake-sleep learning on a laptop"]),
     ],
 )
 def test_list_says_what_can_be_named(what: str, lines: list[str]) -> None:
