@@ -303,9 +303,11 @@ def prepare(card: ModelCard, progress: Callable[[str], None]) -> str:
     if (command := recipe_command(card)) is not None:
         run_recipe(card.name, command, progress)
     if path != card.id and not Path(path).is_dir():
-        raise InvalidCard(
-            f"model {card.name!r}: there is no folder {path}; download it or correct the card's `path`"
+        bundled = MODELS in Path(path).parents
+        advice = (
+            f"`git checkout -- {path}` restores it" if bundled else "download it or correct the card's `path`"
         )
+        raise InvalidCard(f"model {card.name!r}: there is no folder {path}; {advice}")
     return path
 
 

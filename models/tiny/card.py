@@ -16,7 +16,7 @@ from typing import Any
 import jinja2
 import msgspec
 
-from models.tiny.corpus import reader_of_bytes
+from models.tiny.corpus import reader_of_bytes, whole
 from models.tiny.episodes import episodes
 from models.tiny.sessions import inducer_tools
 from speedrunner.config.compose import compose
@@ -152,8 +152,9 @@ def digest(file: Path) -> str:
 
 
 def read(folder: Path = WEIGHTS) -> Facts:
-    """The facts of a model folder."""
-    return msgspec.json.decode((folder / FACTS).read_bytes(), type=Facts)
+    """The facts of a model folder. Raises `Damaged`."""
+    with whole(folder / FACTS):
+        return msgspec.json.decode((folder / FACTS).read_bytes(), type=Facts)
 
 
 def write(folder: Path, facts: Facts) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from multiprocessing import get_context
@@ -28,6 +29,21 @@ BYTES = 256
 
 PART = 500
 """Examples that one process makes at a time."""
+
+
+class Damaged(Exception):
+    """What was made before cannot be read."""
+
+
+@contextmanager
+def whole(file: Path) -> Iterator[None]:
+    """Read a file that was made here. Raises `Damaged` for whatever is wrong with it."""
+    try:
+        yield
+    except Exception as error:
+        cause = (str(error).splitlines() or [""])[0] or type(error).__name__
+        advice = "remove it, and the same command makes it again"
+        raise Damaged(f"{file} cannot be read ({cause}): {advice}") from error
 
 
 @dataclass(frozen=True)
@@ -120,7 +136,8 @@ def make(
         file = folder / f"{name}.npz"
         if not file.is_file():
             progress(f"{name}: of {count:,} runs" if name == "sleeps" else f"{name}: {count:,} examples")
-            parts = [(folder, name, part, runs, PART) for part in range(-(-count // PART))]
+            starts = range(0, count, PART)
+            parts = [(folder, name, n, runs, min(PART, count - start)) for n, start in enumerate(starts)]
             if name == "sleeps":
                 parts = [(folder, name, 0, runs, 10**9)]
             with get_context("spawn").Pool(2) as pool:
@@ -129,7 +146,7 @@ def make(
             unfinished = file.with_suffix(".part.npz")
             np.savez(unfinished, ids=packed.ids, learnt=packed.learnt, ends=packed.ends)
             unfinished.rename(file)
-        with np.load(file) as stored:
+        with whole(file), np.load(file) as stored:
             found[name] = Examples(stored["ids"], stored["learnt"], stored["ends"])
     return found
 

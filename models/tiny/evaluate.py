@@ -18,6 +18,7 @@ from statistics import fmean
 import msgspec
 
 from models.tiny import card
+from models.tiny.corpus import Damaged
 from speedrunner.store.data import load
 
 COMMAND = (
@@ -45,12 +46,15 @@ def main() -> None:
     argparse.ArgumentParser(
         prog="python -m models.tiny.evaluate", description=(__doc__ or "").partition("\n")[0]
     ).parse_args()
-    weights = card.digest(card.WEIGHTS / "model.safetensors")
     try:
+        facts = card.read()
+        weights = card.digest(card.WEIGHTS / "model.safetensors")
         found = measure(Path(".cache/tiny-measured", weights[:12]))
+    except (Damaged, OSError) as error:
+        sys.exit(f"error: {error}")
     except subprocess.CalledProcessError:
         sys.exit("error: the run did not end well, see above")
-    facts = msgspec.structs.replace(card.read(), measured=found)
+    facts = msgspec.structs.replace(facts, measured=found)
     card.write(card.WEIGHTS, facts)
     low, high = facts.success_range
     each = f"{found.llm_calls} calls and {found.output_tokens} output tokens each"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
+from models.tiny.corpus import whole
 from models.tiny.episodes import Example
 from models.tiny.recipe import Recipe, Stage
 from models.tiny.vocabulary import THINGS
@@ -178,11 +179,13 @@ def train(
     bare = accelerator.unwrap_model(model)
     saved, told, at = work / "training.pt", Told(tokenizer), Progress()
     if saved.is_file():
-        state = torch.load(saved, map_location=accelerator.device)
-        at = msgspec.convert(state["progress"], Progress)
-        bare.load_state_dict(state["model"])
-        optimizer.load_state_dict(state["optimizer"])
-        tell(f"going on with stage {at.stage + 1}, step {at.step}")
+        with whole(saved):
+            state = torch.load(saved, map_location=accelerator.device)
+            at = msgspec.convert(state["progress"], Progress)
+            bare.load_state_dict(state["model"])
+            optimizer.load_state_dict(state["optimizer"])
+        if at.stage < len(recipe.stages):
+            tell(f"going on with stage {at.stage + 1}, step {at.step}")
     pad = tokenizer.huggingface.pad_token_id
     while at.stage < len(recipe.stages):
         stage = recipe.stages[at.stage]
@@ -210,7 +213,7 @@ def train(
                 tell(f"stage {at.stage + 1}: {part:4.0%}, {line}, {speed:,.0f} tokens/s, {left:.0f} min left")
                 at.seconds += took
                 since, told_at = time.monotonic(), at.read
-            if at.step % SAVED_EVERY == 0:
+            if at.step % SAVED_EVERY == 0 and at.read < stage.tokens:
                 _save(saved, bare, optimizer, at)
         at = Progress(at.stage + 1, seconds=at.seconds, losses=[*at.losses, line])
         _save(saved, bare, optimizer, at)

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import msgspec
 
+from speedrunner.config.schema import AtLeastOne
+
 SOURCES = ("snapshots", "plain", "skilled", "sleeps")
 
 WARM_UP = 100
@@ -56,8 +58,8 @@ class Stage(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         mix: shares of the examples by source.
     """
 
-    tokens: int
-    batch: int
+    tokens: AtLeastOne
+    batch: AtLeastOne
     rate: float
     constant: float
     mix: dict[str, float]
@@ -81,7 +83,7 @@ class Recipe(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     context: int
     threads: int
     vocabulary: Vocabulary
-    corpus: dict[str, int]
+    corpus: dict[str, AtLeastOne]
     network: Network
     stages: list[Stage]
 

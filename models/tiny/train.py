@@ -21,7 +21,7 @@ import msgspec
 
 from models.tiny import card, corpus
 from models.tiny.card import Stamp
-from models.tiny.corpus import Examples
+from models.tiny.corpus import Damaged, Examples, whole
 from models.tiny.learning import Progress, train
 from models.tiny.recipe import Recipe
 from models.tiny.teachers import sleeps
@@ -47,7 +47,11 @@ def open_work(work: Path) -> Stamp:
         unfinished = stamp.with_suffix(".part")
         unfinished.write_bytes(msgspec.json.encode(now))
         unfinished.rename(stamp)
-    if not stamp.exists() or msgspec.json.decode(stamp.read_bytes(), type=Stamp) != now:
+    begun = None
+    if stamp.exists():
+        with whole(stamp):
+            begun = msgspec.json.decode(stamp.read_bytes(), type=Stamp)
+    if begun != now:
         raise OtherRecipe(
             f"{work} holds what another recipe, project or library has made: remove it, or name another"
             " folder with --work"
@@ -62,18 +66,24 @@ def make_corpus(recipe: Recipe, work: Path) -> tuple[ChatTokenizer, dict[str, Ex
     if not folder.is_dir():
         tell("making the tokenizer")
         corpus.make_tokenizer(recipe.vocabulary, list(recipe.corpus), runs, recipe.context, folder)
-    return ChatTokenizer(folder), corpus.make(recipe.corpus, runs, folder, tell)
+    with whole(folder):
+        tokenizer = ChatTokenizer(folder)
+    return tokenizer, corpus.make(recipe.corpus, runs, folder, tell)
 
 
 def export(model: PreTrainedModel, tokenizer: ChatTokenizer, out: Path) -> None:
-    """Write the model's folder, weights in bfloat16."""
+    """Write the model's folder, weights in bfloat16. Raises `OSError`."""
+    from safetensors import SafetensorError
     from transformers import GenerationConfig
 
     own = tokenizer.huggingface
     model.generation_config = GenerationConfig(
         eos_token_id=[own.eos_token_id, own.pad_token_id], pad_token_id=own.pad_token_id
     )
-    model.cpu().bfloat16().save_pretrained(out)
+    try:
+        model.cpu().bfloat16().save_pretrained(out)
+    except SafetensorError as error:  # a full disk, say
+        raise OSError(f"{out} could not be written: {error}") from error
     own.save_pretrained(out)
     for file in out.iterdir():
         file.chmod(0o644)  # the weights' writer lets nobody else read them
@@ -108,13 +118,16 @@ def run(recipe: Recipe, work: Path) -> None:
         learnt = int(examples.learnt.sum())
         tell(f"{name}: {len(examples):,} examples, {len(examples.ids):,} tokens, {learnt:,} learnt")
     model, at = train(recipe, tokenizer, sources, work, tell)
-    export(model, tokenizer, work / "out")
+    made, there = work / "out", card.WEIGHTS.with_suffix(".part")
+    export(model, tokenizer, made)
     found = facts(stamp, model, sources, at, work)
     if (card.WEIGHTS / card.FACTS).is_file() and (before := card.read()).files == found.files:
         found = msgspec.structs.replace(found, measured=before.measured)
-    card.write(work / "out", found)
+    card.write(made, found)
+    shutil.rmtree(there, ignore_errors=True)
+    shutil.copytree(made, there)
     shutil.rmtree(card.WEIGHTS, ignore_errors=True)
-    shutil.copytree(work / "out", card.WEIGHTS)
+    there.rename(card.WEIGHTS)
     tell(f"{card.WEIGHTS} is ready; `python -m models.tiny.evaluate` measures it")
 
 
@@ -130,7 +143,9 @@ def main() -> None:
         sys.exit("error: accelerate is not installed: `make venv` installs it, or pip install accelerate")
     try:
         run(Recipe.read(), parser.parse_args().work)
-    except (OtherRecipe, HostError, SandboxError, StorageError, OSError, msgspec.MsgspecError) as error:
+    except msgspec.MsgspecError as error:
+        sys.exit(f"error: models/tiny/config.yaml: {error}")
+    except (OtherRecipe, Damaged, HostError, SandboxError, StorageError, OSError) as error:
         sys.exit(f"error: {error}")
     except KeyboardInterrupt:
         sys.exit("stopped; the same command goes on")

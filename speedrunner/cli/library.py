@@ -134,10 +134,12 @@ def blame(run: Run) -> None:
     Calls are those of all finished episodes, held-out ones too; the score is the mean of the episodes in
     which the actor called it.
     """
+    from speedrunner.runs.identity import remarks
     from speedrunner.statistics.skills import blame_lines
     from speedrunner.store.data import load
 
-    for line in blame_lines(load(run)):
+    data = load(run)
+    for line in (*blame_lines(data), *remarks(data.processes)):
         typer.echo(visible(line))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -27,7 +28,8 @@ MEASURES: dict[str, tuple[str, Callable[[CheckpointRow], float | None]]] = {
 BAR = 40
 """Characters of the longest bar."""
 
-EIGHTHS = " ▏▎▍▌▋▊▉"
+BLOCKS = "▏▎▍▌▋▊▉█"
+"""Parts of a character, up to a whole one."""
 
 
 def plot(runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run directories.")]) -> None:
@@ -41,31 +43,50 @@ def plot(runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run 
     from speedrunner.runs.identity import remarks
     from speedrunner.store.data import load
 
-    loaded = [load(path) for path in dict.fromkeys(runs)]
-    found: dict[str, list[CheckpointRow]] = {}
+    loaded = [load(path) for path in {path.resolve(): path for path in runs}.values()]
+    found: dict[str, Plotted] = {}
     for run in loaded:  # one after the other, as ledgers are large
         (costs,) = run_costs([run], [price_book(run)])
-        found[str(run.path)] = checkpoint_rows(run, costs)
+        found[str(run.path)] = Plotted(checkpoint_rows(run, costs), run.settings.run.test_episodes)
     console = plain_console()
-    for line in (*curves(found), *remarks(process for run in loaded for process in run.processes)):
+    blocks = BLOCKS if console.encoding.startswith("utf") else "#"
+    for line in (*curves(found, blocks), *remarks(process for run in loaded for process in run.processes)):
         console.print(visible(line), soft_wrap=True)
 
 
-def curves(runs: Mapping[str, Sequence[CheckpointRow]]) -> Iterator[str]:
-    """The lines of all curves: a block for each measure, in it each run by name, if there are several."""
+@dataclass(frozen=True)
+class Plotted:
+    """A run's checkpoints, and how many test episodes a whole one has."""
+
+    rows: Sequence[CheckpointRow]
+    whole: int
+
+
+def curves(runs: Mapping[str, Plotted], blocks: str = BLOCKS) -> Iterator[str]:
+    """The lines of all curves: a block for each measure, in it each run by name, if there are several.
+
+    Args:
+        blocks: characters of a bar, from the least part of one to a whole one.
+    """
+    if not any(run.rows for run in runs.values()):
+        yield "no test episode is finished yet"
+        return
     for measure, (form, value) in MEASURES.items():
-        values = {name: {row.rollouts: value(row) for row in rows} for name, rows in runs.items()}
-        most = max((each or 0.0 for own in values.values() for each in own.values()), default=0.0)
+        known = [value(row) or 0.0 for run in runs.values() for row in run.rows]
         yield measure
-        for name, own in values.items():
+        for name, run in runs.items():
             if len(runs) > 1:
                 yield f"  {name}"
-            for rollouts, each in own.items():
-                told = "not known" if each is None else f"{_bar(each, most)} {form.format(each)}"
-                yield f"  {rollouts:5} {told}"
+            for row in run.rows:
+                each = value(row)
+                bar = _bar(each or 0.0, max(known), blocks)
+                number = "not known" if each is None else form.format(each)
+                part = f"({row.episodes} of {run.whole} episodes)" if row.episodes < run.whole else ""
+                yield " ".join(filter(None, (f"  {row.rollouts:5}", bar, number, part)))
 
 
-def _bar(value: float, most: float) -> str:
+def _bar(value: float, most: float, blocks: str) -> str:
     """A bar as long as a value's share of the greatest."""
-    eighths = round(8 * BAR * value / most) if most else 0
-    return "█" * (eighths // 8) + EIGHTHS[eighths % 8].strip()
+    parts = round(len(blocks) * BAR * value / most) if most else 0
+    whole, rest = divmod(parts, len(blocks))
+    return blocks[-1] * whole + (blocks[rest - 1] if rest else "")

@@ -27,6 +27,7 @@ def show(
     Example: speedrunner show runs/demo test/10/3
     """
     from speedrunner.agents.texts import sleep_lines, whole_lines
+    from speedrunner.runs.identity import remarks
     from speedrunner.store.data import load
 
     data, (kind, _, number) = load(run), episode.partition("/")
@@ -34,5 +35,5 @@ def show(
         lines = sleep_lines(data.sleep(int(number)))
     else:
         lines = whole_lines(data.trajectory(episode))
-    for line in lines:
+    for line in (*lines, *remarks(data.processes)):
         typer.echo(visible(line))

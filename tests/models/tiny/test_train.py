@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from copy import copy
 from itertools import islice
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from models.tiny import card, corpus, learning, train
 from models.tiny.corpus import Examples
 from models.tiny.episodes import Example, snapshots
 from models.tiny.learning import batches, new_model, padded
-from models.tiny.recipe import Recipe, Stage
+from models.tiny.recipe import SOURCES, Recipe, Stage
 from serving.cards import CHECKOUT
 from serving.tokens.tokenizer import ChatTokenizer
 
@@ -145,9 +146,46 @@ class TestTheWorkFolder:
 
 @pytest.mark.parametrize(
     ("key", "value"),
-    [("network", {"hidden_sise": 64}), ("corpus", {"plain": 1}), ("stages", [{"tokens": 1}])],
+    [
+        ("network", {"hidden_sise": 64}),
+        ("corpus", {"plain": 1}),
+        ("corpus", dict.fromkeys(SOURCES, 0)),
+        ("stages", [{"tokens": 1}]),
+    ],
 )
 def test_a_recipe_with_a_mistake_is_refused(key: str, value: object) -> None:
     content = msgspec.to_builtins(Recipe.read()) | {key: value}
     with pytest.raises(msgspec.ValidationError):
         msgspec.convert(content, Recipe)
+
+
+def test_what_was_made_and_is_damaged_is_named(
+    tokenizer: ChatTokenizer, sources: dict[str, Examples], tmp_path: Path
+) -> None:
+    saved = tmp_path / "training.pt"
+    saved.write_bytes(b"PK")
+    with pytest.raises(corpus.Damaged, match=r"training\.pt cannot be read \(.*\): remove it, and the same"):
+        learning.train(SMALL, tokenizer, sources, tmp_path, print)
+
+
+def test_a_stage_that_ends_where_it_is_saved_can_be_gone_on_with(
+    tokenizer: ChatTokenizer,
+    sources: dict[str, Examples],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(learning, "SAVED_EVERY", 1)
+    steps: list[learning.Progress] = []
+    monkeypatch.setattr(learning, "_save", lambda file, model, optimizer, at: steps.append(copy(at)))
+    learning.train(SMALL, tokenizer, sources, tmp_path, print)
+    for at in steps:
+        assert at.stage == len(STAGES) or at.read < STAGES[at.stage].tokens
+
+
+def test_a_corpus_has_as_many_examples_as_its_recipe_says(tmp_path: Path) -> None:
+    corpus.reader_of_bytes(tmp_path, SMALL.context)
+    found = corpus.make({"snapshots": 3}, tmp_path, tmp_path, print)
+    assert len(found["snapshots"]) == 3
+    (tmp_path / "snapshots.npz").write_bytes(b"PK")
+    with pytest.raises(corpus.Damaged, match=r"snapshots\.npz cannot be read"):
+        corpus.make({"snapshots": 3}, tmp_path, tmp_path, print)
