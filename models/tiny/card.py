@@ -132,12 +132,12 @@ def seen() -> dict[str, str]:
     with TemporaryDirectory() as folder:
         reader = reader_of_bytes(Path(folder), 1024)
         played = [next(episodes(reader, -1, skilled)) for skilled in (0.0, 1.0)]
-    whole = "".join(reader.decode(each.ids) for each in played)
+    texts = "".join(reader.decode(each.ids) for each in played)
     return {
         **{f"env/{name}": text for name, text in found["env"].items() if name != "tasks"},
         **{name: text for name, text in found["prompts"].items() if name not in NOT_SHOWN},
         "method/tools": hashlib.sha256(tools.encode()).hexdigest()[:12],
-        "episodes": hashlib.sha256(whole.encode()).hexdigest()[:12],
+        "episodes": hashlib.sha256(texts.encode()).hexdigest()[:12],
     }
 
 

@@ -72,14 +72,14 @@ def curves(runs: Mapping[str, Plotted], blocks: str = BLOCKS) -> Iterator[str]:
         yield "no test episode is finished yet"
         return
     for measure, (form, value) in MEASURES.items():
-        known = [value(row) or 0.0 for run in runs.values() for row in run.rows]
+        most = max(value(row) or 0.0 for run in runs.values() for row in run.rows)
         yield measure
         for name, run in runs.items():
             if len(runs) > 1:
                 yield f"  {name}"
             for row in run.rows:
                 each = value(row)
-                bar = _bar(each or 0.0, max(known), blocks)
+                bar = _bar(each or 0.0, most, blocks)
                 number = "not known" if each is None else form.format(each)
                 part = f"({row.episodes} of {run.whole} episodes)" if row.episodes < run.whole else ""
                 yield " ".join(filter(None, (f"  {row.rollouts:5}", bar, number, part)))
