@@ -128,7 +128,7 @@ def seen() -> dict[str, str]:
     """Digests of what the model was shown of the project, as it stands now: prompts, tools, texts."""
     setup = set_up(compose(["env=babyai", "method=speedrunner", "model=tiny-random"]))
     found = checkout(setup)
-    tools = json.dumps([tool.openai for tool in inducer_tools(all_public=False, interpreter=True)])
+    tools = json.dumps([tool.openai for tool in inducer_tools(interpreter=True)])
     with TemporaryDirectory() as folder:
         reader = reader_of_bytes(Path(folder), 1024)
         played = [next(episodes(reader, -1, skilled)) for skilled in (0.0, 1.0)]

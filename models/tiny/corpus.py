@@ -18,6 +18,7 @@ from models.tiny import vocabulary
 from models.tiny.episodes import Example, episodes, snapshots
 from models.tiny.recipe import Vocabulary
 from models.tiny.sessions import sessions
+from models.tiny.teachers import programs
 from serving.tokens.tokenizer import ChatTokenizer
 
 TEMPLATE = Path(__file__).parents[1] / "random" / "template.jinja"
@@ -102,7 +103,7 @@ def make_tokenizer(
     template = TEMPLATE.read_text(encoding="utf-8")
     with TemporaryDirectory() as raw:
         reader = reader_of_bytes(Path(raw), context)
-    known: set[str] = set()
+    known = {*programs.LINES}
     texts: list[str] = []
     for name in sources:
         sample = [reader.decode(each.ids) for each in islice(_source(reader, name, -1, runs), made_of.sample)]

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from envs import Task
-from envs.babyai import TASKS, WORLD_SEEDS, BabyAI
+from envs.babyai import TASKS, BabyAI
 from models.tiny.libraries import WORDINGS, Skilled, composed
+from models.tiny.recipe import WORLDS
 from models.tiny.teachers.bot import Goal, Seen, SkillUse, Teacher, goals
 from serving.tokens.formats import FORMATS
 from serving.tokens.formats.json_value import dumps
@@ -26,9 +27,6 @@ from speedrunner.store.records import CallNode, Message
 
 CALLS = 30
 """The most turns of an episode, as the environment allows."""
-
-WORLDS = range(WORLD_SEEDS.stop, 100 * WORLD_SEEDS.stop)
-"""Seeds of the corpus: no world of either split is among them."""
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,11 @@ from pathlib import Path
 
 import msgspec
 
+from envs.babyai import WORLD_SEEDS
 from speedrunner.config.schema import AtLeastOne
+
+WORLDS = range(WORLD_SEEDS.stop, 100 * WORLD_SEEDS.stop)
+"""Seeds of the corpus: no world of either split is among them."""
 
 SOURCES = ("snapshots", "plain", "skilled", "sleeps")
 

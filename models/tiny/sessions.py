@@ -23,10 +23,7 @@ def sessions(tokenizer: ChatTokenizer, runs: Path) -> Iterator[Example]:
     for folder in sorted(each for each in runs.iterdir() if each.suffix != UNFINISHED):
         data = load(folder)
         options = data.settings.method.options
-        tools = inducer_tools(
-            all_public=options.get("visibility") == "all_public",
-            interpreter=options.get("interpreter") != "off",
-        )
+        tools = inducer_tools(interpreter=options.get("interpreter") != "off")
         for sleep in data.sleeps:
             (agent,) = sleep.agents
             written = Written(tokenizer, agent.turns[0].messages, tools, bounds=(256, 8192))
@@ -40,10 +37,10 @@ def sessions(tokenizer: ChatTokenizer, runs: Path) -> Iterator[Example]:
             yield written.example()
 
 
-def inducer_tools(*, all_public: bool, interpreter: bool) -> list[ToolSpec]:
-    """What an inducer is offered on BabyAI, by two options of the method."""
+def inducer_tools(*, interpreter: bool) -> list[ToolSpec]:
+    """What an inducer is offered on BabyAI, with a code interpreter or without."""
     draft = Draft(Library(BabyAI.primitives), 1, [])
-    offered: list[Tool] = [*draft.tools(all_public=all_public)]
+    offered: list[Tool] = [*draft.tools(all_public=False)]
     if interpreter:
         offered.insert(0, Interpreter.execute_code.__get__(draft))
     return Toolbox(offered, finish).specs

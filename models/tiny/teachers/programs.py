@@ -30,6 +30,11 @@ BOTH = f"""    if ' after you ' in mission:
 {CHECK}"""
 """The same, once the other wording is known."""
 
+LINES = sorted(
+    {line for text in (FIRST, WHOLE, BOTH, ROUTE, SEARCH, LOOK, ORDER) for line in text.split("\n") if line}
+)
+"""All that is ever written as code."""
+
 PARTS = ("whole", "parse", "route", "search")
 """What the first routines lack, in the order in which it is written; `parse` needs `whole`."""
 

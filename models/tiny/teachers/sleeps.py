@@ -1,15 +1,11 @@
 """Records of sleeps: short runs of SpeedRunner on BabyAI whose agents are programs, all else being real.
 
-    python -m models.tiny.teachers.sleeps --out DIR --runs N --seed S
-
-leaves N run directories in DIR, which `speedrunner.store.data.load` reads; those that are there stay. Half of
-them begin with an empty library, the others with one that lacks this or that; one in ten has no code
+Half of them begin with an empty library, the others with one that lacks this or that; one in ten has no code
 interpreter. Their worlds are in neither split. The same seed gives the same sessions.
 """
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import io
 import random
@@ -21,7 +17,8 @@ from pathlib import Path
 from rich.console import Console
 
 from envs import Split, Task
-from envs.babyai import TASKS, WORLD_SEEDS
+from envs.babyai import TASKS
+from models.tiny.recipe import WORLDS
 from models.tiny.teachers import programs
 from models.tiny.teachers.actor import player
 from models.tiny.teachers.inducer import Work, session
@@ -98,10 +95,9 @@ class Plan:
 
     @property
     def worlds(self) -> list[Task]:
-        """Those that are trained on, beyond all from which the splits are drawn."""
+        """Those that are trained on."""
         rng = random.Random(f"worlds {self.seed}")
-        beyond = range(WORLD_SEEDS.stop, 1000 * WORLD_SEEDS.stop)
-        return [Task("babyai", TASKS[0], index) for index in rng.sample(beyond, SLEEPS * self.batch)]
+        return [Task("babyai", TASKS[0], index) for index in rng.sample(WORLDS, SLEEPS * self.batch)]
 
 
 class _Programmed(Conversation):
@@ -196,17 +192,3 @@ def record(out: Path, runs: int, seed: int) -> None:
             asyncio.run(play(Plan.drawn(name), unfinished))
             unfinished.rename(folder)
             print(f"{number + 1} of {runs} runs are in {out}", flush=True)
-
-
-def main() -> None:
-    """The command line."""
-    parser = argparse.ArgumentParser(description="Record sleeps of a scripted inducer on BabyAI.")
-    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="gets a folder for each run")
-    parser.add_argument("--runs", type=int, default=10, help="how many")
-    parser.add_argument("--seed", type=int, default=0, help="other seeds give other runs")
-    given = parser.parse_args()
-    record(given.out, given.runs, given.seed)
-
-
-if __name__ == "__main__":
-    main()

@@ -40,7 +40,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_tools_are_those_that_the_inducer_was_offered(runs: Path) -> None:
-    assert [inducer_tools(all_public=False, interpreter=True)] * SLEEPS == OFFERED
+    assert [inducer_tools(interpreter=True)] * SLEEPS == OFFERED
 
 
 def test_each_sleep_is_the_conversation_that_serving_would_have(runs: Path, tmp_path: Path) -> None:
