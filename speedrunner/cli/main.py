@@ -25,6 +25,7 @@ from speedrunner.cli.listing import list_
 from speedrunner.cli.methods import app as methods_app
 from speedrunner.cli.plot import plot
 from speedrunner.cli.probe import app as probe_app
+from speedrunner.cli.report import report
 from speedrunner.cli.serve import serve
 from speedrunner.cli.show import show
 from speedrunner.cli.status import status
@@ -65,6 +66,7 @@ app.command("forecast")(forecast)
 app.command("export")(export)
 app.command("cost")(cost)
 app.command("plot")(plot)
+app.command("report")(report)
 app.command("compare")(compare)
 app.command("tables")(tables)
 app.command("verify")(verify)

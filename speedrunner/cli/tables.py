@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,8 +14,10 @@ from speedrunner.cli.command import plain_console, waiting_line
 from speedrunner.console import visible
 
 if TYPE_CHECKING:
+    from speedrunner.statistics.groups import Group
     from speedrunner.statistics.paper import Beside
     from speedrunner.statistics.summary import Summary
+    from speedrunner.statistics.writing import Table
 
 
 def tables(
@@ -41,6 +44,65 @@ def tables(
 
     Example: speedrunner tables runs --out tables --prices gpt-5.4-mini
     """
+    from speedrunner.statistics.writing import write
+    from speedrunner.store.files import StorageError
+
+    if out.exists() and not out.is_dir():
+        raise StorageError(f"--out {out} is a file: name a folder for the tables")
+    found = read_tables(folders, prices, corrected=holm)
+    write(out, found.tables, found.remarks)
+    console = plain_console()
+    for line in [*_said(found), *found.notes, *found.remarks]:
+        console.print(visible(line), soft_wrap=True)
+    count = len(found.tables)
+    console.print(f"{count} tables, each as .csv and .tex, are in {visible(str(out))}", soft_wrap=True)
+    tell_problems(found)
+
+
+def tell_problems(found: Found) -> None:
+    """Name the runs that are left out on standard error; the exit status is 1 then."""
+    for problem in found.problems:
+        typer.echo(visible(f"error: {problem}"), err=True)
+    if found.problems:
+        raise typer.Exit(1)
+
+
+@dataclass(frozen=True)
+class Found:
+    """What was read of some folders.
+
+    Attributes:
+        runs: in the order of their folders.
+        groups: the same by setting.
+        beside: the paper's numbers and ours.
+        tables: all of them.
+        notes: runs that are left out as another one has their setting and seed.
+        remarks: what the cards of the models say of their results.
+        problems: what could not be read, a line each.
+        options: what the command that fills a gap has beside experiment and model.
+    """
+
+    runs: list[Summary]
+    groups: list[Group]
+    beside: list[Beside]
+    tables: list[Table]
+    notes: list[str]
+    remarks: list[str]
+    problems: list[str]
+    options: str
+
+
+def read_tables(folders: list[Path], prices: str | None, *, corrected: bool) -> Found:
+    """Read all runs below some folders, and make the tables.
+
+    Args:
+        prices: a file of `configs/prices/`; `None`: each run's own list.
+        corrected: whether p-values are corrected by Holm's procedure.
+
+    Raises:
+        InvalidConfig: there is no such price list.
+        StorageError: there is no run that can be read.
+    """
     from speedrunner.config.schema import InvalidConfig
     from speedrunner.costs.pricing import GPU_HOURS, price_list
     from speedrunner.statistics.forecasts import forecast_table
@@ -48,7 +110,6 @@ def tables(
     from speedrunner.statistics.paper import beside, published
     from speedrunner.statistics.paper_tables import paper_tables
     from speedrunner.statistics.tables import run_tables
-    from speedrunner.statistics.writing import write
     from speedrunner.store.files import StorageError
 
     if prices == GPU_HOURS:
@@ -57,29 +118,20 @@ def tables(
         )
     if prices is not None:
         price_list(prices)
-    if out.exists() and not out.is_dir():
-        raise StorageError(f"--out {out} is a file: name a folder for the tables")
     runs, problems = _read(folders, prices)
     if not runs:
         raise StorageError("; ".join(problems))
     groups, notes = grouped(runs)
     names = ", ".join(dict.fromkeys(run.prices for run in runs))
-    rows = beside(published(), groups, _options(folders))
-    written = [*run_tables(groups, prices=names, corrected=holm), *paper_tables(rows)]
+    options = _options(folders)
+    rows = beside(published(), groups, options)
+    made = [*run_tables(groups, prices=names, corrected=corrected), *paper_tables(rows)]
     try:
-        written.append(forecast_table(runs))
+        made.append(forecast_table(runs))
     except StorageError as error:
         problems.append(str(error))
     remarks = sorted({remark for run in runs for remark in run.remarks})
-    write(out, written, remarks)
-    console = plain_console()
-    for line in [*_said(runs, len(groups), rows), *notes, *remarks]:
-        console.print(visible(line), soft_wrap=True)
-    console.print(f"{len(written)} tables, each as .csv and .tex, are in {visible(str(out))}", soft_wrap=True)
-    for problem in problems:
-        typer.echo(visible(f"error: {problem}"), err=True)
-    if problems:
-        raise typer.Exit(1)
+    return Found(runs, groups, rows, made, notes, remarks, problems, options)
 
 
 def _options(folders: list[Path]) -> str:
@@ -124,10 +176,11 @@ def _read(folders: list[Path], prices: str | None) -> tuple[list[Summary], list[
     return runs, problems
 
 
-def _said(runs: list[Summary], groups: int, rows: list[Beside]) -> list[str]:
+def _said(found: Found) -> list[str]:
     """What was read, and what is missing."""
-    lines = [f"{len(runs)} runs of {groups} settings"]
-    for run in runs:
+    rows = found.beside
+    lines = [f"{len(found.runs)} runs of {len(found.groups)} settings"]
+    for run in found.runs:
         if run.unfinished:
             points = ", ".join(map(str, run.unfinished))
             lines.append(f"{run.path} is not finished: no whole evaluation after {points} rollouts")

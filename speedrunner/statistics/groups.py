@@ -22,6 +22,9 @@ OWN = ("run.seed", "run.start_from", "library.visible_last")
 SCHEDULE = ("run.rollouts", "run.sleep_every", "run.eval_every", "run.budget_tokens")
 """What is no setting of a run that evaluates another one's policy."""
 
+FAMILIES = ("scienceworld-family3", "scienceworld-family4")
+"""What the paper averages as ScienceWorld."""
+
 TOO_MANY = 0.02
 """Share of test episodes ended by the wall clock over which a cell is flagged: its score hangs on a limit."""
 
@@ -70,6 +73,13 @@ def spread(values: Iterable[float | None]) -> Spread | None:
     if not known:
         return None
     return Spread(fmean(known), stdev(known) if len(known) > 1 else None, len(known))
+
+
+def average(parts: Sequence[Spread]) -> Spread:
+    """The mean of several settings, of means and of deviations."""
+    deviations = [part.sd for part in parts if part.sd is not None]
+    sd = fmean(deviations) if len(deviations) == len(parts) else None
+    return Spread(fmean(part.mean for part in parts), sd, min(part.seeds for part in parts))
 
 
 def mean_sd(found: Spread | None) -> tuple[float | None, float | None]:

@@ -9,17 +9,21 @@ import csv
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from statistics import fmean
 
 import msgspec
 
-from speedrunner.statistics.groups import TOO_MANY, Group, Spread, spread, wall_clock_share
+from speedrunner.statistics.groups import (
+    FAMILIES,
+    TOO_MANY,
+    Group,
+    Spread,
+    average,
+    spread,
+    wall_clock_share,
+)
 from speedrunner.statistics.summary import Summary
 
 FILE = Path(__file__).with_name("paper.csv")
-
-FAMILIES = ("scienceworld-family3", "scienceworld-family4")
-"""What the paper averages as ScienceWorld."""
 
 SEEDS = {"truncation": 1}
 """Seeds of an experiment, if they are not the paper's usual 3."""
@@ -226,7 +230,7 @@ def _beside(number: Published, model: str, command: str, groups: Sequence[Group]
     return Beside(
         paper=number,
         model=model,
-        ours=_average(known) if len(known) == len(parts) else None,
+        ours=average(known) if len(known) == len(parts) else None,
         rollouts=min(points, default=None),
         flag=f"{cut:.1%} wall_clock" if cut > TOO_MANY else "",
         missing=f"{'; '.join(gaps)}: {command}" if gaps else "",
@@ -270,9 +274,3 @@ def _gaps(asked: Mapping[tuple[str, str], Mapping[int, Summary]], seeds: int) ->
         if open_:
             gaps.append(f"seed {', '.join(open_)} of {name} unfinished")
     return gaps
-
-
-def _average(parts: Sequence[Spread]) -> Spread:
-    deviations = [part.sd for part in parts if part.sd is not None]
-    sd = fmean(deviations) if len(deviations) == len(parts) else None
-    return Spread(fmean(part.mean for part in parts), sd, min(part.seeds for part in parts))

@@ -1,0 +1,90 @@
+"""The page: one HTML file that loads nothing from anywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from importlib.resources import files
+from typing import Any
+
+import jinja2
+from markupsafe import Markup
+
+from speedrunner.console import visible
+from speedrunner.report.drawing import draw
+from speedrunner.report.facts import RunFacts
+from speedrunner.report.figures import Figure
+from speedrunner.statistics.writing import Cell, Table
+
+ROWS = 200
+"""Rows of a table that the page shows; the files of `speedrunner tables` have all."""
+
+
+def page(
+    title: str,
+    figures: Sequence[Figure],
+    tables: Sequence[Table],
+    runs: Sequence[RunFacts],
+    remarks: Sequence[str],
+    problems: Sequence[str],
+) -> str:
+    """The whole page.
+
+    Args:
+        remarks: what has to be said of the results.
+        problems: runs that could not be read, and why.
+    """
+    from plotly.offline import get_plotlyjs
+
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader(__package__, "."),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+        finalize=_visible,
+    )
+    environment.filters |= {"shown": _shown, "numbers": _numbers}
+    here = files(__package__)
+    return environment.get_template("report.jinja").render(
+        title=title,
+        written=datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z"),
+        figures=[(figure, _json(draw(figure).to_json())) for figure in figures],
+        tables=[(table, table.rows[:ROWS]) for table in tables if table.rows],
+        rows=ROWS,
+        runs=runs,
+        remarks=remarks,
+        problems=problems,
+        plotly=Markup(get_plotlyjs().replace("</script", "<\\/script")),
+        style=Markup((here / "report.css").read_text(encoding="utf-8")),
+        script=Markup((here / "report.js").read_text(encoding="utf-8")),
+    )
+
+
+def _visible(value: object) -> object:
+    """Each text that the template is given, without what could steer who reads it."""
+    return visible(value) if type(value) is str else value
+
+
+def _json(text: str) -> Markup:
+    """JSON that cannot end the element that it stands in."""
+    return Markup(text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029"))
+
+
+def _shown(cell: Cell) -> str:
+    if cell is None:
+        return "–"
+    if isinstance(cell, float):
+        return f"{cell:.4g}" if abs(cell) < 10_000 else f"{cell:,.0f}"
+    return f"{cell:,}" if isinstance(cell, int) else cell
+
+
+def _numbers(figure: Figure) -> list[tuple[Any, ...]]:
+    """What a figure shows, for those who do not see it: panel, measure, name, place, value, deviation."""
+    return [
+        (panel.title, panel.y, line.name, x, y, sd)
+        for row in figure.rows
+        for panel in row
+        for line in (*panel.lines, *panel.over)
+        for x, y, sd in zip(line.x, line.y, line.sd, strict=True)
+    ]

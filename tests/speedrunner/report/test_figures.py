@@ -1,0 +1,85 @@
+"""Figures as data: what is drawn where, on which runs it stands, what is missing."""
+
+from __future__ import annotations
+
+import pytest
+
+from speedrunner.report.figures import Figure, figures
+from speedrunner.statistics.groups import grouped
+from speedrunner.statistics.series import frontier
+from speedrunner.statistics.summary import Summary
+from tests.speedrunner.statistics.summaries import checkpoint, summary
+
+
+def run(env: str, method: str, seed: int = 0, *scores: float, model: str = "tiny-random") -> Summary:
+    """A run with a checkpoint every 50 rollouts."""
+    points = [checkpoint(50 * n, [{"score": score}]) for n, score in enumerate(scores)]
+    return summary(env, method, seed, *points, model=model)
+
+
+def drawn(*runs: Summary) -> dict[str, Figure]:
+    groups, _ = grouped(runs)
+    return {figure.name: figure for figure in figures(groups)}
+
+
+def test_a_line_has_means_and_deviations_over_seeds() -> None:
+    found = drawn(run("babyai", "react", 0, 0.2, 0.4), run("babyai", "react", 1, 0.4, 0.8))
+    (panel,) = found["combined_performance_tiny_random"].rows[0]
+    (line,) = panel.lines
+    assert (panel.title, line.name, line.x, line.seeds) == ("BabyAI", "react", [0, 50], 2)
+    assert line.y == pytest.approx([0.3, 0.6])
+    assert line.sd == pytest.approx([0.1414, 0.2828], abs=1e-3)
+
+
+def test_one_seed_has_no_deviation() -> None:
+    found = drawn(run("babyai", "react", 0, 0.2))
+    assert found["combined_performance_tiny_random"].rows[0][0].lines[0].sd == [None]
+
+
+def test_scienceworld_is_the_mean_of_its_families_and_one_alone_is_itself() -> None:
+    third, fourth = run("scienceworld-family3", "react", 0, 0.2), run("scienceworld-family4", "react", 0, 0.6)
+    both = drawn(third, fourth)["combined_performance_tiny_random"].rows[0][0]
+    assert (both.title, both.lines[0].y) == ("ScienceWorld", [pytest.approx(0.4)])
+    alone = drawn(third)["combined_performance_tiny_random"].rows[0][0]
+    assert (alone.title, alone.lines[0].y) == ("scienceworld-family3", [0.2])
+
+
+def test_a_figure_names_its_runs_and_what_fills_its_gaps() -> None:
+    figure = drawn(run("babyai", "react", 0, 0.2))["combined_performance_tiny_random"]
+    assert figure.runs == ["runs/babyai-react-tiny-random-seed0"]
+    assert "speedrunner on babyai" in figure.missing
+    assert figure.missing.endswith(": speedrunner sweep experiment=main model=tiny-random")
+
+
+def test_each_model_has_a_figure_of_its_own() -> None:
+    found = drawn(run("babyai", "react", 0, 0.2), run("babyai", "react", 0, 0.4, model="other"))
+    assert {"combined_performance_tiny_random", "combined_performance_other"} <= set(found)
+    assert [row[0].title for row in found["pareto_frontier"].rows] == ["BabyAI, other", "BabyAI, tiny-random"]
+
+
+def test_the_frontier_is_what_no_other_beats_in_both() -> None:
+    points = {"cheap": (1.0, 0.2), "good": (3.0, 0.9), "worse": (4.0, 0.5), "dear": (9.0, 0.95)}
+    assert frontier(points) == ["cheap", "good", "dear"]
+    assert frontier({}) == []
+
+
+def test_a_shift_goes_on_where_its_first_half_ended() -> None:
+    third, fourth = "scienceworld-family3", "scienceworld-family4"
+    found = drawn(
+        run(third, "speedrunner", 0, 0.2, 0.4),
+        run(fourth, f"speedrunner-from_{third}", 0, 0.1, 0.6),
+        run(third, f"speedrunner-from_{fourth}-speedrunner-from_{third}", 0, 0.3),
+    )
+    (line,) = found["scienceworld_shift_tiny_random"].rows[0][0].lines
+    assert (line.x, line.y) == ([0, 50, 100, 150], [0.2, 0.4, 0.6, 0.3])
+
+
+def test_zombies_are_bars_and_experiments_that_were_not_begun_have_no_figure() -> None:
+    found = drawn(run("crafter-zombie_frequency0", "react", 0, 0.2), run("crafter", "react", 0, 0.1))
+    ((panel,),) = found["zombie_sweep_tiny_random"].rows
+    assert (panel.kind, panel.lines[0].x, panel.lines[0].y) == ("bars", ["0x", "1x"], [0.2, 0.1])
+    assert not [name for name in found if name.startswith(("scienceworld_shift", "replay"))]
+
+
+def test_runs_without_a_checkpoint_have_no_figure() -> None:
+    assert drawn(run("babyai", "react")) == {}

@@ -1,0 +1,112 @@
+"""The page: all of it in one file, and nothing in it does what its text says."""
+
+from __future__ import annotations
+
+import json
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from speedrunner.report.facts import RunFacts
+from speedrunner.report.figures import figures
+from speedrunner.report.page import ROWS, page
+from speedrunner.statistics.groups import grouped
+from speedrunner.statistics.tables import run_tables
+from speedrunner.statistics.writing import Table
+from tests.speedrunner.statistics.summaries import checkpoint, summary
+
+HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\x1b[31m\u202e\u2028'\"&{{ 7 * 7 }}"
+
+
+class Elements(HTMLParser):
+    """Names of the elements of a page, and the texts of its scripts."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.names: list[tuple[str, dict[str, str | None]]] = []
+        self.scripts: list[str] = []
+        self.text = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.names.append((tag, dict(attrs)))
+
+    def handle_data(self, data: str) -> None:
+        if self.names and self.names[-1][0] == "script" and self.lasttag == "script":
+            self.scripts.append(data)
+        else:
+            self.text += data
+
+
+def facts(text: str = "babyai") -> RunFacts:
+    return RunFacts(
+        path=text, env=text, method=text, model=text, seed=0, began=text, checkpoints=[0], unfinished=[],
+        versions={text: text}, hosts=[text], sandbox=text, endings={"success": 1}, notes=[text],
+    )  # fmt: skip
+
+
+def whole(text: str = "babyai") -> str:
+    groups, _ = grouped([summary("babyai", "react", 0, checkpoint(0, [{"score": 0.5}]), model=text)])
+    tables = [
+        *run_tables(groups, prices=text, corrected=False),
+        Table("some", text, (text,), [(text,)] * (ROWS + 1)),
+    ]
+    return page(text, figures(groups, text), tables, [facts(text)], [text], [text])
+
+
+@pytest.fixture(scope="module")
+def hostile() -> Elements:
+    return Elements(whole(HOSTILE))
+
+
+def test_no_text_becomes_markup_or_script(hostile: Elements) -> None:
+    plain = Elements(whole())
+    assert [name for name, _ in hostile.names] == [name for name, _ in plain.names]
+    assert "alert" not in "".join(script for script in hostile.scripts if not script.startswith("{"))
+    assert not any(name.startswith("on") for _, attributes in hostile.names for name in attributes)
+
+
+def test_control_characters_are_written_out(hostile: Elements) -> None:
+    assert "\x1b" not in hostile.text
+    assert "\u202e" not in hostile.text
+    assert "\\x1b[31m\\u202e" in hostile.text
+    assert "{{ 7 * 7 }}" in hostile.text
+
+
+def test_figures_are_json_that_stays_in_its_element() -> None:
+    found = re.findall(
+        r'<script type="application/json" id="data-[^"]*">(.*?)</script>', whole(HOSTILE), re.S
+    )
+    assert found
+    for text in found:
+        assert json.loads(text)["data"]
+        assert "<" not in text
+
+
+def test_nothing_is_loaded_from_anywhere() -> None:
+    elements = Elements(whole())
+    policy = next(
+        attributes for name, attributes in elements.names if name == "meta" and "http-equiv" in attributes
+    )
+    assert str(policy["content"]).startswith("default-src 'none';")
+    for name, attributes in elements.names:
+        assert name not in ("link", "iframe", "object", "embed", "base", "form")
+        assert "src" not in attributes
+        assert str(attributes.get("href", "#")).startswith("#")
+
+
+def test_links_within_the_page_lead_somewhere() -> None:
+    elements = Elements(whole())
+    ids = [str(attributes["id"]) for _, attributes in elements.names if "id" in attributes]
+    assert len(ids) == len(set(ids))
+    links = {str(attributes["href"])[1:] for name, attributes in elements.names if name == "a"}
+    assert links <= set(ids)
+
+
+def test_long_tables_say_that_there_is_more() -> None:
+    assert f"The first {ROWS} of {ROWS + 1} rows" in whole()
+
+
+def test_a_figure_s_numbers_stand_below_it() -> None:
+    assert "<td>BabyAI</td><td>score</td><td>react</td><td>0</td><td>0.5</td><td>–</td>" in whole()
