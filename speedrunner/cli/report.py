@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from speedrunner.cli.tables import read_tables, tell_problems
+from speedrunner.cli.tables import Prices, read_tables, tell_problems
 from speedrunner.console import visible
 
 
@@ -19,26 +19,43 @@ def report(
         Path | None,
         typer.Option(metavar="FILE", help="The page; DIR/report.html by default.", show_default=False),
     ] = None,
+    printed: Annotated[
+        Path | None,
+        typer.Option(
+            "--figures",
+            metavar="FOLDER",
+            help="Also write each figure for a paper, as SVG and PNG.",
+            show_default=False,
+        ),
+    ] = None,
+    prices: Prices = None,
 ) -> None:
     """Write figures and tables of all runs below some folders, finished or not, as one HTML file.
 
-    Example: speedrunner report runs/paper
+    The exit status is 1 when a run is damaged, which is left out, or a folder holds none.
+
+    Example: speedrunner report runs/paper --figures figures
     """
-    from speedrunner.report.facts import run_facts
+    from speedrunner.report.facts import facts
     from speedrunner.report.figures import figures
     from speedrunner.report.page import page
+    from speedrunner.report.printing import print_figures
     from speedrunner.store import files
 
-    found = read_tables(folders, None, corrected=False)
-    out = out or folders[0] / "report.html"
+    found = read_tables(folders, prices, corrected=False)
+    drawn = figures(found.groups, found.options)
+    out = out or next(folder for folder in folders if folder.is_dir()) / "report.html"
     text = page(
         title=", ".join(folder.resolve().name for folder in folders),
-        figures=figures(found.groups, found.options),
+        figures=drawn,
         tables=found.tables,
-        runs=[run_facts(run) for group in found.groups for run in group.runs],
+        facts=facts([run for group in found.groups for run in group.runs]),
         remarks=found.remarks,
         problems=[*found.problems, *found.notes],
     )
     files.write_atomic(out, text.encode())
+    if printed is not None:
+        count = len(print_figures(drawn, printed))
+        typer.echo(f"{count} files of {len(drawn)} figures are in {visible(str(printed))}")
     typer.echo(f"the report is {visible(str(out))}")
     tell_problems(found)

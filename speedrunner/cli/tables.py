@@ -20,19 +20,22 @@ if TYPE_CHECKING:
     from speedrunner.statistics.writing import Table
 
 
+Prices = Annotated[
+    str | None,
+    typer.Option(
+        metavar="NAME",
+        help="A file of configs/prices for all of them; by default each run's own list.",
+        show_default=False,
+    ),
+]
+
+
 def tables(
     folders: Annotated[
         list[Path], typer.Argument(metavar="DIR [DIR...]", help="Runs, and folders that hold runs.")
     ],
     out: Annotated[Path, typer.Option(metavar="OUT", help="Where the tables go.", show_default=False)],
-    prices: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="A file of configs/prices for all of them; by default each run's own list.",
-            show_default=False,
-        ),
-    ] = None,
+    prices: Prices = None,
     holm: Annotated[
         bool, typer.Option("--holm", help="Correct p-values by Holm's procedure, per metric and table.")
     ] = False,

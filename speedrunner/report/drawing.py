@@ -4,36 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from speedrunner.report.figures import Figure, Line, Panel
+from speedrunner.report.panels import Figure, Line, Panel
+from speedrunner.report.styles import FAINT, style
 
 if TYPE_CHECKING:
     import plotly.graph_objects as graphs
 
-# Okabe and Ito's colours, for people who see few; each has another lightness, dash, marker and hatching.
-STYLES: dict[str, tuple[str, str, str, str]] = {
-    "react": ("#7f7f7f", "dot", "circle", "."),
-    "opo": ("#e69f00", "dash", "square", "/"),
-    "asi": ("#56b4e9", "dashdot", "diamond", "\\"),
-    "asi_replay": ("#cc79a7", "longdash", "cross", "x"),
-    "voyager": ("#009e73", "longdashdot", "triangle-up", "-"),
-    "speedrunner": ("#0b3c8a", "solid", "star", ""),
-    "speedrunner-interpreter_off": ("#d55e00", "dash", "x", "+"),
-    "speedrunner-prompt_asi_style": ("#56b4e9", "dot", "diamond", "\\"),
-    "speedrunner-visibility_all_public": ("#009e73", "dashdot", "square", "/"),
-    "uncached": ("#d55e00", "solid", "circle", ""),
-    "cached": ("#c9c9c9", "dot", "square", "/"),
-    "output": ("#0b3c8a", "dash", "diamond", "x"),
-}
-"""Colour, dash, marker and hatching by name."""
-
-OTHERS = (
-    ("#e69f00", "dash", "square", "/"),
-    ("#009e73", "dot", "x", "x"),
-    ("#cc79a7", "dashdot", "cross", "-"),
-)
-
 PANEL_HEIGHT = 270
+BETWEEN = 85
+"""Pixels of a row of panels, and of what stands between two of them."""
+
 FONT = 13
+GRID = "#d9d9d9"
 
 
 def draw(figure: Figure) -> graphs.Figure:
@@ -46,12 +28,13 @@ def draw(figure: Figure) -> graphs.Figure:
         for row in figure.rows
     ]
     titles = [row[n].title if n < len(row) else "" for row in figure.rows for n in range(columns)]
+    height = PANEL_HEIGHT * rows
     drawn = make_subplots(
         rows=rows,
         cols=columns,
         specs=specs,
         subplot_titles=titles,
-        vertical_spacing=min(0.12, 0.5 / rows),
+        vertical_spacing=BETWEEN / height,
         horizontal_spacing=0.3 / columns if columns > 1 else 0.1,
     )
     named: set[str] = set()
@@ -61,33 +44,35 @@ def draw(figure: Figure) -> graphs.Figure:
                 drawn.add_trace(
                     trace, row=number, col=column, **({"secondary_y": second} if panel.over else {})
                 )
-            drawn.update_xaxes(title_text=panel.x, row=number, col=column)
+            mode = "tozero" if panel.kind == "points" else "normal"
+            drawn.update_xaxes(title_text=panel.x, rangemode=mode, row=number, col=column)
             side = {"secondary_y": False} if panel.over else {}
-            drawn.update_yaxes(title_text=panel.y, rangemode="tozero", row=number, col=column, **side)
+            drawn.update_yaxes(title_text=panel.y, row=number, col=column, **side)
             if panel.over:
-                drawn.update_yaxes(
-                    title_text=panel.over_y, rangemode="tozero", row=number, col=column, secondary_y=True
-                )
+                own = {"title_text": panel.over_y, "tickmode": "auto", "showgrid": False}
+                drawn.update_yaxes(own, row=number, col=column, secondary_y=True)
     stacked = any(panel.kind == "stack" for row in figure.rows for panel in row)
+    drawn.update_xaxes(gridcolor=GRID, zerolinecolor=GRID)
+    drawn.update_yaxes(gridcolor=GRID, zerolinecolor=GRID, rangemode="tozero", ticklabelstandoff=4)
+    if stacked:
+        drawn.update_yaxes(autorange="reversed", showgrid=False)
     drawn.update_layout(
         template="plotly_white",
-        font={"size": FONT, "family": "Helvetica, Arial, sans-serif"},
-        height=PANEL_HEIGHT * rows + 110,
+        font={"size": FONT, "family": "Helvetica, Arial, sans-serif", "color": "#1b1b1b"},
+        height=height + 110,
         margin={"l": 70, "r": 20, "t": 50, "b": 60},
-        legend={"orientation": "h", "yanchor": "bottom", "y": 1.0 + 60 / (PANEL_HEIGHT * rows), "x": 0},
+        legend={"orientation": "h", "yanchor": "bottom", "y": 1.0 + 35 / height, "x": 0},
         barmode="stack" if stacked else "group",
         hovermode="closest",
+        paper_bgcolor="rgba(0,0,0,0)",
+        plot_bgcolor="rgba(0,0,0,0)",
     )
     return drawn
 
 
-def _style(name: str) -> tuple[str, str, str, str]:
-    return STYLES.get(name) or OTHERS[sum(name.encode()) % len(OTHERS)]
-
-
 def _traces(panel: Panel, named: set[str]) -> list[tuple[Any, bool]]:
     """The traces of a panel, and whether each goes by the second axis. A name is in the legend once."""
-    make = {"lines": _curve, "points": _point, "bars": _bar, "stack": _bar}[panel.kind]
+    make = {"lines": _curve, "points": _point, "bars": _bar, "stack": _lying_bar}[panel.kind]
     found: list[tuple[Any, bool]] = []
     for line in panel.lines:
         for trace in make(line, first=line.name not in named):
@@ -103,7 +88,7 @@ def _traces(panel: Panel, named: set[str]) -> list[tuple[Any, bool]]:
 def _curve(line: Line, *, first: bool) -> list[Any]:
     import plotly.graph_objects as graphs
 
-    color, dash, symbol, _ = _style(line.name)
+    color, dash, symbol, _ = style(line.name)
     known = [each or 0.0 for each in line.sd]
     traces = []
     if any(known):
@@ -132,9 +117,8 @@ def _curve(line: Line, *, first: bool) -> list[Any]:
             marker={"symbol": symbol, "size": 7},
             legendgroup=line.name,
             showlegend=first,
-            customdata=[[sd if sd is not None else float("nan")] for sd in line.sd],
-            hovertemplate="%{fullData.name}, %{x}: %{y:.4g} ± %{customdata[0]:.2g}"
-            f" ({line.seeds} seeds)<extra></extra>",
+            customdata=["one seed" if sd is None else f"± {sd:.2g}" for sd in line.sd],
+            hovertemplate="%{fullData.name}, %{x}: %{y:.4g} (%{customdata})<extra></extra>",
         )
     )
     return traces
@@ -143,7 +127,7 @@ def _curve(line: Line, *, first: bool) -> list[Any]:
 def _point(line: Line, *, first: bool) -> list[Any]:
     import plotly.graph_objects as graphs
 
-    color, _, symbol, _ = _style(line.name)
+    color, _, symbol, _ = style(line.name)
     (sd,) = line.sd
     return [
         graphs.Scatter(
@@ -174,7 +158,7 @@ def _frontier(panel: Panel) -> Any:
 def _bar(line: Line, *, first: bool) -> list[Any]:
     import plotly.graph_objects as graphs
 
-    color, _, _, hatching = _style(line.name)
+    color, _, _, hatching = style(line.name)
     errors = [each or 0.0 for each in line.sd]
     return [
         graphs.Bar(
@@ -194,10 +178,20 @@ def _bar(line: Line, *, first: bool) -> list[Any]:
     ]
 
 
+def _lying_bar(line: Line, *, first: bool) -> list[Any]:
+    (bar,) = _bar(line, first=first)
+    return [
+        bar.update(
+            x=line.y, y=line.x, orientation="h", error_y=None,
+            hovertemplate="%{fullData.name}, %{y}: %{x:.4g}<extra></extra>",
+        )
+    ]  # fmt: skip
+
+
 def _over(line: Line) -> Any:
     import plotly.graph_objects as graphs
 
-    color, _, symbol, _ = _style(line.name)
+    color, _, symbol, _ = style(line.name)
     return graphs.Scatter(
         x=line.x,
         y=line.y,
@@ -212,4 +206,4 @@ def _over(line: Line) -> Any:
 def _faint(color: str) -> str:
     """A colour of a band: the same, nearly transparent."""
     red, green, blue = (int(color[n : n + 2], 16) for n in (1, 3, 5))
-    return f"rgba({red}, {green}, {blue}, 0.13)"
+    return f"rgba({red}, {green}, {blue}, {FAINT})"

@@ -2,26 +2,19 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections.abc import Sequence
 from datetime import datetime
 
 import msgspec
 
 from speedrunner.runs.identity import process_lines
-from speedrunner.statistics.summary import Summary
+from speedrunner.statistics.summary import Summary, ended
 from speedrunner.store.data import load
+from speedrunner.store.records import Process
 
 
 class RunFacts(msgspec.Struct, frozen=True):
-    """One run.
-
-    Attributes:
-        versions: of its newest process.
-        hosts: where its processes were.
-        sandbox: how what models wrote was confined.
-        endings: of all its episodes.
-        notes: what else has to be known of it.
-    """
+    """One run; `endings` are of all its episodes."""
 
     path: str
     env: str
@@ -31,19 +24,60 @@ class RunFacts(msgspec.Struct, frozen=True):
     began: str
     checkpoints: list[int]
     unfinished: list[int]
-    versions: dict[str, str]
-    hosts: list[str]
-    sandbox: str
+    endings: dict[str, int]
+
+
+class Shared(msgspec.Struct, frozen=True):
+    """Something that runs had in common: a machine, a sandbox, versions."""
+
+    what: str
+    value: str
+    runs: list[str]
+
+
+class Facts(msgspec.Struct, frozen=True):
+    """All runs.
+
+    Attributes:
+        endings: of the episodes of all of them.
+        notes: what changed while a run went on.
+    """
+
+    runs: list[RunFacts]
+    shared: list[Shared]
     endings: dict[str, int]
     notes: list[str]
 
 
-def run_facts(run: Summary) -> RunFacts:
-    """Of a run that was read. Raises `StorageError`."""
-    processes = load(run.path).processes
-    endings: Counter[str] = Counter()
-    for (_, _, ending), count in run.endings.items():
-        endings[ending] += count
+def facts(runs: Sequence[Summary]) -> Facts:
+    """Of runs that were read. Raises `StorageError`."""
+    shared: dict[tuple[str, str], list[str]] = {}
+    notes = []
+    for run in runs:
+        processes = load(run.path).processes
+        notes += [f"{run.path}: {line}" for line in process_lines(processes)]
+        for key in dict.fromkeys(
+            (what, value)
+            for process in processes
+            for what, value in _worked_with(process, run.config.sandbox.kind).items()
+        ):
+            shared.setdefault(key, []).append(run.path)
+    found = [Shared(what, value, paths) for (what, value), paths in sorted(shared.items())]
+    return Facts([_facts(run) for run in runs], found, ended(runs), notes)
+
+
+def _worked_with(process: Process, sandbox: str) -> dict[str, str]:
+    machine = process.machine
+    parts = [machine[name] for name in ("cpu", "gpus") if name in machine]
+    parts[1:1] = [f"{machine['cores']} cores", f"{machine['memory_gb']} GB"] if machine else []
+    return {
+        "Hardware": f"{process.host}: {', '.join(parts) or 'not recorded'}",
+        "Sandbox": process.sandbox or f"{sandbox}, as configured (its version was not recorded)",
+        "Versions": ", ".join(f"{name} {version}" for name, version in process.versions.items()),
+    }
+
+
+def _facts(run: Summary) -> RunFacts:
     return RunFacts(
         path=run.path,
         env=run.setting.env,
@@ -53,9 +87,5 @@ def run_facts(run: Summary) -> RunFacts:
         began="" if run.began is None else f"{datetime.fromtimestamp(run.began):%Y-%m-%d %H:%M}",
         checkpoints=sorted(run.checkpoints),
         unfinished=run.unfinished,
-        versions=processes[-1].versions if processes else {},
-        hosts=list(dict.fromkeys(process.host for process in processes)),
-        sandbox=run.config.sandbox.kind,
-        endings=dict(endings.most_common()),
-        notes=process_lines(processes),
+        endings=ended([run]),
     )

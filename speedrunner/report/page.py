@@ -2,29 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import datetime
 from importlib.resources import files
-from typing import Any
+from typing import Any, NamedTuple
 
 import jinja2
 from markupsafe import Markup
 
 from speedrunner.console import visible
 from speedrunner.report.drawing import draw
-from speedrunner.report.facts import RunFacts
-from speedrunner.report.figures import Figure
+from speedrunner.report.facts import Facts
+from speedrunner.report.panels import Figure
 from speedrunner.statistics.writing import Cell, Table
 
 ROWS = 200
 """Rows of a table that the page shows; the files of `speedrunner tables` have all."""
+
+OPEN = 20
+"""Rows up to which a table is shown at once."""
+
+
+NO_EFFECT = (
+    "What the cache saved is not known, as no policy was evaluated on a server without one as well:"
+    " speedrunner sweep experiment=cache"
+)
+NO_FORECAST = (
+    "No finished run had a forecast made before it began: speedrunner forecast, with the settings of a sweep,"
+    " makes one"
+)
+
+
+class Section(NamedTuple):
+    """Tables of one kind; `missing` is said where one that it should have has no row."""
+
+    id: str
+    title: str
+    tables: list[Table]
+    missing: str
 
 
 def page(
     title: str,
     figures: Sequence[Figure],
     tables: Sequence[Table],
-    runs: Sequence[RunFacts],
+    facts: Facts,
     remarks: Sequence[str],
     problems: Sequence[str],
 ) -> str:
@@ -50,15 +72,28 @@ def page(
         title=title,
         written=datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z"),
         figures=[(figure, _json(draw(figure).to_json())) for figure in figures],
-        tables=[(table, table.rows[:ROWS]) for table in tables if table.rows],
+        sections=[*_sections(tables)],
         rows=ROWS,
-        runs=runs,
+        open=OPEN,
+        facts=facts,
         remarks=remarks,
         problems=problems,
         plotly=Markup(get_plotlyjs().replace("</script", "<\\/script")),
         style=Markup((here / "report.css").read_text(encoding="utf-8")),
         script=Markup((here / "report.js").read_text(encoding="utf-8")),
     )
+
+
+def _sections(tables: Sequence[Table]) -> Iterator[Section]:
+    left = {table.name: table for table in tables if table.rows}
+    for id_, title, names, missing in (
+        ("cache", "The prefix cache", ("cache_shares", "cache"), NO_EFFECT),
+        ("forecast", "Forecast beside truth", ("forecast",), NO_FORECAST),
+        ("paper", "Beside the paper's numbers", [name for name in left if "paper" in left[name].columns], ""),
+        ("tables", "Our numbers", [*left], ""),
+    ):
+        found = [left.pop(name) for name in names if name in left]
+        yield Section(id_, title, found, missing if len(found) < len(names) else "")
 
 
 def _visible(value: object) -> object:
@@ -82,7 +117,7 @@ def _shown(cell: Cell) -> str:
 def _numbers(figure: Figure) -> list[tuple[Any, ...]]:
     """What a figure shows, for those who do not see it: panel, measure, name, place, value, deviation."""
     return [
-        (panel.title, panel.y, line.name, x, y, sd)
+        (panel.title, panel.y or panel.x, line.name, x, y, sd)
         for row in figure.rows
         for panel in row
         for line in (*panel.lines, *panel.over)

@@ -1,23 +1,12 @@
 "use strict";
-// Draws each figure in the colours that the page has, again when these change.
-const dark = matchMedia("(prefers-color-scheme: dark)");
-
-function colours() {
-  const style = getComputedStyle(document.documentElement);
-  return { text: style.getPropertyValue("--text").trim(), line: style.getPropertyValue("--line").trim() };
-}
+// Draws each figure as wide as the page lets it, again when that changes.
+const LEAST = 340, MOST = 640; // pixels of a panel; what is wider than the page scrolls
 
 function draw(place) {
   const figure = JSON.parse(document.getElementById(place.dataset.figure).textContent);
-  const { text, line } = colours();
-  const layout = Object.assign({}, figure.layout, { paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", autosize: true });
-  layout.font = Object.assign({}, layout.font, { color: text });
-  for (const key of Object.keys(layout)) {
-    if (/^[xy]axis/.test(key)) {
-      layout[key] = Object.assign({}, layout[key], { gridcolor: line, zerolinecolor: line, linecolor: line });
-    }
-  }
-  Plotly.react(place, figure.data, layout, { responsive: true, displaylogo: false, displayModeBar: "hover" });
+  const columns = place.dataset.columns, room = place.parentElement.clientWidth;
+  figure.layout.width = Math.max(LEAST * columns, Math.min(MOST * columns, room));
+  Plotly.react(place, figure.data, figure.layout, { displaylogo: false });
 }
 
 function drawAll() {
@@ -25,4 +14,4 @@ function drawAll() {
 }
 
 drawAll();
-dark.addEventListener("change", drawAll);
+addEventListener("resize", drawAll);

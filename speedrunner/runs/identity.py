@@ -20,6 +20,7 @@ import msgspec
 
 from serving.cards import CHECKOUT, ModelCard, prepare
 from speedrunner.library.library import Library
+from speedrunner.runs.machine import confinement, machine
 from speedrunner.runs.setup import Setup
 from speedrunner.runs.versions import versions
 from speedrunner.store.records import Process
@@ -81,6 +82,8 @@ def identity(setup: Setup, say: Callable[[str], None]) -> Process:
         prompts=here["prompts"],
         code=here["code"],
         versions=versions(),
+        machine=machine(),
+        sandbox=confinement(setup.config.sandbox.limits),
         seals=True,
     )
 
@@ -161,7 +164,7 @@ def _compared(process: Process) -> dict[str, Any]:
             content[role].pop(name, None)
     if content["inducer"] == content["actor"]:  # one model: its changes are told once
         del content["inducer"]
-    for name in ("started", "host", "pid", "changes", "seals", "format"):
+    for name in ("started", "host", "pid", "machine", "sandbox", "changes", "seals", "format"):
         content.pop(name, None)
     return flat(content)
 

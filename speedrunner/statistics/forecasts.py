@@ -14,8 +14,8 @@ from speedrunner.statistics.writing import Cell, Table
 
 
 def forecast_table(runs: Sequence[Summary]) -> Table:
-    """A row for each measure of each finished run of which a forecast was made before it began, and for the
-    sum of these runs.
+    """A row for each measure of each finished run of which a forecast was made before it began; those of the
+    sum of these runs come first.
 
     Raises `StorageError` where forecasts cannot be read.
     """
@@ -25,12 +25,12 @@ def forecast_table(runs: Sequence[Summary]) -> Table:
         seconds = server_seconds({run.path: run.servers for run in runs})
         found = [(_with_engine_time(run, seconds.get(run.path)), each) for run, each in found]
     rows: list[tuple[Cell, ...]] = []
-    for run, each in found:
-        own = run.setting.env, run.setting.method, run.setting.model, run.seed
-        rows += [(*own, *row) for row in _rows([run], [each])]
     if len(found) > 1:
         together = [run for run, _ in found], [each for _, each in found]
         rows += [("all", f"{len(found)} runs", None, None, *row) for row in _rows(*together)]
+    for run, each in found:
+        own = run.setting.env, run.setting.method, run.setting.model, run.seed
+        rows += [(*own, *row) for row in _rows([run], [each])]
     columns = ("env", "method", "model", "seed", "measure", "forecast", "low", "high", "truth", "ratio")
     text = (
         "What finished runs took beside what was forecast before they began, with the interval that holds it"

@@ -124,6 +124,15 @@ class Summary(msgspec.Struct, frozen=True):
         return self.checkpoints[max(self.checkpoints)] if self.checkpoints else None
 
 
+def ended(runs: Iterable[Summary]) -> dict[str, int]:
+    """How many episodes of runs ended in which way, most of them first."""
+    found: Counter[str] = Counter()
+    for run in runs:
+        for (_, _, ending), count in run.endings.items():
+            found[ending] += count
+    return dict(found.most_common())
+
+
 def summarise(path: Path, prices: str | None) -> Summary:
     """Read a run, finished or not, and price it.
 

@@ -10,7 +10,7 @@ from speedrunner.statistics.libraries import LibraryStatistics
 from speedrunner.statistics.skill_costs import SkillCost
 from speedrunner.statistics.summary import MEASURES
 from speedrunner.statistics.ttests import TESTED, ttest_tables
-from speedrunner.statistics.without_cache import cache_table
+from speedrunner.statistics.without_cache import cache_table, share_table
 from speedrunner.statistics.writing import Cell, Table
 
 SETTING = ("env", "method", "model")
@@ -30,6 +30,7 @@ def run_tables(groups: Sequence[Group], *, prices: str, corrected: bool) -> list
         _training(groups, prices),
         _intervals(groups),
         *ttest_tables(groups, corrected),
+        share_table(groups),
         cache_table(groups),
         _libraries(groups),
         _endings(groups),

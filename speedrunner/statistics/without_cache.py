@@ -1,26 +1,64 @@
-"""What the prefix cache changes: policies that were evaluated again on a server without one."""
+"""What the prefix cache gives: shares of prompts, and policies evaluated again on a server without one."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from speedrunner.statistics.groups import Group, mean_sd, spread
+import msgspec
+
+from speedrunner.config.names import Setting
+from speedrunner.statistics.groups import Group, Spread, mean_sd, spread
 from speedrunner.statistics.summary import Checkpoint
 from speedrunner.statistics.writing import Cell, Table
 
-MEASURES = ("score", "uncached", "cached", "output", "actor_usd")
+MEASURES = {"score": "score", "uncached": "uncached", "cached": "cached", "output": "output",
+            "actor_usd": "cost_usd"}  # fmt: skip
+"""Of a checkpoint, and what the table calls each: USD of the test episodes alone."""
+
+
+class CacheEffect(msgspec.Struct, frozen=True):
+    """A measure of one setting's policies on a server with prefix cache and on one without.
+
+    Attributes:
+        with_cache, without_cache: over the seeds that have both.
+        ratio: with by without.
+        runs: paths of those that were evaluated, and of the evaluations.
+    """
+
+    setting: Setting
+    measure: str
+    seeds: int
+    with_cache: Spread | None
+    without_cache: Spread | None
+    ratio: float | None
+    runs: list[str]
+
+
+def cache_effects(groups: Sequence[Group]) -> list[CacheEffect]:
+    """Of each setting of which a run's last policy was evaluated without prefix cache as well."""
+    return [
+        effect
+        for group in groups
+        if not has_cache(group)
+        for other in groups
+        if _begins_with(group, other)
+        for effect in _effects(other, group)
+    ]
+
+
+def has_cache(group: Group) -> bool:
+    """Whether its server had a prefix cache, as servers have unless told otherwise."""
+    return group.runs[0].config.model.prefix_caching is not False
 
 
 def cache_table(groups: Sequence[Group]) -> Table:
-    """A row for each setting of which a run's last policy was evaluated without prefix cache as well."""
-    settings = {group.setting: group for group in groups}
-    rows = [
-        row
-        for group in groups
-        if group.runs[0].config.model.prefix_caching is False
-        for other in settings.values()
-        if _begins_with(group, other)
-        for row in _rows(other, group)
+    """A row for each effect."""
+    rows: list[tuple[Cell, ...]] = [
+        (
+            *(each.setting.env, each.setting.method, each.setting.model, each.measure, each.seeds),
+            *(mean_sd(each.with_cache)[0], mean_sd(each.without_cache)[0], each.ratio),
+        )
+        for each in cache_effects(groups)
     ]
     columns = ("env", "method", "model", "measure", "seeds", "with_cache", "without_cache", "ratio")
     text = (
@@ -30,6 +68,32 @@ def cache_table(groups: Sequence[Group]) -> Table:
     return Table("cache", text, columns, rows)
 
 
+def share_table(groups: Sequence[Group]) -> Table:
+    """A row for each setting: what of its prompts came from the prefix cache."""
+    rows: list[tuple[Cell, ...]] = []
+    for group in groups:
+        ends = [run.last for run in group.runs if run.last]
+        cached, uncached = (spread(at.mean(name) for at in ends) for name in ("cached", "uncached"))
+        share = spread(map(_share, ends))
+        if cached and uncached and share:
+            setting = group.setting
+            own = setting.env, setting.method, setting.model, share.seeds
+            rows.append((*own, cached.mean, uncached.mean, *mean_sd(share)))
+    columns = ("env", "method", "model", "seeds", "cached", "uncached", "cached_share", "cached_share_std")
+    text = (
+        "Prompt tokens per test episode at the last checkpoint that the engine took from its prefix cache and"
+        " that it had to compute, and the cached ones as a share of both: means over seeds."
+    )
+    return Table("cache_shares", text, columns, rows)
+
+
+def _share(at: Checkpoint) -> float | None:
+    cached, uncached = at.mean("cached"), at.mean("uncached")
+    if cached is None or uncached is None or not cached + uncached:
+        return None
+    return cached / (cached + uncached)
+
+
 def _begins_with(group: Group, other: Group) -> bool:
     """Whether a group evaluates the policies of the other one."""
     names = {run.path.rpartition("/")[2] for run in other.runs}
@@ -37,13 +101,12 @@ def _begins_with(group: Group, other: Group) -> bool:
     return bool(names & sources)
 
 
-def _rows(cached: Group, uncached: Group) -> Iterator[tuple[Cell, ...]]:
-    seeds = {run.seed: run.last for run in cached.runs}
-    pairs = [(seeds.get(run.seed), run.last) for run in uncached.runs]
-    whole: list[tuple[Checkpoint, Checkpoint]] = [(one, other) for one, other in pairs if one and other]
-    setting = cached.setting
-    for measure in MEASURES:
-        with_, without = (mean_sd(spread(pair[side].mean(measure) for pair in whole))[0] for side in (0, 1))
-        ratio = with_ / without if with_ is not None and without else None
-        name = "cost_usd" if measure == "actor_usd" else measure
-        yield (setting.env, setting.method, setting.model, name, len(whole), with_, without, ratio)
+def _effects(cached: Group, uncached: Group) -> Iterator[CacheEffect]:
+    seeds = {run.seed: run for run in cached.runs}
+    pairs = [(seeds[run.seed], run) for run in uncached.runs if run.seed in seeds]
+    whole = [(one.last, other.last) for one, other in pairs if one.last and other.last]
+    runs = [run.path for pair in pairs for run in pair]
+    for measure, name in MEASURES.items():
+        with_, without = (spread(pair[side].mean(measure) for pair in whole) for side in (0, 1))
+        ratio = with_.mean / without.mean if with_ and without and without.mean else None
+        yield CacheEffect(cached.setting, name, len(whole), with_, without, ratio, runs)

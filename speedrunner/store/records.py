@@ -374,6 +374,8 @@ class Process(msgspec.Struct, kw_only=True):
         prompts: digests of the templates of the actor and of the method.
         code: digests of our packages, and of the modules of somebody's own environment and method.
         versions: of Python, packages, and the checkout.
+        machine: processor, cores, memory and GPUs of the machine; empty in older runs.
+        sandbox: what confined skills and inducer code, and what from; empty in older runs.
         changes: what differs from the process before; somebody has accepted it.
         seals: whether it seals what it records.
     """
@@ -389,6 +391,8 @@ class Process(msgspec.Struct, kw_only=True):
     prompts: dict[str, str]
     code: dict[str, str]
     versions: dict[str, str]
+    machine: dict[str, str] = {}
+    sandbox: str = ""
     changes: list[str] = []
     seals: bool = False
     format: int = FORMAT

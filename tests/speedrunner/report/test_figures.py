@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from speedrunner.report.figures import Figure, figures
+from speedrunner.report.figures import figures
+from speedrunner.report.panels import Figure
 from speedrunner.statistics.groups import grouped
 from speedrunner.statistics.series import frontier
 from speedrunner.statistics.summary import Summary
 from tests.speedrunner.statistics.summaries import checkpoint, summary
+from tests.speedrunner.statistics.test_without_cache import pair
 
 
 def run(env: str, method: str, seed: int = 0, *scores: float, model: str = "tiny-random") -> Summary:
@@ -33,7 +35,9 @@ def test_a_line_has_means_and_deviations_over_seeds() -> None:
 
 def test_one_seed_has_no_deviation() -> None:
     found = drawn(run("babyai", "react", 0, 0.2))
-    assert found["combined_performance_tiny_random"].rows[0][0].lines[0].sd == [None]
+    figure = found["combined_performance_tiny_random"]
+    assert figure.rows[0][0].lines[0].sd == [None]
+    assert figure.text.endswith("One seed alone, so no deviation: react.")
 
 
 def test_scienceworld_is_the_mean_of_its_families_and_one_alone_is_itself() -> None:
@@ -54,7 +58,7 @@ def test_a_figure_names_its_runs_and_what_fills_its_gaps() -> None:
 def test_each_model_has_a_figure_of_its_own() -> None:
     found = drawn(run("babyai", "react", 0, 0.2), run("babyai", "react", 0, 0.4, model="other"))
     assert {"combined_performance_tiny_random", "combined_performance_other"} <= set(found)
-    assert [row[0].title for row in found["pareto_frontier"].rows] == ["BabyAI, other", "BabyAI, tiny-random"]
+    assert {"pareto_frontier_tiny_random", "pareto_frontier_other"} <= set(found)
 
 
 def test_the_frontier_is_what_no_other_beats_in_both() -> None:
@@ -78,8 +82,45 @@ def test_zombies_are_bars_and_experiments_that_were_not_begun_have_no_figure() -
     found = drawn(run("crafter-zombie_frequency0", "react", 0, 0.2), run("crafter", "react", 0, 0.1))
     ((panel,),) = found["zombie_sweep_tiny_random"].rows
     assert (panel.kind, panel.lines[0].x, panel.lines[0].y) == ("bars", ["0x", "1x"], [0.2, 0.1])
+    missing = found["zombie_sweep_tiny_random"].missing
+    assert "react on crafter-zombie_frequency2" in missing
+    assert "react on crafter," not in missing  # it has no library, and needs none
     assert not [name for name in found if name.startswith(("scienceworld_shift", "replay"))]
 
 
 def test_runs_without_a_checkpoint_have_no_figure() -> None:
     assert drawn(run("babyai", "react")) == {}
+
+
+def test_without_prices_nothing_is_drawn_in_usd_and_the_figure_says_so() -> None:
+    free = summary("babyai", "react", 0, checkpoint(0, [{"cost_usd": 0.0}]))
+    found = drawn(free)
+    assert {panel.y for (panel,) in found["combined_performance_tiny_random"].rows} == {
+        "score",
+        "output tokens per episode",
+    }
+    assert found["combined_performance_tiny_random"].missing.endswith("speedrunner report DIR --prices NAME")
+    assert "combined_performance_pareto_tiny_random" not in found
+
+
+def test_what_the_cache_saved_stands_on_both_evaluations_and_names_those_that_lack() -> None:
+    runs = pair(0, {"uncached": 10.0}, {"uncached": 100.0})
+    figure = drawn(*runs)["prefix_cache_tiny_random"]
+    tokens, usd = figure.rows[0]
+    assert [(line.name, line.x, line.y) for line in tokens.lines] == [
+        ("with prefix cache", ["asi, babyai"], [10.0]),
+        ("without", ["asi, babyai"], [100.0]),
+    ]
+    assert usd.y == "USD per episode"
+    assert figure.runs == [run.path for run in runs]
+    assert "voyager on crafter without prefix cache" in figure.missing
+    assert "asi on babyai" not in figure.missing
+
+
+def test_tokens_are_stacked_by_class() -> None:
+    ((panel,),) = drawn(run("babyai", "react", 0, 0.2))["tokens_tiny_random"].rows
+    assert [(line.name, line.x, line.y) for line in panel.lines] == [
+        ("uncached", ["react"], [100.0]),
+        ("cached", ["react"], [900.0]),
+        ("output", ["react"], [40.0]),
+    ]

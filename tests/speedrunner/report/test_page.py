@@ -8,7 +8,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from speedrunner.report.facts import RunFacts
+from speedrunner.report.facts import Facts, RunFacts, Shared
 from speedrunner.report.figures import figures
 from speedrunner.report.page import ROWS, page
 from speedrunner.statistics.groups import grouped
@@ -39,11 +39,12 @@ class Elements(HTMLParser):
             self.text += data
 
 
-def facts(text: str = "babyai") -> RunFacts:
-    return RunFacts(
+def facts(text: str = "babyai") -> Facts:
+    run = RunFacts(
         path=text, env=text, method=text, model=text, seed=0, began=text, checkpoints=[0], unfinished=[],
-        versions={text: text}, hosts=[text], sandbox=text, endings={"success": 1}, notes=[text],
+        endings={"success": 1},
     )  # fmt: skip
+    return Facts([run], [Shared("Hardware", text, [text])], {"success": 1}, [text])
 
 
 def whole(text: str = "babyai") -> str:
@@ -52,7 +53,7 @@ def whole(text: str = "babyai") -> str:
         *run_tables(groups, prices=text, corrected=False),
         Table("some", text, (text,), [(text,)] * (ROWS + 1)),
     ]
-    return page(text, figures(groups, text), tables, [facts(text)], [text], [text])
+    return page(text, figures(groups, text), tables, facts(text), [text], [text])
 
 
 @pytest.fixture(scope="module")
@@ -109,4 +110,7 @@ def test_long_tables_say_that_there_is_more() -> None:
 
 
 def test_a_figure_s_numbers_stand_below_it() -> None:
-    assert "<td>BabyAI</td><td>score</td><td>react</td><td>0</td><td>0.5</td><td>–</td>" in whole()
+    assert (
+        "<td>BabyAI</td><td>score</td><td>react</td>"
+        '<td class="number">0</td><td class="number">0.5</td><td>–</td>'
+    ) in whole()

@@ -51,12 +51,12 @@ def test_a_finished_run_has_a_row_for_each_measure_that_both_know(tmp_path: Path
     assert row[5:] == (100.0, pytest.approx(70.8, abs=0.01), pytest.approx(129.2, abs=0.01), 120.0, 1.2)
 
 
-def test_several_runs_have_their_sum_too(tmp_path: Path) -> None:
+def test_the_sum_of_several_runs_comes_first(tmp_path: Path) -> None:
     runs = [played(tmp_path, seed, requests=120.0) for seed in (0, 1)]
     keep([forecast(run, 100.0) for run in runs])
-    last = forecast_table(runs).rows[-1]
-    assert last[:6] == ("all", "2 runs", None, None, "requests", 200.0)
-    assert last[8:] == (240.0, 1.2)
+    first = forecast_table(runs).rows[0]
+    assert first[:6] == ("all", "2 runs", None, None, "requests", 200.0)
+    assert first[8:] == (240.0, 1.2)
 
 
 def test_only_a_forecast_of_as_much_that_was_made_before_the_run_began_counts(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from speedrunner.statistics.groups import grouped
 from speedrunner.statistics.summary import Summary
-from speedrunner.statistics.without_cache import cache_table
+from speedrunner.statistics.without_cache import cache_table, share_table
 from tests.speedrunner.statistics.summaries import checkpoint, summary
 
 
@@ -50,3 +50,24 @@ def test_each_measure_stands_beside_its_own_without_the_cache_over_the_seeds_tha
 
 def test_without_such_evaluations_there_is_no_row() -> None:
     assert cache_table(grouped([pair(0, {}, {})[0]])[0]).rows == []
+
+
+def test_the_cached_share_is_of_the_last_checkpoint_over_seeds() -> None:
+    runs = [
+        summary("babyai", "asi", seed, checkpoint(0, [{}]), checkpoint(50, [values]))
+        for seed, values in enumerate(
+            ({"uncached": 10.0, "cached": 90.0}, {"uncached": 30.0, "cached": 70.0})
+        )
+    ]
+    (row,) = share_table(grouped(runs)[0]).rows
+    assert row == (
+        "babyai",
+        "asi",
+        "tiny-random",
+        2,
+        80.0,
+        20.0,
+        pytest.approx(0.8),
+        pytest.approx(0.1414, abs=1e-3),
+    )
+    assert share_table(grouped([summary()])[0]).rows == []

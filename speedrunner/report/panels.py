@@ -1,0 +1,157 @@
+"""What a figure is made of, as data, and how one is put together of curves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import msgspec
+
+from speedrunner.statistics.groups import Group, Spread
+from speedrunner.statistics.series import Curve, curve
+
+SCORE, OUTPUT, USD = "score", "output", "cost_usd"
+LABELS = {
+    SCORE: "score",
+    OUTPUT: "output tokens per episode",
+    USD: "USD per episode",
+    "uncached": "uncached tokens per episode",
+    "combat_percent": "functions about combat (%)",
+}
+ROLLOUTS = "training rollouts"
+
+
+class Line(msgspec.Struct, frozen=True):
+    """One line, bar or point of a panel.
+
+    Attributes:
+        name: a method, which has a colour, a dash and a marker of its own.
+        x: numbers, or names of bars.
+        sd: over seeds; `None` of one seed.
+    """
+
+    name: str
+    x: list[float | str]
+    y: list[float]
+    sd: list[float | None]
+    seeds: int
+
+
+class Panel(msgspec.Struct, frozen=True):
+    """One pair of axes.
+
+    Attributes:
+        kind: `lines` over rollouts, `points` with the frontier, `bars` beside each other, or a `stack` of
+            bars that lie: their names stand at the y axis.
+        over: lines of a second measure over bars; its axis stands to the right.
+        frontier: names of the points that no other one beats.
+    """
+
+    title: str
+    x: str
+    y: str
+    lines: list[Line]
+    kind: str = "lines"
+    over: list[Line] = []
+    over_y: str = ""
+    frontier: list[str] = []
+
+
+class Figure(msgspec.Struct, frozen=True):
+    """One figure.
+
+    Attributes:
+        name: of its files, and its anchor on the page; the paper's label where it has one.
+        rows: of panels.
+        runs: that it stands on.
+        missing: what is not there, and the command that fills it.
+    """
+
+    name: str
+    title: str
+    text: str
+    rows: list[list[Panel]]
+    runs: list[str]
+    missing: str
+
+
+class Drawn:
+    """Collects the runs and the gaps of a figure while its panels are made.
+
+    Args:
+        experiment: that fills gaps.
+        options: what its command has beside, such as ` scale=pilot`.
+    """
+
+    def __init__(self, groups: Sequence[Group], model: str, experiment: str, options: str) -> None:
+        self.groups = [group for group in groups if group.setting.model == model]
+        self._model = model
+        self._command = f"speedrunner sweep experiment={experiment} model={model.partition('+')[0]}{options}"
+        self._runs: dict[str, None] = {}
+        self._gaps: dict[str, None] = {}
+        self._unpriced = False
+
+    def curve(self, envs: Sequence[str], method: str, measure: str) -> Curve:
+        """One setting; where it was not played, or has no price, that is noted."""
+        found = curve(self.groups, envs, method, self._model, measure)
+        self._runs |= dict.fromkeys(found.runs)
+        if not curve(self.groups, envs, method, self._model, SCORE).points:
+            self._gaps[f"{method} on {' and '.join(envs)}"] = None
+        elif measure == USD and not any(each.mean for each in found.points.values()):
+            self._unpriced = True
+            return Curve({}, found.runs)
+        return found
+
+    def line(self, envs: Sequence[str], method: str, measure: str) -> Line | None:
+        """The same over its checkpoints."""
+        return line_of(method, self.curve(envs, method, measure).points)
+
+    def note(self, runs: Iterable[str], gaps: Iterable[str] = ()) -> None:
+        """What a panel stands on that has no curve, and lacks."""
+        self._runs |= dict.fromkeys(runs)
+        self._gaps |= dict.fromkeys(gaps)
+
+    def figure(self, name: str, title: str, text: str, rows: Iterable[Iterable[Panel]]) -> Figure | None:
+        """The whole, of panels that have something in them, if there are any.
+
+        Args:
+            name: gets the model's behind it.
+            title: likewise.
+        """
+        kept = [row for row in ([panel for panel in row if panel.lines] for row in rows) if row]
+        if not kept:
+            return None
+        alone = dict.fromkeys(
+            line.name for row in kept for panel in row for line in panel.lines if line.seeds == 1
+        )
+        if alone:
+            text = f"{text} One seed alone, so no deviation: {', '.join(alone)}."
+        gaps = [f"missing: {', '.join(self._gaps)}: {self._command}"] if self._gaps else []
+        if self._unpriced:
+            gaps.append("USD are not known, or all zero: speedrunner report DIR --prices NAME")
+        suffix = "".join(each if each.isalnum() else "_" for each in self._model)
+        return Figure(
+            f"{name}_{suffix}", f"{title}, {self._model}", text, kept, [*self._runs], "; ".join(gaps)
+        )
+
+
+def line_of(name: str, points: Mapping[int, Spread]) -> Line | None:
+    """Over checkpoints, if there are any."""
+    if not points:
+        return None
+    values = points.values()
+    return Line(
+        name,
+        [*points],
+        [each.mean for each in values],
+        [each.sd for each in values],
+        min(each.seeds for each in values),
+    )
+
+
+def bars_of(name: str, found: Mapping[str, Spread | None]) -> Iterator[Line]:
+    """By the names of bars, of those that have a value."""
+    known = {key: each for key, each in found.items() if each is not None}
+    if known:
+        values = known.values()
+        seeds = min(each.seeds for each in values)
+        yield Line(name, [*known], [each.mean for each in values], [each.sd for each in values], seeds)

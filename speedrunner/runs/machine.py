@@ -1,0 +1,58 @@
+"""The machine that a process works on, and how it confines what models write."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from collections import Counter
+from functools import cache
+from pathlib import Path
+
+import psutil
+
+from speedrunner.sandbox import bubblewrap
+from speedrunner.sandbox.settings import Sandbox
+
+
+@cache
+def machine() -> dict[str, str]:
+    """Processor, cores that this process may use, memory in GB; GPUs where `nvidia-smi` tells of any.
+
+    A server that was only attached to may be elsewhere.
+    """
+    found = {
+        "cpu": _cpu(),
+        "cores": str(len(os.sched_getaffinity(0))),
+        "memory_gb": f"{psutil.virtual_memory().total / 1e9:.0f}",
+    }
+    gpus = Counter(_printed("nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader"))
+    return found | ({"gpus": "; ".join(f"{n} x {name}" for name, n in gpus.items())} if gpus else {})
+
+
+@cache
+def confinement(sandbox: Sandbox) -> str:
+    """What a sandbox keeps code from; one that cannot run here was refused before."""
+    limits = f"{sandbox.memory_mb} MiB, no files written, no processes started"
+    if sandbox.kind == "rlimits":
+        return f"rlimits: files and network are open; {limits}"
+    (version, *_) = _printed(bubblewrap.executable(), "--version") or ["bubblewrap"]
+    return f"{version}: no network, system read-only, nothing else seen; {limits}"
+
+
+def _cpu() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        lines = []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, platform.machine())
+
+
+def _printed(*command: str) -> list[str]:
+    """The lines that a program prints; none where it cannot."""
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=10)
+    except (OSError, subprocess.SubprocessError):
+        return []
+    return done.stdout.splitlines()

@@ -1,0 +1,77 @@
+"""Headless Chromium, in which no page may complain or reach beyond where it came from."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page, Request, sync_playwright
+
+PROGRAMS = ("chromium", "chromium-browser", "google-chrome")
+LOOPBACK = ("127.0.0.1", "::1", "localhost")
+NARROW, WIDE = 390, 1280
+"""Pixels of a telephone's width, and of a laptop's."""
+
+
+class Pages:
+    """Opens pages; `complaints` are errors on their consoles and requests that leave them."""
+
+    def __init__(self, browser: Browser) -> None:
+        self._browser = browser
+        self._contexts: list[BrowserContext] = []
+        self.complaints: list[str] = []
+
+    def open(self, url: str, *, width: int = WIDE, dark: bool = False) -> Page:
+        """A page from a file, or from a server on loopback, as soon as it has loaded.
+
+        Args:
+            width: of the window, in pixels.
+            dark: whether the person prefers dark pages.
+        """
+        origin = urlsplit(url)
+        assert origin.scheme == "file" or origin.hostname in LOOPBACK
+        context = self._browser.new_context(
+            viewport={"width": width, "height": 800}, color_scheme="dark" if dark else "light"
+        )
+        self._contexts.append(context)
+        context.on("request", lambda request: self._check(request, f"{origin.scheme}://{origin.netloc}/"))
+        context.on("console", lambda said: said.type == "error" and self.complaints.append(said.text))
+        context.on("weberror", lambda raised: self.complaints.append(str(raised.error)))
+        page = context.new_page()
+        page.goto(url)
+        return page
+
+    def close(self) -> None:
+        """All of them."""
+        for context in self._contexts:
+            context.close()
+
+    def _check(self, request: Request, origin: str) -> None:
+        if not request.url.startswith((origin, "data:", "blob:")):
+            self.complaints.append(f"asks for {request.url[:200]}")
+
+
+@pytest.fixture(scope="module")  # while it lives, its loop keeps tests of other files from having one
+def browser() -> Iterator[Browser]:
+    """Chromium; without one the test is skipped."""
+    program = os.environ.get("CHROMIUM") or next(filter(None, map(shutil.which, PROGRAMS)), None)
+    if program is None:
+        pytest.skip("there is no Chromium: install the package chromium, or name a program in CHROMIUM")
+    with sync_playwright() as playwright:
+        # Chromium's own sandbox refuses root.
+        arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
+        chromium = playwright.chromium.launch(executable_path=program, args=arguments)
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture
+def pages(browser: Browser) -> Iterator[Pages]:
+    """Opens pages; fails where one of them complained."""
+    found = Pages(browser)
+    yield found
+    found.close()
+    assert found.complaints == []

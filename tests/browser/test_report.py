@@ -1,0 +1,107 @@
+"""The report in a browser: drawn figures, links that lead somewhere, keyboard, labels, two widths, dark."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Page
+
+from tests.browser.conftest import NARROW, WIDE, Pages
+from tests.scripted_runs import in_process
+from tests.synthetic_sweep import write_sweep
+
+PLAN = ("run.rollouts=4", "run.sleep_every=2", "run.eval_every=2", "run.test_episodes=3")
+ENVS = (("env=babyai",), ("env=scienceworld", "env.family=3"))
+SETTINGS = [(env, f"method={method}") for env in ENVS for method in ("react", "speedrunner")]
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Where the report of an invented sweep lies."""
+    runs = tmp_path_factory.mktemp("sweep") / "runs"
+    list(write_sweep(runs, PLAN, settings=SETTINGS, seeds=2, model="gpt-5.4-mini", shrink=0.1))
+    done = in_process("report", str(runs))
+    assert (done.returncode, done.stderr) == (0, "")
+    return Path(runs, "report.html").as_uri()
+
+
+AREAS = """[...document.querySelectorAll(".drawing")].map(drawing =>
+  [...drawing.querySelectorAll(".trace path, .point path")].map(mark => mark.getBoundingClientRect())
+    .reduce((sum, box) => sum + box.width * box.height, 0))"""
+"""Square pixels of the marks of each drawing."""
+
+COLORS = "(({ color, backgroundColor }) => [color, backgroundColor])(getComputedStyle(document.body))"
+
+
+@pytest.mark.parametrize(("width", "dark"), [(WIDE, False), (NARROW, True)])
+def test_figures_are_drawn_and_the_page_is_no_wider_than_the_window(
+    report: str, pages: Pages, width: int, dark: bool
+) -> None:
+    page = pages.open(report, width=width, dark=dark)
+    areas = page.evaluate(AREAS)
+    assert len(areas) == 4
+    assert min(areas) > 100
+    assert page.evaluate("document.documentElement.scrollWidth") == width
+    text, back = map(lightness, page.evaluate(COLORS))
+    assert abs(text - back) > 0.7
+    assert (back < 0.5) == dark
+
+
+def lightness(color: str) -> float:
+    """Of rgb(red, green, blue), between 0 and 1."""
+    return sum(map(int, color.removeprefix("rgb(").rstrip(")").split(","))) / 765
+
+
+def test_figures_follow_the_width_of_the_window(report: str, pages: Pages) -> None:
+    page = pages.open(report)
+    drawing = page.locator(".drawing .main-svg").first
+    before = drawing.bounding_box()
+    page.set_viewport_size({"width": 800, "height": 800})
+    page.wait_for_function(
+        "before => document.querySelector('.main-svg').clientWidth < before", arg=before["width"]
+    )
+
+
+def test_links_lead_somewhere(report: str, pages: Pages) -> None:
+    page = pages.open(report)
+    for link in page.locator("nav a").all():
+        link.click()
+        target = page.locator(page.evaluate("location.hash"))
+        assert target.bounding_box()["y"] < 800
+
+
+def test_keys_lead_past_the_contents_show_where_they_are_and_unfold_numbers(
+    report: str, pages: Pages
+) -> None:
+    page = pages.open(report)
+    page.keyboard.press("Tab")
+    assert focused(page, "innerText") == "To the content"
+    assert page.locator(".skip").bounding_box()["x"] >= 0
+    page.keyboard.press("Enter")
+    assert focused(page, "id") == "content"
+    page.keyboard.press("Tab")
+    assert page.evaluate("getComputedStyle(document.activeElement).outlineStyle") == "solid"
+    table = page.locator("figure table").first
+    assert not table.is_visible()
+    page.locator("figure summary").first.focus()
+    page.keyboard.press("Enter")
+    assert table.is_visible()
+
+
+def test_what_is_seen_has_a_name_for_those_who_do_not_see_it(report: str, pages: Pages) -> None:
+    page = pages.open(report)
+    assert page.locator("html").get_attribute("lang") == "en"
+    assert page.get_by_role("navigation", name="Contents").count() == 1
+    assert page.get_by_role("img", name="Performance and cost over training").count() == 1
+    unnamed = "[role=img]:not([aria-label]), [role=region]:not([aria-label]), th:not([scope])"
+    assert page.locator(unnamed).count() == 0
+    levels = page.evaluate("[...document.querySelectorAll('h1, h2, h3')].map(each => +each.tagName[1])")
+    assert levels[0] == 1
+    assert all(after <= before + 1 for before, after in pairwise(levels))
+
+
+def focused(page: Page, what: str) -> str:
+    """A property of the element that has the focus."""
+    return str(page.evaluate(f"document.activeElement.{what}"))

