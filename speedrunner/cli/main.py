@@ -32,6 +32,7 @@ from speedrunner.cli.status import status
 from speedrunner.cli.study import app as study_app
 from speedrunner.cli.tables import tables
 from speedrunner.cli.verify import verify
+from speedrunner.cli.view import view
 from speedrunner.config.compose import compose
 from speedrunner.config.schema import Config, InvalidConfig, TaskConfig
 from speedrunner.console import visible
@@ -66,6 +67,7 @@ app.command("forecast")(forecast)
 app.command("export")(export)
 app.command("cost")(cost)
 app.command("plot")(plot)
+app.command("view")(view)
 app.command("report")(report)
 app.command("compare")(compare)
 app.command("tables")(tables)
@@ -328,10 +330,11 @@ def _for_people(error: Exception) -> bool:
     from speedrunner.sandbox.settings import SandboxError
     from speedrunner.statistics.comparison import CannotCompare
     from speedrunner.store.files import StorageError
+    from speedrunner.view.server import PortInUse
 
     others = (
         *(CannotCompare, HostError, NothingMeasured, NotInstalled, NotWritten),
-        *(RunStopped, SandboxError, ServingError, StorageError),
+        *(PortInUse, RunStopped, SandboxError, ServingError, StorageError),
     )
     return isinstance(error, SETUP_ERRORS + others)
 

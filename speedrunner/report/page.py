@@ -7,10 +7,9 @@ from datetime import datetime
 from importlib.resources import files
 from typing import Any, NamedTuple
 
-import jinja2
 from markupsafe import Markup
 
-from speedrunner.console import visible
+from speedrunner.markup import templates
 from speedrunner.report.drawing import draw
 from speedrunner.report.facts import Facts
 from speedrunner.report.panels import Figure
@@ -58,14 +57,7 @@ def page(
     """
     from plotly.offline import get_plotlyjs
 
-    environment = jinja2.Environment(
-        loader=jinja2.PackageLoader(__package__, "."),
-        autoescape=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=jinja2.StrictUndefined,
-        finalize=_visible,
-    )
+    environment = templates(__package__)
     environment.filters |= {"shown": _shown, "numbers": _numbers}
     here = files(__package__)
     return environment.get_template("report.jinja").render(
@@ -94,11 +86,6 @@ def _sections(tables: Sequence[Table]) -> Iterator[Section]:
     ):
         found = [left.pop(name) for name in names if name in left]
         yield Section(id_, title, found, missing if len(found) < len(names) else "")
-
-
-def _visible(value: object) -> object:
-    """Each text that the template is given, without what could steer who reads it."""
-    return visible(value) if type(value) is str else value
 
 
 def _json(text: str) -> Markup:

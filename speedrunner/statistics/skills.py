@@ -127,12 +127,13 @@ def blame_lines(run: RunData) -> Iterator[str]:
                 if each.change == START
                 else f"{each.change} in sleep {each.sleep}, after {batch_of(run, each.sleep)}"
             )
-            yield f"  {when}: {_fared(each)}"
+            yield f"  {when}: {fared(each)}"
         if own[-1].removed:
             yield f"  removed in sleep {own[-1].until}, after {batch_of(run, own[-1].until or 0)}"
 
 
-def _fared(skill: SkillVersion) -> str:
+def fared(skill: SkillVersion) -> str:
+    """How often a version was called, and what came of it, in words."""
     calls = skill.calls + skill.inner_calls
     if not calls:
         return "never called"

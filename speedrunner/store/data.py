@@ -89,14 +89,20 @@ class RunData:
         return self._directory.trajectories("test", checkpoint)
 
     def played(self, phase: Phase) -> Iterator[Trajectory]:
-        """Finished episodes, one after the other; no more than one file of them is in memory."""
+        """Finished episodes, one after the other; one at a time is in memory."""
         for number in self._directory.numbers(phase):
-            yield from self._directory.trajectories(phase, number)
+            yield from self._directory.each_trajectory(phase, number)
 
     @cached_property
     def episodes(self) -> list[EpisodeRow]:
         """One summary row per finished episode, also where a kill came before the row was written."""
         return self._directory.episodes()
+
+    @cached_property
+    def rows(self) -> list[EpisodeRow]:
+        """The same as they are written, without a look at the episodes themselves: those that a kill came
+        between are missing until the run goes on."""
+        return list({row.episode: row for row in self._directory.rows()}.values())
 
     @cached_property
     def sleeps(self) -> list[SleepRecord]:
@@ -153,9 +159,25 @@ class RunData:
             known = [[each for each in there if each.startswith(phase)] for phase in get_args(Phase)]
             spans = ", ".join(f"{keys[0]} to {keys[-1]}" for keys in known if keys)
             raise RunDirectoryError(f"{self.path} has no episode {key!r}; it has {spans or 'none yet'}")
-        phase, *point, _ = found[0].split("/")
-        played = self.evaluations(int(point[0])) if phase == "test" else self.trajectories()
-        return next(each for each in reversed(played) if each.episode == found[0])
+        row = next(each for each in self.episodes if each.episode == found[0])
+        trajectory = self.find(row)
+        if trajectory is None:
+            raise RunDirectoryError(f"{self.path} has a row of {row.episode}, and not the episode")
+        return trajectory
+
+    def find(self, row: EpisodeRow) -> Trajectory | None:
+        """The episode of a row; no other one is decoded."""
+        if row.phase == "test":
+            return self._directory.find("test", row.checkpoint, row.episode)
+        before = {each.checkpoint for each in self.rows if each.phase == "train"}
+        likely = sum(each < row.checkpoint for each in before)
+        batches = sorted(self._directory.numbers("train"), key=lambda batch: abs(batch - likely))
+        found = (self._directory.find("train", batch, row.episode) for batch in batches)
+        return next((each for each in found if each is not None), None)
+
+    def lines(self, phase: Phase) -> Iterator[tuple[str, bytes]]:
+        """Every finished episode of a phase, with every attempt: its key, and its line of JSON."""
+        return self._directory.lines(phase)
 
     def sleep(self, number: int) -> SleepRecord:
         """One finished sleep. Raises `RunDirectoryError` where there is none of this number."""

@@ -159,20 +159,42 @@ def read_records(path: Path, type_: type[Record]) -> list[Record]:
         StorageError: the file cannot be read, or another line than the last is broken.
         UnknownFormat: a record's `format` is not the default of its type.
     """
+    with explained(path, "read"):
+        try:
+            return list(each_record(path, type_, lambda number, line: True))
+        except MemoryError as error:
+            raise OSError(errno.ENOMEM, "it is larger than the memory") from error
+
+
+def each_record(path: Path, type_: type[Record], wanted: Callable[[int, bytes], bool]) -> Iterator[Record]:
+    """The same, one record at a time in memory, and of those lines alone that are wanted.
+
+    Args:
+        wanted: of a line's number, from 1, and its text.
+    """
     decode = _decoder(type_)
-    try:
-        content = read_content(path)
-    except StorageError as error:
-        if isinstance(error.__cause__, FileNotFoundError):
-            return []
-        raise
-    *lines, _torn = content.split(b"\n")
-    records = []
-    for number, line in enumerate(lines, start=1):
-        if number == len(lines) and not _is_json(line):
+    lines = enumerate(whole_lines(path), start=1)
+    current = next(lines, None)
+    while current is not None:
+        (number, line), current = current, next(lines, None)
+        if current is None and not _is_json(line):
             break
-        records.append(decode(line, f"{path}, line {number},"))
-    return records
+        if wanted(number, line):
+            yield decode(line, f"{path}, line {number},")
+
+
+def whole_lines(path: Path) -> Iterator[bytes]:
+    """The lines of a JSON-lines file as they stand there, one at a time in memory; a missing file has none,
+    and a torn tail is left out. Raises `StorageError`."""
+    with explained(path, "read"):
+        try:
+            descriptor = open_regular(path, os.O_RDONLY)
+        except FileNotFoundError:
+            return
+        with os.fdopen(descriptor, "rb") as file:
+            for line in file:
+                if line.endswith(b"\n"):
+                    yield line[:-1]
 
 
 def read_record(path: Path, type_: type[Record]) -> Record:

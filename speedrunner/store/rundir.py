@@ -254,7 +254,16 @@ class RunDirectory:
 
         Of one that was played again, after a fault of ours, the newest attempt.
         """
-        return _newest(self.played(phase, number))
+        return list(self.each_trajectory(phase, number))
+
+    def each_trajectory(self, phase: Phase, number: int) -> Iterator[Trajectory]:
+        """The same, one at a time in memory."""
+        path = self._numbered(phase, number)
+        newest = {_key(line): place for place, line in enumerate(files.whole_lines(path), start=1)}
+        with _as_run_directory_error(self.path):
+            yield from files.each_record(
+                path, Trajectory, lambda place, line: newest.get(_key(line)) == place
+            )
 
     def played(self, phase: Phase, number: int) -> list[Trajectory]:
         """The same, with every attempt that ended."""
@@ -293,6 +302,19 @@ class RunDirectory:
         from serving.balance import Balance  # here, as an HTTP client comes with it
 
         return self._read(self._accounts, Balance)
+
+    def find(self, phase: Phase, number: int, episode: str) -> Trajectory | None:
+        """The newest attempt of one episode of a batch or evaluation; no other one is decoded."""
+        path = self._numbered(phase, number)
+        with _as_run_directory_error(self.path):
+            attempts = [*files.each_record(path, Trajectory, lambda _, line: _key(line) == episode)]
+        return attempts[-1] if attempts else None
+
+    def lines(self, phase: Phase) -> Iterator[tuple[str, bytes]]:
+        """Every finished episode of a phase: its key, and its line as it stands there."""
+        for number in self.numbers(phase):
+            for line in files.whole_lines(self._numbered(phase, number)):
+                yield _key(line), line
 
     def _missing(self, rows: list[EpisodeRow]) -> list[EpisodeRow]:
         """Summaries of finished episodes that `rows` lacks, as after a kill between the two appends."""
@@ -362,6 +384,11 @@ class _Key(msgspec.Struct):
     episode: str
     attempt: int
     format: int = FORMAT
+
+
+def _key(line: bytes) -> str:
+    """The key of a trajectory, which comes first in its line."""
+    return line.removeprefix(b'{"episode":"').partition(b'"')[0].decode(errors="replace")
 
 
 Attempt = TypeVar("Attempt", _Key, EpisodeRow, Trajectory)

@@ -1,0 +1,1 @@
+"""A viewer of runs for a browser."""

@@ -1,0 +1,270 @@
+"""What each page of the viewer shows, as its template takes it."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+from markupsafe import Markup, escape
+
+import envs
+from envs import Primitive
+from envs.registry import ENVIRONMENTS
+from speedrunner.agents.reading import slept
+from speedrunner.config.names import setting
+from speedrunner.config.schema import InvalidConfig
+from speedrunner.console import visible
+from speedrunner.library.library import Library
+from speedrunner.library.text import compared_lines, diff_lines
+from speedrunner.runs.identity import remarks
+from speedrunner.statistics.progress import progress
+from speedrunner.statistics.skills import START, SkillHistory, batch_of, fared
+from speedrunner.store.data import RunData, load
+from speedrunner.store.files import StorageError
+from speedrunner.store.lock import owner_of
+from speedrunner.store.policies import InvalidPolicy
+from speedrunner.store.records import Ending, Policy, SleepRecord, Trajectory, Turn
+from speedrunner.store.rundir import RunDirectoryError
+from speedrunner.view.curve import curve
+from speedrunner.view.graph import call_graph
+from speedrunner.view.pictures import PICTURED, SYMBOLS, picture
+from speedrunner.view.search import Query, search
+
+TURNS = 100
+"""Of an episode on one page."""
+
+Context = dict[str, Any]
+
+
+class NotFound(Exception):
+    """There is no such page."""
+
+
+def heading(run: RunData) -> Context:
+    """What stands above all pages of a run."""
+    try:
+        played = setting(run.settings)
+        named = f"{played.env}, {played.method}, {played.model}, seed {run.settings.run.seed}"
+    except InvalidConfig as error:
+        named = str(error)
+    owner = owner_of(run.path / "lock")
+    return {
+        "name": run.path.name,
+        "setting": named,
+        "state": f"played by {owner}" if owner else "not running now",
+        "growing": owner is not None,
+        "remarks": remarks(run.processes),
+    }
+
+
+def runs_page(found: Mapping[str, Any]) -> Context:
+    """The list of runs, by the names that they have in addresses. What cannot be read is told in its row."""
+    shown = []
+    for slug, path in found.items():
+        try:
+            run = load(path)
+            points = progress(run.rows)
+            shown.append(
+                {
+                    "slug": slug,
+                    **heading(run),
+                    "episodes": len(run.rows),
+                    "last": points[-1] if points else None,
+                    "problem": "",
+                }
+            )
+        except StorageError as error:
+            shown.append({"slug": slug, "name": path.name, "problem": str(error)})
+    return {"runs": shown, "growing": any(each.get("growing") for each in shown)}
+
+
+def run_page(run: RunData) -> Context:
+    """A run's learning curve, sleeps and endings."""
+    points = progress(run.rows)
+    curves = {
+        "score": [(each.rollouts, each.score) for each in points if each.score is not None],
+        "output tokens per test episode": [
+            (each.rollouts, each.output) for each in points if each.output is not None
+        ],
+    }
+    return {
+        **heading(run),
+        "curves": {name: curve(name, values) for name, values in curves.items() if values},
+        "points": points,
+        "whole": run.settings.run.test_episodes,
+        "sleeps": [slept(msgspec.to_builtins(record)) for record in run.sleeps],
+        "endings": Counter((row.phase, row.ending.value) for row in run.rows),
+        "versions": run.policies.versions(),
+        "episodes": len(run.rows),
+        "processes": run.processes,
+    }
+
+
+def episodes_page(run: RunData, given: Mapping[str, str]) -> Context:
+    """All episodes, or those that were searched for. Raises `InvalidQuery`."""
+    query = Query.read(given)
+    return {
+        **heading(run),
+        "hits": search(run, query),
+        "given": {name: given.get(name, "") for name in Query.__struct_fields__},
+        "endings": [ending.value for ending in Ending],
+        "episodes": len(run.rows),
+        "page_of": lambda turn: (turn - 1) // TURNS + 1,
+    }
+
+
+def skills_page(run: RunData, history: SkillHistory) -> Context:
+    """What became of each skill."""
+    versions = history.versions
+    histories: dict[str, list[tuple[str, str]]] = {}
+    for each in versions:
+        when = each.change
+        if each.change != START:
+            when += f" in sleep {each.sleep}, after {batch_of(run, each.sleep)}"
+        histories.setdefault(each.name, []).append((when, fared(each)))
+    last = {each.name: each for each in versions}
+    return {**heading(run), "histories": histories, "last": last}
+
+
+def library_page(run: RunData, version: int) -> Context:
+    """One library: its functions, what changed, what calls what."""
+    there = run.policies.versions()
+    if version not in there:
+        raise NotFound(f"the run has no library {version:04d} (any more)")
+    policy = run.policies.load(version)
+    library = Library(()).of(policy)
+    before = max((each for each in there if each < version), default=None)
+    changed: list[str] = []
+    if before is not None:
+        earlier = run.policies.load(before)
+        old, new = (compared_lines(Library(()).of(each), each.notes) for each in (earlier, policy))
+        changed = list(diff_lines(old, new, (f"v{before:04d}", f"v{version:04d}")))
+    return {
+        **heading(run),
+        "version": version,
+        "versions": there,
+        "skills": [(skill, highlighted(library.named[skill.name].source)) for skill in library.skills],
+        "shared": highlighted("\n".join(library.shared.values())),
+        "notes": policy.notes,
+        "changed": changed,
+        "before": before,
+        "graph": call_graph(_judged(run, policy)),
+    }
+
+
+def _judged(run: RunData, policy: Policy) -> Library:
+    """A library that knows the primitives that its skills call, where they can be known."""
+    env = run.settings.env
+    try:
+        return Library(_primitives(env.name, msgspec.json.encode(env.options))).of(policy)
+    except InvalidPolicy:
+        return Library(()).of(policy)
+
+
+def highlighted(text: str) -> Markup:
+    """A text as HTML, with its words marked where it is Python."""
+    from pygments import highlight
+    from pygments.formatters import HtmlFormatter
+    from pygments.lexers import PythonLexer
+
+    try:
+        ast.parse(text)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return escape(visible(text))
+    return Markup(highlight(visible(text), PythonLexer(), HtmlFormatter(nowrap=True)))
+
+
+@lru_cache(maxsize=8)
+def _primitives(name: str, options: bytes) -> tuple[Primitive, ...]:
+    """Of one of our environments. Somebody else's is code that a look at a run must not execute."""
+    if name not in ENVIRONMENTS:
+        return ()
+    try:
+        env = envs.make(name, **msgspec.json.decode(options))
+    except (envs.InvalidOption, envs.EnvironmentFault):
+        return ()
+    env.close()
+    return env.primitives
+
+
+def episode_page(run: RunData, trajectory: Trajectory, page: int) -> Context:
+    """Some turns of an episode. Raises `NotFound`."""
+    keys = sorted(row.episode for row in run.rows)
+    at = keys.index(trajectory.episode) if trajectory.episode in keys else None
+    return {
+        **heading(run),
+        "growing": False,
+        "trajectory": trajectory,
+        "detail": ""
+        if trajectory.outcome is None
+        else msgspec.json.encode(trajectory.outcome.detail).decode(),
+        "before": keys[at - 1] if at else None,
+        "after": keys[at + 1] if at is not None and at + 1 < len(keys) else None,
+        "pictured": trajectory.task.env in PICTURED,
+        "symbols": SYMBOLS,
+        **_part(trajectory.turns, page),
+    }
+
+
+def sleep_page(run: RunData, record: SleepRecord, page: int) -> Context:
+    """Some turns of what the agents of a sleep read and wrote, and its edits. Raises `NotFound`."""
+    turns = [turn for agent in record.agents for turn in agent.turns]
+    numbers = [each.sleep for each in run.sleeps]
+    return {
+        **heading(run),
+        "growing": False,
+        "record": record,
+        "summary": slept(msgspec.to_builtins(record))["summary"],
+        "last": max(numbers),
+        **_part(turns, page),
+    }
+
+
+def _part(turns: Sequence[Turn], page: int) -> Context:
+    pages = max(-(-len(turns) // TURNS), 1)
+    if not 1 <= page <= pages:
+        raise NotFound(f"it has {pages} pages")
+    first = (page - 1) * TURNS
+    return {
+        "turns": list(enumerate(turns[first : first + TURNS], start=first + 1)),
+        "count": len(turns),
+        "page": page,
+        "pages": pages,
+    }
+
+
+def pictures(trajectory: Trajectory, seen: Mapping[int, Mapping[str, Any]], page: int) -> dict[int, Markup]:
+    """The world before each turn of a page, by the turn's number, and after the last one.
+
+    Args:
+        seen: what `snapshots` has of it.
+    """
+    end = len(trajectory.turns) + 1  # what there is after the last turn
+    turns = range((page - 1) * TURNS + 1, min(page * TURNS, end) + 1)
+    return {turn: picture(trajectory.task.env, seen[turn - 1]) for turn in turns if turn - 1 in seen}
+
+
+def find_episode(run: RunData, key: str) -> Trajectory:
+    """A finished episode, or one that was played in a sleep. Raises `NotFound`."""
+    if key.startswith("sleep/"):
+        for record in run.sleeps:
+            for again in reversed(record.attempts):
+                if again.episode == key:
+                    return again
+    row = next((row for row in run.rows if row.episode == key), None)
+    found = None if row is None else run.find(row)
+    if found is None:
+        raise NotFound(f"the run has no episode {key} (any more)")
+    return found
+
+
+def find_sleep(run: RunData, number: int) -> SleepRecord:
+    """A finished sleep. Raises `NotFound`."""
+    try:
+        return run.sleep(number)
+    except RunDirectoryError as error:
+        raise NotFound(str(error)) from error

@@ -1,0 +1,106 @@
+"""The viewer as a server on this machine alone."""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+import socket
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+from speedrunner.view.site import POLICY, Site
+
+if TYPE_CHECKING:
+    from starlette.applications import Starlette
+
+ADDRESS = "127.0.0.1"
+LOOPBACK = (ADDRESS, "localhost")
+
+HEADERS = {
+    "Content-Security-Policy": f"{POLICY}; frame-ancestors 'none'",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cache-Control": "no-store",
+}
+
+
+class PortInUse(Exception):
+    """Somebody else listens there."""
+
+
+def application(site: Site, token: str) -> Starlette:
+    """The pages of a site below `/TOKEN/`. Requests that name another host than this one, or come from a page
+    of another origin, are refused, as are all without the token."""
+    from starlette.applications import Starlette
+    from starlette.concurrency import run_in_threadpool
+    from starlette.requests import Request
+    from starlette.responses import RedirectResponse, Response
+    from starlette.routing import Route
+
+    def refused(status: int, why: str) -> Response:
+        return Response(why + "\n", status, HEADERS, "text/plain")
+
+    async def answer(request: Request) -> Response:
+        host, origin = request.headers.get("host", ""), request.headers.get("origin")
+        if _name(f"//{host}") not in LOOPBACK:
+            return refused(421, "this server is for the machine that it runs on: name localhost")
+        if origin is not None and origin != f"http://{host}":
+            return refused(403, "pages of other origins may not ask")
+        given, slash, path = request.path_params["path"].partition("/")
+        if not hmac.compare_digest(given.encode(), token.encode()):
+            return refused(403, "the address lacks its token: use the one that `speedrunner view` printed")
+        if not slash:
+            return RedirectResponse(f"/{token}/", headers=HEADERS)
+        page = await run_in_threadpool(site.answer, path or "index.html", dict(request.query_params))
+        return Response(page.content, page.status, HEADERS, page.kind)
+
+    return Starlette(routes=[Route("/{path:path}", answer, methods=["GET"])])
+
+
+def _name(address: str) -> str | None:
+    try:
+        return urlsplit(address).hostname
+    except ValueError:
+        return None
+
+
+def listen(port: int) -> socket.socket:
+    """A socket on the loopback address. Raises `PortInUse`.
+
+    Args:
+        port: 0 for any that is free.
+    """
+    listener = socket.socket()
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((ADDRESS, port))
+        listener.listen()
+    except (OSError, OverflowError) as error:
+        listener.close()
+        reason = getattr(error, "strerror", None) or str(error)
+        raise PortInUse(
+            f"port {port} cannot be had ({reason.lower()}): name another --port, or none for one that is free"
+        ) from error
+    return listener
+
+
+def new_token() -> str:
+    """What nobody else on this machine can guess."""
+    return secrets.token_urlsafe(16)
+
+
+def serve(site: Site, token: str, listener: socket.socket) -> None:
+    """Answer until SIGINT or SIGTERM. Raises `KeyboardInterrupt` then."""
+    import uvicorn
+
+    config = uvicorn.Config(
+        application(site, token),
+        lifespan="off",
+        access_log=False,
+        log_level="error",
+        timeout_graceful_shutdown=1,
+        server_header=False,
+    )
+    uvicorn.Server(config).run(sockets=[listener])

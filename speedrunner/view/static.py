@@ -1,0 +1,56 @@
+"""The viewer as files."""
+
+from __future__ import annotations
+
+import html
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from posixpath import dirname, join, normpath
+
+from speedrunner.store.files import FOLDER_MODE, StorageError, explained, write_atomic
+from speedrunner.view.site import ASSETS, HTML, Answer, Site
+
+LINK = re.compile(rb' href="([^"?#]+)')
+
+
+def write(site: Site, out: Path, status: Callable[[str], None]) -> tuple[int, list[str]]:
+    """Write all pages of a site into a new or empty folder.
+
+    Returns:
+        How many, and the addresses of those that could not be made.
+
+    Raises:
+        StorageError: the folder is not empty, or the disk refuses.
+    """
+    with explained(out, "read"):
+        if out.exists() and (not out.is_dir() or any(out.iterdir())):
+            raise StorageError(f"--static {out} exists and is not an empty folder: name another one")
+    count, problems = 0, []
+    for path, answer in pages(site):
+        if answer.status != 200:
+            problems.append(path)
+            continue
+        with explained(out / path, "written"):
+            (out / path).parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+        write_atomic(out / path, answer.content)
+        count += 1
+        status(f"{count} pages are written")
+    return count, problems
+
+
+def pages(site: Site) -> Iterator[tuple[str, Answer]]:
+    """All that links lead to, from the list of runs on, by its address."""
+    known = dict.fromkeys(("index.html", *ASSETS))
+    left = list(known)
+    while left:
+        path = left.pop()
+        answer = site.answer(path, {})
+        yield path, answer
+        if answer.kind == HTML and answer.status == 200:
+            found = (html.unescape(link.decode()) for link in LINK.findall(answer.content))
+            new = {
+                normpath(join(dirname(path), link)): None for link in found if not link.startswith("data:")
+            }
+            left += reversed([link for link in new if link not in known])
+            known |= new

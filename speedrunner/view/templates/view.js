@@ -1,0 +1,67 @@
+"use strict";
+// What pages do once they are there: pictures that come later, pages that grow, rows that are looked for, keys.
+
+async function addPictures(turns) {
+  const answer = await fetch(turns.dataset.pictures);
+  if (!answer.ok) return;
+  for (const [turn, picture] of Object.entries(await answer.json())) {
+    const place = turns.querySelector(`[data-turn="${turn}"]`);
+    if (place) place.innerHTML = picture; // drawn by the server: shapes, and texts that it has escaped
+  }
+}
+
+async function grow() {
+  try {
+    const answer = await fetch(location.href);
+    const page = new DOMParser().parseFromString(await answer.text(), "text/html");
+    for (const part of ["header", "main"]) {
+      const now = document.querySelector(part), then = page.querySelector(part);
+      if (then && now.innerHTML !== then.innerHTML && !now.contains(document.activeElement)) now.replaceWith(then);
+    }
+    if (!page.body.dataset.growing) return;
+  } catch {
+    return; // the server has ended
+  }
+  later();
+}
+
+function later() {
+  setTimeout(grow, 1000 * Number(document.body.dataset.growing));
+}
+
+function goTo(step) {
+  const turns = [...document.querySelectorAll(".turn")];
+  const at = turns.indexOf(document.activeElement.closest(".turn"));
+  const seen = turns.findIndex((turn) => turn.getBoundingClientRect().bottom > 20);
+  const next = turns[Math.min(Math.max(at < 0 ? seen : at + step, 0), turns.length - 1)];
+  if (next) {
+    next.scrollIntoView();
+    next.focus({ preventScroll: true });
+  }
+}
+
+document.addEventListener("keydown", (event) => {
+  if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest("input, select, textarea")) return;
+  if (event.key === "j") goTo(1);
+  if (event.key === "k") goTo(-1);
+  if (event.key === "/") {
+    const search = document.querySelector("input[type=search]");
+    if (search) {
+      event.preventDefault();
+      search.focus();
+    }
+  }
+});
+
+const rows = document.getElementById("rows");
+if (rows) {
+  rows.addEventListener("input", () => {
+    const wanted = rows.value.toLowerCase();
+    for (const row of document.querySelectorAll("#episodes tbody tr")) {
+      row.hidden = !row.textContent.toLowerCase().includes(wanted);
+    }
+  });
+}
+const turns = document.querySelector("[data-pictures]");
+if (turns) addPictures(turns);
+if (document.body.dataset.growing) later();

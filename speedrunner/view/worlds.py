@@ -1,0 +1,81 @@
+"""What the world was at each turn of a recorded episode: its primitives, played once more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, suppress
+from typing import Any
+
+import envs
+from envs import TextEnv
+from speedrunner.store.data import RunData
+from speedrunner.store.records import CallNode, Trajectory, Turn
+from speedrunner.view.pictures import PICTURED
+
+
+def snapshots(data: RunData, trajectory: Trajectory) -> dict[int, dict[str, Any]]:
+    """`TextEnv.snapshot()` before the first turn (0) and after the call of each turn (1 for the first).
+
+    Records hold no snapshots, so the recorded primitives are played in a fresh world of this process; no
+    skill runs. What cannot be played as it was recorded has no snapshot, and nothing after it. A turn that
+    asked nothing of the world has the one before it. Only environments of `PICTURED` are made.
+
+    Raises:
+        StorageError, InvalidConfig: the run's configuration cannot be read.
+    """
+    settings, found = data.settings.env, dict[int, dict[str, Any]]()
+    if settings.name not in PICTURED:
+        return found
+    # Whatever a world or a damaged record does, there is no picture of it.
+    with suppress(Exception), closing(envs.make(settings.name, **settings.options)) as env:
+        env.reset(trajectory.task)
+        for number, state in _states(env, trajectory):
+            found[number] = state
+        ended = trajectory.outcome
+        if len(found) > len(trajectory.turns) and ended is not None and env.outcome().score != ended.score:
+            found.clear()  # its calls, which may answer nothing, came to something else
+    return found
+
+
+def _states(env: TextEnv, trajectory: Trajectory) -> Iterator[tuple[int, dict[str, Any]]]:
+    """The snapshots, as far as the world answers what is recorded."""
+    for number, calls in enumerate(_asked(trajectory)):
+        if number and _is_unknown(trajectory.turns[number - 1], calls):
+            return
+        if not all(_repeats(env, call) for call in calls) or (state := env.snapshot()) is None:
+            return
+        yield number, state
+
+
+def _asked(trajectory: Trajectory) -> list[list[CallNode]]:
+    """What was asked of the world before the first turn and by each turn; calls that no turn shows count for
+    the one before them. Ends early where turns are not in the order of their calls."""
+    asked: list[list[CallNode]] = [[] for _ in range(len(trajectory.turns) + 1)]
+    number = 0
+    for step in trajectory.steps:
+        if step.call is not None:
+            asked[number].append(step.call)
+        elif step.turn is not None:
+            if step.turn < number:
+                return asked[: step.turn + 1]
+            number = step.turn + 1
+            node = trajectory.turns[step.turn].executed
+            if node is not None:
+                asked[number].append(node.calls[0] if node.kind == "tool" and node.calls else node)
+    return asked
+
+
+def _is_unknown(turn: Turn, calls: list[CallNode]) -> bool:
+    """Whether a turn did something to the world that is not among these calls."""
+    if turn.executed is None:
+        return turn.call is not None
+    return not calls and (turn.executed.kind != "tool" or bool(turn.executed.calls))
+
+
+def _repeats(env: TextEnv, call: CallNode) -> bool:
+    """Play a call's primitives. Returns whether all of them are recorded and say the same again."""
+    nodes = [call, *call.below()]
+    if any(node.omitted for node in nodes):
+        return False
+    granted = (node for node in nodes if node.kind == "primitive" and node.error is None)
+    return all(env.call(node.name, **node.arguments) == node.result for node in granted)

@@ -1,0 +1,146 @@
+"""The viewer in a browser: drawn, quiet, within reach of the keyboard, on narrow and wide pages."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urljoin
+
+import pytest
+
+from speedrunner.store.rundir import RunDirectory
+from speedrunner.view.site import Site
+from speedrunner.view.static import write
+from tests.browser.conftest import NARROW, WIDE, Pages
+from tests.speedrunner.run_samples import trajectory
+from tests.speedrunner.view.runs import CONFIG, append, hostile_run, long_run
+
+TURNS = 120
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("viewed")
+    long_run(folder / "long", TURNS)
+    hostile_run(folder / "hostile")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def served(folder: Path) -> Iterator[str]:
+    """The address of the list of runs."""
+    command = [sys.executable, "-m", "speedrunner", "view", str(folder)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    assert process.stdout is not None
+    yield process.stdout.readline().strip()
+    process.kill()
+    process.wait()
+
+
+@pytest.fixture(scope="module")
+def written(folder: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The same as files."""
+    out = tmp_path_factory.mktemp("pages") / "out"
+    write(Site(folder, static=True), out, lambda line: None)
+    return f"{out.as_uri()}/"
+
+
+PAGES = (
+    *("index.html", "runs/long/index.html", "runs/long/episodes.html", "runs/long/train/0000/2.html"),
+    *("runs/hostile/train/0000/1.html", "runs/hostile/library/0001.html", "runs/hostile/sleep/0001/1.html"),
+    "runs/hostile/skills.html",
+)
+
+
+@pytest.mark.parametrize("path", PAGES)
+@pytest.mark.parametrize("kind", ["served", "written"])
+def test_every_page_is_quiet_and_readable(
+    request: pytest.FixtureRequest, pages: Pages, kind: str, path: str
+) -> None:
+    address = urljoin(request.getfixturevalue(kind), path)
+    for width, dark in ((WIDE, False), (NARROW, True)):
+        page = pages.open(address, width=width, dark=dark)
+        assert page.locator("h1").is_visible()
+        assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), (path, width)
+        colours = page.evaluate(
+            "(({color, backgroundColor}) => [color, backgroundColor])(getComputedStyle(document.body))"
+        )
+        assert colours == (
+            ["rgb(232, 232, 232)", "rgb(22, 24, 28)"] if dark else ["rgb(27, 27, 27)", "rgb(255, 255, 255)"]
+        )
+        page.context.close()
+
+
+def test_pictures_are_drawn_where_they_come_later(served: str, pages: Pages) -> None:
+    page = pages.open(urljoin(served, "runs/long/train/0000/1.html"))
+    picture = page.locator("#turn-1 svg.picture")
+    picture.wait_for()
+    box = picture.bounding_box()
+    assert box is not None
+    assert box["width"] > 100
+    assert picture.get_attribute("aria-label")
+    assert page.locator(".turn svg.picture").count() == 100
+
+
+def test_a_link_to_a_turn_leads_there(served: str, pages: Pages) -> None:
+    page = pages.open(urljoin(served, f"runs/long/train/0000/2.html#turn-{TURNS}"))
+    box = page.locator(f"#turn-{TURNS}").bounding_box()
+    assert box is not None
+    assert 0 <= box["y"] < 800
+
+
+def test_a_search_is_filled_in_and_followed_to_its_turn(served: str, pages: Pages) -> None:
+    page = pages.open(urljoin(served, "runs/long/episodes.html"))
+    page.keyboard.press("/")
+    page.keyboard.type("needle")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**text=needle**")
+    page.get_by_role("link", name=f"train/0000, turn {TURNS}").click()
+    page.wait_for_url(f"**/2.html#turn-{TURNS}")
+    assert "needle" in page.locator(f"#turn-{TURNS}").inner_text()
+
+
+def test_rows_of_written_pages_are_found_without_a_server(written: str, pages: Pages) -> None:
+    page = pages.open(urljoin(written, "runs/long/episodes.html"))
+    row = page.locator("#episodes tbody tr")
+    page.get_by_label("Show rows with").fill("no such row")
+    assert not row.is_visible()
+    page.get_by_label("Show rows with").fill("call limit")
+    assert row.is_visible()
+
+
+def test_the_keyboard_reaches_content_and_turns(served: str, pages: Pages) -> None:
+    page = pages.open(urljoin(served, "runs/long/train/0000/1.html"))
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.textContent") == "To the content"
+    assert page.locator(".skip").is_visible()
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.id") == "content"
+    for turn in ("turn-1", "turn-2", "turn-3"):
+        page.keyboard.press("j")
+        assert page.evaluate("document.activeElement.id") == turn
+    page.keyboard.press("k")
+    assert page.evaluate("document.activeElement.id") == "turn-2"
+
+
+NAMELESS = """
+[...document.querySelectorAll("a, button, input, select, summary, nav, [role=region], [role=img]")].filter(
+    (each) => !(each.textContent.trim() || each.ariaLabel || each.labels?.[0]?.textContent.trim())
+).map((each) => each.outerHTML)"""
+
+
+def test_everything_that_can_be_used_has_a_name(served: str, pages: Pages) -> None:
+    page = pages.open(urljoin(served, "runs/long/episodes.html"))
+    nameless = page.evaluate(NAMELESS)
+    assert nameless == []
+
+
+def test_a_run_that_goes_on_grows_before_one_s_eyes(served: str, folder: Path, pages: Pages) -> None:
+    with RunDirectory.open_for_writing(folder / "growing") as run:
+        run.write_config(CONFIG)
+        page = pages.open(urljoin(served, "runs/growing/index.html"))
+        assert "No episode is finished yet" in page.inner_text("main")
+        append(run, trajectory())
+        page.get_by_text("train, success").wait_for(timeout=20_000)

@@ -1,0 +1,126 @@
+"""Runs for the viewer's tests, and what its pages consist of."""
+
+from __future__ import annotations
+
+from html.parser import HTMLParser
+from pathlib import Path
+
+from envs import Outcome, Task
+from serving.tokens.tools import ToolCall
+from serving.usage import Usage
+from speedrunner.config.compose import compose
+from speedrunner.config.schema import to_yaml
+from speedrunner.store.records import (
+    AgentRecord,
+    CallNode,
+    Edit,
+    Ending,
+    EpisodeRow,
+    Message,
+    Policy,
+    Skill,
+    SleepRecord,
+    Trajectory,
+    Turn,
+)
+from speedrunner.store.rundir import RunDirectory
+from tests.speedrunner.run_samples import trajectory
+
+HOSTILE = "</pre></script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&\x1b[31m\u202e{{ 7 * 7 }}"
+"""Markup, script, control and bidirectional characters, and a template's code."""
+
+CONFIG = to_yaml(compose(["env=babyai", "method=react", "model=tiny-random", "run.dir=somewhere"]))
+
+
+def append(run: RunDirectory, played: Trajectory, number: int = 0) -> None:
+    """A finished training episode of a batch."""
+    run.append_trajectory("train", number, played)
+    run.append_episode(EpisodeRow.of(played, "train", 10 * number))
+
+
+def long_run(folder: Path, turns: int) -> Path:
+    """A run with one episode of so many turns; the last one says "needle"."""
+    said = [
+        Turn(
+            [Message("tool", f"seen {n}")],
+            "",
+            Usage(9, 4, 3, 1),
+            0.1,
+            reasoning=f"thought {n}",
+            error="no call",
+        )
+        for n in range(1, turns + 1)
+    ]
+    said[-1].reasoning += " needle"
+    with RunDirectory.open_for_writing(folder) as run:
+        run.write_config(CONFIG)
+        run.write_policy(Policy(version=0))
+        append(run, trajectory(turns=said, ending=Ending.CALL_LIMIT, outcome=Outcome(0.0, False, {})))
+    return folder
+
+
+def hostile_run(folder: Path) -> Path:
+    """A run all of whose texts are `HOSTILE`."""
+    call = CallNode(HOSTILE, "skill", {HOSTILE: HOSTILE, "code": f"{HOSTILE}\n"}, HOSTILE, calls=[
+        CallNode(HOSTILE, "primitive", {}, error=HOSTILE)
+    ])  # fmt: skip
+    turns = [
+        Turn(
+            [Message("system", HOSTILE), Message("user", HOSTILE)],
+            HOSTILE,
+            Usage(9, 4, 3, 1),
+            0.1,
+            reasoning=HOSTILE,
+            call=ToolCall(HOSTILE, {HOSTILE: HOSTILE}),
+            executed=call,
+            role=HOSTILE,
+        ),
+        Turn([], HOSTILE, Usage(), 0.1, error=HOSTILE),
+    ]
+    played = trajectory(
+        task=Task(HOSTILE, HOSTILE, 7),
+        turns=turns,
+        outcome=Outcome(1.0, True, {HOSTILE: HOSTILE}),
+        error=HOSTILE,
+    )
+    record = SleepRecord(
+        sleep=1, rollouts=1, attempt=1, seconds=1.0, error=HOSTILE,
+        agents=[AgentRecord(HOSTILE, turns, Ending.SUBMITTED)],
+        edits=[Edit("write", HOSTILE, HOSTILE, HOSTILE)],
+    )  # fmt: skip
+    skill = Skill(name="walk", public=True, created=1, edited=1)
+    source = (
+        f"def walk() -> str:\n    {HOSTILE!r}\n    return go_forward()  # </pre><script>alert(3)</script>"
+    )
+    with RunDirectory.open_for_writing(folder) as run:
+        run.write_config(CONFIG)
+        run.write_policy(Policy(version=0))
+        append(run, played)
+        run.write_sleep(record)
+        run.write_policy(Policy(version=1, module=source, skills=(skill,), notes=HOSTILE))
+    return folder
+
+
+class Elements(HTMLParser):
+    """What a page consists of."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.names: list[str] = []
+        self.ids: list[str] = []
+        self.links: list[str] = []
+        self.attributes: list[tuple[str, str | None]] = []
+        self.text = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.names.append(tag)
+        self.attributes += attrs
+        found = dict(attrs)
+        if "id" in found:
+            self.ids.append(str(found["id"]))
+        if tag == "a" and "href" in found:
+            self.links.append(str(found["href"]))
+
+    def handle_data(self, data: str) -> None:
+        self.text += data

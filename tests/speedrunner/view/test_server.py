@@ -1,0 +1,148 @@
+"""The viewer's server, as a process: on this machine alone, for those who know its token."""
+
+from __future__ import annotations
+
+import http.client
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from tests.scripted_runs import complaint, in_process
+from tests.speedrunner.view.runs import long_run
+
+
+class Server:
+    """A viewer of one run."""
+
+    def __init__(self, folder: Path) -> None:
+        command = [sys.executable, "-m", "speedrunner", "view", str(folder)]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        assert self.process.stdout is not None
+        self.address = self.process.stdout.readline().strip()
+        self.port = urlsplit(self.address).port
+        self.token = urlsplit(self.address).path.split("/")[1]
+
+    def ask(
+        self, path: str, *, method: str = "GET", token: str | None = None, **headers: str
+    ) -> http.client.HTTPResponse:
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
+        sent = {"Host": f"127.0.0.1:{self.port}", "Connection": "close"} | headers
+        connection.request(method, f"/{self.token if token is None else token}/{path}", headers=sent)
+        answer = connection.getresponse()
+        answer.text = answer.read().decode()  # type: ignore[attr-defined]
+        connection.close()
+        return answer
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    found = Server(long_run(tmp_path_factory.mktemp("viewed") / "run", 1))
+    yield found
+    found.process.kill()
+    found.process.wait()
+
+
+def test_the_printed_address_shows_the_run(server: Server) -> None:
+    path = urlsplit(server.address).path.removeprefix(f"/{server.token}/")
+    answer = server.ask(path)
+    assert (answer.status, path) == (200, "runs/run/index.html")
+    assert server.ask("").status == 200
+
+
+def test_without_its_token_nothing_is_told(server: Server) -> None:
+    for token in ("", "x", server.token[:-1], f"{server.token}x", "%00"):
+        answer = server.ask("index.html", token=token)
+        assert (answer.status, "run" in answer.text.replace("speedrunner", "")) == (403, False)
+
+
+@pytest.mark.parametrize("host", ["example.org", "127.0.0.1.example.org", "10.0.0.1:80", "", "[", "0.0.0.0"])
+def test_foreign_hosts_are_refused(server: Server, host: str) -> None:
+    assert server.ask("index.html", Host=host).status == 421
+
+
+def test_through_a_tunnel_it_is_another_port(server: Server) -> None:
+    assert server.ask("index.html", Host="localhost:9000").status == 200
+
+
+@pytest.mark.parametrize("origin", ["http://example.org", "null", "https://127.0.0.1", "http://127.0.0.1:1"])
+def test_foreign_origins_are_refused(server: Server, origin: str) -> None:
+    assert server.ask("index.html", Origin=origin).status == 403
+    own = f"http://127.0.0.1:{server.port}"
+    assert server.ask("index.html", Origin=own).status == 200
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["../config.yaml", "..%2fconfig.yaml", "%2e%2e/%2e%2e/etc/passwd", "/etc/passwd", "runs/run/config.yaml"],
+)
+def test_nothing_but_pages_is_there(server: Server, path: str) -> None:
+    assert server.ask(path).status in (403, 404)
+
+
+def test_it_only_reads(server: Server) -> None:
+    assert {server.ask("index.html", method=method).status for method in ("POST", "PUT", "DELETE")} == {405}
+
+
+def test_a_strict_policy_goes_with_every_answer(server: Server) -> None:
+    for path in ("index.html", "view.js", "nope"):
+        headers = server.ask(path).headers
+        assert headers["Content-Security-Policy"].startswith("default-src 'none'; script-src 'self';")
+        assert (headers["X-Content-Type-Options"], headers["Referrer-Policy"]) == ("nosniff", "no-referrer")
+        assert headers["Cache-Control"] == "no-store"
+
+
+def test_a_port_in_use_is_told_in_a_line(server: Server, tmp_path: Path) -> None:
+    done = in_process("view", str(long_run(tmp_path / "run", 1)), "--port", str(server.port))
+    told = complaint(done)
+    assert told.startswith(f"port {server.port} cannot be had (address already in use): name another --port")
+
+
+def test_ctrl_c_ends_it_without_a_word(tmp_path: Path) -> None:
+    server = Server(long_run(tmp_path / "run", 1))
+    server.process.send_signal(signal.SIGINT)
+    _, said = server.process.communicate(timeout=20)
+    assert (server.process.returncode, said) == (0, "Ctrl-C ends it\n")
+
+
+def test_a_folder_without_runs_and_none_at_all_are_refused(tmp_path: Path) -> None:
+    assert "holds no run" in complaint(in_process("view", str(tmp_path)))
+    assert "could not be read" in complaint(in_process("view", str(tmp_path / "none")))
+
+
+class TestFiles:
+    def test_all_pages_are_written_for_their_owner_alone(self, tmp_path: Path) -> None:
+        run, out = long_run(tmp_path / "run", 1), tmp_path / "out"
+        done = in_process("view", str(run), "--static", str(out))
+        assert (done.returncode, done.stdout) == (0, f"8 pages: open {out / 'index.html'}\n")
+        assert "thought 1" in (out / "runs/run/train/0000/1.html").read_text()
+        for path in (out, *out.rglob("*")):
+            assert path.stat().st_mode & 0o077 == 0
+
+    def test_a_folder_with_something_in_it_is_refused(self, tmp_path: Path) -> None:
+        run = long_run(tmp_path / "run", 1)
+        told = complaint(in_process("view", str(run), "--static", str(run)))
+        assert told == f"--static {run} exists and is not an empty folder: name another one"
+
+    def test_pages_that_could_not_be_made_are_named(self, tmp_path: Path) -> None:
+        run, out = long_run(tmp_path / "run", 1), tmp_path / "out"
+        (run / "trajectories/batch_0000.jsonl").write_text("{}\n{}\n")
+        done = in_process("view", str(run), "--static", str(out))
+        assert done.returncode == 1
+        assert done.stderr.startswith("error: runs/run/train/0000/1.html could not be made: ")
+        assert (out / "runs/run/index.html").exists()
+
+    def test_no_key_of_an_episode_leads_out_of_the_folder(self, tmp_path: Path) -> None:
+        run, out = long_run(tmp_path / "run", 1), tmp_path / "deep" / "out"
+        with (run / "episodes.jsonl").open("a") as rows:
+            line = (run / "episodes.jsonl").read_text()
+            rows.write(line.replace("train/0000", "../../../../../stray"))
+            rows.write(line.replace("train/0000", "javascript:alert(1)//"))
+        done = in_process("view", str(run), "--static", str(out))
+        assert (done.returncode, done.stderr.count("could not be made")) == (1, 2)
+        assert [path for path in tmp_path.rglob("*") if "stray" in path.name] == []
+        assert 'href="javascript' not in (out / "runs/run/episodes.html").read_text()

@@ -1,0 +1,223 @@
+"""All pages: what they show, where their links lead, and that nothing in a run can steer them."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from posixpath import dirname, join, normpath
+from urllib.parse import urldefrag, urlsplit
+
+import pytest
+
+from speedrunner.store.rundir import RunDirectory
+from speedrunner.view.pages import TURNS
+from speedrunner.view.site import HTML, Site
+from speedrunner.view.static import pages
+from tests.scripted_runs import ScriptedRun
+from tests.speedrunner.run_samples import trajectory
+from tests.speedrunner.view.runs import CONFIG, HOSTILE, Elements, append, hostile_run, long_run
+
+
+def page(site: Site, path: str, **query: str) -> str:
+    found = site.answer(path, query)
+    assert found.status == 200, found.content
+    return found.content.decode()
+
+
+def problem(site: Site, path: str, **query: str) -> tuple[int, str]:
+    found = site.answer(path, query)
+    text = found.content.decode()
+    return found.status, text.partition('class="problem">')[2].partition("<")[0]
+
+
+@pytest.fixture(scope="module")
+def site(learnt: ScriptedRun) -> Site:
+    return Site(learnt.dir)
+
+
+@pytest.fixture(scope="module")
+def base(learnt: ScriptedRun) -> str:
+    return f"runs/{learnt.dir.name}"
+
+
+def test_every_link_of_every_page_leads_to_a_page_and_a_place_on_it(site: Site) -> None:
+    found = {path: answer for path, answer in pages(site) if answer.kind == HTML}
+    assert {answer.status for answer in found.values()} == {200}
+    ids = {path: Elements(answer.content.decode()).ids for path, answer in found.items()}
+    assert len(ids) > 10
+    for path in ids:
+        for link in Elements(page(site, path)).links:
+            address, place = urldefrag(urlsplit(link)._replace(query="").geturl())
+            target = normpath(join(dirname(path), address)) if address else path
+            assert target in ids, (path, link)
+            assert not place or place in ids[target], (path, link)
+        assert len(ids[path]) == len(set(ids[path])), path
+
+
+def test_a_run_has_its_curve_its_sleeps_and_its_endings(site: Site, base: str) -> None:
+    text = page(site, f"{base}/index.html")
+    assert 'aria-label="score over training rollouts: 1 after 0, 1 after 2, 1 after 4"' in text
+    assert "write to_flag" in text
+    assert "train, success</a>: " in text
+
+
+def test_a_turn_has_what_was_told_written_called_and_what_it_took(
+    site: Site, base: str, learnt: ScriptedRun
+) -> None:
+    text = page(site, f"{base}/test/0002/0000/1.html")
+    (turn,) = learnt.data.trajectory("test/2/0").turns
+    seen = "You are at field 0. The flag is at field 7."
+    assert f'<code>look()</code> <span class="came">→ {seen}</span>' in text
+    assert "<code>walk(steps=7)</code>" in text
+    assert 'href="../../../library/0001.html#skill-to_flag"' in text
+    assert f"{turn.usage.uncached:,} uncached, {turn.usage.cached:,} cached, 0 reasoning" in text
+    assert turn.messages[1].content.splitlines()[0] in text
+
+
+def test_a_library_shows_its_source_what_changed_and_what_calls_what(site: Site, base: str) -> None:
+    text = page(site, f"{base}/library/0001.html")
+    plain = Elements(text).text
+    assert "def to_flag() -> str:" in plain
+    assert "+def to_flag() -> str:" in plain
+    assert 'href="#skill-to_flag"' in text
+    assert "Call graph of 1 skills" in text
+    assert "The library is empty" in page(site, f"{base}/library/0000.html")
+
+
+def test_a_skill_has_its_history(site: Site, base: str) -> None:
+    text = page(site, f"{base}/skills.html")
+    assert "written in sleep 1, after train/0000 to train/0001: called " in text
+
+
+def test_long_episodes_are_spread_over_pages(tmp_path: Path) -> None:
+    site = Site(long_run(tmp_path / "run", 2 * TURNS + 1))
+    last = page(site, "runs/run/train/0000/3.html")
+    assert Elements(last).ids.count(f"turn-{2 * TURNS + 1}") == 1
+    assert last.count('<article class="turn" id=') == 1
+    assert problem(site, "runs/run/train/0000/4.html") == (404, "it has 3 pages")
+
+
+def test_a_search_leads_to_the_turn_that_it_found(tmp_path: Path) -> None:
+    site = Site(long_run(tmp_path / "run", TURNS + 1))
+    found = page(site, "runs/run/episodes.html", text="needle")
+    assert f'href="./train/0000/2.html#turn-{TURNS + 1}"' in found
+    assert "1 of 1 episodes" in found
+    assert "0 of 1 episodes" in page(site, "runs/run/episodes.html", text="no such text")
+    assert problem(site, "runs/run/episodes.html", least="high")[0] == 400
+
+
+def test_of_an_episode_that_was_played_again_the_newest_attempt_is_shown(tmp_path: Path) -> None:
+    with RunDirectory.open_for_writing(tmp_path / "run") as run:
+        run.write_config(CONFIG)
+        append(run, trajectory(attempt=1, text="the first"))
+        site = Site(tmp_path / "run")
+        assert "the first" in page(site, "runs/run/train/0000/1.html")
+        append(run, trajectory(attempt=2, text="the second"))
+        assert "the second" in page(site, "runs/run/train/0000/1.html")
+
+
+def test_a_page_asks_for_more_only_while_somebody_plays_the_run(tmp_path: Path) -> None:
+    site = Site(tmp_path / "run")
+    with RunDirectory.open_for_writing(tmp_path / "run") as run:
+        run.write_config(CONFIG)
+        assert "data-growing" in page(site, "runs/run/index.html")
+        append(run, trajectory())
+        assert "train, success</a>: 1" in page(site, "runs/run/index.html")
+        assert "data-growing" not in page(Site(tmp_path / "run", static=True), "runs/run/index.html")
+    assert "data-growing" not in page(site, "runs/run/index.html")
+
+
+def test_pictures_come_by_themselves_and_stand_in_pages_that_are_files(tmp_path: Path) -> None:
+    folder = long_run(tmp_path / "run", 2)
+    path = "runs/run/train/0000/1.html"
+    assert 'data-pictures="pictures-1.json"' in page(Site(folder), path)
+    drawn = json.loads(Site(folder).answer("runs/run/train/0000/pictures-1.json", {}).content)
+    assert [*drawn] == ["1", "2", "3"]
+    assert drawn["1"].startswith("<svg")
+    written = page(Site(folder, static=True), path)
+    assert "data-pictures" not in written
+    assert drawn["3"] in written
+
+
+@pytest.fixture(scope="module")
+def hostile(tmp_path_factory: pytest.TempPathFactory) -> Site:
+    return Site(hostile_run(tmp_path_factory.mktemp("hostile") / "run"))
+
+
+class TestHostileText:
+    def test_it_becomes_neither_markup_nor_script(self, hostile: Site) -> None:
+        for path, answer in pages(hostile):
+            if answer.kind != HTML:
+                continue
+            found = Elements(answer.content.decode())
+            assert found.names.count("script") == 1, path
+            assert "img" not in found.names, path
+            assert not any(name.startswith("on") or name == "style" for name, _ in found.attributes), path
+
+    def test_control_characters_are_written_out(self, hostile: Site) -> None:
+        for path in ("train/0000/1", "sleep/0001/1", "library/0001", "episodes", "index"):
+            text = page(hostile, f"runs/run/{path}.html")
+            assert "\x1b" not in text
+            assert "\u202e" not in text
+        shown = Elements(page(hostile, "runs/run/train/0000/1.html")).text
+        assert "\\x1b[31m\\u202e{{ 7 * 7 }}" in shown
+        assert shown.count("alert(1)") >= 8
+
+    def test_what_somebody_searches_for_is_text_too(self, hostile: Site) -> None:
+        found = Elements(page(hostile, "runs/run/episodes.html", text=HOSTILE, skill=HOSTILE))
+        assert found.names.count("script") == 1
+        assert "1 of 1 episodes" in found.text
+
+
+class TestBadInput:
+    @pytest.mark.parametrize(
+        "path",
+        [
+            *("", "nope", "../config.yaml", "runs/run/config.yaml", "runs/../run/index.html", "view.py"),
+            *("runs/run/train/7/1.html", "runs/run/train/0007/1.html", "runs/run/library/0009.html"),
+            *("runs/run/sleep/0009/1.html", "runs/run/train/0000/0.html", "runs/none/index.html"),
+        ],
+    )
+    def test_an_address_of_nothing_says_so(self, tmp_path: Path, path: str) -> None:
+        status, told = problem(Site(long_run(tmp_path / "run", 1)), path)
+        assert status == 404
+        assert told
+
+    def test_a_damaged_run_is_told_in_its_row_and_the_others_are_shown(self, tmp_path: Path) -> None:
+        long_run(tmp_path / "good", 1)
+        (long_run(tmp_path / "bad", 1) / "episodes.jsonl").write_text('{"format": 1}\n{}\n')
+        site = Site(tmp_path)
+        text = page(site, "index.html")
+        assert 'href="runs/good/index.html"' in text
+        assert "is not a valid EpisodeRow" in text
+        status, told = problem(site, "runs/bad/index.html")
+        assert (status, told.count("\n")) == (500, 0)
+        assert "episodes.jsonl, line 1" in told
+
+    def test_a_run_that_is_deleted_while_it_is_viewed_is_not_there_any_more(self, tmp_path: Path) -> None:
+        site = Site(tmp_path)
+        shutil.rmtree(long_run(tmp_path / "run", 1))
+        assert problem(site, "runs/run/index.html") == (404, "there is no run run (any more)")
+        assert "There is no run here" in page(site, "index.html")
+        tmp_path.rmdir()
+        assert problem(site, "index.html")[0] == 500
+
+    def test_a_link_in_place_of_a_file_is_not_followed(self, tmp_path: Path) -> None:
+        secret = tmp_path / "secret"
+        secret.write_text("the secret\n")
+        file = long_run(tmp_path / "run", 1) / "trajectories" / "batch_0000.jsonl"
+        file.unlink()
+        file.symlink_to(secret)
+        status, told = problem(Site(tmp_path / "run"), "runs/run/train/0000/1.html")
+        assert status == 500
+        assert "links are not followed" in told
+
+    def test_folders_with_odd_names_have_addresses_of_their_own(self, tmp_path: Path) -> None:
+        for name in ("a b", "a-b", "a<b>", "..x"):
+            long_run(tmp_path / name, 1)
+        site = Site(tmp_path)
+        slugs = [*site.runs()]
+        assert len(slugs) == 4
+        for slug in slugs:
+            assert "turn-1" in page(site, f"runs/{slug}/train/0000/1.html")
