@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import ceil, floor, log10
 
 from markupsafe import Markup
 
@@ -29,14 +30,14 @@ def curve(measure: str, points: Sequence[tuple[int, float]]) -> Markup:
         line = '<line class="grid" x1="{}" y1="{}" x2="{}" y2="{}"/><text class="y" x="{}" y="{}">{:g}</text>'
         parts.append(Markup(line).format(left, high, right, high, left - 6, high + 4, share * most))
     for x in sorted({0, last // 2, last} if last > 1 else {0, last}):
-        parts.append(Markup('<text class="x" x="{}" y="{}">{}</text>').format(place(x, 0)[0], HEIGHT - 16, x))
+        parts.append(Markup('<text class="x" x="{}" y="{}">{}</text>').format(place(x, 0)[0], HEIGHT - 20, x))
     shown = [place(*point) for point in points]
     parts.append(Markup('<polyline points="{}"/>').format(" ".join(f"{x},{y}" for x, y in shown)))
     for (across, down), (rollouts, value) in zip(shown, points, strict=True):
         dot = '<circle cx="{}" cy="{}" r="3.5"><title>{} after {} rollouts</title></circle>'
         parts.append(Markup(dot).format(across, down, f"{value:.4g}", rollouts))
     parts.append(
-        Markup('<text class="x" x="{}" y="{}">training rollouts</text>').format(WIDTH / 2, HEIGHT - 2)
+        Markup('<text class="x" x="{}" y="{}">training rollouts</text>').format(WIDTH / 2, HEIGHT - 5)
     )
     values = ", ".join(f"{value:.4g} after {rollouts}" for rollouts, value in points)
     svg = '<svg class="curve" viewBox="0 0 {} {}" role="img" aria-label="{}">{}</svg>'
@@ -46,10 +47,8 @@ def curve(measure: str, points: Sequence[tuple[int, float]]) -> Markup:
 
 
 def _round_up(value: float) -> float:
-    """The next one of 1, 2, 5, 10, 20, 50 and so on."""
+    """The next one of 1, 2, 3 to 9, 10, 20, 30 and so on, or of a tenth of these."""
     if value <= 0:
         return 1.0
-    ten = 10.0 ** (len(f"{int(value)}") - 1) if value >= 1 else 1.0
-    while ten / 10 >= value:
-        ten /= 10
-    return next(step * ten for step in (0.1, 0.2, 0.5, 1, 2, 5, 10) if step * ten >= value)
+    ten = 10.0 ** floor(log10(value))
+    return ceil(value / ten) * ten

@@ -16,7 +16,7 @@ def test_a_point_stands_for_each_checkpoint_with_its_number() -> None:
 
 @pytest.mark.parametrize(
     ("values", "top"),
-    [([0.3], "0.5"), ([1.0], "1"), ([322], "500"), ([0.0], "1"), ([1200, 80], "2000")],
+    [([0.3], "0.3"), ([0.31], "0.4"), ([1.0], "1"), ([322], "400"), ([0.0], "1"), ([1200, 80], "2000")],
     ids=str,
 )
 def test_the_axis_ends_at_a_round_number(values: list[float], top: str) -> None:
