@@ -1,4 +1,8 @@
-"""How a run's test episodes fare from checkpoint to checkpoint, from its summary rows alone."""
+"""How a run's test episodes fare from checkpoint to checkpoint, from its summary rows alone.
+
+`speedrunner.costs.checkpoints` has the same from the ledger, with sleeps, prices and what was wasted: for
+tables. This is for a look at a run at any time, as its ledger may take seconds to read.
+"""
 
 from __future__ import annotations
 

@@ -115,25 +115,30 @@ def skill_history(run: RunData) -> SkillHistory:
 
 def blame_lines(run: RunData) -> Iterator[str]:
     """Each skill's versions as text, in the order in which skills came. Raises as `skill_history` does."""
-    versions = skill_history(run).versions
-    if not versions:
+    history = skill_history(run)
+    if not history.versions:
         yield "(no sleep has made a skill yet)"
-    for name in dict.fromkeys(each.name for each in versions):
-        own = [each for each in versions if each.name == name]
-        yield f"{name} ({'public' if own[-1].public else 'private'})"
-        for each in own:
-            when = (
-                START
-                if each.change == START
-                else f"{each.change} in sleep {each.sleep}, after {batch_of(run, each.sleep)}"
-            )
-            yield f"  {when}: {fared(each)}"
-        if own[-1].removed:
-            yield f"  removed in sleep {own[-1].until}, after {batch_of(run, own[-1].until or 0)}"
+    last = {each.name: each for each in history.versions}
+    for name, events in skill_events(run, history).items():
+        yield f"{name} ({'public' if last[name].public else 'private'})"
+        yield from (f"  {event}" for event in events)
 
 
-def fared(skill: SkillVersion) -> str:
-    """How often a version was called, and what came of it, in words."""
+def skill_events(run: RunData, history: SkillHistory) -> dict[str, list[str]]:
+    """What became of each skill, in the order in which skills came: a line for each change."""
+    found: dict[str, list[str]] = {}
+    for each in history.versions:
+        when = each.change
+        if each.change != START:
+            when += f" in sleep {each.sleep}, after {_batch_of(run, each.sleep)}"
+        found.setdefault(each.name, []).append(f"{when}: {_fared(each)}")
+    for each in history.versions:
+        if each.removed and each.until is not None:
+            found[each.name].append(f"removed in sleep {each.until}, after {_batch_of(run, each.until)}")
+    return found
+
+
+def _fared(skill: SkillVersion) -> str:
     calls = skill.calls + skill.inner_calls
     if not calls:
         return "never called"
@@ -146,7 +151,7 @@ def fared(skill: SkillVersion) -> str:
     return ", ".join(parts)
 
 
-def batch_of(run: RunData, sleep: int) -> str:
+def _batch_of(run: RunData, sleep: int) -> str:
     """The training episodes that a sleep followed: `train/0010 to train/0019`."""
     keys = sorted(row.episode for row in run.episodes if row.phase == "train" and row.policy == sleep - 1)
     return f"{keys[0]} to {keys[-1]}" if keys else "no episodes"

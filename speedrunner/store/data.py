@@ -51,7 +51,7 @@ class RunData:
     def config(self) -> dict[str, Any]:
         """The resolved configuration."""
         try:
-            config = yaml.safe_load(self._directory.config() or "")
+            config = yaml.load(self._directory.config() or "", Loader=yaml.CSafeLoader)
         except (yaml.YAMLError, RecursionError) as error:
             cause = " ".join(str(error).split())
             raise RunDirectoryError(f"{self.path / 'config.yaml'} is no YAML: {cause}") from error

@@ -387,8 +387,14 @@ class _Key(msgspec.Struct):
 
 
 def _key(line: bytes) -> str:
-    """The key of a trajectory, which comes first in its line."""
-    return line.removeprefix(b'{"episode":"').partition(b'"')[0].decode(errors="replace")
+    """The key of a trajectory, which comes first in a line as it is written here."""
+    begin = b'{"episode":"'
+    if line.startswith(begin):
+        return line[len(begin) :].partition(b'"')[0].decode(errors="replace")
+    try:
+        return msgspec.json.decode(line, type=_Key).episode
+    except msgspec.MsgspecError:
+        return ""  # whoever reads the record says what is wrong with it
 
 
 Attempt = TypeVar("Attempt", _Key, EpisodeRow, Trajectory)

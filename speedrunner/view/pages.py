@@ -6,6 +6,7 @@ import ast
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -22,7 +23,7 @@ from speedrunner.library.library import Library
 from speedrunner.library.text import compared_lines, diff_lines
 from speedrunner.runs.identity import remarks
 from speedrunner.statistics.progress import progress
-from speedrunner.statistics.skills import START, SkillHistory, batch_of, fared
+from speedrunner.statistics.skills import SkillHistory, skill_events
 from speedrunner.store.data import RunData, load
 from speedrunner.store.files import StorageError
 from speedrunner.store.lock import owner_of
@@ -61,7 +62,7 @@ def heading(run: RunData) -> Context:
     }
 
 
-def runs_page(found: Mapping[str, Any]) -> Context:
+def runs_page(found: Mapping[str, Path]) -> Context:
     """The list of runs, by the names that they have in addresses. What cannot be read is told in its row."""
     shown = []
     for slug, path in found.items():
@@ -78,7 +79,7 @@ def runs_page(found: Mapping[str, Any]) -> Context:
                 }
             )
         except StorageError as error:
-            shown.append({"slug": slug, "name": path.name, "problem": str(error)})
+            shown.append({"slug": slug, "problem": str(error)})
     return {"runs": shown, "growing": any(each.get("growing") for each in shown)}
 
 
@@ -109,6 +110,7 @@ def episodes_page(run: RunData, given: Mapping[str, str]) -> Context:
     query = Query.read(given)
     return {
         **heading(run),
+        "growing": owner_of(run.path / "lock") is not None and not (query.text or query.skill),
         "hits": search(run, query),
         "given": {name: given.get(name, "") for name in Query.__struct_fields__},
         "endings": [ending.value for ending in Ending],
@@ -119,15 +121,13 @@ def episodes_page(run: RunData, given: Mapping[str, str]) -> Context:
 
 def skills_page(run: RunData, history: SkillHistory) -> Context:
     """What became of each skill."""
-    versions = history.versions
-    histories: dict[str, list[tuple[str, str]]] = {}
-    for each in versions:
-        when = each.change
-        if each.change != START:
-            when += f" in sleep {each.sleep}, after {batch_of(run, each.sleep)}"
-        histories.setdefault(each.name, []).append((when, fared(each)))
-    last = {each.name: each for each in versions}
-    return {**heading(run), "histories": histories, "last": last}
+    return {
+        **heading(run),
+        "growing": False,
+        "events": skill_events(run, history),
+        "last": {each.name: each for each in history.versions},
+        "called": {each.name for each in history.versions if each.calls},
+    }
 
 
 def library_page(run: RunData, version: int) -> Context:
@@ -136,12 +136,13 @@ def library_page(run: RunData, version: int) -> Context:
     if version not in there:
         raise NotFound(f"the run has no library {version:04d} (any more)")
     policy = run.policies.load(version)
-    library = Library(()).of(policy)
+    library = _library(run, policy)
     before = max((each for each in there if each < version), default=None)
     changed: list[str] = []
     if before is not None:
         earlier = run.policies.load(before)
-        old, new = (compared_lines(Library(()).of(each), each.notes) for each in (earlier, policy))
+        old = compared_lines(Library(()).of(earlier), earlier.notes)
+        new = compared_lines(library, policy.notes)
         changed = list(diff_lines(old, new, (f"v{before:04d}", f"v{version:04d}")))
     return {
         **heading(run),
@@ -152,12 +153,12 @@ def library_page(run: RunData, version: int) -> Context:
         "notes": policy.notes,
         "changed": changed,
         "before": before,
-        "graph": call_graph(_judged(run, policy)),
+        "graph": call_graph(library),
     }
 
 
-def _judged(run: RunData, policy: Policy) -> Library:
-    """A library that knows the primitives that its skills call, where they can be known."""
+def _library(run: RunData, policy: Policy) -> Library:
+    """One that knows the primitives that its skills call, where they can be known."""
     env = run.settings.env
     try:
         return Library(_primitives(env.name, msgspec.json.encode(env.options))).of(policy)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from math import isfinite, nan
 from typing import get_args
 
 import msgspec
@@ -21,7 +22,8 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         least, most: of its score; one without a score has none of them.
         skill: that the actor called, by its exact name.
-        text: that stands in it, letter by letter: told, thought, written, in calls or in what they returned.
+        text: that stands in it, letter by letter: told, thought, written, in calls or in what they returned;
+            also in the names that records have for these.
     """
 
     phase: str = ""
@@ -38,9 +40,12 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
         def number(name: str) -> float | None:
             text = given.get(name, "").strip()
             try:
-                return float(text) if text else None
+                found = float(text) if text else None
             except ValueError:
-                raise InvalidQuery(f"{name}={text!r} is no number: scores lie between 0 and 1") from None
+                found = nan
+            if found is not None and not isfinite(found):
+                raise InvalidQuery(f"{name}={text!r} is no number: scores lie between 0 and 1")
+            return found
 
         return cls(
             phase=given.get("phase", "").strip(),
@@ -101,7 +106,7 @@ _TURN = b'{"messages":['
 
 
 def _first(line: bytes, query: Query) -> int | None:
-    """The first turn that has all that is looked for, else the first that has the last of it."""
+    """The turn by which all that is looked for has stood once."""
     wanted = []
     if query.skill:
         wanted.append(b'"executed":{"name":' + msgspec.json.encode(query.skill) + b',"kind":"skill"')

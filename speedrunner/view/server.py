@@ -8,6 +8,7 @@ import socket
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+from speedrunner.store.files import reason
 from speedrunner.view.site import POLICY, Site
 
 if TYPE_CHECKING:
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
 
 ADDRESS = "127.0.0.1"
 LOOPBACK = (ADDRESS, "localhost")
+
+METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT")
+"""All that there are: those that are refused are so in the same way as everything else."""
 
 HEADERS = {
     "Content-Security-Policy": f"{POLICY}; frame-ancestors 'none'",
@@ -48,6 +52,8 @@ def application(site: Site, token: str) -> Starlette:
             return refused(421, "this server is for the machine that it runs on: name localhost")
         if origin is not None and origin != f"http://{host}":
             return refused(403, "pages of other origins may not ask")
+        if request.method not in ("GET", "HEAD"):
+            return refused(405, "there are only pages to be read")
         given, slash, path = request.path_params["path"].partition("/")
         if not hmac.compare_digest(given.encode(), token.encode()):
             return refused(403, "the address lacks its token: use the one that `speedrunner view` printed")
@@ -56,7 +62,7 @@ def application(site: Site, token: str) -> Starlette:
         page = await run_in_threadpool(site.answer, path or "index.html", dict(request.query_params))
         return Response(page.content, page.status, HEADERS, page.kind)
 
-    return Starlette(routes=[Route("/{path:path}", answer, methods=["GET"])])
+    return Starlette(routes=[Route("/{path:path}", answer, methods=METHODS)])
 
 
 def _name(address: str) -> str | None:
@@ -77,11 +83,10 @@ def listen(port: int) -> socket.socket:
     try:
         listener.bind((ADDRESS, port))
         listener.listen()
-    except (OSError, OverflowError) as error:
+    except OSError as error:
         listener.close()
-        reason = getattr(error, "strerror", None) or str(error)
         raise PortInUse(
-            f"port {port} cannot be had ({reason.lower()}): name another --port, or none for one that is free"
+            f"port {port} cannot be had ({reason(error)}): name another --port, or none for one that is free"
         ) from error
     return listener
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from functools import lru_cache
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
 import msgspec
-from markupsafe import Markup
 
-from speedrunner.experiments.damage import DAMAGED, damage
+from speedrunner.experiments.damage import DAMAGED
 from speedrunner.experiments.plans import runs_below
 from speedrunner.markup import templates
 from speedrunner.statistics.skills import SkillHistory, skill_history
@@ -57,8 +57,7 @@ class Site:
         self._static = static
         self._templates = templates(f"{__package__}.templates")
         self._templates.filters |= {"shown": shown, "highlighted": pages.highlighted}
-        self._found = lru_cache(maxsize=4)(_trajectory)
-        self._worlds = lru_cache(maxsize=4)(_world)
+        self._episodes_seen = lru_cache(maxsize=4)(_Seen.read)
         self._histories = lru_cache(maxsize=4)(_history)
         self._routes: list[tuple[re.Pattern[str], Callable[..., Answer]]] = [
             (re.compile(pattern), answer)
@@ -68,10 +67,10 @@ class Site:
                 (rf"{RUN}/index\.html", self._run),
                 (rf"{RUN}/episodes\.html", self._episodes),
                 (rf"{RUN}/skills\.html", self._skills),
-                (rf"{RUN}/library/(?P<version>\d{{4,}})\.html", self._library),
-                (rf"{RUN}/sleep/(?P<number>\d{{4,}})/(?P<page>[1-9]\d*)\.html", self._sleep),
-                (rf"{RUN}/{EPISODE}/(?P<page>[1-9]\d*)\.html", self._episode),
-                (rf"{RUN}/{EPISODE}/pictures-(?P<page>[1-9]\d*)\.json", self._pictures),
+                (rf"{RUN}/library/(?P<version>\d{{4,9}})\.html", self._library),
+                (rf"{RUN}/sleep/(?P<number>\d{{4,9}})/(?P<page>[1-9]\d{{0,8}})\.html", self._sleep),
+                (rf"{RUN}/{EPISODE}/(?P<page>[1-9]\d{{0,8}})\.html", self._episode),
+                (rf"{RUN}/{EPISODE}/pictures-(?P<page>[1-9]\d{{0,8}})\.json", self._pictures),
             )
         ]
 
@@ -102,7 +101,7 @@ class Site:
         return found
 
     def _runs(self, query: Mapping[str, str]) -> Answer:
-        return self._page("runs.jinja", 0, pages.runs_page(self.runs()) | {"title": "Runs"})
+        return self._page("runs.jinja", 0, pages.runs_page(self.runs()))
 
     def _asset(self, query: Mapping[str, str], asset: str) -> Answer:
         content = (files(__package__) / "templates" / asset).read_bytes()
@@ -116,7 +115,7 @@ class Site:
 
     def _skills(self, query: Mapping[str, str], run: str) -> Answer:
         data = self._load(run)
-        history = self._histories(data.path, len(data.rows), len(data.sleeps))
+        history = self._histories(data.path, _stamp(data), len(data.rows), len(data.sleeps))
         return self._page("skills.jinja", 2, pages.skills_page(data, history))
 
     def _library(self, query: Mapping[str, str], run: str, version: str) -> Answer:
@@ -129,17 +128,22 @@ class Site:
 
     def _episode(self, query: Mapping[str, str], run: str, episode: str, page: str) -> Answer:
         data = self._load(run)
-        context = pages.episode_page(data, self._found(*_named(data, episode)), int(page))
-        drawn = self._drawn(data, episode, int(page)) if self._static and context["pictured"] else {}
+        seen = self._seen(data, episode)
+        context = pages.episode_page(data, seen.trajectory, int(page))
+        drawn = pages.pictures(seen.trajectory, seen.world, int(page)) if self._static else {}
         return self._page("episode.jinja", 3 + episode.count("/"), context | {"pictures": drawn})
 
     def _pictures(self, query: Mapping[str, str], run: str, episode: str, page: str) -> Answer:
-        drawn = self._drawn(self._load(run), episode, int(page))
+        seen = self._seen(self._load(run), episode)
+        drawn = pages.pictures(seen.trajectory, seen.world, int(page))
         return Answer(msgspec.json.encode({turn: str(each) for turn, each in drawn.items()}), JSON)
 
-    def _drawn(self, run: RunData, episode: str, page: int) -> dict[int, Markup]:
-        named = _named(run, episode)
-        return pages.pictures(self._found(*named), self._worlds(*named), page)
+    def _seen(self, run: RunData, episode: str) -> _Seen:
+        """An episode; those that were looked at last are kept. One of a sleep is played again with it."""
+        row = next((row for row in run.rows if row.episode == episode), None)
+        if row is None:
+            return _Seen.read(run.path, _stamp(run), episode, 0)
+        return self._episodes_seen(run.path, _stamp(run), episode, row.attempt)
 
     def _load(self, slug: str) -> RunData:
         path = self.runs().get(slug)
@@ -148,29 +152,40 @@ class Site:
         return load(path)
 
     def _problem(self, path: str, status: int, error: Exception) -> Answer:
-        told = damage(self._folder, error) if status == 500 else str(error)
+        told = " ".join(str(error).split()) or type(error).__name__
         return self._page("problem.jinja", path.count("/"), {"problem": told}, status=status)
 
     def _page(self, template: str, depth: int, context: Context, *, status: int = 200) -> Answer:
         made: dict[str, Any] = {"root": "../" * depth, "static": self._static, "policy": POLICY}
         text = self._templates.get_template(template).render(made | {"growing": False} | context)
-        return Answer(text.encode("utf-8", "replace"), status=status)
+        return Answer(text.encode(), status=status)
 
 
-def _named(run: RunData, episode: str) -> tuple[Path, str, int]:
-    """What an attempt is kept by: what is recorded of one never changes."""
-    return run.path, episode, next((row.attempt for row in run.rows if row.episode == episode), 0)
+@dataclass(frozen=True)
+class _Seen:
+    """An episode that somebody looks at."""
+
+    run: RunData
+    trajectory: Trajectory
+
+    @classmethod
+    def read(cls, path: Path, stamp: object, episode: str, attempt: int) -> _Seen:
+        """One attempt, which never changes."""
+        run = load(path)
+        return cls(run, pages.find_episode(run, episode))
+
+    @cached_property
+    def world(self) -> dict[int, dict[str, Any]]:
+        """Its snapshots, by turn."""
+        return snapshots(self.run, self.trajectory)
 
 
-def _trajectory(path: Path, episode: str, attempt: int) -> Trajectory:
-    return pages.find_episode(load(path), episode)
+def _stamp(run: RunData) -> object:
+    """What is another one when another run has taken a run's place."""
+    found = (run.path / "config.yaml").stat()
+    return found.st_ino, found.st_mtime_ns
 
 
-def _world(path: Path, episode: str, attempt: int) -> dict[int, dict[str, Any]]:
-    run = load(path)
-    return snapshots(run, pages.find_episode(run, episode))
-
-
-def _history(path: Path, episodes: int, sleeps: int) -> SkillHistory:
-    """Of so many; all of them are read."""
+def _history(path: Path, stamp: object, episodes: int, sleeps: int) -> SkillHistory:
+    """Of so many episodes, all of which are read."""
     return skill_history(load(path))

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from posixpath import dirname, join, normpath
 
-from speedrunner.store.files import FOLDER_MODE, StorageError, explained, write_atomic
+from speedrunner.store.files import FOLDER_MODE, StorageError, explained
 from speedrunner.view.site import ASSETS, HTML, Answer, Site
 
 LINK = re.compile(rb' href="([^"?#]+)')
@@ -33,7 +33,7 @@ def write(site: Site, out: Path, status: Callable[[str], None]) -> tuple[int, li
             continue
         with explained(out / path, "written"):
             (out / path).parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
-        write_atomic(out / path, answer.content)
+            (out / path).write_bytes(answer.content)
         count += 1
         status(f"{count} pages are written")
     return count, problems
@@ -52,5 +52,5 @@ def pages(site: Site) -> Iterator[tuple[str, Answer]]:
             new = {
                 normpath(join(dirname(path), link)): None for link in found if not link.startswith("data:")
             }
-            left += reversed([link for link in new if link not in known])
+            left += sorted((link for link in new if link not in known), reverse=True)
             known |= new

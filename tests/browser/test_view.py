@@ -142,5 +142,6 @@ def test_a_run_that_goes_on_grows_before_one_s_eyes(served: str, folder: Path, p
         run.write_config(CONFIG)
         page = pages.open(urljoin(served, "runs/growing/index.html"))
         assert "No episode is finished yet" in page.inner_text("main")
+        page.locator("h2").first.click()
         append(run, trajectory())
         page.get_by_text("train, success").wait_for(timeout=20_000)

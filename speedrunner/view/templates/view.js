@@ -16,7 +16,8 @@ async function grow() {
     const page = new DOMParser().parseFromString(await answer.text(), "text/html");
     for (const part of ["header", "main"]) {
       const now = document.querySelector(part), then = page.querySelector(part);
-      if (then && now.innerHTML !== then.innerHTML && !now.contains(document.activeElement)) now.replaceWith(then);
+      const used = document.activeElement !== now && now.contains(document.activeElement);
+      if (then && now.innerHTML !== then.innerHTML && !used) now.replaceWith(then);
     }
     if (!page.body.dataset.growing) return;
   } catch {

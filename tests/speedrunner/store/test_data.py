@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 
@@ -123,6 +124,17 @@ class TestOneEpisode:
             assert f"has no episode {wrong!r}" in str(error.value)
         with pytest.raises(RunDirectoryError, match="5 episodes begin with train: train/0000 to train/0004"):
             data.trajectory("train")
+
+    def test_of_several_attempts_the_newest_counts_however_the_lines_are_spaced(self, run):
+        run.append_trajectory("train", 0, trajectory("train/0000", attempt=2, text="again"))
+        (file,) = (run.path / "trajectories").glob("batch_0000.jsonl")
+        lines = [json.dumps(json.loads(line)) for line in file.read_text().splitlines()]
+        file.write_text("".join(f"{line}\n" for line in lines))
+        data = load(run.path)
+        assert data.trajectory("train/0").turns[0].text == "again"
+        played = [each.episode for each in data.trajectories()]
+        assert sorted(played) == sorted({row.episode for row in data.episodes if row.phase == "train"})
+        assert [key for key, _ in data.lines("train")].count("train/0000") == 2
 
     def test_of_a_run_without_episodes(self, tmp_path):
         with RunDirectory.open_for_writing(tmp_path / "run") as run:

@@ -10,6 +10,7 @@ from urllib.parse import urldefrag, urlsplit
 
 import pytest
 
+from speedrunner.store.records import CallNode
 from speedrunner.store.rundir import RunDirectory
 from speedrunner.view.pages import TURNS
 from speedrunner.view.site import HTML, Site
@@ -117,6 +118,16 @@ def test_of_an_episode_that_was_played_again_the_newest_attempt_is_shown(tmp_pat
         assert "the second" in page(site, "runs/run/train/0000/1.html")
 
 
+def test_a_run_that_took_the_place_of_another_is_shown_instead_of_it(tmp_path: Path) -> None:
+    site = Site(tmp_path)
+    assert "thought 1" in page(site, f"runs/{long_run(tmp_path / 'run', 1).name}/train/0000/1.html")
+    shutil.rmtree(tmp_path / "run")
+    with RunDirectory.open_for_writing(tmp_path / "run") as run:
+        run.write_config(CONFIG)
+        append(run, trajectory(text="another run"))
+    assert "another run" in page(site, "runs/run/train/0000/1.html")
+
+
 def test_a_page_asks_for_more_only_while_somebody_plays_the_run(tmp_path: Path) -> None:
     site = Site(tmp_path / "run")
     with RunDirectory.open_for_writing(tmp_path / "run") as run:
@@ -194,6 +205,17 @@ class TestBadInput:
         status, told = problem(site, "runs/bad/index.html")
         assert (status, told.count("\n")) == (500, 0)
         assert "episodes.jsonl, line 1" in told
+
+    def test_records_nested_beyond_all_measure_are_told_as_damaged(self, tmp_path: Path) -> None:
+        deep = CallNode("walk", "skill", {})
+        for _ in range(400):
+            deep = CallNode("walk", "skill", {}, calls=[deep])
+        with RunDirectory.open_for_writing(tmp_path / "run") as run:
+            run.write_config(CONFIG)
+            played = trajectory()
+            played.turns[0].executed = deep
+            append(run, played)
+        assert problem(Site(tmp_path), "runs/run/train/0000/1.html")[0] == 500
 
     def test_a_run_that_is_deleted_while_it_is_viewed_is_not_there_any_more(self, tmp_path: Path) -> None:
         site = Site(tmp_path)
