@@ -17,7 +17,7 @@ Read = TypeVar("Read")
 
 DAMAGED = (
     *(StorageError, InvalidConfig, InvalidSkill, ServingError),
-    *(msgspec.MsgspecError, ValueError, LookupError, RecursionError),
+    *(msgspec.MsgspecError, ValueError, LookupError, ArithmeticError, RecursionError),
 )
 """What reading a damaged run raises: the last ones where its records do not fit each other."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import os
 import signal
@@ -36,7 +37,7 @@ def summaries(paths: Sequence[Path], prices: str | None) -> Iterator[Summary | s
     if len(paths) < WORTHWHILE or workers == 1:
         yield from map(read, paths)
         return
-    with ProcessPoolExecutor(workers, get_context("spawn"), _end_at_interrupts) as pool:
+    with ProcessPoolExecutor(workers, get_context("spawn"), _end_with_parent) as pool:
         try:
             yield from pool.map(read, paths)
         except BrokenProcessPool:
@@ -57,6 +58,8 @@ def _summary(path: Path, prices: str | None) -> Summary | str:
         gc.enable()
 
 
-def _end_at_interrupts() -> None:
-    """At once and without a word: Ctrl-C is answered by the process that waits."""
+def _end_with_parent() -> None:
+    """At once and without a word: signals are answered by the process that waits, and may end it."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
+    parent_death_signal = 1  # PR_SET_PDEATHSIG
+    ctypes.CDLL(None).prctl(parent_death_signal, signal.SIGKILL)

@@ -107,6 +107,8 @@ def skill_history(run: RunData) -> SkillHistory:
                 there[name] = SkillVersion(name, number, change, skill.public)
                 versions.append(there[name])
         before, current[number] = library, dict(there)
+    if not versions:
+        return SkillHistory(libraries, [], [])  # episodes say nothing of skills then
     uses = [_told(played, current.get(played.policy, {})) for played in run.played("train")]
     for played in run.played("test"):
         _told(played, current.get(played.policy, {}))

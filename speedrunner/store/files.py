@@ -248,6 +248,8 @@ def write_atomic(path: Path, content: bytes | msgspec.Struct) -> None:
         content = indented(content)
     temporary = temporary_name(path)
     with explained(path, "written"):
+        if path.exists() and not path.is_file():
+            raise OSError(errno.ENXIO, os.strerror(errno.ENXIO))  # a device would be lost for everybody
         try:
             temporary.unlink(missing_ok=True)
             with os.fdopen(open_regular(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as file:

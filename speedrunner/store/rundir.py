@@ -366,6 +366,10 @@ class RunDirectory:
         """Whether the folder is a run of this version's layout, or may become one."""
         if not self.path.is_dir():
             raise RunDirectoryError(f"{self.path} is a file: a run needs a directory of its own")
+        for name in _FOLDERS:
+            if (self.path / name).is_symlink():
+                advice = "links are not followed: put what it names in its place"
+                raise RunDirectoryError(f"{self.path / name} is a link, and {advice}")
         foreign = sorted(
             entry.name
             for entry in self.path.iterdir()

@@ -19,13 +19,13 @@ from speedrunner.agents.reading import slept
 from speedrunner.config.names import setting
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.console import visible
+from speedrunner.experiments.damage import DAMAGED, damage
 from speedrunner.library.library import Library
 from speedrunner.library.text import compared_lines, diff_lines
 from speedrunner.runs.identity import remarks
 from speedrunner.statistics.progress import progress
 from speedrunner.statistics.skills import SkillHistory, skill_events
 from speedrunner.store.data import RunData, load
-from speedrunner.store.files import StorageError
 from speedrunner.store.lock import owner_of
 from speedrunner.store.policies import InvalidPolicy
 from speedrunner.store.records import Ending, Policy, SleepRecord, Trajectory, Turn
@@ -37,6 +37,12 @@ from speedrunner.view.search import Query, search
 
 TURNS = 100
 """Of an episode on one page."""
+
+CHARS = 50_000
+"""Of one text on a page."""
+
+SOON_S, LATER_S = 4, 30
+"""After which a page that can grow looks for news: while somebody plays the run, and else."""
 
 Context = dict[str, Any]
 
@@ -57,7 +63,7 @@ def heading(run: RunData) -> Context:
         "name": run.path.name,
         "setting": named,
         "state": f"played by {owner}" if owner else "not running now",
-        "growing": owner is not None,
+        "growing": SOON_S if owner else LATER_S,
         "remarks": remarks(run.processes),
     }
 
@@ -73,14 +79,15 @@ def runs_page(found: Mapping[str, Path]) -> Context:
                 {
                     "slug": slug,
                     **heading(run),
+                    "path": str(path),
                     "episodes": len(run.rows),
                     "last": points[-1] if points else None,
                     "problem": "",
                 }
             )
-        except StorageError as error:
-            shown.append({"slug": slug, "problem": str(error)})
-    return {"runs": shown, "growing": any(each.get("growing") for each in shown)}
+        except DAMAGED as error:
+            shown.append({"slug": slug, "path": str(path), "problem": damage(path, error)})
+    return {"runs": shown, "growing": min((each.get("growing", LATER_S) for each in shown), default=LATER_S)}
 
 
 def run_page(run: RunData) -> Context:
@@ -110,7 +117,7 @@ def episodes_page(run: RunData, given: Mapping[str, str]) -> Context:
     query = Query.read(given)
     return {
         **heading(run),
-        "growing": owner_of(run.path / "lock") is not None and not (query.text or query.skill),
+        **({"growing": 0} if query.text or query.skill else {}),
         "hits": search(run, query),
         "given": {name: given.get(name, "") for name in Query.__struct_fields__},
         "endings": [ending.value for ending in Ending],
@@ -123,7 +130,7 @@ def skills_page(run: RunData, history: SkillHistory) -> Context:
     """What became of each skill."""
     return {
         **heading(run),
-        "growing": False,
+        "growing": 0,
         "events": skill_events(run, history),
         "last": {each.name: each for each in history.versions},
         "called": {each.name for each in history.versions if each.calls},
@@ -166,6 +173,14 @@ def _library(run: RunData, policy: Policy) -> Library:
         return Library(()).of(policy)
 
 
+def capped(text: str) -> str:
+    """A text as long as a page shows it."""
+    more = len(text) - CHARS
+    return (
+        text if more <= 0 else f"{text[:CHARS]}\n[{more:,} further characters: `speedrunner show` prints all]"
+    )
+
+
 def highlighted(text: str) -> Markup:
     """A text as HTML, with its words marked where it is Python."""
     from pygments import highlight
@@ -198,7 +213,7 @@ def episode_page(run: RunData, trajectory: Trajectory, page: int) -> Context:
     at = keys.index(trajectory.episode) if trajectory.episode in keys else None
     return {
         **heading(run),
-        "growing": False,
+        "growing": 0,
         "trajectory": trajectory,
         "detail": ""
         if trajectory.outcome is None
@@ -217,7 +232,7 @@ def sleep_page(run: RunData, record: SleepRecord, page: int) -> Context:
     numbers = [each.sleep for each in run.sleeps]
     return {
         **heading(run),
-        "growing": False,
+        "growing": 0,
         "record": record,
         "summary": slept(msgspec.to_builtins(record))["summary"],
         "last": max(numbers),

@@ -8,8 +8,9 @@ from typing import get_args
 
 import msgspec
 
+from speedrunner.agents.reading import written
 from speedrunner.store.data import RunData
-from speedrunner.store.records import EpisodeRow, Phase
+from speedrunner.store.records import EpisodeRow, Phase, Trajectory, Turn
 
 
 class InvalidQuery(Exception):
@@ -22,8 +23,8 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         least, most: of its score; one without a score has none of them.
         skill: that the actor called, by its exact name.
-        text: that stands in it, letter by letter: told, thought, written, in calls or in what they returned;
-            also in the names that records have for these.
+        text: that one of its turns shows: told, thought, written, in a call or in what it returned. Great and
+            small letters are the same.
     """
 
     phase: str = ""
@@ -83,36 +84,43 @@ class Hit(msgspec.Struct, frozen=True):
 def search(run: RunData, query: Query) -> list[Hit]:
     """The episodes of a run that a query finds, in their order. Raises `StorageError`.
 
-    Files are gone through byte by byte and not decoded, as there may be a gigabyte of them.
+    There may be a gigabyte of them: what cannot hold the text is told by its bytes, and not decoded.
     """
     rows = {row.episode: row for row in sorted(run.rows, key=lambda row: row.episode) if query.allows(row)}
     if not query.text and not query.skill:
         return [Hit(row) for row in rows.values()]
-    turns: dict[str, int | None] = {}
-    for key, line in _lines(run):
-        turns.pop(key, None)  # of several attempts the last one counts
-        if key in rows and (turn := _first(line, query)) is not None:
-            turns[key] = turn
+    # As JSON spells it; in what is no ASCII, great and small letters differ.
+    wanted = [msgspec.json.encode(each)[1:-1].lower() for each in (query.text, query.skill) if each]
+    turns: dict[str, int] = {}
+    for phase in get_args(Phase):
+        for key, line in run.lines(phase):
+            turns.pop(key, None)  # of several attempts the last one counts
+            if key in rows and all(each in line.lower() for each in wanted):
+                turn = _first(msgspec.json.decode(line, type=Trajectory), query)
+                if turn is not None:
+                    turns[key] = turn
     return [Hit(row, turns[key]) for key, row in rows.items() if key in turns]
 
 
-def _lines(run: RunData) -> Iterator[tuple[str, bytes]]:
-    for phase in get_args(Phase):
-        yield from run.lines(phase)
+def _first(played: Trajectory, query: Query) -> int | None:
+    """The first turn that has all that is looked for, from 1."""
+    text = query.text.lower()
+    for number, turn in enumerate(played.turns, start=1):
+        called = turn.executed
+        if query.skill and (called is None or (called.kind, called.name) != ("skill", query.skill)):
+            continue
+        if any(text in each.lower() for each in _texts(turn)):
+            return number
+    return None
 
 
-# Quotes within texts are escaped in JSON, so that no text can pose as one of these.
-_TURN = b'{"messages":['
-
-
-def _first(line: bytes, query: Query) -> int | None:
-    """The turn by which all that is looked for has stood once."""
-    wanted = []
-    if query.skill:
-        wanted.append(b'"executed":{"name":' + msgspec.json.encode(query.skill) + b',"kind":"skill"')
-    if query.text:
-        wanted.append(msgspec.json.encode(query.text)[1:-1])
-    places = [line.find(each) for each in wanted]
-    if min(places) < 0:
-        return None
-    return max(line.count(_TURN, 0, max(places)), 1)
+def _texts(turn: Turn) -> Iterator[str]:
+    """All that a page shows of a turn."""
+    yield from (message.content for message in turn.messages)
+    yield from (turn.text, turn.reasoning, turn.error or "")
+    for call in (turn.executed, *turn.executed.below()) if turn.executed else ():
+        yield written(call.name, call.arguments)
+        yield call.error or (call.result if isinstance(call.result, str) else "")
+        if call.result is not None and not isinstance(call.result, str):
+            yield msgspec.json.encode(call.result).decode()
+        yield from (each for each in call.arguments.values() if isinstance(each, str))

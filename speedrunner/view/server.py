@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import hmac
+import re
 import secrets
 import socket
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from speedrunner.store.files import reason
 from speedrunner.view.site import POLICY, Site
@@ -15,7 +15,8 @@ if TYPE_CHECKING:
     from starlette.applications import Starlette
 
 ADDRESS = "127.0.0.1"
-LOOPBACK = (ADDRESS, "localhost")
+HOST = re.compile(r"(127\.0\.0\.1|localhost)(:\d{1,5})?", re.ASCII)
+"""What this machine may be called; through a tunnel the port is another one."""
 
 METHODS = ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT")
 """All that there are: those that are refused are so in the same way as everything else."""
@@ -48,7 +49,7 @@ def application(site: Site, token: str) -> Starlette:
 
     async def answer(request: Request) -> Response:
         host, origin = request.headers.get("host", ""), request.headers.get("origin")
-        if _name(f"//{host}") not in LOOPBACK:
+        if len(request.headers.getlist("host")) != 1 or not HOST.fullmatch(host):
             return refused(421, "this server is for the machine that it runs on: name localhost")
         if origin is not None and origin != f"http://{host}":
             return refused(403, "pages of other origins may not ask")
@@ -63,13 +64,6 @@ def application(site: Site, token: str) -> Starlette:
         return Response(page.content, page.status, HEADERS, page.kind)
 
     return Starlette(routes=[Route("/{path:path}", answer, methods=METHODS)])
-
-
-def _name(address: str) -> str | None:
-    try:
-        return urlsplit(address).hostname
-    except ValueError:
-        return None
 
 
 def listen(port: int) -> socket.socket:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -56,11 +58,12 @@ class Site:
         self._folder = folder
         self._static = static
         self._templates = templates(f"{__package__}.templates")
-        self._templates.filters |= {"shown": shown, "highlighted": pages.highlighted}
+        self._templates.filters |= {"shown": shown, "highlighted": pages.highlighted, "capped": pages.capped}
         self._episodes_seen = lru_cache(maxsize=4)(_Seen.read)
         self._histories = lru_cache(maxsize=4)(_history)
+        self._reading = threading.Lock()
         self._routes: list[tuple[re.Pattern[str], Callable[..., Answer]]] = [
-            (re.compile(pattern), answer)
+            (re.compile(pattern, re.ASCII), answer)
             for pattern, answer in (
                 (r"index\.html", self._runs),
                 (r"(?P<asset>view\.css|view\.js)", self._asset),
@@ -94,9 +97,11 @@ class Site:
         found: dict[str, Path] = {}
         for path in runs_below(self._folder):
             inside = path.relative_to(self._folder).parts or (path.resolve().name,)
-            slug = re.sub(r"[^\w.-]|^\.+", "-", "--".join(inside), flags=re.ASCII) or "run"
-            while slug in found:
-                slug += "-"
+            slug = re.sub(r"[^\w.-]|^\.+", "-", "-".join(inside), flags=re.ASCII)
+            if (slug,) != inside:  # it is the same whatever other runs there are
+                slug += (
+                    f"-{hashlib.sha256('/'.join(inside).encode(errors='surrogateescape')).hexdigest()[:8]}"
+                )
             found[slug] = path
         return found
 
@@ -115,7 +120,8 @@ class Site:
 
     def _skills(self, query: Mapping[str, str], run: str) -> Answer:
         data = self._load(run)
-        history = self._histories(data.path, _stamp(data), len(data.rows), len(data.sleeps))
+        with self._reading:  # one at a time: all episodes are read
+            history = self._histories(data.path, _stamp(data), len(data.rows), len(data.sleeps))
         return self._page("skills.jinja", 2, pages.skills_page(data, history))
 
     def _library(self, query: Mapping[str, str], run: str, version: str) -> Answer:
@@ -153,11 +159,12 @@ class Site:
 
     def _problem(self, path: str, status: int, error: Exception) -> Answer:
         told = " ".join(str(error).split()) or type(error).__name__
-        return self._page("problem.jinja", path.count("/"), {"problem": told}, status=status)
+        context = {"problem": told, "growing": pages.LATER_S}  # it may come back
+        return self._page("problem.jinja", path.count("/"), context, status=status)
 
     def _page(self, template: str, depth: int, context: Context, *, status: int = 200) -> Answer:
         made: dict[str, Any] = {"root": "../" * depth, "static": self._static, "policy": POLICY}
-        text = self._templates.get_template(template).render(made | {"growing": False} | context)
+        text = self._templates.get_template(template).render(made | {"growing": 0} | context)
         return Answer(text.encode(), status=status)
 
 

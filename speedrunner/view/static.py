@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import html
+import os
 import re
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from posixpath import dirname, join, normpath
@@ -27,15 +29,21 @@ def write(site: Site, out: Path, status: Callable[[str], None]) -> tuple[int, li
         if out.exists() and (not out.is_dir() or any(out.iterdir())):
             raise StorageError(f"--static {out} exists and is not an empty folder: name another one")
     count, problems = 0, []
-    for path, answer in pages(site):
-        if answer.status != 200:
-            problems.append(path)
-            continue
-        with explained(out / path, "written"):
-            (out / path).parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
-            (out / path).write_bytes(answer.content)
-        count += 1
-        status(f"{count} pages are written")
+    unfinished = out.with_name(f".{out.name}.part-{os.getpid()}")
+    try:
+        for path, answer in pages(site):
+            if answer.status != 200:
+                problems.append(path)
+                continue
+            with explained(unfinished / path, "written"):
+                (unfinished / path).parent.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+                (unfinished / path).write_bytes(answer.content)
+            count += 1
+            status(f"{count} pages are written")
+        with explained(out, "written"):
+            unfinished.replace(out)
+    finally:
+        shutil.rmtree(unfinished, ignore_errors=True)
     return count, problems
 
 

@@ -10,18 +10,27 @@ async function addPictures(turns) {
   }
 }
 
+function inUse(part) {
+  const changed = [...part.querySelectorAll("input, select")].some((field) =>
+    field.options ? !field.options[field.selectedIndex].defaultSelected && field.selectedIndex > 0 : field.value !== field.defaultValue
+  );
+  return changed || (part.contains(document.activeElement) && document.activeElement.matches("a, input, select, button, summary"));
+}
+
 async function grow() {
   try {
     const answer = await fetch(location.href);
     const page = new DOMParser().parseFromString(await answer.text(), "text/html");
     for (const part of ["header", "main"]) {
       const now = document.querySelector(part), then = page.querySelector(part);
-      const used = document.activeElement !== now && now.contains(document.activeElement);
-      if (then && now.innerHTML !== then.innerHTML && !used) now.replaceWith(then);
+      if (!then || now.innerHTML === then.innerHTML || inUse(now)) continue;
+      const scrolled = [...now.querySelectorAll(".wide")].map((wide) => wide.scrollLeft);
+      now.replaceWith(then);
+      then.querySelectorAll(".wide").forEach((wide, n) => (wide.scrollLeft = scrolled[n] || 0));
     }
-    if (!page.body.dataset.growing) return;
+    document.body.dataset.growing = page.body.dataset.growing || document.body.dataset.growing;
   } catch {
-    return; // the server has ended
+    // The server has ended, or does not answer now.
   }
   later();
 }
@@ -61,6 +70,9 @@ if (rows) {
     for (const row of document.querySelectorAll("#episodes tbody tr")) {
       row.hidden = !row.textContent.toLowerCase().includes(wanted);
     }
+    const left = document.querySelectorAll("#episodes tbody tr:not([hidden])").length;
+    const status = document.querySelector("[role=status]");
+    status.textContent = status.textContent.replace(/^\d+/, left);
   });
 }
 const turns = document.querySelector("[data-pictures]");

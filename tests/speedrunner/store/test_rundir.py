@@ -398,7 +398,7 @@ class TestLinksAndSpecialFiles:
         (path / folder).rename(tmp_path / "moved")
         (tmp_path / "moved" / ".x.tmp").touch()
         (path / folder).symlink_to(tmp_path / "moved")
-        with pytest.raises(StorageError, match=f"{folder} could not be made: it is a link"):
+        with pytest.raises(StorageError, match=f"{folder} is a link, and links are not followed"):
             open_run(path, "write")
         assert (tmp_path / "moved" / ".x.tmp").exists()
 

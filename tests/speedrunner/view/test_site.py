@@ -128,15 +128,16 @@ def test_a_run_that_took_the_place_of_another_is_shown_instead_of_it(tmp_path: P
     assert "another run" in page(site, "runs/run/train/0000/1.html")
 
 
-def test_a_page_asks_for_more_only_while_somebody_plays_the_run(tmp_path: Path) -> None:
+def test_a_page_asks_for_news_often_while_somebody_plays_the_run_and_in_files_never(tmp_path: Path) -> None:
     site = Site(tmp_path / "run")
     with RunDirectory.open_for_writing(tmp_path / "run") as run:
         run.write_config(CONFIG)
-        assert "data-growing" in page(site, "runs/run/index.html")
+        assert 'data-growing="4"' in page(site, "runs/run/index.html")
         append(run, trajectory())
         assert "train, success</a>: 1" in page(site, "runs/run/index.html")
         assert "data-growing" not in page(Site(tmp_path / "run", static=True), "runs/run/index.html")
-    assert "data-growing" not in page(site, "runs/run/index.html")
+        assert "data-growing" not in page(site, "runs/run/episodes.html", text="seen")
+    assert 'data-growing="30"' in page(site, "runs/run/index.html")
 
 
 def test_pictures_come_by_themselves_and_stand_in_pages_that_are_files(tmp_path: Path) -> None:
@@ -236,10 +237,10 @@ class TestBadInput:
         assert "links are not followed" in told
 
     def test_folders_with_odd_names_have_addresses_of_their_own(self, tmp_path: Path) -> None:
-        for name in ("a b", "a-b", "a<b>", "..x"):
+        for name in ("a b", "a-b", "a<b>", "..x", "a/b", "日本", "中文"):
             long_run(tmp_path / name, 1)
         site = Site(tmp_path)
         slugs = [*site.runs()]
-        assert len(slugs) == 4
+        assert len(slugs) == 7
         for slug in slugs:
             assert "turn-1" in page(site, f"runs/{slug}/train/0000/1.html")
