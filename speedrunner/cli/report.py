@@ -7,14 +7,12 @@ from typing import Annotated
 
 import typer
 
-from speedrunner.cli.tables import Prices, read_tables, tell_problems
+from speedrunner.cli.tables import Folders, Prices, read_tables, tell_problems
 from speedrunner.console import visible
 
 
 def report(
-    folders: Annotated[
-        list[Path], typer.Argument(metavar="DIR...", help="Folders with runs in or below them, or runs.")
-    ],
+    folders: Folders,
     out: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="The page; DIR/report.html by default.", show_default=False),
@@ -39,23 +37,30 @@ def report(
     from speedrunner.report.facts import facts
     from speedrunner.report.figures import figures
     from speedrunner.report.page import page
-    from speedrunner.report.printing import print_figures
+    from speedrunner.statistics.paper import played_models, sweep_command
     from speedrunner.store import files
 
     found = read_tables(folders, prices, corrected=False)
-    drawn = figures(found.groups, found.options)
+    made = figures(found.groups, found.options)
     out = out or next(folder for folder in folders if folder.is_dir()) / "report.html"
     text = page(
         title=", ".join(folder.resolve().name for folder in folders),
-        figures=drawn,
+        figures=made,
         tables=found.tables,
         facts=facts([run for group in found.groups for run in group.runs]),
-        remarks=found.remarks,
-        problems=[*found.problems, *found.notes],
+        remarks=[*found.remarks, *found.notes],
+        problems=found.problems,
+        cache=[
+            sweep_command("cache", model, found.options) for model in played_models(found.groups).values()
+        ],
     )
     files.write_atomic(out, text.encode())
+    for note in found.notes:
+        typer.echo(visible(note))
     if printed is not None:
-        count = len(print_figures(drawn, printed))
-        typer.echo(f"{count} files of {len(drawn)} figures are in {visible(str(printed))}")
+        from speedrunner.report.printing import print_figures
+
+        count = len(print_figures(made, printed))
+        typer.echo(f"{count} files of {len(made)} figures are in {visible(str(printed))}")
     typer.echo(f"the report is {visible(str(out))}")
     tell_problems(found)

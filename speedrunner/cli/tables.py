@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from speedrunner.statistics.writing import Table
 
 
+Folders = Annotated[
+    list[Path], typer.Argument(metavar="DIR...", help="Runs, and folders with runs in them or below.")
+]
+
 Prices = Annotated[
     str | None,
     typer.Option(
@@ -31,9 +35,7 @@ Prices = Annotated[
 
 
 def tables(
-    folders: Annotated[
-        list[Path], typer.Argument(metavar="DIR [DIR...]", help="Runs, and folders that hold runs.")
-    ],
+    folders: Folders,
     out: Annotated[Path, typer.Option(metavar="OUT", help="Where the tables go.", show_default=False)],
     prices: Prices = None,
     holm: Annotated[

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import html
+from collections.abc import Sequence
+from typing import Any
 
+import plotly.graph_objects as graphs
+from plotly.subplots import make_subplots
+
+from speedrunner.console import visible
 from speedrunner.report.panels import Figure, Line, Panel
 from speedrunner.report.styles import FAINT, style
-
-if TYPE_CHECKING:
-    import plotly.graph_objects as graphs
 
 PANEL_HEIGHT = 270
 BETWEEN = 85
@@ -20,14 +23,12 @@ GRID = "#d9d9d9"
 
 def draw(figure: Figure) -> graphs.Figure:
     """A figure as Plotly has it."""
-    from plotly.subplots import make_subplots
-
     rows, columns = len(figure.rows), max(map(len, figure.rows))
     specs = [
         [{"secondary_y": bool(row[n].over)} if n < len(row) else None for n in range(columns)]
         for row in figure.rows
     ]
-    titles = [row[n].title if n < len(row) else "" for row in figure.rows for n in range(columns)]
+    titles = [_text(row[n].title) if n < len(row) else "" for row in figure.rows for n in range(columns)]
     height = PANEL_HEIGHT * rows
     drawn = make_subplots(
         rows=rows,
@@ -86,8 +87,6 @@ def _traces(panel: Panel, named: set[str]) -> list[tuple[Any, bool]]:
 
 
 def _curve(line: Line, *, first: bool) -> list[Any]:
-    import plotly.graph_objects as graphs
-
     color, dash, symbol, _ = style(line.name)
     known = [each or 0.0 for each in line.sd]
     traces = []
@@ -104,18 +103,18 @@ def _curve(line: Line, *, first: bool) -> list[Any]:
                 mode="lines",
                 hoverinfo="skip",
                 showlegend=False,
-                legendgroup=line.name,
+                legendgroup=_text(line.name),
             )
         )
     traces.append(
         graphs.Scatter(
             x=line.x,
             y=line.y,
-            name=line.name,
+            name=_text(line.name),
             mode="lines+markers",
             line={"color": color, "dash": dash, "width": 2},
             marker={"symbol": symbol, "size": 7},
-            legendgroup=line.name,
+            legendgroup=_text(line.name),
             showlegend=first,
             customdata=["one seed" if sd is None else f"± {sd:.2g}" for sd in line.sd],
             hovertemplate="%{fullData.name}, %{x}: %{y:.4g} (%{customdata})<extra></extra>",
@@ -125,19 +124,16 @@ def _curve(line: Line, *, first: bool) -> list[Any]:
 
 
 def _point(line: Line, *, first: bool) -> list[Any]:
-    import plotly.graph_objects as graphs
-
     color, _, symbol, _ = style(line.name)
-    (sd,) = line.sd
     return [
         graphs.Scatter(
             x=line.x,
             y=line.y,
-            name=line.name,
+            name=_text(line.name),
             mode="markers",
             marker={"color": color, "symbol": symbol, "size": 12, "line": {"width": 1, "color": "black"}},
-            error_y={"array": [sd], "thickness": 1} if sd is not None else None,
-            legendgroup=line.name,
+            error_y=_deviations(line),
+            legendgroup=_text(line.name),
             showlegend=first,
             hovertemplate="%{fullData.name}: %{x:.4g}, %{y:.4g}<extra></extra>",
         )
@@ -145,8 +141,6 @@ def _point(line: Line, *, first: bool) -> list[Any]:
 
 
 def _frontier(panel: Panel) -> Any:
-    import plotly.graph_objects as graphs
-
     where = {line.name: (line.x[0], line.y[0]) for line in panel.lines}
     x, y = zip(*(where[name] for name in panel.frontier), strict=True)
     return graphs.Scatter(
@@ -156,22 +150,19 @@ def _frontier(panel: Panel) -> Any:
 
 
 def _bar(line: Line, *, first: bool) -> list[Any]:
-    import plotly.graph_objects as graphs
-
     color, _, _, hatching = style(line.name)
-    errors = [each or 0.0 for each in line.sd]
     return [
         graphs.Bar(
-            x=line.x,
+            x=_places(line.x),
             y=line.y,
-            name=line.name,
+            name=_text(line.name),
             marker={
                 "color": color,
                 "line": {"width": 1, "color": "black"},
                 "pattern": {"shape": hatching, "fgcolor": "black", "size": 6},
             },
-            error_y={"array": errors, "thickness": 1} if any(errors) else None,
-            legendgroup=line.name,
+            error_y=_deviations(line),
+            legendgroup=_text(line.name),
             showlegend=first,
             hovertemplate="%{fullData.name}, %{x}: %{y:.4g}<extra></extra>",
         )
@@ -182,25 +173,37 @@ def _lying_bar(line: Line, *, first: bool) -> list[Any]:
     (bar,) = _bar(line, first=first)
     return [
         bar.update(
-            x=line.y, y=line.x, orientation="h", error_y=None,
+            x=line.y, y=bar.x, orientation="h", error_y=None,
             hovertemplate="%{fullData.name}, %{y}: %{x:.4g}<extra></extra>",
         )
     ]  # fmt: skip
 
 
 def _over(line: Line) -> Any:
-    import plotly.graph_objects as graphs
-
     color, _, symbol, _ = style(line.name)
     return graphs.Scatter(
-        x=line.x,
+        x=_places(line.x),
         y=line.y,
-        name=f"{line.name}, combat",
+        name=_text(f"{line.name}, combat"),
         mode="lines+markers",
         line={"color": color, "dash": "dot", "width": 2},
         marker={"symbol": symbol, "size": 8, "line": {"width": 1, "color": "black"}},
         hovertemplate="%{fullData.name}, %{x}: %{y:.4g} %<extra></extra>",
     )
+
+
+def _text(text: str) -> str:
+    """A text that Plotly, which reads tags and entities, shows as it is."""
+    return html.escape(visible(text), quote=False)
+
+
+def _places(places: Sequence[float | str]) -> list[float | str]:
+    return [_text(place) if isinstance(place, str) else place for place in places]
+
+
+def _deviations(line: Line) -> dict[str, Any]:
+    """Error bars; Plotly takes `None` for 0, and draws nothing where it finds no number."""
+    return {"array": ["unknown" if sd is None else sd for sd in line.sd], "thickness": 1}
 
 
 def _faint(color: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
 
@@ -9,8 +10,7 @@ import msgspec
 
 from speedrunner.runs.identity import process_lines
 from speedrunner.statistics.summary import Summary, ended
-from speedrunner.store.data import load
-from speedrunner.store.records import Process
+from speedrunner.store.records import Machine, Process
 
 
 class RunFacts(msgspec.Struct, frozen=True):
@@ -50,15 +50,14 @@ class Facts(msgspec.Struct, frozen=True):
 
 
 def facts(runs: Sequence[Summary]) -> Facts:
-    """Of runs that were read. Raises `StorageError`."""
+    """Of runs that were read."""
     shared: dict[tuple[str, str], list[str]] = {}
     notes = []
     for run in runs:
-        processes = load(run.path).processes
-        notes += [f"{run.path}: {line}" for line in process_lines(processes)]
+        notes += [f"{run.path}: {line}" for line in process_lines(run.processes)]
         for key in dict.fromkeys(
             (what, value)
-            for process in processes
+            for process in run.processes
             for what, value in _worked_with(process, run.config.sandbox.kind).items()
         ):
             shared.setdefault(key, []).append(run.path)
@@ -67,14 +66,17 @@ def facts(runs: Sequence[Summary]) -> Facts:
 
 
 def _worked_with(process: Process, sandbox: str) -> dict[str, str]:
-    machine = process.machine
-    parts = [machine[name] for name in ("cpu", "gpus") if name in machine]
-    parts[1:1] = [f"{machine['cores']} cores", f"{machine['memory_gb']} GB"] if machine else []
+    hardware = "not recorded" if process.machine is None else _hardware(process.machine)
     return {
-        "Hardware": f"{process.host}: {', '.join(parts) or 'not recorded'}",
+        "Hardware": f"{process.host}: {hardware}",
         "Sandbox": process.sandbox or f"{sandbox}, as configured (its version was not recorded)",
         "Versions": ", ".join(f"{name} {version}" for name, version in process.versions.items()),
     }
+
+
+def _hardware(machine: Machine) -> str:
+    gpus = [f"{count} x {name}" for name, count in Counter(machine.gpus).items()]
+    return "; ".join([f"{machine.cpu}, {machine.cores} cores, {machine.memory_gb:.0f} GB", *gpus])
 
 
 def _facts(run: Summary) -> RunFacts:

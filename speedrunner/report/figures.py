@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
+from itertools import chain, count
+
+import msgspec
 
 from speedrunner.report.panels import (
     LABELS,
@@ -11,16 +14,17 @@ from speedrunner.report.panels import (
     ROLLOUTS,
     SCORE,
     USD,
-    Drawn,
     Figure,
+    FigureBuilder,
     Line,
     Panel,
     bars_of,
     line_of,
 )
 from speedrunner.statistics.groups import FAMILIES, Group, Spread
+from speedrunner.statistics.paper import played_models
 from speedrunner.statistics.series import PLACES, frontier, methods, places
-from speedrunner.statistics.without_cache import cache_effects, has_cache
+from speedrunner.statistics.without_cache import cache_effects
 
 MAIN = ("react", "opo", "asi", "voyager", "speedrunner")
 ABLATIONS = (
@@ -40,25 +44,38 @@ def figures(groups: Sequence[Group], options: str = "") -> list[Figure]:
     Args:
         options: what the command that fills a gap has beside experiment and model.
     """
-    models = sorted({group.setting.model for group in groups if has_cache(group)})
+    models = sorted(played_models(groups))
     main = (_learning, partial(_pareto, measure=USD), partial(_pareto, measure=OUTPUT))
     others = (_ablations, _interpreter, _zombies, _shift, _replay, _tokens, _cache)
     made = (make(groups, model, options) for makers in (main, others) for model in models for make in makers)
-    return [figure for figure in made if figure is not None]
+    return [*_named_apart(figure for figure in made if figure is not None)]
+
+
+def _named_apart(figures: Iterable[Figure]) -> Iterator[Figure]:
+    """Numbered where models differ in characters alone that a name has not."""
+    taken = set()
+    for figure in figures:
+        names = chain([figure.name], (f"{figure.name}_{number}" for number in count(2)))
+        name = next(name for name in names if name not in taken)
+        taken.add(name)
+        yield msgspec.structs.replace(figure, name=name)
 
 
 def _learning(groups: Sequence[Group], model: str, options: str) -> Figure | None:
-    drawn = Drawn(groups, model, "main", options)
-    columns = _places(drawn.groups)
+    builder = FigureBuilder(groups, model, "main", options)
+    columns = _places(builder.groups)
     rows = [
-        [_curves(drawn, title, envs, _main(groups, envs, model), measure) for title, envs in columns.items()]
+        [
+            _curves(builder, title, envs, _main(groups, envs, model), measure)
+            for title, envs in columns.items()
+        ]
         for measure in (SCORE, OUTPUT, USD)
     ]
     text = (
         "Means over test episodes and seeds at each checkpoint, bands one standard deviation over seeds:"
         " score, output tokens and USD per test episode. ScienceWorld is the mean of its two families."
     )
-    return drawn.figure("combined_performance", "Performance and cost over training", text, rows)
+    return builder.figure("combined_performance", "Performance and cost over training", text, rows)
 
 
 def _places(groups: Sequence[Group]) -> dict[str, tuple[str, ...]]:
@@ -71,37 +88,41 @@ def _places(groups: Sequence[Group]) -> dict[str, tuple[str, ...]]:
 
 
 def _main(groups: Sequence[Group], envs: Sequence[str], model: str) -> list[str]:
-    """The main methods that a place should have, and any other one that is none of their variants."""
-    known = [name for name in MAIN if name != "voyager" or envs == ("crafter",)]
-    own = [
-        name for name in methods(groups, envs, model) if name.partition("-")[0] not in (*MAIN, "asi_replay")
-    ]
-    return [*known, *own]
+    """The main methods that a place should have, and any other one that was played in all of it and is none
+    of their variants."""
+    played = sorted(set.intersection(*({*methods(groups, [env], model)} for env in envs)))
+    known = [name for name in MAIN if name != "voyager" or envs == ("crafter",) or name in played]
+    variants = tuple(f"{name}-" for name in (*MAIN, "asi_replay"))
+    return [*known, *(name for name in played if name not in MAIN and not name.startswith(variants))]
 
 
-def _curves(drawn: Drawn, title: str, envs: Sequence[str], names: Iterable[str], measure: str) -> Panel:
-    lines = (drawn.line(envs, name, measure) for name in names)
+def _curves(
+    builder: FigureBuilder, title: str, envs: Sequence[str], names: Iterable[str], measure: str
+) -> Panel:
+    lines = (builder.line(envs, name, measure) for name in names)
     return Panel(title, ROLLOUTS, LABELS[measure], [line for line in lines if line is not None])
 
 
 def _pareto(groups: Sequence[Group], model: str, options: str, *, measure: str) -> Figure | None:
-    drawn = Drawn(groups, model, "main", options)
+    builder = FigureBuilder(groups, model, "main", options)
     row = [
-        _points(drawn, title, envs, _main(groups, envs, model), measure)
-        for title, envs in _places(drawn.groups).items()
+        _points(builder, title, envs, _main(groups, envs, model), measure)
+        for title, envs in _places(builder.groups).items()
     ]
     name = "combined_performance_pareto" if measure == USD else "pareto_frontier"
     text = (
         f"Score against {LABELS[measure]}, both at the last checkpoint. The line joins what no other method"
         " beats in both."
     )
-    return drawn.figure(name, f"Score against {LABELS[measure]}", text, [row])
+    return builder.figure(name, f"Score against {LABELS[measure]}", text, [row])
 
 
-def _points(drawn: Drawn, title: str, envs: Sequence[str], names: Iterable[str], measure: str) -> Panel:
+def _points(
+    builder: FigureBuilder, title: str, envs: Sequence[str], names: Iterable[str], measure: str
+) -> Panel:
     found: dict[str, tuple[Spread, Spread]] = {}
     for name in names:
-        cost, score = drawn.curve(envs, name, measure).last, drawn.curve(envs, name, SCORE).last
+        cost, score = builder.curve(envs, name, measure).last, builder.curve(envs, name, SCORE).last
         if cost is not None and score is not None:
             found[name] = cost, score
     lines = [
@@ -113,41 +134,42 @@ def _points(drawn: Drawn, title: str, envs: Sequence[str], names: Iterable[str],
 
 
 def _ablations(groups: Sequence[Group], model: str, options: str) -> Figure | None:
-    drawn = Drawn(groups, model, "ablations", options)
+    builder = FigureBuilder(groups, model, "ablations", options)
     played = methods(groups, ["babyai"], model)
     names = ("speedrunner", *ABLATIONS) if {*ABLATIONS} & {*played} else ()
-    row = [_curves(drawn, "BabyAI", ["babyai"], names, measure) for measure in (SCORE, OUTPUT)]
+    row = [_curves(builder, "BabyAI", ["babyai"], names, measure) for measure in (SCORE, OUTPUT)]
     text = "SpeedRunner with one part taken away: its code interpreter, its prompt, private skills."
-    return drawn.figure("babyai_ablations", "Ablations on BabyAI", text, [row])
+    return builder.figure("babyai_ablations", "Ablations on BabyAI", text, [row])
 
 
 def _interpreter(groups: Sequence[Group], model: str, options: str) -> Figure | None:
-    drawn = Drawn(groups, model, "interpreter", options)
+    builder = FigureBuilder(groups, model, "interpreter", options)
     names = ("speedrunner", ABLATIONS[0])
     there = {
         title: envs
-        for title, envs in places(drawn.groups).items()
+        for title, envs in places(builder.groups).items()
         if title in ("Crafter", "ScienceWorld", *FAMILIES) and names[1] in methods(groups, envs, model)
     }
     rows = [
-        [_curves(drawn, title, envs, names, measure) for title, envs in there.items()]
+        [_curves(builder, title, envs, names, measure) for title, envs in there.items()]
         for measure in (SCORE, OUTPUT)
     ]
     text = "SpeedRunner with its code interpreter and without."
-    return drawn.figure("combined_ablations", "The code interpreter", text, rows)
+    return builder.figure("combined_ablations", "The code interpreter", text, rows)
 
 
 def _zombies(groups: Sequence[Group], model: str, options: str) -> Figure | None:
-    drawn = Drawn(groups, model, "zombies", options)
-    played = {group.setting.env for group in drawn.groups}
+    builder = FigureBuilder(groups, model, "zombies", options)
+    played = {group.setting.env for group in builder.groups}
     if not {ZOMBIES["0x"], ZOMBIES["2x"]} & played:
         return None
     lines, over = [], []
     for name in ("react", "opo", "voyager", "speedrunner"):
-        found = {times: drawn.curve([env], name, SCORE).last for times, env in ZOMBIES.items()}
-        combat = {times: drawn.curve([env], name, "combat_percent").last for times, env in ZOMBIES.items()}
+        found = {times: builder.curve([env], name, SCORE).last for times, env in ZOMBIES.items()}
         lines += [*bars_of(name, found)]
-        over += [*bars_of(name, combat)] if name in ("voyager", "speedrunner") else []
+    for name in ("voyager", "speedrunner"):
+        found = {times: builder.curve([env], name, "combat_percent").last for times, env in ZOMBIES.items()}
+        over += [*bars_of(name, found)]
     panel = Panel(
         "Crafter", "zombies", LABELS[SCORE], lines, kind="bars", over=over, over_y=LABELS["combat_percent"]
     )
@@ -155,11 +177,11 @@ def _zombies(groups: Sequence[Group], model: str, options: str) -> Figure | None
         "Final score with no zombies, as many as usual and twice as many (bars), and the share of functions"
         " about combat in the library (dotted lines)."
     )
-    return drawn.figure("zombie_sweep", "External randomness", text, [[panel]])
+    return builder.figure("zombie_sweep", "External randomness", text, [[panel]])
 
 
 def _shift(groups: Sequence[Group], model: str, options: str) -> Figure | None:
-    drawn = Drawn(groups, model, "shift", options)
+    builder = FigureBuilder(groups, model, "shift", options)
     third, fourth = FAMILIES
     if not any(f"-from_{third}" in name for name in methods(groups, [fourth], model)):
         return None
@@ -168,11 +190,11 @@ def _shift(groups: Sequence[Group], model: str, options: str) -> Figure | None:
         lines = []
         for name in ("react", "opo", "asi", "speedrunner"):
             second = name if name == "react" else f"{name}-from_{third}"
-            before, after = drawn.curve([third], name, measure), drawn.curve([fourth], second, measure)
+            before, after = builder.curve([third], name, measure), builder.curve([fourth], second, measure)
             end = max(before.points, default=0)
             points = {**before.points, **{end + x: each for x, each in after.points.items() if x}}
             if name != "react":
-                again = drawn.curve([third], f"{name}-from_{fourth}-{name}-from_{third}", measure)
+                again = builder.curve([third], f"{name}-from_{fourth}-{name}-from_{third}", measure)
                 if again.last is not None and points:
                     points[max(points) + 50] = again.last
             line = line_of(name, points)
@@ -182,28 +204,28 @@ def _shift(groups: Sequence[Group], model: str, options: str) -> Figure | None:
         "Training on family 3, then on 4 with what was learnt; the last point is the evaluation on 3 at the"
         " end, drawn 50 rollouts later."
     )
-    return drawn.figure("scienceworld_shift", "Distribution shift", text, [row])
+    return builder.figure("scienceworld_shift", "Distribution shift", text, [row])
 
 
 def _replay(groups: Sequence[Group], model: str, options: str) -> Figure | None:
-    drawn = Drawn(groups, model, "replay", options)
+    builder = FigureBuilder(groups, model, "replay", options)
     names = (
         ("asi", "asi_replay", "speedrunner") if "asi_replay" in methods(groups, FAMILIES[:1], model) else ()
     )
-    row = [_curves(drawn, "ScienceWorld 3", FAMILIES[:1], names, measure) for measure in (SCORE, OUTPUT)]
+    row = [_curves(builder, "ScienceWorld 3", FAMILIES[:1], names, measure) for measure in (SCORE, OUTPUT)]
     text = (
         "Skill induction that verifies skills by replay, which breaks the rule of no replay, beside others."
     )
-    return drawn.figure("replay_ablation", "Verification by replay", text, [row])
+    return builder.figure("replay_ablation", "Verification by replay", text, [row])
 
 
 def _tokens(groups: Sequence[Group], model: str, options: str) -> Figure | None:
-    drawn = Drawn(groups, model, "main", options)
+    builder = FigureBuilder(groups, model, "main", options)
     row = []
-    for title, envs in _places(drawn.groups).items():
+    for title, envs in _places(builder.groups).items():
         names = _main(groups, envs, model)
         found = {
-            measure: {name: drawn.curve(envs, name, measure).last for name in names}
+            measure: {name: builder.curve(envs, name, measure).last for name in names}
             for measure in ("uncached", "cached", OUTPUT)
         }
         lines = [line for measure, own in found.items() for line in bars_of(measure, own)]
@@ -212,14 +234,14 @@ def _tokens(groups: Sequence[Group], model: str, options: str) -> Figure | None:
         "Tokens per test episode at the last checkpoint: what of the prompts the engine had to compute, what"
         " it had in its prefix cache, and what it wrote."
     )
-    return drawn.figure("tokens", "Cached and uncached tokens", text, [row])
+    return builder.figure("tokens", "Cached and uncached tokens", text, [row])
 
 
 def _cache(groups: Sequence[Group], model: str, options: str) -> Figure | None:
-    drawn = Drawn(groups, model, "cache", options)
+    builder = FigureBuilder(groups, model, "cache", options)
     found = [each for each in cache_effects(groups) if each.setting.model == model]
     known = {(each.setting.method, each.setting.env) for each in found}
-    drawn.note(
+    builder.note(
         (run for each in found for run in each.runs),
         (f"{method} on {env} without prefix cache" for method, env in UNCACHED if (method, env) not in known),
     )
@@ -237,4 +259,4 @@ def _cache(groups: Sequence[Group], model: str, options: str) -> Figure | None:
         "The same policies on a server with prefix cache and without: prompt tokens that had to be computed,"
         " and USD, of a test episode without sleeps."
     )
-    return drawn.figure("prefix_cache", "What the prefix cache saved", text, [row])
+    return builder.figure("prefix_cache", "What the prefix cache saved", text, [row])

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from importlib.resources import files
 from typing import Any, NamedTuple
 
 from markupsafe import Markup
+from plotly.offline import get_plotlyjs
 
 from speedrunner.markup import templates
 from speedrunner.report.drawing import draw
@@ -22,10 +25,7 @@ OPEN = 20
 """Rows up to which a table is shown at once."""
 
 
-NO_EFFECT = (
-    "What the cache saved is not known, as no policy was evaluated on a server without one as well:"
-    " speedrunner sweep experiment=cache"
-)
+NO_EFFECT = "What the cache saved is not known, as no policy was evaluated on a server without one as well: "
 NO_FORECAST = (
     "No finished run had a forecast made before it began: speedrunner forecast, with the settings of a sweep,"
     " makes one"
@@ -48,38 +48,41 @@ def page(
     facts: Facts,
     remarks: Sequence[str],
     problems: Sequence[str],
+    cache: Sequence[str],
 ) -> str:
     """The whole page.
 
     Args:
         remarks: what has to be said of the results.
         problems: runs that could not be read, and why.
+        cache: commands that evaluate policies without prefix cache.
     """
-    from plotly.offline import get_plotlyjs
-
     environment = templates(__package__)
-    environment.filters |= {"shown": _shown, "numbers": _numbers}
+    environment.filters |= {"cell": _cell, "numbers": _numbers}
     here = files(__package__)
+    plotly = get_plotlyjs().replace("</script", "<\\/script")
+    script = (here / "report.js").read_text(encoding="utf-8")
     return environment.get_template("report.jinja").render(
         title=title,
         written=datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z"),
         figures=[(figure, _json(draw(figure).to_json())) for figure in figures],
-        sections=[*_sections(tables)],
+        sections=[*_sections(tables, NO_EFFECT + "; ".join(cache))],
         rows=ROWS,
         open=OPEN,
         facts=facts,
         remarks=remarks,
         problems=problems,
-        plotly=Markup(get_plotlyjs().replace("</script", "<\\/script")),
+        policy=" ".join(map(_digest, (plotly, script))),
+        plotly=Markup(plotly),
         style=Markup((here / "report.css").read_text(encoding="utf-8")),
-        script=Markup((here / "report.js").read_text(encoding="utf-8")),
+        script=Markup(script),
     )
 
 
-def _sections(tables: Sequence[Table]) -> Iterator[Section]:
+def _sections(tables: Sequence[Table], no_effect: str) -> Iterator[Section]:
     left = {table.name: table for table in tables if table.rows}
     for id_, title, names, missing in (
-        ("cache", "The prefix cache", ("cache_shares", "cache"), NO_EFFECT),
+        ("cache", "The prefix cache", ("cache_shares", "cache"), no_effect),
         ("forecast", "Forecast beside truth", ("forecast",), NO_FORECAST),
         ("paper", "Beside the paper's numbers", [name for name in left if "paper" in left[name].columns], ""),
         ("tables", "Our numbers", [*left], ""),
@@ -88,12 +91,17 @@ def _sections(tables: Sequence[Table]) -> Iterator[Section]:
         yield Section(id_, title, found, missing if len(found) < len(names) else "")
 
 
+def _digest(script: str) -> str:
+    """By which a policy lets one script run, and no other."""
+    return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
+
+
 def _json(text: str) -> Markup:
     """JSON that cannot end the element that it stands in."""
     return Markup(text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029"))
 
 
-def _shown(cell: Cell) -> str:
+def _cell(cell: Cell) -> str:
     if cell is None:
         return "–"
     if isinstance(cell, float):
@@ -104,9 +112,10 @@ def _shown(cell: Cell) -> str:
 def _numbers(figure: Figure) -> list[tuple[Any, ...]]:
     """What a figure shows, for those who do not see it: panel, measure, name, place, value, deviation."""
     return [
-        (panel.title, panel.y or panel.x, line.name, x, y, sd)
+        (panel.title, measure, line.name, x, y, sd)
         for row in figure.rows
         for panel in row
-        for line in (*panel.lines, *panel.over)
+        for measure, lines in ((panel.y or panel.x, panel.lines), (panel.over_y, panel.over))
+        for line in lines
         for x, y, sd in zip(line.x, line.y, line.sd, strict=True)
     ]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Literal
 
 import msgspec
 
 from speedrunner.statistics.groups import Group, Spread
+from speedrunner.statistics.paper import sweep_command
 from speedrunner.statistics.series import Curve, curve
 
 SCORE, OUTPUT, USD = "score", "output", "cost_usd"
@@ -50,7 +52,7 @@ class Panel(msgspec.Struct, frozen=True):
     x: str
     y: str
     lines: list[Line]
-    kind: str = "lines"
+    kind: Literal["lines", "points", "bars", "stack"] = "lines"
     over: list[Line] = []
     over_y: str = ""
     frontier: list[str] = []
@@ -74,7 +76,7 @@ class Figure(msgspec.Struct, frozen=True):
     missing: str
 
 
-class Drawn:
+class FigureBuilder:
     """Collects the runs and the gaps of a figure while its panels are made.
 
     Args:
@@ -85,7 +87,7 @@ class Drawn:
     def __init__(self, groups: Sequence[Group], model: str, experiment: str, options: str) -> None:
         self.groups = [group for group in groups if group.setting.model == model]
         self._model = model
-        self._command = f"speedrunner sweep experiment={experiment} model={model.partition('+')[0]}{options}"
+        self._command = sweep_command(experiment, self.groups[0].runs[0].config.model, options)
         self._runs: dict[str, None] = {}
         self._gaps: dict[str, None] = {}
         self._unpriced = False

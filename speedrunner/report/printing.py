@@ -6,15 +6,16 @@ import io
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import matplotlib
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure as Canvas
 
 from speedrunner.console import visible
 from speedrunner.report.panels import Figure, Line, Panel
 from speedrunner.report.styles import FAINT, Style, style
 from speedrunner.store import files
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 COLUMN, PAGE, ROW = 3.3, 7.0, 1.75
 """Inches: widths of one column and of two, height of a row of panels."""
@@ -56,32 +57,28 @@ def print_figures(figures: Sequence[Figure], folder: Path) -> list[Path]:
 
     The same figures give the same bytes. Raises `StorageError`.
     """
-    import matplotlib
-
     with files.explained(folder, "made"):
         folder.mkdir(parents=True, exist_ok=True)
     written = []
     with matplotlib.rc_context(PAPER):
         for figure in figures:
-            drawn = _drawn(figure)
+            canvas = _canvas(figure)
             for kind, metadata in (("svg", {"Date": None}), ("png", {})):
                 content = io.BytesIO()
-                drawn.savefig(content, format=kind, dpi=DPI, metadata=metadata)
+                canvas.savefig(content, format=kind, dpi=DPI, metadata=metadata)
                 written.append(folder / f"{figure.name}.{kind}")
                 files.write_atomic(written[-1], content.getvalue())
     return written
 
 
-def _drawn(figure: Figure) -> Any:
-    from matplotlib import figure as matplotlib_figure
-
+def _canvas(figure: Figure) -> Canvas:
     columns = max(map(len, figure.rows))
     width = COLUMN if columns == 1 else PAGE
-    drawn = matplotlib_figure.Figure((width, 0.5 + ROW * len(figure.rows)), layout="constrained")
+    canvas = Canvas((width, 0.5 + ROW * len(figure.rows)), layout="constrained")
     handles: dict[str, Any] = {}
     for number, (row, next_row) in enumerate(pairwise([*figure.rows, []])):
         for place, panel in enumerate(row):
-            axes = drawn.add_subplot(len(figure.rows), columns, number * columns + place + 1)
+            axes = canvas.add_subplot(len(figure.rows), columns, number * columns + place + 1)
             for name, handle in _panel(axes, panel).items():
                 handles.setdefault(name, handle)
             above = figure.rows[number - 1][place : place + 1] if number else []
@@ -93,8 +90,8 @@ def _drawn(figure: Figure) -> Any:
             axes.set_ylabel(panel.y)
     names = [*map(visible, handles)]
     beside = int(width / (0.5 + 0.06 * max(map(len, names))))  # inches of a handle and of a letter
-    drawn.legend(handles.values(), names, loc="outside upper center", ncols=max(beside, 1))
-    return drawn
+    canvas.legend(handles.values(), names, loc="outside upper center", ncols=max(beside, 1))
+    return canvas
 
 
 def _panel(axes: Axes, panel: Panel) -> dict[str, Any]:
@@ -203,5 +200,5 @@ def _filled(name: str) -> dict[str, Any]:
     return {"color": own.color, "hatch": own.hatching * 3, "edgecolor": "black", "linewidth": 0.5}
 
 
-def _deviations(line: Line) -> Any:
-    return None if None in line.sd else line.sd
+def _deviations(line: Line) -> list[float]:
+    return [float("nan") if sd is None else sd for sd in line.sd]

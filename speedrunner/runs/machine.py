@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
-from collections import Counter
 from functools import cache
 from pathlib import Path
 
@@ -13,21 +12,18 @@ import psutil
 
 from speedrunner.sandbox import bubblewrap
 from speedrunner.sandbox.settings import Sandbox
+from speedrunner.store.records import Machine
 
 
 @cache
-def machine() -> dict[str, str]:
-    """Processor, cores that this process may use, memory in GB; GPUs where `nvidia-smi` tells of any.
-
-    A server that was only attached to may be elsewhere.
-    """
-    found = {
-        "cpu": _cpu(),
-        "cores": str(len(os.sched_getaffinity(0))),
-        "memory_gb": f"{psutil.virtual_memory().total / 1e9:.0f}",
-    }
-    gpus = Counter(_printed("nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader"))
-    return found | ({"gpus": "; ".join(f"{n} x {name}" for name, n in gpus.items())} if gpus else {})
+def machine() -> Machine:
+    """This one. A server that was only attached to may be elsewhere."""
+    return Machine(
+        cpu=_cpu(),
+        cores=len(os.sched_getaffinity(0)),
+        memory_gb=round(psutil.virtual_memory().total / 1e9, 1),
+        gpus=_printed("nvidia-smi", "--query-gpu=name,memory.total", "--format=csv,noheader"),
+    )
 
 
 @cache

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 
+from speedrunner.config.schema import ModelConfig
 from speedrunner.statistics.groups import (
     FAMILIES,
     TOO_MANY,
@@ -22,6 +23,7 @@ from speedrunner.statistics.groups import (
     wall_clock_share,
 )
 from speedrunner.statistics.summary import Summary
+from speedrunner.statistics.without_cache import has_cache
 
 FILE = Path(__file__).with_name("paper.csv")
 
@@ -198,16 +200,25 @@ def beside(numbers: Sequence[Published], groups: Sequence[Group], options: str =
     Args:
         options: what the command that fills a gap has beside experiment and model, such as ` scale=pilot`.
     """
-    configs = {group.setting.model: group.runs[0].config.model for group in groups}
-    models = {model: config for model, config in configs.items() if config.prefix_caching is not False}
-    found = []
-    for number in numbers:
-        for model, config in models.items():
-            command = f"speedrunner sweep experiment={number.experiment} model={config.card}"
-            if config.inducer_card is not None:
-                command += f" model.inducer_card={config.inducer_card}"
-            found.append(_beside(number, model, command + options, groups))
-    return found
+    models = played_models(groups)
+    return [
+        _beside(number, model, sweep_command(number.experiment, config, options), groups)
+        for number in numbers
+        for model, config in models.items()
+    ]
+
+
+def played_models(groups: Sequence[Group]) -> dict[str, ModelConfig]:
+    """By their names in settings; without those whose server had no prefix cache."""
+    return {group.setting.model: group.runs[0].config.model for group in groups if has_cache(group)}
+
+
+def sweep_command(experiment: str, model: ModelConfig, options: str) -> str:
+    """What plays an experiment with the models of a run; `options` as in `beside`."""
+    command = f"speedrunner sweep experiment={experiment} model={model.card}"
+    if model.inducer_card is not None:
+        command += f" model.inducer_card={model.inducer_card}"
+    return command + options
 
 
 def _beside(number: Published, model: str, command: str, groups: Sequence[Group]) -> Beside:

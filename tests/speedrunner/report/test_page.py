@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import re
+from hashlib import sha256
 from html.parser import HTMLParser
 
+import msgspec
 import pytest
 
 from speedrunner.report.facts import Facts, RunFacts, Shared
@@ -14,7 +17,7 @@ from speedrunner.report.page import ROWS, page
 from speedrunner.statistics.groups import grouped
 from speedrunner.statistics.tables import run_tables
 from speedrunner.statistics.writing import Table
-from tests.speedrunner.statistics.summaries import checkpoint, summary
+from tests.speedrunner.statistics.summaries import EMPTY, checkpoint, summary
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\x1b[31m\u202e\u2028'\"&{{ 7 * 7 }}"
 
@@ -47,13 +50,15 @@ def facts(text: str = "babyai") -> Facts:
     return Facts([run], [Shared("Hardware", text, [text])], {"success": 1}, [text])
 
 
-def whole(text: str = "babyai") -> str:
-    groups, _ = grouped([summary("babyai", "react", 0, checkpoint(0, [{"score": 0.5}]), model=text)])
+def whole(text: str = "Aside") -> str:
+    point = checkpoint(0, [{"score": 0.5}])
+    runs = [summary(env, method, 0, point, model=text) for env, method in (("babyai", "react"), (text, text))]
+    groups, _ = grouped(runs)
     tables = [
         *run_tables(groups, prices=text, corrected=False),
         Table("some", text, (text,), [(text,)] * (ROWS + 1)),
     ]
-    return page(text, figures(groups, text), tables, facts(text), [text], [text])
+    return page(text, figures(groups, text), tables, facts(text), [text], [text], [text])
 
 
 @pytest.fixture(scope="module")
@@ -85,6 +90,26 @@ def test_figures_are_json_that_stays_in_its_element() -> None:
         assert "<" not in text
 
 
+def test_names_are_no_markup_to_plotly() -> None:
+    found = dict(re.findall(r'id="data-([a-z]+)_[^"]*">(.*?)</script>', whole(HOSTILE), re.S))
+    tokens, curves = (json.loads(found[name]) for name in ("tokens", "combined"))
+    names = {trace.get("name") for trace in curves["data"]}
+    titles = {title["text"] for title in tokens["layout"]["annotations"]}
+    bars = {place for trace in tokens["data"] for place in trace["y"]}
+    for texts in (names, titles, bars):
+        (hostile,) = (text for text in texts if text and "alert" in text)
+        assert hostile.startswith("&lt;/script&gt;&lt;script&gt;alert(1)")
+        assert hostile.endswith("\\x1b[31m\\u202e\\u2028'\"&amp;{{ 7 * 7 }}")
+
+
+def test_a_policy_lets_the_page_s_own_scripts_run_and_no_other() -> None:
+    text = whole()
+    (policy,) = (str(attrs["content"]) for _, attrs in Elements(text).names if "http-equiv" in attrs)
+    scripts = re.findall("<script>(.*?)</script>", text, re.S)
+    digests = [base64.b64encode(sha256(script.encode()).digest()).decode() for script in scripts]
+    assert f"script-src 'sha256-{digests[0]}' 'sha256-{digests[1]}';" in policy
+
+
 def test_nothing_is_loaded_from_anywhere() -> None:
     elements = Elements(whole())
     policy = next(
@@ -97,10 +122,12 @@ def test_nothing_is_loaded_from_anywhere() -> None:
         assert str(attributes.get("href", "#")).startswith("#")
 
 
-def test_links_within_the_page_lead_somewhere() -> None:
+def test_links_within_the_page_lead_somewhere_and_landmarks_differ() -> None:
     elements = Elements(whole())
     ids = [str(attributes["id"]) for _, attributes in elements.names if "id" in attributes]
     assert len(ids) == len(set(ids))
+    labels = [attributes["aria-label"] for _, attributes in elements.names if "aria-label" in attributes]
+    assert len(labels) == len(set(labels))
     links = {str(attributes["href"])[1:] for name, attributes in elements.names if name == "a"}
     assert links <= set(ids)
 
@@ -114,3 +141,16 @@ def test_a_figure_s_numbers_stand_below_it() -> None:
         "<td>BabyAI</td><td>score</td><td>react</td>"
         '<td class="number">0</td><td class="number">0.5</td><td>–</td>'
     ) in whole()
+
+
+def test_combat_stands_among_the_numbers_as_what_it_is() -> None:
+    library = msgspec.structs.replace(EMPTY, combat=0.25)
+    point = checkpoint(0, [{"score": 0.5}], library=library)
+    envs = ("crafter", "crafter-zombie_frequency0")
+    groups, _ = grouped([summary(env, "speedrunner", 0, point) for env in envs])
+    text = page("", figures(groups), [], facts(), [], [], [])
+    for measure, number in (("score", "0.5"), ("functions about combat (%)", "25")):
+        assert (
+            f"<td>Crafter</td><td>{measure}</td><td>speedrunner</td>"
+            f'<td>1x</td><td class="number">{number}</td>'
+        ) in text

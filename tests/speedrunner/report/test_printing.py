@@ -73,6 +73,15 @@ def test_the_same_figure_gives_the_same_bytes(tmp_path: Path) -> None:
     assert first == second
 
 
+def test_bars_of_several_seeds_keep_their_deviations_beside_one_of_one_seed(tmp_path: Path) -> None:
+    def errors(*sd: float | None) -> int:
+        bars = Panel("", "", "score", [Line("react", ["0x", "1x"], [0.1, 0.2], [*sd], 1)], kind="bars")
+        svg, _ = print_figures([figure(bars)], tmp_path)
+        return svg.read_text().partition('<g id="LineCollection')[2].partition("</g>")[0].count("<path d=")
+
+    assert [errors(None, None), errors(None, 0.1), errors(0.1, 0.1)] == [0, 1, 2]
+
+
 @pytest.mark.parametrize("names", TOGETHER)
 def test_what_stands_together_differs_without_colours(names: tuple[str, ...]) -> None:
     for one, other in combinations(map(style, names), 2):

@@ -16,7 +16,7 @@ from speedrunner.runs.identity import STRIDE, changes, continued, identity, proc
 from speedrunner.runs.machine import confinement
 from speedrunner.runs.setup import set_up
 from speedrunner.sandbox.settings import Sandbox
-from speedrunner.store.records import Process
+from speedrunner.store.records import Machine, Process
 from speedrunner.store.rundir import RunDirectoryError
 from tests.scripted_runs import CORRIDOR
 
@@ -53,15 +53,17 @@ def test_it_survives_the_disk(process: Process) -> None:
 
 
 def test_it_says_what_it_runs_on_and_how_it_confines_what_models_write(process: Process) -> None:
-    assert {"cpu", "cores", "memory_gb"} <= set(process.machine)
-    assert int(process.machine["cores"]) >= 1
+    assert process.machine is not None
+    assert process.machine.cpu
+    assert process.machine.cores >= 1
+    assert process.machine.memory_gb > 0
     assert process.sandbox.startswith("bubblewrap ")
     assert confinement(Sandbox("rlimits")).startswith("rlimits: files and network are open; 1024 MiB")
 
 
 def test_it_is_the_same_in_another_process_at_another_time(process: Process) -> None:
     later = identity(set_up(compose([f"env={CORRIDOR}", "method=react", "model=tiny-random"])), print)
-    machine = {"cpu": "another", "gpus": "8 x H100"}
+    machine = Machine("another", 64, 512.0, ["H100"] * 8)
     elsewhere = changed(later, started=0.0, host="there", pid=1, machine=machine, sandbox="bubblewrap 9")
     assert changes(process, elsewhere) == []
 

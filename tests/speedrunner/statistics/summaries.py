@@ -67,7 +67,7 @@ def summary(
         endings=endings,
         sleeps=[],
         skills=[],
-        began=None,
+        processes=[],
         taken={},
         servers=[],
     )

@@ -9,12 +9,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from serving.cards import load_card
 from speedrunner.config.names import Setting
 from speedrunner.costs.engine_time import EngineUse
 from speedrunner.costs.server_time import ServerUse
 from speedrunner.experiments.forecast import Forecast, keep
 from speedrunner.statistics.forecasts import forecast_table
 from speedrunner.statistics.summary import Summary
+from tests.speedrunner.run_samples import process
 from tests.speedrunner.statistics.summaries import summary
 
 
@@ -37,9 +39,10 @@ def forecast(run: Summary, requests: float, **changes: object) -> Forecast:
 def played(folder: Path, seed: int = 0, **taken: float) -> Summary:
     """A run that began at 100 and is finished."""
     run = summary(seed=seed)
+    began = msgspec.structs.replace(process(load_card("tiny-random")), started=100.0)
     endings = Counter({("test", 0, "success"): 4, ("test", 0, "call_limit"): 2})
     path = str(folder / Path(run.path).name)
-    return msgspec.structs.replace(run, path=path, taken=taken, began=100.0, endings=endings)
+    return msgspec.structs.replace(run, path=path, taken=taken, processes=[began], endings=endings)
 
 
 def test_a_finished_run_has_a_row_for_each_measure_that_both_know(tmp_path: Path) -> None:
