@@ -35,7 +35,7 @@ def report(
     Example: speedrunner report runs/paper --figures figures
     """
     from speedrunner.report.facts import facts
-    from speedrunner.report.figures import figures
+    from speedrunner.report.figures import figures, not_begun
     from speedrunner.report.page import page
     from speedrunner.statistics.paper import played_models, sweep_command
     from speedrunner.store import files
@@ -50,11 +50,12 @@ def report(
         facts=facts([run for group in found.groups for run in group.runs]),
         remarks=[*found.remarks, *found.notes],
         problems=found.problems,
+        not_begun=not_begun(found.groups, found.options),
         cache=[
             sweep_command("cache", model, found.options) for model in played_models(found.groups).values()
         ],
     )
-    files.write_atomic(out, text.encode())
+    files.write_atomic(out.resolve(), text.encode())  # where a link leads
     for note in found.notes:
         typer.echo(visible(note))
     if printed is not None:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import msgspec
 import typer
 
 from speedrunner.cli.command import plain_console, waiting_line
@@ -128,7 +129,7 @@ def read_tables(folders: list[Path], prices: str | None, *, corrected: bool) -> 
         raise StorageError("; ".join(problems))
     groups, notes = grouped(runs)
     names = ", ".join(dict.fromkeys(run.prices for run in runs))
-    options = _options(folders)
+    options = _options(folders, runs)
     rows = beside(published(), groups, options)
     made = [*run_tables(groups, prices=names, corrected=corrected), *paper_tables(rows)]
     try:
@@ -139,8 +140,10 @@ def read_tables(folders: list[Path], prices: str | None, *, corrected: bool) -> 
     return Found(runs, groups, rows, made, notes, remarks, problems, options)
 
 
-def _options(folders: list[Path]) -> str:
-    """Scale and folder of the newest sweep that was begun there, as its command had them."""
+def _options(folders: list[Path], runs: list[Summary]) -> str:
+    """Scale and folder of the newest sweep that was begun there, as its command had them; without a scale,
+    the sizes in which all runs differ from the paper's."""
+    from speedrunner.config.schema import RunConfig
     from speedrunner.experiments.plans import noted_sweeps
     from speedrunner.store.files import StorageError
 
@@ -149,6 +152,12 @@ def _options(folders: list[Path]) -> str:
         with suppress(StorageError, ValueError):
             for plan in noted_sweeps(folder):
                 words = [each for each in shlex.split(plan.command) if each.startswith(("scale=", "--dir="))]
+    if not any(each.startswith("scale=") for each in words):
+        usual = {field.name: field.default for field in msgspec.structs.fields(RunConfig)}
+        for name in ("rollouts", "sleep_every", "eval_every", "test_episodes"):
+            sizes = {getattr(run.config.run, name) for run in runs}
+            if len(sizes) == 1 and sizes != {usual[name]}:
+                words.append(f"run.{name}={sizes.pop()}")
     return "".join(f" {shlex.quote(each)}" for each in words)
 
 

@@ -22,7 +22,7 @@ from speedrunner.report.panels import (
     line_of,
 )
 from speedrunner.statistics.groups import FAMILIES, Group, Spread
-from speedrunner.statistics.paper import played_models
+from speedrunner.statistics.paper import played_models, sweep_command
 from speedrunner.statistics.series import PLACES, frontier, methods, places
 from speedrunner.statistics.without_cache import cache_effects
 
@@ -46,9 +46,19 @@ def figures(groups: Sequence[Group], options: str = "") -> list[Figure]:
     """
     models = sorted(played_models(groups))
     main = (_learning, partial(_pareto, measure=USD), partial(_pareto, measure=OUTPUT))
-    others = (_ablations, _interpreter, _zombies, _shift, _replay, _tokens, _cache)
+    others = (*OTHERS.values(), _tokens, _cache)
     made = (make(groups, model, options) for makers in (main, others) for model in models for make in makers)
     return [*_named_apart(figure for figure in made if figure is not None)]
+
+
+def not_begun(groups: Sequence[Group], options: str = "") -> list[str]:
+    """What plays those experiments of the paper that have a figure of their own and no run here."""
+    return [
+        sweep_command(experiment, config, options)
+        for experiment, make in OTHERS.items()
+        for model, config in played_models(groups).items()
+        if make(groups, model, options) is None
+    ]
 
 
 def _named_apart(figures: Iterable[Figure]) -> Iterator[Figure]:
@@ -260,3 +270,13 @@ def _cache(groups: Sequence[Group], model: str, options: str) -> Figure | None:
         " and USD, of a test episode without sleeps."
     )
     return builder.figure("prefix_cache", "What the prefix cache saved", text, [row])
+
+
+OTHERS = {
+    "ablations": _ablations,
+    "interpreter": _interpreter,
+    "zombies": _zombies,
+    "shift": _shift,
+    "replay": _replay,
+}
+"""Experiments beside the main one, and what makes the figure of each."""

@@ -48,6 +48,7 @@ def page(
     facts: Facts,
     remarks: Sequence[str],
     problems: Sequence[str],
+    not_begun: Sequence[str],
     cache: Sequence[str],
 ) -> str:
     """The whole page.
@@ -55,6 +56,7 @@ def page(
     Args:
         remarks: what has to be said of the results.
         problems: runs that could not be read, and why.
+        not_begun: commands that play experiments of which there is no run.
         cache: commands that evaluate policies without prefix cache.
     """
     environment = templates(__package__)
@@ -72,6 +74,7 @@ def page(
         facts=facts,
         remarks=remarks,
         problems=problems,
+        not_begun=not_begun,
         policy=" ".join(map(_digest, (plotly, script))),
         plotly=Markup(plotly),
         style=Markup((here / "report.css").read_text(encoding="utf-8")),

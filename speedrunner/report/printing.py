@@ -126,7 +126,8 @@ def _short(value: float, _: object = None) -> str:
 
 def _mark(own: Style, size: float) -> dict[str, Any]:
     marker = MARKERS[own.marker]
-    return {"color": own.color, "marker": marker, "markersize": size * (1.5 if marker == "*" else 1)}
+    large = size * (1.5 if marker == "*" else 1)
+    return {"color": own.color, "marker": marker, "markersize": large, "clip_on": False}
 
 
 def _curve(axes: Axes, line: Line) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -56,7 +57,7 @@ def test_without_a_name_the_page_lies_in_the_folder(copied: Path) -> None:
     assert "One seed alone, so no deviation: react, speedrunner." in text
     assert "asi on babyai: speedrunner sweep experiment=main model=gpt-5.4-mini" in text
     assert "No finished run had a forecast" in text
-    assert "as well: speedrunner sweep experiment=cache model=gpt-5.4-mini</p>" in text
+    assert "as well: speedrunner sweep experiment=cache model=gpt-5.4-mini run.rollouts=4" in text
 
 
 def test_commands_have_the_scale_of_the_sweep_there(copied: Path) -> None:
@@ -123,9 +124,32 @@ def test_what_cannot_be_read_or_written_is_one_line(sweep: Path, tmp_path: Path)
     beside = in_process("report", str(tmp_path / "none"), str(sweep))
     assert (beside.returncode, beside.stdout) == (1, f"the report is {sweep / 'report.html'}\n")
     page = str(tmp_path / "page.html")
-    assert "is a directory" in complaint(in_process("report", str(sweep), "--out", str(tmp_path)))
+    assert "it is no regular file but a folder" in complaint(
+        in_process("report", str(sweep), "--out", str(tmp_path))
+    )
     placed = in_process("report", str(sweep), "--out", page, "--figures", str(tmp_path / "file"))
     assert "file exists" in complaint(placed)
     assert "is not among its choices" in complaint(
         in_process("report", str(sweep), "--out", page, "--prices", "dear")
     )
+
+
+def test_a_link_is_followed_and_a_device_left_alone(learnt: ScriptedRun, tmp_path: Path) -> None:
+    (tmp_path / "link.html").symlink_to(tmp_path / "page.html")
+    done = in_process("report", str(learnt.dir), "--out", str(tmp_path / "link.html"))
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "link.html").is_symlink()
+    assert (tmp_path / "page.html").read_text().startswith("<!DOCTYPE html>")
+    os.mkfifo(tmp_path / "pipe")
+    told = complaint(in_process("report", str(learnt.dir), "--out", str(tmp_path / "pipe")))
+    assert "it is no regular file" in told
+    assert (tmp_path / "pipe").is_fifo()
+
+
+def test_experiments_that_were_not_begun_are_named_with_the_sizes_of_the_runs(
+    learnt: ScriptedRun, tmp_path: Path
+) -> None:
+    out = tmp_path / "page.html"
+    assert in_process("report", str(learnt.dir), "--out", str(out)).returncode == 0
+    assert "speedrunner sweep experiment=zombies model=" in out.read_text()
+    assert " run.rollouts=4 run.sleep_every=2 " in out.read_text()

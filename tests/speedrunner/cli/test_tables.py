@@ -123,6 +123,7 @@ def test_the_paper_s_numbers_stand_beside_ours(made: Path) -> None:
     missing = table[(table.env == "crafter") & (table.method == "asi")].iloc[0]
     assert missing["missing"] == (
         "no run of asi on crafter: speedrunner sweep experiment=main model=gpt-5.4-mini"
+        " run.rollouts=4 run.sleep_every=2 run.eval_every=2 run.test_episodes=3"
     )
     prose = pandas.read_csv(made / "prose.csv")
     assert set(prose[prose.ours.notna()].env) == {"babyai"}

@@ -58,7 +58,7 @@ def whole(text: str = "Aside") -> str:
         *run_tables(groups, prices=text, corrected=False),
         Table("some", text, (text,), [(text,)] * (ROWS + 1)),
     ]
-    return page(text, figures(groups, text), tables, facts(text), [text], [text], [text])
+    return page(text, figures(groups, text), tables, facts(text), [text], [text], [text], [text])
 
 
 @pytest.fixture(scope="module")
@@ -148,7 +148,7 @@ def test_combat_stands_among_the_numbers_as_what_it_is() -> None:
     point = checkpoint(0, [{"score": 0.5}], library=library)
     envs = ("crafter", "crafter-zombie_frequency0")
     groups, _ = grouped([summary(env, "speedrunner", 0, point) for env in envs])
-    text = page("", figures(groups), [], facts(), [], [], [])
+    text = page("", figures(groups), [], facts(), [], [], [], [])
     for measure, number in (("score", "0.5"), ("functions about combat (%)", "25")):
         assert (
             f"<td>Crafter</td><td>{measure}</td><td>speedrunner</td>"
