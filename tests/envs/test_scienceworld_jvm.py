@@ -19,6 +19,7 @@ from py4j.protocol import Py4JError
 
 from envs import EnvironmentFault, scienceworld_jvm
 from envs.scienceworld_jvm import HEAP_MB, NoJava, Simulator, SimulatorFailed
+from tests.processes import all_end, words
 
 ROOT = Path(__file__).parents[2]
 DATA = ROOT / "tests/data"
@@ -223,7 +224,7 @@ class TestErrors:
         java.chmod(0o755)
         with pytest.raises(NoJava, match=rf"does not run ScienceWorld \({said}\); .* set env\.java"):
             Simulator(str(java))
-        assert not [each for each in psutil.process_iter(["cmdline"]) if mark in (each.info["cmdline"] or ())]
+        assert all_end([each for each in psutil.process_iter() if mark in words(each)])
 
     def test_a_path_is_taken_from_where_we_stand(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

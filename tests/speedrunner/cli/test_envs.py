@@ -15,6 +15,7 @@ import pytest
 
 from envs import Opening, Split, Task, TextEnv
 from serving.cards import CHECKOUT
+from tests.processes import all_end
 from tests.scripted_runs import CORRIDOR, complaint, in_process, speedrunner
 from tests.toy_env import Corridor
 
@@ -157,7 +158,7 @@ def test_what_shows_from_outside_only_is_a_line_too(kind: type[TextEnv], finding
     (line,) = done.stdout.splitlines()
     assert finding in line
     assert "Traceback" not in done.stderr
-    assert not [each for each in psutil.process_iter(["cmdline"]) if each.info["cmdline"] == LEFT]
+    assert all_end([each for each in psutil.process_iter(["cmdline"]) if each.info["cmdline"] == LEFT])
 
 
 class Unsplit(Corridor):
