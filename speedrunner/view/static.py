@@ -29,6 +29,7 @@ def write(site: Site, out: Path, status: Callable[[str], None]) -> tuple[int, li
         if out.exists() and (not out.is_dir() or any(out.iterdir())):
             raise StorageError(f"--static {out} exists and is not an empty folder: name another one")
     count, problems = 0, []
+    out = out.resolve()
     unfinished = out.with_name(f".{out.name}.part-{os.getpid()}")
     try:
         for path, answer in pages(site):
