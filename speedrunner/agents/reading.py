@@ -122,7 +122,7 @@ def call_lines(call: Json, indent: int = 0) -> Iterator[str]:
     if _silent(call) is not None:
         yield pad + made
         return
-    came = f"error: {call['error']}" if call["error"] is not None else f"-> {_shown(call['result'])}"
+    came = f"error: {call['error']}" if call["error"] is not None else f"-> {result_text(call['result'])}"
     if not call["calls"] and not call["omitted"] and "\n" not in came:
         yield f"{pad}{made} {came}"
         return
@@ -155,7 +155,7 @@ def _silent(call: Json) -> str | None:
     return None if said else written(call["name"], call["arguments"])
 
 
-def _shown(result: Any) -> str:
+def result_text(result: Any) -> str:
     """A result as the actor reads it, but `None`, which is said in words of its own there."""
     if result is None or isinstance(result, str):
         return str(result)
@@ -174,7 +174,7 @@ def _replies(turns: list[Json]) -> list[str]:
 
 def _beyond(call: Json, reply: str) -> str:
     """What a reply says beyond the call's result, or its error without the traceback."""
-    said = _shown(call["result"]) if call["error"] is None else f"Error: {call['error']}"
+    said = result_text(call["result"]) if call["error"] is None else f"Error: {call['error']}"
     same = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(said, reply, strict=False))
     rest = reply[sum(1 for _ in same) :]
     return (rest if rest[:1] in ("", "\n") else reply).strip("\n")

@@ -330,11 +330,10 @@ def _for_people(error: Exception) -> bool:
     from speedrunner.sandbox.settings import SandboxError
     from speedrunner.statistics.comparison import CannotCompare
     from speedrunner.store.files import StorageError
-    from speedrunner.view.server import PortInUse
 
     others = (
         *(CannotCompare, HostError, NothingMeasured, NotInstalled, NotWritten),
-        *(PortInUse, RunStopped, SandboxError, ServingError, StorageError),
+        *(RunStopped, SandboxError, ServingError, StorageError),
     )
     return isinstance(error, SETUP_ERRORS + others)
 

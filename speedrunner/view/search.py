@@ -11,6 +11,7 @@ import msgspec
 from speedrunner.agents.reading import written
 from speedrunner.store.data import RunData
 from speedrunner.store.records import EpisodeRow, Phase, Trajectory, Turn
+from speedrunner.view.turns import came
 
 
 class InvalidQuery(Exception):
@@ -120,7 +121,6 @@ def _texts(turn: Turn) -> Iterator[str]:
     yield from (turn.text, turn.reasoning, turn.error or "")
     for call in (turn.executed, *turn.executed.below()) if turn.executed else ():
         yield written(call.name, call.arguments)
-        yield call.error or (call.result if isinstance(call.result, str) else "")
-        if call.result is not None and not isinstance(call.result, str):
-            yield msgspec.json.encode(call.result).decode()
+        if call.error is not None or call.result is not None:
+            yield came(call)
         yield from (each for each in call.arguments.values() if isinstance(each, str))

@@ -8,6 +8,7 @@ import secrets
 import socket
 from typing import TYPE_CHECKING
 
+from serving.errors import ServingError
 from speedrunner.store.files import reason
 from speedrunner.view.site import POLICY, Site
 
@@ -31,7 +32,7 @@ HEADERS = {
 }
 
 
-class PortInUse(Exception):
+class PortInUse(ServingError):
     """Somebody else listens there."""
 
 

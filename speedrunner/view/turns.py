@@ -7,7 +7,7 @@ from itertools import groupby
 
 import msgspec
 
-from speedrunner.agents.reading import written
+from speedrunner.agents.reading import result_text, written
 from speedrunner.store.records import CallNode
 
 CALLS = 500
@@ -62,7 +62,7 @@ def _shown(node: CallNode, room: Iterator[int], times: int = 1) -> Shown:
         kind=node.kind,
         call=f"{node.name}({given})",
         texts=texts,
-        came=_came(node),
+        came=came(node),
         failed=node.error is not None,
         times=times,
         actions=node.actions * times,
@@ -73,15 +73,12 @@ def _shown(node: CallNode, room: Iterator[int], times: int = 1) -> Shown:
 
 def _likeness(place: int, node: CallNode) -> tuple[int, str, str]:
     """What is equal in calls that are shown as one: of those that made others, nothing."""
-    return (place + 1 if node.calls or node.omitted else 0, written(node.name, node.arguments), _came(node))
+    return (place + 1 if node.calls or node.omitted else 0, written(node.name, node.arguments), came(node))
 
 
-def _came(node: CallNode) -> str:
-    if node.error is not None:
-        return node.error
-    if node.result is None or isinstance(node.result, str):
-        return str(node.result)
-    return msgspec.json.encode(node.result).decode()
+def came(node: CallNode) -> str:
+    """What a call returned, or its error."""
+    return result_text(node.result) if node.error is None else node.error
 
 
 def _count(node: CallNode) -> int:
