@@ -15,6 +15,9 @@ LOOPBACK = ("127.0.0.1", "::1", "localhost")
 NARROW, WIDE = 390, 1280
 """Pixels of a telephone's width, and of a laptop's."""
 
+COLORS = "(({ color, backgroundColor }) => [color, backgroundColor])(getComputedStyle(document.body))"
+"""Of text and of what it stands on."""
+
 
 class Pages:
     """Opens pages; `complaints` are errors on their consoles and requests that leave them."""

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page
 
-from tests.browser.conftest import NARROW, WIDE, Pages
+from tests.browser.conftest import COLORS, NARROW, WIDE, Pages
 from tests.scripted_runs import in_process
 from tests.synthetic_sweep import write_sweep
 
@@ -31,8 +31,6 @@ AREAS = """[...document.querySelectorAll(".drawing")].map(drawing =>
   [...drawing.querySelectorAll(".trace path, .point path")].map(mark => mark.getBoundingClientRect())
     .reduce((sum, box) => sum + box.width * box.height, 0))"""
 """Square pixels of the marks of each drawing."""
-
-COLORS = "(({ color, backgroundColor }) => [color, backgroundColor])(getComputedStyle(document.body))"
 
 
 @pytest.mark.parametrize(("width", "dark"), [(WIDE, False), (NARROW, True)])

@@ -13,7 +13,7 @@ import pytest
 from speedrunner.store.rundir import RunDirectory
 from speedrunner.view.site import Site
 from speedrunner.view.static import write
-from tests.browser.conftest import NARROW, WIDE, Pages
+from tests.browser.conftest import COLORS, NARROW, WIDE, Pages
 from tests.speedrunner.run_samples import trajectory
 from tests.speedrunner.view.runs import CONFIG, append, hostile_run, long_run
 
@@ -64,9 +64,7 @@ def test_every_page_is_quiet_and_readable(
         page = pages.open(address, width=width, dark=dark)
         assert page.locator("h1").is_visible()
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), (path, width)
-        colours = page.evaluate(
-            "(({color, backgroundColor}) => [color, backgroundColor])(getComputedStyle(document.body))"
-        )
+        colours = page.evaluate(COLORS)
         assert colours == (
             ["rgb(232, 232, 232)", "rgb(22, 24, 28)"] if dark else ["rgb(27, 27, 27)", "rgb(255, 255, 255)"]
         )

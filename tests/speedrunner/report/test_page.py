@@ -6,7 +6,6 @@ import base64
 import json
 import re
 from hashlib import sha256
-from html.parser import HTMLParser
 
 import msgspec
 import pytest
@@ -17,29 +16,8 @@ from speedrunner.report.page import ROWS, page
 from speedrunner.statistics.groups import grouped
 from speedrunner.statistics.tables import run_tables
 from speedrunner.statistics.writing import Table
+from tests.page_elements import HOSTILE, Elements
 from tests.speedrunner.statistics.summaries import EMPTY, checkpoint, summary
-
-HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\x1b[31m\u202e\u2028'\"&{{ 7 * 7 }}"
-
-
-class Elements(HTMLParser):
-    """Names of the elements of a page, and the texts of its scripts."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.names: list[tuple[str, dict[str, str | None]]] = []
-        self.scripts: list[str] = []
-        self.text = ""
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.names.append((tag, dict(attrs)))
-
-    def handle_data(self, data: str) -> None:
-        if self.names and self.names[-1][0] == "script" and self.lasttag == "script":
-            self.scripts.append(data)
-        else:
-            self.text += data
 
 
 def facts(text: str = "babyai") -> Facts:
@@ -68,9 +46,9 @@ def hostile() -> Elements:
 
 def test_no_text_becomes_markup_or_script(hostile: Elements) -> None:
     plain = Elements(whole())
-    assert [name for name, _ in hostile.names] == [name for name, _ in plain.names]
+    assert hostile.names == plain.names
     assert "alert" not in "".join(script for script in hostile.scripts if not script.startswith("{"))
-    assert not any(name.startswith("on") for _, attributes in hostile.names for name in attributes)
+    assert not any(name.startswith("on") for _, attributes in hostile.elements for name in attributes)
 
 
 def test_control_characters_are_written_out(hostile: Elements) -> None:
@@ -104,7 +82,7 @@ def test_names_are_no_markup_to_plotly() -> None:
 
 def test_a_policy_lets_the_page_s_own_scripts_run_and_no_other() -> None:
     text = whole()
-    (policy,) = (str(attrs["content"]) for _, attrs in Elements(text).names if "http-equiv" in attrs)
+    (policy,) = (str(attrs["content"]) for _, attrs in Elements(text).elements if "http-equiv" in attrs)
     scripts = re.findall("<script>(.*?)</script>", text, re.S)
     digests = [base64.b64encode(sha256(script.encode()).digest()).decode() for script in scripts]
     assert f"script-src 'sha256-{digests[0]}' 'sha256-{digests[1]}';" in policy
@@ -113,10 +91,10 @@ def test_a_policy_lets_the_page_s_own_scripts_run_and_no_other() -> None:
 def test_nothing_is_loaded_from_anywhere() -> None:
     elements = Elements(whole())
     policy = next(
-        attributes for name, attributes in elements.names if name == "meta" and "http-equiv" in attributes
+        attributes for name, attributes in elements.elements if name == "meta" and "http-equiv" in attributes
     )
     assert str(policy["content"]).startswith("default-src 'none';")
-    for name, attributes in elements.names:
+    for name, attributes in elements.elements:
         assert name not in ("link", "iframe", "object", "embed", "base", "form")
         assert "src" not in attributes
         assert str(attributes.get("href", "#")).startswith("#")
@@ -124,11 +102,11 @@ def test_nothing_is_loaded_from_anywhere() -> None:
 
 def test_links_within_the_page_lead_somewhere_and_landmarks_differ() -> None:
     elements = Elements(whole())
-    ids = [str(attributes["id"]) for _, attributes in elements.names if "id" in attributes]
+    ids = [str(attributes["id"]) for _, attributes in elements.elements if "id" in attributes]
     assert len(ids) == len(set(ids))
-    labels = [attributes["aria-label"] for _, attributes in elements.names if "aria-label" in attributes]
+    labels = [attributes["aria-label"] for _, attributes in elements.elements if "aria-label" in attributes]
     assert len(labels) == len(set(labels))
-    links = {str(attributes["href"])[1:] for name, attributes in elements.names if name == "a"}
+    links = {str(attributes["href"])[1:] for name, attributes in elements.elements if name == "a"}
     assert links <= set(ids)
 
 

@@ -1,8 +1,7 @@
-"""Runs for the viewer's tests, and what its pages consist of."""
+"""Runs for the viewer's tests."""
 
 from __future__ import annotations
 
-from html.parser import HTMLParser
 from pathlib import Path
 
 from envs import Outcome, Task
@@ -24,10 +23,8 @@ from speedrunner.store.records import (
     Turn,
 )
 from speedrunner.store.rundir import RunDirectory
+from tests.page_elements import HOSTILE
 from tests.speedrunner.run_samples import trajectory
-
-HOSTILE = "</pre></script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&\x1b[31m\u202e{{ 7 * 7 }}"
-"""Markup, script, control and bidirectional characters, and a template's code."""
 
 CONFIG = to_yaml(compose(["env=babyai", "method=react", "model=tiny-random", "run.dir=somewhere"]))
 
@@ -99,28 +96,3 @@ def hostile_run(folder: Path) -> Path:
         run.write_sleep(record)
         run.write_policy(Policy(version=1, module=source, skills=(skill,), notes=HOSTILE))
     return folder
-
-
-class Elements(HTMLParser):
-    """What a page consists of."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.names: list[str] = []
-        self.ids: list[str] = []
-        self.links: list[str] = []
-        self.attributes: list[tuple[str, str | None]] = []
-        self.text = ""
-        self.feed(text)
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.names.append(tag)
-        self.attributes += attrs
-        found = dict(attrs)
-        if "id" in found:
-            self.ids.append(str(found["id"]))
-        if tag == "a" and "href" in found:
-            self.links.append(str(found["href"]))
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
