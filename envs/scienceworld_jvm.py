@@ -47,6 +47,7 @@ JAVA_OPTIONS = [
     "-Duser.language=en",
     "-Duser.country=US",
     "-XX:-UsePerfData",  # leaves no file in the temporary folder
+    "-Xrs",  # a SIGTERM that reaches all processes of a job is for their owner
 ]
 
 REMEDY = "install it, or set env.java to a `java` program of version 11 or later"

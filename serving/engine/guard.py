@@ -7,9 +7,12 @@ this small process stands between owner and server. Orphans of the tree are hand
 "subreaper", whatever session they moved to), and it ends all of them, then removes FOLDER, when
 
 - the command has ended by itself (the status is passed on),
-- it gets SIGTERM: the command gets SIGTERM too, and the rest goes when that has ended,
+- the owner sends SIGINT: the command gets it too, and the rest goes when that has ended,
 - it gets SIGQUIT: at once,
-- the owner has ended, in whatever way: like SIGTERM, and at once after `ORPHAN_GRACE_S`.
+- the owner has ended, in whatever way: like SIGINT, and at once after `ORPHAN_GRACE_S`.
+
+What others send is not meant for a server: Slurm signals each process of a job, and the owner, which hears of
+it too, still needs its engine to let episodes end.
 
 It imports nothing of ours and runs as a plain script, so that starting it takes little.
 """
@@ -30,17 +33,18 @@ ORPHAN_GRACE_S = 3.0
 POLL_S = 0.5
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
-WATCHED = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT, signal.SIGCHLD}
+OF_A_JOB = {signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2}
+WATCHED = {signal.SIGINT, signal.SIGQUIT, signal.SIGCHLD}
 
 
 def run(owner: int, command: list[str]) -> int:
     """Run the command to its end (see the module's words). Returns its status as a shell would give it."""
     libc = ctypes.CDLL(None)
     libc.prctl(PR_SET_CHILD_SUBREAPER, 1)
-    unblocked = signal.pthread_sigmask(signal.SIG_BLOCK, WATCHED)
+    signal.pthread_sigmask(signal.SIG_SETMASK, WATCHED | OF_A_JOB)
 
     def before_exec() -> None:
-        signal.pthread_sigmask(signal.SIG_SETMASK, unblocked)
+        signal.pthread_sigmask(signal.SIG_SETMASK, OF_A_JOB)  # which all processes of the server inherit
         libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, preexec_fn=before_exec)
@@ -48,12 +52,13 @@ def run(owner: int, command: list[str]) -> int:
     while (status := _reap(process.pid)) is None:
         info = signal.sigtimedwait(WATCHED, POLL_S)
         received = info.si_signo if info else None
+        asked = info is not None and received == signal.SIGINT and info.si_pid == owner
         orphaned = os.getppid() != owner
         if received == signal.SIGQUIT or (deadline and time.monotonic() > deadline):
             status = 128 + signal.SIGKILL
             break
-        if received in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP) or (orphaned and not deadline):
-            os.kill(process.pid, signal.SIGTERM)
+        if asked or (orphaned and not deadline):
+            os.kill(process.pid, signal.SIGINT)
         if orphaned and not deadline:
             deadline = time.monotonic() + ORPHAN_GRACE_S
     process.returncode = status

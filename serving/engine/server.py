@@ -149,11 +149,11 @@ class VllmServer:
         """End the server and every process it started. A second call does nothing.
 
         Args:
-            grace_s: seconds from SIGTERM to SIGKILL.
+            grace_s: seconds from SIGINT to SIGKILL.
         """
         try:
             if self._process is not None:
-                self._process.send_signal(signal.SIGTERM)
+                self._process.send_signal(signal.SIGINT)
                 with contextlib.suppress(subprocess.TimeoutExpired):
                     await asyncio.to_thread(self._process.wait, grace_s)
         finally:

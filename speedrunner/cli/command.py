@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from speedrunner.cluster.slurm import time_left_s
 from speedrunner.console import visible
 from speedrunner.measure import measurement
 from speedrunner.measure.measurement import Measurement, Status
@@ -50,14 +51,16 @@ def carry_out(
     kept: str = "",
     patience_s: float = 0.0,
 ) -> T:
-    """Run `work`, drained on SIGINT and SIGTERM, with exit status 128 + the signal's number then.
+    """Run `work`, drained on SIGINT, SIGTERM and SIGUSR1, with exit status 128 + the signal's number then.
+
+    In a Slurm job it is drained in time before the job ends, as by a SIGUSR1.
 
     Args:
         say: tells of the signal.
         kept: said after the signal's name.
         patience_s: how long what is in flight may go on.
     """
-    drain = Drain(say, patience_s)
+    drain = Drain(say, patience_s, time_left_s())
     try:
         return asyncio.run(drain.run(work(drain)))
     except Interrupted as interrupted:

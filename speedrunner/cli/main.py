@@ -93,7 +93,8 @@ def run(overrides: Overrides = None, dry_run: DryRun = False) -> None:
     """Play a run: wake, sleep, evaluate. On an existing run's directory it goes on where that stopped.
 
     Ctrl-C or SIGTERM lets episodes in flight end (in run.drain_s seconds at most; a second one ends at once);
-    the same command then goes on. With experiment=NAME, the settings choose one run of an experiment.
+    in a Slurm job, nothing begins that would not end in its time. The same command then goes on. With
+    experiment=NAME, the settings choose one run of an experiment.
 
     Example: speedrunner run env=babyai method=speedrunner model=tiny-random run.rollouts=20
     """
@@ -322,9 +323,11 @@ def _show_messages(config: Config) -> None:
 def _for_people(error: Exception) -> bool:
     """Whether its text is meant for people; everything else is a bug and shows its traceback."""
     from serving.errors import ServingError
+    from speedrunner.cluster.slurm import SlurmRefused
     from speedrunner.experiments.forecast import NothingMeasured
     from speedrunner.hosts.host import HostError
     from speedrunner.optional import NotInstalled
+    from speedrunner.runs.drain import TimeTooShort
     from speedrunner.runs.executor import RunStopped
     from speedrunner.runs.setup import SETUP_ERRORS
     from speedrunner.sandbox.settings import SandboxError
@@ -333,7 +336,7 @@ def _for_people(error: Exception) -> bool:
 
     others = (
         *(CannotCompare, HostError, NothingMeasured, NotInstalled, NotWritten),
-        *(RunStopped, SandboxError, ServingError, StorageError),
+        *(RunStopped, SandboxError, ServingError, SlurmRefused, StorageError, TimeTooShort),
     )
     return isinstance(error, SETUP_ERRORS + others)
 

@@ -58,8 +58,8 @@ class RunConfig(msgspec.Struct, frozen=True):
     #: Play episodes again that ended by a fault of ours: held-out ones, and training ones of the newest batch
     #: while no sleep has used it.
     retry_faults: bool = False
-    #: How long episodes in flight may go on after the first SIGINT or SIGTERM, in seconds; what has not ended
-    #: by then is played anew.
+    #: How long episodes in flight may go on after the first SIGINT or SIGTERM, in seconds (after SIGUSR1 in a
+    #: Slurm job: until its end); what has not ended by then is played anew.
     drain_s: Seconds = 20.0
 
     @property

@@ -106,7 +106,7 @@ async def sweep(
 
     Raises:
         RunDirectoryError: a directory holds something else; nothing was started.
-        Interrupted: a drain was asked for.
+        Interrupted: a drain was asked for, or (`TimeIsUp`) a run had too little time left.
         ServingError: the server did not start, where all runs share one.
         InvalidCard, ServerFailed: an API key is missing.
     """
@@ -129,6 +129,8 @@ async def sweep(
                     if each.path in unfinished:
                         failures.setdefault(each.path, str(error))
             drain.check()
+            if shift.interrupted is not None:
+                raise shift.interrupted
     return SweepResult(failures, balances)
 
 
@@ -202,6 +204,8 @@ class _Shift:
         """They stay ours to the end, when the accounts of all are stored, or until their runs stop."""
         self._is_crowded = False
         """Whether the next one waits until another gives its memory back."""
+        self.interrupted: Interrupted | None = None
+        """What keeps runs from beginning: a drain was asked for, or one of them had too little time left."""
         self._defect: Exception | None = None
         """What is no failure for people; raised when the others have ended."""
 
@@ -215,7 +219,7 @@ class _Shift:
                 await self._cancel()
         if self._defect is not None:
             raise self._defect
-        if not self._drain.requested:
+        if self.interrupted is None and not self._drain.requested:
             for member in self._queue:
                 why = f"it begins with {member.run.after}, which is not finished"
                 self._failures.setdefault(member.path, why)
@@ -247,7 +251,7 @@ class _Shift:
 
     async def _begin_more(self) -> None:
         """Begin as many as there is room for."""
-        while not self._drain.requested and (member := self._next()) is not None:
+        while self.interrupted is None and not self._drain.requested and (member := self._next()) is not None:
             self._queue.remove(member)
             directory, hosts = ExitStack(), AsyncExitStack()
             try:
@@ -291,8 +295,8 @@ class _Shift:
         self._is_crowded = False
         try:
             task.result()
-        except Interrupted:
-            pass
+        except Interrupted as interrupted:
+            self.interrupted = interrupted
         except Exception as error:
             self._fail(member, error)
             self._stopped.append(self._begun.pop(member.path))

@@ -21,7 +21,7 @@ from speedrunner.agents.episode import Episode, Stage, Watch, play_episode, unwa
 from speedrunner.hosts.host_pool import HostPool
 from speedrunner.methods.base import Method, MethodBroke, SleepTools, called, returned
 from speedrunner.runs.budget import TokenBudget
-from speedrunner.runs.drain import Drain
+from speedrunner.runs.drain import Drain, TimeIsUp
 from speedrunner.runs.due import Due
 from speedrunner.runs.fair_share import FairShare
 from speedrunner.runs.plan import Evaluate, Sleep, Step, Wake, number_of, step_key, step_name
@@ -68,6 +68,12 @@ class Executor:
 
     def __post_init__(self) -> None:
         self._faults = 0
+        self._is_cut = False
+        """Whether the time that is left was too short for something."""
+        for row in self.directory.episodes():
+            self.drain.took(self._kind(row.phase), row.seconds)
+        for sleep in self.directory.sleeps():
+            self.drain.took(self._kind("sleep"), sleep.seconds)
         self._failure: BaseException | None = None
         """What went wrong first; what others raise while they are cancelled for it says nothing."""
 
@@ -78,14 +84,14 @@ class Executor:
 
         Raises:
             RunStopped: too many faults in a row.
-            Interrupted: a drain was asked for.
+            Interrupted: a drain was asked for, or (`TimeIsUp`) the time that is left is too short.
             ServingError, StorageError, HostError: the engine, the disk or all hosts failed.
         """
         self._writer = ThreadPoolExecutor(1, "episodes")
         try:
             async with asyncio.TaskGroup() as evaluations:
                 for each in left:
-                    if self.drain.requested:
+                    if self.drain.requested or self._is_cut:
                         break
                     step = each.step
                     if not isinstance(step, Evaluate) and self._is_spent():
@@ -104,6 +110,8 @@ class Executor:
         finally:
             self._writer.shutdown()
         self.drain.check()
+        if self._is_cut:
+            raise TimeIsUp
 
     async def _noted(self, work: Callable[[], Awaitable[None]]) -> None:
         """Do `work`; note the first failure of all that is done side by side."""
@@ -142,13 +150,13 @@ class Executor:
             nonlocal last, dropped
             for left in reversed(range(tries)):
                 async with self.pool.host(behind=phase == "test") as host, self.share.slot(self.directory):
-                    if self.drain.requested:
+                    if not self._may_begin(phase):
                         return
                     if phase == "train" and number_of(episode) > last and self._is_spent():
                         dropped = True
                         return
                     last = max(last, number_of(episode))
-                    with self.drain.unit(episode):
+                    with self.drain.unit(episode, self._kind(phase)):
                         trajectory = await play_episode(
                             self.actor,
                             Episode(episode, task, step.policy, self._next_attempt(episode)),
@@ -172,7 +180,7 @@ class Executor:
             async with asyncio.TaskGroup() as group:
                 for episode, task in pending.items():
                     group.create_task(self._noted(partial(play, episode, task)), name=episode)
-        if not self.drain.requested and not dropped:
+        if not self.drain.requested and not self._is_cut and not dropped:
             self._finish(step)
 
     def _played(self) -> set[Task]:
@@ -211,6 +219,8 @@ class Executor:
 
     async def _sleep(self, step: Sleep) -> None:
         if step.number not in self.directory.policies.versions():
+            if not self._may_begin("sleep"):
+                return
             await self._learn(step)
         # Otherwise a kill came between the last two writes of the sleep.
         self._finish(step)
@@ -255,7 +265,7 @@ class Executor:
             fresh=step.fresh,
         )
         began = time.monotonic()
-        with self.progress.step(step_name(step), 0, 0), self.drain.unit(name):
+        with self.progress.step(step_name(step), 0, 0), self.drain.unit(name, self._kind("sleep")):
             learnt = returned(self.method, "sleep", await self.method.sleep(policy, history, tools), Policy)
         seconds = round(time.monotonic() - began, 3)
         learnt = msgspec.structs.replace(learnt, version=step.number)
@@ -301,6 +311,16 @@ class Executor:
             await asyncio.wait([writing])
             writing.exception()  # taken note of; what has stopped the run is told
             raise
+
+    def _may_begin(self, phase: str) -> bool:
+        """Whether an episode or a sleep may begin, as far as the drain knows."""
+        if self.drain.may_begin(self._kind(phase)):
+            return True
+        self._is_cut = self._is_cut or not self.drain.requested
+        return False
+
+    def _kind(self, phase: str) -> str:
+        return f"{phase} in {self.directory.path}"
 
     def _next_attempt(self, key: str) -> int:
         self.attempts[key] = self.attempts.get(key, 0) + 1

@@ -10,15 +10,15 @@ import sys
 
 import pytest
 
-from speedrunner.runs.drain import SIGNALS, Drain, Interrupted
+from speedrunner.runs.drain import OF_A_JOB, SIGNALS, Drain, Interrupted, TimeIsUp, TimeTooShort
 
 
 class Job:
     """Work that begins units until a stop is asked for; each unit ends when `release` is set."""
 
-    def __init__(self, patience_s: float = 6.0) -> None:
+    def __init__(self, patience_s: float = 6.0, time_s: float | None = None) -> None:
         self.said: list[str] = []
-        self.drain = Drain(self.said.append, patience_s)
+        self.drain = Drain(self.said.append, patience_s, time_s)
         self.release = asyncio.Event()
         self.begun = asyncio.Event()
         self.log: list[str] = []
@@ -26,7 +26,7 @@ class Job:
     async def work(self, unit: bool = True) -> str:
         try:
             if unit:
-                with self.drain.unit("train/0007"):
+                with self.drain.unit("train/0007", "train"):
                     self.begun.set()
                     await self.release.wait()
                     self.log.append("unit ended")
@@ -95,7 +95,7 @@ async def test_what_is_put_away_after_the_last_unit_may_take_longer_and_its_fail
     async def work() -> None:
         nonlocal put_away
         try:
-            with job.drain.unit("train/0007"):
+            with job.drain.unit("train/0007", "train"):
                 job.begun.set()
                 await job.release.wait()
                 if failure is not None:
@@ -127,11 +127,84 @@ async def test_between_units_the_work_is_cancelled_at_once() -> None:
     assert job.said == []
 
 
+async def test_a_warning_of_a_job_s_end_lets_units_go_on_until_then() -> None:
+    job = Job(patience_s=0.0, time_s=60.0)
+    running = asyncio.create_task(job.drain.run(job.work()))
+    await job.begun.wait()
+    await send(signal.SIGUSR1)
+    while not job.said:  # noqa: ASYNC110
+        await asyncio.sleep(0.001)
+    assert job.said == ["SIGUSR1: 1 in flight may end within 60 s; once more to stop at once"]
+    job.release.set()
+    with pytest.raises(Interrupted, match="stopped by SIGUSR1"):
+        await running
+    assert job.log == ["unit ended"]
+
+
+async def test_a_unit_begins_if_the_longest_of_its_kind_would_end_in_the_time_that_is_left() -> None:
+    job = Job(time_s=60.0)
+    assert job.drain.may_begin("train")  # of which nothing is known
+    job.drain.took("train", 50.0)
+    job.drain.took("train", 10.0)
+    job.drain.took("sleep", 70.0)
+    assert job.drain.may_begin("train")
+    assert not job.drain.may_begin("sleep")
+    assert not job.drain.may_begin("sleep")
+    assert job.said == ["60 s are left, and what comes next has taken up to 70 s: it is left"]
+    assert not job.drain.requested  # others may go on
+
+
+async def test_without_a_bound_everything_may_begin() -> None:
+    job = Job()
+    job.drain.took("train", 1e9)
+    assert job.drain.may_begin("train")
+
+
+async def test_what_is_in_flight_when_the_time_is_over_is_given_up() -> None:
+    job = Job(time_s=0.3)
+
+    async def work() -> None:
+        with job.drain.unit("train/0006", "train"):
+            pass
+        await job.work()
+
+    with pytest.raises(TimeIsUp, match="the job's time is up") as interrupted:
+        await job.drain.run(work())
+    assert interrupted.value.number == signal.SIGUSR1
+    assert job.said == ["given up in flight, to be begun anew: 1 (train/0007)"]
+
+
+async def test_a_time_in_which_nothing_could_end_is_told_so_that_nobody_tries_again_for_ever() -> None:
+    with pytest.raises(TimeTooShort, match=r"could end in the 0 s .* give it more minutes"):
+        await Job(time_s=0.3).drain.run(Job().work())
+    job = Job(time_s=60.0)
+    job.drain.took("sleep", 70.0)
+
+    async def cut() -> None:
+        raise TimeIsUp
+
+    with pytest.raises(TimeTooShort, match=r"in the 60 s .*; one has taken up to 70 s before"):
+        await job.drain.run(cut())
+
+
+async def test_signals_of_a_job_do_not_reach_the_processes_that_work_starts() -> None:
+    async def blocked() -> int:
+        program = "import re; print(re.search(r'SigBlk:\\s*(\\w+)', open('/proc/self/status').read())[1])"
+        process = await asyncio.create_subprocess_exec(sys.executable, "-c", program, stdout=-1)
+        output, _ = await process.communicate()
+        return int(output, 16)
+
+    job = Job()
+    mask = await job.drain.run(blocked())
+    assert {number for number in signal.valid_signals() if mask >> (number - 1) & 1} == OF_A_JOB
+    assert not signal.pthread_sigmask(signal.SIG_BLOCK, ()) & OF_A_JOB
+
+
 async def test_work_that_is_finished_when_the_signal_comes_returns() -> None:
     job = Job()
 
     async def last_unit() -> str:
-        with job.drain.unit("train/0007"):
+        with job.drain.unit("train/0007", "train"):
             os.kill(os.getpid(), signal.SIGTERM)
             while not job.drain.requested:  # noqa: ASYNC110
                 await asyncio.sleep(0.001)
@@ -170,7 +243,7 @@ import asyncio
 from speedrunner.runs.drain import Drain
 
 async def stubborn(drain):
-    with drain.unit("train/0007"):
+    with drain.unit("train/0007", "train"):
         print("begun", flush=True)
         await asyncio.sleep(1000)
 

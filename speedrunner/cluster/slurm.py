@@ -1,0 +1,59 @@
+"""What Slurm says of jobs, asked through its own commands."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import subprocess
+import time
+
+RESERVE_S = 30.0
+"""Seconds of a job that are kept for stopping its server and writing accounts."""
+
+ANSWER_S = 30.0
+"""Seconds that Slurm's controller, which may be busy, has for an answer."""
+
+_LEFT = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)")
+
+
+class SlurmRefused(Exception):
+    """A command of Slurm is not there, or says no. Its text is a line for people."""
+
+
+def asked(*command: str) -> str:
+    """What a command of Slurm prints. Raises `SlurmRefused`."""
+    try:
+        done = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=ANSWER_S, check=False
+        )
+    except FileNotFoundError:
+        raise SlurmRefused(f"there is no `{command[0]}` here: is this a node of a Slurm cluster?") from None
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise SlurmRefused(f"`{command[0]}` does not answer: {error}") from None
+    if done.returncode:
+        said = " ".join((done.stderr or done.stdout).split()) or f"exit status {done.returncode}"
+        raise SlurmRefused(f"`{command[0]}` refuses: {said}")
+    return done.stdout
+
+
+def time_left_s() -> float | None:
+    """Seconds that the job of this process has for work, until its end less `RESERVE_S`.
+
+    `None` outside of a job, in one without a limit, and where its end cannot be known, which is logged.
+    """
+    job = os.environ.get("SLURM_JOB_ID")
+    if job is None:
+        return None
+    end = os.environ.get("SLURM_JOB_END_TIME", "")  # Slurm 23.02 and newer
+    if end.isdigit():
+        return max(int(end) - time.time() - RESERVE_S, 0.0)
+    try:
+        left = asked("squeue", "--noheader", f"--jobs={job}", "--format=%L").strip()
+    except SlurmRefused as error:
+        logging.getLogger(__name__).warning("the end of job %s is not known: %s", job, error)
+        return None
+    if (parts := _LEFT.fullmatch(left)) is None:  # UNLIMITED, or not set
+        return None
+    days, hours, minutes, seconds = (int(part or 0) for part in parts.groups())
+    return max(((days * 24 + hours) * 60 + minutes) * 60 + seconds - RESERVE_S, 0.0)
