@@ -323,7 +323,6 @@ def _show_messages(config: Config) -> None:
 def _for_people(error: Exception) -> bool:
     """Whether its text is meant for people; everything else is a bug and shows its traceback."""
     from serving.errors import ServingError
-    from speedrunner.cluster.slurm import SlurmRefused
     from speedrunner.experiments.forecast import NothingMeasured
     from speedrunner.hosts.host import HostError
     from speedrunner.optional import NotInstalled
@@ -331,6 +330,7 @@ def _for_people(error: Exception) -> bool:
     from speedrunner.runs.executor import RunStopped
     from speedrunner.runs.setup import SETUP_ERRORS
     from speedrunner.sandbox.settings import SandboxError
+    from speedrunner.slurm import SlurmRefused
     from speedrunner.statistics.comparison import CannotCompare
     from speedrunner.store.files import StorageError
 

@@ -10,8 +10,9 @@ folder does. So, without `fcntl` (unreliable on network file systems):
   cannot both win, as the rename decides; and a taker that was slow removes a name that no longer exists,
   never the new owner's, whose name differs.
 
-An owner on this machine is known to be alive or gone from the process table. Any other shows that it lives
-by touching its file; its age is measured by the file system's own clock, since clocks of nodes differ.
+An owner on this machine is known to be alive or gone from the process table. Of one in a Slurm job, Slurm
+knows whether that has ended. Any other shows that it lives by touching its file; its age is measured by the
+file system's own clock, since clocks of nodes differ.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from typing import Annotated
 
 import msgspec
 
+from speedrunner.slurm import has_ended
 from speedrunner.store.files import FOLDER_MODE, StorageError, explained, read_content, temporary_name
 
 BEAT_S = 20.0
@@ -57,6 +59,7 @@ class Owner(msgspec.Struct, frozen=True, kw_only=True):
         machine: what its process ids are unique in: this boot of the kernel, and the container.
         started: start of the process in clock ticks since boot, which tells a reused id apart.
         job: Slurm job id.
+        restart: how often Slurm had started that job before.
         since: Unix seconds on the owner's clock.
     """
 
@@ -66,6 +69,7 @@ class Owner(msgspec.Struct, frozen=True, kw_only=True):
     started: int | None
     user: str
     job: str | None
+    restart: Annotated[int, msgspec.Meta(ge=0)] = 0
     since: Annotated[float, msgspec.Meta(ge=0, le=2**40)]
 
     def __str__(self) -> str:
@@ -185,6 +189,8 @@ class RunLock:
     def _is_stale(self, holder: Path) -> bool:
         owner = _read_owner(holder)
         alive = None if owner is None else _is_alive(owner)
+        if alive is None and owner is not None and owner.job is not None and _is_over(owner, owner.job):
+            return True
         return self._silence(holder) > STALE_S if alive is None else not alive
 
     def _silence(self, holder: Path) -> float:
@@ -235,8 +241,21 @@ def _this_process() -> Owner:
         started=_start(pid),
         user=user,
         job=os.environ.get("SLURM_JOB_ID"),
+        restart=_restart(),
         since=time.time(),
     )
+
+
+def _restart() -> int:
+    count = os.environ.get("SLURM_RESTART_COUNT", "")
+    return int(count) if count.isdigit() else 0
+
+
+def _is_over(owner: Owner, job: str) -> bool:
+    """Whether the job of an owner on another machine has ended there."""
+    if job == os.environ.get("SLURM_JOB_ID"):  # Slurm starts a job again when nothing of it is left
+        return owner.restart < _restart()
+    return has_ended(job)
 
 
 def _machine() -> str:

@@ -28,11 +28,11 @@ from serving.errors import ServerFailed
 from tests.processes import all_end, tree
 from tests.stand_in_server import HEALTHY
 
-# A stubborn tree: the server and its children ignore SIGTERM, one of them in a session of its own.
+# A stubborn tree: the server and its children ignore SIGINT, one of them in a session of its own.
 STUBBORN = (
     """
 import signal, subprocess, sys
-signal.signal(signal.SIGTERM, signal.SIG_IGN)
+signal.signal(signal.SIGINT, signal.SIG_IGN)
 sleeper = [sys.executable, "-c", "import time; time.sleep(1000)"]
 subprocess.Popen(sleeper)
 subprocess.Popen(sleeper, start_new_session=True)
@@ -199,6 +199,20 @@ async def test_when_the_guard_was_killed_its_session_goes_and_a_start_works(serv
     for process in processes:  # what left the session is beyond reach without the guard: end it here
         with contextlib.suppress(psutil.NoSuchProcess):
             process.kill()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP, signal.SIGINT])
+async def test_what_slurm_sends_to_each_process_of_a_job_is_for_the_owner(server_of, number) -> None:
+    server = server_of(HEALTHY)
+    await server.start()
+    processes = tree(server.pid)
+    elsewhere = [sys.executable, "-c", "import os, sys; os.kill(int(sys.argv[1]), int(sys.argv[2]))"]
+    for process in processes if number != signal.SIGINT else processes[:1]:
+        await (await asyncio.create_subprocess_exec(*elsewhere, str(process.pid), str(int(number)))).wait()
+    await attach(server.endpoint, "tiny-random")
+    assert all(process.is_running() for process in processes)
+    await server.stop()
+    assert all_end(processes)
 
 
 async def test_a_cancelled_start_leaves_nothing(server_of) -> None:

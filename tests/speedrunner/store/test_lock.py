@@ -157,6 +157,44 @@ class TestStaleLocks:
         with RunLock(path) as lock:
             lock.check()
 
+    def test_an_owner_in_a_former_start_of_our_own_job_is_gone(self, path, other, monkeypatch):
+        move_to_another_machine(path, silent_for=5)
+        monkeypatch.setenv("SLURM_JOB_ID", "4711")
+        with pytest.raises(LockHeld, match="on node7"), RunLock(path):
+            pass  # both are of the job's first start
+        monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
+        with RunLock(path) as lock:
+            lock.check()
+
+    @pytest.mark.parametrize(
+        ("answer", "gone"),
+        [
+            ("echo RUNNING", False),
+            ("echo COMPLETING", False),
+            ("echo PENDING", True),
+            ("true", True),
+            ("echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1", True),
+            ("echo 'slurm_load_jobs error: Unable to contact slurm controller' >&2; exit 1", False),
+        ],
+    )
+    def test_slurm_is_asked_for_the_job_of_an_owner_on_another_machine(
+        self, path, other, answer, gone, tmp_path, monkeypatch
+    ):
+        move_to_another_machine(path, silent_for=5)
+        program = tmp_path / "bin" / "squeue"
+        program.parent.mkdir()
+        program.write_text(
+            f"#!/bin/sh\n[ \"$*\" = '--noheader --jobs=4711 --format=%T' ] || exit 9\n{answer}\n"
+        )
+        program.chmod(0o700)
+        monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+        if gone:
+            with RunLock(path) as lock:
+                lock.check()
+        else:
+            with pytest.raises(LockHeld, match="on node7"), RunLock(path):
+                pass
+
     def test_an_owner_in_another_container_is_not_looked_up_by_its_process_id(self, path, monkeypatch):
         with RunLock(path):
             monkeypatch.setattr(lock_module, "_machine", lambda: "same boot, other container")

@@ -37,6 +37,15 @@ def asked(*command: str) -> str:
     return done.stdout
 
 
+def has_ended(job: str) -> bool:
+    """Whether Slurm knows that no process of a job runs: it has ended, or waits to be started again."""
+    try:
+        states = asked("squeue", "--noheader", f"--jobs={job}", "--format=%T").split()
+    except SlurmRefused as error:
+        return "Invalid job id" in str(error)  # of one that has ended minutes ago
+    return set(states) <= {"PENDING"}
+
+
 def time_left_s() -> float | None:
     """Seconds that the job of this process has for work, until its end less `RESERVE_S`.
 

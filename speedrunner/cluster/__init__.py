@@ -1,1 +1,0 @@
-"""Clusters: jobs of Slurm, and the nodes on which they run."""
