@@ -140,6 +140,7 @@ class ModelCard(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
             attention, whose states are kept only at the ends of prompts, in units of `match_unit`).
         holds: how many conversations that is, on the smallest GPUs that the card is for.
         gpus: GPUs that one replica takes; 0 for a CPU or a hosted model.
+        nodes: machines over which each replica is spread, where it needs more GPUs than one has.
         replicas: copies of the model behind one address (data parallel). Each has a cache of its own; the
             request header `X-data-parallel-rank` chooses one.
         load_format: `dummy` loads random weights into the model's true shape; nothing is downloaded.
@@ -166,6 +167,7 @@ class ModelCard(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     cache: Literal["attention", "hybrid"] = "attention"
     holds: list[Holds] = []
     gpus: Annotated[int, msgspec.Meta(ge=0)] = 0
+    nodes: Positive = 1
     replicas: Positive = 1
     load_format: Literal["auto", "dummy"] = "auto"
     shape: str | None = None

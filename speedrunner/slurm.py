@@ -21,11 +21,11 @@ class SlurmRefused(Exception):
     """A command of Slurm is not there, or says no. Its text is a line for people."""
 
 
-def asked(*command: str) -> str:
-    """What a command of Slurm prints. Raises `SlurmRefused`."""
+def asked(*command: str, text: str = "") -> str:
+    """What a command of Slurm prints, when it is given a text. Raises `SlurmRefused`."""
     try:
         done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=ANSWER_S, check=False
+            command, input=text, capture_output=True, text=True, timeout=ANSWER_S, check=False
         )
     except FileNotFoundError:
         raise SlurmRefused(f"there is no `{command[0]}` here: is this a node of a Slurm cluster?") from None

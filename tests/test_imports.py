@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 CORE = ("agents", "config", "costs", "hosts", "library", "measure", "methods", "runs", "sandbox", "store")
-ABOVE = ("cli", "data", "experiments", "export", "report", "statistics", "verification", "view")
+ABOVE = ("cli", "cluster", "data", "experiments", "export", "report", "statistics", "verification", "view")
 """Rooms of `speedrunner`, and those that stand on them."""
 
 ROOT = Path(__file__).parents[1]

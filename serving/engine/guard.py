@@ -44,7 +44,8 @@ def run(owner: int, command: list[str]) -> int:
     signal.pthread_sigmask(signal.SIG_SETMASK, WATCHED | OF_A_JOB)
 
     def before_exec() -> None:
-        signal.pthread_sigmask(signal.SIG_SETMASK, OF_A_JOB)  # which all processes of the server inherit
+        signal.pthread_sigmask(signal.SIG_SETMASK, OF_A_JOB)
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background it is ignored
         libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, preexec_fn=before_exec)

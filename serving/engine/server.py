@@ -26,8 +26,8 @@ from serving.engine.endpoint import Endpoint
 from serving.errors import ServerFailed
 from serving.options import START_TIMEOUT_S
 
-API_SERVER = (sys.executable, "-m", "vllm.entrypoints.openai.api_server")
-"""The API server's module: the `vllm` command does not work with the CPU package."""
+API_SERVER = (sys.executable, "-m", "serving.engine.api_server")
+"""The API server's module: the `vllm` command does not work with the CPU package, and hears too much."""
 
 KEY_GATE = "serving.engine.key_gate.KeyGate"
 WORKER = "serving.engine.worker.Worker"

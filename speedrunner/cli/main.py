@@ -30,6 +30,7 @@ from speedrunner.cli.serve import serve
 from speedrunner.cli.show import show
 from speedrunner.cli.status import status
 from speedrunner.cli.study import app as study_app
+from speedrunner.cli.submit import submit
 from speedrunner.cli.tables import tables
 from speedrunner.cli.verify import verify
 from speedrunner.cli.view import view
@@ -62,6 +63,7 @@ app.command("init")(init)
 app.command("list")(list_)
 app.command("serve")(serve)
 app.command("show")(show)
+app.command("submit")(submit)
 app.command("status")(status)
 app.command("forecast")(forecast)
 app.command("export")(export)
@@ -130,6 +132,12 @@ def sweep(
     at_once: Annotated[
         int, typer.Option("--in-flight", min=1, help="Episodes at the same time, over all runs.")
     ] = 64,
+    part: Annotated[
+        str | None,
+        typer.Option(
+            metavar="K/N", help="The K-th of N parts of the runs only, as a job has it.", show_default=False
+        ),
+    ] = None,
     dry_run: DryRun = False,
 ) -> None:
     """Play the runs of an experiment, or of a list, side by side on one server for each model.
@@ -139,12 +147,16 @@ def sweep(
 
     Example: speedrunner sweep experiment=main scale=smoke
     """
+    from speedrunner.experiments.parts import parsed_part, parts
     from speedrunner.experiments.sweep import members
     from speedrunner.experiments.sweep import sweep as play_all
     from speedrunner.runs.executor import RunStopped
 
     grid = grid_of(what, folder)
     runs = members(grid.runs())
+    own = None if part is None else parsed_part(part)
+    if own is not None:
+        runs = parts(runs, own.of, at_once)[own.number - 1]
     setups = [each.setup for each in runs]
     _show_messages(setups[0].config)
     if dry_run:
@@ -152,10 +164,14 @@ def sweep(
             _outline(each.setup, each.run.after)
         return
     command = ["speedrunner", "sweep", *what, *([f"--dir={folder}"] if folder else [])]
-    grid.announce(command, [each.run for each in runs])
+    if own is None:
+        grid.announce(command, [each.run for each in runs])
     console = plain_console()
     patience_s = max(setup.config.run.drain_s for setup in setups)
-    result = carry_out(lambda drain: play_all(runs, console, drain, at_once), _say(console), KEPT, patience_s)
+    logs = "" if own is None else f"part{own.number}of{own.of}_"
+    result = carry_out(
+        lambda drain: play_all(runs, console, drain, at_once, logs), _say(console), KEPT, patience_s
+    )
     begun = [each for each in setups if _was_played(each.config.run.dir)]
     if begun:
         _show_runs(begun, console, result.balances)

@@ -12,7 +12,11 @@ from speedrunner.cli.command import AsJson
 from speedrunner.console import visible
 
 if TYPE_CHECKING:
+    from speedrunner.cluster.jobs import JobStatus
     from speedrunner.experiments.status import RunStatus
+
+SHOWN = 4
+"""Runs of a job that are named, at most."""
 
 
 def status(
@@ -21,17 +25,19 @@ def status(
     ] = Path("runs"),
     as_json: AsJson = False,
 ) -> None:
-    """Say where runs stand: those in a folder, and those that a sweep is going to play there.
+    """Say where runs stand: those in a folder, those that a sweep is going to play there, and their jobs.
 
     It only reads, and works from another terminal or machine while they go on.
 
     Example: speedrunner status runs/smoke
     """
+    from speedrunner.cluster.jobs import job_status
     from speedrunner.experiments.status import status as look
 
     found = look(folder)
+    jobs = job_status(folder)
     if as_json:
-        typer.echo(msgspec.json.encode(found).decode())
+        typer.echo(msgspec.json.encode({**msgspec.structs.asdict(found), "jobs": jobs}).decode())
         return
     if not found.runs:
         typer.echo(f"{folder} holds no run, and no sweep was begun there")
@@ -41,6 +47,12 @@ def status(
     for sweep in found.sweeps:
         states = ", ".join(f"{count} {state}" for state, count in sweep.states.items())
         typer.echo(visible(f"{sweep.command}: {states}"))
+    finished = {str(Path(run.dir).resolve()) for run in found.runs if run.state == "finished"}
+    newest = {run: job.job for job in jobs for run in job.runs}
+    for job in jobs:
+        left = [run for run in job.runs if run not in finished and newest[run] == job.job]
+        if job.in_queue or left:
+            typer.echo(visible(_told(job, left)))
     for remark in sorted({remark for run in found.runs for remark in run.remarks}):
         typer.echo(visible(remark))
 
@@ -58,6 +70,15 @@ def _table(runs: list[RunStatus]) -> list[str]:
     return [
         "  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
     ]
+
+
+def _told(job: JobStatus, left: list[str]) -> str:
+    """Where a job stands, and what is left of its runs."""
+    where = f" on {job.nodes}" if job.nodes else f" ({job.reason})" if job.reason not in ("", "None") else ""
+    again = f", started again {job.restarts} times" if job.restarts else ""
+    state = "no longer in the queue" if job.state == "ended" else f"{job.state}{where}{again}"
+    names = ", ".join(Path(run).name for run in left[:SHOWN]) + (", ..." if len(left) > SHOWN else "")
+    return f"job {job.job}: {state}; {len(left)} runs left{f' ({names})' if names else ''}; log: {job.log}"
 
 
 def _said(run: RunStatus) -> str:

@@ -49,7 +49,7 @@ def note_sweep(root: Path, plan: SweepPlan) -> None:
 def noted_sweeps(folder: Path) -> list[SweepPlan]:
     """The sweeps that were begun in a folder or one below it, oldest first. Raises `StorageError`."""
     found = []
-    for file in _below(folder, PLANS):
+    for file in below(folder, PLANS):
         for plan in files.read_records(file, SweepPlan):
             if any("\0" in text for run in plan.runs for text in (run.dir, run.after or "")):
                 raise files.StorageError(f"{file} names a folder that cannot be: remove the file")
@@ -74,10 +74,10 @@ def runs_below(folder: Path) -> list[Path]:
     """
     with files.explained(folder, "read"):
         os.scandir(folder).close()
-    return [file.parent for file in _below(folder, "config.yaml")]
+    return [file.parent for file in below(folder, "config.yaml")]
 
 
-def _below(folder: Path, name: str) -> Iterator[Path]:
+def below(folder: Path, name: str) -> Iterator[Path]:
     """Files of a name; what is in a run's directory is its own affair, and links are not followed."""
     for place, folders, names in os.walk(folder):
         folders.sort()

@@ -95,7 +95,7 @@ def members(runs: Sequence[GridRun]) -> list[Member]:
 
 
 async def sweep(
-    runs: Sequence[Member], console: Console, drain: Drain, at_once: int = AT_ONCE
+    runs: Sequence[Member], console: Console, drain: Drain, at_once: int = AT_ONCE, logs: str = ""
 ) -> SweepResult:
     """Play all runs that are not finished, those with one model side by side, one model after another.
 
@@ -103,6 +103,7 @@ async def sweep(
 
     Args:
         at_once: episodes at the same time, over all runs; see `FairShare`.
+        logs: what the names of servers' logs begin with, where others play beside the same runs' folder.
 
     Raises:
         RunDirectoryError: a directory holds something else; nothing was started.
@@ -110,7 +111,7 @@ async def sweep(
         ServingError: the server did not start, where all runs share one.
         InvalidCard, ServerFailed: an API key is missing.
     """
-    left = [each for each in runs if _is_unfinished(each)]
+    left = [each for each in runs if is_unfinished(each)]
     failures: dict[str, str] = {}
     balances: list[Balance] = []
     with SweepProgress(console, len(runs), len(runs) - len(left)) as progress:
@@ -119,7 +120,7 @@ async def sweep(
         unfinished = {each.path for each in left}
         shifts = [list(group) for _, group in groupby(left, key=lambda each: each.server)]
         for group in _in_order(shifts):
-            shift = _Shift(list(group), unfinished, failures, progress, console, drain, at_once)
+            shift = _Shift(list(group), unfinished, failures, progress, console, drain, at_once, logs)
             try:
                 balances += await shift.play()
             except ServingError as error:
@@ -150,7 +151,7 @@ def _in_order(shifts: list[list[Member]]) -> list[list[Member]]:
     return ordered
 
 
-def _is_unfinished(member: Member) -> bool:
+def is_unfinished(member: Member) -> bool:
     """Whether something is left of a run. Raises where it cannot begin, or go on; see `begun`."""
     path, setup = Path(member.path), member.setup
     if not (path / "config.yaml").exists():
@@ -185,6 +186,7 @@ class _Shift:
         console: Console,
         drain: Drain,
         at_once: int,
+        logs: str,
     ) -> None:
         self._queue = queue
         self._unfinished = unfinished
@@ -193,6 +195,7 @@ class _Shift:
         self._console = console
         self._drain = drain
         self._at_once = at_once
+        self._logs = logs
         self._share = FairShare(at_once)
         self._engines: asyncio.Future[Engines] = asyncio.get_running_loop().create_future()
         self._active: dict[asyncio.Task[None], tuple[Member, BegunRun, ExitStack]] = {}
@@ -230,7 +233,7 @@ class _Shift:
         folder = one.directory.path.parent
         async with AsyncExitStack() as stack:
             progress = stack.enter_context(Progress(self._console, 1, 0, "sweep"))
-            logs = folder / "server.log", folder / "inducer_server.log"
+            logs = folder / f"{self._logs}server.log", folder / f"{self._logs}inducer_server.log"
             self._engines.set_result(await stack.enter_async_context(deployed(one.setup, *logs, progress)))
             try:
                 while self._active:

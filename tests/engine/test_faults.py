@@ -85,7 +85,7 @@ class Command:
         (server,) = (
             each
             for each in self.tree
-            if "vllm.entrypoints.openai.api_server" in words(each) and "guard.py" not in words(each)
+            if "serving.engine.api_server" in words(each) and "guard.py" not in words(each)
         )
         return server
 

@@ -1,0 +1,80 @@
+"""`speedrunner submit`: a sweep as Slurm jobs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from speedrunner.cli.command import AsJson
+from speedrunner.config.schema import InvalidConfig
+from speedrunner.console import visible
+from speedrunner.experiments.grid import grid_of
+
+
+def submit(
+    what: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="[FILE] [KEY=VALUE]...",
+            help="The runs, as for `speedrunner sweep`, and cluster=NAME (a file of configs/cluster/, or a"
+            " path); cluster.KEY=VALUE changes one of its keys.",
+            show_default=False,
+        ),
+    ],
+    folder: Annotated[
+        Path | None,
+        typer.Option("--dir", help="Where the runs' folders are; runs/SCALE by default.", show_default=False),
+    ] = None,
+    at_once: Annotated[
+        int, typer.Option("--in-flight", min=1, help="Episodes at the same time, in each job.")
+    ] = 64,
+    jobs: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="How many jobs the runs are dealt out to; by default as many as they keep busy.",
+            show_default=False,
+        ),
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print the scripts; submit nothing.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Submit a sweep to Slurm, as jobs that each serve one model and play some of its runs.
+
+    A job that is preempted, or whose time is over, starts again and goes on. Parts that are finished are left
+    out; `speedrunner status` tells where jobs and runs stand.
+
+    Example: speedrunner submit experiment=main scale=smoke cluster=cpu --dry-run
+    """
+    from speedrunner.cluster import submit as submission
+    from speedrunner.cluster.settings import cluster_of
+    from speedrunner.experiments.parts import parts
+    from speedrunner.experiments.sweep import is_unfinished, members
+
+    cluster, rest = cluster_of(what)
+    grid = grid_of(rest, folder)
+    runs = members(grid.runs())
+    dealt = parts(runs, jobs, at_once)
+    wanted = [number for number, part in enumerate(dealt, start=1) if any(map(is_unfinished, part))]
+    if not wanted:
+        raise InvalidConfig(f"all {len(runs)} runs are finished: nothing is to submit")
+    shared = [*rest, *([f"--dir={folder}"] if folder else [])]
+    sweep = [*shared, f"--in-flight={at_once}"]
+    found = submission.arrays(dealt, wanted, cluster, sweep, grid.root)
+    if dry_run:
+        typer.echo("\n".join(each.script for each in found), nl=False)
+        return
+    submission.require_free([each.path for number in wanted for each in dealt[number - 1]], grid.root)
+    grid.announce(["speedrunner", "sweep", *shared], [each.run for each in runs])
+    command = ["speedrunner", "submit", *what, *([f"--dir={folder}"] if folder else [])]
+    submitted = [job for each in found for job in submission.submit(each, grid.root, command)]
+    if as_json:
+        typer.echo(msgspec.json.encode({"jobs": submitted}).decode())
+        return
+    for job in submitted:
+        names = ", ".join(Path(each).name for each in job.runs)
+        typer.echo(visible(f"job {job.job}: {names} (log: {job.log})"))
+    typer.echo(visible(f"`speedrunner status {grid.root}` tells where they stand"))

@@ -1,0 +1,1 @@
+"""Clusters: jobs of Slurm, and the nodes on which they run."""

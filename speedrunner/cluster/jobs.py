@@ -1,0 +1,105 @@
+"""The jobs that were submitted for the runs of a folder, and where they stand in Slurm's queue."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+from speedrunner.experiments.plans import below
+from speedrunner.slurm import SlurmRefused, asked
+from speedrunner.store import files
+from speedrunner.store.records import FORMAT
+
+JOBS = "jobs.jsonl"
+"""The file in the folder of a sweep's runs."""
+
+QUEUE = ("JobArrayID", "State", "NodeList", "RestartCnt", "Reason")
+"""Columns that the queue is asked for."""
+
+
+class JobPart(msgspec.Struct, frozen=True):
+    """A job: its id, as Slurm's queue shows it, its log, and the directories of the runs that it plays."""
+
+    job: str
+    log: str
+    runs: list[str]
+
+
+class Submitted(msgspec.Struct, frozen=True):
+    """Jobs that were submitted together, as one array, with the command that did it, in Unix seconds."""
+
+    command: str
+    jobs: list[JobPart]
+    at: float = msgspec.field(default_factory=time.time)
+    format: int = FORMAT
+
+
+class JobStatus(msgspec.Struct, frozen=True):
+    """Where a job stands.
+
+    Attributes:
+        state: Slurm's, in lower case, such as `pending`, `running`, `completing`; `ended` when it is no
+            longer in the queue, `unknown` where Slurm does not answer.
+        nodes: where it runs.
+        restarts: how often it was started again.
+        reason: why it waits.
+    """
+
+    job: str
+    log: str
+    runs: list[str]
+    state: str
+    nodes: str = ""
+    restarts: int = 0
+    reason: str = ""
+
+    @property
+    def in_queue(self) -> bool:
+        """Whether it waits or runs."""
+        return self.state not in ("ended", "unknown")
+
+
+def note_jobs(root: Path, submitted: Submitted) -> None:
+    """Note jobs in the folder of their runs. Raises `StorageError`."""
+    files.append_record(root / JOBS, submitted, durable=True)
+
+
+def job_status(folder: Path) -> list[JobStatus]:
+    """The jobs of runs in a folder and below it, oldest first. Slurm is asked if there are any.
+
+    Raises:
+        StorageError: a file of jobs cannot be read.
+    """
+    jobs = list(_noted(folder))
+    if not jobs:
+        return []
+    try:
+        queue = _queue()
+    except SlurmRefused as error:
+        return [JobStatus(job.job, job.log, job.runs, "unknown", reason=str(error)) for job in jobs]
+    gone = JobStatus("", "", [], "ended")
+    return [
+        msgspec.structs.replace(queue.get(job.job, gone), job=job.job, log=job.log, runs=job.runs)
+        for job in jobs
+    ]
+
+
+def _noted(folder: Path) -> Iterator[JobPart]:
+    for file in below(folder, JOBS):
+        for submitted in files.read_records(file, Submitted):
+            yield from submitted.jobs
+
+
+def _queue() -> dict[str, JobStatus]:
+    """This user's jobs by their ids. Raises `SlurmRefused`."""
+    columns = ",".join(f"{name}:|" for name in QUEUE)
+    found = {}
+    for line in asked("squeue", "--me", "--array", "--noheader", f"--Format={columns}").splitlines():
+        job, state, nodes, restarts, reason, *_ = (*line.split("|"), "", "", "", "")
+        count = int(restarts) if restarts.isdigit() else 0
+        why = reason if state == "PENDING" else ""
+        found[job] = JobStatus(job, "", [], state.lower(), nodes, count, why)
+    return found

@@ -1,0 +1,78 @@
+"""What a site's jobs may have and how they are asked for: the files of `configs/cluster/`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import yaml
+
+from speedrunner.config.compose import group_file
+from speedrunner.config.schema import InvalidConfig
+from speedrunner.store.files import read_given, reason
+from typed.records import WrongData, record
+
+Word = Annotated[str, msgspec.Meta(pattern=r"^[^\s-]\S*$", description="one word")]
+SbatchOption = Annotated[
+    str, msgspec.Meta(pattern=r"^--[a-z]\S*$", description="an option of sbatch, such as --qos=long")
+]
+Positive = Annotated[int, msgspec.Meta(ge=1)]
+
+
+class Cluster(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How jobs are asked for at a site.
+
+    Attributes:
+        gpus: GPUs that one node has for a job; how many of them it gets, and on how many nodes, the models'
+            cards say. 0 for machines without.
+        cpus: cores of a job, on each node.
+        memory_gb: memory of a job in GB (2^30 bytes), on each node.
+        minutes: walltime. A job ends in good order before it is over, and starts again.
+        partition: `None` for the site's own default.
+        account: what is charged; `None` for the user's own.
+        setup: shell lines before all else, such as `module load cuda`.
+        container: what a command is run with inside a container, such as `apptainer exec --nv image.sif`, in
+            which `speedrunner` is installed; `None` for the installation that submits.
+        scratch: a folder on the node's own disk, for caches and sockets; may name variables of the job.
+            `None`: $SLURM_TMPDIR, $TMPDIR or /tmp.
+        options: what else sbatch is to know.
+    """
+
+    gpus: Annotated[int, msgspec.Meta(ge=0)]
+    cpus: Positive
+    memory_gb: Positive
+    minutes: Positive
+    partition: Word | None = None
+    account: Word | None = None
+    setup: str = ""
+    container: str | None = None
+    scratch: str | None = None
+    options: list[SbatchOption] = []
+
+
+def cluster_of(given: Sequence[str]) -> tuple[Cluster, list[str]]:
+    """The cluster among settings, `cluster=NAME` (or a file's path) and `cluster.KEY=VALUE`, and the others.
+
+    Raises:
+        InvalidConfig: none or several are named, or a key or value is wrong.
+    """
+    named = [each.partition("=")[2] for each in given if each.startswith("cluster=")]
+    changes = [each.removeprefix("cluster.").partition("=") for each in given if each.startswith("cluster.")]
+    rest = [each for each in given if not each.startswith(("cluster=", "cluster."))]
+    if len(named) != 1:
+        raise InvalidConfig(
+            f"name one cluster, cluster=NAME (a file of configs/cluster/, or a path), not"
+            f" {' and '.join(named) or 'none'}"
+        )
+    file = Path(named[0]) if named[0].endswith((".yaml", ".yml")) else group_file("cluster", named[0])
+    try:
+        content: Any = yaml.safe_load(read_given(file))
+        if isinstance(content, dict):
+            content |= {key: yaml.safe_load(value) for key, _, value in changes}
+        return record(Cluster, content), rest
+    except OSError as error:
+        raise InvalidConfig(f"{file} cannot be read: {reason(error)}") from None
+    except (UnicodeDecodeError, yaml.YAMLError, RecursionError, WrongData) as error:
+        raise InvalidConfig(f"cluster {named[0]}: {' '.join(str(error).split())}") from None

@@ -1,0 +1,158 @@
+"""Runs as jobs of Slurm: each has a server and plays a part of a sweep."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import jinja2
+import msgspec
+
+from serving.cards import CHECKOUT, ModelCard
+from speedrunner.cluster.jobs import JobPart, Submitted, job_status, note_jobs
+from speedrunner.cluster.settings import Cluster
+from speedrunner.config.schema import InvalidConfig
+from speedrunner.experiments.sweep import Member
+from speedrunner.slurm import asked
+from speedrunner.store.files import explained
+
+TEMPLATE = CHECKOUT / "slurm" / "job.sbatch.jinja"
+LOGS = "jobs"
+"""The folder of jobs' logs, beside the runs."""
+
+
+class Machines(msgspec.Struct, frozen=True):
+    """What a job needs: nodes, and GPUs on each."""
+
+    nodes: int
+    gpus: int
+
+
+class Array(msgspec.Struct, frozen=True):
+    """Jobs that need the same machines: the parts that they play, by number, and the script of all."""
+
+    parts: dict[int, list[str]]
+    script: str
+
+
+def arrays(
+    dealt: Sequence[Sequence[Member]],
+    wanted: Sequence[int],
+    cluster: Cluster,
+    sweep: Sequence[str],
+    root: Path,
+) -> list[Array]:
+    """The scripts that play parts of a sweep.
+
+    Args:
+        dealt: all parts.
+        wanted: numbers of those to be played, from 1 on.
+        sweep: the words of the sweep's command behind `speedrunner sweep`.
+        root: the folder of the runs.
+
+    Raises:
+        InvalidConfig: the cluster has no such machines as a model needs.
+    """
+    needs: dict[Machines, list[int]] = {}
+    for number in wanted:
+        needs.setdefault(_machines(dealt[number - 1], cluster), []).append(number)
+    return [
+        Array(
+            {number: [str(Path(each.path).resolve()) for each in dealt[number - 1]] for number in numbers},
+            script(cluster, machines, numbers, len(dealt), sweep, root),
+        )
+        for machines, numbers in needs.items()
+    ]
+
+
+def script(
+    cluster: Cluster, machines: Machines, numbers: Sequence[int], of: int, sweep: Sequence[str], root: Path
+) -> str:
+    """The batch script of an array of jobs, one for each number of a part."""
+    asked_for = {
+        "partition": cluster.partition,
+        "account": cluster.account,
+        "nodes": machines.nodes,
+        "ntasks-per-node": 1,
+        "cpus-per-task": cluster.cpus,
+        "mem": f"{cluster.memory_gb}G",
+        "gpus-per-node": machines.gpus or None,
+        "time": cluster.minutes,
+        "array": ",".join(map(str, numbers)),
+    }
+    options = [f"--{name}={value}" for name, value in asked_for.items() if value is not None]
+    program = [*shlex.split(cluster.container), "speedrunner"] if cluster.container else _program()
+    environment = jinja2.Environment(
+        undefined=jinja2.StrictUndefined, keep_trailing_newline=True, trim_blocks=True
+    )
+    return environment.from_string(TEMPLATE.read_text(encoding="utf-8")).render(
+        name="speedrunner",
+        options=[*options, *cluster.options],
+        log=_log(root, "%A", "%a"),
+        setup=cluster.setup.strip(),
+        folder=shlex.quote(str(Path.cwd())),
+        scratch=f'"{cluster.scratch}"' if cluster.scratch else "${SLURM_TMPDIR:-${TMPDIR:-/tmp}}",
+        command=f'{shlex.join([*program, "sweep", *sweep])} --part="$SLURM_ARRAY_TASK_ID/{of}"',
+    )
+
+
+def submit(array: Array, root: Path, command: Sequence[str]) -> list[JobPart]:
+    """Hand an array to Slurm, and note its jobs beside their runs.
+
+    Args:
+        command: what submits it, for those who ask where it stands.
+
+    Raises:
+        SlurmRefused: it does not take it.
+        StorageError: the folder cannot be written.
+    """
+    logs = root / LOGS
+    with explained(logs, "made"):
+        logs.mkdir(mode=0o700, parents=True, exist_ok=True)
+    number = asked("sbatch", "--parsable", text=array.script).strip().partition(";")[0]
+    jobs = [
+        JobPart(f"{number}_{part}", _log(root, number, str(part)), runs) for part, runs in array.parts.items()
+    ]
+    note_jobs(root, Submitted(shlex.join(command), jobs))
+    return jobs
+
+
+def require_free(runs: Sequence[str], root: Path) -> None:
+    """Raise `InvalidConfig` if a job that is in the queue is going to play one of these directories."""
+    wanted = {str(Path(each).resolve()) for each in runs}
+    for job in job_status(root) if root.exists() else []:
+        if job.in_queue and (both := wanted.intersection(job.runs)):
+            raise InvalidConfig(
+                f"job {job.job}, which is {job.state}, plays {Path(min(both)).name}: wait for it, or end it"
+                f" with `scancel {job.job}`"
+            )
+
+
+def _machines(part: Sequence[Member], cluster: Cluster) -> Machines:
+    """What the servers of a part need, which all its runs share."""
+    run, setup = part[0].run, part[0].setup
+    started = {card.name: card for card in (setup.card, setup.inducer_card) if card.base_url is None}
+    if setup.config.serving.url is not None:
+        started.pop(setup.card.name)
+    gpus = sum(_on_a_node(card) for card in started.values())
+    if gpus > cluster.gpus:
+        raise InvalidConfig(
+            f"{run.place}: {gpus} GPUs on a node are needed for {' and '.join(started)}, and the cluster's"
+            f" nodes have {cluster.gpus} (cluster.gpus)"
+        )
+    return Machines(max((card.nodes for card in started.values()), default=1), gpus)
+
+
+def _on_a_node(card: ModelCard) -> int:
+    return -(-card.gpus * card.replicas // card.nodes)
+
+
+def _program() -> list[str]:
+    """This installation's command, wherever it is called from."""
+    return [sys.executable, "-m", "speedrunner"]
+
+
+def _log(root: Path, job: str, task: str) -> str:
+    return str(root.resolve() / LOGS / f"{job}_{task}.log")

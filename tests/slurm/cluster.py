@@ -1,0 +1,157 @@
+"""A real Slurm cluster of one node, from Debian's packages `slurm-wlm` and `munge`.
+
+    python -m tests.slurm.cluster FOLDER
+
+keeps one until Ctrl-C, and prints what its commands need. It needs root, and no cgroups.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from pathlib import Path
+
+import psutil
+
+MUNGE = Path("/run/munge/munge.socket.2")
+"""Where Slurm's commands look for munge."""
+
+START_S = 30.0
+
+SETTINGS = """
+ClusterName=tests
+SlurmctldHost={host}(127.0.0.1)
+SlurmctldPort={ports[0]}
+SlurmdPort={ports[1]}
+SlurmUser=root
+SlurmdUser=root
+AuthType=auth/munge
+ProctrackType=proctrack/linuxproc
+TaskPlugin=task/none
+SelectType=select/cons_tres
+SelectTypeParameters=CR_Core_Memory
+ReturnToService=2
+SlurmdParameters=config_overrides
+KillWait=5
+JobRequeue=1
+PreemptType=preempt/partition_prio
+PreemptMode=REQUEUE
+SchedulerParameters=batch_sched_delay=0,sched_interval=1,bf_interval=1
+MpiDefault=none
+StateSaveLocation={folder}/state
+SlurmdSpoolDir={folder}/spool
+SlurmctldPidFile={folder}/slurmctld.pid
+SlurmdPidFile={folder}/slurmd.pid
+SlurmctldLogFile={folder}/slurmctld.log
+SlurmdLogFile={folder}/slurmd.log
+NodeName={host} NodeAddr=127.0.0.1 CPUs=8 RealMemory=16000
+PartitionName=main Nodes=ALL Default=YES PriorityTier=1 PreemptMode=REQUEUE GraceTime=15 OverSubscribe=NO
+PartitionName=high Nodes=ALL PriorityTier=10 PreemptMode=OFF
+"""
+
+
+def missing() -> str:
+    """What keeps a cluster from being started here; empty where nothing does."""
+    programs = [each for each in ("munged", "slurmctld", "slurmd", "sbatch", "squeue") if not _program(each)]
+    if programs:
+        return f"{', '.join(programs)} not installed (Debian: apt install slurm-wlm munge)"
+    return "" if os.geteuid() == 0 else "a Slurm cluster of one's own needs root"
+
+
+@contextmanager
+def cluster(folder: Path, wrapped: Sequence[str] = ()) -> Iterator[dict[str, str]]:
+    """A cluster that keeps its state in a folder; its commands need the environment that this yields.
+
+    Args:
+        wrapped: what the node's daemon is started with, such as `ip netns exec NAME`.
+    """
+    for name in ("state", "spool"):
+        (folder / name).mkdir(parents=True)
+    host = socket.gethostname().partition(".")[0]
+    configuration = folder / "slurm.conf"
+    configuration.write_text(SETTINGS.format(host=host, folder=folder, ports=_free_ports(2)))
+    environment = {**os.environ, "SLURM_CONF": str(configuration)}
+    with ExitStack() as stack:
+        if not _answers():
+            for place in (MUNGE.parent, Path("/var/lib/munge"), Path("/var/log/munge")):
+                place.mkdir(mode=0o755, exist_ok=True)
+                shutil.chown(place, "munge", "munge")
+            as_munge = ["setpriv", "--reuid=munge", "--regid=munge", "--clear-groups"]
+            stack.enter_context(_running([*as_munge, _program("munged"), "--foreground", "--force"]))
+            _until(_answers, "munge")
+        for name in ("slurmctld", "slurmd"):
+            command = [*(wrapped if name == "slurmd" else ()), _program(name), "-D", "-f", str(configuration)]
+            stack.enter_context(_running(command, environment))
+        _until(lambda: "idle" in _output(["sinfo", "-h", "-o", "%T"], environment), "the node")
+        try:
+            yield environment
+        finally:
+            _output(["scancel", "--user=root"], environment)
+            with suppress(TimeoutError):
+                _until(lambda: not _output(["squeue", "-h"], environment), "the jobs' end")
+
+
+@contextmanager
+def _running(command: Sequence[str], environment: dict[str, str] | None = None) -> Iterator[None]:
+    """A daemon in the foreground; it and what it has started end with the context."""
+    silent = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    process = psutil.Popen(command, env=environment, **silent)
+    try:
+        yield
+    finally:
+        below = process.children(recursive=True)
+        process.send_signal(signal.SIGTERM)
+        try:
+            process.wait(15)
+        except psutil.TimeoutExpired:
+            process.kill()
+            process.wait()
+        for each in below:
+            with suppress(psutil.NoSuchProcess):
+                each.kill()
+
+
+def _answers() -> bool:
+    asked = subprocess.run(["munge", "-n"], capture_output=True, check=False)
+    return MUNGE.exists() and asked.returncode == 0
+
+
+def _output(command: Sequence[str], environment: dict[str, str]) -> str:
+    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False).stdout
+
+
+def _until(happened: object, what: str) -> None:
+    assert callable(happened)
+    deadline = time.monotonic() + START_S
+    while not happened():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{what} did not come within {START_S:g} s")
+        time.sleep(0.1)
+
+
+def _program(name: str) -> str:
+    return shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin:/sbin") or ""
+
+
+def _free_ports(count: int) -> list[int]:
+    with ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
+
+
+if __name__ == "__main__":
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.default_int_handler)
+    with cluster(Path(sys.argv[1]).resolve()) as found:
+        print(f"export SLURM_CONF={found['SLURM_CONF']}", flush=True)
+        with suppress(KeyboardInterrupt):
+            signal.pause()
