@@ -1,6 +1,6 @@
 """vLLM's API server, deaf to what Slurm sends to every process of a job (`serving.engine.guard` says why).
 
-Its signals are blocked, which the processes inherit that the server starts. Python's own resource tracker would
+Its signals are blocked, which the processes that it starts inherit. Python's own resource tracker would
 unblock SIGTERM when the first of them needs one, so it is started before.
 """
 
@@ -14,7 +14,5 @@ MODULE = "vllm.entrypoints.openai.api_server"
 
 if __name__ == "__main__":
     resource_tracker.ensure_running()
-    signal.pthread_sigmask(
-        signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
-    )
+    signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2))
     runpy.run_module(MODULE, run_name="__main__", alter_sys=True)
