@@ -115,7 +115,7 @@ def install_packages(kind: str) -> None:
 
 
 def install_bubblewrap() -> None:
-    """Install what isolates skills, where this machine lets us; else say what to do, and go on."""
+    """Install what isolates skills best, where this machine lets us; else say what to do, and go on."""
     if sys.platform != "linux" or shutil.which("bwrap"):
         return
     failed: str | None = "only root can do that here"
@@ -127,9 +127,9 @@ def install_bubblewrap() -> None:
             failed = attempt(*command)
     if failed:
         print(
-            f"bubblewrap, which isolates skills, is not installed ({failed}): have it installed"
-            " (Debian, Ubuntu: apt install bubblewrap; Fedora: dnf install bubblewrap),"
-            " or see docs/sandbox.md for running without it (sandbox.kind=rlimits)",
+            f"bubblewrap, which isolates skills, is not installed ({failed}): user namespaces take its place"
+            " where this machine allows them; else have it installed (Debian, Ubuntu: apt install bubblewrap;"
+            " Fedora: dnf install bubblewrap), or see docs/sandbox.md",
             flush=True,
         )
 

@@ -10,6 +10,7 @@ import yaml
 
 from serving.options import Seconds, ServiceOptions, Text
 from serving.usage import Prices
+from speedrunner.sandbox.isolation import found
 from speedrunner.sandbox.settings import Sandbox
 from typed.records import WrongData, flat, record, shown_differences
 
@@ -142,8 +143,9 @@ class ServingConfig(ServiceOptions, frozen=True, kw_only=True):
 class SandboxConfig(msgspec.Struct, frozen=True):
     """How skills and inducer code, which nobody has read, are confined (docs/sandbox.md)."""
 
-    #: `bubblewrap` isolates them from the machine; `rlimits` limits resources only, and warns on every run.
-    kind: Literal["bubblewrap", "rlimits"] = Sandbox.kind
+    #: `isolated` isolates them from the machine, with bubblewrap or else user namespaces; `rlimits` limits
+    #: resources only, and warns on every run.
+    kind: Literal["isolated", "rlimits"] = "isolated"
     #: Address space of one of their processes, in MiB.
     memory_mb: Annotated[int, msgspec.Meta(ge=64)] = Sandbox.memory_mb
     #: Wall clock of one tool call in seconds; `None`: what is left of the episode.
@@ -151,8 +153,8 @@ class SandboxConfig(msgspec.Struct, frozen=True):
 
     @property
     def limits(self) -> Sandbox:
-        """What holds for each process."""
-        return Sandbox(self.kind, self.memory_mb)
+        """What holds for each process on this machine. Raises `SandboxError` where nothing isolates here."""
+        return Sandbox(found(self.kind), self.memory_mb)
 
 
 class Config(msgspec.Struct, frozen=True):

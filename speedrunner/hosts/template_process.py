@@ -22,7 +22,7 @@ from envs.registry import REGISTRY
 from speedrunner.hosts.hosted_episode import fault
 from speedrunner.hosts.local_host import LocalHost
 from speedrunner.hosts.messages import PID, SILENT, Check, Finish, Ready, Reply, Start, encoded, read_request
-from speedrunner.sandbox import bubblewrap
+from speedrunner.sandbox import view
 from speedrunner.sandbox.child.rlimits import die_with
 from speedrunner.sandbox.child.wire import framed
 from speedrunner.sandbox.settings import SandboxError
@@ -79,7 +79,7 @@ def main() -> None:
     if sys.argv[-1] != NOTHING_LOADED:
         _preload(env)
     with suppress(SandboxError):
-        bubblewrap.command({})  # which takes a look at the file system
+        view.system()  # which takes a look at the file system
     control = _socket(fd)
     gc.collect()
     gc.freeze()  # what hosts share stays shared: no collection of theirs touches it

@@ -11,6 +11,7 @@ from pathlib import Path
 import psutil
 
 from speedrunner.sandbox import bubblewrap
+from speedrunner.sandbox.isolation import NAMES, found
 from speedrunner.sandbox.settings import Sandbox
 from speedrunner.store.records import Machine
 
@@ -30,10 +31,12 @@ def machine() -> Machine:
 def confinement(sandbox: Sandbox) -> str:
     """What a sandbox keeps code from; one that cannot run here was refused before."""
     limits = f"{sandbox.memory_mb} MiB, no files written, no processes started"
-    if sandbox.kind == "rlimits":
+    if (level := found(sandbox.kind)) == "rlimits":
         return f"rlimits: files and network are open; {limits}"
-    (version, *_) = _printed(bubblewrap.executable(), "--version") or ["bubblewrap"]
-    return f"{version}: no network, system read-only, nothing else seen; {limits}"
+    name = NAMES[level]
+    if level == "bubblewrap":
+        (name, *_) = _printed(bubblewrap.executable(), "--version") or [name]
+    return f"{name}: no network, system read-only, nothing else seen; {limits}"
 
 
 def _cpu() -> str:

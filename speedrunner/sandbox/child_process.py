@@ -17,9 +17,11 @@ from typing import Literal
 
 import msgspec
 
-from speedrunner.sandbox import bubblewrap, child
+from speedrunner.sandbox import child
 from speedrunner.sandbox.channel import Channel, ChannelError
-from speedrunner.sandbox.settings import INSTEAD, Sandbox, SandboxNotStarted, SandboxUnavailable
+from speedrunner.sandbox.isolation import ISOLATING, found
+from speedrunner.sandbox.settings import Sandbox, SandboxNotStarted, SandboxUnavailable
+from speedrunner.sandbox.view import interpreter
 
 START_LIMIT_S = 45.0
 """Seconds that a process may take until it is ready. Three such starts end before a host's own limit."""
@@ -29,6 +31,9 @@ START_PAUSES_S = (1.0, 4.0, None)
 
 END_LIMIT_S = 1.0
 """Seconds that the kernel may take to clear a killed process away."""
+
+FOR_GROUPS = {signal.SIGINT, signal.SIGTERM, signal.SIGUSR1}
+"""Signals that terminals and batch systems send to all processes; what ends then is for the owner to say."""
 
 CODE = Path(child.__file__).parent
 """What runs inside beside the untrusted code."""
@@ -61,7 +66,7 @@ class Child:
     def __init__(
         self, sandbox: Sandbox, role: Literal["skills", "code"], mounts: Mapping[str, Path] | None = None
     ) -> None:
-        self._kind = sandbox.kind
+        self._level = found(sandbox.kind)
         # A relative path counts from our current directory, which is not the process's.
         self._mounts = {name: path.resolve() for name, path in (mounts or {}).items()}
         try:
@@ -74,7 +79,7 @@ class Child:
 
     def place(self, name: str) -> str:
         """Where the process sees a folder of `mounts`."""
-        return f"/data/{name}" if self._kind == "bubblewrap" else str(self._mounts[name])
+        return str(self._mounts[name]) if self._level == "rlimits" else f"/data/{name}"
 
     def wait(self, deadline: float = math.inf) -> None:
         """Wait until the process is ready, for `START_LIMIT_S` and to the monotonic clock's deadline at most.
@@ -118,7 +123,7 @@ class Child:
         self._signal(signal.SIGCONT)
 
     def _signal(self, number: signal.Signals) -> None:
-        """Signal the whole group: bubblewrap's two processes and the child, which cannot leave it."""
+        """Signal the whole group: two processes that isolate, and the child, which cannot leave it."""
         if self._process.poll() is None:
             with suppress(ProcessLookupError):
                 os.killpg(self._process.pid, number)
@@ -129,33 +134,35 @@ class Child:
             status = self._process.wait(timeout=0.5)  # its pipes close a little before
         except subprocess.TimeoutExpired:
             return "it closed its pipes"
-        number = -status if status < 0 else status - 128  # bubblewrap says it as a shell does
+        number = -status if status < 0 else status - 128  # what isolates says it as a shell does
         if number in signal.valid_signals() and number > 0:
             return f"killed by {signal.Signals(number).name}"
         return f"exit status {status}"
 
     def _start(self, role: str, limits: Mapping[str, int]) -> subprocess.Popen[bytes]:
-        if self._kind == "bubblewrap":
+        if self._level == "rlimits":
+            program = [getattr(sys, "_base_executable", sys.executable)]
+            folder, parent = str(CODE.parent), os.getpid()
+        else:
             places = {self.place(name): path for name, path in self._mounts.items()}
             places["/sandbox/child"] = CODE
-            program = [*bubblewrap.command(places), bubblewrap.interpreter()]
-            environment, folder, parent = bubblewrap.environment(), "/sandbox", 0
-        else:
-            program = [getattr(sys, "_base_executable", sys.executable)]
-            libraries = os.environ.get("LD_LIBRARY_PATH", "")
-            environment = {"PYTHONHASHSEED": "0", "LD_LIBRARY_PATH": libraries}
-            folder, parent = str(CODE.parent), os.getpid()
+            program = [*ISOLATING[self._level](places), interpreter()]
+            folder, parent = "/sandbox", 0
         settings = json.dumps({"limits": limits, "parent": parent})
-        return subprocess.Popen(
-            [*program, "-s", "-P", "-S", "-c", PROGRAM, folder, role, settings],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            bufsize=0,
-            cwd="/",
-            env=environment,
-            start_new_session=True,  # and a group that nothing inside can leave
-        )
+        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, FOR_GROUPS)  # which what is started inherits
+        try:
+            return subprocess.Popen(
+                [*program, "-s", "-P", "-S", "-c", PROGRAM, folder, role, settings],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                bufsize=0,
+                cwd="/",
+                env={"PYTHONHASHSEED": "0", "LD_LIBRARY_PATH": os.environ.get("LD_LIBRARY_PATH", "")},
+                start_new_session=True,  # and a group that nothing inside can leave
+            )
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
 
     def _complaint(self) -> str:
         """The last line that the starting process wrote to its error stream."""
@@ -205,6 +212,4 @@ def require(sandbox: Sandbox) -> None:
     try:
         started(sandbox).kill()
     except SandboxNotStarted as error:
-        if sandbox.kind == "rlimits":
-            raise SandboxUnavailable(str(error)) from error
-        raise SandboxUnavailable(f"bubblewrap cannot run here: {error}; {INSTEAD}") from error
+        raise SandboxUnavailable(str(error)) from error

@@ -19,6 +19,14 @@ INSTEAD = (
 )
 
 
+Level = Literal["bubblewrap", "namespaces", "rlimits"]
+"""What confines a process: bubblewrap or user namespaces isolate it from the machine, `rlimits` limits
+resources only."""
+
+Kind = Literal["isolated"] | Level
+"""What is asked for: `isolated` is the first of those which isolate that works here."""
+
+
 class SandboxError(Exception):
     """A sandboxed process did not start, or does not answer as it should."""
 
@@ -36,11 +44,11 @@ class Sandbox:
     """How untrusted code is confined.
 
     Attributes:
-        kind: `bubblewrap` isolates it from the machine; `rlimits` limits resources only.
+        kind: in which way.
         memory_mb: address space of one process, in MiB.
     """
 
-    kind: Literal["bubblewrap", "rlimits"] = "bubblewrap"
+    kind: Kind = "isolated"
     memory_mb: int = 1024
 
     def resources(self) -> dict[str, int]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import json
-import signal
 import sys
 
 from . import seccomp
@@ -25,8 +24,6 @@ def main(role: str, settings: str) -> None:
     given = json.loads(settings)
     if given["parent"]:
         die_with(given["parent"])
-    for number in (signal.SIGINT, signal.SIGTERM):  # they reach whole groups; the host decides
-        signal.signal(number, signal.SIG_IGN)
     sys.dont_write_bytecode = True
     for module in ALLOWED_MODULES:  # what the code is likely to import, while nobody waits
         importlib.import_module(module)

@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import signal
 import socket
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Literal
 
 import pytest
 import pytest_asyncio
 
 from speedrunner.sandbox.code_session import CodeSession
-from speedrunner.sandbox.settings import Sandbox, SandboxError
+from speedrunner.sandbox.settings import Level, Sandbox, SandboxError
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 PLENTY_S = 30.0
 CHARS = 400
+KINDS = ("bubblewrap", "namespaces", "rlimits")
 
 
 async def told(session: CodeSession, code: str, limit_s: float = PLENTY_S) -> str:
@@ -33,7 +35,7 @@ async def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module", params=["bubblewrap", "rlimits"])
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=KINDS)
 async def session(request: pytest.FixtureRequest, folder: Path) -> AsyncIterator[CodeSession]:
     bootstrap = """if True:
         import sys
@@ -191,9 +193,9 @@ async def test_files_that_change_outside_are_seen(session: CodeSession, folder: 
     assert await told(session, "open(MOUNTS['draft'] + '/new.txt').read()") == "'new'"
 
 
-@pytest.mark.parametrize("kind", ["bubblewrap", "rlimits"])
+@pytest.mark.parametrize("kind", KINDS)
 async def test_a_relative_folder_counts_from_the_current_one(
-    kind: Literal["bubblewrap", "rlimits"], folder: Path, monkeypatch: pytest.MonkeyPatch
+    kind: Level, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(folder.parent)
     async with CodeSession(Sandbox(kind), mounts={"draft": Path(folder.name)}) as session:
@@ -220,6 +222,15 @@ async def test_a_socket_in_a_mounted_folder_is_seen_and_cannot_be_called(tmp_pat
         assert answer.endswith("PermissionError: [Errno 1] Operation not permitted")
         with pytest.raises(BlockingIOError):
             listener.accept()
+
+
+async def test_signals_to_the_whole_group_change_nothing(session: CodeSession) -> None:
+    """A terminal, or a batch system before it takes the node back; what it ends is for us to decide."""
+    await session.execute("kept = 2", PLENTY_S)
+    assert session._child is not None
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGUSR1):
+        os.killpg(session._child._process.pid, number)
+    assert await told(session, "kept") == "2"
 
 
 async def test_a_time_limit_may_be_as_long_as_it_likes(session: CodeSession) -> None:

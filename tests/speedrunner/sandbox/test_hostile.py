@@ -14,7 +14,6 @@ import socket
 import textwrap
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
-from typing import Literal
 
 import msgspec
 import pytest
@@ -27,7 +26,7 @@ from speedrunner.hosts.host_pool import HostPool
 from speedrunner.hosts.messages import Executed
 from speedrunner.sandbox.child.bounds import DEPTH_LIMIT, NODE_LIMIT, TEXT_LIMIT
 from speedrunner.sandbox.code_session import CodeSession
-from speedrunner.sandbox.settings import MIB, Sandbox
+from speedrunner.sandbox.settings import MIB, Kind, Sandbox
 from speedrunner.store.records import CallNode, Ending, Module
 from tests.speedrunner.sandbox.attacks import (
     ATTACKS,
@@ -55,8 +54,8 @@ SHORT_S = 0.4
 PLENTY_S = 30.0
 """For all others: how long they take is no matter here."""
 
-Kind = Literal["bubblewrap", "rlimits"]
-KINDS = ("bubblewrap", "rlimits")
+ISOLATING = ("bubblewrap", "namespaces")
+KINDS = (*ISOLATING, "rlimits")
 
 
 def unchecked(body: str) -> Module:
@@ -124,7 +123,7 @@ async def until(condition: Callable[[], bool]) -> None:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def pool(request: pytest.FixtureRequest, neighbour: None) -> AsyncIterator[HostPool]:
     """One host, whose skills are in the kind of sandbox that is asked for."""
-    kind: Kind = getattr(request, "param", "bubblewrap")
+    kind: Kind = getattr(request, "param", "isolated")
     async with HostPool(1, ENV, sandbox=Sandbox(kind, MEMORY_MB)) as started:
         async with started.host() as host:
             pid = host.pid
@@ -138,7 +137,7 @@ async def pool(request: pytest.FixtureRequest, neighbour: None) -> AsyncIterator
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def session(request: pytest.FixtureRequest, neighbour: None) -> AsyncIterator[CodeSession]:
     """A code session in the kind of sandbox that is asked for."""
-    kind: Kind = getattr(request, "param", "bubblewrap")
+    kind: Kind = getattr(request, "param", "isolated")
     async with CodeSession(Sandbox(kind, SESSION_MB), bootstrap=PRELUDE) as started:
         yield started
         assert (await started.execute("1 + 1", PLENTY_S)).text.endswith("2")
@@ -191,7 +190,7 @@ async def test_an_attack_by_a_skill_is_contained(pool: HostPool, name: str) -> N
                 assert re.match("InvalidMessage|SkillProcessEnded", walked.node.error)
                 walked = await host.execute(ToolCall("honest", {}), PLENTY_S)
             assert_honest(walked)
-    assert len(ours()) <= 1 + 2 * 3  # the host, and bubblewrap's three processes: in use and spare
+    assert len(ours()) <= 1 + 2 * 3  # the host, and three processes of a sandbox: in use and spare
 
 
 @pytest.mark.parametrize("name", ATTACKS)
@@ -206,10 +205,11 @@ def names(node: CallNode) -> list[str]:
     return [each.name for each in node.calls]
 
 
+@pytest.mark.parametrize("pool", ISOLATING, indirect=True)
 async def test_its_namespaces_are_its_own_and_its_network_has_no_way_out(pool: HostPool) -> None:
     async with pool.host() as host:
         await play(host, "return 1")
-        # The first process of each sandbox, bubblewrap's, is outside, and so is one that is about to start.
+        # The first process of each sandbox is outside, and so is one that is about to start.
         inside = [pid for pid in ours() if namespace(pid, "pid") != namespace(os.getpid(), "pid")]
         assert inside
         for pid in inside:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 NOBODY = 65534
-ATTACKS = ("test_hostile.py", "test_forgeries.py")
+PLAYED = ("test_hostile.py", "test_forgeries.py", "test_launcher.py", "test_isolation.py")
 
 
 @pytest.fixture
@@ -57,7 +57,7 @@ def test_every_attack_is_contained_for_an_ordinary_user_too(home: Path) -> None:
     program = python(home)
     played = as_user(
         *(str(program), "-m", "pytest", "-q", "-p", "no:cacheprovider", f"--basetemp={home / 'tests'}"),
-        *(str(here / name) for name in ATTACKS),
+        *(str(here / name) for name in PLAYED),
         HOME=str(home),
         TMPDIR=str(home),
         PYTHONPATH=os.pathsep.join((str(packages), str(here.parents[2]))),

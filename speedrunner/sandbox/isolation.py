@@ -1,0 +1,69 @@
+"""Which way to isolate a process works on this machine."""
+
+from __future__ import annotations
+
+import functools
+import subprocess
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from speedrunner.sandbox import bubblewrap, namespaces
+from speedrunner.sandbox.settings import INSTEAD, Kind, Level, SandboxNotStarted, SandboxUnavailable
+from speedrunner.sandbox.view import interpreter
+
+ISOLATING: dict[Level, Callable[[Mapping[str, Path]], list[str]]] = {
+    "bubblewrap": bubblewrap.command,
+    "namespaces": namespaces.command,
+}
+"""What is written before a command to isolate it, in order of preference."""
+
+NAMES: dict[Level, str] = {"bubblewrap": "bubblewrap", "namespaces": "user namespaces"}
+
+TRIAL_LIMIT_S = 45.0
+"""Seconds that a process which does nothing may take."""
+
+
+def found(kind: Kind) -> Level:
+    """Return what a kind of sandbox is here.
+
+    Raises:
+        SandboxUnavailable: nothing isolates here; the text says what to do.
+        SandboxNotStarted: the machine starts no process now.
+    """
+    return _isolating() if kind == "isolated" else kind
+
+
+@functools.cache
+def _isolating() -> Level:
+    """The first way that works, found once in each process."""
+    problems = []
+    for level in ISOLATING:
+        if (problem := _problem(level)) is None:
+            return level
+        problems.append(problem)
+    raise SandboxUnavailable(
+        f"skills cannot be isolated here: {'; '.join(problems)}; {namespaces.advice()}; or, {INSTEAD}"
+    )
+
+
+def _problem(level: Level) -> str | None:
+    """Why a process that does nothing cannot be isolated in this way; `None` where it can be."""
+    try:
+        command = ISOLATING[level]({})
+        subprocess.run(
+            [*command, interpreter(), "-I", "-S", "-c", ""],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            check=True,
+            timeout=TRIAL_LIMIT_S,
+        )
+    except SandboxUnavailable as error:
+        return str(error)
+    except subprocess.CalledProcessError as error:
+        *_, last = error.stderr.decode(errors="replace").strip().split("\n")
+        return f"{NAMES[level]} cannot be used ({last or f'exit status {error.returncode}'})"
+    except subprocess.TimeoutExpired:
+        return f"{NAMES[level]} cannot be used (no process within {TRIAL_LIMIT_S:g} s)"
+    except OSError as error:
+        raise SandboxNotStarted(f"a sandboxed process cannot be started: {error}") from error
+    return None

@@ -1,0 +1,103 @@
+"""What an isolated process sees of the machine, whatever isolates it; all of it is read-only."""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from speedrunner.sandbox.settings import INSTEAD, SandboxUnavailable
+
+SYSTEM = Path("/usr")
+
+FOLDERS = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
+"""Where programs and libraries stand: in `/usr`, in the root on older systems, and in a Python of its own."""
+
+PACKAGES = ("site-packages", "dist-packages")
+"""Folders of installed packages, the environments among them."""
+
+LIBRARIES = Path("/etc/ld.so.cache")
+
+VARIABLES = {"PYTHONHASHSEED": "0", "LD_LIBRARY_PATH": "/python/lib"}
+"""Environment variables: sets must have the same order in each process, and a Python outside `/usr` stands
+elsewhere inside."""
+
+
+class Shown(NamedTuple):
+    """One thing that can be seen, in the order in which they are put there.
+
+    Attributes:
+        how: `bind` shows a folder or file, `device` a device, `link` is a symbolic link, and `empty` an empty
+            folder in place of another one.
+        place: where it is seen.
+        source: where it stands outside, without symbolic links; or a link's target; nothing, if empty.
+    """
+
+    how: Literal["bind", "device", "link", "empty"]
+    place: str
+    source: str = ""
+
+
+def view(mounts: Mapping[str, Path]) -> list[Shown]:
+    """Return all that is seen: the system, and folders of `mounts` by the places where they are seen.
+
+    Raises:
+        SandboxUnavailable: this Python cannot be shown.
+    """
+    folders = [Shown("bind", place, str(folder.resolve())) for place, folder in mounts.items()]
+    return [*system(), *folders, Shown("device", "/dev/null", "/dev/null")]
+
+
+@functools.cache
+def system() -> tuple[Shown, ...]:
+    """Programs and libraries of `/usr`, and this Python at `/python` where it stands apart, without what is
+    installed into a Python. Raises `SandboxUnavailable`."""
+    shown = [*_programs(Path("/"), Path("/")), *_programs(SYSTEM, SYSTEM)]
+    if LIBRARIES.exists():
+        shown.append(Shown("bind", str(LIBRARIES), str(LIBRARIES.resolve())))
+    prefix, _ = _python()
+    if prefix != SYSTEM:
+        shown += _programs(prefix, Path("/python"))
+    return tuple(shown)
+
+
+def interpreter() -> str:
+    """The path of the Python interpreter inside. Raises `SandboxUnavailable`."""
+    prefix, program = _python()
+    return str(program) if prefix == SYSTEM else f"/python/{program.relative_to(prefix)}"
+
+
+def _python() -> tuple[Path, Path]:
+    """The prefix of this Python without its virtual environment, and the interpreter in it."""
+    prefix = Path(sys.base_prefix).resolve()
+    program = Path(getattr(sys, "_base_executable", sys.executable)).resolve()
+    if not program.is_relative_to(prefix):
+        raise SandboxUnavailable(f"the interpreter {program} is not in its own prefix {prefix}; {INSTEAD}")
+    return prefix, program
+
+
+def _programs(root: Path, place: Path) -> list[Shown]:
+    """The programs and libraries of `root`, seen at `place`, without installed packages."""
+    shown = []
+    for folder in (root / name for name in FOLDERS):
+        inside = place / folder.name
+        if folder.is_symlink():
+            shown.append(Shown("link", str(inside), str(folder.readlink())))
+        elif folder.is_dir():
+            shown.append(Shown("bind", str(inside), str(folder)))
+            shown += [Shown("empty", str(inside / each.relative_to(folder))) for each in _packages(folder)]
+    return shown
+
+
+def _packages(root: Path) -> list[Path]:
+    """The outermost folders of installed packages below `root`; other programs bring their own, too."""
+    found = set()
+    for folder, folders, _ in os.walk(root):
+        for name in PACKAGES:
+            if name in folders:
+                folders.remove(name)
+                found.add(Path(folder, name).resolve())  # which may be a link
+    return sorted(each for each in found if each.is_relative_to(root) and not found & set(each.parents))
