@@ -19,6 +19,7 @@ from serving.engine.metrics import Counters, read_counters, read_metrics
 from serving.engine.server import VllmServer
 from serving.engine.watchdog import watched
 from serving.errors import EngineDead, InvalidCard, ServerFailed
+from serving.hub import found, require_hub
 from serving.meter import LedgerRow, Meter, Spending
 from serving.model import Model
 from serving.options import ServiceOptions
@@ -226,6 +227,8 @@ async def deploy(
         endpoint = running_endpoint(card, options)
         if endpoint is None:
             assert folder is not None
+            if card.id is not None and found(card.id, card.revision) is None:
+                require_hub(card.id, card.revision)
             server = VllmServer(card, folder, log, port=options.port, start_timeout_s=options.start_timeout_s)
             endpoint = server.endpoint
             stack.push_async_callback(server.stop, grace_s=2.0)

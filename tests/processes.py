@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
 import time
 
 import psutil
+import pytest
+
+from serving.cards import CHECKOUT
 
 
 def tree(pid: int | None) -> list[psutil.Process]:
@@ -38,3 +42,19 @@ def words(process: psutil.Process) -> str:
         return " ".join(process.cmdline())
     except psutil.NoSuchProcess:  # a zombie too
         return ""
+
+
+def in_namespaces(line: str, *others: str) -> str:
+    """What a line of shell prints as root of a user namespace of its own, whose settings are no one else's.
+
+    Args:
+        others: what else it has for itself, as `unshare` calls it: `--net`.
+    """
+    unshare = ["unshare", "--user", "--map-root-user", *others]
+    if subprocess.run([*unshare, "true"], capture_output=True).returncode:
+        pytest.skip("this machine lets nobody make user namespaces")
+    done = subprocess.run(
+        [*unshare, "sh", "-c", line], cwd=CHECKOUT, capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout

@@ -24,6 +24,7 @@ from serving.cards import ModelCard
 from serving.engine import guard, server_log
 from serving.engine.endpoint import Endpoint
 from serving.errors import ServerFailed
+from serving.hub import found
 from serving.options import START_TIMEOUT_S
 
 API_SERVER = (sys.executable, "-m", "serving.engine.api_server")
@@ -193,8 +194,14 @@ class VllmServer:
             "NCCL_SOCKET_IFNAME": "lo",
             "TMPDIR": str(self.folder),  # whatever else it leaves behind goes with the folder
             "TORCHINDUCTOR_CACHE_DIR": f"{tempfile.gettempdir()}/torchinductor_{getpass.getuser()}",
+            # It would ask the hub for what is there, and wait long on a node without a network.
+            **({"HF_HUB_OFFLINE": "1"} if self._is_at_hand() else {}),
             **{name: str(value) for name, value in self.card.server.env.items()},
         }
+
+    def _is_at_hand(self) -> bool:
+        """Whether all files of a model of the hub are on this machine."""
+        return self.card.id is not None and found(self.card.id, self.card.revision) is not None
 
     def _spawn(self) -> None:
         environment = {**os.environ, **self._environment()}

@@ -12,17 +12,12 @@ import re
 import secrets
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from http.client import HTTPException
 from pathlib import Path
 from typing import Any
-from urllib.error import HTTPError
-from urllib.request import Request, urlopen
 
 from serving.errors import InvalidCard
+from serving.hub import require_hub
 from serving.tokens.tools import ToolSpec
-
-HUB_S = 4.0
-"""Longest wait for a word from the hub."""
 
 
 class ChatTokenizer:
@@ -153,7 +148,7 @@ def _load(folder: str, revision: str | None) -> Any:
             found = AutoTokenizer.from_pretrained(folder, revision=revision, local_files_only=True)
             if found.chat_template:
                 return found
-    _require_hub(folder, revision)
+    require_hub(folder, revision)
     from transformers import AutoTokenizer
 
     return AutoTokenizer.from_pretrained(folder, revision=revision)
@@ -170,26 +165,3 @@ def _from_folder(folder: str) -> Any:
     from transformers import AutoTokenizer
 
     return AutoTokenizer.from_pretrained(folder)
-
-
-def _require_hub(model: str, revision: str | None) -> None:
-    """Say at once that the hub is out of reach, which its own client finds out in a minute of retries.
-
-    Raises `InvalidCard`, also where the environment forbids it to be asked.
-    """
-    from huggingface_hub import constants
-
-    what = "HF_HUB_OFFLINE forbids to ask the hub"
-    if not constants.HF_HUB_OFFLINE:
-        try:
-            with urlopen(Request(constants.ENDPOINT, method="HEAD"), timeout=HUB_S):
-                return
-        except HTTPError:
-            return  # it answers
-        except (OSError, HTTPException) as error:
-            what = f"{constants.ENDPOINT} cannot be reached ({getattr(error, 'reason', error)})"
-    at = f" --revision {revision}" if revision else ""
-    raise InvalidCard(
-        f"{model} is not in this machine's cache, and {what}; where there is a network,"
-        f" `hf download {model}{at}` fetches it; HF_HOME names the cache's folder"
-    )

@@ -16,6 +16,7 @@ from speedrunner.cli.bench import app as bench_app
 from speedrunner.cli.command import carry_out, key_values, plain_console
 from speedrunner.cli.compare import compare
 from speedrunner.cli.cost import cost
+from speedrunner.cli.doctor import doctor
 from speedrunner.cli.envs import app as envs_app
 from speedrunner.cli.export import export
 from speedrunner.cli.forecast import forecast
@@ -24,6 +25,7 @@ from speedrunner.cli.library import app as library_app
 from speedrunner.cli.listing import list_
 from speedrunner.cli.methods import app as methods_app
 from speedrunner.cli.plot import plot
+from speedrunner.cli.prepare import prepare
 from speedrunner.cli.probe import app as probe_app
 from speedrunner.cli.report import report
 from speedrunner.cli.serve import serve
@@ -61,6 +63,8 @@ app.add_typer(probe_app, name="probe")
 app.add_typer(bench_app, name="bench")
 app.command("init")(init)
 app.command("list")(list_)
+app.command("prepare")(prepare)
+app.command("doctor")(doctor)
 app.command("serve")(serve)
 app.command("show")(show)
 app.command("submit")(submit)

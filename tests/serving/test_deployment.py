@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 import psutil
 import pytest
+from huggingface_hub import constants
 
 from serving.admission import replicas_of
 from serving.cards import ModelCard, load_card
@@ -25,6 +26,7 @@ from serving.errors import EngineDead, InvalidCard, ServerFailed
 from serving.meter import READINESS, LedgerRow
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.usage import Prices, Usage
+from tests.hub_server import COMMIT, MODEL, TEXTS, hub_card
 from tests.scripted_engine import ScriptedEngine, call, refuse, say
 from tests.stand_in_server import HEALTHY
 
@@ -165,6 +167,22 @@ class TestAttaching:
                 await open_("TOY_KEY")
             monkeypatch.setenv("TOY_KEY", "sesame")
             await open_("TOY_KEY")
+
+
+async def test_weights_that_are_neither_here_nor_to_be_had_are_told_before_a_server_waits_for_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", False)
+    monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
+    folder = tmp_path / "models--acme--tiny" / "snapshots" / COMMIT
+    folder.mkdir(parents=True)
+    for name, content in TEXTS.items():  # the tokenizer is there
+        (folder / name).write_bytes(content)
+    with pytest.raises(InvalidCard, match=rf"^{MODEL} is not in this machine's cache"):
+        async with deploy(hub_card(tmp_path), ServiceOptions(), log=tmp_path / "log"):
+            pass
+    assert not (tmp_path / "log").exists()
 
 
 async def test_a_hosted_model_is_neither_started_nor_asked_for_counters(

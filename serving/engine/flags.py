@@ -1,0 +1,61 @@
+"""What the installed engine's own parser says of command lines; no server is started."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+
+from serving.errors import ServerFailed
+
+PARSER_S = 180.0
+"""Longest wait for the parser. It takes 10 s on two cores, nearly all of it for imports."""
+
+_PARSER = """
+import contextlib, io, json, sys
+from vllm.entrypoints.launchers.cli_args import make_arg_parser
+from vllm.utils.argparse_utils import FlexibleArgumentParser
+
+parser = make_arg_parser(FlexibleArgumentParser())
+problems = {}
+for name, arguments in json.load(sys.stdin).items():
+    # The parser takes an unambiguous beginning for the whole flag; the cards shall not rely on that.
+    known = parser._option_string_actions
+    unknown = [f"unknown flag {each}" for each in arguments if each.startswith("--") and each not in known]
+    told = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(told):
+            parser.parse_args(arguments)
+    except SystemExit:
+        unknown.append(told.getvalue().strip().splitlines()[-1])
+    if unknown:
+        problems[name] = unknown
+print(json.dumps(problems))
+"""
+
+
+def flag_problems(arguments: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+    """What is wrong with the arguments of vLLM's API server, by the name under which each line is given.
+
+    Raises:
+        ServerFailed: the engine's parser cannot be asked.
+    """
+    try:
+        done = subprocess.run(
+            [sys.executable, "-c", _PARSER],
+            input=json.dumps(dict(arguments)),
+            capture_output=True,
+            text=True,
+            check=True,
+            timeout=PARSER_S,
+            env={**os.environ, "VLLM_LOGGING_LEVEL": "ERROR"},
+        )
+        problems: dict[str, list[str]] = json.loads(done.stdout.splitlines()[-1])
+    except subprocess.TimeoutExpired:
+        raise ServerFailed(f"vLLM was not imported within {PARSER_S:g} s") from None
+    except subprocess.CalledProcessError as error:
+        last = (error.stderr.strip() or f"exit status {error.returncode}").splitlines()[-1]
+        raise ServerFailed(f"vLLM cannot be imported: {last}") from None
+    return problems

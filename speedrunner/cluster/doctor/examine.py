@@ -1,0 +1,77 @@
+"""All checks, in the order in which they are told."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Callable, Iterable, Iterator
+
+from envs import EnvironmentFault
+from speedrunner.cluster.doctor import confinement, folders, gpu, machine, models
+from speedrunner.cluster.doctor.finding import Examination, Finding, failure, ok
+from speedrunner.cluster.environments import opened
+from speedrunner.cluster.subject import Subject
+from speedrunner.measure.measurement import Status
+
+Check = Callable[[Subject], Iterable[Finding]]
+
+
+def environments(subject: Subject) -> Iterator[Finding]:
+    """Whether each environment plays, Java among what it takes."""
+    for env in subject.environments:
+        name = f"environment {env.name}"
+        try:
+            yield ok(name, opened(env))
+        except EnvironmentFault as error:
+            yield failure(name, str(error), f"where it is to be mended: speedrunner prepare {subject.words}")
+
+
+CHECKS: dict[str, Check] = {
+    "Slurm": machine.slurm,
+    "installation": models.installation,
+    "model files": models.files,
+    "GPUs": gpu.gpus,
+    "engine flags": models.flags,
+    "sandbox": confinement.sandboxes,
+    "environments": environments,
+    "run folders": folders.run_folders,
+    "quota": folders.quota,
+    "scratch": folders.scratch,
+    "caches": folders.caches,
+    "limits": machine.limits,
+    "memory": machine.memory,
+    "cores": machine.cores,
+    "ports": machine.ports,
+}
+"""By what is said of them while they go on."""
+
+
+def examine(
+    subject: Subject,
+    status: Status,
+    say: Callable[[Finding], None],
+    checks: dict[str, Check] = CHECKS,
+) -> Examination:
+    """Look at this machine.
+
+    Args:
+        status: shows what is looked at at the moment.
+        say: called with each finding.
+    """
+    found = []
+    for name, check in checks.items():
+        status(f"looking at {name}")
+        for each in _carried_out(name, check, subject):
+            say(each)
+            found.append(each)
+    healthy = all(each.level != "failure" for each in found)
+    return Examination(healthy, socket.gethostname(), os.environ.get("SLURM_JOB_ID"), found)
+
+
+def _carried_out(name: str, check: Check, subject: Subject) -> Iterator[Finding]:
+    """What a check finds; one that breaks is a finding as well."""
+    try:
+        yield from check(subject)
+    except Exception as error:
+        text = f"could not be looked at: {type(error).__name__}: {error}"
+        yield failure(name, text, "report this line with the output of `speedrunner version`")

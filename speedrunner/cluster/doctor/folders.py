@@ -1,0 +1,163 @@
+"""Folders: of the runs, of caches and of sockets."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from serving.cards import model_path
+from serving.engine.server import VllmServer
+from serving.errors import ServerFailed
+from serving.hub import cache_folder
+from speedrunner.cluster.doctor.finding import Finding, failure, ok, warning
+from speedrunner.cluster.doctor.mounts import Mount, mount_of, nearest, quotas
+from speedrunner.cluster.subject import Subject
+
+RUN_GB = 0.5
+"""Room for one run of the paper's size; an estimate: most are far smaller, Crafter's are the largest."""
+
+RUN_FILES = 500
+"""Most files that a run makes."""
+
+SCRATCH_GB = 5.0
+"""Room for what the engine compiles and for sockets: an estimate."""
+
+NEARLY_FULL = 0.9
+"""Share of a quota from which a run may meet its end."""
+
+CLOCK_S = 60.0
+"""By how much the clocks of a machine and of its file server may differ. The age of a lock tells others
+whether its owner lives."""
+
+WRITTEN = 2**20
+"""Bytes that are written on trial: a full quota refuses them, and an empty file may still be made."""
+
+COMPILED = {
+    "VLLM_CACHE_ROOT": "~/.cache/vllm",
+    "TRITON_CACHE_DIR": "~/.triton/cache",
+    "NUMBA_CACHE_DIR": tempfile.gettempdir(),
+    "FLASHINFER_WORKSPACE_BASE": "~/.cache/flashinfer",
+    "CUDA_CACHE_PATH": "~/.nv/ComputeCache",
+}
+"""Variables that name folders for what is compiled, with what holds without them. The server's own
+`TORCHINDUCTOR_CACHE_DIR` is below the temporary folder always."""
+
+
+def run_folders(subject: Subject) -> Iterator[Finding]:
+    """Whether runs can be written: room, files, clock and type of file system."""
+    for folder in subject.folders:
+        name, base = f"folder {folder}", nearest(folder)
+        runs = sum(Path(each.run.dir).absolute().parent == folder for each in subject.configs)
+        elsewhere = "another folder: run.dir=..., or --dir of a list"
+        try:
+            ahead_s = _written_ahead_s(base)
+        except OSError as error:
+            yield failure(name, f"cannot be written ({error.strerror})", elsewhere)
+            continue
+        mount = mount_of(base)
+        free_gb, free_files = shutil.disk_usage(base).free / 1e9, os.statvfs(base).f_favail
+        text = f"{mount.type} at {mount.place}, {free_gb:.1f} GB free"
+        if free_gb < RUN_GB * runs:
+            yield warning(name, f"{text}, and {runs} runs may take {RUN_GB * runs:.1f}", elsewhere)
+        elif 0 < free_files < RUN_FILES * runs:  # some file systems do not count them
+            yield failure(
+                name, f"{free_files} more files fit, and {runs} runs may make {RUN_FILES} each", elsewhere
+            )
+        elif mount.is_memory:
+            yield warning(name, f"{text}: what is in memory ends with the job or the machine", elsewhere)
+        else:
+            yield ok(name, text)
+        if abs(ahead_s) > CLOCK_S:
+            what = f"the file system of {folder} is {ahead_s:+.0f} s from this machine"
+            yield warning(
+                "clock", f"{what}: locks of live runs may look stale", "ask for clocks in step (NTP)"
+            )
+        else:
+            yield ok("clock", f"that of {folder} is within {CLOCK_S:.0f} s of this machine's")
+
+
+def quota(subject: Subject) -> Iterator[Finding]:
+    """What is left of the user's quotas."""
+    told = {each.place: each for folder in subject.folders for each in quotas(folder)}
+    if not told:
+        yield ok("quota", "not measured: no program here tells one")
+    for each in told.values():
+        used = f"{_gb(each.used_kb)} of {_gb(each.most_kb)} GB" if each.most_kb else "no limit on size"
+        files = f"{each.used_files} of {each.most_files} files" if each.most_files else "no limit on files"
+        if each.share >= NEARLY_FULL:
+            remedy = "clear some, or move: run.dir=/scratch/..., export HF_HOME=/scratch/..."
+            yield warning("quota", f"{each.place}: {used}, {files}", remedy)
+        else:
+            yield ok("quota", f"{each.place}: {used}, {files}")
+
+
+def scratch(subject: Subject) -> Iterator[Finding]:
+    """Whether the temporary folder is this machine's own, with room, and short enough for sockets."""
+    name, folder = "scratch", Path(tempfile.gettempdir())
+    own = os.environ.get("SLURM_TMPDIR") or "/tmp"
+    remedy = f"export TMPDIR={own}"
+    try:
+        _written_ahead_s(folder)
+        for card, _ in subject.served[:1]:
+            taken = VllmServer(card, model_path(card), Path("unused")).folder.parent
+            if taken != folder:
+                told = f"{folder} is too long a path for sockets, which go to {taken}"
+                yield warning(name, told, "export TMPDIR= a shorter one")
+    except (OSError, ServerFailed) as error:
+        yield failure(name, f"{folder}: {getattr(error, 'strerror', None) or error}", remedy)
+        return
+    mount, free_gb = mount_of(folder), shutil.disk_usage(folder).free / 1e9
+    text = f"{folder} ({mount.type}), {free_gb:.1f} GB free"
+    if mount.is_shared:
+        yield warning(name, f"{text}: sockets and caches do badly on what machines share", remedy)
+    elif free_gb < SCRATCH_GB:
+        yield warning(
+            name, f"{text}; the engine may compile up to {SCRATCH_GB:.0f}", "clear some, or another TMPDIR"
+        )
+    elif mount.is_memory:
+        yield ok(name, f"{text}; it counts against the job's memory")
+    else:
+        yield ok(name, text)
+
+
+def caches(subject: Subject) -> Iterator[Finding]:
+    """Whether what is compiled stays on this machine; weights may be anywhere."""
+    wrong = dict(_shared_caches())
+    for variable, (path, mount) in wrong.items():
+        line = f'export {variable}="${{SLURM_TMPDIR:-${{TMPDIR:-/tmp}}}}/$USER-{variable.lower()}"'
+        yield warning(
+            "caches",
+            f"{variable} is {path}, on {mount.type}, which machines share (`submit` sets others)",
+            line,
+        )
+    if not wrong:
+        yield ok("caches", f"{', '.join(COMPILED)}: on this machine")
+    home = cache_folder()
+    yield ok("weights", f"of the hub are kept in {home} ({mount_of(home).type})")
+
+
+def _shared_caches() -> Iterator[tuple[str, tuple[Path, Mount]]]:
+    for variable, usual in COMPILED.items():
+        path = Path(os.environ.get(variable) or usual).expanduser()
+        if (mount := mount_of(path)).is_shared:
+            yield variable, (path, mount)
+
+
+def _gb(kib: int) -> str:
+    return f"{kib * 1024 / 1e9:.1f}"
+
+
+def _written_ahead_s(folder: Path) -> float:
+    """Write a file and remove it; by how many seconds its time is ahead of this machine's clock.
+
+    Raises `OSError`.
+    """
+    with tempfile.NamedTemporaryFile(dir=folder, prefix=".speedrunner-doctor-") as file:
+        file.write(bytes(WRITTEN))
+        file.flush()
+        os.fsync(file.fileno())
+        return os.fstat(file.fileno()).st_mtime - time.time()

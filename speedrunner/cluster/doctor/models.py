@@ -1,0 +1,116 @@
+"""Models on a machine: the installed engine, its flags, and files that need no network."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from serving import hub
+from serving.cards import CHECKOUT, ModelCard, model_path
+from serving.deployment import running_endpoint
+from serving.engine.flags import flag_problems
+from serving.engine.server import VllmServer
+from serving.errors import InvalidCard, ServerFailed
+from serving.hub import FilesMissing
+from serving.tokens.tokenizer import ChatTokenizer
+from speedrunner.cluster.doctor.finding import Finding, failure, ok, warning
+from speedrunner.cluster.subject import Subject
+
+STAMP = "installed.json"
+"""What `make venv` leaves in an environment that is complete."""
+
+
+def installation(subject: Subject) -> Iterator[Finding]:
+    """Which of the engine's builds is installed, and whether the models can use it."""
+    name = "installation"
+    cards = [card for card, _ in subject.served]
+    try:
+        stamp = json.loads(Path(sys.prefix, STAMP).read_text("utf-8"))
+        kind, lock = stamp["kind"], stamp["lock"]
+        current = hashlib.sha256((CHECKOUT / "requirements" / f"{kind}.lock").read_bytes()).hexdigest()
+    except (OSError, ValueError, KeyError):
+        yield warning(
+            name, f"{sys.prefix} was not built by `make venv`: its versions are anybody's", "make venv"
+        )
+        return
+    on_gpu, on_cpu = ([card.name for card in cards if bool(card.gpus) == is_on] for is_on in (True, False))
+    if kind == "cpu" and on_gpu:
+        yield failure(name, f"{on_gpu[0]} is for GPUs, and this is the CPU build", "make venv KIND=gpu")
+    elif kind == "gpu" and on_cpu:
+        yield warning(
+            name, f"{on_cpu[0]} was made for the CPU build, and this is the GPU build", "make venv KIND=cpu"
+        )
+    elif lock != current:
+        yield warning(name, f"requirements/{kind}.lock has changed since {sys.prefix} was built", "make venv")
+    else:
+        yield ok(name, f"{kind} build, Python {sys.version.split()[0]}, as locked")
+
+
+def files(subject: Subject) -> Iterator[Finding]:
+    """Whether each model's weights and tokenizer are here."""
+    seen = set()
+    for card in subject.cards:
+        name = f"files of {card.name}"
+        place = card.base_url or model_path(card)
+        if place not in seen:
+            seen.add(place)
+            yield _key(name, card, subject) if card.hosted else _files(name, card, subject)
+
+
+def flags(subject: Subject) -> Iterator[Finding]:
+    """Whether the engine takes what each card says of its start."""
+    if not subject.served:
+        return
+    names = [f"{number} {card.name}" for number, (card, _) in enumerate(subject.served)]
+    lines = {
+        name: VllmServer(card, model_path(card), Path("unused"), port=port).command[3:]
+        for name, (card, port) in zip(names, subject.served, strict=True)
+    }
+    try:
+        problems = flag_problems(lines)
+    except ServerFailed as error:
+        yield failure(
+            "engine", str(error), f"make venv builds it anew; {sys.executable} -c 'import vllm' says more"
+        )
+        return
+    for name in names:
+        told = f"engine flags of {name.partition(' ')[2]}"
+        if name in problems:
+            yield failure(told, "; ".join(problems[name]), "correct `server.flags` in the model's card")
+        else:
+            yield ok(told, f"vLLM takes all {len(lines[name])} words")
+
+
+def _key(name: str, card: ModelCard, subject: Subject) -> Finding:
+    """A hosted model needs its key alone."""
+    try:
+        running_endpoint(card, subject.configs[0].serving.elsewhere())
+    except (InvalidCard, ServerFailed) as error:
+        return failure(name, str(error), f"export {card.api_key_env or 'the key'}=..., in the job as well")
+    return ok(name, f"none: it is hosted at {card.base_url}, which has to be reached from here")
+
+
+def _files(name: str, card: ModelCard, subject: Subject) -> Finding:
+    fetch = f"on a machine with a network, with the same HF_HOME: speedrunner prepare {subject.words}"
+    place, dummy = model_path(card), card.load_format == "dummy"
+    try:
+        folder = hub.complete_folder(place, card.revision) if card.id else Path(place)
+        if not folder.is_dir():
+            if card.recipe:
+                return warning(
+                    name, f"{folder} is made at the first start", f"speedrunner prepare {subject.words}"
+                )
+            return failure(name, f"there is no folder {folder}", "correct the card's `path`")
+        lost = [each for each in hub.missing_files(folder) if not (dummy and each in hub.WEIGHTS)]
+        if lost:
+            return failure(name, f"{folder} lacks {', '.join(lost)}", "make the folder anew")
+        if card.route == "tokens":
+            ChatTokenizer(place, card.revision)
+    except FilesMissing as error:
+        return failure(name, str(error), fetch)
+    except InvalidCard as error:
+        return failure(name, str(error), fetch if card.id else "correct the card, or make the folder anew")
+    return ok(name, f"{hub.size_bytes(folder) / 1e9:.3g} GB in {folder}; the tokenizer loads")

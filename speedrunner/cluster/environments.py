@@ -1,0 +1,38 @@
+"""Whether an environment plays here."""
+
+from __future__ import annotations
+
+import time
+
+import envs
+from envs import EnvironmentFault
+from envs.registry import REGISTRY
+from speedrunner.config.schema import ClassConfig
+
+
+def opened(env: ClassConfig) -> str:
+    """Open a task: simulators and Java start, what is compiled for them comes into its cache.
+
+    Returns:
+        What was done, on one line.
+
+    Raises:
+        EnvironmentFault: it does not play here, or there is none of that name and options.
+    """
+    begun = time.monotonic()
+    one = envs.make(env.name, **env.options)
+    try:
+        REGISTRY.find(env.name).preload()
+        one.warm_up()
+        try:
+            task = envs.splits(env.name, **env.options).train[0]
+        except EnvironmentFault as error:
+            return f"it starts; no task of it was opened ({error})"
+        one.reset(task)
+        return f"{task.name}, {task.index} opens ({time.monotonic() - begun:.1f} s)"
+    except EnvironmentFault:
+        raise
+    except Exception as error:  # whatever a simulator comes to
+        raise EnvironmentFault(f"{env.name} does not start: {type(error).__name__}: {error}") from error
+    finally:
+        one.close()

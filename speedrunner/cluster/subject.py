@@ -1,0 +1,92 @@
+"""What a command of the cluster is about: the models, environments and folders of one run or of several."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from serving.cards import ModelCard
+from speedrunner.config.compose import compose
+from speedrunner.config.named import actor_card, inducer_card
+from speedrunner.config.schema import ClassConfig, Config, SandboxConfig
+from speedrunner.experiments.grid import grid_of
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Subject:
+    """Runs, and what they name; each thing once.
+
+    Attributes:
+        given: what the command was given.
+        cards: the models of all roles, as the runs adapt them.
+        served: those for which a server is started, with the port that it gets, if any.
+        gpus: most GPUs that the servers of one run take.
+    """
+
+    given: tuple[str, ...]
+    configs: list[Config]
+    cards: list[ModelCard]
+    served: list[tuple[ModelCard, int | None]]
+    gpus: int
+
+    @property
+    def environments(self) -> list[ClassConfig]:
+        """Those that are played."""
+        return _once(each.env for each in self.configs)
+
+    @property
+    def sandboxes(self) -> list[SandboxConfig]:
+        """How what models write is confined."""
+        return _once(each.sandbox for each in self.configs)
+
+    @property
+    def folders(self) -> list[Path]:
+        """Where the folders of the runs are made."""
+        return _once(Path(each.run.dir).absolute().parent for each in self.configs)
+
+    @property
+    def words(self) -> str:
+        """What names the same subject to another command."""
+        return shlex.join(self.given)
+
+
+def subject_of(given: Sequence[str], folder: Path | None = None) -> Subject:
+    """What settings of a run name, or with `experiment=NAME` or a file first, the runs of a list.
+
+    Args:
+        given: also what `submit` takes beside them: the cluster is not looked at.
+        folder: where the runs' folders of a list are.
+
+    Raises:
+        InvalidConfig, InvalidCard: something in it does not exist.
+    """
+    given = [each for each in given if not each.startswith(("cluster=", "cluster."))]
+    lists = any(each.startswith("experiment=") for each in given) or (given and "=" not in given[0])
+    configs = [run.config for run in grid_of(given, folder).runs()] if lists else [compose(given)]
+    cards: list[ModelCard] = []
+    served: list[tuple[ModelCard, int | None]] = []
+    gpus = 0
+    for config in configs:
+        actor = actor_card(config)
+        inducer = inducer_card(config, actor)
+        own = [] if actor.hosted or config.serving.url else [(actor, config.serving.port)]
+        if inducer is not actor and not inducer.hosted:
+            own.append((inducer, None))
+        cards += [actor, inducer]
+        served += own
+        gpus = max(gpus, sum(card.gpus * card.replicas for card, _ in own))
+    return Subject(tuple(given), configs, _once(cards), _once(served), gpus)
+
+
+def _once(things: Iterable[T]) -> list[T]:
+    """Without repetitions; many of them have no hash."""
+    found: list[T] = []
+    for each in things:
+        if each not in found:
+            found.append(each)
+    return found

@@ -1,0 +1,71 @@
+"""`speedrunner prepare`, against a real server in place of the hub."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.hub_server import BUNDLED, COMMIT, MODEL, HubServer, hub_card
+from tests.scripted_runs import complaint, in_process, speedrunner
+
+NOBODY = "http://127.0.0.1:9"
+
+
+def environment(folder: Path, hub: str = NOBODY) -> Mapping[str, str]:
+    return {"HF_HOME": str(folder / "hf"), "HF_ENDPOINT": hub, "HF_HUB_OFFLINE": "0"}
+
+
+@pytest.mark.parametrize("env", [["env=babyai"], ["env=crafter"], ["env=scienceworld", "env.family=3"]])
+def test_what_is_bundled_is_ready(env: list[str]) -> None:
+    done = in_process("prepare", "model=tiny", *env)
+    assert (done.returncode, done.stderr) == (0, "")
+    model, environment, then = done.stdout.splitlines()
+    assert model.startswith("ready  model tiny: 0.00105 GB in ")
+    assert environment.startswith(f"ready  environment {env[0][4:]}: ")
+    assert then == f"now, on a node: srun speedrunner doctor model=tiny {' '.join(env)}"
+
+
+def test_weights_come_from_the_hub_once_and_are_enough_without_it(tmp_path: Path) -> None:
+    hub_card(tmp_path)
+    given = f"model.card={tmp_path / 'card.yaml'}"
+    with HubServer(BUNDLED) as hub:
+        done = speedrunner("prepare", given, env=environment(tmp_path, hub.url))
+    assert done.returncode == 0, done.stderr
+    assert "model.safetensors" in hub.fetched
+    assert f"snapshots/{COMMIT}\n" in done.stdout
+    again = speedrunner("prepare", given, env=environment(tmp_path))
+    assert (again.returncode, again.stdout.splitlines()[0]) == (0, done.stdout.splitlines()[0])
+
+
+def test_without_a_hub_one_line_says_so_and_the_rest_is_prepared(tmp_path: Path) -> None:
+    hub_card(tmp_path)
+    given = f"model.card={tmp_path / 'card.yaml'}"
+    done = speedrunner("prepare", given, env=environment(tmp_path))
+    assert done.returncode == 1
+    model, environment_line = done.stdout.splitlines()
+    assert model.startswith(
+        f"FAILED model tiny: {MODEL} is not in this machine's cache, and {NOBODY} cannot be"
+    )
+    assert f"`hf download {MODEL} --revision {COMMIT}`" in model
+    assert environment_line.startswith("ready  environment babyai")
+    assert "Traceback" not in done.stderr
+
+
+def test_every_model_and_environment_of_a_list_is_prepared_once() -> None:
+    done = in_process("prepare", "experiment=main", "scale=smoke")
+    assert done.returncode == 0
+    names = [line.split(":")[0].split()[1:] for line in done.stdout.splitlines()[:-1]]
+    assert names.count(["model", "tiny-random"]) == 1
+    assert ["environment", "crafter"] in names
+
+
+def test_hosted_models_need_nothing() -> None:
+    done = in_process("prepare", "model=gpt-5.4-mini")
+    assert done.returncode == 0
+    assert done.stdout.startswith("ready  model gpt-5.4-mini: nothing to fetch: it is hosted at https://")
+
+
+def test_what_does_not_exist_is_one_line() -> None:
+    assert "no model card is called" in complaint(in_process("prepare", "model.card=qwen9"))

@@ -1,0 +1,65 @@
+"""All checks together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from speedrunner.cluster.doctor.examine import environments, examine
+from speedrunner.cluster.doctor.finding import Finding, ok, warning
+from speedrunner.cluster.subject import Subject, subject_of
+
+
+def good(subject: Subject) -> Iterator[Finding]:
+    yield ok("good", "as it should be")
+
+
+def doubtful(subject: Subject) -> Iterator[Finding]:
+    yield warning("doubtful", "perhaps", "look again")
+
+
+def broken(subject: Subject) -> Iterator[Finding]:
+    yield ok("broken", "so far")
+    raise RuntimeError("what\nnobody expects")
+
+
+def test_warnings_never_fail() -> None:
+    said: list[Finding] = []
+    found = examine(subject_of([]), print, said.append, {"good": good, "doubtful": doubtful})
+    assert found.healthy
+    assert found.findings == said
+    assert found.summary() == f"{found.host}: 1 ok, 1 warning, 0 failures"
+    assert said[1].lines() == ["warning  doubtful: perhaps", "         -> look again"]
+
+
+def test_a_check_that_breaks_is_a_failure_and_the_others_go_on() -> None:
+    found = examine(subject_of([]), print, lambda each: None, {"broken": broken, "good": good})
+    assert not found.healthy
+    assert [each.level for each in found.findings] == ["ok", "failure", "ok"]
+    line, remedy = found.findings[1].lines()
+    assert line == "FAILURE  broken: could not be looked at: RuntimeError: what nobody expects"
+    assert "report this line" in remedy
+
+
+class TestEnvironments:
+    """Each is opened."""
+
+    def test_java_runs_scienceworld(self) -> None:
+        (found,) = environments(subject_of(["env=scienceworld", "env.family=3"]))
+        assert found.level == "ok"
+        assert " opens (" in found.text
+
+    def test_without_a_family_it_is_java_alone(self) -> None:
+        (found,) = environments(subject_of(["env=scienceworld"]))
+        assert found.level == "ok"
+        assert found.text.startswith("it starts; no task of it was opened (option 'family' ")
+
+    def test_another_java_that_is_none(self) -> None:
+        (found,) = environments(subject_of(["env=scienceworld", "env.java=/nowhere/java"]))
+        assert found.level == "failure"
+        assert found.text.startswith(
+            "no Java runtime at '/nowhere/java' (No such file or directory); install"
+        )
+
+    def test_each_of_a_list_is_opened_once(self) -> None:
+        runs = ["experiment=main", "scale=smoke", "env=babyai"]
+        assert [each.name for each in environments(subject_of(runs))] == ["environment babyai"]

@@ -1,0 +1,147 @@
+"""Folders of runs, caches and sockets, and the file systems that they are on."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+
+from speedrunner.cluster.doctor import folders, mounts
+from speedrunner.cluster.doctor.finding import Finding
+from speedrunner.cluster.subject import subject_of
+
+MOUNTINFO = """\
+22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw
+30 22 0:40 / {home} rw,relatime shared:2 - {type} server:/export rw,vers=4.2
+31 22 0:41 / /odd\\040name rw - tmpfs tmpfs rw
+"""
+
+
+def run_folder(path: Path | str) -> dict[str, Finding]:
+    return {each.name.split()[0]: each for each in folders.run_folders(subject_of([f"run.dir={path}/one"]))}
+
+
+@pytest.fixture
+def shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder that is, as far as the list of mounts says, on NFS."""
+    home = tmp_path.resolve() / "home"
+    home.mkdir()
+    listed = tmp_path / "mountinfo"
+    listed.write_text(MOUNTINFO.format(home=home, type="nfs4"))
+    monkeypatch.setattr(mounts, "MOUNTS", listed)
+    return home
+
+
+class TestMounts:
+    def test_the_innermost_holds(self, shared: Path) -> None:
+        found = mounts.mount_of(shared / "a" / "b")
+        assert (found.place, found.type, found.is_shared) == (shared, "nfs4", True)
+        assert not mounts.mount_of(shared.parent).is_shared
+
+    @pytest.mark.parametrize("kind", ["lustre", "gpfs", "beegfs", "nfs", "ceph", "fuse.sshfs"])
+    def test_those_of_clusters_are_shared(self, kind: str) -> None:
+        assert mounts.Mount(Path("/"), kind).is_shared
+
+    @pytest.mark.parametrize(
+        "kind", ["ext4", "xfs", "btrfs", "overlay", "tmpfs", "zfs", "fuse.fuse-overlayfs"]
+    )
+    def test_those_of_a_machine_are_not(self, kind: str) -> None:
+        assert not mounts.Mount(Path("/"), kind).is_shared
+
+
+class TestRunFolders:
+    def test_one_that_can_be_written_is_left_as_it_was(self, tmp_path: Path) -> None:
+        found = run_folder(tmp_path)
+        assert [each.level for each in found.values()] == ["ok", "ok"]
+        assert list(tmp_path.iterdir()) == []
+
+    def test_one_that_cannot_be_written(self) -> None:
+        found = run_folder("/proc/runs")["folder"]
+        assert found.level == "failure"
+        assert found.text.startswith("cannot be written (")
+
+    def test_one_in_memory_ends_with_the_job(self) -> None:
+        found = run_folder("/dev/shm/runs")["folder"]
+        assert found.level == "warning"
+        assert "tmpfs" in found.text
+
+    def test_one_on_a_file_server_is_as_good_as_any(self, shared: Path) -> None:
+        found = run_folder(shared)["folder"]
+        assert found.level == "ok"
+        assert found.text.startswith(f"nfs4 at {shared}")
+
+    def test_a_file_server_with_another_time(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        true = time.time
+        monkeypatch.setattr(time, "time", lambda: true() - 300)
+        found = run_folder(tmp_path)["clock"]
+        assert found.level == "warning"
+        assert " is +300 s from this machine" in found.text
+
+
+class TestQuota:
+    """By programs of the names that clusters have."""
+
+    def told(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, row: str) -> Finding:
+        program = tmp_path / "quota"
+        program.write_text(f"#!/bin/sh\necho 'Disk quotas for user me (uid 1000):'\necho '{row}'\nexit 1\n")
+        program.chmod(0o755)
+        monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+        (found,) = folders.quota(subject_of([f"run.dir={tmp_path}/one"]))
+        return found
+
+    def test_without_one_nothing_is_measured(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("PATH", "/nowhere")
+        (found,) = folders.quota(subject_of([]))
+        assert (found.level, found.text) == ("ok", "not measured: no program here tells one")
+
+    def test_room_is_left(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        found = self.told(tmp_path, monkeypatch, "server:/home 10000000 50000000 60000000 0 1000 0 0 0")
+        assert (found.level, found.text) == ("ok", "server:/home: 10.2 of 51.2 GB, no limit on files")
+
+    def test_files_count_too(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        found = self.told(
+            tmp_path, monkeypatch, "server:/home 1000 50000000 60000000 0 99000* 98000 100000 0"
+        )
+        assert found.level == "warning"
+        assert "99000 of 98000 files" in found.text
+
+
+class TestScratch:
+    def test_a_temporary_folder_of_the_machine_s_own(self) -> None:
+        assert [each.level for each in folders.scratch(subject_of(["model=tiny"]))] == ["ok"]
+
+    def test_a_path_too_long_for_sockets(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        long = tmp_path / ("x" * 60)
+        long.mkdir()
+        monkeypatch.setattr(tempfile, "tempdir", str(long))
+        first, *_ = folders.scratch(subject_of(["model=tiny"]))
+        assert first.level == "warning"
+        assert first.text == f"{long} is too long a path for sockets, which go to /tmp"
+
+    def test_one_that_machines_share(self, shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(tempfile, "tempdir", str(shared))
+        monkeypatch.setenv("SLURM_TMPDIR", "/local/job7")
+        found = list(folders.scratch(subject_of(["model=tiny"])))[-1]
+        assert (found.level, found.remedy) == ("warning", "export TMPDIR=/local/job7")
+
+    def test_one_that_is_gone(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(tempfile, "tempdir", "/nowhere")
+        assert [each.level for each in folders.scratch(subject_of(["model=tiny"]))] == ["failure"]
+
+
+def test_what_is_compiled_belongs_on_the_machine_and_weights_anywhere(
+    shared: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for variable in folders.COMPILED:
+        monkeypatch.setenv(variable, "/tmp/compiled")
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(shared))
+    assert [each.level for each in folders.caches(subject_of([]))] == ["ok", "ok"]
+    monkeypatch.setenv("TRITON_CACHE_DIR", str(shared / "triton"))
+    wrong, weights = folders.caches(subject_of([]))
+    assert wrong.level == "warning"
+    line = 'export TRITON_CACHE_DIR="${SLURM_TMPDIR:-${TMPDIR:-/tmp}}/$USER-triton_cache_dir"'
+    assert wrong.remedy == line
+    assert weights.text.endswith("(nfs4)")

@@ -1,0 +1,122 @@
+"""Limits, memory, cores, ports and the job."""
+
+from __future__ import annotations
+
+import resource
+import shlex
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from serving.cards import CHECKOUT
+from speedrunner.cluster.doctor import machine
+from speedrunner.cluster.subject import subject_of
+from tests.processes import in_namespaces
+
+LIMITED = """
+import resource, sys
+from speedrunner.cluster.doctor import machine
+from speedrunner.cluster.subject import subject_of
+
+resource.setrlimit(resource.RLIMIT_NOFILE, (256, 1024))
+for each in machine.limits(subject_of(["model=tiny"])):
+    print(each.level, each.name, each.text)
+"""
+
+PORTS = """
+from speedrunner.cluster.doctor import machine
+from speedrunner.cluster.subject import subject_of
+
+(found,) = machine.ports(subject_of(["model=tiny"]))
+print(found.level, found.name)
+"""
+
+
+def test_few_open_files_are_told() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", LIMITED], capture_output=True, text=True, check=True, cwd=CHECKOUT
+    )
+    assert done.stdout.splitlines()[0] == "warning open files 256, can be raised to 1024"
+
+
+def test_limits_of_this_machine_are_told() -> None:
+    names = [each.name for each in machine.limits(subject_of(["model=tiny"]))]
+    assert names == ["open files", "processes"]
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    (first, _) = machine.limits(subject_of(["model=tiny"]))
+    assert (first.level == "ok") == (hard == resource.RLIM_INFINITY or hard >= machine.OPEN_FILES)
+
+
+def test_a_control_group_that_allows_few_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    group = tmp_path / "job_7"
+    group.mkdir()
+    (group / "pids.max").write_text("1000\n")
+    (group / "pids.current").write_text("100\n")
+    own = tmp_path / "own"
+    own.write_text("0::/job_7\n")
+    monkeypatch.setattr(machine, "CGROUPS", tmp_path)
+    monkeypatch.setattr(machine, "OWN_CGROUPS", own)
+    *_, told = machine.limits(subject_of(["model=tiny", "run.in_flight=16"]))
+    assert (told.level, told.text) == ("warning", "900 more can be started, and 1140 may be needed")
+    *_, told = machine.limits(subject_of(["model=tiny", "run.in_flight=4"]))
+    assert told.level == "ok"
+
+
+def test_more_episodes_than_the_job_s_memory_holds(monkeypatch: pytest.MonkeyPatch) -> None:
+    (told,) = machine.memory(subject_of(["env=babyai", "run.in_flight=1"]))
+    assert told.level == "ok"
+    monkeypatch.setenv("SLURM_MEM_PER_NODE", "2000")  # MiB
+    (told,) = machine.memory(subject_of(["env=scienceworld", "run.in_flight=16"]))
+    assert told.level == "failure"
+    assert told.text == "16 episodes of scienceworld take 9,120 MB, and 2,097 are free"
+    assert told.remedy.startswith("run.in_flight=3, ")
+
+
+class TestPorts:
+    def test_loopback_answers(self) -> None:
+        assert [each.level for each in machine.ports(subject_of(["model=tiny"]))] == ["ok"]
+
+    @pytest.mark.parametrize(("before", "level"), [("true", "failure"), ("ip link set lo up", "ok")])
+    def test_a_node_without_any_network_needs_loopback_alone(self, before: str, level: str) -> None:
+        look = shlex.join([sys.executable, "-c", PORTS])
+        assert in_namespaces(f"{before}; {look}", "--net").split() == [level, "loopback"]
+
+    def test_a_port_that_is_taken(self) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            port = taken.getsockname()[1]
+            _, told = machine.ports(subject_of(["model=tiny", f"serving.port={port}"]))
+        assert told.level == "failure"
+        assert told.text == f"{port} of 127.0.0.1 is taken (Address already in use)"
+
+    def test_a_port_that_is_free(self) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            port = taken.getsockname()[1]
+        _, told = machine.ports(subject_of(["model=tiny", f"serving.port={port}"]))
+        assert (told.level, told.text) == ("ok", f"{port} is free")
+
+
+class TestSlurm:
+    def test_a_job_is_named(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("SLURM_JOB_ID", "4711")
+        monkeypatch.setenv("SLURMD_NODENAME", "gpu07")
+        monkeypatch.setenv("SLURM_JOB_END_TIME", str(int(time.time()) + 3630))
+        (told,) = machine.slurm(subject_of([]))
+        assert (told.level, told.text) == ("ok", "job 4711 on gpu07, 60 min left for work")
+        monkeypatch.delenv("SLURM_JOB_END_TIME")
+        monkeypatch.setenv("PATH", "/nowhere")
+        (told,) = machine.slurm(subject_of([]))
+        assert (told.level, told.text) == ("ok", "job 4711 on gpu07, without a known end")
+
+    def test_a_login_node_is_told_apart(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.delenv("SLURM_JOB_ID", raising=False)
+        monkeypatch.setenv("PATH", str(tmp_path))
+        (told,) = machine.slurm(subject_of([]))
+        assert told.level == "ok"
+        (tmp_path / "squeue").touch(mode=0o755)
+        (told,) = machine.slurm(subject_of(["model=qwen3.5-27b-2gpu"]))
+        assert told.level == "warning"
+        assert told.remedy == "srun --gres=gpu:2 speedrunner doctor model=qwen3.5-27b-2gpu"

@@ -1,0 +1,117 @@
+"""Files of models, and the installed engine."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+from huggingface_hub import constants
+
+from serving.cards import CHECKOUT
+from speedrunner.cluster.doctor.finding import Finding
+from speedrunner.cluster.doctor.models import files, installation
+from speedrunner.cluster.subject import subject_of
+from tests.hub_server import BUNDLED, COMMIT, MODEL, hub_card
+
+
+def the(check: object, *given: str) -> Finding:
+    (found,) = check(subject_of(given))  # type: ignore[operator]
+    assert isinstance(found, Finding)
+    return found
+
+
+class TestFiles:
+    """Of every model that a role has."""
+
+    def test_a_bundled_model_is_there(self) -> None:
+        found = the(files, "model=tiny")
+        assert found.level == "ok"
+        assert found.text.endswith(f" GB in {CHECKOUT / 'models/tiny/weights'}; the tokenizer loads")
+
+    def test_one_of_the_hub_that_was_never_fetched(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+        found = the(files, "model=qwen3-8b")
+        assert found.level == "failure"
+        assert f"is not in {tmp_path}" in found.text
+        assert found.remedy.endswith("with the same HF_HOME: speedrunner prepare model=qwen3-8b")
+
+    def test_one_of_the_hub_whose_weights_are_lost(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+        hub_card(tmp_path)
+        folder = tmp_path / f"models--{MODEL.replace('/', '--')}" / "snapshots" / COMMIT
+        folder.mkdir(parents=True)
+        for name, content in BUNDLED.items():
+            (folder / name).write_bytes(content)
+        given = f"model.card={tmp_path / 'card.yaml'}"
+        assert the(files, given).level == "ok"
+        (folder / "model.safetensors").unlink()
+        found = the(files, given)
+        assert (found.level, found.text) == ("failure", f"{folder} lacks *.safetensors")
+
+    def test_a_folder_without_a_tokenizer(self, tmp_path: Path) -> None:
+        weights = tmp_path / "weights"
+        shutil.copytree(CHECKOUT / "models/tiny/weights", weights)
+        (weights / "tokenizer.json").unlink()
+        card = tmp_path / "card.yaml"
+        card.write_text(
+            (CHECKOUT / "models/tiny.yaml").read_text().replace("models/tiny/weights", str(weights))
+        )
+        found = the(files, f"model.card={card}")
+        assert found.level == "failure"
+        assert found.text == f"{weights} lacks tokenizer.json or vocab.json or tokenizer.model"
+
+    def test_random_weights_are_not_looked_for(self) -> None:
+        given = ["model=qwen3-8b", "model.load_format=dummy"]
+        found = the(files, *given)  # whether or not somebody has made the shape's folder already
+        assert found.level == "ok" or found.text.endswith("qwen3-8b-shape is made at the first start")
+
+    def test_a_folder_that_is_missing(self, tmp_path: Path) -> None:
+        card = tmp_path / "card.yaml"
+        card.write_text(
+            (CHECKOUT / "models/tiny.yaml").read_text().replace("models/tiny/weights", "/nowhere")
+        )
+        assert the(files, f"model.card={card}").text == "there is no folder /nowhere"
+
+    def test_a_hosted_model_needs_its_key_alone(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+        found = the(files, "model=gpt-5.4-mini")
+        assert found.level == "failure"
+        assert found.remedy == "export OPENAI_API_KEY=..., in the job as well"
+        monkeypatch.setenv("OPENAI_API_KEY", "sk-none")
+        assert the(files, "model=gpt-5.4-mini").level == "ok"
+
+    def test_runs_that_share_a_model_are_told_of_it_once(self) -> None:
+        assert len(list(files(subject_of(["experiment=main", "model=tiny"])))) == 1
+
+
+class TestInstallation:
+    """By the stamp that `make venv` leaves."""
+
+    @pytest.fixture(autouse=True)
+    def prefix(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(sys, "prefix", str(tmp_path))
+
+    def stamp(self, tmp_path: Path, kind: str, lock: str) -> None:
+        (tmp_path / "installed.json").write_text(json.dumps({"kind": kind, "lock": lock}))
+
+    def test_one_that_nobody_locked(self) -> None:
+        found = the(installation, "model=tiny")
+        assert (found.level, found.remedy) == ("warning", "make venv")
+
+    def test_the_cpu_build_serves_no_card_for_gpus(self, tmp_path: Path) -> None:
+        self.stamp(tmp_path, "cpu", "")
+        found = the(installation, "model=qwen3-8b")
+        assert (found.level, found.remedy) == ("failure", "make venv KIND=gpu")
+
+    def test_a_lock_that_has_changed_since(self, tmp_path: Path) -> None:
+        self.stamp(tmp_path, "cpu", "another")
+        found = the(installation, "model=tiny")
+        assert found.level == "warning"
+        assert found.text.startswith("requirements/cpu.lock has changed")
