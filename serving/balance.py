@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import NamedTuple
 
 import msgspec
 
@@ -23,11 +24,12 @@ class Balance(msgspec.Struct, frozen=True, kw_only=True):
         ledger: sums of the rows that report a usage.
         engine: differences of the engine's counters.
         unreported: tries of which the engine reported no usage.
-        at_most: what the engine may have counted for those.
+        at_most: what the engine may have counted for those, and for requests in flight.
         ours: whether nobody but us can have used the engine.
         since: from when on both were counted, in Unix seconds.
         time: until when.
         clients: how many ledgers it covers; 0 where that is not known.
+        in_passing: read while requests were in flight: the last that is known of a process that was killed.
     """
 
     model: str
@@ -39,6 +41,7 @@ class Balance(msgspec.Struct, frozen=True, kw_only=True):
     since: float
     time: float
     clients: int = 0
+    in_passing: bool = False
     format: int = 1
 
     @property
@@ -58,6 +61,18 @@ class Balance(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
+class Sums(NamedTuple):
+    """The clients' side at a moment: tokens told, tries that told none, and what may have been counted at
+    most for these, for all that were begun, and for all that have ended."""
+
+    time: float
+    ledger: Counters
+    unreported: int
+    at_most: Counters
+    begun: Counters
+    ended: Counters
+
+
 class Accounts:
     """Both sides' sums since the engine was started last, or attached to; see `Balance`."""
 
@@ -75,31 +90,43 @@ class Accounts:
         """Count anew from here on, where the engine's counters stand at `engine`."""
         self._since = time.time()
         self._engine = engine
-        self._ledger, self._unreported, self._at_most = self._sums()
+        self._first = self.sums()
 
     def leave_out(self, usage: Usage) -> None:
         """Take a request that stands in no run's ledger from both sides."""
         self._engine += Counters.of(usage)
-        self._ledger += Counters.of(usage)
+        self._first = self._first._replace(ledger=self._first.ledger + Counters.of(usage))
 
-    def balance(self, engine: Counters) -> Balance:
-        """Compare, where the engine's counters stand at `engine` now."""
-        ledger, unreported, at_most = self._sums()
+    def balance(self, engine: Counters, before: Sums | None = None, *, in_passing: bool = False) -> Balance:
+        """Compare, where the engine's counters stood at `engine` after the clients' were summed up."""
+        now, first = self.sums(), self._first
+        before = before or now
+        in_flight = now.begun - before.ended
         return Balance(
             model=self._model,
-            ledger=ledger - self._ledger,
+            ledger=before.ledger - first.ledger,
             engine=engine - self._engine,
-            unreported=unreported - self._unreported,
-            at_most=at_most - self._at_most,
+            unreported=now.unreported - first.unreported,
+            at_most=now.at_most - first.at_most + in_flight,
             ours=self._ours,
-            since=round(self._since, 3),
-            time=round(time.time(), 3),
+            since=self._since,
+            time=before.time,
             clients=len(self._meters),
+            in_passing=in_passing,
         )
 
-    def _sums(self) -> tuple[Counters, int, Counters]:
-        """Over all clients: tokens told, tries that told none, what the engine may have counted for them."""
-        total = sum((meter.total for meter in self._meters), Usage())
-        most = sum((meter.at_most for meter in self._meters), Usage())
-        unreported = sum(meter.unreported for meter in self._meters)
-        return Counters.of(total), unreported, Counters(most.prompt, most.prompt, most.completion)
+    def sums(self) -> Sums:
+        """What the clients tell now."""
+        usages = {
+            name: sum((getattr(meter, name) for meter in self._meters), Usage())
+            for name in ("total", "at_most", "begun", "ended")
+        }
+        most = {name: Counters(each.prompt, each.prompt, each.completion) for name, each in usages.items()}
+        return Sums(
+            time.time(),
+            Counters.of(usages["total"]),
+            sum(meter.unreported for meter in self._meters),
+            most["at_most"],
+            most["begun"],
+            most["ended"],
+        )

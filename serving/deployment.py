@@ -153,17 +153,24 @@ class Deployment:
             self._restart.cancel()
             await asyncio.gather(self._restart, return_exceptions=True)
 
-    async def balance(self) -> Balance | None:
+    async def balance(self, *, in_passing: bool = False) -> Balance | None:
         """Compare the ledgers of all clients with the engine's counters; `None` where it shows none.
 
         A server that was started again has lost its counters: then since that start.
+
+        Args:
+            in_passing: requests may be in flight.
         """
         if self.card.hosted:
             return None
+        before, restart = self._accounts.sums(), self._restart
         try:
-            return self._accounts.balance(await read_counters(self.endpoint))
+            counters = await read_counters(self.endpoint)
         except ServerFailed:
             return None
+        if self._restart is not restart:
+            return None
+        return self._accounts.balance(counters, before, in_passing=in_passing)
 
     @asynccontextmanager
     async def _engine(self, meter: Meter, recover: Recover | None) -> AsyncIterator[Engine]:

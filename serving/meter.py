@@ -20,6 +20,9 @@ READINESS = "readiness"
 """Role of the request with which each client begins, which shows that the engine answers."""
 
 
+NOTHING = Usage()
+
+
 class LedgerRow(msgspec.Struct, frozen=True, kw_only=True):
     """One try of one request.
 
@@ -103,6 +106,10 @@ class Meter:
         """Tries of which the engine reported no usage although it may have worked on them."""
         self.at_most = Usage()
         """What the engine may have counted for them."""
+        self.begun = Usage()
+        """What all tries that were begun may take at most."""
+        self.ended = Usage()
+        """The same of those that have their row."""
         self._write = write
         self._spending = spending or Spending()
 
@@ -111,10 +118,15 @@ class Meter:
         """USD at the price list for everything so far."""
         return self.prices.cost(self.total)
 
-    def record(self, row: LedgerRow) -> None:
-        """Write a row and count it; what was not reported counts as spent at its worst."""
+    def record(self, row: LedgerRow, bound: Usage = NOTHING) -> None:
+        """Write a row and count it; what was not reported counts as spent at its worst.
+
+        Args:
+            bound: what the try could have taken at most, as it was reserved.
+        """
         self._write(row)
         self.requests += 1
+        self.ended += bound
         if row.usage is not None:
             self.total += row.usage
             self._spending.commit(self.prices.cost(row.usage))
@@ -127,4 +139,5 @@ class Meter:
         """Set money aside for a request at its worst, so that concurrent ones cannot pass the cap together.
         Raises `SpendingCapReached`."""
         worst = Usage(prompt=prompt_tokens, completion=answer_tokens)
+        self.begun += worst
         return self._spending.reservation(self.prices.cost(worst))

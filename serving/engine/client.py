@@ -314,7 +314,8 @@ class Engine:
                 cacheable=cacheable,
                 at_most=most if usage is None else None,
                 thought_cut=thought_cut,
-            )
+            ),
+            most,
         )
 
     async def _try(self, request: _Request) -> tuple[dict[str, Any], Usage]:

@@ -59,7 +59,7 @@ class JobStatus(msgspec.Struct, frozen=True):
     @property
     def in_queue(self) -> bool:
         """Whether it waits or runs."""
-        return self.state not in ("ended", "unknown")
+        return self.state not in ("ended", "unknown", "completing")
 
 
 def note_jobs(root: Path, submitted: Submitted) -> None:

@@ -19,7 +19,7 @@ class ServerUse(msgspec.Struct, frozen=True):
         server: what it is known by: its model, and its address if the run names one, else the process that
             started it, which plays all runs of a sweep.
         use: when.
-        account: the one that covers all runs of the server; `None` where the process was killed.
+        account: the one at the end of all runs of the server; `None` where the process was killed.
     """
 
     server: tuple[str, ...]
@@ -34,7 +34,8 @@ def server_uses(run: RunData) -> Iterator[ServerUse]:
         began = rows[0].time
         player = next((each for each in reversed(run.processes) if each.started <= began), run.processes[0])
         server = rows[0].model, player.host, url or str(player.pid)
-        yield ServerUse(server, EngineUse.of(rows), account)
+        is_last = account is not None and not account.in_passing
+        yield ServerUse(server, EngineUse.of(rows), account if is_last else None)
 
 
 def server_seconds(runs: Mapping[str, Sequence[ServerUse]]) -> dict[str, float]:

@@ -236,11 +236,12 @@ class _Shift:
             logs = folder / f"{self._logs}server.log", folder / f"{self._logs}inducer_server.log"
             self._engines.set_result(await stack.enter_async_context(deployed(one.setup, *logs, progress)))
             try:
-                while self._active:
-                    ended, _ = await asyncio.wait(self._active, return_when=asyncio.FIRST_COMPLETED)
-                    for task in ended:
-                        self._end(task)
-                    await self._begin_more()
+                async with self._engines.result().read(self._begun.values):
+                    while self._active:
+                        ended, _ = await asyncio.wait(self._active, return_when=asyncio.FIRST_COMPLETED)
+                        for task in ended:
+                            self._end(task)
+                        await self._begin_more()
             finally:
                 await self._cancel()
                 balances = await self._engines.result().balances()

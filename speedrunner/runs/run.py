@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -34,6 +35,9 @@ from speedrunner.store.labels import attempts
 from speedrunner.store.records import Policy, Process
 from speedrunner.store.rundir import RunDirectory, RunDirectoryError
 
+READING_S = 10.0
+"""Seconds between two notes of the accounts, of which a process that is killed leaves the last."""
+
 
 async def run(setup: Setup, console: Console, drain: Drain) -> list[Balance]:
     """Begin a run, or go on with it where it stopped.
@@ -53,7 +57,8 @@ async def run(setup: Setup, console: Console, drain: Drain) -> list[Balance]:
         logs = one.directory.server_log, one.directory.inducer_server_log
         async with one.hosts() as pool, deployed(setup, *logs, one.progress) as engines:
             try:
-                await one.play(engines, pool, drain)
+                async with engines.read(lambda: [one]):
+                    await one.play(engines, pool, drain)
             finally:
                 balances = await engines.balances()
                 one.keep(balances)
@@ -82,10 +87,30 @@ class Engines:
             }
             yield found[self.actor], found[self.others]
 
-    async def balances(self) -> list[Balance]:
-        """The accounts of each engine that shows counters."""
-        found = [await engine.balance() for engine in dict.fromkeys((self.actor, self.others))]
+    async def balances(self, *, in_passing: bool = False) -> list[Balance]:
+        """The accounts of each engine that shows counters; `in_passing` while requests may be in flight."""
+        engines = dict.fromkeys((self.actor, self.others))
+        found = [await engine.balance(in_passing=in_passing) for engine in engines]
         return [balance for balance in found if balance is not None]
+
+    @asynccontextmanager
+    async def read(self, runs: Callable[[], Iterable[BegunRun]]) -> AsyncIterator[None]:
+        """Note the accounts in the directories of runs every now and then, as long as the context lasts."""
+
+        async def note() -> None:
+            while True:
+                await asyncio.sleep(READING_S)
+                balances = await self.balances(in_passing=True)
+                for each in runs():
+                    with suppress(StorageError):  # which the run itself will meet
+                        each.directory.write_reading(balances)
+
+        noting = asyncio.create_task(note(), name="readings")
+        try:
+            yield
+        finally:
+            noting.cancel()
+            await asyncio.gather(noting, return_exceptions=True)
 
 
 @asynccontextmanager
@@ -118,9 +143,9 @@ class BegunRun:
 
     def keep(self, balances: list[Balance]) -> None:
         """Store the accounts, unless the disk refuses: what stopped the run is told before that."""
-        with suppress(StorageError):
-            for balance in balances:
-                self.directory.append_accounts(balance)
+        if balances:
+            with suppress(StorageError):
+                self.directory.append_accounts(balances)
 
     def hosts(self) -> HostPool:
         """Hosts for as many episodes as can be in flight, to come up while the engine does."""
@@ -197,6 +222,7 @@ def begun(setup: Setup, console: Console, name: str = "") -> Iterator[BegunRun |
         setup.check_keys()
         require(setup.config.logging)
         _claim(directory, setup, initial)
+        directory.keep_reading()
         ledger = directory.requests()  # a damaged one is told before a server is started
         episodes = sum(len(step.tasks) for step in steps if isinstance(step, Wake | Evaluate))
         with Progress(console, episodes, episodes - sum(len(each.tasks) for each in left), name) as progress:

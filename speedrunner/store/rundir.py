@@ -9,6 +9,7 @@ sleeps/0001.json               one file per sleep
 episodes.jsonl                 one summary row per episode
 requests.jsonl                 the ledger
 accounts.jsonl                 the ledger's sums beside the engine's counters, one row per process
+reading.json                   the same of the process that works on it, seconds ago
 state.json                     what is finished, and seals of all that is recorded
 server.log, hosts.log          for people
 inducer_server.log             for people, too: of an inducer with a server of its own
@@ -19,7 +20,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeVar, get_args
@@ -110,6 +111,7 @@ class RunDirectory:
         self._episodes = path / "episodes.jsonl"
         self._requests = path / "requests.jsonl"
         self._accounts = path / "accounts.jsonl"
+        self._reading = path / "reading.json"
 
     @classmethod
     def open_for_reading(cls, path: Path) -> RunDirectory:
@@ -228,9 +230,21 @@ class RunDirectory:
         """
         self._append(self._requests, row, durable=False)
 
-    def append_accounts(self, balance: Balance) -> None:
+    def append_accounts(self, balances: Sequence[Balance]) -> None:
         """Append what one process found when it compared the ledger with the engine's counters."""
-        self._append(self._accounts, balance, durable=False)
+        for balance in balances:
+            self._append(self._accounts, balance, durable=False)
+        self._reading.unlink(missing_ok=True)
+
+    def write_reading(self, balances: Sequence[Balance]) -> None:
+        """Note what this process finds in passing, in case that it is killed."""
+        self._own()
+        files.write_atomic(self._reading, msgspec.json.encode(balances))
+
+    def keep_reading(self) -> None:
+        """Append what a process that was killed has found last."""
+        if readings := self._readings():
+            self.append_accounts(readings)
 
     def write_sleep(self, record: SleepRecord) -> None:
         """Write the record of a sleep (again, if a killed attempt came as far as this)."""
@@ -298,10 +312,22 @@ class RunDirectory:
         return self._read(self._processes, Process)
 
     def accounts(self) -> list[Balance]:
-        """What each process found at its end."""
+        """What each process found at its end, or in passing where that was the last."""
         from serving.balance import Balance  # here, as an HTTP client comes with it
 
-        return self._read(self._accounts, Balance)
+        return self._read(self._accounts, Balance) + self._readings()
+
+    def _readings(self) -> list[Balance]:
+        from serving.balance import Balance
+
+        if not self._reading.exists():
+            return []
+        with _as_run_directory_error(self.path):
+            content = files.read_content(self._reading)
+        try:
+            return msgspec.json.decode(content, type=list[Balance])
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise RunDirectoryError(f"{self._reading} is damaged ({error}): remove it") from None
 
     def find(self, phase: Phase, number: int, episode: str) -> Trajectory | None:
         """The newest attempt of one episode of a batch or evaluation; no other one is decoded."""

@@ -9,7 +9,7 @@ from msgspec.structs import astuple
 
 from serving.balance import Balance
 from serving.usage import Usage
-from speedrunner.costs.stored_accounts import StoredAccounts, stored_accounts
+from speedrunner.costs.stored_accounts import StoredAccounts, server_of, stored_accounts
 from speedrunner.store.data import RunData, load
 from speedrunner.store.files import StorageError
 from speedrunner.store.labels import Labels
@@ -121,12 +121,12 @@ def _key(balance: Balance) -> tuple[float, object]:
 
 def _beside(run: RunData) -> Iterator[RunData]:
     """The runs in the same folder that stored an account of this one, which they shared an engine with."""
-    own = set(run.accounts)
+    own = {server_of(each) for each in run.accounts}
     for folder in sorted(run.path.resolve().parent.iterdir()):
         if folder != run.path.resolve() and (folder / "accounts.jsonl").is_file():
             try:
                 other = load(folder)
-                if own.intersection(other.accounts):
+                if own.intersection(map(server_of, other.accounts)):
                     yield other
             except StorageError:
                 continue

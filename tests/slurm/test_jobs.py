@@ -251,9 +251,12 @@ def test_a_job_that_is_preempted_stops_within_the_grace_time_and_starts_again(sl
 
 def test_after_a_sigkill_the_same_command_goes_on_with_all_that_had_ended(slurm: Slurm) -> None:
     (job,) = slurm.submit()
-    slurm.until(lambda: slurm.directories and in_wake(slurm.run), "wake")
+    slurm.until(lambda: slurm.directories and (slurm.run / "reading.json").exists(), "a reading")
     slurm.command("scancel", "--signal=KILL", "--full", job)
     slurm.until(lambda: not slurm.workers(), "the end of all processes")
+    (passing,) = load(slurm.run).accounts
+    assert passing.in_passing
+    assert passing.agrees
     recorded = {(row.episode, row.attempt) for row in load(slurm.run).rows}
     (again,) = slurm.submit()
     slurm.wait(again)

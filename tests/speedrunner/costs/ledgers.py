@@ -54,7 +54,7 @@ def stored(path: Path, rows: list[LedgerRow], *balances: Balance) -> RunData:
         for each in rows:
             run.append_request(each)
         for balance in balances:
-            run.append_accounts(balance)
+            run.append_accounts([balance])
     return load(path)
 
 

@@ -41,7 +41,7 @@ def played(
         for each in rows:
             run.append_request(each)
         for account in accounts:
-            run.append_accounts(account)
+            run.append_accounts([account])
     return load(path)
 
 
