@@ -30,7 +30,7 @@ def parsed_part(text: str) -> Part:
 
 
 def parts(runs: Sequence[Member], number: int | None = None, at_once: int = AT_ONCE) -> list[list[Member]]:
-    """Deal runs out, the same ones always in the same way, whatever of them is finished.
+    """Deal runs out, the same ones into so many parts always in the same way, whatever of them is finished.
 
     Runs of one part share a server, and a run is with the one that it begins with. Those of a model are dealt
     out in turn, so that short ones and long ones mix.
@@ -50,7 +50,9 @@ def parts(runs: Sequence[Member], number: int | None = None, at_once: int = AT_O
             servers.append([chain])
         else:
             group.append(chain)
-    counts = [_busy(group, at_once) for group in servers] if number is None else _shared(servers, number)
+    if number is None:
+        number = sum(_busy(group, at_once) for group in servers)
+    counts = _shared(servers, number)  # by their number alone, which is all that a job knows of the others
     return [
         [member for chain in group[first::count] for member in chain]
         for group, count in zip(servers, counts, strict=True)
@@ -70,12 +72,16 @@ def _chains(runs: Sequence[Member]) -> list[list[Member]]:
 
 def _busy(group: list[list[Member]], at_once: int) -> int:
     """How many servers the runs of a model keep busy, each with as many as it begins side by side."""
-    wanted = sum(member.setup.config.run.in_flight for chain in group for member in chain)
-    return min(-(-wanted // (AHEAD * at_once)), len(group))
+    return min(-(-_wanted(group) // (AHEAD * at_once)), len(group))
+
+
+def _wanted(group: list[list[Member]]) -> int:
+    """Episodes that the runs of a model would play at the same time."""
+    return sum(member.setup.config.run.in_flight for chain in group for member in chain)
 
 
 def _shared(servers: list[list[list[Member]]], number: int) -> list[int]:
-    """Parts of each server's runs: one each, and every other where most runs are in one."""
+    """Parts of each server's runs: one each, and every other where one has most to play."""
     most = sum(map(len, servers))
     if not len(servers) <= number <= most:
         raise InvalidConfig(
@@ -85,6 +91,6 @@ def _shared(servers: list[list[list[Member]]], number: int) -> list[int]:
     counts = [1] * len(servers)
     for _ in range(number - len(servers)):
         open_ = [place for place, group in enumerate(servers) if counts[place] < len(group)]
-        fullest = max(open_, key=lambda place: sum(map(len, servers[place])) / counts[place])
+        fullest = max(open_, key=lambda place: _wanted(servers[place]) / counts[place])
         counts[fullest] += 1
     return counts

@@ -154,6 +154,13 @@ class TestWhatIsAlike:
         assert found.mean["requests"] == 6 * 2.0
 
 
+def test_a_run_of_the_paper_s_size_makes_few_files() -> None:
+    paper = set_up(compose(["env=babyai"]))
+    (found,) = forecast([paper], known(paper, [1.0], [1.0], [1.0]))
+    assert found.counts == {"train": 200, "test": 150, "sleep": 20}
+    assert found.files == 136  # where quotas count files, 500 are to be enough
+
+
 @pytest.fixture(scope="module")
 def played(
     tmp_path_factory: pytest.TempPathFactory, tiny_card: ModelCard, tiny_tokenizer: ChatTokenizer

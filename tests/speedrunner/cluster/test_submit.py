@@ -1,0 +1,226 @@
+"""Sweeps as batch scripts; tests/slurm hands them to a real Slurm."""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from serving.cards import CHECKOUT, ModelCard
+from serving.tokens.tokenizer import ChatTokenizer
+from speedrunner.cluster.jobs import JOBS, JobPart, Submitted, note_jobs
+from tests.scripted_engine import ScriptedEngine
+from tests.scripted_runs import LEARN, SCHEDULE, ScriptedRun, complaint, in_process, roomy, script, walker
+from tests.stand_in_slurm import last_call, stand_in
+
+GPU = ("cluster=gpu", "--dry-run")
+CPU = ("cluster=cpu", "--dry-run")
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the commands are called, with a list of two runs, and no command of a Slurm on the PATH."""
+    monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{Path(sys.executable).parent}")
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs.yaml").write_text("- {env: babyai, method: react, run.seed: [0, 1]}\n")
+    return tmp_path
+
+
+def printed(*given: str) -> str:
+    """What `speedrunner submit` prints for the list of runs."""
+    done = in_process("submit", "runs.yaml", *given)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def options(text: str) -> dict[str, str]:
+    """What a script asks Slurm for."""
+    pairs = (
+        line.removeprefix("#SBATCH --").partition("=") for line in text.splitlines() if "#SBATCH" in line
+    )
+    return {name: value for name, _, value in pairs}
+
+
+def command(text: str) -> str:
+    (line,) = re.findall(r" sweep (.*)$", text, re.MULTILINE)
+    return str(line)
+
+
+def refused(*given: str) -> str:
+    return complaint(in_process("submit", "runs.yaml", *given))
+
+
+class TestAScript:
+    def test_asks_for_what_the_site_and_the_model_say(self) -> None:
+        site = ["cluster.partition=a100", "cluster.account=lab", "cluster.options=[--qos=long]"]
+        assert options(printed("model=qwen3.5-27b", *site, *GPU)) == {
+            "job-name": "speedrunner",
+            **{"partition": "a100", "account": "lab", "nodes": "1", "ntasks-per-node": "1"},
+            **{"cpus-per-task": "16", "mem": "128G", "gpus-per-node": "1", "time": "1440"},
+            **{"array": "1", "qos": "long", "requeue": "", "open-mode": "append"},
+            "output": f"{Path.cwd()}/runs/jobs/%A_%a.log",
+        }
+
+    @pytest.mark.parametrize(
+        ("model", "gpus"),
+        [
+            (["model=qwen3.5-27b"], "1"),
+            (["model=qwen3.5-27b-2gpu"], "2"),
+            (["model=qwen3.5-27b-4x48gb"], "4"),
+            (["model=qwen3.5-27b-2gpu", "model.replicas=3"], "6"),
+            (["model=qwen3.5-27b", "model.inducer_card=qwen3-8b"], "2"),
+            (["model=qwen3.5-27b", "serving.url=http://127.0.0.1:8000"], None),
+            (["model=tiny"], None),
+        ],
+    )
+    def test_asks_for_the_gpus_of_its_servers(self, model: list[str], gpus: str | None) -> None:
+        assert options(printed(*model, *GPU)).get("gpus-per-node") == gpus
+
+    def test_leaves_out_what_the_site_leaves_open(self) -> None:
+        asked = options(printed("model=tiny", *CPU))
+        assert {"partition", "account", "gpus-per-node"}.isdisjoint(asked)
+
+    def test_plays_its_part_with_the_sweep_s_own_words(self) -> None:
+        given = ["model=tiny", "run.seed=0,1", "--dir=some where", "--in-flight=8", "--jobs=2"]
+        text = printed(*given, *CPU)
+        words = "runs.yaml model=tiny run.seed=0,1 '--dir=some where' --in-flight=8"
+        assert command(text) == f'{words} --part="$SLURM_ARRAY_TASK_ID/2"'
+        assert options(text)["array"] == "1,2"
+        assert f"cd {Path.cwd()} || exit 1\n" in text
+
+    def test_runs_the_site_s_lines_before_all_else(self) -> None:
+        (Path.cwd() / "site.yaml").write_text(
+            "gpus: 0\ncpus: 1\nmemory_gb: 1\nminutes: 9\nsetup: |\n  module load java\n  module load cuda\n"
+        )
+        text = printed("model=tiny", "cluster=site.yaml", "--dry-run")
+        assert "umask 077\nmodule load java\nmodule load cuda\nset -uo pipefail\n" in text
+
+    def test_plays_inside_a_container_where_one_is_named(self) -> None:
+        text = printed("model=tiny", "cluster.container=apptainer exec --nv /images/mine.sif", *CPU)
+        assert "\n    apptainer exec --nv /images/mine.sif speedrunner sweep runs.yaml " in text
+        assert sys.executable not in text
+
+    def test_puts_caches_and_sockets_where_the_site_says(self) -> None:
+        assert "\nbase=${SLURM_TMPDIR:-${TMPDIR:-/tmp}}\n" in printed("model=tiny", *CPU)
+        assert '\nbase="/local/$USER"\n' in printed("model=tiny", "cluster.scratch=/local/$USER", *CPU)
+
+    @pytest.mark.parametrize("more", [[], ["cluster.setup=module load cuda", "cluster.scratch=/local/$USER"]])
+    def test_is_one_that_bash_reads(self, more: list[str]) -> None:
+        text = printed("model=tiny", *more, *CPU)
+        shell = shutil.which("bash", path="/bin:/usr/bin")
+        assert shell is not None
+        read = subprocess.run([shell, "-n"], input=text, capture_output=True, text=True, check=False)
+        assert (read.returncode, read.stderr) == (0, "")
+
+    def test_writes_nothing(self, folder: Path) -> None:
+        printed("model=tiny", *CPU)
+        assert [file.name for file in folder.iterdir()] == ["runs.yaml"]
+
+
+def test_models_that_need_other_machines_are_arrays_of_their_own() -> None:
+    Path("runs.yaml").write_text("- {env: babyai, method: react, model: [qwen3.5-27b, qwen3.5-27b-2gpu]}\n")
+    scripts = re.split(r"^(?=#!)", printed(*GPU), flags=re.MULTILINE)[1:]
+    assert [(options(each)["array"], options(each)["gpus-per-node"]) for each in scripts] == [
+        ("1", "1"),
+        ("2", "2"),
+    ]
+    assert all(command(each).endswith('--part="$SLURM_ARRAY_TASK_ID/2"') for each in scripts)
+
+
+def test_the_script_for_those_who_call_sbatch_themselves_is_the_same() -> None:
+    done = in_process("submit", "experiment=main", "model=qwen3.5-27b", *GPU)
+    assert done.returncode == 0, done.stderr
+    here = Path.cwd()
+    own = {
+        f"--output={here}/": "--output=",
+        f"cd {here} ": 'cd "$SLURM_SUBMIT_DIR" ',
+        f"{sys.executable} -m speedrunner": ".venv/bin/speedrunner",
+    }
+    text = done.stdout
+    for there, general in own.items():
+        assert text.count(there) == 1
+        text = text.replace(there, general)
+    assert (CHECKOUT / "slurm" / "sweep.sbatch").read_text() == text
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (["model=tiny", "--dry-run"], r"^name one cluster, cluster=NAME "),
+        (["cluster=cpu", "cluster.minuets=9"], "minuets"),
+        (["cluster=cpu", "cluster.options=[--qos=very long]"], "options"),
+        (["cluster=cpu", "model=qwen3.5-27b"], r"1 GPUs on a node are needed for qwen3\.5-27b, .* have 0"),
+        (
+            ["cluster=gpu", "cluster.gpus=3", "model=qwen3.5-27b-4x48gb"],
+            r"4 GPUs .* have 3 \(cluster\.gpus\)",
+        ),
+        (["cluster=cpu", "model=tiny", "--jobs=3"], r"^3 parts cannot be made: 1 at least, .* and 2 at most"),
+        (["cluster=cpu", "model=tyni"], "tiny"),
+    ],
+)
+def test_what_cannot_be_asked_for_is_one_line(given: list[str], words: str) -> None:
+    assert re.search(words, refused(*given))
+
+
+class TestWhatIsFinished:
+    @pytest.fixture
+    def given(self, folder: Path, tiny_card: ModelCard, tiny_tokenizer: ChatTokenizer) -> list[str]:
+        """A list of two runs as two parts, of which the first was played."""
+        with ScriptedEngine(tiny_tokenizer, script(walker, LEARN)) as engine:
+            shared = ScriptedRun(folder, roomy(tiny_card), engine).arguments
+            given = [*SCHEDULE, *shared, f"--dir={folder / 'done'}"]
+            done = in_process("sweep", "runs.yaml", *given, "--part=1/2")
+            assert done.returncode == 0, done.stderr
+        return given
+
+    def test_is_left_out(self, given: list[str]) -> None:
+        assert options(printed(*given, "--jobs=2", *CPU))["array"] == "2"
+
+    def test_is_nothing_to_submit_when_it_is_all(self, given: list[str]) -> None:
+        one = "run.seed=0"
+        assert refused(*given, one, *CPU) == "all 1 runs are finished: nothing is to submit"
+
+
+class TestSubmitting:
+    GIVEN = ("model=tiny", "cluster=cpu", "--dir=out", "--jobs=2")
+
+    def test_hands_over_what_it_would_print_and_notes_the_jobs(self, folder: Path) -> None:
+        dry = printed(*self.GIVEN, "--dry-run")
+        stand_in(folder, "sbatch", "12;cluster\n")
+        told = printed(*self.GIVEN)
+        assert last_call(folder, "sbatch") == (["--parsable"], dry)
+        log = folder / "out" / "jobs" / "12_1.log"
+        assert told.splitlines()[0] == f"job 12_1: babyai-react-tiny-seed0 (log: {log})"
+        assert log.parent.stat().st_mode & 0o777 == 0o700
+        noted = json.loads((folder / "out" / JOBS).read_text())
+        assert [job["job"] for job in noted["jobs"]] == ["12_1", "12_2"]
+        assert noted["command"] == "speedrunner submit runs.yaml model=tiny cluster=cpu --dir=out"
+
+    def test_tells_scripts_the_numbers(self, folder: Path) -> None:
+        stand_in(folder, "sbatch", "12\n")
+        jobs = json.loads(printed(*self.GIVEN, "--json"))["jobs"]
+        assert [(job["job"], len(job["runs"])) for job in jobs] == [("12_1", 1), ("12_2", 1)]
+
+    def test_says_why_slurm_does_not_take_it(self, folder: Path) -> None:
+        assert "there is no `sbatch` here" in refused(*self.GIVEN)
+        stand_in(folder, "sbatch", refuses="invalid partition specified: a100")
+        assert refused(*self.GIVEN) == "`sbatch` refuses: invalid partition specified: a100"
+        assert not (folder / "out" / JOBS).exists()
+
+    def test_is_refused_while_a_job_has_one_of_the_runs(self, folder: Path) -> None:
+        run = str(folder / "out" / "babyai-react-tiny-seed1")
+        (folder / "out").mkdir()
+        note_jobs(folder / "out", Submitted("speedrunner submit", [JobPart("7_2", "7_2.log", [run])]))
+        stand_in(folder, "squeue", "7_2|PENDING||0|Priority|\n")
+        assert refused(*self.GIVEN) == (
+            "job 7_2, which is pending, plays babyai-react-tiny-seed1: wait for it, or end it with"
+            " `scancel 7_2`"
+        )
+        stand_in(folder, "squeue", "")
+        stand_in(folder, "sbatch", "12\n")
+        assert "job 12_2: babyai-react-tiny-seed1" in printed(*self.GIVEN)
