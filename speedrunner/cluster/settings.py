@@ -29,7 +29,7 @@ class Cluster(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
             cards say. 0 for machines without.
         cpus: cores of a job, on each node.
         memory_gb: memory of a job in GB (2^30 bytes), on each node.
-        minutes: walltime. A job ends in good order before it is over, and starts again.
+        minutes: walltime, 30 days at most. A job ends in good order before it is over, and starts again.
         partition: `None` for the site's own default.
         account: what is charged; `None` for the user's own.
         setup: shell lines before all else, such as `module load cuda`.
@@ -43,7 +43,7 @@ class Cluster(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     gpus: Annotated[int, msgspec.Meta(ge=0)]
     cpus: Positive
     memory_gb: Positive
-    minutes: Positive
+    minutes: Annotated[int, msgspec.Meta(ge=1, le=43_200)]
     partition: Word | None = None
     account: Word | None = None
     setup: str = ""

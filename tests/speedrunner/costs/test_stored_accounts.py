@@ -13,7 +13,7 @@ from tests.scripted_runs import ScriptedRun
 from tests.speedrunner.costs.ledgers import ROWS, row, stored
 
 
-def account(time: float, *counts: int) -> Balance:
+def account(time: float, *counts: int, in_passing: bool = False) -> Balance:
     ledger = Counters(*counts)
     return Balance(
         model="m",
@@ -24,6 +24,7 @@ def account(time: float, *counts: int) -> Balance:
         ours=True,
         since=0.0,
         time=time,
+        in_passing=in_passing,
     )
 
 
@@ -34,6 +35,27 @@ def test_stored_accounts_are_compared_process_by_process(tmp_path: Path) -> None
     found = stored_accounts([run])
     assert (found.equal, found.without) == (True, 1)
     assert "equal the stored ones (1 of 1); 1 of these agreed" in accounts_text(found)
+
+
+def test_of_a_killed_process_the_last_account_in_passing_is_that_of_the_ledger_until_then(
+    tmp_path: Path,
+) -> None:
+    killed = [row(1.0, Usage(1, 0, 1), "readiness"), row(2.0, Usage(10, 5, 3)), row(4.0, Usage(30, 5, 3))]
+    early, late = (
+        account(time, *counts, in_passing=True) for time, counts in ((1.5, (1, 0, 1)), (3.0, (11, 5, 4)))
+    )
+    found = stored_accounts([stored(tmp_path / "run", killed, early, late)])
+    assert (found.equal, found.without, [each.time for each in found.accounts]) == (True, 0, [3.0])
+
+
+def test_a_kill_may_come_while_a_sweep_notes_its_accounts(tmp_path: Path) -> None:
+    rows = [row(1.0, Usage(1, 0, 1), "readiness"), row(2.0, Usage(10, 5, 3))]
+    early, late = (
+        account(time, *counts, in_passing=True) for time, counts in ((1.5, (2, 0, 2)), (3.0, (22, 10, 8)))
+    )
+    runs = [stored(tmp_path / "one", rows, late), stored(tmp_path / "other", rows, early)]
+    found = stored_accounts(runs)
+    assert (found.equal, [each.time for each in found.accounts]) == (True, [3.0])
 
 
 def test_an_account_that_the_ledger_does_not_give_is_told(tmp_path: Path) -> None:
