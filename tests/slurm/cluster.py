@@ -66,11 +66,11 @@ def missing() -> str:
 
 
 @contextmanager
-def cluster(folder: Path, wrapped: Sequence[str] = ()) -> Iterator[dict[str, str]]:
+def cluster(folder: Path, within: Sequence[str] = ()) -> Iterator[dict[str, str]]:
     """A cluster that keeps its state in a folder; its commands need the environment that this yields.
 
     Args:
-        wrapped: what the node's daemon is started with, such as `ip netns exec NAME`.
+        within: what its daemons are started with, such as `nsenter --net=FILE`.
     """
     for name in ("state", "spool"):
         (folder / name).mkdir(parents=True)
@@ -87,15 +87,15 @@ def cluster(folder: Path, wrapped: Sequence[str] = ()) -> Iterator[dict[str, str
             stack.enter_context(_running([*as_munge, _program("munged"), "--foreground", "--force"]))
             _until(_answers, "munge")
         for name in ("slurmctld", "slurmd"):
-            command = [*(wrapped if name == "slurmd" else ()), _program(name), "-D", "-f", str(configuration)]
+            command = [*within, _program(name), "-D", "-f", str(configuration)]
             stack.enter_context(_running(command, environment))
-        _until(lambda: "idle" in _output(["sinfo", "-h", "-o", "%T"], environment), "the node")
+        _until(lambda: "idle" in _output([*within, "sinfo", "-h", "-o", "%T"], environment), "the node")
         try:
             yield environment
         finally:
-            _output(["scancel", "--user=root"], environment)
+            _output([*within, "scancel", "--user=root"], environment)
             with suppress(TimeoutError):
-                _until(lambda: not _output(["squeue", "-h"], environment), "the jobs' end")
+                _until(lambda: not _output([*within, "squeue", "-h"], environment), "the jobs' end")
 
 
 @contextmanager

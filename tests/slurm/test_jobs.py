@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from tempfile import mkdtemp
@@ -188,12 +189,12 @@ def in_evaluation(run: Path) -> bool:
     return 0 < lines(run / "evaluations" / "0020.jsonl") < 27
 
 
-def check(slurm: Slurm, run: Path, episodes: int = EPISODES) -> None:
+def check(slurm: Slurm, run: Path, episodes: int = EPISODES, sleeps: int = 2) -> None:
     """A finished run: each planned episode once, its accounts the engine's, nothing left of its processes."""
     data = load(run)
     assert len(data.rows) == len({row.episode for row in data.rows}) == episodes
     assert not any(row.ending.is_fault for row in data.rows)
-    assert len(data.sleeps) == 2
+    assert len(data.sleeps) == sleeps
     assert not (run / "lock").exists()
     assert "differs" not in slurm.speedrunner("verify", str(run))
     assert len([file for file in run.rglob("*") if file.is_file()]) < 60
@@ -276,10 +277,12 @@ def test_a_second_job_on_a_run_names_the_first_and_leaves_it_alone(slurm: Slurm)
     what = [str(slurm.list_of_runs(1)), f"--dir={slurm.runs}", "cluster=cpu", *LONGER]
     refused = slurm.command(sys.executable, "-m", "speedrunner", "submit", *what, "--json", check=False)
     assert refused == ""
-    script = slurm.speedrunner("submit", *what, "--dry-run", "cluster.cpus=4", "cluster.memory_gb=4")
-    log = slurm.runs / "second.log"
-    number = slurm.command("sbatch", "--parsable", f"--output={log}", f"--wrap={tail(script)}").strip()
-    slurm.until(lambda: slurm.job(number)["JobState"] == "FAILED", "the second job's end")
+    script, log = slurm.runs / "second.sbatch", slurm.runs / "second.log"
+    script.write_text(
+        slurm.speedrunner("submit", *what, "--dry-run", "cluster.cpus=4", "cluster.memory_gb=4")
+    )
+    second = slurm.command("sbatch", "--parsable", f"--output={log}", str(script)).strip()
+    slurm.until(lambda: slurm.job(f"{second}_1")["JobState"] == "FAILED", "the second job's end")
     first = rf"is in use by process \d+ of root on \S+ \(Slurm job {job.partition('_')[0]}\)"
     assert re.search(first, log.read_text())
     slurm.wait(job)
@@ -296,6 +299,32 @@ def test_a_job_that_is_cancelled_stays_so(slurm: Slurm) -> None:
     assert "no longer in the queue; 1 runs left" in slurm.speedrunner("status", str(slurm.runs))
 
 
-def tail(script: str) -> str:
-    """A batch script without its options, as a part of the second of two jobs."""
-    return "SLURM_ARRAY_TASK_ID=1\nSLURM_CPUS_PER_TASK=1\n" + script.partition("umask 077")[2]
+def test_a_node_without_any_network_plays_a_run_to_its_end(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    with (
+        no_network() as within,
+        cluster(tmp_path_factory.mktemp("offline"), within) as environment,
+    ):
+        slurm = Slurm(tmp_path, environment, within)
+        settings = ("env=scienceworld", "env.family=3", "model=tiny-random", "run.test_episodes=2")
+        few = ("run.rollouts=2", "run.sleep_every=2", "run.eval_every=2", "run.wall_clock_s=20")
+        here = [sys.executable, "-m", "speedrunner", "doctor", *settings, *few]
+        assert "0 failures" in slurm.command("srun", *here)
+        (job,) = slurm.submit(1, *settings, *few, "model.actor.max_calls=5", "model.inducer.max_calls=5")
+        slurm.wait(job)
+        check(slurm, slurm.run, episodes=2 + 2 * 2, sleeps=1)
+        shutil.rmtree(slurm.scratch)
+
+
+@contextmanager
+def no_network() -> Iterator[tuple[str, ...]]:
+    """What commands are called with to run in a network of their own, in which there is only loopback."""
+    waiting = ["unshare", "--net", "sh", "-c", "ip link set lo up && echo ready && exec sleep infinity"]
+    with subprocess.Popen(waiting, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        try:
+            yield ("nsenter", f"--net=/proc/{process.pid}/ns/net")
+        finally:
+            process.kill()
