@@ -44,6 +44,7 @@ SETTINGS = {
     "run.in_flight": 2,
 }
 EPISODES = 20 + 3 * 30
+SECRET = b"hf_this-must-not-be-written-anywhere"
 LONGER = ("method=asi", "run.test_episodes=10")
 """What makes of it a run whose sleeps take long: the bundled model was not trained for them."""
 LONGER_EPISODES = 20 + 3 * 10
@@ -59,7 +60,7 @@ class Slurm:
     def __init__(self, folder: Path, environment: dict[str, str], prefix: tuple[str, ...] = ()) -> None:
         self.runs = folder / "runs"
         self.scratch = Path(mkdtemp(prefix="slurm-"))  # short enough for sockets
-        self.environment = environment
+        self.environment = environment | {"HF_TOKEN": SECRET.decode(), "OPENAI_API_KEY": SECRET.decode()}
         self.prefix = prefix
         self.jobs: list[str] = []
 
@@ -196,6 +197,7 @@ def check(slurm: Slurm, run: Path, episodes: int = EPISODES, sleeps: int = 2) ->
     assert not any(row.ending.is_fault for row in data.rows)
     assert len(data.sleeps) == sleeps
     assert not (run / "lock").exists()
+    assert not [file for file in slurm.runs.rglob("*") if file.is_file() and SECRET in file.read_bytes()]
     assert "differs" not in slurm.speedrunner("verify", str(run))
     assert len([file for file in run.rglob("*") if file.is_file()]) < 60
     assert {file.stat().st_mode & 0o077 for file in [run, *run.rglob("*")]} == {0}
@@ -227,10 +229,19 @@ def test_a_job_whose_time_is_short_drains_and_goes_on_in_the_next(slurm: Slurm) 
     check(slurm, slurm.run, LONGER_EPISODES)
 
 
-@pytest.mark.parametrize("how", ["TERM", "USR1", "requeue"])
-def test_a_job_goes_on_after_an_interruption_in_each_phase(slurm: Slurm, how: str) -> None:
+@pytest.mark.parametrize(
+    ("how", "phases"),
+    [
+        ("TERM", (in_wake, in_sleep, in_evaluation)),
+        ("requeue", (in_wake, in_sleep, in_evaluation)),
+        ("USR1", (in_wake,)),
+    ],
+)
+def test_a_job_goes_on_after_an_interruption_in_each_phase(
+    slurm: Slurm, how: str, phases: tuple[Callable[[Path], bool], ...]
+) -> None:
     (job,) = slurm.submit()
-    for number, phase in enumerate((in_wake, in_sleep, in_evaluation), start=1):
+    for number, phase in enumerate(phases, start=1):
         slurm.until(lambda phase=phase: slurm.directories and phase(slurm.run), phase.__name__)
         if how == "requeue":
             slurm.command("scontrol", "requeue", job)
@@ -320,7 +331,9 @@ def test_a_node_without_any_network_plays_a_run_to_its_end(
 @contextmanager
 def no_network() -> Iterator[tuple[str, ...]]:
     """What commands are called with to run in a network of their own, in which there is only loopback."""
-    waiting = ["unshare", "--net", "sh", "-c", "ip link set lo up && echo ready && exec sleep infinity"]
+    # Slurm's daemons listen nowhere if all addresses are loopback's.
+    up = "ip link set lo up && ip address add 10.0.0.1/32 dev lo && echo ready && exec sleep infinity"
+    waiting = ["unshare", "--net", "sh", "-c", up]
     with subprocess.Popen(waiting, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
