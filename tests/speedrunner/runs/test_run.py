@@ -21,7 +21,7 @@ from speedrunner.config.compose import compose
 from speedrunner.costs.pricing import price_book
 from speedrunner.runs import identity
 from speedrunner.runs import run as running
-from speedrunner.runs.drain import Drain, Interrupted
+from speedrunner.runs.drain import Drain, Interrupted, TimeIsUp
 from speedrunner.runs.executor import RunStopped
 from speedrunner.runs.identity import process_lines
 from speedrunner.runs.plan import Evaluate, Sleep, Wake, step_key
@@ -391,6 +391,33 @@ class TestGoingOn:
         await run.play()
         check_whole(run)
         assert not any(row.wasted for row in run.data.requests)
+
+    async def test_a_sleep_that_would_not_end_in_a_job_s_time_is_left_to_the_next(
+        self, corridor: Runs
+    ) -> None:
+        run = corridor(script(walker, LEARN))
+        drain = Drain(lambda line: None, 60.0, time_s=600.0)
+        drain.took(f"sleep in {run.dir}", 3600.0)
+        with pytest.raises(TimeIsUp):
+            await run.play(drain=drain)
+        assert [key for key in keys(run.data) if key.startswith("train")] == ["train/0000", "train/0001"]
+        assert run.data.sleeps == []
+        await run.play(drain=Drain(lambda line: None, 60.0, time_s=600.0))
+        check_whole(run)
+        assert not any(row.wasted for row in run.data.requests)
+
+    async def test_how_long_things_take_is_known_from_what_was_played_before(self, corridor: Runs) -> None:
+        run = corridor(script(walker, LEARN))
+        drain = Drain(lambda line: None, 60.0, time_s=600.0)
+        drain.took(f"sleep in {run.dir}", 3600.0)
+        with pytest.raises(TimeIsUp):
+            await run.play(drain=drain)
+        rows = run.dir / "episodes.jsonl"
+        rows.write_text(re.sub(r'"seconds":[^,]+', '"seconds":3600.0', rows.read_text()))
+        with pytest.raises(TimeIsUp):
+            await run.play(drain=Drain(lambda line: None, 60.0, time_s=600.0))
+        assert len(run.data.sleeps) == 1  # of which nothing was known
+        assert [key for key in keys(run.data) if key.startswith("train")] == ["train/0000", "train/0001"]
 
     async def test_a_drain_in_a_sleep_lets_it_end(self, corridor: Runs) -> None:
         def answer(request: Request) -> Answer:
