@@ -34,8 +34,12 @@ SHAPES = "shapes/build.py"
 OWN_FLAGS = frozenset(
     {"model", "served-model-name", "revision", "tokenizer-revision", "max-model-len", "dtype"}
     | {"host", "port", "uds", "api-key", "data-parallel-size", "load-format"}
+    | {"nnodes", "node-rank", "master-addr", "master-port", "headless"}
 )
 """Flags that the server object sets itself, from the card's other fields; a card's `server.flags` may not."""
+
+
+_SHARDED = "server.flags.tensor-parallel-size (times pipeline-parallel-size)"
 
 
 class Role(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -140,7 +144,7 @@ class ModelCard(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
             attention, whose states are kept only at the ends of prompts, in units of `match_unit`).
         holds: how many conversations that is, on the smallest GPUs that the card is for.
         gpus: GPUs that one replica takes; 0 for a CPU or a hosted model.
-        nodes: machines over which each replica is spread, where it needs more GPUs than one has.
+        nodes: machines over which the model is spread, in equal parts, where it needs more GPUs than one has.
         replicas: copies of the model behind one address (data parallel). Each has a cache of its own; the
             request header `X-data-parallel-rank` chooses one.
         load_format: `dummy` loads random weights into the model's true shape; nothing is downloaded.
@@ -384,14 +388,24 @@ def _contradictions(card: ModelCard) -> Iterator[str]:
         yield "`cache: hybrid` needs server.flags.prefix-match-unit, such as 16"
     if card.cache == "attention" and "prefix-match-unit" in flags:
         yield "server.flags.prefix-match-unit goes with `cache: hybrid` alone"
-    shards = flags.get("tensor-parallel-size", 1)
+    shards = _shards(flags)
     if card.gpus and shards != card.gpus:
-        yield f"`gpus: {card.gpus}` contradicts server.flags.tensor-parallel-size, which is {shards}"
+        yield f"`gpus: {card.gpus}` contradicts {_SHARDED}, which is {shards}"
+    if shards % card.nodes:
+        yield f"`nodes: {card.nodes}` must divide {_SHARDED}, which is {shards}: each node has as many parts"
+    if card.nodes > 1 and card.replicas > 1:
+        yield "`nodes` above 1 goes with `replicas: 1` alone; a sweep of several jobs has a server in each"
     for flag in flags:
         if flag.startswith("-"):
             yield f"server.flags.{flag}: write the flag without its leading dashes"
         if flag in OWN_FLAGS:
             yield f"server.flags.{flag}: not here, it is set from the card's other fields"
+
+
+def _shards(flags: Mapping[str, object]) -> int:
+    """Parts of the model that compute at the same time; 0 where the flags give no numbers."""
+    across, along = (flags.get(flag, 1) for flag in ("tensor-parallel-size", "pipeline-parallel-size"))
+    return across * along if isinstance(across, int) and isinstance(along, int) else 0
 
 
 def _beyond_route(card: ModelCard, role: Role) -> Iterator[str]:
@@ -413,7 +427,7 @@ def _beyond_route(card: ModelCard, role: Role) -> Iterator[str]:
 
 def _set_in_vain(card: ModelCard) -> str:
     """The fields of a hosted model's card that speak of a server of ours."""
-    ours = ("cache", "holds", "gpus", "replicas", "load_format", "shape", "server")
+    ours = ("cache", "holds", "gpus", "nodes", "replicas", "load_format", "shape", "server")
     plain = ModelCard(
         name=card.name, tried=card.tried, context=card.context, roles=card.roles, prices=card.prices
     )

@@ -22,23 +22,21 @@ import psutil
 
 from serving.cards import ModelCard
 from serving.engine import guard, server_log
+from serving.engine.api_server import API_SERVER
 from serving.engine.endpoint import Endpoint
+from serving.engine.folders import private_folder
+from serving.engine.nodes import SPREAD, other_nodes
 from serving.errors import ServerFailed
 from serving.hub import found
 from serving.options import START_TIMEOUT_S
 
-API_SERVER = (sys.executable, "-m", "serving.engine.api_server")
-"""The API server's module: the `vllm` command does not work with the CPU package, and hears too much."""
-
+LOOPBACK = {"VLLM_HOST_IP": "127.0.0.1", "GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo"}
 KEY_GATE = "serving.engine.key_gate.KeyGate"
 WORKER = "serving.engine.worker.Worker"
 """Where the server imports what keeps it for those who have its key."""
 
 Progress = Callable[[float, str], None]
 """Called about once a second during a start, with the seconds so far and the log's last line."""
-
-_LONGEST_FOLDER = 68
-"""Bytes: a socket's path may have 107, and vLLM names sockets of its own in our folder by 37 more."""
 
 COMPUTE_NICENESS = 10
 """Of a model's processes on a CPU: with 32 episodes in flight on two cores, the client gets its turns done in
@@ -85,7 +83,7 @@ class VllmServer:
         self._model = model
         self._port = port
         self._start_timeout_s = start_timeout_s
-        self.folder = _private_folder()
+        self.folder = private_folder()
         self._process: subprocess.Popen[bytes] | None = None
         self._log_start = 0
         if port is None:
@@ -97,7 +95,8 @@ class VllmServer:
     def command(self) -> list[str]:
         """The exact command, without the environment."""
         card = self.card
-        command = [*API_SERVER, "--model", self._model]
+        program = API_SERVER if card.nodes == 1 else (*SPREAD, str(card.nodes))
+        command = [*program, "--model", self._model]
         if card.revision:
             command += ["--revision", card.revision, "--tokenizer-revision", card.revision]
         command += ["--served-model-name", card.name]
@@ -128,13 +127,16 @@ class VllmServer:
         """Start and wait until the server calls itself healthy; on any failure nothing of it is left.
 
         Raises:
-            ServerFailed: it runs already, its port is in use, it ended, or it took too long. The message
-                holds the log's telling lines, the command and the log's path.
+            ServerFailed: it runs already, its port is in use, there are not as many nodes as its card needs,
+                it ended, or it took too long. The message of the last two holds the log's telling lines, the
+                command and the log's path.
         """
         if self.alive:
             raise ServerFailed(f"the server of model {self.card.name!r} runs already (process {self.pid})")
         if self._port is not None:
             _require_free(self._port)
+        if self.card.nodes > 1:
+            other_nodes(self.card.nodes)
         self.kill()  # whatever a dead one has left
         try:
             try:
@@ -188,10 +190,9 @@ class VllmServer:
             "PYTHONUNBUFFERED": "1",
             "VLLM_LOGGING_COLOR": "0",
             "VLLM_RPC_BASE_PATH": str(self.folder),  # vLLM's own sockets, which it leaves behind
-            # Nothing of ours listens to other machines, whatever the machine's name resolves to.
-            "VLLM_HOST_IP": "127.0.0.1",
-            "GLOO_SOCKET_IFNAME": "lo",
-            "NCCL_SOCKET_IFNAME": "lo",
+            # Nothing of ours listens to other machines, whatever the machine's name resolves to, unless a
+            # model's parts have to find each other there.
+            **(LOOPBACK if self.card.nodes == 1 else {}),
             "TMPDIR": str(self.folder),  # whatever else it leaves behind goes with the folder
             "TORCHINDUCTOR_CACHE_DIR": f"{tempfile.gettempdir()}/torchinductor_{getpass.getuser()}",
             # It would ask the hub for what is there, and wait long on a node without a network.
@@ -266,18 +267,6 @@ def _give_way(guard: int) -> None:
                 with contextlib.suppress(ProcessLookupError):
                     own = os.getpriority(os.PRIO_PROCESS, thread.id)
                     os.setpriority(os.PRIO_PROCESS, thread.id, own + COMPUTE_NICENESS)
-
-
-def _private_folder() -> Path:
-    """A fresh name, not yet a folder, under which sockets fit into the length that the system allows."""
-    name = f"speedrunner-{secrets.token_hex(4)}"
-    for parent in dict.fromkeys((tempfile.gettempdir(), "/tmp")):
-        folder = Path(parent) / name
-        if len(os.fsencode(folder)) <= _LONGEST_FOLDER and os.access(parent, os.W_OK):
-            return folder
-    raise ServerFailed(
-        f"no folder for sockets: {tempfile.gettempdir()} is too long a path, and /tmp is closed"
-    )
 
 
 def _require_free(port: int) -> None:

@@ -194,7 +194,13 @@ def test_what_a_card_does_not_allow_is_told(
         ({"server__flags": {"data-parallel-size": 2}}, ["data-parallel-size", "card's other fields"]),
         ({"cache": "hybrid"}, ["`cache: hybrid` needs server.flags.prefix-match-unit, such as 16"]),
         ({"server__flags": {"prefix-match-unit": 16}}, ["prefix-match-unit goes with `cache: hybrid`"]),
-        ({"gpus": 2}, ["`gpus: 2` contradicts server.flags.tensor-parallel-size, which is 1"]),
+        ({"gpus": 2}, ["`gpus: 2` contradicts server.flags.tensor-parallel-size", "which is 1"]),
+        ({"nodes": 2}, ["`nodes: 2` must divide server.flags.tensor-parallel-size", "which is 1"]),
+        (
+            {"nodes": 2, "replicas": 2, "server__flags": {"pipeline-parallel-size": 2}},
+            ["`nodes` above 1 goes with `replicas: 1` alone"],
+        ),
+        ({"server__flags": {"nnodes": 2}}, ["server.flags.nnodes", "card's other fields"]),
         ({"load_format": "dummy"}, ["`load_format: dummy` needs a `shape`"]),
         (
             {"holds": [{**HOLDS, "by": "guess"}]},
@@ -223,6 +229,7 @@ def test_what_a_card_does_not_allow_is_told(
         ),
         ({**HOSTED, "gpus": 1, "replicas": 2}, ["(a hosted model) allows no `gpus`, `replicas`"]),
         ({**HOSTED, "replicas": 2}, ["(a hosted model) allows no `replicas`"]),
+        ({**HOSTED, "nodes": 2}, ["(a hosted model) allows no `nodes`"]),
         ({**HOSTED, "gpus": 1}, ["(a hosted model) allows no `gpus`"]),
         ({**HOSTED, "shape": "s"}, ["(a hosted model) allows no `shape`"]),
         ({**HOSTED, "server__env": {"A": 1}}, ["(a hosted model) allows no `server`"]),

@@ -1,4 +1,4 @@
-"""A real Slurm cluster of one node, from Debian's packages `slurm-wlm` and `munge`.
+"""A real Slurm cluster on this machine, of one node or several, from Debian's `slurm-wlm` and `munge`.
 
     python -m tests.slurm.cluster FOLDER
 
@@ -29,7 +29,6 @@ SETTINGS = """
 ClusterName=tests
 SlurmctldHost={host}(127.0.0.1)
 SlurmctldPort={ports[0]}
-SlurmdPort={ports[1]}
 SlurmUser=root
 SlurmdUser=root
 AuthType=auth/munge
@@ -46,12 +45,12 @@ PreemptMode=REQUEUE
 SchedulerParameters=batch_sched_delay=0,sched_interval=1,bf_interval=1
 MpiDefault=none
 StateSaveLocation={folder}/state
-SlurmdSpoolDir={folder}/spool
+SlurmdSpoolDir={folder}/spool/%n
 SlurmctldPidFile={folder}/slurmctld.pid
-SlurmdPidFile={folder}/slurmd.pid
+SlurmdPidFile={folder}/slurmd.%n.pid
 SlurmctldLogFile={folder}/slurmctld.log
-SlurmdLogFile={folder}/slurmd.log
-NodeName={host} NodeAddr=127.0.0.1 CPUs=8 RealMemory=16000
+SlurmdLogFile={folder}/slurmd.%n.log
+{nodes}
 PartitionName=main Nodes=ALL Default=YES PriorityTier=1 PreemptMode=REQUEUE GraceTime=15 OverSubscribe=NO
 PartitionName=high Nodes=ALL PriorityTier=10 PreemptMode=OFF
 """
@@ -66,17 +65,26 @@ def missing() -> str:
 
 
 @contextmanager
-def cluster(folder: Path, within: Sequence[str] = ()) -> Iterator[dict[str, str]]:
+def cluster(folder: Path, within: Sequence[str] = (), nodes: int = 1) -> Iterator[dict[str, str]]:
     """A cluster that keeps its state in a folder; its commands need the environment that this yields.
 
     Args:
         within: what its daemons are started with, such as `nsenter --net=FILE`.
+        nodes: how many of them, all on this machine.
     """
     for name in ("state", "spool"):
         (folder / name).mkdir(parents=True)
     host = socket.gethostname().partition(".")[0]
     configuration = folder / "slurm.conf"
-    configuration.write_text(SETTINGS.format(host=host, folder=folder, ports=_free_ports(2)))
+    ports = _free_ports(1 + nodes)
+    names = [host] if nodes == 1 else [f"{host}-{number}" for number in range(1, nodes + 1)]
+    described = [
+        f"NodeName={name} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs=8 RealMemory=16000"
+        for name, port in zip(names, ports[1:], strict=True)
+    ]
+    configuration.write_text(
+        SETTINGS.format(host=host, folder=folder, ports=ports, nodes="\n".join(described))
+    )
     environment = {**os.environ, "SLURM_CONF": str(configuration)}
     with ExitStack() as stack:
         if not _answers():
@@ -86,10 +94,13 @@ def cluster(folder: Path, within: Sequence[str] = ()) -> Iterator[dict[str, str]
             as_munge = ["setpriv", "--reuid=munge", "--regid=munge", "--clear-groups"]
             stack.enter_context(_running([*as_munge, _program("munged"), "--foreground", "--force"]))
             _until(_answers, "munge")
-        for name in ("slurmctld", "slurmd"):
-            command = [*within, _program(name), "-D", "-f", str(configuration)]
+        options = ["-D", "-f", str(configuration)]
+        stack.enter_context(_running([*within, _program("slurmctld"), *options], environment))
+        for name in names:
+            command = [*within, _program("slurmd"), *options, "-N", name]
             stack.enter_context(_running(command, environment))
-        _until(lambda: "idle" in _output([*within, "sinfo", "-h", "-o", "%T"], environment), "the node")
+        states = [*within, "sinfo", "--noheader", "--Node", "--partition=main", "--format=%T"]
+        _until(lambda: _output(states, environment).split() == ["idle"] * nodes, "the nodes")
         try:
             yield environment
         finally:
