@@ -187,6 +187,11 @@ class ModelCard(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
         return self.base_url is not None
 
     @property
+    def gpus_of_a_node(self) -> int:
+        """GPUs that its server takes on each machine."""
+        return self.gpus * self.replicas // self.nodes
+
+    @property
     def match_unit(self) -> int | None:
         """Tokens in whose multiples prefix-cache hits end; `None` where the engine chooses its block."""
         unit = self.server.flags.get("prefix-match-unit", self.server.flags.get("block-size"))

@@ -14,6 +14,8 @@ RESERVE_S = 30.0
 ANSWER_S = 30.0
 """Seconds that Slurm's controller, which may be busy, has for an answer."""
 
+TRIES, PAUSE_S = 3, 2.0
+
 _LEFT = re.compile(r"(?:(\d+)-)?(?:(\d+):)?(\d+):(\d+)")
 
 
@@ -37,6 +39,15 @@ def asked(*command: str, text: str = "") -> str:
     return done.stdout
 
 
+def own_job() -> str | None:
+    """The job that this process is in, as Slurm's commands name it; `None` outside of one.
+
+    One task of an array has the plain number of the whole array, so tasks are named by array and place.
+    """
+    array, task = os.environ.get("SLURM_ARRAY_JOB_ID"), os.environ.get("SLURM_ARRAY_TASK_ID")
+    return f"{array}_{task}" if array and task else os.environ.get("SLURM_JOB_ID")
+
+
 def has_ended(job: str) -> bool:
     """Whether Slurm knows that no process of a job runs: it has ended, or waits to be started again."""
     try:
@@ -51,18 +62,33 @@ def time_left_s() -> float | None:
 
     `None` outside of a job, in one without a limit, and where its end cannot be known, which is logged.
     """
-    job = os.environ.get("SLURM_JOB_ID")
+    job = own_job()
     if job is None:
         return None
     end = os.environ.get("SLURM_JOB_END_TIME", "")  # Slurm 23.02 and newer
     if end.isdigit():
         return max(int(end) - time.time() - RESERVE_S, 0.0)
-    try:
-        left = asked("squeue", "--noheader", f"--jobs={job}", "--format=%L").strip()
-    except SlurmRefused as error:
-        logging.getLogger(__name__).warning("the end of job %s is not known: %s", job, error)
-        return None
-    if (parts := _LEFT.fullmatch(left)) is None:  # UNLIMITED, or not set
+    left = _left(job)
+    if (parts := _LEFT.fullmatch(left)) is None:
+        if left not in ("UNLIMITED", "NOT_SET"):
+            logging.getLogger(__name__).warning("the end of job %s is not known: %s", job, left)
         return None
     days, hours, minutes, seconds = (int(part or 0) for part in parts.groups())
     return max(((days * 24 + hours) * 60 + minutes) * 60 + seconds - RESERVE_S, 0.0)
+
+
+def _left(job: str) -> str:
+    """The time that Slurm gives a job, in its form, or why it does not tell."""
+    for _ in range(TRIES - 1):
+        try:
+            return _asked_left(job)
+        except SlurmRefused:
+            time.sleep(PAUSE_S)
+    try:
+        return _asked_left(job)
+    except SlurmRefused as error:
+        return str(error)
+
+
+def _asked_left(job: str) -> str:
+    return asked("squeue", "--noheader", f"--jobs={job}", "--format=%L").strip()

@@ -22,9 +22,10 @@ from typed.classes import Registry
 from typed.records import keys_of
 
 FILES = sorted(str(path.relative_to(CONFIGS)) for path in CONFIGS.rglob("*.*"))
-LISTS = ("experiment", "scale")
-"""Folders whose files are no groups: lists of runs, and settings for these; see test_grid.py."""
-COMPOSED = [file for file in FILES if file.partition("/")[0] not in LISTS]
+APART = ("experiment", "scale", "cluster")
+"""Folders whose files are no groups: lists of runs, and settings for these; see test_grid.py and
+cluster/test_settings.py."""
+COMPOSED = [file for file in FILES if file.partition("/")[0] not in APART]
 OWN = {"env": "tests.toy_env:Corridor", "method": "speedrunner.methods.react:ReAct"}
 
 

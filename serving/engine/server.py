@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import getpass
 import os
 import secrets
 import shlex
@@ -13,7 +12,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -31,6 +29,7 @@ from serving.hub import found
 from serving.options import START_TIMEOUT_S
 
 LOOPBACK = {"VLLM_HOST_IP": "127.0.0.1", "GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo"}
+INDUCTOR_CACHE = Path("~/.cache/torchinductor").expanduser()
 KEY_GATE = "serving.engine.key_gate.KeyGate"
 WORKER = "serving.engine.worker.Worker"
 """Where the server imports what keeps it for those who have its key."""
@@ -194,7 +193,8 @@ class VllmServer:
             # model's parts have to find each other there.
             **(LOOPBACK if self.card.nodes == 1 else {}),
             "TMPDIR": str(self.folder),  # whatever else it leaves behind goes with the folder
-            "TORCHINDUCTOR_CACHE_DIR": f"{tempfile.gettempdir()}/torchinductor_{getpass.getuser()}",
+            # Not in a temporary folder, where somebody else may have put code under that name.
+            "TORCHINDUCTOR_CACHE_DIR": os.environ.get("TORCHINDUCTOR_CACHE_DIR", str(INDUCTOR_CACHE)),
             # It would ask the hub for what is there, and wait long on a node without a network.
             **({"HF_HUB_OFFLINE": "1"} if self._is_at_hand() else {}),
             **{name: str(value) for name, value in self.card.server.env.items()},

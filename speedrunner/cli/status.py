@@ -75,7 +75,7 @@ def _table(runs: list[RunStatus]) -> list[str]:
 def _told(job: JobStatus, left: list[str]) -> str:
     """Where a job stands, and what is left of its runs."""
     where = f" on {job.nodes}" if job.nodes else f" ({job.reason})" if job.reason not in ("", "None") else ""
-    again = f", started again {job.restarts} times" if job.restarts else ""
+    again = f", restarts: {job.restarts}" if job.restarts else ""
     state = "no longer in the queue" if job.state == "ended" else f"{job.state}{where}{again}"
     names = ", ".join(Path(run).name for run in left[:SHOWN]) + (", ..." if len(left) > SHOWN else "")
     return f"job {job.job}: {state}; {len(left)} runs left{f' ({names})' if names else ''}; log: {job.log}"

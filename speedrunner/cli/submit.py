@@ -69,8 +69,7 @@ def submit(
         return
     submission.require_free([each.path for number in wanted for each in dealt[number - 1]], grid.root)
     grid.announce(["speedrunner", "sweep", *shared], [each.run for each in runs])
-    command = ["speedrunner", "submit", *what, *([f"--dir={folder}"] if folder else [])]
-    submitted = [job for each in found for job in submission.submit(each, grid.root, command)]
+    submitted = [job for each in found for job in submission.submit(each, grid.root)]
     if as_json:
         typer.echo(msgspec.json.encode({"jobs": submitted}).decode())
         return

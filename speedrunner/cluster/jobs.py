@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -29,11 +28,9 @@ class JobPart(msgspec.Struct, frozen=True):
 
 
 class Submitted(msgspec.Struct, frozen=True):
-    """Jobs that were submitted together, as one array, with the command that did it, in Unix seconds."""
+    """Jobs that were submitted together, as one array."""
 
-    command: str
     jobs: list[JobPart]
-    at: float = msgspec.field(default_factory=time.time)
     format: int = FORMAT
 
 
@@ -59,7 +56,7 @@ class JobStatus(msgspec.Struct, frozen=True):
     @property
     def in_queue(self) -> bool:
         """Whether it waits or runs."""
-        return self.state not in ("ended", "unknown", "completing")
+        return self.state not in ("ended", "unknown")
 
 
 def note_jobs(root: Path, submitted: Submitted) -> None:

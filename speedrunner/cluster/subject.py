@@ -79,7 +79,7 @@ def subject_of(given: Sequence[str], folder: Path | None = None) -> Subject:
             own.append((inducer, None))
         cards += [actor, inducer]
         served += own
-        gpus = max(gpus, sum(card.gpus * card.replicas for card, _ in own))
+        gpus = max(gpus, sum(card.gpus_of_a_node for card, _ in own))
     return Subject(tuple(given), configs, _once(cards), _once(served), gpus)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 import sys
 from collections.abc import Sequence
@@ -10,7 +11,7 @@ from pathlib import Path
 import jinja2
 import msgspec
 
-from serving.cards import CHECKOUT, ModelCard
+from serving.cards import CHECKOUT
 from speedrunner.cluster.jobs import JobPart, Submitted, job_status, note_jobs
 from speedrunner.cluster.settings import Cluster
 from speedrunner.config.schema import InvalidConfig
@@ -53,8 +54,11 @@ def arrays(
         root: the folder of the runs.
 
     Raises:
-        InvalidConfig: the cluster has no such machines as a model needs.
+        InvalidConfig: the cluster has no such machines as a model needs, or the folder has a name that sbatch
+            would read otherwise.
     """
+    if re.search(r'[%\\"\n]', str(root.resolve())):
+        raise InvalidConfig(f"--dir {root}: sbatch reads %, quotes and \\ in a path as something else")
     needs: dict[Machines, list[int]] = {}
     for number in wanted:
         needs.setdefault(_machines(dealt[number - 1], cluster), []).append(number)
@@ -83,26 +87,22 @@ def script(
         "array": ",".join(map(str, numbers)),
     }
     options = [f"--{name}={value}" for name, value in asked_for.items() if value is not None]
-    program = [*shlex.split(cluster.container), "speedrunner"] if cluster.container else _program()
+    program = f"{cluster.container} speedrunner" if cluster.container else shlex.join(_program())
     environment = jinja2.Environment(
         undefined=jinja2.StrictUndefined, keep_trailing_newline=True, trim_blocks=True
     )
     return environment.from_string(TEMPLATE.read_text(encoding="utf-8")).render(
-        name="speedrunner",
         options=[*options, *cluster.options],
-        log=_log(root, "%A", "%a"),
+        log=f'"{log}"' if " " in (log := _log(root, "%A", "%a")) else log,
         setup=cluster.setup.strip(),
         folder=shlex.quote(str(Path.cwd())),
         scratch=f'"{cluster.scratch}"' if cluster.scratch else "${SLURM_TMPDIR:-${TMPDIR:-/tmp}}",
-        command=f'{shlex.join([*program, "sweep", *sweep])} --part="$SLURM_ARRAY_TASK_ID/{of}"',
+        command=f'{program} {shlex.join(["sweep", *sweep])} --part="$SLURM_ARRAY_TASK_ID/{of}"',
     )
 
 
-def submit(array: Array, root: Path, command: Sequence[str]) -> list[JobPart]:
+def submit(array: Array, root: Path) -> list[JobPart]:
     """Hand an array to Slurm, and note its jobs beside their runs.
-
-    Args:
-        command: what submits it, for those who ask where it stands.
 
     Raises:
         SlurmRefused: it does not take it.
@@ -115,7 +115,7 @@ def submit(array: Array, root: Path, command: Sequence[str]) -> list[JobPart]:
     jobs = [
         JobPart(f"{number}_{part}", _log(root, number, str(part)), runs) for part, runs in array.parts.items()
     ]
-    note_jobs(root, Submitted(shlex.join(command), jobs))
+    note_jobs(root, Submitted(jobs))
     return jobs
 
 
@@ -136,17 +136,13 @@ def _machines(part: Sequence[Member], cluster: Cluster) -> Machines:
     started = {card.name: card for card in (setup.card, setup.inducer_card) if card.base_url is None}
     if setup.config.serving.url is not None:
         started.pop(setup.card.name)
-    gpus = sum(_on_a_node(card) for card in started.values())
+    gpus = sum(card.gpus_of_a_node for card in started.values())
     if gpus > cluster.gpus:
         raise InvalidConfig(
             f"{run.place}: {gpus} GPUs on a node are needed for {' and '.join(started)}, and the cluster's"
             f" nodes have {cluster.gpus} (cluster.gpus)"
         )
     return Machines(max((card.nodes for card in started.values()), default=1), gpus)
-
-
-def _on_a_node(card: ModelCard) -> int:
-    return -(-card.gpus * card.replicas // card.nodes)
 
 
 def _program() -> list[str]:

@@ -236,7 +236,7 @@ class _Shift:
             logs = folder / f"{self._logs}server.log", folder / f"{self._logs}inducer_server.log"
             self._engines.set_result(await stack.enter_async_context(deployed(one.setup, *logs, progress)))
             try:
-                async with self._engines.result().read(self._begun.values):
+                async with self._engines.result().read(self._playing):
                     while self._active:
                         ended, _ = await asyncio.wait(self._active, return_when=asyncio.FIRST_COMPLETED)
                         for task in ended:
@@ -283,6 +283,9 @@ class _Shift:
             self._progress.begin(member.path, one.progress)
             held = member, one, directory
             self._active[asyncio.create_task(self._play(one, pool, hosts), name=member.name)] = held
+
+    def _playing(self) -> list[BegunRun]:
+        return [one for _, one, _ in self._active.values()]
 
     def _next(self) -> Member | None:
         wanted = sum(member.setup.config.run.in_flight for member, *_ in self._active.values())

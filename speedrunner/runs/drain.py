@@ -122,7 +122,7 @@ class Drain:
 
         Raises:
             Interrupted: a signal has ended it, or (`TimeIsUp`) the time.
-            TimeTooShort: the time has, and no unit ended in it.
+            TimeTooShort: the time has, or a SIGUSR1 that warned of a job's end, and no unit had ended.
         """
         loop = asyncio.get_running_loop()
         task: asyncio.Task[T] = asyncio.ensure_future(work)
@@ -135,13 +135,15 @@ class Drain:
         try:
             with _taken_here(OF_A_JOB):
                 return await task
-        except TimeIsUp:
-            self._require_progress()
+        except Interrupted as interrupted:
+            if interrupted.number == signal.SIGUSR1:
+                self._require_progress()
             raise
         except (asyncio.CancelledError, Exception):
             if self._cancelled:  # whatever came of it
-                if self._is_short:
+                if self._signal == signal.SIGUSR1:
                     self._require_progress()
+                if self._is_short:
                     raise TimeIsUp from None
                 self.check()
             raise
@@ -155,7 +157,7 @@ class Drain:
         return None if self._end is None else max(self._end - time.monotonic(), 0.0)
 
     def _require_progress(self) -> None:
-        if not self._ended:
+        if not self._ended and self._time_s is not None:
             longest_s = max(self._longest.values(), default=0.0)
             known = f"; one has taken up to {longest_s:.0f} s before" if longest_s else ""
             raise TimeTooShort(
@@ -190,6 +192,8 @@ class Drain:
 
     def _cancel(self) -> None:
         assert self._task is not None
+        if self._cancelled:
+            return  # what is put away meanwhile must not be cancelled
         self._give_up()
         self._cancelled = True
         self._task.cancel()

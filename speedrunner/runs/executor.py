@@ -71,7 +71,8 @@ class Executor:
         self._is_cut = False
         """Whether the time that is left was too short for something."""
         for row in self.directory.episodes():
-            self.drain.took(self._kind(row.phase), row.seconds)
+            if not row.ending.is_fault:
+                self.drain.took(self._kind(row.phase), row.seconds)
         for sleep in self.directory.sleeps():
             self.drain.took(self._kind("sleep"), sleep.seconds)
         self._failure: BaseException | None = None

@@ -97,19 +97,23 @@ class Engines:
     async def read(self, runs: Callable[[], Iterable[BegunRun]]) -> AsyncIterator[None]:
         """Note the accounts in the directories of runs every now and then, as long as the context lasts."""
 
+        over = asyncio.Event()
+
         async def note() -> None:
             while True:
-                await asyncio.sleep(READING_S)
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(over.wait(), READING_S)
+                    return
                 balances = await self.balances(in_passing=True)
                 for each in runs():
                     with suppress(StorageError):  # which the run itself will meet
-                        each.directory.write_reading(balances)
+                        await asyncio.to_thread(each.directory.write_reading, balances)
 
         noting = asyncio.create_task(note(), name="readings")
         try:
             yield
         finally:
-            noting.cancel()
+            over.set()  # what is being written is written before the last accounts
             await asyncio.gather(noting, return_exceptions=True)
 
 

@@ -10,9 +10,9 @@ folder does. So, without `fcntl` (unreliable on network file systems):
   cannot both win, as the rename decides; and a taker that was slow removes a name that no longer exists,
   never the new owner's, whose name differs.
 
-An owner on this machine is known to be alive or gone from the process table. Of one in a Slurm job, Slurm
-knows whether that has ended. Any other shows that it lives by touching its file; its age is measured by the
-file system's own clock, since clocks of nodes differ.
+An owner on this machine is known to be alive or gone from the process table. Any other shows that it lives by
+touching its file; its age is measured by the file system's own clock, since clocks of nodes differ. Of one in
+a Slurm job that has fallen silent, Slurm knows earlier whether it has ended.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from typing import Annotated
 
 import msgspec
 
-from speedrunner.slurm import has_ended
+from speedrunner.slurm import has_ended, own_job
 from speedrunner.store.files import FOLDER_MODE, StorageError, explained, read_content, temporary_name
 
 BEAT_S = 20.0
@@ -60,6 +60,7 @@ class Owner(msgspec.Struct, frozen=True, kw_only=True):
         started: start of the process in clock ticks since boot, which tells a reused id apart.
         job: Slurm job id.
         restart: how often Slurm had started that job before.
+        cluster: whose Slurm that is; several may share a file system.
         since: Unix seconds on the owner's clock.
     """
 
@@ -70,6 +71,7 @@ class Owner(msgspec.Struct, frozen=True, kw_only=True):
     user: str
     job: str | None
     restart: Annotated[int, msgspec.Meta(ge=0)] = 0
+    cluster: str | None = None
     since: Annotated[float, msgspec.Meta(ge=0, le=2**40)]
 
     def __str__(self) -> str:
@@ -189,9 +191,12 @@ class RunLock:
     def _is_stale(self, holder: Path) -> bool:
         owner = _read_owner(holder)
         alive = None if owner is None else _is_alive(owner)
-        if alive is None and owner is not None and owner.job is not None and _is_over(owner, owner.job):
-            return True
-        return self._silence(holder) > STALE_S if alive is None else not alive
+        if alive is not None:
+            return not alive
+        silence_s = self._silence(holder)
+        if silence_s <= 2 * BEAT_S or owner is None or owner.job is None:
+            return silence_s > STALE_S
+        return silence_s > STALE_S or _is_over(owner, owner.job)
 
     def _silence(self, holder: Path) -> float:
         """Seconds since the last sign of life, on the file system's clock."""
@@ -240,8 +245,9 @@ def _this_process() -> Owner:
         pid=pid,
         started=_start(pid),
         user=user,
-        job=os.environ.get("SLURM_JOB_ID"),
+        job=own_job(),
         restart=_restart(),
+        cluster=os.environ.get("SLURM_CLUSTER_NAME"),
         since=time.time(),
     )
 
@@ -253,7 +259,9 @@ def _restart() -> int:
 
 def _is_over(owner: Owner, job: str) -> bool:
     """Whether the job of an owner on another machine has ended there."""
-    if job == os.environ.get("SLURM_JOB_ID"):  # Slurm starts a job again when nothing of it is left
+    if owner.cluster != os.environ.get("SLURM_CLUSTER_NAME"):
+        return False
+    if job == own_job():  # Slurm starts a job again when nothing of it is left
         return owner.restart < _restart()
     return has_ended(job)
 

@@ -14,8 +14,6 @@ from speedrunner.store.files import StorageError
 from tests.scripted_runs import in_process
 from tests.stand_in_slurm import stand_in
 
-COMMAND = "speedrunner submit experiment=main cluster=gpu"
-
 
 @pytest.fixture(autouse=True)
 def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -23,7 +21,7 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
     folder = tmp_path / "runs"
     folder.mkdir()
-    note_jobs(folder, Submitted(COMMAND, [part(folder, "7_1", "one"), part(folder, "7_2", "two")]))
+    note_jobs(folder, Submitted([part(folder, "7_1", "one"), part(folder, "7_2", "two")]))
     return folder
 
 
@@ -95,10 +93,7 @@ class TestTheCommand:
     def test_says_a_line_for_each_job(self, runs: Path) -> None:
         queue(runs, "7_1|RUNNING|gpu07|1|None|", "7_2|PENDING||0|Resources|")
         told = in_process("status", str(runs)).stdout
-        assert (
-            f"job 7_1: running on gpu07, started again 1 times; 1 runs left (one); log: {runs}/jobs/7_1.log"
-            in told
-        )
+        assert f"job 7_1: running on gpu07, restarts: 1; 1 runs left (one); log: {runs}/jobs/7_1.log" in told
         assert "job 7_2: pending (Resources); 1 runs left (two); log: " in told
 
     def test_tells_one_that_ended_before_its_runs(self, runs: Path) -> None:
@@ -109,7 +104,7 @@ class TestTheCommand:
         )
 
     def test_but_not_where_a_later_one_has_them(self, runs: Path) -> None:
-        note_jobs(runs, Submitted(COMMAND, [part(runs, "9_1", "one")]))
+        note_jobs(runs, Submitted([part(runs, "9_1", "one")]))
         queue(runs, "9_1|PENDING||0|Priority|")
         told = in_process("status", str(runs)).stdout
         assert "job 7_1" not in told

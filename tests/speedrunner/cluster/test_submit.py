@@ -199,7 +199,6 @@ class TestSubmitting:
         assert log.parent.stat().st_mode & 0o777 == 0o700
         noted = json.loads((folder / "out" / JOBS).read_text())
         assert [job["job"] for job in noted["jobs"]] == ["12_1", "12_2"]
-        assert noted["command"] == "speedrunner submit runs.yaml model=tiny cluster=cpu --dir=out"
 
     def test_tells_scripts_the_numbers(self, folder: Path) -> None:
         stand_in(folder, "sbatch", "12\n")
@@ -215,7 +214,7 @@ class TestSubmitting:
     def test_is_refused_while_a_job_has_one_of_the_runs(self, folder: Path) -> None:
         run = str(folder / "out" / "babyai-react-tiny-seed1")
         (folder / "out").mkdir()
-        note_jobs(folder / "out", Submitted("speedrunner submit", [JobPart("7_2", "7_2.log", [run])]))
+        note_jobs(folder / "out", Submitted([JobPart("7_2", "7_2.log", [run])]))
         stand_in(folder, "squeue", "7_2|PENDING||0|Priority|\n")
         assert refused(*self.GIVEN) == (
             "job 7_2, which is pending, plays babyai-react-tiny-seed1: wait for it, or end it with"

@@ -158,7 +158,7 @@ class TestStaleLocks:
             lock.check()
 
     def test_an_owner_in_a_former_start_of_our_own_job_is_gone(self, path, other, monkeypatch):
-        move_to_another_machine(path, silent_for=5)
+        move_to_another_machine(path, silent_for=45)
         monkeypatch.setenv("SLURM_JOB_ID", "4711")
         with pytest.raises(LockHeld, match="on node7"), RunLock(path):
             pass  # both are of the job's first start
@@ -180,7 +180,7 @@ class TestStaleLocks:
     def test_slurm_is_asked_for_the_job_of_an_owner_on_another_machine(
         self, path, other, answer, gone, tmp_path, monkeypatch
     ):
-        move_to_another_machine(path, silent_for=5)
+        move_to_another_machine(path, silent_for=45)
         program = tmp_path / "bin" / "squeue"
         program.parent.mkdir()
         program.write_text(
@@ -194,6 +194,21 @@ class TestStaleLocks:
         else:
             with pytest.raises(LockHeld, match="on node7"), RunLock(path):
                 pass
+
+    def test_slurm_is_not_believed_while_the_owner_gives_signs_of_life(self, path, other, monkeypatch):
+        move_to_another_machine(path, silent_for=35)
+        monkeypatch.setenv("SLURM_JOB_ID", "4711")
+        monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
+        with pytest.raises(LockHeld, match="on node7"), RunLock(path):
+            pass
+
+    def test_another_cluster_s_slurm_knows_nothing_of_the_owner(self, path, other, monkeypatch):
+        move_to_another_machine(path, silent_for=45)
+        monkeypatch.setenv("SLURM_JOB_ID", "4711")
+        monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
+        monkeypatch.setenv("SLURM_CLUSTER_NAME", "another")
+        with pytest.raises(LockHeld, match="on node7"), RunLock(path):
+            pass
 
     def test_an_owner_in_another_container_is_not_looked_up_by_its_process_id(self, path, monkeypatch):
         with RunLock(path):
