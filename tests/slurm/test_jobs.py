@@ -255,6 +255,20 @@ def test_a_job_goes_on_after_an_interruption_in_each_phase(
     check(slurm, slurm.run)
 
 
+def test_each_task_of_an_array_starts_again_by_itself(slurm: Slurm) -> None:
+    jobs = slurm.submit(2, "--jobs=2", *LONGER)
+    slurm.until(
+        lambda: len(slurm.directories) == 2 and all(map(in_wake, slurm.directories)), "both in their wake"
+    )
+    for job in jobs:
+        slurm.command("scancel", "--signal=TERM", job)
+    for job in jobs:
+        slurm.wait(job)
+        assert slurm.restarts(job) == 1
+    for run in slurm.directories:
+        check(slurm, run, LONGER_EPISODES)
+
+
 def test_a_job_that_is_preempted_stops_within_the_grace_time_and_starts_again(slurm: Slurm) -> None:
     (job,) = slurm.submit(1, "cluster.cpus=8")
     slurm.until(lambda: slurm.directories and in_wake(slurm.run), "wake")

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from serving.cards import model_path
-from serving.engine.server import VllmServer
+from serving.engine.server import INDUCTOR_CACHE, VllmServer
 from serving.errors import ServerFailed
 from serving.hub import cache_folder
 from speedrunner.cluster.doctor.finding import Finding, failure, ok, warning
@@ -42,9 +42,9 @@ COMPILED = {
     "NUMBA_CACHE_DIR": tempfile.gettempdir(),
     "FLASHINFER_WORKSPACE_BASE": "~/.cache/flashinfer",
     "CUDA_CACHE_PATH": "~/.nv/ComputeCache",
+    "TORCHINDUCTOR_CACHE_DIR": str(INDUCTOR_CACHE),
 }
-"""Variables that name folders for what is compiled, with what holds without them. The server's own
-`TORCHINDUCTOR_CACHE_DIR` is below the temporary folder always."""
+"""Variables that name folders for what is compiled, with what holds without them."""
 
 
 def run_folders(subject: Subject) -> Iterator[Finding]:
@@ -128,7 +128,7 @@ def caches(subject: Subject) -> Iterator[Finding]:
     """Whether what is compiled stays on this machine; weights may be anywhere."""
     wrong = dict(_shared_caches())
     for variable, (path, mount) in wrong.items():
-        line = f'export {variable}="${{SLURM_TMPDIR:-${{TMPDIR:-/tmp}}}}/$USER-{variable.lower()}"'
+        line = f'export {variable}="$(mktemp -d)"'  # a name that nobody else can have taken before
         yield warning(
             "caches",
             f"{variable} is {path}, on {mount.type}, which machines share (`submit` sets others)",

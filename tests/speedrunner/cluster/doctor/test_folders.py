@@ -142,6 +142,6 @@ def test_what_is_compiled_belongs_on_the_machine_and_weights_anywhere(
     monkeypatch.setenv("TRITON_CACHE_DIR", str(shared / "triton"))
     wrong, weights = folders.caches(subject_of([]))
     assert wrong.level == "warning"
-    line = 'export TRITON_CACHE_DIR="${SLURM_TMPDIR:-${TMPDIR:-/tmp}}/$USER-triton_cache_dir"'
+    line = 'export TRITON_CACHE_DIR="$(mktemp -d)"'
     assert wrong.remedy == line
     assert weights.text.endswith("(nfs4)")
