@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from speedrunner.cli.command import AsJson
+from speedrunner.cli.command import AsJson, tell_left_out
 from speedrunner.console import visible
+from speedrunner.store.files import StorageError
 
 if TYPE_CHECKING:
     from speedrunner.cluster.jobs import JobStatus
@@ -35,7 +36,11 @@ def status(
     from speedrunner.experiments.status import status as look
 
     found = look(folder)
-    jobs = job_status(folder)
+    try:
+        jobs = job_status(folder)
+    except StorageError as error:  # of which the runs know nothing
+        jobs = []
+        tell_left_out([str(error)])
     if as_json:
         typer.echo(msgspec.json.encode({**msgspec.structs.asdict(found), "jobs": jobs}).decode())
         return
@@ -78,7 +83,17 @@ def _told(job: JobStatus, left: list[str]) -> str:
     again = f", restarts: {job.restarts}" if job.restarts else ""
     state = "no longer in the queue" if job.state == "ended" else f"{job.state}{where}{again}"
     names = ", ".join(Path(run).name for run in left[:SHOWN]) + (", ..." if len(left) > SHOWN else "")
-    return f"job {job.job}: {state}; {len(left)} runs left{f' ({names})' if names else ''}; log: {job.log}"
+    said = _last_error(Path(job.log)) if job.state == "ended" else ""
+    return f"job {job.job}: {state}; not finished: {names or 'none'}{said}; log: {job.log}"
+
+
+def _last_error(log: Path) -> str:
+    """What a job's last process ended with, if that was an error."""
+    try:
+        lines = log.read_text(encoding="utf-8", errors="replace").splitlines()[-10:]
+    except OSError:
+        return ""
+    return next((f"; {line}" for line in reversed(lines) if line.startswith("error: ")), "")
 
 
 def _said(run: RunStatus) -> str:

@@ -56,7 +56,7 @@ def submit(
 
     cluster, rest = cluster_of(what)
     grid = grid_of(rest, folder)
-    runs = members(grid.runs())
+    runs = members(grid.runs(), play_here=False)
     dealt = parts(runs, jobs, at_once)
     wanted = [number for number, part in enumerate(dealt, start=1) if any(map(is_unfinished, part))]
     if not wanted:
@@ -65,11 +65,12 @@ def submit(
     sweep = [*shared, f"--in-flight={at_once}"]
     found = submission.arrays(dealt, wanted, cluster, sweep, grid.root)
     if dry_run:
-        typer.echo("\n".join(each.script for each in found), nl=False)
+        plain = "\n".join(each.script for each in found)
+        typer.echo(msgspec.json.encode({"arrays": found}).decode() if as_json else plain, nl=as_json)
         return
     submission.require_free([each.path for number in wanted for each in dealt[number - 1]], grid.root)
-    grid.announce(["speedrunner", "sweep", *shared], [each.run for each in runs])
     submitted = [job for each in found for job in submission.submit(each, grid.root)]
+    grid.announce(["speedrunner", "sweep", *shared], [each.run for each in runs])
     if as_json:
         typer.echo(msgspec.json.encode({"jobs": submitted}).decode())
         return

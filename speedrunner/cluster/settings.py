@@ -18,7 +18,22 @@ Word = Annotated[str, msgspec.Meta(pattern=r"^[^\s-]\S*$", description="one word
 SbatchOption = Annotated[
     str, msgspec.Meta(pattern=r"^--[a-z]\S*$", description="an option of sbatch, such as --qos=long")
 ]
-Positive = Annotated[int, msgspec.Meta(ge=1)]
+Place = Annotated[
+    str,
+    msgspec.Meta(pattern=r"^[\w./$:{}@+-]+$", description="a path without blanks; may name variables"),
+]
+OURS = (
+    "array",
+    "requeue",
+    "no-requeue",
+    "open-mode",
+    "output",
+    "error",
+    "nodes",
+    "ntasks",
+    "ntasks-per-node",
+)
+"""Options of sbatch that the script sets itself."""
 
 
 class Cluster(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -40,15 +55,15 @@ class Cluster(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
         options: what else sbatch is to know.
     """
 
-    gpus: Annotated[int, msgspec.Meta(ge=0)]
-    cpus: Positive
-    memory_gb: Positive
+    gpus: Annotated[int, msgspec.Meta(ge=0, le=64)]
+    cpus: Annotated[int, msgspec.Meta(ge=1, le=4096)]
+    memory_gb: Annotated[int, msgspec.Meta(ge=1, le=65_536)]
     minutes: Annotated[int, msgspec.Meta(ge=1, le=43_200)]
     partition: Word | None = None
     account: Word | None = None
     setup: str = ""
     container: str | None = None
-    scratch: str | None = None
+    scratch: Place | None = None
     options: list[SbatchOption] = []
 
 
@@ -71,7 +86,11 @@ def cluster_of(given: Sequence[str]) -> tuple[Cluster, list[str]]:
         content: Any = yaml.safe_load(read_given(file))
         if isinstance(content, dict):
             content |= {key: yaml.safe_load(value) for key, _, value in changes}
-        return record(Cluster, content), rest
+        cluster = record(Cluster, content)
+        for option in cluster.options:
+            if option.removeprefix("--").partition("=")[0] in OURS:
+                raise WrongData(f"options: {option} is not for you to set, nor are {', '.join(OURS)}")
+        return cluster, rest
     except OSError as error:
         raise InvalidConfig(f"{file} cannot be read: {reason(error)}") from None
     except (UnicodeDecodeError, yaml.YAMLError, RecursionError, WrongData) as error:

@@ -16,7 +16,6 @@ from speedrunner.runs.due import due
 from speedrunner.runs.identity import remarks
 from speedrunner.runs.plan import Evaluate, Sleep, Wake
 from speedrunner.runs.setup import SETUP_ERRORS, set_up
-from speedrunner.sandbox.settings import SandboxError
 from speedrunner.store.files import StorageError
 from speedrunner.store.lock import owner_of
 from speedrunner.store.rundir import RunDirectory
@@ -114,8 +113,8 @@ def _status(path: Path) -> RunStatus:
     )
     try:
         config = from_yaml(directory.config() or "")
-        plan = set_up(config).plan(directory.training_end)
-    except (*SETUP_ERRORS, SandboxError) as error:  # what it names is not on this machine
+        plan = set_up(config, plays_here=False).plan(directory.training_end)
+    except SETUP_ERRORS as error:  # what it names is not on this machine
         return msgspec.structs.replace(found, state="running" if owner else "unknown", note=str(error))
     left = due(plan, directory)
     return msgspec.structs.replace(

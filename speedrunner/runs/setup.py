@@ -98,11 +98,14 @@ class Setup:
         return policy
 
 
-def set_up(config: Config, cards: tuple[ModelCard, ModelCard] | None = None) -> Setup:
+def set_up(
+    config: Config, cards: tuple[ModelCard, ModelCard] | None = None, *, plays_here: bool = True
+) -> Setup:
     """Make what a configuration names.
 
     Args:
         cards: the actor's and the inducer's, as a run has recorded them; `None`: those that it names.
+        plays_here: whether this machine is to play; login nodes often isolate nothing.
 
     Raises:
         EnvironmentFault, UnknownMethod, InvalidMethodOption, InvalidCard: something in it does not exist.
@@ -122,5 +125,6 @@ def set_up(config: Config, cards: tuple[ModelCard, ModelCard] | None = None) -> 
         inducer_card=inducer or inducer_card(config, card),
     )
     setup.method.check(setup.env)
-    require(config.sandbox.limits)
+    if plays_here:
+        require(config.sandbox.limits)
     return setup

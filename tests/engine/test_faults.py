@@ -190,7 +190,7 @@ def test_answers_lost_to_a_shutdown_are_asked_for_again(
 
     run.wait_for(writing)
     (core,) = (each for each in server.children() if "EngineCore" in each.name())
-    core.terminate()
+    core.send_signal(signal.SIGINT)
     done = run.end()
     assert (done.returncode, done.stderr) == (0, "")
     check_finished(run.run, [f"test/0000/{number:04d}" for number in range(4)], sleeps=0)

@@ -93,13 +93,13 @@ class TestTheCommand:
     def test_says_a_line_for_each_job(self, runs: Path) -> None:
         queue(runs, "7_1|RUNNING|gpu07|1|None|", "7_2|PENDING||0|Resources|")
         told = in_process("status", str(runs)).stdout
-        assert f"job 7_1: running on gpu07, restarts: 1; 1 runs left (one); log: {runs}/jobs/7_1.log" in told
-        assert "job 7_2: pending (Resources); 1 runs left (two); log: " in told
+        assert f"job 7_1: running on gpu07, restarts: 1; not finished: one; log: {runs}/jobs/7_1.log" in told
+        assert "job 7_2: pending (Resources); not finished: two; log: " in told
 
     def test_tells_one_that_ended_before_its_runs(self, runs: Path) -> None:
         queue(runs)
         assert (
-            "job 7_1: no longer in the queue; 1 runs left (one); log: "
+            "job 7_1: no longer in the queue; not finished: one; log: "
             in in_process("status", str(runs)).stdout
         )
 
