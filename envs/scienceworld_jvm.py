@@ -48,6 +48,7 @@ JAVA_OPTIONS = [
     "-Duser.country=US",
     "-XX:-UsePerfData",  # leaves no file in the temporary folder
     "-Xrs",  # a SIGTERM that reaches all processes of a job is for their owner
+    "-XX:+DisableAttachMechanism",  # which would otherwise listen from the start then
 ]
 
 REMEDY = "install it, or set env.java to a `java` program of version 11 or later"

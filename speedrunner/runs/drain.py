@@ -161,8 +161,8 @@ class Drain:
             longest_s = max(self._longest.values(), default=0.0)
             known = f"; one has taken up to {longest_s:.0f} s before" if longest_s else ""
             raise TimeTooShort(
-                f"no episode and no sleep could end in the {self._time_s:.0f} s that this job has, its server's"
-                f" start among them{known}: give it more minutes"
+                f"no episode and no sleep could end in the {self._time_s:.0f} s that this job has, its"
+                f" server's start among them{known}: give it more minutes"
             )
 
     def _on_end(self) -> None:
