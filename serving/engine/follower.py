@@ -1,8 +1,7 @@
-"""A part of a model that another node serves: kept for as long as a connection to that one stands.
+"""A part of a model on each other node of a job: waits for a server, and serves with it, again and again.
 
-    python -m serving.engine.follower OPTIONS OF THE API SERVER
-
-Started by `serving.engine.nodes` on each other node. What it starts goes with it (`serving.engine.guard`).
+The job's script starts it in a step of its own, before all else (`speedrunner follow`), so that it outlives
+servers. It ends when its standard input does. What it starts goes with it (`serving.engine.guard`).
 """
 
 from __future__ import annotations
@@ -14,53 +13,68 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
 from pathlib import Path
 
 from serving.engine import guard
 from serving.engine.folders import private_folder
-from serving.engine.nodes import LIFELINE, meeting
+from serving.engine.meeting import MEETING, Part, joined, network
+from serving.errors import ServerFailed
 
 HEADLESS = (sys.executable, "-m", "serving.engine.headless")
 
+NEEDED = (MEETING, "SLURM_PROCID", "SLURMD_NODENAME", "SLURM_LAUNCH_NODE_IPADDR")
 CACHES = frozenset(
     {"VLLM_CACHE_ROOT", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "NUMBA_CACHE_DIR", "CUDA_CACHE_PATH"}
 )
-POLL_S = 0.5
+POLL_S = 1.0
 
 
-def run(arguments: Sequence[str]) -> int:
-    """Serve until the other node's end (status 0), or until this part has ended by itself (any other)."""
-    master = arguments[arguments.index("--master-addr") + 1]
-    with socket.create_connection((master, int(os.environ[LIFELINE]))) as lifeline:
-        return _serve(arguments, master, lifeline)
+def follow() -> None:
+    """Serve with each server that asks for it, until standard input ends.
+
+    Slurm signals each process of a job when it is to stop; only the run's own is to hear of it, since its
+    episodes still need the model.
+
+    Raises:
+        ServerFailed: this is not a step of such a job.
+    """
+    signal.pthread_sigmask(signal.SIG_BLOCK, guard.OF_A_JOB)
+    if missing := [name for name in NEEDED if name not in os.environ]:
+        raise ServerFailed(
+            f"{' and '.join(missing)} is not set: this command is for the scripts of `speedrunner submit`"
+        )
+    file, rank, node, head = (os.environ[name] for name in NEEDED)
+    while not select.select([sys.stdin], [], [], POLL_S)[0]:  # nothing is ever said there
+        if (asked := joined(Path(file), head, int(rank) + 1, node)) is None:
+            continue
+        lifeline, part = asked
+        with lifeline:
+            try:
+                _serve(part, int(rank) + 1, lifeline)
+            except (OSError, ServerFailed) as error:
+                print(f"{node} cannot serve its part of the model: {error}", file=sys.stderr, flush=True)
 
 
-def _serve(arguments: Sequence[str], master: str, lifeline: socket.socket) -> int:
+def _serve(part: Part, rank: int, lifeline: socket.socket) -> None:
+    """Run the part until it ends by itself, or the connection to the launcher or standard input does."""
     temporary = os.environ.get("SLURM_TMPDIR", "")
     tempfile.tempdir = temporary if Path(temporary).is_dir() else "/tmp"
     folder = private_folder()
     folder.mkdir(mode=0o700)
+    environment = {**os.environ, **part.environment}
     # Nobody has looked who owns the scratch folders that the first node's caches lie in.
-    own = {name: str(folder / name.lower()) for name in CACHES if name in os.environ}
+    own = {name: str(folder / name.lower()) for name in CACHES if name in environment}
     own |= {"TMPDIR": str(folder), "VLLM_RPC_BASE_PATH": str(folder)}
-    rank = int(os.environ["SLURM_PROCID"]) + 1
     guarded = [sys.executable, "-P", guard.__file__, str(os.getpid()), str(folder)]
     process = subprocess.Popen(
-        [*guarded, *HEADLESS, *arguments, "--headless", "--node-rank", str(rank)],
+        [*guarded, *HEADLESS, *part.arguments, "--headless", "--node-rank", str(rank)],
         stdin=subprocess.DEVNULL,
-        env={**os.environ, **meeting(master), **own},
+        stdout=lifeline.fileno(),
+        stderr=subprocess.STDOUT,
+        env={**environment, **network(lifeline.getsockname()[0], environment), **own},
         start_new_session=True,
     )
     while process.poll() is None:
-        broken, _, _ = select.select([lifeline], [], [], POLL_S)  # nothing is ever said
-        if broken:
+        if select.select([lifeline, sys.stdin], [], [], POLL_S / 2)[0]:
             process.send_signal(signal.SIGQUIT)
             process.wait()
-            return 0
-    return process.returncode or 1
-
-
-if __name__ == "__main__":
-    signal.pthread_sigmask(signal.SIG_BLOCK, guard.OF_A_JOB)
-    sys.exit(run(sys.argv[1:]))

@@ -1,18 +1,20 @@
-"""A model that is spread over several nodes of a Slurm allocation: its API server here, its followers there.
+"""A model that is spread over several nodes of a Slurm job: its API server here, its followers there.
 
-    python -m serving.engine.nodes NODES OPTIONS OF THE API SERVER
+    python -m serving.engine.nodes NODES NAME,NAME,... OPTIONS OF THE API SERVER
 
-vLLM's own processes find each other by an address and a port of this node. `srun` starts one follower on each
-other node. If either the API server or a follower ends, the rest does. Each follower holds a connection to a
-port of this process, and ends when that breaks: nothing has to reach it when this process ends, in whatever
-way, and when `srun` is killed, Slurm itself would take its time.
+vLLM's own processes find each other by an address and a port of this node. On each other node a follower
+waits (`serving.engine.follower`), started by the job's script: Slurm signals all processes of a run's step,
+and an `srun` among them would end the followers. They get the environment variables NAME, NAME, ... too. If
+either the API server or a follower's part ends, the rest does. Each follower holds a connection to this
+process, and ends its part when that breaks: nothing has to reach it when this process ends, in whatever
+way. What its part prints comes through that connection into this process's own output.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import shutil
+import select
 import signal
 import socket
 import subprocess
@@ -20,130 +22,79 @@ import sys
 import time
 from collections.abc import Sequence
 
-import psutil
-
 from serving.engine.api_server import API_SERVER
+from serving.engine.meeting import Follower, Part, gathered, meeting_file, network, say
 from serving.errors import ServerFailed
 
 SPREAD = (sys.executable, "-m", "serving.engine.nodes")
-FOLLOWER = (sys.executable, "-m", "serving.engine.follower")
-
-LIFELINE = "SPEEDRUNNER_LIFELINE"
-"""Environment variable of followers: the port, beside the master's address, to which they stay connected."""
-
-BACKLOG = 64
-"""Connections that stand without being accepted: more than there are nodes."""
 
 POLL_S = 0.2
 FOLLOWERS_END_S = 4.0
+CHUNK = 1 << 16
 
 
-def other_nodes(count: int) -> list[str]:
-    """The nodes that serve a model of `count` nodes together with this one, by the names that Slurm has.
+def run(count: int, names: Sequence[str], arguments: Sequence[str]) -> int:
+    """Serve until it is interrupted, or a part of it ends. Returns the status of that as a shell would.
 
     Raises:
-        ServerFailed: this is no Slurm job, it has fewer nodes, or it cannot start programs on them.
+        ServerFailed: the other nodes' followers did not come.
     """
-    listed = os.environ.get("SLURM_JOB_NODELIST")
-    advice = "`speedrunner submit LIST cluster=...` asks Slurm for them"
-    if listed is None:
-        raise ServerFailed(f"the model needs {count} nodes, and this is no Slurm job; {advice}")
-    if missing := [program for program in ("srun", "scontrol") if shutil.which(program) is None]:
-        raise ServerFailed(
-            f"the model needs {count} nodes, and {' and '.join(missing)}, which reach them, are not here:"
-            " put Slurm's commands on the PATH (a container has none of its own)"
+    with gathered(meeting_file(count), count - 1) as (followers, notice):
+        own = followers[0].lifeline.getsockname()[0]  # the way that leads to the others
+        place = ["--master-addr", own, "--master-port", str(_free_port(own))]
+        arguments = [*arguments, "--nnodes", str(count), *place]
+        environment = {name: os.environ[name] for name in names if name in os.environ}
+        for each in followers:
+            with contextlib.suppress(OSError):  # is seen below
+                say(each.lifeline, Part(notice.launchers, arguments, environment))
+        head = subprocess.Popen(
+            [*API_SERVER, *arguments, "--node-rank", "0"],
+            env={**os.environ, **network(own, os.environ)},
         )
-    own = os.environ.get("SLURMD_NODENAME")
-    others = [name for name in _scontrol("hostnames", listed).split() if name != own]
-    if len(others) < count - 1:
-        raise ServerFailed(f"the model needs {count} nodes, and this job has {len(others) + 1}; {advice}")
-    return others[: count - 1]
-
-
-def meeting(address: str) -> dict[str, str]:
-    """What vLLM, Gloo and NCCL find in their environment so that they meet where `address` is reached from.
-
-    A site that has chosen an interface for Gloo or NCCL has done so for a reason, and keeps it.
-
-    Raises:
-        ServerFailed: there is no way to that address.
-    """
-    try:
-        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-            probe.connect((address, 9))  # nothing is sent
-            own = probe.getsockname()[0]
-    except OSError as error:
-        raise ServerFailed(f"node {address} cannot be reached from here: {error}") from None
-    names = [name for name, each in psutil.net_if_addrs().items() if own in (one.address for one in each)]
-    chosen = {"GLOO_SOCKET_IFNAME": names[0], "NCCL_SOCKET_IFNAME": names[0]} if names else {}
-    return {"VLLM_HOST_IP": own} | {name: os.environ.get(name, found) for name, found in chosen.items()}
-
-
-def followers_command(others: Sequence[str], arguments: Sequence[str]) -> list[str]:
-    """The command that starts a follower on each of these nodes, and ends when one of them does."""
-    cores = os.environ.get("SLURM_CPUS_PER_TASK")
-    return [
-        "srun",
-        f"--nodes={len(others)}",
-        f"--ntasks={len(others)}",
-        "--ntasks-per-node=1",
-        f"--nodelist={','.join(others)}",
-        *([f"--cpus-per-task={cores}"] if cores else []),
-        "--overlap",
-        "--mpi=none",
-        "--kill-on-bad-exit=1",
-        *FOLLOWER,
-        *arguments,
-    ]
-
-
-def run(count: int, arguments: Sequence[str]) -> int:
-    """Serve until it is interrupted, or a part of it ends. Returns the status of that as a shell would."""
-    others = other_nodes(count)
-    found = meeting(_address(others[0]))
-    own = found["VLLM_HOST_IP"]
-    arguments = [
-        *arguments,
-        "--nnodes",
-        str(count),
-        "--master-addr",
-        own,
-        "--master-port",
-        str(_free_port(own)),
-    ]
-    with socket.create_server((own, 0), backlog=BACKLOG) as lifeline:
-        elsewhere = {**os.environ, LIFELINE: str(lifeline.getsockname()[1])}
-        elsewhere.pop("VLLM_API_KEY", None)
-        command = followers_command(others, arguments)
-        followers = subprocess.Popen(command, stdin=subprocess.DEVNULL, env=elsewhere)
-        head = subprocess.Popen([*API_SERVER, *arguments, "--node-rank", "0"], env={**os.environ, **found})
         try:
-            while head.poll() is None and followers.poll() is None:
-                time.sleep(POLL_S)
-            if head.poll() is None:
-                print(f"the part of the model on {' or '.join(others)} has ended", flush=True)
-                return followers.returncode or 1
+            if (ended := _until_a_part_ends(head, followers)) is not None:
+                print(f"the part of the model on {ended.node} has ended", flush=True)
+                return 1
         except KeyboardInterrupt:
             head.send_signal(signal.SIGINT)
-    with contextlib.suppress(subprocess.TimeoutExpired):
-        followers.wait(FOLLOWERS_END_S)
-    status = head.wait()
+        finally:
+            _dismiss(followers)
+        status = head.wait()
     return 128 - status if status < 0 else status
 
 
-def _address(node: str) -> str:
-    """Where Slurm itself reaches a node."""
-    words = _scontrol("node", node, "--oneliner").split()
-    return next((word.partition("=")[2] for word in words if word.startswith("NodeAddr=")), node)
+def _until_a_part_ends(head: subprocess.Popen[bytes], followers: Sequence[Follower]) -> Follower | None:
+    """Pass on what followers print. Returns the one whose part has ended; `None` where the server has."""
+    by_lifeline = {each.lifeline: each for each in followers}
+    while head.poll() is None:
+        for lifeline in select.select(by_lifeline, [], [], POLL_S)[0]:
+            if not _passed_on(lifeline):
+                return by_lifeline[lifeline]
+    return None
 
 
-def _scontrol(*what: str) -> str:
-    done = subprocess.run(["scontrol", "show", *what], capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise ServerFailed(
-            f"scontrol show {' '.join(what)} failed: {done.stderr.strip() or done.stdout.strip()}"
-        )
-    return done.stdout
+def _dismiss(followers: Sequence[Follower]) -> None:
+    """Let them end their parts, and wait until they have, which their ends of the connections tell."""
+    left = {each.lifeline for each in followers}
+    for lifeline in left:
+        with contextlib.suppress(OSError):
+            lifeline.shutdown(socket.SHUT_WR)
+    deadline = time.monotonic() + FOLLOWERS_END_S
+    while left and time.monotonic() < deadline:
+        for lifeline in select.select(left, [], [], POLL_S)[0]:
+            if not _passed_on(lifeline):
+                left.remove(lifeline)
+
+
+def _passed_on(lifeline: socket.socket) -> bool:
+    """Print what has come; false at its end."""
+    try:
+        said = lifeline.recv(CHUNK)
+    except OSError:
+        return False
+    sys.stdout.buffer.write(said)
+    sys.stdout.buffer.flush()
+    return bool(said)
 
 
 def _free_port(address: str) -> int:
@@ -155,7 +106,9 @@ def _free_port(address: str) -> int:
 
 if __name__ == "__main__":
     try:
-        exit_status = run(int(sys.argv[1]), sys.argv[2:])
+        exit_status = run(int(sys.argv[1]), sys.argv[2].split(","), sys.argv[3:])
     except ServerFailed as error:
         sys.exit(f"ServerFailed: {error}")
+    except KeyboardInterrupt:
+        exit_status = 130
     sys.exit(exit_status)

@@ -23,7 +23,8 @@ from serving.engine import guard, server_log
 from serving.engine.api_server import API_SERVER
 from serving.engine.endpoint import Endpoint
 from serving.engine.folders import private_folder
-from serving.engine.nodes import SPREAD, other_nodes
+from serving.engine.meeting import meeting_file
+from serving.engine.nodes import SPREAD
 from serving.errors import ServerFailed
 from serving.hub import found
 from serving.options import START_TIMEOUT_S
@@ -94,7 +95,7 @@ class VllmServer:
     def command(self) -> list[str]:
         """The exact command, without the environment."""
         card = self.card
-        program = API_SERVER if card.nodes == 1 else (*SPREAD, str(card.nodes))
+        program = API_SERVER if card.nodes == 1 else (*SPREAD, str(card.nodes), ",".join(self._environment()))
         command = [*program, "--model", self._model]
         if card.revision:
             command += ["--revision", card.revision, "--tokenizer-revision", card.revision]
@@ -126,7 +127,7 @@ class VllmServer:
         """Start and wait until the server calls itself healthy; on any failure nothing of it is left.
 
         Raises:
-            ServerFailed: it runs already, its port is in use, there are not as many nodes as its card needs,
+            ServerFailed: it runs already, its port is in use, its card needs nodes and none wait for it,
                 it ended, or it took too long. The message of the last two holds the log's telling lines, the
                 command and the log's path.
         """
@@ -135,7 +136,7 @@ class VllmServer:
         if self._port is not None:
             _require_free(self._port)
         if self.card.nodes > 1:
-            other_nodes(self.card.nodes)
+            meeting_file(self.card.nodes)
         self.kill()  # whatever a dead one has left
         try:
             try:

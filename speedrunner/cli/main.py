@@ -19,6 +19,7 @@ from speedrunner.cli.cost import cost
 from speedrunner.cli.doctor import doctor
 from speedrunner.cli.envs import app as envs_app
 from speedrunner.cli.export import export
+from speedrunner.cli.follow import follow
 from speedrunner.cli.forecast import forecast
 from speedrunner.cli.init import NotWritten, init
 from speedrunner.cli.library import app as library_app
@@ -69,6 +70,7 @@ app.command("serve")(serve)
 app.command("show")(show)
 app.command("submit")(submit)
 app.command("status")(status)
+app.command("follow", hidden=True)(follow)
 app.command("forecast")(forecast)
 app.command("export")(export)
 app.command("cost")(cost)

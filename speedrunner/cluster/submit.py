@@ -88,6 +88,7 @@ def script(
     }
     options = [f"--{name}={value}" for name, value in asked_for.items() if value is not None]
     program = f"{cluster.container} speedrunner" if cluster.container else shlex.join(_program())
+    logs = shlex.quote(str(root.resolve() / LOGS))
     environment = jinja2.Environment(
         undefined=jinja2.StrictUndefined, keep_trailing_newline=True, trim_blocks=True
     )
@@ -97,6 +98,9 @@ def script(
         setup=cluster.setup.strip(),
         folder=shlex.quote(str(Path.cwd())),
         scratch=f'"{cluster.scratch}"' if cluster.scratch else "${SLURM_TMPDIR:-${TMPDIR:-/tmp}}",
+        nodes=machines.nodes,
+        meeting=f"{logs}/$SLURM_JOB_ID.meeting",
+        follow=f"{program} follow",
         command=f'{program} {shlex.join(["sweep", *sweep])} --part="$SLURM_ARRAY_TASK_ID/{of}"',
     )
 
@@ -141,6 +145,11 @@ def _machines(part: Sequence[Member], cluster: Cluster) -> Machines:
         raise InvalidConfig(
             f"{run.place}: {gpus} GPUs on a node are needed for {' and '.join(started)}, and the cluster's"
             f" nodes have {cluster.gpus} (cluster.gpus)"
+        )
+    if len(spread := [name for name, card in started.items() if card.nodes > 1]) > 1:
+        raise InvalidConfig(
+            f"{run.place}: {' and '.join(spread)} need several nodes each, and a job has one such model:"
+            " choose a smaller one for the actor or the inducer"
         )
     return Machines(max((card.nodes for card in started.values()), default=1), gpus)
 

@@ -10,8 +10,9 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
-from serving.cards import CHECKOUT, ModelCard
+from serving.cards import CHECKOUT, MODELS, ModelCard
 from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.cluster.jobs import JOBS, JobPart, Submitted, note_jobs
 from tests.scripted_engine import ScriptedEngine
@@ -116,6 +117,25 @@ class TestAScript:
         assert shell is not None
         read = subprocess.run([shell, "-n"], input=text, capture_output=True, text=True, check=False)
         assert (read.returncode, read.stderr) == (0, "")
+
+    def test_of_several_nodes_has_followers_wait_on_the_others(self, folder: Path) -> None:
+        card = yaml.safe_load((MODELS / "tiny-random.yaml").read_text()) | {"nodes": 3}
+        card["server"]["flags"] |= {"tensor-parallel-size": 3, "distributed-executor-backend": "mp"}
+        (folder / "card.yaml").write_text(yaml.safe_dump(card))
+        text = printed("model=card.yaml", "cluster.container=apptainer exec mine.sif", *CPU)
+        assert options(text)["nodes"] == "3"
+        assert "exec srun --relative=1 --nodes=2 --ntasks=2 --ntasks-per-node=1 " in text
+        assert " apptainer exec mine.sif speedrunner follow)\n" in text
+        assert f"\nexport SPEEDRUNNER_MEETING={folder}/runs/jobs/$SLURM_JOB_ID.meeting\n" in text
+        assert "follow" not in printed("model=tiny", *CPU)
+
+    def test_has_one_model_over_several_nodes(self, folder: Path) -> None:
+        for name in ("one", "other"):
+            card = yaml.safe_load((MODELS / "tiny-random.yaml").read_text()) | {"nodes": 2, "name": name}
+            card["server"]["flags"] |= {"tensor-parallel-size": 2, "distributed-executor-backend": "mp"}
+            (folder / f"{name}.yaml").write_text(yaml.safe_dump(card))
+        words = "one and other need several nodes each, and a job has one such model: "
+        assert words in refused("model=one.yaml", "model.inducer_card=other.yaml", *CPU)
 
     def test_writes_nothing(self, folder: Path) -> None:
         printed("model=tiny", *CPU)
