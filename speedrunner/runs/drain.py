@@ -69,7 +69,10 @@ class Drain:
         self._is_short = False
         self._ended = 0
         self._signal: int | None = None
-        self._units: list[str] = []
+        self._units: list[tuple[str, float]] = []
+        """In flight, with when they began."""
+        self._endless = ""
+        """What was in flight for most of the time, and not over at its end."""
         self._task: asyncio.Task[Any] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._cancelled = False
@@ -106,14 +109,14 @@ class Drain:
     @contextmanager
     def unit(self, name: str, kind: str) -> Iterator[None]:
         """A unit of work that a drain waits for (an episode, a sleep)."""
-        self._units.append(name)
         began = time.monotonic()
+        self._units.append((name, began))
         try:
             yield
             self._ended += 1
             self.took(kind, time.monotonic() - began)
         finally:
-            self._units.remove(name)
+            self._units.remove((name, began))
             if self._timer is not None and not self._units:
                 self._timer.cancel()  # putting things away takes its time, also after a failure
 
@@ -122,7 +125,8 @@ class Drain:
 
         Raises:
             Interrupted: a signal has ended it, or (`TimeIsUp`) the time.
-            TimeTooShort: the time has, or a SIGUSR1 that warned of a job's end, and no unit had ended.
+            TimeTooShort: the time has, or a SIGUSR1 that warned of a job's end, and no unit had ended, or one
+                had not that had most of the time.
         """
         loop = asyncio.get_running_loop()
         task: asyncio.Task[T] = asyncio.ensure_future(work)
@@ -157,6 +161,10 @@ class Drain:
         return None if self._end is None else max(self._end - time.monotonic(), 0.0)
 
     def _require_progress(self) -> None:
+        if self._endless:
+            raise TimeTooShort(
+                f"{self._endless} of the {self._time_s:.0f} s that this job has: give it more minutes"
+            )
         if not self._ended and self._time_s is not None:
             longest_s = max(self._longest.values(), default=0.0)
             known = f"; one has taken up to {longest_s:.0f} s before" if longest_s else ""
@@ -166,7 +174,12 @@ class Drain:
             )
 
     def _on_end(self) -> None:
-        """The time is over: what is in flight is lost."""
+        """The time is over: what is in flight is lost, and would be in the next job, if it had most of it."""
+        assert self._time_s is not None
+        for name, began in self._units:
+            had_s = time.monotonic() - began
+            if had_s > self._time_s / 2:
+                self._endless = f"{name} was not over after {had_s:.0f}"
         if self._signal is None:
             self._signal, self._is_short = signal.SIGUSR1, True
         self._cancel()
@@ -201,7 +214,8 @@ class Drain:
     def _give_up(self) -> None:
         """Say what is lost."""
         if self._units:
-            names = ", ".join(sorted(self._units)[:SHOWN]) + (", ..." if len(self._units) > SHOWN else "")
+            names = ", ".join(sorted(name for name, _ in self._units)[:SHOWN])
+            names += ", ..." if len(self._units) > SHOWN else ""
             self._say(f"given up in flight, to be begun anew: {len(self._units)} ({names})")
 
 

@@ -163,11 +163,11 @@ async def test_without_a_bound_everything_may_begin() -> None:
 
 
 async def test_what_is_in_flight_when_the_time_is_over_is_given_up() -> None:
-    job = Job(time_s=0.3)
+    job = Job(time_s=0.5)
 
     async def work() -> None:
         with job.drain.unit("train/0006", "train"):
-            pass
+            await asyncio.sleep(0.4)
         await job.work()
 
     with pytest.raises(TimeIsUp, match="the job's time is up") as interrupted:
@@ -187,6 +187,18 @@ async def test_a_time_in_which_nothing_could_end_is_told_so_that_nobody_tries_ag
 
     with pytest.raises(TimeTooShort, match=r"in the 60 s .*; one has taken up to 70 s before"):
         await job.drain.run(cut())
+
+
+async def test_what_is_not_over_after_most_of_the_time_would_not_be_in_the_next_job() -> None:
+    job = Job(time_s=0.5)
+
+    async def work() -> None:
+        with job.drain.unit("train/0006", "train"):
+            pass
+        await job.work()
+
+    with pytest.raises(TimeTooShort, match=r"train/0007 was not over after \d of the \d s that this job has"):
+        await job.drain.run(work())
 
 
 async def test_signals_of_a_job_do_not_reach_the_processes_that_work_starts() -> None:
