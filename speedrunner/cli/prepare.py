@@ -35,5 +35,4 @@ def prepare(what: Runs = None) -> None:
         done = bring(subject, status, say)
     if not all(one.ready for one in done):
         raise typer.Exit(1)
-    gpus = f"--gres=gpu:{subject.gpus} " if subject.gpus else ""
-    typer.echo(visible(f"now, on a node: srun {gpus}speedrunner doctor {subject.words}".rstrip()))
+    typer.echo(visible(f"now, on a node: {subject.doctor}"))

@@ -11,7 +11,7 @@ from typing import TypeVar
 from serving.cards import ModelCard
 from speedrunner.config.compose import compose
 from speedrunner.config.named import actor_card, inducer_card
-from speedrunner.config.schema import ClassConfig, Config, SandboxConfig
+from speedrunner.config.schema import ClassConfig, Config, InvalidConfig, SandboxConfig, ServingConfig
 from speedrunner.experiments.grid import grid_of
 
 T = TypeVar("T")
@@ -23,15 +23,19 @@ class Subject:
 
     Attributes:
         given: what the command was given.
+        root: where the runs' folders of a list are, if that was given as well.
         cards: the models of all roles, as the runs adapt them.
         served: those for which a server is started, with the port that it gets, if any.
+        attached: those whose server runs already, and how it is reached.
         gpus: most GPUs that the servers of one run take.
     """
 
     given: tuple[str, ...]
+    root: Path | None
     configs: list[Config]
     cards: list[ModelCard]
     served: list[tuple[ModelCard, int | None]]
+    attached: list[tuple[ModelCard, ServingConfig]]
     gpus: int
 
     @property
@@ -54,6 +58,13 @@ class Subject:
         """What names the same subject to another command."""
         return shlex.join(self.given)
 
+    @property
+    def doctor(self) -> str:
+        """The command that looks at a node of Slurm for the same."""
+        gpus = [f"--gres=gpu:{self.gpus}"] if self.gpus else []
+        root = [f"--dir={self.root}"] if self.root else []
+        return shlex.join(["srun", *gpus, "speedrunner", "doctor", *self.given, *root])
+
 
 def subject_of(given: Sequence[str], folder: Path | None = None) -> Subject:
     """What settings of a run name, or with `experiment=NAME` or a file first, the runs of a list.
@@ -63,24 +74,31 @@ def subject_of(given: Sequence[str], folder: Path | None = None) -> Subject:
         folder: where the runs' folders of a list are.
 
     Raises:
-        InvalidConfig, InvalidCard: something in it does not exist.
+        InvalidConfig, InvalidCard: something in it does not exist, or a folder is given without a list.
     """
     given = [each for each in given if not each.startswith(("cluster=", "cluster."))]
     lists = any(each.startswith("experiment=") for each in given) or (given and "=" not in given[0])
+    if folder and not lists:
+        raise InvalidConfig(
+            "--dir is for a list of runs (experiment=NAME or a file first); one run's is run.dir=PATH"
+        )
     configs = [run.config for run in grid_of(given, folder).runs()] if lists else [compose(given)]
     cards: list[ModelCard] = []
     served: list[tuple[ModelCard, int | None]] = []
+    attached: list[tuple[ModelCard, ServingConfig]] = []
     gpus = 0
     for config in configs:
         actor = actor_card(config)
         inducer = inducer_card(config, actor)
         own = [] if actor.hosted or config.serving.url else [(actor, config.serving.port)]
+        if config.serving.url and not actor.hosted:
+            attached.append((actor, config.serving))
         if inducer is not actor and not inducer.hosted:
             own.append((inducer, None))
         cards += [actor, inducer]
         served += own
         gpus = max(gpus, sum(card.gpus_of_a_node for card, _ in own))
-    return Subject(tuple(given), configs, _once(cards), _once(served), gpus)
+    return Subject(tuple(given), folder, configs, _once(cards), _once(served), _once(attached), gpus)
 
 
 def _once(things: Iterable[T]) -> list[T]:

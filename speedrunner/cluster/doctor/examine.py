@@ -7,6 +7,7 @@ import socket
 from collections.abc import Callable, Iterable, Iterator
 
 from envs import EnvironmentFault
+from envs.scienceworld_jvm import NoJava
 from speedrunner.cluster.doctor import confinement, folders, gpu, machine, models
 from speedrunner.cluster.doctor.finding import Examination, Finding, failure, ok
 from speedrunner.cluster.environments import opened
@@ -23,13 +24,17 @@ def environments(subject: Subject) -> Iterator[Finding]:
         try:
             yield ok(name, opened(env))
         except EnvironmentFault as error:
-            yield failure(name, str(error), f"where it is to be mended: speedrunner prepare {subject.words}")
+            remedy = f"where it is to be mended: speedrunner prepare {subject.words}"
+            if isinstance(error, NoJava) and env.options.get("java"):
+                remedy = "correct env.java, or leave it out: a Java is installed with the environments"
+            yield failure(name, str(error), remedy)
 
 
 CHECKS: dict[str, Check] = {
     "Slurm": machine.slurm,
     "installation": models.installation,
     "model files": models.files,
+    "servers": models.servers,
     "GPUs": gpu.gpus,
     "engine flags": models.flags,
     "sandbox": confinement.sandboxes,

@@ -100,6 +100,12 @@ def scratch(subject: Subject) -> Iterator[Finding]:
     name, folder = "scratch", Path(tempfile.gettempdir())
     own = os.environ.get("SLURM_TMPDIR") or "/tmp"
     remedy = f"export TMPDIR={own}"
+    if wanted := os.environ.get("TMPDIR"):
+        try:
+            _written_ahead_s(Path(wanted))
+        except OSError as error:
+            told = f"TMPDIR={wanted} cannot be used ({error.strerror}), and {folder} is used instead"
+            yield warning(name, told, f"make it a folder that you can write, or {remedy}")
     try:
         _written_ahead_s(folder)
         for card, _ in subject.served[:1]:
@@ -136,8 +142,23 @@ def caches(subject: Subject) -> Iterator[Finding]:
         )
     if not wrong:
         yield ok("caches", f"{', '.join(COMPILED)}: on this machine")
-    home = cache_folder()
-    yield ok("weights", f"of the hub are kept in {home} ({mount_of(home).type})")
+    yield _weights(subject)
+
+
+def _weights(subject: Subject) -> Finding:
+    """Whether there is, or can be, a folder for what is fetched from the hub; one to read alone will do."""
+    name, home, remedy = "weights", cache_folder(), "export HF_HOME= a folder of yours, in the job as well"
+    if any(card.id for card in subject.cards):
+        try:
+            os.scandir(home).close()
+        except FileNotFoundError:
+            try:
+                _written_ahead_s(nearest(home))
+            except OSError as error:
+                return warning(name, f"{home} cannot be made ({error.strerror})", remedy)
+        except OSError as error:
+            return failure(name, f"{home} cannot be looked at ({error.strerror})", remedy)
+    return ok(name, f"of the hub are kept in {home} ({mount_of(home).type})")
 
 
 def _shared_caches() -> Iterator[tuple[str, tuple[Path, Mount]]]:

@@ -53,14 +53,15 @@ def gpus(subject: Subject) -> Iterator[Finding]:
     if not subject.gpus:
         yield ok("GPU", "none is needed")
         return
-    remedy = f"srun --gres=gpu:{subject.gpus} speedrunner doctor {subject.words}"
     try:
         found = visible_gpus()
     except (OSError, subprocess.SubprocessError) as error:
-        yield failure("GPU", f"{subject.gpus} needed, and nvidia-smi shows none ({_why(error)})", remedy)
+        yield failure(
+            "GPU", f"{subject.gpus} needed, and nvidia-smi shows none ({_why(error)})", subject.doctor
+        )
         return
     if len(found) < subject.gpus:
-        yield failure("GPU", f"{subject.gpus} needed, and {len(found)} can be used here", remedy)
+        yield failure("GPU", f"{subject.gpus} needed, and {len(found)} can be used here", subject.doctor)
     else:
         names = ", ".join(f"{each.name} ({each.total / 1024:.0f} GiB)" for each in found)
         yield ok("GPU", f"{subject.gpus} needed; here: {names}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 from serving import hub
 from serving.cards import CHECKOUT, ModelCard, model_path
 from serving.deployment import running_endpoint
+from serving.engine.endpoint import attach
 from serving.engine.flags import flag_problems
 from serving.engine.server import VllmServer
 from serving.errors import InvalidCard, ServerFailed
@@ -82,6 +84,21 @@ def flags(subject: Subject) -> Iterator[Finding]:
             yield failure(told, "; ".join(problems[name]), "correct `server.flags` in the model's card")
         else:
             yield ok(told, f"vLLM takes all {len(lines[name])} words")
+
+
+def servers(subject: Subject) -> Iterator[Finding]:
+    """Whether each server that is named runs, and is the model's, asked as a run does before it begins."""
+    for card, options in subject.attached:
+        name = f"server of {card.name}"
+        try:
+            if endpoint := running_endpoint(card, options):
+                asyncio.run(attach(endpoint, card.name, card.context))
+                yield ok(name, f"{endpoint} serves it")
+        except (InvalidCard, ServerFailed) as error:
+            remedy = (
+                "have it serve this model, correct serving.url or its key, or leave it out: one is started"
+            )
+            yield failure(name, str(error), remedy)
 
 
 def _key(name: str, card: ModelCard, subject: Subject) -> Finding:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import os
 import re
 import shutil
 import subprocess
@@ -61,8 +62,9 @@ class Quota(msgspec.Struct, frozen=True):
 
 
 def nearest(path: Path) -> Path:
-    """The path itself, or the folder above it that exists."""
-    return next(each for each in (path, *path.parents) if each.exists())
+    """The path itself, or the folder above it that exists, as far as this user may look."""
+    # `Path.exists` raises below a folder of others.
+    return next(each for each in (path, *path.parents) if os.path.exists(each))  # noqa: PTH110
 
 
 def mount_of(path: Path) -> Mount:

@@ -29,6 +29,8 @@ def test_nothing_is_started_for_what_runs_elsewhere() -> None:
     assert subject_of(["model=gpt-5.4-mini"]).served == []
     attached = subject_of(["model=qwen3-8b", "serving.url=http://127.0.0.1:8000/v1"])
     assert (attached.served, attached.gpus) == ([], 0)
+    (reached,) = attached.attached
+    assert (reached[0].name, reached[1].url) == ("qwen3-8b", "http://127.0.0.1:8000/v1")
     assert attached.cards == [load_card("qwen3-8b")]  # whose tokenizer is needed here
 
 
@@ -39,6 +41,13 @@ def test_a_list_of_runs_names_each_thing_once(tmp_path: Path) -> None:
     assert {each.name for each in found.environments} == {"babyai", "scienceworld", "crafter"}
     assert found.folders == [tmp_path]
     assert found.words == "experiment=main scale=smoke"
+    assert found.doctor == f"srun speedrunner doctor experiment=main scale=smoke --dir={tmp_path}"
+
+
+@pytest.mark.parametrize("given", [[], ["model=tiny"]])
+def test_a_folder_of_runs_is_for_lists(given: list[str], tmp_path: Path) -> None:
+    with pytest.raises(InvalidConfig, match=r"--dir is for a list of runs .*; .* run\.dir=PATH"):
+        subject_of(given, tmp_path)
 
 
 def test_a_file_may_come_first(tmp_path: Path) -> None:

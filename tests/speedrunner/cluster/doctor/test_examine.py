@@ -59,6 +59,7 @@ class TestEnvironments:
         assert found.text.startswith(
             "no Java runtime at '/nowhere/java' (No such file or directory); install"
         )
+        assert found.remedy.startswith("correct env.java, or leave it out")
 
     def test_each_of_a_list_is_opened_once(self) -> None:
         runs = ["experiment=main", "scale=smoke", "env=babyai"]

@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from huggingface_hub import constants
 
 from speedrunner.cluster.doctor import folders, mounts
 from speedrunner.cluster.doctor.finding import Finding
@@ -33,6 +35,21 @@ def shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     listed.write_text(MOUNTINFO.format(home=home, type="nfs4"))
     monkeypatch.setattr(mounts, "MOUNTS", listed)
     return home
+
+
+@pytest.fixture
+def closed(tmp_path: Path) -> Iterator[Path]:
+    """A folder that nobody may enter; nor may the superuser, who is somebody else meanwhile."""
+    folder = tmp_path / "closed"
+    folder.mkdir(mode=0)
+    own = os.geteuid()
+    if own == 0:
+        os.seteuid(65534)
+    try:
+        yield folder
+    finally:
+        os.seteuid(own)
+        folder.chmod(0o700)
 
 
 class TestMounts:
@@ -62,6 +79,10 @@ class TestRunFolders:
         found = run_folder("/proc/runs")["folder"]
         assert found.level == "failure"
         assert found.text.startswith("cannot be written (")
+
+    def test_one_below_what_is_closed(self, closed: Path) -> None:
+        found = run_folder(closed / "runs")["folder"]
+        assert (found.level, found.text) == ("failure", "cannot be written (Permission denied)")
 
     def test_one_in_memory_ends_with_the_job(self) -> None:
         found = run_folder("/dev/shm/runs")["folder"]
@@ -97,6 +118,13 @@ class TestQuota:
         (found,) = folders.quota(subject_of([]))
         assert (found.level, found.text) == ("ok", "not measured: no program here tells one")
 
+    def test_below_what_is_closed_it_is_asked_for_as_well(
+        self, closed: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("PATH", "/nowhere")
+        (found,) = folders.quota(subject_of([f"run.dir={closed}/runs/one"]))
+        assert found.level == "ok"
+
     def test_room_is_left(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         found = self.told(tmp_path, monkeypatch, "server:/home 10000000 50000000 60000000 0 1000 0 0 0")
         assert (found.level, found.text) == ("ok", "server:/home: 10.2 of 51.2 GB, no limit on files")
@@ -127,9 +155,49 @@ class TestScratch:
         found = list(folders.scratch(subject_of(["model=tiny"])))[-1]
         assert (found.level, found.remedy) == ("warning", "export TMPDIR=/local/job7")
 
+    def test_a_variable_that_cannot_be_followed(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        used = tempfile.gettempdir()
+        monkeypatch.setenv("TMPDIR", "/nowhere")
+        monkeypatch.delenv("SLURM_TMPDIR", raising=False)
+        wrong, found = folders.scratch(subject_of(["model=tiny"]))
+        assert (wrong.level, found.level) == ("warning", "ok")
+        told = f"TMPDIR=/nowhere cannot be used (No such file or directory), and {used} is used instead"
+        assert wrong.text == told
+        assert wrong.remedy.endswith("or export TMPDIR=/tmp")
+
     def test_one_that_is_gone(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(tempfile, "tempdir", "/nowhere")
         assert [each.level for each in folders.scratch(subject_of(["model=tiny"]))] == ["failure"]
+
+
+class TestWeights:
+    """The cache of the hub, where a model is fetched from there."""
+
+    def told(self, monkeypatch: pytest.MonkeyPatch, cache: Path | str, model: str = "qwen3-8b") -> Finding:
+        monkeypatch.setattr(constants, "HF_HUB_CACHE", str(cache))
+        *_, found = folders.caches(subject_of([f"model={model}"]))
+        return found
+
+    def test_one_that_can_be_made(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        assert self.told(monkeypatch, tmp_path / "hf" / "hub").level == "ok"
+        assert list(tmp_path.iterdir()) == []
+
+    def test_one_that_cannot_be_made(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        found = self.told(monkeypatch, "/proc/hf/hub")
+        assert found.level == "warning"
+        assert found.text.startswith("/proc/hf/hub cannot be made (")
+        assert found.remedy.startswith("export HF_HOME=")
+
+    def test_one_below_what_is_closed(self, closed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        found = self.told(monkeypatch, closed / "hf" / "hub")
+        assert found.level == "failure"
+        assert found.text == f"{closed}/hf/hub cannot be looked at (Permission denied)"
+        assert found.remedy.startswith("export HF_HOME=")
+
+    def test_without_such_a_model_it_does_not_matter(
+        self, closed: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        assert self.told(monkeypatch, closed / "hf" / "hub", "tiny").level == "ok"
 
 
 def test_what_is_compiled_belongs_on_the_machine_and_weights_anywhere(

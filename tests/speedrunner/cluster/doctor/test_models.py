@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import shutil
 import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,7 @@ from huggingface_hub import constants
 
 from serving.cards import CHECKOUT
 from speedrunner.cluster.doctor.finding import Finding
-from speedrunner.cluster.doctor.models import files, installation
+from speedrunner.cluster.doctor.models import files, installation, servers
 from speedrunner.cluster.subject import subject_of
 from tests.hub_server import BUNDLED, COMMIT, MODEL, hub_card
 
@@ -21,6 +23,43 @@ def the(check: object, *given: str) -> Finding:
     (found,) = check(subject_of(given))  # type: ignore[operator]
     assert isinstance(found, Finding)
     return found
+
+
+class OneModel(BaseHTTPRequestHandler):
+    """Says that it serves `tiny`."""
+
+    def do_GET(self) -> None:
+        body = json.dumps({"data": [{"id": "tiny"}]}).encode()
+        self.send_response(200)
+        self.send_header("content-length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+
+class TestServers:
+    """That runs elsewhere; a stand-in answers here."""
+
+    def test_none_is_asked_where_one_will_be_started(self) -> None:
+        assert list(servers(subject_of(["model=tiny"]))) == []
+
+    def test_nothing_answers(self) -> None:
+        found = the(servers, "model=tiny", "serving.url=http://127.0.0.1:1")
+        assert (found.name, found.level) == ("server of tiny", "failure")
+        assert found.text.startswith("nothing answers at http://127.0.0.1:1/v1 (")
+        assert "correct serving.url" in found.remedy
+
+    def test_it_serves_the_model_or_another(self) -> None:
+        with ThreadingHTTPServer(("127.0.0.1", 0), OneModel) as server:
+            threading.Thread(target=server.serve_forever).start()
+            try:
+                url = f"http://127.0.0.1:{server.server_port}/v1"
+                found = the(servers, "model=tiny", f"serving.url={url}")
+                other = the(servers, "model=tiny-random", f"serving.url={url}")
+            finally:
+                server.shutdown()
+        assert (found.level, found.text) == ("ok", f"{url} serves it")
+        assert other.level == "failure"
+        assert other.text == f"the server at {url} serves tiny, not 'tiny-random'"
 
 
 class TestFiles:
