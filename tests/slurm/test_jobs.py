@@ -298,7 +298,7 @@ def test_a_second_job_on_a_run_names_the_first_and_leaves_it_alone(slurm: Slurm)
     )
     second = slurm.command("sbatch", "--parsable", f"--output={log}", str(script)).strip()
     slurm.until(lambda: slurm.job(f"{second}_1")["JobState"] == "FAILED", "the second job's end")
-    first = rf"is in use by process \d+ of root on \S+ \(Slurm job {job.partition('_')[0]}\)"
+    first = rf"is in use by process \d+ of root on \S+ \(Slurm job {job}\)"
     assert re.search(first, log.read_text())
     slurm.wait(job)
     check(slurm, slurm.run, LONGER_EPISODES)
