@@ -97,10 +97,9 @@ class Accounts:
         self._engine += Counters.of(usage)
         self._first = self._first._replace(ledger=self._first.ledger + Counters.of(usage))
 
-    def balance(self, engine: Counters, before: Sums | None = None, *, in_passing: bool = False) -> Balance:
+    def balance(self, engine: Counters, before: Sums, *, in_passing: bool) -> Balance:
         """Compare, where the engine's counters stood at `engine` after the clients' were summed up."""
         now, first = self.sums(), self._first
-        before = before or now
         in_flight = now.begun - before.ended
         return Balance(
             model=self._model,

@@ -79,16 +79,11 @@ def time_left_s() -> float | None:
 
 def _left(job: str) -> str:
     """The time that Slurm gives a job, in its form, or why it does not tell."""
-    for _ in range(TRIES - 1):
+    why = ""
+    for number in range(TRIES):
+        time.sleep(PAUSE_S if number else 0)
         try:
-            return _asked_left(job)
-        except SlurmRefused:
-            time.sleep(PAUSE_S)
-    try:
-        return _asked_left(job)
-    except SlurmRefused as error:
-        return str(error)
-
-
-def _asked_left(job: str) -> str:
-    return asked("squeue", "--noheader", f"--jobs={job}", "--format=%L").strip()
+            return asked("squeue", "--noheader", f"--jobs={job}", "--format=%L").strip()
+        except SlurmRefused as error:
+            why = str(error)
+    return why

@@ -7,6 +7,8 @@ import signal
 import sys
 from multiprocessing import resource_tracker
 
+from serving.engine.guard import OF_A_JOB
+
 API_SERVER = (sys.executable, "-m", "serving.engine.api_server")
 """The API server's module: the `vllm` command does not work with the CPU package, and hears too much."""
 
@@ -20,7 +22,7 @@ def be_deaf() -> None:
     before.
     """
     resource_tracker.ensure_running()
-    signal.pthread_sigmask(signal.SIG_BLOCK, (signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2))
+    signal.pthread_sigmask(signal.SIG_BLOCK, OF_A_JOB)
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
 import typer
@@ -35,6 +36,11 @@ EngineOverrides = Annotated[
         "The model (model=NAME), a server of it that runs (serving.url=...; without that, one is started),"
         " and what is played where anything is (env=NAME)."
     ),
+]
+
+RunsFolder = Annotated[
+    Path | None,
+    typer.Option("--dir", help="Where the runs' folders are; runs/SCALE by default.", show_default=False),
 ]
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]

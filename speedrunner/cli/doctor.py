@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
 
-from speedrunner.cli.command import AsJson, waiting_line
+from speedrunner.cli.command import AsJson, RunsFolder, waiting_line
 from speedrunner.console import visible
 
 if TYPE_CHECKING:
@@ -23,13 +22,8 @@ Runs = Annotated[
     ),
 ]
 
-Folder = Annotated[
-    Path | None,
-    typer.Option("--dir", help="Where the runs' folders are; runs/SCALE by default.", show_default=False),
-]
 
-
-def doctor(what: Runs = None, folder: Folder = None, as_json: AsJson = False) -> None:
+def doctor(what: Runs = None, folder: RunsFolder = None, as_json: AsJson = False) -> None:
     """Look at this machine before a run: files, GPUs, engine, sandbox, Java, folders, limits, ports.
 
     Each line says ok, warning or FAILURE, with what to do. No server is started and nothing is fetched. Exit

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from speedrunner.cli.command import AsJson, tell_left_out
+from speedrunner.cli.command import AsJson, RunsFolder, tell_left_out
 from speedrunner.console import aligned, visible
 
 if TYPE_CHECKING:
@@ -40,10 +40,7 @@ def forecast(
             show_default=False,
         ),
     ] = None,
-    folder: Annotated[
-        Path | None,
-        typer.Option("--dir", help="Where the runs' folders are; runs/SCALE by default.", show_default=False),
-    ] = None,
+    folder: RunsFolder = None,
     prices: Annotated[
         str | None,
         typer.Option(

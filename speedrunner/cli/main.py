@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 
 from speedrunner.cli.bench import app as bench_app
-from speedrunner.cli.command import carry_out, key_values, plain_console
+from speedrunner.cli.command import RunsFolder, carry_out, key_values, plain_console
 from speedrunner.cli.compare import compare
 from speedrunner.cli.cost import cost
 from speedrunner.cli.doctor import doctor
@@ -131,10 +131,7 @@ def sweep(
             show_default=False,
         ),
     ],
-    folder: Annotated[
-        Path | None,
-        typer.Option("--dir", help="Where the runs' folders are; runs/SCALE by default.", show_default=False),
-    ] = None,
+    folder: RunsFolder = None,
     at_once: Annotated[
         int, typer.Option("--in-flight", min=1, help="Episodes at the same time, over all runs.")
     ] = 64,

@@ -8,7 +8,7 @@ from typing import Annotated
 import msgspec
 import typer
 
-from speedrunner.cli.command import AsJson
+from speedrunner.cli.command import AsJson, RunsFolder
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.console import visible
 from speedrunner.experiments.grid import grid_of
@@ -24,10 +24,7 @@ def submit(
             show_default=False,
         ),
     ],
-    folder: Annotated[
-        Path | None,
-        typer.Option("--dir", help="Where the runs' folders are; runs/SCALE by default.", show_default=False),
-    ] = None,
+    folder: RunsFolder = None,
     at_once: Annotated[
         int, typer.Option("--in-flight", min=1, help="Episodes at the same time, in each job.")
     ] = 64,
