@@ -12,9 +12,9 @@ from typing import Any
 
 import msgspec
 
-from serving.cards import Role
 from serving.errors import ContextOverflow, InvalidCall, TruncatedCall
 from serving.meter import Status
+from serving.model_card import Role
 from serving.tokens.tools import ToolCall
 from serving.usage import Usage
 

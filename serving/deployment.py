@@ -12,7 +12,7 @@ from pathlib import Path
 
 from serving.admission import replicas_of
 from serving.balance import Accounts, Balance
-from serving.cards import CHECKOUT, ModelCard, prepare
+from serving.cards import CHECKOUT
 from serving.engine.client import Engine, Recover, RetryPolicy, wait_until_ready
 from serving.engine.endpoint import BUSY_S, Endpoint, attach
 from serving.engine.metrics import Counters, read_counters, read_metrics
@@ -22,9 +22,11 @@ from serving.errors import EngineDead, InvalidCard, ServerFailed
 from serving.hub import found, require_hub
 from serving.meter import LedgerRow, Meter, Spending
 from serving.model import Model
+from serving.model_card import ModelCard
 from serving.options import ServiceOptions
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.usage import Prices
+from serving.weights import prepare
 
 Say = Callable[[str], None]
 

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from serving.admission import Replica
-from serving.cards import ModelCard
 from serving.conversation import Conversation
 from serving.engine.client import Engine
 from serving.errors import InvalidCard, ServingError
+from serving.model_card import ModelCard
 from serving.routes.chat import ChatConversation
 from serving.routes.responses import ResponsesConversation
 from serving.routes.tokens import TokenConversation

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from speedrunner.config.names import setting
 from speedrunner.experiments.plans import runs_below
 from speedrunner.store.data import RunData, load
-from speedrunner.store.rundir import RunDirectoryError
+from speedrunner.store.stored_run import RunDirectoryError
 
 if TYPE_CHECKING:
     import pandas

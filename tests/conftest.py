@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
-from serving.cards import ModelCard, load_card, prepare
+from serving.cards import load_card
+from serving.model_card import ModelCard
 from serving.tokens.tokenizer import ChatTokenizer
+from serving.weights import prepare
 
 ENGINE = "tests/engine"
 """The folder of all tests that need vLLM."""

@@ -12,7 +12,8 @@ from types import TracebackType
 from typing import Self
 from urllib.parse import urlsplit
 
-from serving.cards import MODELS, ModelCard, load_card
+from serving.cards import MODELS, load_card
+from serving.model_card import ModelCard
 
 MODEL = "acme/tiny"
 COMMIT = "0e9e39f249a16976918f6564b8830bc894c89659"

@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from serving.cards import MODELS, load_card, prepare
+from serving.cards import MODELS, load_card
+from serving.weights import prepare
 
 CONTROL = (
     *("<|begin_of_text|>", "<|end_of_text|>", "<|start_header_id|>", "<|end_header_id|>"),

@@ -21,10 +21,11 @@ import yaml
 from rich.console import Console
 
 from serving.balance import Balance
-from serving.cards import CHECKOUT, ModelCard, Role, Roles
+from serving.cards import CHECKOUT
 from serving.engine.client import Engine, RetryPolicy
 from serving.meter import LedgerRow, Meter
 from serving.model import Model
+from serving.model_card import ModelCard, Role, Roles
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.usage import Usage
 from speedrunner.cli.main import main

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import random
 
-from serving.cards import ModelCard
 from serving.engine.client import Engine
 from serving.engine.endpoint import Endpoint
 from serving.engine.ideal_cache import IdealCache
 from serving.engine.metrics import read_metrics
 from serving.meter import LedgerRow, Meter
+from serving.model_card import ModelCard
 from serving.together import together
 
 

@@ -18,7 +18,6 @@ from pathlib import Path
 
 import psutil
 
-from serving.cards import ModelCard
 from serving.engine import guard, server_log
 from serving.engine.api_server import API_SERVER
 from serving.engine.endpoint import Endpoint
@@ -27,6 +26,7 @@ from serving.engine.meeting import meeting_file
 from serving.engine.nodes import SPREAD
 from serving.errors import ServerFailed
 from serving.hub import found
+from serving.model_card import ModelCard
 from serving.options import START_TIMEOUT_S
 
 LOOPBACK = {"VLLM_HOST_IP": "127.0.0.1", "GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo"}
@@ -69,7 +69,7 @@ class VllmServer:
         """Describe a server; nothing is started yet.
 
         Args:
-            model: folder or hub id of the weights, as `serving.cards.prepare` returns it.
+            model: folder or hub id of the weights, as `serving.weights.prepare` returns it.
             log: its folder is made if it is missing.
             port: serve on 127.0.0.1 with a random API key; without it, on a Unix socket in a folder that
                 only this user can enter.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
-from serving.cards import ModelCard, Role
 from serving.engine.metrics import CacheConfig, read_counters
 from serving.errors import ContextOverflow, ServerFailed
 from serving.model import Model
+from serving.model_card import ModelCard, Role
 from serving.probes.tool_battery import LABELS, OpenProbe, as_role, battery
 from serving.together import together
 from serving.tokens.tools import ToolSpec

@@ -15,9 +15,9 @@ from typing import Any, Literal, NotRequired, TypedDict
 
 import msgspec
 
-from serving.cards import Role, Roles
 from serving.errors import ContextOverflow, RequestRefused, TruncatedCall
 from serving.model import Model
+from serving.model_card import Role, Roles
 from serving.routes.tokens import TokenConversation
 from serving.tokens.tools import ToolSpec
 from serving.usage import Usage

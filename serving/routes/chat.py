@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from serving.cards import Role
 from serving.engine.client import Engine, EngineResponse
+from serving.model_card import Role
 from serving.routes.messages import MessageConversation, Said, WrittenCall
 from serving.tokens.tools import ToolSpec
 

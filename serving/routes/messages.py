@@ -12,10 +12,10 @@ from typing import Any
 
 import msgspec
 
-from serving.cards import Role
 from serving.conversation import Completion, Conversation, sampling, status_of
 from serving.engine.client import EngineResponse
 from serving.errors import InvalidCall, TruncatedCall
+from serving.model_card import Role
 from serving.tokens.tools import ToolCall, ToolSpec, checked_call
 
 ANSWER_TOKENS = 1024

@@ -10,9 +10,9 @@ from typing import Any
 
 import msgspec
 
-from serving.cards import Role
 from serving.engine.answers import Item, Response
 from serving.engine.client import Engine, EngineResponse
+from serving.model_card import Role
 from serving.routes.messages import MessageConversation, Said, WrittenCall
 from serving.tokens.tools import ToolSpec
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import msgspec
 
 from serving.admission import Seat
-from serving.cards import Role
 from serving.conversation import AnswerOverflow, Completion, Conversation, sampling, status_of
 from serving.engine.client import Engine
 from serving.errors import ContextOverflow, TruncatedCall
+from serving.model_card import Role
 from serving.tokens.grammar import structural_tag
 from serving.tokens.transcript import Transcript
 

@@ -42,7 +42,7 @@ class ActorSpec:
         notes: prose at the end of its system prompt.
         tools: what it may call; `None` for primitives and public skills. A method that names others runs them
             itself, see `speedrunner.methods.base.Method.play`.
-        role: whose sampling and budgets hold, and whose model plays it; see `serving.cards.ModelCard.role`.
+        role: whose sampling and budgets hold, and whose model plays it; see `ModelCard.role`.
     """
 
     library: Library

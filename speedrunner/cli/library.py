@@ -14,7 +14,7 @@ import typer
 
 import envs
 from envs import Primitive
-from serving.cards import prepare
+from serving.weights import prepare
 from speedrunner.agents.reading import call_lines
 from speedrunner.cli.command import AsJson, key_values
 from speedrunner.config.compose import GROUPS, compose
@@ -29,7 +29,7 @@ from speedrunner.runs.stored_policy import find_policy
 from speedrunner.sandbox.child.values import valid_text
 from speedrunner.store.files import StorageError, read_given, reason
 from speedrunner.store.policies import InvalidPolicy
-from speedrunner.store.rundir import RunDirectory
+from speedrunner.store.stored_run import StoredRun
 
 if TYPE_CHECKING:
     from speedrunner.runs.skill_call import SkillCall
@@ -240,13 +240,13 @@ def _json(call: SkillCall) -> str:
     return msgspec.json.encode(call).decode()
 
 
-def _find(run: Path, version: int | None) -> tuple[RunDirectory, int]:
+def _find(run: Path, version: int | None) -> tuple[StoredRun, int]:
     """A stored version. Raises `RunDirectoryError`."""
     return find_policy(str(run) if version is None else f"{run}:{version}")
 
 
 def _learnt(
-    directory: RunDirectory, version: int, primitives: tuple[Primitive, ...] | None = None
+    directory: StoredRun, version: int, primitives: tuple[Primitive, ...] | None = None
 ) -> tuple[Library, str]:
     """The library of a stored version, judged anew where its primitives are known, and the notes.
 

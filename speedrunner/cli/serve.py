@@ -13,8 +13,9 @@ from typing import Annotated
 
 import typer
 
-from serving.cards import ModelCard, model_path, recipe_command
 from serving.errors import ServerFailed
+from serving.model_card import ModelCard
+from serving.weights import model_path, recipe_command
 from speedrunner.cli.command import key_values, waiting_line
 from speedrunner.config.compose import compose
 from speedrunner.config.named import actor_card

@@ -9,9 +9,9 @@ from pathlib import Path
 import msgspec
 
 from envs import EnvironmentFault
-from serving import cards, hub
-from serving.cards import ModelCard
+from serving import hub, weights
 from serving.errors import ServingError
+from serving.model_card import ModelCard
 from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.cluster.environments import opened
 from speedrunner.cluster.subject import Subject
@@ -56,7 +56,7 @@ def prepare(subject: Subject, status: Say, say: Callable[[Prepared], None]) -> l
 
 def _steps(subject: Subject) -> Iterator[tuple[str, Callable[[Say], str]]]:
     """What is prepared, and how; each model's folder once, whichever cards share it."""
-    models = {card.base_url or cards.model_path(card): card for card in subject.cards}
+    models = {card.base_url or weights.model_path(card): card for card in subject.cards}
     for card in models.values():
         yield f"model {card.name}", partial(_model, card)
     for env in subject.environments:
@@ -71,7 +71,7 @@ def _model(card: ModelCard, status: Say) -> str:
     """Weights and tokenizer. Raises `ServingError`."""
     if card.hosted:
         return f"nothing to fetch: it is hosted at {card.base_url}, which nodes have to reach"
-    place = cards.prepare(card, status)
+    place = weights.prepare(card, status)
     folder = hub.fetch(place, card.revision, status) if card.id else Path(place)
     if card.route == "tokens":
         ChatTokenizer(place, card.revision)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from serving.cards import ModelCard
+from serving.model_card import ModelCard
 from speedrunner.config.compose import compose
 from speedrunner.config.named import actor_card, inducer_card
 from speedrunner.config.schema import ClassConfig, Config, InvalidConfig, SandboxConfig, ServingConfig

@@ -9,7 +9,8 @@ from msgspec.structs import replace
 
 import envs
 from envs import EnvironmentFault, Split, Task, UnknownTask
-from serving.cards import ModelCard, adapted, load_card
+from serving.cards import adapted, load_card
+from serving.model_card import ModelCard
 from speedrunner.config.schema import Config
 
 

@@ -104,7 +104,7 @@ class ModelConfig(msgspec.Struct, frozen=True):
     card: Text
     #: Another card for the inducer and every role but the actor; `None`: the same.
     inducer_card: Text | None = None
-    #: What differs from the actor's card in its budgets and sampling: fields of `Role` in serving/cards.py,
+    #: What differs from the actor's card in budgets and sampling: fields of `Role` in serving/model_card.py,
     #: such as `model.actor.thinking_tokens`.
     actor: dict[str, Any] = {}
     #: The same for the inducer and every role but the actor.

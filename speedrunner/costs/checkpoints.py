@@ -11,7 +11,7 @@ import msgspec
 from speedrunner.costs.ledger import Line, RunCosts
 from speedrunner.store.data import RunData
 from speedrunner.store.records import Ending
-from speedrunner.store.rundir import sleep_key
+from speedrunner.store.stored_run import sleep_key
 
 CUT = (Ending.WALL_CLOCK, Ending.CONTEXT_OVERFLOW)
 """Endings that say something about a limit of the machinery as much as about the agent."""

@@ -19,7 +19,7 @@ from speedrunner.costs.engine_time import EngineTime, engine_time
 from speedrunner.costs.pricing import PriceBook
 from speedrunner.store.data import RunData
 from speedrunner.store.labels import Labels
-from speedrunner.store.rundir import RunDirectoryError
+from speedrunner.store.stored_run import RunDirectoryError
 
 Key = TypeVar("Key", bound=Hashable)
 

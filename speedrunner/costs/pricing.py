@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import msgspec
 
-from serving.cards import ModelCard
 from serving.errors import InvalidCard
+from serving.model_card import ModelCard
 from serving.usage import Prices
 from speedrunner.config.compose import compose
 from speedrunner.config.schema import InvalidConfig, PricesConfig
 from speedrunner.store.data import RunData
-from speedrunner.store.rundir import RunDirectoryError
+from speedrunner.store.stored_run import RunDirectoryError
 
 GPU_HOURS = "gpu-hours"
 """Instead of a price list: engine time by a price per GPU-hour."""

@@ -31,7 +31,7 @@ from speedrunner.runs.setup import Setup
 from speedrunner.store import files
 from speedrunner.store.data import RunData, load
 from speedrunner.store.records import FORMAT
-from speedrunner.store.rundir import sleep_key
+from speedrunner.store.stored_run import sleep_key
 
 CONFIDENCE = 0.9
 

@@ -20,7 +20,7 @@ from speedrunner.runs.identity import remarks
 from speedrunner.store.data import RunData, load
 from speedrunner.store.files import explained
 from speedrunner.store.records import Trajectory
-from speedrunner.store.rundir import sleep_key
+from speedrunner.store.stored_run import sleep_key
 
 SPLITS = ("train", "test", "sleep")
 

@@ -12,12 +12,12 @@ from typing import Any
 import msgspec
 
 from serving.balance import Balance
-from serving.cards import ModelCard
 from serving.deployment import Deployment
 from serving.engine.client import Engine, RetryPolicy
 from serving.engine.metrics import Counters, blocks_of, read_metrics
 from serving.errors import ServerFailed
 from serving.meter import LedgerRow
+from serving.model_card import ModelCard
 from serving.usage import Usage
 from speedrunner.config.schema import Config
 from speedrunner.costs.ledger import token_line

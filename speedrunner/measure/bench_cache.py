@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from serving.cards import ModelCard
 from serving.deployment import Deployment
 from serving.engine.metrics import CacheConfig, read_metrics
+from serving.model_card import ModelCard
 from speedrunner.costs.ledger import token_line
 from speedrunner.measure.engine import cache_of, cache_text, opened, with_flags
 from speedrunner.measure.measurement import Figure, Measurement, Status, Table, columns, within

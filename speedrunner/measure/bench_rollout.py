@@ -16,7 +16,6 @@ import msgspec
 import psutil
 
 from serving.admission import Replica
-from serving.cards import ModelCard, prepare
 from serving.deployment import Deployment
 from serving.engine.client import Engine
 from serving.engine.endpoint import Endpoint
@@ -24,9 +23,11 @@ from serving.engine.metrics import CacheConfig
 from serving.errors import RequestFailed
 from serving.meter import Meter
 from serving.model import Model
+from serving.model_card import ModelCard
 from serving.options import REQUEST_TIMEOUT_S
 from serving.together import together
 from serving.tokens.tokenizer import ChatTokenizer
+from serving.weights import prepare
 from speedrunner.measure.engine import opened
 from speedrunner.measure.measurement import Figure, Measurement, Status, Table, columns, within
 from speedrunner.measure.played_episodes import BenchRun, PlayedEpisode, bench_run

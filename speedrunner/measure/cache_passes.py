@@ -38,7 +38,7 @@ from speedrunner.agents.loop import plain_messages
 from speedrunner.runs.setup import Setup
 from speedrunner.store.data import RunData
 from speedrunner.store.records import Trajectory, Turn
-from speedrunner.store.rundir import RunDirectoryError
+from speedrunner.store.stored_run import RunDirectoryError
 
 ENGINE = {
     "first_token_s": "time_to_first_token_seconds_sum",

@@ -7,10 +7,10 @@ from contextlib import AbstractAsyncContextManager
 
 import msgspec
 
-from serving.cards import ModelCard
 from serving.deployment import Deployment, deploy, server_log
 from serving.engine.metrics import CacheConfig
 from serving.errors import ServerFailed
+from serving.model_card import ModelCard
 from speedrunner.config.compose import compose
 from speedrunner.config.schema import Config, InvalidConfig
 from speedrunner.measure.measurement import Status

@@ -11,12 +11,12 @@ from collections.abc import Sequence
 
 import msgspec
 
-from serving.cards import ModelCard
 from serving.deployment import Deployment
 from serving.engine.metrics import CacheConfig, read_counters
 from serving.errors import ContextOverflow
 from serving.meter import LedgerRow
 from serving.model import Messages, Model
+from serving.model_card import ModelCard
 from serving.probes.start_check import OTHERS, advice, note_tools, text_of
 from serving.together import together
 from speedrunner.config.schema import Config, InvalidConfig

@@ -11,11 +11,11 @@ from typing import Any
 
 import msgspec
 
-from serving.cards import ModelCard, Role, Roles
 from serving.conversation import sampling
 from serving.errors import RequestRefused, ServerFailed
 from serving.meter import Spending
 from serving.model import Model
+from serving.model_card import ModelCard, Role, Roles
 from serving.probes.tool_battery import LABELS, OpenProbe, ProbeAnswer, ToolProbe, battery
 from serving.together import together
 from speedrunner.config.schema import Config, InvalidConfig

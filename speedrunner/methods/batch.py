@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Literal
 
-from serving.cards import Role
 from serving.model import Model
+from serving.model_card import Role
 from speedrunner.store.data import History
 from speedrunner.store.records import Trajectory
 

@@ -19,7 +19,7 @@ from speedrunner.config.schema import Config, to_mapping
 from speedrunner.optional import optional
 from speedrunner.runs.plan import Sleep, Step, Wake
 from speedrunner.store.records import EpisodeRow
-from speedrunner.store.rundir import RunDirectory
+from speedrunner.store.stored_run import StoredRun
 
 Tracked = Literal["none", "tensorboard", "wandb", "both"]
 
@@ -91,7 +91,7 @@ def require(tracked: Tracked) -> None:
 
 @contextmanager
 def curves(
-    config: Config, directory: RunDirectory, prices: Prices, say: Callable[[str], None]
+    config: Config, directory: StoredRun, prices: Prices, say: Callable[[str], None]
 ) -> Iterator[Callable[[Step], None]]:
     """Open what `logging` names; the function that it gives is to be called with each finished step.
 
@@ -128,7 +128,7 @@ def curves(
             attempt(name, tracker.close)
 
 
-def points(step: Step, directory: RunDirectory, prices: Prices) -> tuple[int, dict[str, float]]:
+def points(step: Step, directory: StoredRun, prices: Prices) -> tuple[int, dict[str, float]]:
     """What a finished step adds to the curves, and after how many training rollouts.
 
     Means are over the episodes that have a score; USD are those of their tokens at the actor's prices.

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from envs import Task
 from speedrunner.runs.plan import Evaluate, Sleep, Step, Wake, step_key
-from speedrunner.store.rundir import RunDirectory
+from speedrunner.store.stored_run import StoredRun
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class Due:
     tasks: dict[str, Task] = field(default_factory=dict)
 
 
-def due(steps: Iterable[Step], directory: RunDirectory, *, retry_faults: bool = False) -> list[Due]:
+def due(steps: Iterable[Step], directory: StoredRun, *, retry_faults: bool = False) -> list[Due]:
     """What is left of a plan, in its order.
 
     Args:

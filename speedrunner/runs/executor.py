@@ -38,7 +38,8 @@ from speedrunner.store.records import (
     TrainingEnd,
     Trajectory,
 )
-from speedrunner.store.rundir import RunDirectory, sleep_key
+from speedrunner.store.rundir import RunDirectory
+from speedrunner.store.stored_run import sleep_key
 
 FAULTS_IN_A_ROW = 5
 """Episodes in a row that may end by a fault of ours before the run stops: the fault is not the episode's."""

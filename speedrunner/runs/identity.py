@@ -18,13 +18,15 @@ from typing import Any
 
 import msgspec
 
-from serving.cards import CHECKOUT, ModelCard, prepare
+from serving.cards import CHECKOUT
+from serving.model_card import ModelCard
+from serving.weights import prepare
 from speedrunner.library.library import Library
 from speedrunner.runs.machine import confinement, machine
 from speedrunner.runs.setup import Setup
 from speedrunner.runs.versions import versions
 from speedrunner.store.records import Process
-from speedrunner.store.rundir import RunDirectoryError
+from speedrunner.store.stored_run import RunDirectoryError
 from typed.records import flat, shown_differences
 
 PACKAGES = ("typed", "serving", "envs", "speedrunner")

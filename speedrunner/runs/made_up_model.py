@@ -7,13 +7,13 @@ import json
 import random
 from typing import Any
 
-from serving.cards import ModelCard, Role, Roles
 from serving.conversation import Completion, Conversation
 from serving.engine.client import Engine
 from serving.engine.endpoint import Endpoint
 from serving.errors import InvalidCall
 from serving.meter import Meter
 from serving.model import Messages, Model
+from serving.model_card import ModelCard, Role, Roles
 from serving.tokens.tools import Schema, ToolCall, ToolSpec
 from serving.usage import Prices, Usage
 

@@ -11,7 +11,7 @@ import msgspec
 from envs import Split, Task
 from speedrunner.config.schema import RunConfig
 from speedrunner.store.records import TrainingEnd
-from speedrunner.store.rundir import sleep_key
+from speedrunner.store.stored_run import sleep_key
 
 
 class InvalidPlan(Exception):

@@ -33,7 +33,8 @@ from speedrunner.runs.setup import Setup
 from speedrunner.store.files import StorageError
 from speedrunner.store.labels import attempts
 from speedrunner.store.records import Policy, Process
-from speedrunner.store.rundir import RunDirectory, RunDirectoryError
+from speedrunner.store.rundir import RunDirectory, own_run
+from speedrunner.store.stored_run import RunDirectoryError, StoredRun
 
 READING_S = 10.0
 """Seconds between two notes of the accounts, of which a process that is killed leaves the last."""
@@ -215,7 +216,7 @@ def begun(setup: Setup, console: Console, name: str = "") -> Iterator[BegunRun |
     path = Path(options.dir)
     # Before a folder is made, as it may not exist.
     initial = None if (path / "config.yaml").exists() else setup.initial_policy()
-    with RunDirectory.open_for_writing(path) as directory:
+    with own_run(path) as directory:
         same_configuration(directory, setup)
         steps = setup.plan(directory.training_end)
         left = due(steps, directory, retry_faults=options.retry_faults)
@@ -236,7 +237,7 @@ def begun(setup: Setup, console: Console, name: str = "") -> Iterator[BegunRun |
             yield BegunRun(setup, directory, process, left, ledger, progress)
 
 
-def same_configuration(directory: RunDirectory, setup: Setup) -> None:
+def same_configuration(directory: StoredRun, setup: Setup) -> None:
     """Raise `RunDirectoryError` where a run that there is has another configuration."""
     text = directory.config()
     if text is not None and (changed := differences(from_yaml(text), setup.config)):
@@ -256,7 +257,7 @@ def _claim(directory: RunDirectory, setup: Setup, initial: Policy | None) -> Non
         directory.write_policy(initial)
 
 
-def identified(directory: RunDirectory, setup: Setup, say: Callable[[str], None]) -> Process:
+def identified(directory: StoredRun, setup: Setup, say: Callable[[str], None]) -> Process:
     """What this process works with, if the run may go on with it. Raises as `identity` and `continued`.
 
     Args:

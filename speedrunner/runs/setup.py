@@ -7,9 +7,9 @@ from pathlib import Path
 
 import envs
 from envs import EnvironmentFault, Split, TextEnv
-from serving.cards import ModelCard
 from serving.deployment import running_endpoint
 from serving.errors import InvalidCard
+from serving.model_card import ModelCard
 from serving.usage import Prices
 from speedrunner.config.named import actor_card, inducer_card
 from speedrunner.config.schema import Config, InvalidConfig
@@ -22,7 +22,7 @@ from speedrunner.runs.stored_policy import stored_policy
 from speedrunner.sandbox.child_process import require
 from speedrunner.store.policies import InvalidPolicy
 from speedrunner.store.records import Policy, TrainingEnd
-from speedrunner.store.rundir import RunDirectoryError
+from speedrunner.store.stored_run import RunDirectoryError
 
 SETUP_ERRORS = (
     *(EnvironmentFault, InvalidCard, InvalidConfig, InvalidMethodOption, InvalidPlan, MethodBroke),

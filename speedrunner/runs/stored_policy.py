@@ -11,10 +11,10 @@ from msgspec.structs import replace
 from speedrunner.config.compose import compose
 from speedrunner.config.schema import Config
 from speedrunner.store.records import Policy
-from speedrunner.store.rundir import RunDirectory, RunDirectoryError
+from speedrunner.store.stored_run import RunDirectoryError, StoredRun, open_run
 
 
-def find_policy(name: str) -> tuple[RunDirectory, int]:
+def find_policy(name: str) -> tuple[StoredRun, int]:
     """The run that `RUN[:VERSION]` names, and the version, by default its newest, which it must have.
 
     Raises:
@@ -25,7 +25,7 @@ def find_policy(name: str) -> tuple[RunDirectory, int]:
         path, wanted = name, ""
     elif not wanted.removeprefix("v").isdecimal():
         raise RunDirectoryError(f"{name!r} names no policy; write RUN or RUN:VERSION, such as runs/demo:2")
-    directory = RunDirectory.open_for_reading(Path(path))
+    directory = open_run(Path(path))
     there = directory.policies.versions()
     if not there:
         raise RunDirectoryError(f"{directory.path} has no policy yet")

@@ -11,7 +11,7 @@ from speedrunner.costs.ledger import Line, RunCosts
 from speedrunner.library.library import Library
 from speedrunner.statistics.skills import START, SkillHistory, SkillVersion
 from speedrunner.store.data import RunData
-from speedrunner.store.rundir import sleep_key
+from speedrunner.store.stored_run import sleep_key
 
 
 class SkillCost(msgspec.Struct, frozen=True, kw_only=True):

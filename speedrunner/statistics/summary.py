@@ -23,7 +23,7 @@ from speedrunner.statistics.skill_costs import SkillCost, skill_costs
 from speedrunner.statistics.skills import skill_history
 from speedrunner.store.data import RunData, load
 from speedrunner.store.records import EpisodeRow, PrefixChange, Process, SleepRecord, Turn
-from speedrunner.store.rundir import sleep_key
+from speedrunner.store.stored_run import sleep_key
 
 MEASURES = ("score", "llm_calls", "actions", "uncached", "cached", "output", "cost_usd")
 """Of one test episode. Tokens and USD are of its own requests, of all roles, without what was wasted."""

@@ -19,7 +19,7 @@ from serving.usage import Prices
 from speedrunner.config.schema import Config, InvalidConfig, from_stored
 from speedrunner.store.labels import attempt_of, attempts
 from speedrunner.store.records import EpisodeRow, Phase, Process, SleepRecord, TrainingEnd, Trajectory
-from speedrunner.store.rundir import RunDirectory, RunDirectoryError, sleep_key
+from speedrunner.store.stored_run import RunDirectoryError, StoredRun, open_run, sleep_key
 
 if TYPE_CHECKING:
     import pandas
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 def load(path: Path | str) -> RunData:
     """Open a run for reading. Raises `RunDirectoryError` when it is none, in one line."""
-    return RunData(RunDirectory.open_for_reading(Path(path)))
+    return RunData(open_run(Path(path)))
 
 
 class RunData:
@@ -42,7 +42,7 @@ class RunData:
         policies: the policy versions.
     """
 
-    def __init__(self, directory: RunDirectory) -> None:
+    def __init__(self, directory: StoredRun) -> None:
         self._directory = directory
         self.path = directory.path
         self.policies = directory.policies
@@ -201,7 +201,7 @@ class History:
     """What an inducer may read (Algorithm 1): training trajectories, each tagged with its policy, past
     policies (as files), and what earlier sleeps did; never a held-out episode."""
 
-    def __init__(self, directory: RunDirectory) -> None:
+    def __init__(self, directory: StoredRun) -> None:
         self._directory = directory
 
     @property

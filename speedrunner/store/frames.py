@@ -19,7 +19,7 @@ from serving.meter import LedgerRow
 from serving.usage import Usage
 from speedrunner.store.labels import Labels
 from speedrunner.store.records import CallNode, EpisodeRow, PrefixChange, Skill, Turn
-from speedrunner.store.rundir import sleep_key
+from speedrunner.store.stored_run import sleep_key
 
 if TYPE_CHECKING:
     from speedrunner.store.data import RunData

@@ -13,7 +13,7 @@ from typing import Any, Literal, Self
 import msgspec
 
 from envs import Outcome, Task
-from serving.cards import ModelCard
+from serving.model_card import ModelCard
 from serving.tokens.tools import ToolCall
 from serving.usage import Prices, Usage
 

@@ -14,7 +14,7 @@ from speedrunner.store.data import RunData, load
 from speedrunner.store.files import StorageError
 from speedrunner.store.labels import Labels
 from speedrunner.store.records import EpisodeRow
-from speedrunner.store.rundir import sleep_key
+from speedrunner.store.stored_run import sleep_key
 from speedrunner.verification.findings import Check, Findings, contrast
 from speedrunner.verification.subject import Subject
 

@@ -9,7 +9,7 @@ from speedrunner.runs.budget import TokenBudget
 from speedrunner.runs.plan import Evaluate, Sleep, Wake, number_of, step_key, step_name
 from speedrunner.store.labels import Labels
 from speedrunner.store.records import TrainingEnd
-from speedrunner.store.rundir import sleep_key
+from speedrunner.store.stored_run import sleep_key
 from speedrunner.verification.findings import Check, Findings
 from speedrunner.verification.subject import Subject
 

@@ -11,7 +11,7 @@ from speedrunner.library.library import Library
 from speedrunner.library.rules import InvalidSkill
 from speedrunner.store.policies import InvalidPolicy
 from speedrunner.store.records import Edit, EditAction, Policy
-from speedrunner.store.rundir import sleep_key
+from speedrunner.store.stored_run import sleep_key
 from speedrunner.verification.findings import Check, Findings
 from speedrunner.verification.subject import Subject
 

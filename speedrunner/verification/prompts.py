@@ -10,18 +10,19 @@ from collections import Counter
 from functools import cache
 from itertools import pairwise
 
-from serving.cards import ModelCard, prepare
 from serving.errors import ServingError
+from serving.model_card import ModelCard
 from serving.tokens.formats import FORMATS
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.tokens.tools import ToolSpec
 from serving.tokens.transcript import Transcript
+from serving.weights import prepare
 from speedrunner.agents.actor import SUBMIT_ANSWER
 from speedrunner.agents.loop import plain_messages
 from speedrunner.methods.base import Method
 from speedrunner.runs.identity import model_files
 from speedrunner.store.records import Message, Process, Turn
-from speedrunner.store.rundir import sleep_key
+from speedrunner.store.stored_run import sleep_key
 from speedrunner.verification.findings import Check, Findings, turn_of
 from speedrunner.verification.subject import Played, Subject
 

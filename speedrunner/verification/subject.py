@@ -13,7 +13,7 @@ from speedrunner.config.schema import from_yaml
 from speedrunner.runs.setup import set_up
 from speedrunner.store.data import RunData
 from speedrunner.store.records import Phase, Policy, Trajectory
-from speedrunner.store.rundir import RunDirectory
+from speedrunner.store.stored_run import StoredRun
 
 
 class Played(msgspec.Struct, frozen=True):
@@ -38,7 +38,7 @@ class Subject:
         SandboxUnavailable: skills cannot be isolated on this machine.
     """
 
-    def __init__(self, directory: RunDirectory) -> None:
+    def __init__(self, directory: StoredRun) -> None:
         self.directory = directory
         self.data = RunData(directory)
         self.process = next(reversed(directory.processes()), None)

@@ -12,8 +12,8 @@ from speedrunner.measure.measurement import Status
 from speedrunner.runs.identity import checkout
 from speedrunner.runs.setup import SETUP_ERRORS
 from speedrunner.store import files
-from speedrunner.store.rundir import RunDirectory
 from speedrunner.store.seals import broken, unsealed
+from speedrunner.store.stored_run import StoredRun, open_run
 from speedrunner.verification.accounts import accounts
 from speedrunner.verification.findings import Check, Findings
 from speedrunner.verification.plan import Plan
@@ -57,7 +57,7 @@ async def verify(path: Path, status: Status, say: Callable[[Check], None]) -> Ve
             not exist here, and its files are as they were sealed.
         SandboxError, HostError: its skills or its environment do not run here.
     """
-    directory = RunDirectory.open_for_reading(path)
+    directory = open_run(path)
     checks = [sealed(directory)]
     say(checks[0])
     try:
@@ -96,7 +96,7 @@ NAMES = ("plan", "policies", "accounts", "prompts", "replay")
 """The checks that follow that of the files."""
 
 
-def sealed(directory: RunDirectory) -> Check:
+def sealed(directory: StoredRun) -> Check:
     """Whether every file is as it was sealed. Raises `StorageError` where `state.json` is none."""
     found, state = Findings("files"), directory.state()
     path = directory.path / "state.json"

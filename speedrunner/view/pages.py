@@ -29,7 +29,7 @@ from speedrunner.store.data import RunData, load
 from speedrunner.store.lock import owner_of
 from speedrunner.store.policies import InvalidPolicy
 from speedrunner.store.records import Ending, Policy, SleepRecord, Trajectory, Turn
-from speedrunner.store.rundir import RunDirectoryError
+from speedrunner.store.stored_run import RunDirectoryError
 from speedrunner.view.curve import curve
 from speedrunner.view.graph import call_graph
 from speedrunner.view.pictures import PICTURED, SYMBOLS, picture

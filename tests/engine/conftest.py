@@ -11,12 +11,12 @@ import msgspec
 import pytest
 import yaml
 
-from serving.cards import ModelCard, Roles
 from serving.deployment import Deployment, ServiceOptions, deploy
 from serving.engine.endpoint import Endpoint
 from serving.engine.server import VllmServer
 from serving.meter import LedgerRow
 from serving.model import Model
+from serving.model_card import ModelCard, Roles
 
 
 @pytest.fixture(scope="session")

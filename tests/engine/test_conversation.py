@@ -10,11 +10,11 @@ from typing import Any, Literal
 import msgspec
 import pytest
 
-from serving.cards import ModelCard
 from serving.conversation import AnswerOverflow, Completion
 from serving.engine.metrics import Counters, read_counters
 from serving.errors import ContextOverflow, TruncatedCall
 from serving.model import Model
+from serving.model_card import ModelCard
 from serving.routes.tokens import TokenConversation
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.tokens.tools import ToolSpec

@@ -15,10 +15,11 @@ import psutil
 import pytest
 import yaml
 
-from serving.cards import CHECKOUT, ModelCard, load_card
+from serving.cards import CHECKOUT, load_card
 from serving.engine.endpoint import Endpoint
 from serving.engine.metrics import read_counters
 from serving.engine.server import VllmServer
+from serving.model_card import ModelCard
 from speedrunner.store.data import load
 from speedrunner.store.records import Ending
 from tests.processes import all_end, runs, tree, words

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import msgspec
 import pytest
 
-from serving.cards import ModelCard, load_card, prepare
+from serving.cards import load_card
 from serving.conversation import Completion
 from serving.engine.client import Engine
 from serving.engine.endpoint import Endpoint
@@ -18,8 +18,10 @@ from serving.engine.metrics import Counters, read_counters
 from serving.engine.server import VllmServer
 from serving.meter import LedgerRow, Meter
 from serving.model import Model
+from serving.model_card import ModelCard
 from serving.routes.tokens import TokenConversation
 from serving.tokens.tokenizer import ChatTokenizer
+from serving.weights import prepare
 from tests.rendered import FIRST_PROMPTS, rendered, without_control_tokens
 from tests.shared_prompts import shared_prompts
 from tests.tool_samples import TOOLS

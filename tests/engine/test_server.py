@@ -12,11 +12,12 @@ import msgspec
 import psutil
 import pytest
 
-from serving.cards import load_card, prepare
+from serving.cards import load_card
 from serving.engine.endpoint import Endpoint, attach
 from serving.engine.metrics import Counters, read_counters, read_metrics
 from serving.engine.server import VllmServer
 from serving.errors import ServerFailed
+from serving.weights import prepare
 from tests.processes import all_end, tree
 
 pytestmark = pytest.mark.slow

@@ -11,12 +11,14 @@ from typing import Any
 
 import pytest
 
-from serving.cards import CHECKOUT, MODELS, ModelCard, adapted, list_cards, load_card, prepare, recipe_command
+from serving.cards import CHECKOUT, MODELS, adapted, list_cards, load_card
 from serving.engine.metrics import blocks_of
+from serving.model_card import ModelCard
 from serving.tokens.formats import FORMATS
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.tokens.tools import ToolSpec
 from serving.usage import Prices
+from serving.weights import prepare, recipe_command
 
 CARDS = {name: load_card(name) for name in list_cards()}
 SERVED = {name: card for name, card in CARDS.items() if not card.hosted}

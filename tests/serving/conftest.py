@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from serving.cards import load_card, prepare
+from serving.cards import load_card
 from serving.tokens.formats import FORMATS, ToolFormat
 from serving.tokens.grammar import Part
+from serving.weights import prepare
 from tests.llama3 import make_folder
 
 if TYPE_CHECKING:

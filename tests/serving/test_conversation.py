@@ -10,13 +10,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from serving.cards import ModelCard, Role, Roles
 from serving.conversation import AnswerOverflow, Conversation
 from serving.engine.client import Engine, RetryPolicy
 from serving.engine.metrics import read_counters
 from serving.errors import ContextOverflow, InvalidCall, RequestRefused, TruncatedCall
 from serving.meter import LedgerRow, Meter
 from serving.model import Model
+from serving.model_card import ModelCard, Role, Roles
 from serving.routes.chat import ChatConversation
 from serving.routes.messages import ANSWER_TOKENS
 from serving.routes.tokens import TokenConversation

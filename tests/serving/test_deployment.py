@@ -17,13 +17,14 @@ import pytest
 from huggingface_hub import constants
 
 from serving.admission import replicas_of
-from serving.cards import ModelCard, load_card
+from serving.cards import load_card
 from serving.deployment import Deployment, ServiceOptions, deploy, running_endpoint
 from serving.engine.endpoint import Endpoint
 from serving.engine.metrics import CacheConfig, Counters
 from serving.engine.server import VllmServer
 from serving.errors import EngineDead, InvalidCard, ServerFailed
 from serving.meter import READINESS, LedgerRow
+from serving.model_card import ModelCard
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.usage import Prices, Usage
 from tests.hub_server import COMMIT, MODEL, TEXTS, hub_card

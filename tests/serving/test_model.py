@@ -7,12 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from serving.cards import ModelCard
 from serving.engine.client import Engine
 from serving.engine.endpoint import Endpoint
 from serving.errors import InvalidCard, InvalidTool
 from serving.meter import Meter
 from serving.model import Model
+from serving.model_card import ModelCard
 from serving.routes.chat import ChatConversation
 from serving.routes.tokens import TokenConversation
 from serving.tokens.tokenizer import ChatTokenizer

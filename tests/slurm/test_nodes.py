@@ -10,7 +10,8 @@ import psutil
 import pytest
 import yaml
 
-from serving.cards import MODELS, load_card, prepare
+from serving.cards import MODELS, load_card
+from serving.weights import prepare
 from speedrunner.store.data import load
 from tests.processes import all_end, tree, words
 from tests.slurm.cluster import cluster, missing

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from serving.cards import ModelCard
+from serving.model_card import ModelCard
 from serving.tokens.tokenizer import ChatTokenizer
 from tests.scripted_engine import Script, ScriptedEngine
 from tests.scripted_runs import LEARN, SCHEDULE, Runs, ScriptedRun, roomy, script, walker

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from envs import Outcome, Task
-from serving.cards import ModelCard
+from serving.meter import LedgerRow
+from serving.model_card import ModelCard
 from serving.tokens.tools import ToolCall
 from serving.usage import Prices, Usage
 from speedrunner.store.records import (
     CallNode,
     Ending,
+    EpisodeRow,
     Message,
+    Policy,
     Process,
     SleepRecord,
     Trajectory,
     Turn,
 )
+from speedrunner.store.rundir import own_run
 
 TASK = Task("babyai", "pick_up_seq_go_to", 7)
 
@@ -64,3 +70,27 @@ def usage_of(record: SleepRecord) -> Usage:
     """Tokens of all turns of a sleep's agents, and of what was played again."""
     turns = [turn for agent in record.agents for turn in agent.turns]
     return sum((each.usage for each in (*turns, *record.attempts)), Usage())
+
+
+def request(episode: str = "train/0000") -> LedgerRow:
+    """A row of the ledger."""
+    return LedgerRow(
+        request="r", retry=0, time=1.0, labels={"episode": episode, "attempt": "1"}, model="m", status="ok",
+        wasted=False, usage=None, seconds=1.0,
+    )  # fmt: skip
+
+
+def play(path: Path, episodes: int = 3) -> None:
+    """A small run: training episodes, one test episode, one sleep."""
+    with own_run(path) as run:
+        run.write_config("run:\n  seed: 1\n")
+        run.write_policy(Policy(version=0))
+        for number in range(episodes):
+            episode = trajectory(f"train/{number:04d}")
+            run.append_request(request(episode.episode))
+            run.append_trajectory("train", 0, episode)
+            run.append_episode(EpisodeRow.of(episode, "train", 0))
+        run.append_trajectory("test", 3, trajectory("test/0003/0"))
+        run.append_episode(EpisodeRow.of(trajectory("test/0003/0"), "test", 3))
+        run.write_sleep(sleep())
+        run.mark_finished("sleep/0001")

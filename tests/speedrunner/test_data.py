@@ -8,10 +8,11 @@ from pathlib import Path
 import pandas
 import pytest
 
-from serving.cards import CHECKOUT, ModelCard
+from serving.cards import CHECKOUT
+from serving.model_card import ModelCard
 from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.data import load, load_all
-from speedrunner.store.rundir import RunDirectoryError
+from speedrunner.store.stored_run import RunDirectoryError
 from tests.scripted_engine import ScriptedEngine
 from tests.scripted_runs import LEARN, SCHEDULE, ScriptedRun, in_process, roomy, script, walker
 

@@ -9,10 +9,10 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from serving.cards import model_path
 from serving.engine.server import INDUCTOR_CACHE, VllmServer
 from serving.errors import ServerFailed
 from serving.hub import cache_folder
+from serving.weights import model_path
 from speedrunner.cluster.doctor.finding import Finding, failure, ok, warning
 from speedrunner.cluster.doctor.mounts import Mount, mount_of, nearest, quotas
 from speedrunner.cluster.subject import Subject

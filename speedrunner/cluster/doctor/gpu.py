@@ -11,7 +11,9 @@ from pathlib import Path
 import msgspec
 
 from serving import hub
-from serving.cards import CHECKOUT, ModelCard, model_path
+from serving.cards import CHECKOUT
+from serving.model_card import ModelCard
+from serving.weights import model_path
 from speedrunner.cluster.doctor.finding import Finding, failure, ok, warning
 from speedrunner.cluster.subject import Subject
 

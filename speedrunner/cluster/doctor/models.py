@@ -10,14 +10,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from serving import hub
-from serving.cards import CHECKOUT, ModelCard, model_path
+from serving.cards import CHECKOUT
 from serving.deployment import running_endpoint
 from serving.engine.endpoint import attach
 from serving.engine.flags import flag_problems
 from serving.engine.server import VllmServer
 from serving.errors import InvalidCard, ServerFailed
 from serving.hub import FilesMissing
+from serving.model_card import ModelCard
 from serving.tokens.tokenizer import ChatTokenizer
+from serving.weights import model_path
 from speedrunner.cluster.doctor.finding import Finding, failure, ok, warning
 from speedrunner.cluster.subject import Subject
 

@@ -10,8 +10,9 @@ import pytest
 
 from models.tiny import card
 from models.tiny.teachers import sleeps
-from serving.cards import load_card, model_path
+from serving.cards import load_card
 from serving.tokens.tokenizer import ChatTokenizer
+from serving.weights import model_path
 
 WHY = "`make tiny` trains it anew, and measures it"
 

@@ -11,12 +11,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from serving.cards import ModelCard, load_card
+from serving.cards import load_card
 from serving.deployment import ServiceOptions, deploy
 from serving.engine.metrics import CacheConfig
 from serving.errors import ServerFailed
 from serving.meter import LedgerRow
 from serving.model import Model
+from serving.model_card import ModelCard
 from serving.probes.start_check import advice, check_engine
 from serving.probes.tool_battery import battery
 from serving.tokens.tokenizer import ChatTokenizer

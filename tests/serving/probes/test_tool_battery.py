@@ -9,11 +9,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from serving.cards import ModelCard, load_card, prepare
+from serving.cards import load_card
+from serving.model_card import ModelCard
 from serving.probes.tool_battery import MANY_TOOLS, OpenProbe, ToolProbe, battery
 from serving.tokens.formats import FORMATS, ToolFormat
 from serving.tokens.grammar import Part, one_of
 from serving.tokens.tokenizer import ChatTokenizer
+from serving.weights import prepare
 from tests.grammar_walks import Walks, avoids
 from tests.probe_engines import sample_call
 from tests.scripted_runs import scripted_model

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from serving.cards import Role, Roles
+from serving.model_card import Role, Roles
 from speedrunner.hosts import host as hosts
 from speedrunner.store.records import Ending
 from tests.odd_envs import FORGERY

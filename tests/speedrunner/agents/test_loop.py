@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from serving.cards import ModelCard
 from serving.errors import RequestFailed
+from serving.model_card import ModelCard
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.tokens.tools import ToolCall, ToolSpec
 from speedrunner.agents.loop import AgentLimits, ToolReply, run_agent

@@ -14,7 +14,7 @@ from serving.usage import Usage
 from speedrunner.cli.cost import cost
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.store.files import StorageError
-from speedrunner.store.rundir import RunDirectoryError
+from speedrunner.store.stored_run import RunDirectoryError
 from tests.scripted_runs import ScriptedRun
 
 app = typer.Typer()

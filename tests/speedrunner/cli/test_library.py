@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 
 from speedrunner.cli.main import app
 from speedrunner.store.files import StorageError
-from speedrunner.store.rundir import RunDirectoryError
+from speedrunner.store.stored_run import RunDirectoryError
 from tests.scripted_runs import CORRIDOR, TO_FLAG, ScriptedRun, speedrunner
 
 MODULE = f'''{TO_FLAG}

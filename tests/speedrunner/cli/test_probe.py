@@ -14,8 +14,9 @@ import yaml
 from click.testing import Result
 from typer.testing import CliRunner
 
-from serving.cards import ModelCard, load_card
+from serving.cards import load_card
 from serving.errors import ServerFailed
+from serving.model_card import ModelCard
 from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.cli.probe import app
 from speedrunner.config.schema import InvalidConfig

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from serving.cards import CHECKOUT, MODELS, ModelCard
+from serving.cards import CHECKOUT, MODELS
+from serving.model_card import ModelCard
 from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.cluster.jobs import JOBS, JobPart, Submitted, note_jobs
 from tests.scripted_engine import ScriptedEngine

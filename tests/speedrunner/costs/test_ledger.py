@@ -10,7 +10,7 @@ from serving.meter import LedgerRow
 from serving.usage import Prices, Usage
 from speedrunner.costs.ledger import IDLE, Classes, RunCosts, run_costs, spent_usd
 from speedrunner.costs.pricing import PriceBook
-from speedrunner.store.rundir import sleep_key
+from speedrunner.store.stored_run import sleep_key
 from tests.scripted_runs import ScriptedRun
 from tests.speedrunner.costs.ledgers import BY_HOUR, BY_TOKEN, LIST, ROWS, row, stored
 from tests.speedrunner.run_samples import usage_of

@@ -7,21 +7,23 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from serving.cards import ModelCard, load_card
+from serving.cards import load_card
 from serving.errors import InvalidCard
 from serving.meter import LedgerRow
+from serving.model_card import ModelCard
 from serving.usage import Prices, Usage
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.costs.pricing import price_book
 from speedrunner.store.data import RunData, load
 from speedrunner.store.records import Policy
-from speedrunner.store.rundir import RunDirectory, RunDirectoryError
+from speedrunner.store.rundir import own_run
+from speedrunner.store.stored_run import RunDirectoryError
 from tests.speedrunner.run_samples import process
 
 
 def run(folder: Path, card: ModelCard, inducer: str | None = None, **prices: Prices) -> RunData:
     others = load_card(inducer) if inducer else card
-    with RunDirectory.open_for_writing(folder / "run") as directory:
+    with own_run(folder / "run") as directory:
         directory.write_config("run: {}\n")
         directory.append_process(process(card, others, **prices))
         directory.write_policy(Policy(version=0))
@@ -94,7 +96,7 @@ def test_a_model_on_no_gpu_has_no_gpu_hours(tiny_card: ModelCard, tmp_path: Path
 
 def test_a_run_that_changed_its_gpus_has_no_gpu_hours(gpu_card: ModelCard, tmp_path: Path) -> None:
     data = run(tmp_path, gpu_card)
-    with RunDirectory.open_for_writing(data.path) as directory:
+    with own_run(data.path) as directory:
         directory.append_process(process(msgspec.structs.replace(gpu_card, replicas=4)))
     with pytest.raises(InvalidConfig, match="was played on different numbers of GPUs: it has no GPU-hours"):
         price_book(load(data.path), "gpu-hours", 2.5)

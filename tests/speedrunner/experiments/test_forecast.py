@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from serving.cards import ModelCard
+from serving.model_card import ModelCard
 from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.config.compose import compose
 from speedrunner.config.names import setting

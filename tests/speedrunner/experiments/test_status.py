@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from serving.cards import ModelCard
+from serving.model_card import ModelCard
 from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.experiments.plans import PLANS
 from speedrunner.experiments.status import RunStatus, Status, status
-from speedrunner.store.rundir import RunDirectory
+from speedrunner.store.rundir import own_run
 from tests.scripted_engine import ScriptedEngine
 from tests.scripted_runs import LEARN, SCHEDULE, ScriptedRun, in_process, roomy, script, walker
 
@@ -81,7 +81,7 @@ def run(played: Path, tmp_path: Path) -> Path:
 
 def test_one_that_somebody_plays_is_running_and_names_them(run: Path) -> None:
     (run / "state.json").unlink()
-    with RunDirectory.open_for_writing(run):
+    with own_run(run):
         (found,) = status(run).runs
     assert (found.state, found.doing) == ("running", "evaluation at 0")
     assert f"process {os.getpid()} of" in (found.owner or "")

@@ -10,7 +10,7 @@ import msgspec
 import pandas
 import pytest
 
-from serving.cards import ModelCard
+from serving.model_card import ModelCard
 from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner import optional as optional_packages
 from speedrunner.export.conversations import of_episode

@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from serving.cards import ModelCard, load_card
+from serving.cards import load_card
 from serving.deployment import Deployment, ServiceOptions
 from serving.errors import RequestFailed
+from serving.model_card import ModelCard
 from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.measure import bench_rollout as rollout
 from speedrunner.measure.bench_rollout import BareClient, Pair, TokenStream, measure_client

@@ -9,9 +9,9 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from serving.cards import ModelCard
 from serving.deployment import ServiceOptions, deploy
 from serving.errors import ContextOverflow
+from serving.model_card import ModelCard
 from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.measure.measurement import Measurement
 from speedrunner.measure.probe_cache import SIBLINGS, TARGETS, CacheRequest, probe_cache

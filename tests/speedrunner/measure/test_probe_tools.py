@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from serving.cards import ModelCard
 from serving.errors import RequestFailed, RequestRefused
+from serving.model_card import ModelCard
 from serving.probes.tool_battery import CODE_TOKENS, battery
 from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.measure.measurement import Measurement

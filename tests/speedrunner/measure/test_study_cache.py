@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.cli.study import cache
 from speedrunner.config.schema import InvalidConfig
-from speedrunner.store.rundir import RunDirectoryError
+from speedrunner.store.stored_run import RunDirectoryError
 from tests.scripted_engine import Answer, Request, ScriptedEngine, cut, say
 from tests.scripted_runs import LEARN, Runs, ScriptedRun, script, walker
 

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from serving.cards import Role, Roles
+from serving.model_card import Role, Roles
 from speedrunner.methods.base import MethodBroke
 from speedrunner.store.labels import Labels
 from speedrunner.store.records import Ending, Trajectory

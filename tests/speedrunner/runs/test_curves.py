@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from serving.cards import ModelCard
+from serving.model_card import ModelCard
 from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner import optional as optional_packages
 from speedrunner.runs import curves

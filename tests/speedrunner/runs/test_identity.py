@@ -8,7 +8,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from serving.cards import ModelCard, ServerOptions, load_card
+from serving.cards import load_card
+from serving.model_card import ModelCard, ServerOptions
 from serving.usage import Prices
 from speedrunner.config.compose import compose
 from speedrunner.runs import identity as identities
@@ -17,7 +18,7 @@ from speedrunner.runs.machine import confinement
 from speedrunner.runs.setup import set_up
 from speedrunner.sandbox.settings import Sandbox
 from speedrunner.store.records import Machine, Process
-from speedrunner.store.rundir import RunDirectoryError
+from speedrunner.store.stored_run import RunDirectoryError
 from tests.scripted_runs import CORRIDOR
 
 

@@ -9,7 +9,7 @@ import pytest
 from speedrunner.config.compose import compose
 from speedrunner.runs.outline import outline
 from speedrunner.runs.setup import set_up
-from speedrunner.store.rundir import RunDirectoryError
+from speedrunner.store.stored_run import RunDirectoryError
 from tests.scripted_engine import refuse
 from tests.scripted_runs import CORRIDOR, Runs, script
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from serving.meter import LedgerRow
 from speedrunner.store.labels import attempts
-from speedrunner.store.rundir import sleep_key
+from speedrunner.store.stored_run import sleep_key
 
 
 def test_the_highest_attempt_of_an_episode_is_known_from_the_ledger():

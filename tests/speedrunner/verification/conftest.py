@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from serving.cards import ModelCard
+from serving.model_card import ModelCard
 from serving.tokens.tokenizer import ChatTokenizer
 from tests.scripted_engine import ScriptedEngine
 from tests.scripted_runs import SCHEDULE, ScriptedRun, roomy

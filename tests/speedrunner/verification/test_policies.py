@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from serving.cards import ModelCard
+from serving.model_card import ModelCard
 from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.verification.findings import Check
 from speedrunner.verification.policies import UNNAMED, policies

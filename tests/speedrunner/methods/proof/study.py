@@ -17,11 +17,11 @@ from pathlib import Path
 import msgspec
 from rich.console import Console
 
-from serving.cards import ModelCard, Role, Roles
 from serving.conversation import Completion, Conversation
 from serving.engine.client import Engine
 from serving.meter import Meter
 from serving.model import Messages, Model
+from serving.model_card import ModelCard, Role, Roles
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.tokens.tools import ToolCall, ToolSpec, checked_call
 from serving.usage import Usage
@@ -36,7 +36,7 @@ from speedrunner.runs.progress import Progress
 from speedrunner.runs.setup import set_up
 from speedrunner.store.data import RunData, load
 from speedrunner.store.records import Trajectory
-from speedrunner.store.rundir import RunDirectory
+from speedrunner.store.rundir import own_run
 from tests.scripted_engine import Answer, Request, ScriptedEngine, call
 
 WEAK_CALLS, SKILLED_CALLS = 400, 3
@@ -148,7 +148,7 @@ async def play(study: Study, card: ModelCard, tokenizer: ChatTokenizer, folder: 
     steps = [step for step in setup.plan() if not (isinstance(step, Evaluate) and step.policy == 0)]
     async with AsyncExitStack() as stack:
         server = stack.enter_context(ScriptedEngine(tokenizer, _answers(study), model=card.name))
-        directory = stack.enter_context(RunDirectory.open_for_writing(folder))
+        directory = stack.enter_context(own_run(folder))
         engine = Engine(server.endpoint, card.name, Meter(directory.append_request, card.prices))
         stack.push_async_callback(engine.close)
         directory.write_config(to_yaml(setup.config))

@@ -16,8 +16,10 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from serving.cards import ModelCard, load_card, prepare
+from serving.cards import load_card
+from serving.model_card import ModelCard
 from serving.tokens.tokenizer import ChatTokenizer
+from serving.weights import prepare
 from speedrunner.store.data import RunData
 from speedrunner.store.records import Ending, Trajectory
 from tests.speedrunner.methods.proof import babyai, crafter, scienceworld

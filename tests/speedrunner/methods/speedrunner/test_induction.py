@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from serving.cards import ModelCard
 from serving.errors import RequestRefused
+from serving.model_card import ModelCard
 from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.store.records import CallNode, Ending, Trajectory
 from tests.babyai_player import APPROACH, NEXT_STEP, next_step

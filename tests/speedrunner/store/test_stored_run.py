@@ -1,0 +1,215 @@
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from speedrunner.store.files import StorageError
+from speedrunner.store.records import Policy
+from speedrunner.store.rundir import own_run
+from speedrunner.store.stored_run import RunDirectoryError, open_run
+from tests.speedrunner.run_samples import play, sleep, trajectory
+
+
+@pytest.fixture
+def path(tmp_path) -> Path:
+    return tmp_path / "runs" / "one"
+
+
+def opened(path: Path, how: str) -> None:
+    if how == "read":
+        open_run(path)
+    else:
+        with own_run(path):
+            pass
+
+
+def test_what_is_written_is_read(path):
+    play(path)
+    run = open_run(path)
+    assert run.config() == "run:\n  seed: 1\n"
+    assert run.finished() == ["sleep/0001"]
+    assert run.policies.load(0) == Policy(version=0)
+    assert run.numbers("train") == [0]
+    assert run.numbers("test") == [3]
+    assert [episode.episode for episode in run.trajectories("train", 0)] == [
+        f"train/000{i}" for i in range(3)
+    ]
+    assert run.trajectories("test", 3) == [trajectory("test/0003/0")]
+    assert len(run.episodes()) == 4
+    assert run.sleeps() == [sleep()]
+    assert len(run.requests()) == 3
+
+
+AS_NOBODY = """
+import os, sys
+from pathlib import Path
+from speedrunner.store.rundir import own_run
+from speedrunner.store.stored_run import open_run
+from speedrunner.store.files import StorageError
+if os.geteuid() == 0:
+    os.seteuid(65534)
+path = Path(sys.argv[1])
+try:
+    if sys.argv[2] == "read":
+        open_run(path)
+    else:
+        with own_run(path):
+            pass
+except StorageError as error:
+    print(type(error).__name__, error)
+"""
+
+
+@pytest.fixture
+def open_folder():
+    """A temporary folder that everybody may enter (pytest's own may not be)."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
+
+
+def as_nobody(path: Path, how: str) -> str:
+    """The one line of error that somebody without rights gets."""
+    done = subprocess.run(
+        [sys.executable, "-c", AS_NOBODY, str(path), how], capture_output=True, text=True, check=True
+    )
+    (line,) = done.stdout.splitlines()
+    return line
+
+
+class TestForeignDirectories:
+    def refused(self, path: Path, how: str) -> str:
+        with pytest.raises(RunDirectoryError) as error:
+            opened(path, how)
+        message = str(error.value)
+        assert "\n" not in message
+        assert str(path) in message
+        return message
+
+    @pytest.mark.parametrize("how", ["read", "write"])
+    def test_a_file_in_its_place(self, tmp_path, how):
+        path = tmp_path / "run"
+        path.write_text("mine")
+        assert "is a file" in self.refused(path, how)
+        assert path.read_text() == "mine"
+
+    @pytest.mark.parametrize("how", ["read", "write"])
+    def test_a_folder_that_is_no_run_is_left_alone(self, tmp_path, how):
+        (tmp_path / "thesis.tex").touch()
+        assert "thesis.tex, but no config.yaml" in self.refused(tmp_path, how)
+        assert [file.name for file in tmp_path.iterdir()] == ["thesis.tex"]
+
+    def test_an_empty_folder_may_become_a_run_but_is_none_to_read(self, tmp_path):
+        assert "no config.yaml" in self.refused(tmp_path, "read")
+        play(tmp_path)
+
+    def test_a_path_below_a_file(self, tmp_path):
+        (tmp_path / "file").touch()
+        assert "does not exist" in self.refused(tmp_path / "file" / "run", "read")
+        assert "not a directory" in self.refused(tmp_path / "file" / "run", "write")
+
+    @pytest.mark.parametrize("how", ["read", "write"])
+    def test_a_run_of_a_later_version(self, path, how):
+        play(path)
+        (path / "state.json").write_text('{"steps": [], "format": 2}')
+        assert "format 2" in self.refused(path, how)
+
+    def test_a_record_of_a_later_version(self, path):
+        play(path)
+        with (path / "trajectories/batch_0000.jsonl").open("ab") as file:
+            file.write(b'{"episode": "train/0003", "attempt": 1, "format": 2}\n')
+        run = open_run(path)
+        with pytest.raises(RunDirectoryError, match=r"line 4, has format 2"):
+            run.trajectories("train", 0)
+
+    @pytest.mark.parametrize("how", ["read", "write"])
+    def test_no_permission_to_read(self, open_folder, how):
+        path = open_folder / "run"
+        play(path)
+        path.chmod(0)
+        try:
+            line = as_nobody(path, how)
+        finally:
+            path.chmod(0o755)
+        assert line.startswith(
+            f"RunDirectoryError {path} cannot be used as a run's directory: permission denied"
+        )
+
+    @pytest.mark.skipif(os.geteuid() != 0, reason="the owner may always write")
+    def test_no_permission_to_write(self, open_folder):
+        path = open_folder / "run"
+        play(path)
+        for each in (path, *path.rglob("*")):  # as its owner may open it to others
+            each.chmod(0o755)
+        assert f"{path}/lock could not be written: permission denied" in as_nobody(path, "write")
+        assert "permission denied" in as_nobody(open_folder / "new", "write")
+
+
+FILES = [
+    "episodes.jsonl",
+    "requests.jsonl",
+    "accounts.jsonl",
+    "trajectories/batch_0000.jsonl",
+    "config.yaml",
+    "state.json",
+    "sleeps/0001.json",
+    "policies/v0000/skills.py",
+    "policies/v0000/library.json",
+]
+
+
+class TestLinksAndSpecialFiles:
+    """A folder that somebody else has prepared, or that was copied, is told of and never waited for."""
+
+    @pytest.mark.parametrize("how", ["read", "write"])
+    def test_a_state_behind_a_link_to_nowhere_is_not_an_empty_one(self, path, how):
+        play(path)
+        (path / "state.json").unlink()
+        (path / "state.json").symlink_to("nowhere")
+        with pytest.raises(StorageError, match="it is a link"):
+            opened(path, how)
+
+    @pytest.mark.parametrize("name", FILES)
+    @pytest.mark.parametrize("kind", ["a link to /dev/zero", "a FIFO", "a socket", "a folder"])
+    def test_reading_what_is_no_file_is_one_line_and_never_waits(self, path, name, kind):
+        play(path)
+        (path / name).unlink(missing_ok=True)
+        if kind == "a FIFO":
+            os.mkfifo(path / name)
+        elif kind == "a socket":
+            os.mknod(path / name, stat.S_IFSOCK | 0o600)
+        elif kind == "a folder":
+            (path / name).mkdir()
+        else:
+            (path / name).symlink_to("/dev/zero")
+        with pytest.raises(
+            StorageError, match=r"it is a link|it is no regular file|is a directory"
+        ) as raised:
+            self.read_all(path)
+        assert name in str(raised.value)
+        assert "\n" not in str(raised.value)
+
+    @staticmethod
+    def read_all(path: Path) -> None:
+        run = open_run(path)
+        run.trajectories("train", 0), run.episodes(), run.requests(), run.accounts(), run.sleeps()
+        run.policies.load(0)
+
+    def test_a_file_larger_than_the_memory_is_one_line(self, path):
+        play(path)
+        os.truncate(path / "requests.jsonl", 2**33)
+        program = (
+            "import resource, sys; from pathlib import Path;"
+            "from speedrunner.store.files import read_content;"
+            "resource.setrlimit(resource.RLIMIT_AS, (2**31, 2**31)); read_content(Path(sys.argv[1]))"
+        )
+        run = subprocess.run(
+            [sys.executable, "-c", program, path / "requests.jsonl"], capture_output=True, text=True
+        )
+        assert run.stderr.endswith("requests.jsonl could not be read: it is larger than the memory\n")
