@@ -43,6 +43,17 @@ RunsFolder = Annotated[
     typer.Option("--dir", help="Where the runs' folders are; runs/SCALE by default.", show_default=False),
 ]
 
+PriceList = Annotated[
+    str | None,
+    typer.Option(
+        "--prices",
+        metavar="NAME",
+        help="A file of configs/prices, or card (the model cards' own lists), for all of them; by default"
+        " each run's own list.",
+        show_default=False,
+    ),
+]
+
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from speedrunner.cli.command import AsJson
+from speedrunner.cli.command import AsJson, PriceList
 from speedrunner.console import visible
 
 if TYPE_CHECKING:
@@ -37,14 +37,7 @@ def compare(
             metavar="RUN RUN...", help="Run directories; each is compared with the first.", show_default=False
         ),
     ],
-    prices: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="A file of configs/prices for all of them; by default each run's own list.",
-            show_default=False,
-        ),
-    ] = None,
+    prices: PriceList = None,
     as_json: AsJson = False,
 ) -> None:
     """Put runs side by side at each checkpoint: scores, tokens, USD, and differences paired by test task.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from speedrunner.cli.command import AsJson, RunsFolder, tell_left_out
+from speedrunner.cli.command import AsJson, PriceList, RunsFolder, tell_left_out
 from speedrunner.console import aligned, visible
 
 if TYPE_CHECKING:
@@ -41,12 +41,7 @@ def forecast(
         ),
     ] = None,
     folder: RunsFolder = None,
-    prices: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME", help="A file of configs/prices; each run's own by default.", show_default=False
-        ),
-    ] = None,
+    prices: PriceList = None,
     as_json: AsJson = False,
 ) -> None:
     """Say what runs will take, from what a few episodes of their settings took: `scale=pilot` plays such.

@@ -7,7 +7,8 @@ from typing import Annotated
 
 import typer
 
-from speedrunner.cli.tables import Folders, Prices, read_tables, tell_problems
+from speedrunner.cli.command import PriceList
+from speedrunner.cli.tables import Folders, read_tables, tell_problems
 from speedrunner.console import visible
 
 
@@ -26,7 +27,7 @@ def report(
             show_default=False,
         ),
     ] = None,
-    prices: Prices = None,
+    prices: PriceList = None,
 ) -> None:
     """Write figures and tables of all runs below some folders, finished or not, as one HTML file.
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from speedrunner.cli.command import AsJson, show_measured
+from speedrunner.cli.command import AsJson, PriceList, show_measured
 from speedrunner.config.compose import compose
 from speedrunner.config.schema import InvalidConfig
 
@@ -31,14 +31,7 @@ def cache(
         int | None,
         typer.Option(min=1, help="Episodes at the same time; by default as in the run.", show_default=False),
     ] = None,
-    prices: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="A file of configs/prices; by default the run's own list.",
-            show_default=False,
-        ),
-    ] = None,
+    prices: PriceList = None,
     csv: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the figures there too.", show_default=False)
     ] = None,

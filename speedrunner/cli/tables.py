@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from speedrunner.cli.command import plain_console, waiting_line
+from speedrunner.cli.command import PriceList, plain_console, waiting_line
 from speedrunner.console import visible
 
 if TYPE_CHECKING:
@@ -25,20 +25,11 @@ Folders = Annotated[
     list[Path], typer.Argument(metavar="DIR...", help="Runs, and folders with runs in them or below.")
 ]
 
-Prices = Annotated[
-    str | None,
-    typer.Option(
-        metavar="NAME",
-        help="A file of configs/prices for all of them; by default each run's own list.",
-        show_default=False,
-    ),
-]
-
 
 def tables(
     folders: Folders,
     out: Annotated[Path, typer.Option(metavar="OUT", help="Where the tables go.", show_default=False)],
-    prices: Prices = None,
+    prices: PriceList = None,
     holm: Annotated[
         bool, typer.Option("--holm", help="Correct p-values by Holm's procedure, per metric and table.")
     ] = False,

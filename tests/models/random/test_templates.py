@@ -1,0 +1,253 @@
+"""The chat templates of both random models, and how their generation ends."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+LOOK = {"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}
+GO = {
+    "type": "function",
+    "function": {
+        "name": "go",
+        "description": "Walk – straight on.",
+        "parameters": {"type": "object", "properties": {"steps": {"type": "integer"}}, "required": ["steps"]},
+    },
+}
+
+
+def conversation(*going: object) -> list[dict[str, Any]]:
+    """One with every kind of message, in which `go` is called with these arguments, as they are sent."""
+    calls = [{"type": "function", "function": {"name": "go", "arguments": each}} for each in going]
+    return [
+        {"role": "system", "content": "Play the game."},
+        {"role": "user", "content": "Find the red ball."},
+        {
+            "role": "assistant",
+            "content": None,
+            "reasoning_content": "Look first.",
+            "tool_calls": [{"type": "function", "function": {"name": "look", "arguments": {}}}],
+        },
+        {"role": "tool", "content": "a wall"},
+        {
+            "role": "assistant",
+            "content": "Walking.",
+            "tool_calls": calls,
+        },
+        {"role": "tool", "content": "blocked"},
+        {"role": "tool", "content": "a red ball"},
+        {"role": "assistant", "content": "Found."},
+        {"role": "user", "content": "Good."},
+    ]
+
+
+class Template(NamedTuple):
+    """A model's conversation, how its template writes it, and how a reply that may think begins."""
+
+    conversation: list[dict[str, Any]]
+    rendered: str
+    opening: str
+
+
+DENSE = Template(
+    conversation({"steps": 2}, '{"steps": 1}'),
+    """\
+<|im_start|>system
+Play the game.
+
+# Tools
+
+You can call these functions; their signatures stand between <tools> and </tools>, one on each line:
+<tools>
+{"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}
+{"type": "function", "function": {"name": "go", "description": "Walk – straight on.", "parameters": \
+{"type": "object", "properties": {"steps": {"type": "integer"}}, "required": ["steps"]}}}
+</tools>
+
+To call one, write its name and its arguments as one JSON object between <tool_call> and </tool_call>:
+<tool_call>
+{"name": <name>, "arguments": <arguments>}
+</tool_call><|im_end|>
+<|im_start|>user
+Find the red ball.<|im_end|>
+<|im_start|>assistant
+<think>
+Look first.
+</think>
+
+<tool_call>
+{"name": "look", "arguments": {}}
+</tool_call><|im_end|>
+<|im_start|>user
+<tool_response>
+a wall
+</tool_response><|im_end|>
+<|im_start|>assistant
+Walking.
+<tool_call>
+{"name": "go", "arguments": {"steps": 2}}
+</tool_call>
+<tool_call>
+{"name": "go", "arguments": {"steps": 1}}
+</tool_call><|im_end|>
+<|im_start|>user
+<tool_response>
+blocked
+</tool_response>
+<tool_response>
+a red ball
+</tool_response><|im_end|>
+<|im_start|>assistant
+Found.<|im_end|>
+<|im_start|>user
+Good.<|im_end|>
+""",
+    "",
+)
+HYBRID = Template(
+    conversation({"steps": 2, "how": "slow\nly"}, {"path": [["é", 1.5], {"x": True}]}),
+    """\
+<|im_start|>system
+# Tools
+
+You can call these functions; their signatures stand between <tools> and </tools>, one on each line:
+<tools>
+{"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}
+{"type": "function", "function": {"name": "go", "description": "Walk – straight on.", "parameters": \
+{"type": "object", "properties": {"steps": {"type": "integer"}}, "required": ["steps"]}}}
+</tools>
+
+To call one, write its name, and each argument under the name of its parameter, in this form:
+<tool_call>
+<function=NAME>
+<parameter=NAME_OF_A_PARAMETER>
+its value, on
+one line or several
+</parameter>
+</function>
+</tool_call>
+
+Play the game.<|im_end|>
+<|im_start|>user
+Find the red ball.<|im_end|>
+<|im_start|>assistant
+<think>
+Look first.
+</think>
+
+<tool_call>
+<function=look>
+</function>
+</tool_call><|im_end|>
+<|im_start|>user
+<tool_response>
+a wall
+</tool_response><|im_end|>
+<|im_start|>assistant
+<think>
+
+</think>
+
+Walking.
+
+<tool_call>
+<function=go>
+<parameter=steps>
+2
+</parameter>
+<parameter=how>
+slow
+ly
+</parameter>
+</function>
+</tool_call>
+<tool_call>
+<function=go>
+<parameter=path>
+[["é", 1.5], {"x": true}]
+</parameter>
+</function>
+</tool_call><|im_end|>
+<|im_start|>user
+<tool_response>
+blocked
+</tool_response>
+<tool_response>
+a red ball
+</tool_response><|im_end|>
+<|im_start|>assistant
+<think>
+
+</think>
+
+Found.<|im_end|>
+<|im_start|>user
+Good.<|im_end|>
+""",
+    "<think>\n",
+)
+
+
+@pytest.fixture(scope="module", params=["dense", "hybrid"])
+def folder(request: pytest.FixtureRequest) -> Path:
+    return request.getfixturevalue(f"{request.param}_folder")
+
+
+@pytest.fixture(scope="module")
+def tokenizer(folder: Path) -> Any:
+    from transformers import AutoTokenizer
+
+    return AutoTokenizer.from_pretrained(folder)
+
+
+@pytest.fixture
+def template(folder: Path, hybrid_folder: Path) -> Template:
+    return HYBRID if folder == hybrid_folder else DENSE
+
+
+def test_generation_ends_at_the_end_of_a_turn(folder: Path, tokenizer: Any) -> None:
+    end, pad = tokenizer.convert_tokens_to_ids(["<|im_end|>", "<|endoftext|>"])
+    assert tokenizer.eos_token == "<|im_end|>"
+    assert json.loads((folder / "config.json").read_text())["eos_token_id"] == end
+    assert json.loads((folder / "generation_config.json").read_text())["eos_token_id"] == [end, pad]
+
+
+def test_the_template_renders_a_whole_tool_conversation(tokenizer: Any, template: Template) -> None:
+    text = tokenizer.apply_chat_template(template.conversation, tools=[LOOK, GO], tokenize=False)
+    assert text == template.rendered
+
+
+def test_a_longer_conversation_begins_with_the_shorter_one(tokenizer: Any, template: Template) -> None:
+    messages = template.conversation
+    for turns in range(2, len(messages)):
+        if messages[turns]["role"] == messages[turns - 1]["role"] == "tool":
+            continue  # neighbouring tool results share a turn, which the first one alone closes
+        text = tokenizer.apply_chat_template(messages[:turns], tools=[LOOK, GO], tokenize=False)
+        assert template.rendered.startswith(text)
+
+
+def test_the_generation_prompt_opens_the_reply(tokenizer: Any, template: Template) -> None:
+    for thinking, opening in (
+        ({}, template.opening),
+        ({"enable_thinking": True}, template.opening),
+        ({"enable_thinking": False}, "<think>\n\n</think>\n\n"),
+    ):
+        text = tokenizer.apply_chat_template(
+            [{"role": "user", "content": "Go."}], tokenize=False, add_generation_prompt=True, **thinking
+        )
+        assert text == "<|im_start|>user\nGo.<|im_end|>\n<|im_start|>assistant\n" + opening
+
+
+def test_without_tools_the_system_text_stands_alone(tokenizer: Any) -> None:
+    text = tokenizer.apply_chat_template(DENSE.conversation[:2], tokenize=False)
+    assert text == (
+        "<|im_start|>system\nPlay the game.<|im_end|>\n<|im_start|>user\nFind the red ball.<|im_end|>\n"
+    )
+
+
+def test_an_unknown_role_is_refused_by_name(tokenizer: Any) -> None:
+    with pytest.raises(Exception, match="unknown role robot: use system, user, assistant or tool"):
+        tokenizer.apply_chat_template([{"role": "robot", "content": "Beep."}], tokenize=False)
