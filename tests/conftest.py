@@ -8,6 +8,7 @@ import sys
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
 from serving.cards import load_card
@@ -22,6 +23,10 @@ ENGINE = "tests/engine"
 for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
     if signal.getsignal(number) is signal.SIG_IGN:
         signal.signal(number, handler)
+
+# How long one example takes says how busy the machine is.
+settings.register_profile("tests", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("tests")
 
 # Where Python may not write bytecode, each of the hundreds of processes that tests start would compile anew.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)

@@ -111,19 +111,19 @@ class TestEndings:
     @pytest.mark.parametrize("answers_count", [True, False])
     async def test_the_deadline_comes_while_a_tool_runs(self, work: Any, answers_count: bool) -> None:
         async def slow(tool: ToolCall) -> ToolReply:
-            await asyncio.sleep(0.3)
+            await asyncio.sleep(0.5)
             return await executed(tool)
 
-        done = await work([DEEPER] * 9, seconds=0.2, execute=slow, answers_count=answers_count)
+        done = await work([DEEPER] * 9, seconds=0.4, execute=slow, answers_count=answers_count)
         assert done.ending is Ending.WALL_CLOCK
         assert [turn.executed.result for turn in done.turns] == ["dug"]
 
     async def test_what_a_tool_ended_stays_so_when_the_deadline_has_come(self, work: Any) -> None:
         async def slow(tool: ToolCall) -> ToolReply:
-            await asyncio.sleep(0.3)
+            await asyncio.sleep(0.5)
             return await executed(tool)
 
-        done = await work([call("dig", depth=9)], seconds=0.2, execute=slow)
+        done = await work([call("dig", depth=9)], seconds=0.4, execute=slow)
         assert done.ending is Ending.SUCCESS
 
     async def test_the_engine_says_that_the_context_overflows(self, work: Any) -> None:

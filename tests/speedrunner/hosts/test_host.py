@@ -374,7 +374,7 @@ class TestHostileSkills:
         library = skills('def skill():\n    """Walk for ever."""\n    while True:\n        walk()')
         async with pool.host() as host:
             await host.reset(Task(ENV, "slow_step", 10), library.module(), None)
-            executed = await host.execute(ToolCall("skill", {}), 0.05)
+            executed = await host.execute(ToolCall("skill", {}), 0.2)  # a step takes 0.3 s
         assert stopped(executed)
         assert executed.outcome.detail == {"position": 1}
         assert (executed.actions, executed.node.actions, len(executed.node.calls)) == (1, 1, 1)

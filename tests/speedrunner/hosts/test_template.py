@@ -22,6 +22,7 @@ from speedrunner.hosts.process_host import ProcessHost
 from speedrunner.hosts.template import Template
 from speedrunner.sandbox.settings import Sandbox
 from speedrunner.store.records import Module
+from tests.processes import words
 from tests.speedrunner.hosts.test_host import PLENTY_S, alive, until
 from tests.toy_env import Corridor
 
@@ -119,7 +120,7 @@ async def test_hosts_outlive_their_template_and_the_next_has_another() -> None:
 
 async def test_a_template_that_ends_in_the_middle_is_told(tmp_path: Path) -> None:
     template = await Template(Loaded.name).loaded()
-    (child,) = (each for each in psutil.Process().children() if Loaded.name in each.cmdline())
+    (child,) = (each for each in psutil.Process().children() if Loaded.name in words(each).split())
     child.kill()
     with pytest.raises(HostDied, match="Loaded for its hosts ended: killed by SIGKILL"):
         await template.host({}, Sandbox())
@@ -131,7 +132,7 @@ OWNER = """
     from speedrunner.hosts.template import Template
     from speedrunner.sandbox.settings import Sandbox
     from serving.tokens.tools import ToolCall
-from speedrunner.store.records import Module
+    from speedrunner.store.records import Module
     from envs import Task
 
     ENV = "tests.speedrunner.hosts.test_template:Loaded"
@@ -156,6 +157,7 @@ async def test_hosts_and_template_die_with_their_owner(what: str) -> None:
     assert owner.stdout is not None
     pids = [int(each) for each in owner.stdout.readline().split()]
     below = [each.pid for each in psutil.Process(owner.pid).children(recursive=True)]
+    assert len(pids) == 2
     assert {*pids} <= {*below}
     assert all(map(alive, below))
     owner.kill()

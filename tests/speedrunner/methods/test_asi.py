@@ -60,7 +60,8 @@ class TestASession:
     async def test_skills_are_the_actors_tools(self, corridor: Runs) -> None:
         run = corridor(inducer(STRIDE, "", HURRY, ""))
         await run.play("method=asi")
-        late = [each for each in run.server.requests if flag(each) == 7 and "walk" in each.tools][-1]
+        held_out = [each for each in run.server.requests if flag(each) == 7 and "walk" in each.tools]
+        late = max(held_out, key=lambda each: len(each.tools))  # checkpoints are played side by side
         assert list(late.tools) == ["walk", "look", "stride", "hurry"]
         assert "Walk and look.\\n\\nReturns what is seen." in late.system
         check_whole(run)

@@ -184,7 +184,8 @@ class TestReplay:
     async def test_notes_stand_in_the_prompt(self, corridor: Runs) -> None:
         run = corridor(lambda request: call("walk", steps=2), REPLAYING)
         await run.play()
-        late = [each for each in run.server.requests if flag(each) == 7][-1]
+        held_out = [each for each in run.server.requests if flag(each) == 7]
+        late = max(held_out, key=lambda each: len(each.system))  # checkpoints are played side by side
         assert "Task 3: success.\nTask 4: success.\nTask 5: success." in late.system
 
 

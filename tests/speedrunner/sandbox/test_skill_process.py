@@ -6,7 +6,7 @@ import math
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Any
 
@@ -141,8 +141,12 @@ def test_a_module_that_does_not_end_to_load_is_ended_and_each_call_says_so(
 
 def states_of(group: int) -> set[str]:
     """How the processes of a group are (R: runs, S: waits, T: is stopped)."""
-    there = [each.pid for each in psutil.process_iter() if os.getpgid(each.pid) == group]
-    return {Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] for pid in there}
+    found = set()
+    for pid in psutil.pids():
+        with suppress(OSError):  # others end as they are looked at
+            if os.getpgid(pid) == group:
+                found.add(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0])
+    return found
 
 
 def test_nothing_of_a_module_runs_before_a_skill_is_called() -> None:

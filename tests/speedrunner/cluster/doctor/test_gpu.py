@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from serving.cards import MODELS
 from speedrunner.cluster.doctor.gpu import MIN_DRIVERS, cuda_major, gpus
 from speedrunner.cluster.subject import subject_of
 
@@ -104,7 +105,7 @@ def test_weights_that_do_not_fit_are_told(smi: Smi, tmp_path: Path) -> None:
     with (folder / "model.safetensors").open("wb") as file:
         file.truncate(60 * 10**9)  # a hole: it takes no room
     card = tmp_path / "card.yaml"
-    text = (Path("models") / "tiny.yaml").read_text().replace("models/tiny/weights", str(folder))
+    text = (MODELS / "tiny.yaml").read_text().replace("models/tiny/weights", str(folder))
     card.write_text(text.replace("dtype:", "gpus: 1\ndtype:"))
     name = "GPU memory for tiny"
     assert found(f"model.card={card}")[name][:2] == (

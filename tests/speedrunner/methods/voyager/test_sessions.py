@@ -124,7 +124,8 @@ class TestASession:
     ) -> None:
         run = corridor(roles(pupil), RACETRACK)
         await run.play("method=voyager", "run.rollouts=1", "run.sleep_every=1", "run.eval_every=1")
-        late = [each for each in run.server.requests if flag(each) == 7 and "walk" in each.tools][-1]
+        held_out = [each for each in run.server.requests if flag(each) == 7 and "walk" in each.tools]
+        late = max(held_out, key=lambda each: len(each.tools))  # checkpoints are played side by side
         assert list(late.tools) == ["walk", "look", "go_on", "leave_start"]
         assert {turn.role for each in run.data.evaluations() for turn in each.turns} == {"actor"}
 
