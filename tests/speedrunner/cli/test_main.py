@@ -93,8 +93,8 @@ class TestSignals:
         assert await asyncio.to_thread(hanging.wait, 120)
         process.send_signal(signal.SIGINT)
         assert process.stdout is not None
-        while "in flight may end" not in await asyncio.to_thread(process.stdout.readline):
-            pass
+        while "in flight may end" not in (line := await asyncio.to_thread(process.stdout.readline)):
+            assert line, "it has ended"
         process.send_signal(signal.SIGINT)
         out, err = await asyncio.to_thread(process.communicate, timeout=60)
         assert (process.returncode, err) == (130, "")
