@@ -10,7 +10,7 @@ from typing import Any
 
 from speedrunner.store import files
 from speedrunner.store.seals import Sealer
-from speedrunner.store.stored_run import open_run
+from speedrunner.store.stored_run import StoredRun
 from speedrunner.verification.findings import Check
 from speedrunner.verification.subject import Subject
 from speedrunner.verification.verify import verify
@@ -36,7 +36,7 @@ def change(run: Path, name: str, edit: Change, line: int = 0) -> None:
 
 def seal(run: Path) -> None:
     """Seal a run as it is now."""
-    state = open_run(run).state()
+    state = StoredRun.open_for_reading(run).state()
     state.seals = Sealer(run).seals({})
     state.digest = state.own_digest
     files.write_atomic(run / "state.json", state)
@@ -44,7 +44,7 @@ def seal(run: Path) -> None:
 
 def subject(run: Path) -> Subject:
     """A run for a single check."""
-    return Subject(open_run(run))
+    return Subject(StoredRun.open_for_reading(run))
 
 
 async def verified(run: Path) -> dict[str, Check]:

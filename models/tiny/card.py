@@ -108,10 +108,10 @@ def _done_by(path: Path) -> str:
 
 
 def _shape(node: Any) -> Any:
-    """What a program does, without its docstrings: the same in all versions of Python, whose trees differ in
-    fields that are empty."""
+    """What a program does, without its docstrings and where its names are imported from: the same in all
+    versions of Python, whose trees differ in fields that are empty."""
     if isinstance(node, list):
-        return [_shape(each) for each in node if not _is_text(each)]
+        return [_shape(each) for each in node if not _is_text(each) and not isinstance(each, ast.ImportFrom)]
     if not isinstance(node, ast.AST):
         return node
     fields = ((name, value) for name, value in ast.iter_fields(node) if value is not None and value != [])

@@ -18,7 +18,7 @@ from speedrunner.runs.plan import Evaluate, Sleep, Wake
 from speedrunner.runs.setup import SETUP_ERRORS, set_up
 from speedrunner.store.files import StorageError
 from speedrunner.store.lock import owner_of
-from speedrunner.store.stored_run import open_run
+from speedrunner.store.stored_run import StoredRun
 
 State = Literal["finished", "running", "stopped", "waiting", "unknown"]
 
@@ -93,7 +93,7 @@ def run_status(path: Path) -> RunStatus:
 
 
 def _status(path: Path) -> RunStatus:
-    directory = open_run(path)
+    directory = StoredRun.open_for_reading(path)
     rows = directory.episodes()
     tests = [row for row in rows if row.phase == "test"]
     point = max((row.checkpoint for row in tests), default=None)

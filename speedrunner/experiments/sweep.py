@@ -29,8 +29,8 @@ from speedrunner.runs.run import BegunRun, Engines, begun, deployed, identified,
 from speedrunner.runs.setup import SETUP_ERRORS, Setup, set_up
 from speedrunner.sandbox.settings import SandboxError
 from speedrunner.store.files import StorageError
-from speedrunner.store.rundir import own_run
-from speedrunner.store.stored_run import open_run
+from speedrunner.store.rundir import RunDirectory
+from speedrunner.store.stored_run import StoredRun
 
 OF_ONE_RUN = (HostError, MethodBroke, NotInstalled, RunStopped, SandboxError, ServingError, StorageError)
 """What may stop one run; the others go on."""
@@ -163,7 +163,7 @@ def is_unfinished(member: Member) -> bool:
         if member.run.after is None:
             setup.initial_policy()  # which may not exist
         return True
-    directory = open_run(path)
+    directory = StoredRun.open_for_reading(path)
     same_configuration(directory, setup)
     left = due(setup.plan(directory.training_end), directory, retry_faults=setup.config.run.retry_faults)
     if left:
@@ -253,7 +253,7 @@ class _Shift:
                     each.keep(balances)
                 for each in self._stopped:
                     path = each.directory.path
-                    with suppress(StorageError), own_run(path) as directory:
+                    with suppress(StorageError), RunDirectory.open_for_writing(path) as directory:
                         replace(each, directory=directory).keep(balances)
             return balances
 

@@ -28,7 +28,7 @@ from speedrunner.runs.progress import Progress
 from speedrunner.runs.setup import Setup
 from speedrunner.store.labels import Labels
 from speedrunner.store.records import Trajectory, Turn
-from speedrunner.store.rundir import RunDirectory, own_run
+from speedrunner.store.rundir import RunDirectory
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ def bench_run(setup: Setup) -> Iterator[BenchRun]:
     """Episodes to play, with a new run's directory that is gone afterwards. Raises `StorageError`."""
     with (
         tempfile.TemporaryDirectory(prefix="speedrunner-bench-") as folder,
-        own_run(Path(folder)) as directory,
+        RunDirectory.open_for_writing(Path(folder)) as directory,
     ):
         directory.write_config(to_yaml(setup.config))
         directory.write_policy(setup.initial_policy())

@@ -37,7 +37,7 @@ from speedrunner.runs.setup import Setup, set_up
 from speedrunner.sandbox.settings import SandboxError
 from speedrunner.store.data import RunData, load
 from speedrunner.store.policies import InvalidPolicy
-from speedrunner.store.rundir import own_run
+from speedrunner.store.rundir import RunDirectory
 from typed.errors import in_one_line, place
 
 SIZE = ("run.rollouts=4", "run.sleep_every=2", "run.eval_every=4", "run.test_episodes=1", "run.in_flight=2")
@@ -134,7 +134,7 @@ async def _played(setup: Setup, folder: Path, copy: Path | None) -> None:
         )
         await executor.execute(due(steps[first:end], directory))
 
-    with own_run(folder) as directory:
+    with RunDirectory.open_for_writing(folder) as directory:
         async with setup.hosts(setup.config.run.in_flight) as pool:
             if copy is not None:
                 directory.write_policy(setup.initial_policy())

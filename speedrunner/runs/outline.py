@@ -9,7 +9,7 @@ from speedrunner.runs.due import Due, due
 from speedrunner.runs.plan import Evaluate, Sleep, Wake
 from speedrunner.runs.run import identified, same_configuration
 from speedrunner.runs.setup import Setup
-from speedrunner.store.stored_run import open_run
+from speedrunner.store.stored_run import StoredRun
 
 _FORMAT = "{:10}{:>8}{:>10}{:>19}{:>11}"
 
@@ -29,7 +29,7 @@ def outline(setup: Setup, after: str | None = None) -> Iterator[str]:
     left = [Due(step, {} if isinstance(step, Sleep) else step.tasks) for step in plan]
     yield f"{path}: {config.method.name} on {config.env.name} with {setup.card.name}"
     if (path / "config.yaml").exists():
-        directory = open_run(path)
+        directory = StoredRun.open_for_reading(path)
         same_configuration(directory, setup)
         identified(directory, setup, lambda line: None)
         plan = setup.plan(directory.training_end)

@@ -33,7 +33,7 @@ from speedrunner.runs.setup import Setup
 from speedrunner.store.files import StorageError
 from speedrunner.store.labels import attempts
 from speedrunner.store.records import Policy, Process
-from speedrunner.store.rundir import RunDirectory, own_run
+from speedrunner.store.rundir import RunDirectory
 from speedrunner.store.stored_run import RunDirectoryError, StoredRun
 
 READING_S = 10.0
@@ -216,7 +216,7 @@ def begun(setup: Setup, console: Console, name: str = "") -> Iterator[BegunRun |
     path = Path(options.dir)
     # Before a folder is made, as it may not exist.
     initial = None if (path / "config.yaml").exists() else setup.initial_policy()
-    with own_run(path) as directory:
+    with RunDirectory.open_for_writing(path) as directory:
         same_configuration(directory, setup)
         steps = setup.plan(directory.training_end)
         left = due(steps, directory, retry_faults=options.retry_faults)

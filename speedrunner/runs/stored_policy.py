@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from speedrunner.config.compose import compose
 from speedrunner.config.schema import Config
 from speedrunner.store.records import Policy
-from speedrunner.store.stored_run import RunDirectoryError, StoredRun, open_run
+from speedrunner.store.stored_run import RunDirectoryError, StoredRun
 
 
 def find_policy(name: str) -> tuple[StoredRun, int]:
@@ -25,7 +25,7 @@ def find_policy(name: str) -> tuple[StoredRun, int]:
         path, wanted = name, ""
     elif not wanted.removeprefix("v").isdecimal():
         raise RunDirectoryError(f"{name!r} names no policy; write RUN or RUN:VERSION, such as runs/demo:2")
-    directory = open_run(Path(path))
+    directory = StoredRun.open_for_reading(Path(path))
     there = directory.policies.versions()
     if not there:
         raise RunDirectoryError(f"{directory.path} has no policy yet")

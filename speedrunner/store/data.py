@@ -19,7 +19,7 @@ from serving.usage import Prices
 from speedrunner.config.schema import Config, InvalidConfig, from_stored
 from speedrunner.store.labels import attempt_of, attempts
 from speedrunner.store.records import EpisodeRow, Phase, Process, SleepRecord, TrainingEnd, Trajectory
-from speedrunner.store.stored_run import RunDirectoryError, StoredRun, open_run, sleep_key
+from speedrunner.store.stored_run import RunDirectoryError, StoredRun, sleep_key
 
 if TYPE_CHECKING:
     import pandas
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 def load(path: Path | str) -> RunData:
     """Open a run for reading. Raises `RunDirectoryError` when it is none, in one line."""
-    return RunData(open_run(Path(path)))
+    return RunData(StoredRun.open_for_reading(Path(path)))
 
 
 class RunData:

@@ -25,41 +25,8 @@ if TYPE_CHECKING:
     from serving.balance import Balance
 
 
-@contextmanager
-def own_run(path: Path) -> Iterator[RunDirectory]:
-    """Own a run, new or existing, for as long as the context lasts.
-
-    What a kill left behind is set right first: leftovers are removed, torn tails cut off, and summary
-    rows that are missing for finished episodes appended.
-
-    Raises:
-        LockHeld: another process owns it.
-        RunDirectoryError: it is no run, of another version, or not accessible.
-    """
-    with as_run_directory_error(path):
-        if not path.exists():
-            path.mkdir(mode=files.FOLDER_MODE, parents=True, exist_ok=True)
-        StoredRun(path).check()  # before anything is written into a folder that is not ours
-    with RunLock(path / "lock") as lock:
-        with as_run_directory_error(path):
-            for name in FOLDERS:
-                files.make_folder(path / name)
-            files.remove_leftovers(path)
-            for pattern in ("*.jsonl", *(f"{name}/*.jsonl" for name in FOLDERS)):
-                for file in path.glob(pattern):
-                    files.repair(file)
-            run = RunDirectory(path, lock, Sealer(path))
-        run.write_missing_rows()
-        try:
-            yield run
-        finally:
-            # What stopped the run may be the disk; nothing recorded needs its seal.
-            with suppress(files.StorageError):
-                run.seal()
-
-
 class RunDirectory(StoredRun):
-    """A run that this process owns. Made by `own_run`.
+    """A run that this process owns. Made by `open_for_writing`.
 
     Each write raises `LockLost` when the lock was lost, `StorageError` when the disk refuses (the file is as
     before), and must not be followed by others then.
@@ -70,6 +37,39 @@ class RunDirectory(StoredRun):
         self._lock = lock
         self._sealer = sealer
         self._wrote = False
+
+    @classmethod
+    @contextmanager
+    def open_for_writing(cls, path: Path) -> Iterator[RunDirectory]:
+        """Own a run, new or existing, for as long as the context lasts.
+
+        What a kill left behind is set right first: leftovers are removed, torn tails cut off, and summary
+        rows that are missing for finished episodes appended.
+
+        Raises:
+            LockHeld: another process owns it.
+            RunDirectoryError: it is no run, of another version, or not accessible.
+        """
+        with as_run_directory_error(path):
+            if not path.exists():
+                path.mkdir(mode=files.FOLDER_MODE, parents=True, exist_ok=True)
+            StoredRun(path).check()  # before anything is written into a folder that is not ours
+        with RunLock(path / "lock") as lock:
+            with as_run_directory_error(path):
+                for name in FOLDERS:
+                    files.make_folder(path / name)
+                files.remove_leftovers(path)
+                for pattern in ("*.jsonl", *(f"{name}/*.jsonl" for name in FOLDERS)):
+                    for file in path.glob(pattern):
+                        files.repair(file)
+                run = cls(path, lock, Sealer(path))
+            run._write_missing_rows()
+            try:
+                yield run
+            finally:
+                # What stopped the run may be the disk; nothing recorded needs its seal.
+                with suppress(files.StorageError):
+                    run._seal()
 
     def write_config(self, text: str) -> None:
         """Write `config.yaml`, which makes the folder a run."""
@@ -110,11 +110,6 @@ class RunDirectory(StoredRun):
         """Append a summary row, after its trajectory (from which it can be derived again)."""
         self._append(self._episodes, row, durable=False)
 
-    def write_missing_rows(self) -> None:
-        """Append the summary rows that finished episodes lack after a kill."""
-        for row in self._missing(self.rows()):
-            self.append_episode(row)
-
     def append_request(self, row: LedgerRow) -> None:
         """Append a row of the ledger.
 
@@ -144,12 +139,6 @@ class RunDirectory(StoredRun):
         files.sync(self._requests)
         files.write_atomic(self._numbered("sleep", record.sleep), record)
 
-    def seal(self) -> None:
-        """Seal what this process has recorded, if it has."""
-        if self._wrote and self._config.exists():
-            self._own()
-            self._write_state(self.state())
-
     def _own(self) -> None:
         self._lock.check()
         self._wrote = True
@@ -157,6 +146,17 @@ class RunDirectory(StoredRun):
     def _append(self, path: Path, record: msgspec.Struct, *, durable: bool) -> None:
         self._own()
         self._sealer.grew(path, files.append_record(path, record, durable=durable))
+
+    def _write_missing_rows(self) -> None:
+        """Append the summary rows that finished episodes lack after a kill."""
+        for row in self._missing(self.rows()):
+            self.append_episode(row)
+
+    def _seal(self) -> None:
+        """Seal what this process has recorded, if it has."""
+        if self._wrote and self._config.exists():
+            self._own()
+            self._write_state(self.state())
 
     def _write_state(self, state: State) -> None:
         state.seals = self._sealer.seals(state.seals)

@@ -86,18 +86,6 @@ def sleep_key(sleep: int) -> str:
     return f"sleep/{sleep:04d}"
 
 
-def open_run(path: Path) -> StoredRun:
-    """Open an existing run for reading; it takes no lock. Raises `RunDirectoryError`."""
-    with as_run_directory_error(path):
-        if not path.exists():
-            raise RunDirectoryError(f"{path} does not exist: name a run's directory")
-        run = StoredRun(path)
-        run.check()
-        if run.config() is None:
-            raise RunDirectoryError(f"{path} holds no run: it has no config.yaml")
-    return run
-
-
 class StoredRun:
     """What a run has recorded, read anew at each call, from any process, also while the run goes on."""
 
@@ -114,6 +102,18 @@ class StoredRun:
         self._requests = path / "requests.jsonl"
         self._accounts = path / "accounts.jsonl"
         self._reading = path / "reading.json"
+
+    @staticmethod
+    def open_for_reading(path: Path) -> StoredRun:
+        """Open an existing run; this takes no lock. Raises `RunDirectoryError`."""
+        with as_run_directory_error(path):
+            if not path.exists():
+                raise RunDirectoryError(f"{path} does not exist: name a run's directory")
+            run = StoredRun(path)
+            run.check()
+            if run.config() is None:
+                raise RunDirectoryError(f"{path} holds no run: it has no config.yaml")
+        return run
 
     def state(self) -> State:
         """What is finished, and sealed."""

@@ -13,7 +13,7 @@ from speedrunner.runs.identity import checkout
 from speedrunner.runs.setup import SETUP_ERRORS
 from speedrunner.store import files
 from speedrunner.store.seals import broken, unsealed
-from speedrunner.store.stored_run import StoredRun, open_run
+from speedrunner.store.stored_run import StoredRun
 from speedrunner.verification.accounts import accounts
 from speedrunner.verification.findings import Check, Findings
 from speedrunner.verification.plan import Plan
@@ -57,7 +57,7 @@ async def verify(path: Path, status: Status, say: Callable[[Check], None]) -> Ve
             not exist here, and its files are as they were sealed.
         SandboxError, HostError: its skills or its environment do not run here.
     """
-    directory = open_run(path)
+    directory = StoredRun.open_for_reading(path)
     checks = [sealed(directory)]
     say(checks[0])
     try:

@@ -10,7 +10,7 @@ from urllib.parse import urljoin
 
 import pytest
 
-from speedrunner.store.rundir import own_run
+from speedrunner.store.rundir import RunDirectory
 from speedrunner.view.site import Site
 from speedrunner.view.static import write
 from tests.browser.conftest import COLORS, NARROW, WIDE, Pages
@@ -136,7 +136,7 @@ def test_everything_that_can_be_used_has_a_name(served: str, pages: Pages) -> No
 
 
 def test_a_run_that_goes_on_grows_before_one_s_eyes(served: str, folder: Path, pages: Pages) -> None:
-    with own_run(folder / "growing") as run:
+    with RunDirectory.open_for_writing(folder / "growing") as run:
         run.write_config(CONFIG)
         page = pages.open(urljoin(served, "runs/growing/index.html"))
         assert "No episode is finished yet" in page.inner_text("main")

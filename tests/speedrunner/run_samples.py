@@ -20,7 +20,7 @@ from speedrunner.store.records import (
     Trajectory,
     Turn,
 )
-from speedrunner.store.rundir import own_run
+from speedrunner.store.rundir import RunDirectory
 
 TASK = Task("babyai", "pick_up_seq_go_to", 7)
 
@@ -82,7 +82,7 @@ def request(episode: str = "train/0000") -> LedgerRow:
 
 def play(path: Path, episodes: int = 3) -> None:
     """A small run: training episodes, one test episode, one sleep."""
-    with own_run(path) as run:
+    with RunDirectory.open_for_writing(path) as run:
         run.write_config("run:\n  seed: 1\n")
         run.write_policy(Policy(version=0))
         for number in range(episodes):

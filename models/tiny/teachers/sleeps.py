@@ -41,7 +41,7 @@ from speedrunner.runs.progress import Progress
 from speedrunner.runs.setup import set_up
 from speedrunner.store.data import RunData, load
 from speedrunner.store.records import Policy
-from speedrunner.store.rundir import own_run
+from speedrunner.store.rundir import RunDirectory
 
 UNFINISHED = ".unfinished"
 """What the name of a run that is being recorded ends with."""
@@ -165,7 +165,7 @@ async def play(plan: Plan, folder: Path) -> RunData:
     setup = set_up(compose(["env=babyai", *(f"{key}={value}" for key, value in settings.items())]))
     setup = replace(setup, split=Split(train=plan.worlds, test=setup.split.test))
     async with AsyncExitStack() as stack:
-        directory = stack.enter_context(own_run(folder))
+        directory = stack.enter_context(RunDirectory.open_for_writing(folder))
         directory.write_config(to_yaml(setup.config))
         directory.write_policy(Policy(version=0) if plan.parts is None else programs.policy(plan.parts))
         executor = Executor(

@@ -83,7 +83,7 @@ def test_the_recipe_is_what_is_done_not_what_is_said(tmp_path: Path, monkeypatch
     program.write_text('"""Says this."""\nx = 1\n')
     data.write_text("x: 1\n")
     before = card.recipe_files()
-    program.write_text('"""Says that."""\n# and this\nx = 1\n')
+    program.write_text('"""Says that."""\nfrom elsewhere import it\n# and this\nx = 1\n')
     assert card.recipe_files() == before
     program.write_text("x = 2\n")
     data.write_text("x: 2\n")

@@ -25,7 +25,7 @@ from speedrunner.config.compose import compose
 from speedrunner.config.schema import to_yaml
 from speedrunner.store.data import load
 from speedrunner.store.records import Ending, Policy
-from speedrunner.store.rundir import own_run
+from speedrunner.store.rundir import RunDirectory
 from tests.scripted_engine import HANG, Answer, Request, ScriptedEngine, call
 from tests.scripted_runs import (
     CORRIDOR,
@@ -313,11 +313,11 @@ class TestBadInput:
         assert complaint(in_process("eval", f"{run.dir}:1")) == (
             f"{run.dir} does not exist: name a run's directory"
         )
-        with own_run(run.dir) as directory:
+        with RunDirectory.open_for_writing(run.dir) as directory:
             directory.write_config(to_yaml(compose(run.overrides())))
         for name in (run.dir, f"{run.dir}:1"):
             assert complaint(in_process("eval", str(name))) == f"{run.dir} has no policy yet"
-        with own_run(run.dir) as directory:
+        with RunDirectory.open_for_writing(run.dir) as directory:
             directory.write_policy(Policy(version=0))
         assert complaint(in_process("eval", f"{run.dir}:7")) == (
             f"{run.dir} has no policy v0007; it has v0000 to v0000"

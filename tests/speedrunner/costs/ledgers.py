@@ -10,7 +10,7 @@ from serving.usage import Prices, Usage
 from speedrunner.costs.pricing import PriceBook
 from speedrunner.store.data import RunData, load
 from speedrunner.store.records import EpisodeRow, Policy, Turn
-from speedrunner.store.rundir import RunDirectory, own_run
+from speedrunner.store.rundir import RunDirectory
 from tests.speedrunner.run_samples import trajectory
 
 LIST = Prices(uncached=1.0, cached=0.1, output=10.0)
@@ -48,7 +48,7 @@ ROWS = [
 
 def stored(path: Path, rows: list[LedgerRow], *balances: Balance) -> RunData:
     """A run on the disk that has a ledger, and the accounts that its processes left."""
-    with own_run(path) as run:
+    with RunDirectory.open_for_writing(path) as run:
         run.write_config("run: {}\n")
         run.write_policy(Policy(version=0))
         for each in rows:

@@ -15,7 +15,7 @@ from speedrunner.costs.pricing import PriceBook
 from speedrunner.costs.tables import notes
 from speedrunner.store.data import load
 from speedrunner.store.records import Ending, Policy, Skill
-from speedrunner.store.rundir import RunDirectory, own_run
+from speedrunner.store.rundir import RunDirectory
 from speedrunner.store.stored_run import sleep_key
 from tests.speedrunner.costs.ledgers import play, row
 from tests.speedrunner.run_samples import sleep
@@ -40,7 +40,7 @@ def learn(run: RunDirectory, number: int, rollouts: int, *usages: Usage) -> None
 
 @pytest.fixture
 def empty(tmp_path: Path) -> Iterator[RunDirectory]:
-    with own_run(tmp_path / "run") as run:
+    with RunDirectory.open_for_writing(tmp_path / "run") as run:
         run.write_config("run: {}\n")
         run.write_policy(Policy(version=0))
         yield run

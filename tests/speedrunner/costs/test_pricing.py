@@ -16,14 +16,14 @@ from speedrunner.config.schema import InvalidConfig
 from speedrunner.costs.pricing import price_book
 from speedrunner.store.data import RunData, load
 from speedrunner.store.records import Policy
-from speedrunner.store.rundir import own_run
+from speedrunner.store.rundir import RunDirectory
 from speedrunner.store.stored_run import RunDirectoryError
 from tests.speedrunner.run_samples import process
 
 
 def run(folder: Path, card: ModelCard, inducer: str | None = None, **prices: Prices) -> RunData:
     others = load_card(inducer) if inducer else card
-    with own_run(folder / "run") as directory:
+    with RunDirectory.open_for_writing(folder / "run") as directory:
         directory.write_config("run: {}\n")
         directory.append_process(process(card, others, **prices))
         directory.write_policy(Policy(version=0))
@@ -96,7 +96,7 @@ def test_a_model_on_no_gpu_has_no_gpu_hours(tiny_card: ModelCard, tmp_path: Path
 
 def test_a_run_that_changed_its_gpus_has_no_gpu_hours(gpu_card: ModelCard, tmp_path: Path) -> None:
     data = run(tmp_path, gpu_card)
-    with own_run(data.path) as directory:
+    with RunDirectory.open_for_writing(data.path) as directory:
         directory.append_process(process(msgspec.structs.replace(gpu_card, replicas=4)))
     with pytest.raises(InvalidConfig, match="was played on different numbers of GPUs: it has no GPU-hours"):
         price_book(load(data.path), "gpu-hours", 2.5)

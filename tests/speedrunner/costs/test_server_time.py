@@ -17,7 +17,7 @@ from speedrunner.costs.ledger import run_costs
 from speedrunner.costs.pricing import price_book
 from speedrunner.costs.server_time import server_seconds, server_uses
 from speedrunner.store.data import RunData, load
-from speedrunner.store.rundir import own_run
+from speedrunner.store.rundir import RunDirectory
 from tests.speedrunner.costs.ledgers import row
 from tests.speedrunner.run_samples import process
 
@@ -34,7 +34,7 @@ def played(
     path: Path, rows: list[LedgerRow], *accounts: Balance, url: str | None = None, **by: object
 ) -> RunData:
     """A run of one process."""
-    with own_run(path) as run:
+    with RunDirectory.open_for_writing(path) as run:
         sections = {"env": {"name": "babyai"}, "method": {"name": "react"}, "model": {"card": "tiny-random"}}
         run.write_config(yaml.safe_dump({"run": {"dir": str(path)}, "serving": {"url": url}, **sections}))
         run.append_process(msgspec.structs.replace(process(load_card("tiny-random")), **{"pid": 1, **by}))
@@ -73,7 +73,7 @@ def test_another_process_has_a_server_of_its_own_unless_both_name_one(tmp_path: 
 def test_a_run_that_went_on_in_another_process_has_a_share_of_both_servers(tmp_path: Path) -> None:
     later = [row(201.0, USAGE, "readiness"), row(204.0, USAGE)]
     run = played(tmp_path / "one", [*FIRST, *later])
-    with own_run(run.path) as directory:
+    with RunDirectory.open_for_writing(run.path) as directory:
         directory.append_process(
             msgspec.structs.replace(process(load_card("tiny-random")), pid=2, started=200)
         )

@@ -14,7 +14,7 @@ from serving.model_card import ModelCard
 from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.experiments.plans import PLANS
 from speedrunner.experiments.status import RunStatus, Status, status
-from speedrunner.store.rundir import own_run
+from speedrunner.store.rundir import RunDirectory
 from tests.scripted_engine import ScriptedEngine
 from tests.scripted_runs import LEARN, SCHEDULE, ScriptedRun, in_process, roomy, script, walker
 
@@ -81,7 +81,7 @@ def run(played: Path, tmp_path: Path) -> Path:
 
 def test_one_that_somebody_plays_is_running_and_names_them(run: Path) -> None:
     (run / "state.json").unlink()
-    with own_run(run):
+    with RunDirectory.open_for_writing(run):
         (found,) = status(run).runs
     assert (found.state, found.doing) == ("running", "evaluation at 0")
     assert f"process {os.getpid()} of" in (found.owner or "")

@@ -22,7 +22,7 @@ from speedrunner.experiments.sweep import SweepResult, members, sweep
 from speedrunner.runs.drain import Drain, Interrupted
 from speedrunner.runs.run import BegunRun
 from speedrunner.store.data import load
-from speedrunner.store.rundir import own_run
+from speedrunner.store.rundir import RunDirectory
 from speedrunner.store.stored_run import RunDirectoryError
 from tests.scripted_engine import Answer, Request, ScriptedEngine, call, refuse
 from tests.scripted_runs import (
@@ -243,7 +243,7 @@ async def test_one_that_another_process_plays_is_left_to_that(
     sweep_of: Callable[..., Sweep], tmp_path: Path
 ) -> None:
     one = sweep_of(script(walker))
-    with own_run(tmp_path / "0"):
+    with RunDirectory.open_for_writing(tmp_path / "0"):
         result = await one.play("method=react run.rollouts=0", "method=react run.rollouts=0 run.seed=1")
     assert list(result.failures) == [f"{tmp_path}/0"]
     assert "is in use by process" in result.failures[f"{tmp_path}/0"]
@@ -295,7 +295,7 @@ def test_the_command_shows_what_was_played_where_a_run_could_not_begin(
 ) -> None:
     one = sweep_of(script(walker))
     file = one.file("method=react", "method=react run.seed=1")
-    with own_run(tmp_path / "0"):
+    with RunDirectory.open_for_writing(tmp_path / "0"):
         done = in_process("sweep", str(file), *one.shared, "run.rollouts=0")
     assert done.returncode == 1
     assert "1 of 2 runs stopped" in complaint(done)

@@ -13,7 +13,7 @@ from serving.model_card import Role, Roles
 from speedrunner.library.library import Library
 from speedrunner.methods.registry import METHODS
 from speedrunner.store.records import Ending, Policy
-from speedrunner.store.rundir import own_run
+from speedrunner.store.rundir import RunDirectory
 from tests.scripted_engine import HANG, Answer, Request, call, refuse, say
 from tests.scripted_runs import TO_FLAG, Runs, ScriptedRun, check_whole, script
 from tests.speedrunner.methods.test_asi import STRIDE
@@ -151,7 +151,7 @@ def large_library(folder: Path, count: int) -> str:
     library = Library(Racetrack().primitives)
     sources = (f'def skill_{n}() -> str:\n    """Look ({n})."""\n    return look()' for n in range(count))
     policy = library.write("\n\n\n".join(sources), sleep=1, limit=10**6).policy(Policy(version=0))
-    with own_run(folder) as run:
+    with RunDirectory.open_for_writing(folder) as run:
         run.write_config("{}")
         run.write_policy(policy)
     return str(folder)

@@ -28,7 +28,7 @@ from speedrunner.runs.identity import process_lines
 from speedrunner.runs.plan import Evaluate, Sleep, Wake, step_key
 from speedrunner.runs.setup import set_up
 from speedrunner.store.records import Ending
-from speedrunner.store.rundir import own_run
+from speedrunner.store.rundir import RunDirectory
 from speedrunner.store.stored_run import RunDirectoryError
 from tests import babyai_player
 from tests.scripted_engine import (
@@ -370,7 +370,7 @@ class TestGoingOn:
 
     async def test_a_second_process_is_refused_and_told_of_the_first(self, corridor: Runs) -> None:
         run = corridor(script())
-        with own_run(run.dir):
+        with RunDirectory.open_for_writing(run.dir):
             done = await asyncio.to_thread(speedrunner, "run", *run.overrides())
         assert f"{run.dir} is in use by process {os.getpid()} of " in complaint(done)
         assert run.server.requests == []

@@ -23,7 +23,7 @@ from speedrunner.store.records import (
     Trajectory,
     Turn,
 )
-from speedrunner.store.rundir import own_run
+from speedrunner.store.rundir import RunDirectory
 from tests.speedrunner.costs.ledgers import row
 from tests.speedrunner.run_samples import process
 
@@ -56,7 +56,7 @@ class SmallRun:
         for section, changes in config.items():
             content.setdefault(section, {}).update(changes)
         self._played = 0
-        with own_run(path) as run:
+        with RunDirectory.open_for_writing(path) as run:
             run.write_config(yaml.safe_dump(content))
             run.append_process(process(load_card("tiny-random"), m=PRICES))
 
@@ -68,7 +68,7 @@ class SmallRun:
             Skill(name=name, public=name[0] != "_", created=created.get(name, version), edited=version)
             for name in sources
         )
-        with own_run(self.path) as run:
+        with RunDirectory.open_for_writing(self.path) as run:
             run.write_policy(Policy(version=version, module=module, skills=skills))
 
     def train(self, policy: int, *episodes: Calls) -> None:
@@ -89,7 +89,7 @@ class SmallRun:
         record = SleepRecord(
             sleep=number, rollouts=2, attempt=1, agents=agents, edits=[], seconds=1.0, prefix=prefix
         )
-        with own_run(self.path) as run:
+        with RunDirectory.open_for_writing(self.path) as run:
             run.append_request(
                 row(1.0, SLEEP, "inducer", phase="sleep", policy=str(number - 1), episode=key, attempt="1")
             )
@@ -106,7 +106,7 @@ class SmallRun:
             outcome=None if score is None else Outcome(score, score == 1, {}),
         )
         labels = {"phase": phase, "policy": str(policy), "episode": key, "attempt": "1"}
-        with own_run(self.path) as run:
+        with RunDirectory.open_for_writing(self.path) as run:
             for _ in calls:
                 run.append_request(row(1.0, TURN, **labels))
             if phase == "train":

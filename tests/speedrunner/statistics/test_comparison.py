@@ -18,7 +18,7 @@ from speedrunner.statistics.comparison import METRICS, CannotCompare, Compared, 
 from speedrunner.statistics.intervals import Estimate
 from speedrunner.store.data import RunData, load
 from speedrunner.store.records import Ending, Policy
-from speedrunner.store.rundir import own_run
+from speedrunner.store.rundir import RunDirectory
 from tests.speedrunner.costs.ledgers import play
 from tests.speedrunner.run_samples import process
 
@@ -38,7 +38,7 @@ Scores = dict[int, dict[int, float | None]]
 
 def run(path: Path, scores: Scores, usage: Usage = USUAL, **changes: object) -> RunData:
     """A run that has these scores on test tasks; `None` for an episode that broke."""
-    with own_run(path) as directory:
+    with RunDirectory.open_for_writing(path) as directory:
         directory.write_config(yaml.safe_dump(CONFIG | changes))
         directory.write_policy(Policy(version=0))
         for point, each in scores.items():
@@ -153,7 +153,7 @@ class TestRefused:
         one, other = run(tmp_path / "one", SAME), run(tmp_path / "other", SAME)
         for each, digest in ((one, "1a"), (other, "2b")):
             played = msgspec.structs.replace(process(load_card("tiny-random")), env={"tasks": digest})
-            with own_run(each.path) as directory:
+            with RunDirectory.open_for_writing(each.path) as directory:
                 directory.append_process(played)
         with pytest.raises(CannotCompare, match=r"plays another environment than .*: env\.tasks: 1a -> 2b"):
             compared(one, other)

@@ -10,7 +10,7 @@ from serving.meter import LedgerRow
 from serving.usage import Usage
 from speedrunner.store.data import History, load
 from speedrunner.store.records import Ending, EpisodeRow, Policy
-from speedrunner.store.rundir import own_run
+from speedrunner.store.rundir import RunDirectory
 from speedrunner.store.stored_run import RunDirectoryError, sleep_key
 from tests.speedrunner.run_samples import sleep, trajectory
 
@@ -33,7 +33,7 @@ def request(number: int, wasted: bool = False, usage: Usage | None = None, **lab
 @pytest.fixture
 def run(tmp_path):
     """A run that goes on: two batches, an evaluation, one sleep."""
-    with own_run(tmp_path / "run") as run:
+    with RunDirectory.open_for_writing(tmp_path / "run") as run:
         run.write_config("env:\n  name: babyai\nrun: {seed: 1}\n")
         run.write_policy(Policy(version=0))
         for number in range(5):
@@ -138,7 +138,7 @@ class TestOneEpisode:
         assert [key for key, _ in data.lines("train")].count("train/0000") == 2
 
     def test_of_a_run_without_episodes(self, tmp_path):
-        with own_run(tmp_path / "run") as run:
+        with RunDirectory.open_for_writing(tmp_path / "run") as run:
             run.write_config("run: {}\n")
         with pytest.raises(RunDirectoryError, match="has no episode 'train/0'; it has none yet"):
             load(run.path).trajectory("train/0")
@@ -166,7 +166,7 @@ class TestHistory:
     """What an inducer may read."""
 
     def test_it_holds_training_episodes_in_the_order_of_their_tasks_and_no_held_out_one(self, tmp_path):
-        with own_run(tmp_path / "run") as run:
+        with RunDirectory.open_for_writing(tmp_path / "run") as run:
             run.write_policy(Policy(version=0))
             run.write_policy(Policy(version=1, notes="mind the gap"))
             for batch, number in ((0, 1), (0, 0), (1, 3), (1, 2)):  # the order in which they ended
@@ -179,7 +179,7 @@ class TestHistory:
             assert {each.policy for each in history.batch(1)} == {1}
 
     def test_counting_decodes_no_texts_and_leaves_out_older_attempts_and_a_torn_tail(self, tmp_path):
-        with own_run(tmp_path / "run") as run:
+        with RunDirectory.open_for_writing(tmp_path / "run") as run:
             history = History(run)
             assert history.count() == 0
             (history.folders["trajectories"] / "batch_0000.jsonl").write_text(

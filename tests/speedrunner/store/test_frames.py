@@ -16,7 +16,7 @@ from speedrunner.costs.pricing import price_book
 from speedrunner.store.data import load
 from speedrunner.store.frames import Table
 from speedrunner.store.records import CallNode, Policy, Turn
-from speedrunner.store.rundir import RunDirectory, own_run
+from speedrunner.store.rundir import RunDirectory
 from tests.scripted_runs import ScriptedRun
 from tests.speedrunner.costs.ledgers import play, row
 from tests.speedrunner.run_samples import sleep, trajectory
@@ -28,7 +28,7 @@ TOKENS = ["usage_prompt", "usage_cached", "usage_completion", "usage_reasoning"]
 @pytest.fixture
 def small(tmp_path: Path) -> RunDirectory:
     """A run without an episode, to which more can be appended as long as nobody else wants it."""
-    with own_run(tmp_path / "run") as run:
+    with RunDirectory.open_for_writing(tmp_path / "run") as run:
         run.write_config("run: {}\n")
         run.write_policy(Policy(version=0))
         return run
@@ -142,7 +142,7 @@ def test_calls_of_any_depth_are_numbered_callers_first(small: RunDirectory) -> N
     step = CallNode("step", "primitive", {}, None, error="a wall")
     node = CallNode("a", "skill", {}, [1, 2], calls=[CallNode("b", "skill", {}, calls=[step]), step])
     turns = [Turn(messages=[], text="", usage=Usage(), seconds=0.0, executed=node)] * 2
-    with own_run(small.path) as run:
+    with RunDirectory.open_for_writing(small.path) as run:
         run.append_trajectory("train", 0, trajectory(turns=turns))
     calls = load(small.path).frame("calls")
     one = calls[calls["turn"] == 2]
@@ -154,7 +154,7 @@ def test_calls_of_any_depth_are_numbered_callers_first(small: RunDirectory) -> N
 
 
 def test_what_the_engine_did_not_tell_is_missing(small: RunDirectory) -> None:
-    with own_run(small.path) as run:
+    with RunDirectory.open_for_writing(small.path) as run:
         play(run, "train/0000", Usage(9, 4, 2, 1))
         run.append_request(row(1.0, None, status="failed", episode="train/0000", attempt="1"))
         run.write_sleep(sleep())

@@ -13,9 +13,9 @@ import pytest
 from speedrunner.store.files import StorageError, temporary_name
 from speedrunner.store.lock import LockHeld, LockLost
 from speedrunner.store.records import EpisodeRow, Policy
-from speedrunner.store.rundir import own_run
+from speedrunner.store.rundir import RunDirectory
 from speedrunner.store.seals import broken
-from speedrunner.store.stored_run import open_run
+from speedrunner.store.stored_run import StoredRun
 from tests.speedrunner.run_samples import play, request, sleep, trajectory
 
 
@@ -25,7 +25,7 @@ def path(tmp_path) -> Path:
 
 
 def own(path: Path) -> None:
-    with own_run(path):
+    with RunDirectory.open_for_writing(path):
         pass
 
 
@@ -47,28 +47,28 @@ class TestWriting:
         ]
 
     def test_finished_steps_keep_their_order_and_stand_once(self, path):
-        with own_run(path) as run:
+        with RunDirectory.open_for_writing(path) as run:
             assert run.finished() == []
             for step in ("b", "a", "b"):
                 run.mark_finished(step)
             assert run.finished() == ["b", "a"]
 
     def test_a_sleep_may_be_written_again_by_a_later_attempt(self, path):
-        with own_run(path) as run:
+        with RunDirectory.open_for_writing(path) as run:
             run.write_sleep(sleep(attempt=1))
             run.write_sleep(sleep(attempt=2))
             assert run.sleeps() == [sleep(attempt=2)]
 
     def test_one_process_at_a_time(self, path):
         with (
-            own_run(path),
+            RunDirectory.open_for_writing(path),
             pytest.raises(LockHeld, match=str(path)),
-            own_run(path),
+            RunDirectory.open_for_writing(path),
         ):
             pass
 
     def test_nothing_is_written_after_the_lock_was_lost(self, path):
-        with own_run(path) as run:
+        with RunDirectory.open_for_writing(path) as run:
             for file in (path / "lock").iterdir():
                 file.unlink()
             run._lock.refresh()
@@ -96,29 +96,29 @@ class TestOpeningAgain:
                 stream.write(b'{"episode": "tr')
         temporary_name(path / "state.json").write_bytes(b"{")
         temporary_name(path / "policies" / "v0001").mkdir()
-        with own_run(path) as run:
+        with RunDirectory.open_for_writing(path) as run:
             assert [file.read_bytes() for file in files] == whole
             assert run.policies.versions() == [0]
             assert not list(path.rglob(".*"))
 
     def test_a_summary_row_lost_in_a_kill_is_written_again(self, path):
         play(path)
-        rows = open_run(path).episodes()
+        rows = StoredRun.open_for_reading(path).episodes()
         file = path / "episodes.jsonl"
         lines = file.read_bytes().splitlines(keepends=True)
         file.write_bytes(lines[0] + lines[2])
-        with own_run(path) as run:
+        with RunDirectory.open_for_writing(path) as run:
             assert sorted(run.episodes(), key=lambda row: row.episode) == sorted(
                 rows, key=lambda row: row.episode
             )
-        with own_run(path) as run:
+        with RunDirectory.open_for_writing(path) as run:
             assert len(run.episodes()) == 4
 
     def test_a_run_killed_before_its_configuration_was_written_can_begin_again(self, path):
-        with own_run(path) as run:
+        with RunDirectory.open_for_writing(path) as run:
             run.server_log.write_text("starting\n")
         temporary_name(path / "config.yaml").write_text("run:")
-        with own_run(path) as run:
+        with RunDirectory.open_for_writing(path) as run:
             assert run.config() is None
 
     def test_a_broken_line_in_the_middle_stops_it_before_anything_is_changed(self, path):
@@ -129,7 +129,7 @@ class TestOpeningAgain:
         before = {file: file.read_bytes() for file in path.rglob("*") if file.is_file()}
         with (
             pytest.raises(StorageError, match=r"batch_0000\.jsonl, line 1"),
-            own_run(path),
+            RunDirectory.open_for_writing(path),
         ):
             pass
         assert {file: file.read_bytes() for file in path.rglob("*") if file.is_file()} == before
@@ -141,9 +141,9 @@ from pathlib import Path
 sys.path.insert(0, sys.argv[2])  # the checkout
 from tests.speedrunner.run_samples import request, trajectory
 from speedrunner.store.records import Policy
-from speedrunner.store.rundir import own_run
+from speedrunner.store.rundir import RunDirectory
 from speedrunner.store.records import EpisodeRow
-with own_run(Path(sys.argv[1])) as run:
+with RunDirectory.open_for_writing(Path(sys.argv[1])) as run:
     run.write_config("seed: 1")
     for number in range(len(run.finished()), 100_000):
         episode = trajectory(f"train/{number:04d}", text="x" * 20_000)
@@ -172,8 +172,8 @@ def test_a_kill_at_any_instant_loses_and_doubles_nothing(path):
         time.sleep(moments.random() / 50)  # anywhere within the next episodes
         process.kill()
         acknowledged += process.communicate()[0].split()
-        assert list(broken(path, open_run(path).state().seals)) == []
-    with own_run(path) as run:
+        assert list(broken(path, StoredRun.open_for_reading(path).state().seals)) == []
+    with RunDirectory.open_for_writing(path) as run:
         finished = run.finished()
         played = [
             episode.episode for batch in run.numbers("train") for episode in run.trajectories("train", batch)
@@ -245,7 +245,7 @@ class TestLinksAndSpecialFiles:
     def test_a_file_in_preparation_is_not_written_through_a_link(self, path, victim):
         play(path)
         before = victim.read_bytes()
-        with own_run(path) as run:
+        with RunDirectory.open_for_writing(path) as run:
             temporary_name(path / "state.json").symlink_to(victim)
             run.mark_finished("sleep/0002")
             assert run.finished() == ["sleep/0001", "sleep/0002"]
@@ -254,7 +254,7 @@ class TestLinksAndSpecialFiles:
     def test_nothing_is_appended_through_a_link(self, path, victim):
         play(path)
         before = victim.read_bytes()
-        with own_run(path) as run:
+        with RunDirectory.open_for_writing(path) as run:
             for name in ("requests.jsonl", "trajectories/batch_0000.jsonl"):
                 (path / name).unlink()
                 (path / name).symlink_to(victim)

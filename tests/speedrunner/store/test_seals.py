@@ -7,9 +7,9 @@ import pytest
 from speedrunner.store import files
 from speedrunner.store.files import StorageError
 from speedrunner.store.records import EpisodeRow, Policy
-from speedrunner.store.rundir import own_run
+from speedrunner.store.rundir import RunDirectory
 from speedrunner.store.seals import broken, unsealed
-from speedrunner.store.stored_run import open_run
+from speedrunner.store.stored_run import StoredRun
 from tests.speedrunner.run_samples import play, request, sleep, trajectory
 
 
@@ -21,11 +21,11 @@ def path(tmp_path: Path) -> Path:
 
 
 def found(path: Path) -> list[tuple[str, str]]:
-    return list(broken(path, open_run(path).state().seals))
+    return list(broken(path, StoredRun.open_for_reading(path).state().seals))
 
 
 def rest(path: Path) -> dict[str, int]:
-    return unsealed(path, open_run(path).state().seals)
+    return unsealed(path, StoredRun.open_for_reading(path).state().seals)
 
 
 def test_all_that_was_recorded_is_sealed_when_the_directory_is_given_back(path: Path) -> None:
@@ -33,7 +33,7 @@ def test_all_that_was_recorded_is_sealed_when_the_directory_is_given_back(path: 
 
 
 def test_a_step_that_is_finished_is_sealed_at_once(path: Path) -> None:
-    with own_run(path) as run:
+    with RunDirectory.open_for_writing(path) as run:
         run.append_trajectory("train", 1, trajectory("train/0007"))
         run.append_request(request())
         assert rest(path).keys() == {"sleeps/0001.json", "trajectories/batch_0001.jsonl", "requests.jsonl"}
@@ -42,15 +42,15 @@ def test_a_step_that_is_finished_is_sealed_at_once(path: Path) -> None:
 
 
 def test_later_appends_break_no_seal(path: Path) -> None:
-    before = open_run(path).state().seals
-    with own_run(path) as run:
+    before = StoredRun.open_for_reading(path).state().seals
+    with RunDirectory.open_for_writing(path) as run:
         run.append_trajectory("train", 0, trajectory("train/0001", attempt=2))
         assert list(broken(path, before)) == []
     assert (found(path), list(broken(path, before))) == ([], [])
 
 
 def test_a_sleep_is_sealed_with_its_policy(path: Path) -> None:
-    with own_run(path) as run:
+    with RunDirectory.open_for_writing(path) as run:
         run.write_sleep(sleep(attempt=2))
         run.write_policy(Policy(version=1))
     assert (found(path), rest(path)) == ([], {})
@@ -58,7 +58,7 @@ def test_a_sleep_is_sealed_with_its_policy(path: Path) -> None:
 
 def test_a_process_that_did_nothing_seals_nothing(path: Path) -> None:
     before = (path / "state.json").read_bytes()
-    with own_run(path):
+    with RunDirectory.open_for_writing(path):
         pass
     assert (path / "state.json").read_bytes() == before
 
@@ -68,14 +68,14 @@ def test_a_torn_tail_and_a_row_that_is_missing_are_behind_the_seals(path: Path) 
     with (path / "trajectories/batch_0000.jsonl").open("ab") as file:
         file.write(files._encode(trajectory("train/0003")) + b'\n{"episode": "tr')
     assert found(path) == []
-    with own_run(path) as run:
+    with RunDirectory.open_for_writing(path) as run:
         assert found(path) == []
         assert EpisodeRow.of(trajectory("train/0003"), "train", 0) in run.rows()
     assert (found(path), list(rest(path))) == ([], ["sleeps/0001.json"])
 
 
 def test_an_append_that_goes_on_meanwhile_is_not_sealed(path: Path) -> None:
-    with own_run(path) as run:
+    with RunDirectory.open_for_writing(path) as run:
         with (path / "requests.jsonl").open("ab") as file:
             file.write(b'{"half of')
             file.flush()
@@ -97,14 +97,14 @@ def test_what_differs_is_told_and_stays_so(path: Path, name: str, content: bytes
         ((file, told),) = found(path)
         assert file == name
         assert told.startswith(what)
-        with own_run(path) as run:  # its process seals nothing of that
+        with RunDirectory.open_for_writing(path) as run:  # its process seals nothing of that
             run.append_trajectory("train", 0, trajectory("train/0009"))
 
 
 def test_a_file_that_was_changed_and_has_grown_is_not_sealed_anew(path: Path) -> None:
     content = (path / "requests.jsonl").read_bytes()
     (path / "requests.jsonl").write_bytes(content.replace(b'"r"', b'"s"', 1))
-    with own_run(path) as run:
+    with RunDirectory.open_for_writing(path) as run:
         for step in ("a", "b"):
             run.append_request(request())
             run.mark_finished(step)
@@ -115,8 +115,8 @@ def test_what_cannot_be_sealed_stops_nothing(path: Path, monkeypatch: pytest.Mon
     def refuse(*_: object) -> None:
         raise StorageError("the disk is away")
 
-    before = open_run(path).state().seals
-    with monkeypatch.context() as patch, own_run(path) as run:
+    before = StoredRun.open_for_reading(path).state().seals
+    with monkeypatch.context() as patch, RunDirectory.open_for_writing(path) as run:
         patch.setattr("speedrunner.store.seals._digest", refuse)
         run.append_request(request())
         run.mark_finished("wake/0001")
@@ -131,7 +131,7 @@ def test_a_disk_that_is_full_at_the_end_hides_no_other_error(
         raise StorageError("the disk is full")
 
     def record() -> None:
-        with own_run(path) as run:
+        with RunDirectory.open_for_writing(path) as run:
             run.append_request(request())
             monkeypatch.setattr(files, "write_atomic", refuse)
             raise ZeroDivisionError
@@ -145,6 +145,6 @@ def test_a_disk_that_is_full_at_the_end_hides_no_other_error(
 
 def test_a_run_of_an_earlier_layout_is_sealed_when_it_goes_on(path: Path) -> None:
     (path / "state.json").write_text('{"finished": ["sleep/0001"], "training_end": null, "format": 1}')
-    with own_run(path) as run:
+    with RunDirectory.open_for_writing(path) as run:
         run.append_request(request())
     assert (found(path), list(rest(path))) == ([], ["sleeps/0001.json"])

@@ -11,8 +11,8 @@ import pytest
 
 from speedrunner.store.files import StorageError
 from speedrunner.store.records import Policy
-from speedrunner.store.rundir import own_run
-from speedrunner.store.stored_run import RunDirectoryError, open_run
+from speedrunner.store.rundir import RunDirectory
+from speedrunner.store.stored_run import RunDirectoryError, StoredRun
 from tests.speedrunner.run_samples import play, sleep, trajectory
 
 
@@ -23,15 +23,15 @@ def path(tmp_path) -> Path:
 
 def opened(path: Path, how: str) -> None:
     if how == "read":
-        open_run(path)
+        StoredRun.open_for_reading(path)
     else:
-        with own_run(path):
+        with RunDirectory.open_for_writing(path):
             pass
 
 
 def test_what_is_written_is_read(path):
     play(path)
-    run = open_run(path)
+    run = StoredRun.open_for_reading(path)
     assert run.config() == "run:\n  seed: 1\n"
     assert run.finished() == ["sleep/0001"]
     assert run.policies.load(0) == Policy(version=0)
@@ -49,17 +49,17 @@ def test_what_is_written_is_read(path):
 AS_NOBODY = """
 import os, sys
 from pathlib import Path
-from speedrunner.store.rundir import own_run
-from speedrunner.store.stored_run import open_run
+from speedrunner.store.rundir import RunDirectory
+from speedrunner.store.stored_run import StoredRun
 from speedrunner.store.files import StorageError
 if os.geteuid() == 0:
     os.seteuid(65534)
 path = Path(sys.argv[1])
 try:
     if sys.argv[2] == "read":
-        open_run(path)
+        StoredRun.open_for_reading(path)
     else:
-        with own_run(path):
+        with RunDirectory.open_for_writing(path):
             pass
 except StorageError as error:
     print(type(error).__name__, error)
@@ -124,7 +124,7 @@ class TestForeignDirectories:
         play(path)
         with (path / "trajectories/batch_0000.jsonl").open("ab") as file:
             file.write(b'{"episode": "train/0003", "attempt": 1, "format": 2}\n')
-        run = open_run(path)
+        run = StoredRun.open_for_reading(path)
         with pytest.raises(RunDirectoryError, match=r"line 4, has format 2"):
             run.trajectories("train", 0)
 
@@ -197,7 +197,7 @@ class TestLinksAndSpecialFiles:
 
     @staticmethod
     def read_all(path: Path) -> None:
-        run = open_run(path)
+        run = StoredRun.open_for_reading(path)
         run.trajectories("train", 0), run.episodes(), run.requests(), run.accounts(), run.sleeps()
         run.policies.load(0)
 

@@ -11,7 +11,7 @@ import pytest
 
 from speedrunner.store import files
 from speedrunner.store.records import TrainingEnd
-from speedrunner.store.stored_run import open_run
+from speedrunner.store.stored_run import StoredRun
 from speedrunner.verification.findings import Check
 from speedrunner.verification.plan import Plan
 from tests.scripted_runs import Runs, ScriptedRun, script
@@ -24,7 +24,7 @@ def checked(run: Path) -> Check:
 
 def state(run: Path, edit: Callable[[Any], object]) -> None:
     """Change what a run says to be finished."""
-    found = open_run(run).state()
+    found = StoredRun.open_for_reading(run).state()
     edit(found)
     files.write_atomic(run / "state.json", found)
     seal(run)
@@ -120,7 +120,7 @@ class TestATrainingThatEndsByItsBudget:
         check = checked(run.dir)
         assert check.status == "ok"
         assert "training ended before its plan did, by its budget" in check.summary
-        end = open_run(run.dir).training_end
+        end = StoredRun.open_for_reading(run.dir).training_end
         assert end is not None
 
         other = copy_of(run.dir, tmp_path / "other")

@@ -15,8 +15,8 @@ from speedrunner.config.schema import InvalidConfig
 from speedrunner.runs.drain import Drain, Interrupted
 from speedrunner.store import files
 from speedrunner.store.records import Ending
-from speedrunner.store.rundir import own_run
-from speedrunner.store.stored_run import open_run
+from speedrunner.store.rundir import RunDirectory
+from speedrunner.store.stored_run import StoredRun
 from speedrunner.verification.replay import BY_THE_CLOCK
 from speedrunner.verification.verify import sealed, verify
 from tests import babyai_player
@@ -47,7 +47,7 @@ async def test_a_run_as_it_was_recorded(learnt: ScriptedRun) -> None:
 
 async def test_every_file_that_matters_is_sealed(learnt: ScriptedRun) -> None:
     names = {str(file.relative_to(learnt.dir)) for file in learnt.dir.rglob("*") if file.is_file()}
-    directory = open_run(learnt.dir)
+    directory = StoredRun.open_for_reading(learnt.dir)
     assert names - directory.state().seals.keys() == {"state.json", "hosts.log"}
     assert "not sealed" not in sealed(directory).summary
 
@@ -68,12 +68,12 @@ def test_one_byte_that_is_changed_is_found(learnt: ScriptedRun, tmp_path: Path, 
     for place in {0, len(content) // 3, len(content) // 2, len(content) - 1} if content else {0}:
         if content:
             (run / name).write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
-        (difference,) = sealed(open_run(run)).differences
+        (difference,) = sealed(StoredRun.open_for_reading(run)).differences
         assert difference.where == name
     (run / name).unlink()
     if name == "config.yaml":
         return
-    assert told(sealed(open_run(run))) == [f"{name}: is missing"]
+    assert told(sealed(StoredRun.open_for_reading(run))) == [f"{name}: is missing"]
 
 
 def test_so_is_one_of_the_state_itself(learnt: ScriptedRun, tmp_path: Path) -> None:
@@ -82,12 +82,12 @@ def test_so_is_one_of_the_state_itself(learnt: ScriptedRun, tmp_path: Path) -> N
     for place in range(len(content)):
         (run / "state.json").write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
         try:
-            where = sealed(open_run(run)).differences[0].where
+            where = sealed(StoredRun.open_for_reading(run)).differences[0].where
         except files.StorageError as error:  # it is no JSON any more, or of another layout
             where = str(error)
         assert "state.json" in where
     (run / "state.json").unlink()
-    (difference,) = sealed(open_run(run)).differences
+    (difference,) = sealed(StoredRun.open_for_reading(run)).differences
     assert (difference.where, difference.what) == ("state.json", "is missing, although episodes were played")
 
 
@@ -110,7 +110,7 @@ async def test_a_run_of_an_earlier_layout_is_not_sealed_and_verifies(
     learnt: ScriptedRun, tmp_path: Path
 ) -> None:
     run = copy_of(learnt.dir, tmp_path)
-    state = open_run(run).state()
+    state = StoredRun.open_for_reading(run).state()
     early = {"finished": state.finished, "training_end": None, "format": 1}
     (run / "state.json").write_text(json.dumps(early, indent=2))
     config = (run / "config.yaml").read_text()
@@ -152,7 +152,7 @@ class TestAnUnfinishedRun:
         self, learnt: ScriptedRun, tmp_path: Path
     ) -> None:
         run = copy_of(learnt.dir, tmp_path)
-        state = open_run(run).state()
+        state = StoredRun.open_for_reading(run).state()
         last = state.finished.pop()
         assert last.startswith("evaluate/0004")
         del state.seals["evaluations/0004.jsonl"], state.seals["accounts.jsonl"]
@@ -170,9 +170,9 @@ class TestAnUnfinishedRun:
         run = copy_of(learnt.dir, tmp_path)
         content = (run / "requests.jsonl").read_bytes()
         (run / "requests.jsonl").write_bytes(content.replace(b'"cached":', b'"cached": ', 1)[:-1] + b"\n")
-        with own_run(run) as directory:
+        with RunDirectory.open_for_writing(run) as directory:
             directory.append_request(directory.requests()[0])
-        (difference,) = sealed(open_run(run)).differences
+        (difference,) = sealed(StoredRun.open_for_reading(run)).differences
         assert difference.where == "requests.jsonl"
 
 

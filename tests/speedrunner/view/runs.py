@@ -22,7 +22,7 @@ from speedrunner.store.records import (
     Trajectory,
     Turn,
 )
-from speedrunner.store.rundir import RunDirectory, own_run
+from speedrunner.store.rundir import RunDirectory
 from tests.page_elements import HOSTILE
 from tests.speedrunner.run_samples import trajectory
 
@@ -49,7 +49,7 @@ def long_run(folder: Path, turns: int) -> Path:
         for n in range(1, turns + 1)
     ]
     said[-1].reasoning += " needle"
-    with own_run(folder) as run:
+    with RunDirectory.open_for_writing(folder) as run:
         run.write_config(CONFIG)
         run.write_policy(Policy(version=0))
         append(run, trajectory(turns=said, ending=Ending.CALL_LIMIT, outcome=Outcome(0.0, False, {})))
@@ -89,7 +89,7 @@ def hostile_run(folder: Path) -> Path:
     source = (
         f"def walk() -> str:\n    {HOSTILE!r}\n    return go_forward()  # </pre><script>alert(3)</script>"
     )
-    with own_run(folder) as run:
+    with RunDirectory.open_for_writing(folder) as run:
         run.write_config(CONFIG)
         run.write_policy(Policy(version=0))
         append(run, played)

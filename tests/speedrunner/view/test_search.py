@@ -10,7 +10,7 @@ from envs import Outcome
 from serving.tokens.tools import ToolCall
 from speedrunner.store.data import RunData, load
 from speedrunner.store.records import CallNode, Ending
-from speedrunner.store.rundir import own_run
+from speedrunner.store.rundir import RunDirectory
 from speedrunner.view.search import InvalidQuery, Query, search
 from tests.speedrunner.run_samples import trajectory
 from tests.speedrunner.view.runs import CONFIG, append
@@ -22,7 +22,7 @@ def run(tmp_path: Path) -> RunData:
     other.turns[1].call = ToolCall("run", {})
     other.turns[1].executed = CallNode("run", "skill", {})
     fault = trajectory("train/0002", ending=Ending.ENGINE_ERROR, outcome=None)
-    with own_run(tmp_path / "run") as directory:
+    with RunDirectory.open_for_writing(tmp_path / "run") as directory:
         directory.write_config(CONFIG)
         for played in (other, fault, trajectory("train/0000")):
             append(directory, played)
@@ -57,7 +57,7 @@ def test_what_is_asked_for_is_found_with_its_turn(
 
 def test_no_text_of_an_episode_poses_as_a_call(tmp_path: Path) -> None:
     posing = trajectory(text='"executed":{"name":"run","kind":"skill"')
-    with own_run(tmp_path / "run") as directory:
+    with RunDirectory.open_for_writing(tmp_path / "run") as directory:
         directory.write_config(CONFIG)
         append(directory, posing)
     assert search(load(tmp_path / "run"), Query(skill="run")) == []

@@ -11,7 +11,7 @@ from urllib.parse import urldefrag, urlsplit
 import pytest
 
 from speedrunner.store.records import CallNode
-from speedrunner.store.rundir import own_run
+from speedrunner.store.rundir import RunDirectory
 from speedrunner.view.pages import TURNS
 from speedrunner.view.site import HTML, Site
 from speedrunner.view.static import pages
@@ -110,7 +110,7 @@ def test_a_search_leads_to_the_turn_that_it_found(tmp_path: Path) -> None:
 
 
 def test_of_an_episode_that_was_played_again_the_newest_attempt_is_shown(tmp_path: Path) -> None:
-    with own_run(tmp_path / "run") as run:
+    with RunDirectory.open_for_writing(tmp_path / "run") as run:
         run.write_config(CONFIG)
         append(run, trajectory(attempt=1, text="the first"))
         site = Site(tmp_path / "run")
@@ -123,7 +123,7 @@ def test_a_run_that_took_the_place_of_another_is_shown_instead_of_it(tmp_path: P
     site = Site(tmp_path)
     assert "thought 1" in page(site, f"runs/{long_run(tmp_path / 'run', 1).name}/train/0000/1.html")
     shutil.rmtree(tmp_path / "run")
-    with own_run(tmp_path / "run") as run:
+    with RunDirectory.open_for_writing(tmp_path / "run") as run:
         run.write_config(CONFIG)
         append(run, trajectory(text="another run"))
     assert "another run" in page(site, "runs/run/train/0000/1.html")
@@ -131,7 +131,7 @@ def test_a_run_that_took_the_place_of_another_is_shown_instead_of_it(tmp_path: P
 
 def test_a_page_asks_for_news_often_while_somebody_plays_the_run_and_in_files_never(tmp_path: Path) -> None:
     site = Site(tmp_path / "run")
-    with own_run(tmp_path / "run") as run:
+    with RunDirectory.open_for_writing(tmp_path / "run") as run:
         run.write_config(CONFIG)
         assert 'data-growing="4"' in page(site, "runs/run/index.html")
         append(run, trajectory())
@@ -213,7 +213,7 @@ class TestBadInput:
         deep = CallNode("walk", "skill", {})
         for _ in range(400):
             deep = CallNode("walk", "skill", {}, calls=[deep])
-        with own_run(tmp_path / "run") as run:
+        with RunDirectory.open_for_writing(tmp_path / "run") as run:
             run.write_config(CONFIG)
             played = trajectory()
             played.turns[0].executed = deep

@@ -15,7 +15,7 @@ from serving.tokens.tools import ToolCall
 from serving.usage import Usage
 from speedrunner.store.data import RunData, load
 from speedrunner.store.records import CallNode, Ending, Trajectory, Turn, WorldStep
-from speedrunner.store.rundir import own_run
+from speedrunner.store.rundir import RunDirectory
 from speedrunner.view.worlds import snapshots
 from tests.toy_env import Corridor
 
@@ -28,7 +28,7 @@ CALLS = {
 
 def run_of(folder: Path, env: str, **options: Any) -> RunData:
     """A run that has no more than its configuration."""
-    with own_run(folder / "run") as run:
+    with RunDirectory.open_for_writing(folder / "run") as run:
         named = {"env": {"name": env, **options}, "run": {"dir": "run"}}
         run.write_config(json.dumps(named | {"method": {"name": "react"}, "model": {"card": "tiny"}}))
     return load(folder / "run")

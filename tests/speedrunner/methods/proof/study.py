@@ -36,7 +36,7 @@ from speedrunner.runs.progress import Progress
 from speedrunner.runs.setup import set_up
 from speedrunner.store.data import RunData, load
 from speedrunner.store.records import Trajectory
-from speedrunner.store.rundir import own_run
+from speedrunner.store.rundir import RunDirectory
 from tests.scripted_engine import Answer, Request, ScriptedEngine, call
 
 WEAK_CALLS, SKILLED_CALLS = 400, 3
@@ -148,7 +148,7 @@ async def play(study: Study, card: ModelCard, tokenizer: ChatTokenizer, folder: 
     steps = [step for step in setup.plan() if not (isinstance(step, Evaluate) and step.policy == 0)]
     async with AsyncExitStack() as stack:
         server = stack.enter_context(ScriptedEngine(tokenizer, _answers(study), model=card.name))
-        directory = stack.enter_context(own_run(folder))
+        directory = stack.enter_context(RunDirectory.open_for_writing(folder))
         engine = Engine(server.endpoint, card.name, Meter(directory.append_request, card.prices))
         stack.push_async_callback(engine.close)
         directory.write_config(to_yaml(setup.config))

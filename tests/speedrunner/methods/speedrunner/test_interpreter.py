@@ -17,7 +17,7 @@ from speedrunner.methods.speedrunner.interpreter import Interpreter
 from speedrunner.sandbox.settings import Sandbox
 from speedrunner.store.data import History
 from speedrunner.store.records import AgentRecord, Edit, Ending, Policy, SleepRecord, Turn
-from speedrunner.store.rundir import own_run
+from speedrunner.store.rundir import RunDirectory
 from tests.speedrunner.run_samples import trajectory
 
 ENV = envs.make("babyai")
@@ -52,7 +52,7 @@ def learnt(number: int) -> SleepRecord:
 
 @pytest.fixture
 def history(tmp_path: Path) -> Iterator[History]:
-    with own_run(tmp_path / "run") as run:
+    with RunDirectory.open_for_writing(tmp_path / "run") as run:
         library = Library(ENV.primitives).write(STEP, public=False, sleep=1)
         library = library.write(AIM, public=True, sleep=1)
         run.write_policy(Policy(version=0))

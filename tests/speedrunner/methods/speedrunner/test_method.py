@@ -21,7 +21,7 @@ from speedrunner.methods.speedrunner.method import SpeedRunner, reading
 from speedrunner.store.data import History
 from speedrunner.store.labels import Labels
 from speedrunner.store.records import Ending, Policy, Skill
-from speedrunner.store.rundir import own_run
+from speedrunner.store.rundir import RunDirectory
 from tests.scripted_engine import Request, Script, call, overflow, say
 from tests.scripted_runs import roomy, scripted_model
 from tests.speedrunner.run_samples import TASK, trajectory
@@ -44,7 +44,7 @@ def babyai() -> envs.TextEnv:
 
 @pytest.fixture
 def history(tmp_path: Path) -> Iterator[History]:
-    with own_run(tmp_path / "run") as run:
+    with RunDirectory.open_for_writing(tmp_path / "run") as run:
         run.write_policy(Policy(version=0))
         for number in range(2):
             run.append_trajectory(
