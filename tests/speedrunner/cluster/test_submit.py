@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,8 @@ from serving.cards import CHECKOUT, MODELS
 from serving.model_card import ModelCard
 from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.cluster.jobs import JOBS, JobPart, Submitted, note_jobs
+from speedrunner.sandbox.isolation import found
+from speedrunner.sandbox.settings import SandboxUnavailable
 from tests.scripted_engine import ScriptedEngine
 from tests.scripted_runs import LEARN, SCHEDULE, ScriptedRun, complaint, in_process, roomy, script, walker
 from tests.stand_in_slurm import last_call, stand_in
@@ -27,6 +30,8 @@ CPU = ("cluster=cpu", "--dry-run")
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where the commands are called, with a list of two runs, and no command of a Slurm on the PATH."""
+    with suppress(SandboxUnavailable):
+        found("isolated")  # once in each process: without bubblewrap on the PATH, later tests would have none
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{Path(sys.executable).parent}")
     monkeypatch.chdir(tmp_path)
     (tmp_path / "runs.yaml").write_text("- {env: babyai, method: react, run.seed: [0, 1]}\n")
