@@ -57,7 +57,7 @@ def forecast(
     from speedrunner.experiments.sweep import members
 
     grid = grid_of(what, folder)
-    setups = [each.setup for each in members(grid.runs(), play_here=False)]
+    setups = [each.setup for each in members(grid.runs(), plays_here=False)]
     known, problems = forecasts.measured(sources or [Path("runs")], prices)
     tell_left_out(problems)
     found = forecasts.forecast(setups, known, prices or OWN)

@@ -53,7 +53,7 @@ def submit(
 
     cluster, rest = cluster_of(what)
     grid = grid_of(rest, folder)
-    runs = members(grid.runs(), play_here=False)
+    runs = members(grid.runs(), plays_here=False)
     dealt = parts(runs, jobs, at_once)
     wanted = [number for number, part in enumerate(dealt, start=1) if any(map(is_unfinished, part))]
     if not wanted:

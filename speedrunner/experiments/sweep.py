@@ -79,11 +79,11 @@ class SweepResult:
     balances: list[Balance]
 
 
-def members(runs: Sequence[GridRun], *, play_here: bool = True) -> list[Member]:
+def members(runs: Sequence[GridRun], *, plays_here: bool = True) -> list[Member]:
     """Make what the runs name.
 
     Args:
-        play_here: whether they are to be played on this machine.
+        plays_here: whether this machine is to play them.
 
     Raises:
         EnvironmentFault, UnknownMethod, InvalidMethodOption, InvalidCard, ...: see `set_up`; the error says
@@ -92,7 +92,7 @@ def members(runs: Sequence[GridRun], *, play_here: bool = True) -> list[Member]:
     found = []
     for run in runs:
         with _named(run):
-            setup = set_up(run.config, plays_here=play_here)
+            setup = set_up(run.config, plays_here=plays_here)
             setup.plan()
         found.append(Member(run, setup))
     return found

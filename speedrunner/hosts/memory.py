@@ -22,19 +22,28 @@ def available_mb() -> int:
     return min([psutil.virtual_memory().available, *_left_in_cgroups()]) // MB
 
 
-def _left_in_cgroups() -> Iterator[int]:
-    """Bytes that each limited control group of this process leaves, its file cache counted as free."""
+def own_cgroups(old: str | None = None) -> Iterator[Path]:
+    """Folders of the control groups of version 2 that this process is in, each before the one around it.
+
+    Args:
+        old: a controller whose groups of version 1 are wanted as well.
+    """
     with suppress(OSError):
         for line in OWN_CGROUPS.read_text().splitlines():
-            number, _, path = line.split(":", 2)
-            if number != "0":
+            number, controllers, path = line.split(":", 2)
+            if number != "0" and controllers != old:
                 continue
+            root = CGROUPS if number == "0" else CGROUPS / controllers
             own = Path(path.lstrip("/"))
-            for group in (own, *own.parents):
-                with suppress(OSError, ValueError, KeyError):  # the outermost has no limit, others say "max"
-                    folder = CGROUPS / group
-                    limit = int((folder / "memory.max").read_text())
-                    used = int((folder / "memory.current").read_text())
-                    lines = (folder / "memory.stat").read_text().splitlines()
-                    statistics = dict(each.split() for each in lines)
-                    yield max(0, limit - used + int(statistics["inactive_file"]))
+            yield from (root / group for group in (own, *own.parents))
+
+
+def _left_in_cgroups() -> Iterator[int]:
+    """Bytes that each limited control group of this process leaves, its file cache counted as free."""
+    for folder in own_cgroups():
+        with suppress(OSError, ValueError, KeyError):  # the outermost has no limit, others say "max"
+            limit = int((folder / "memory.max").read_text())
+            used = int((folder / "memory.current").read_text())
+            lines = (folder / "memory.stat").read_text().splitlines()
+            statistics = dict(each.split() for each in lines)
+            yield max(0, limit - used + int(statistics["inactive_file"]))

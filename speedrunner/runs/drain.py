@@ -13,10 +13,10 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-OF_A_JOB = frozenset({signal.SIGTERM, signal.SIGUSR1})
+FROM_SLURM = frozenset({signal.SIGTERM, signal.SIGUSR1})
 """What Slurm sends to every process of a job's step, those of engine and hosts among them."""
 
-SIGNALS = (signal.SIGINT, *sorted(OF_A_JOB))
+SIGNALS = (signal.SIGINT, *sorted(FROM_SLURM))
 
 SHOWN = 8
 """Units that are named, at most, when they are given up."""
@@ -137,7 +137,7 @@ class Drain:
         left_s = self._left_s()
         end = None if left_s is None else loop.call_later(left_s, self._on_end)
         try:
-            with _taken_here(OF_A_JOB):
+            with _taken_here(FROM_SLURM):
                 return await task
         except Interrupted as interrupted:
             if interrupted.number == signal.SIGUSR1:

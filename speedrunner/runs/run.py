@@ -97,7 +97,6 @@ class Engines:
     @asynccontextmanager
     async def read(self, runs: Callable[[], Iterable[BegunRun]]) -> AsyncIterator[None]:
         """Note the accounts in the directories of runs every now and then, as long as the context lasts."""
-
         over = asyncio.Event()
 
         async def note() -> None:

@@ -115,6 +115,25 @@ class StoredRun:
                 raise RunDirectoryError(f"{path} holds no run: it has no config.yaml")
         return run
 
+    def check(self) -> None:
+        """Whether the folder is a run of this version's layout, or may become one."""
+        if not self.path.is_dir():
+            raise RunDirectoryError(f"{self.path} is a file: a run needs a directory of its own")
+        for name in FOLDERS:
+            if (self.path / name).is_symlink():
+                advice = "links are not followed: put what it names in its place"
+                raise RunDirectoryError(f"{self.path / name} is a link, and {advice}")
+        foreign = sorted(
+            entry.name
+            for entry in self.path.iterdir()
+            if entry.name not in _BEFORE_CONFIG and not files.is_leftover(entry)
+        )
+        if foreign and not self._config.exists():
+            raise RunDirectoryError(
+                f"{self.path} holds no run (it has {foreign[0]}, but no config.yaml): name another directory"
+            )
+        self.state()
+
     def state(self) -> State:
         """What is finished, and sealed."""
         try:
@@ -250,25 +269,6 @@ class StoredRun:
     def _read(self, path: Path, type_: type[files.Record]) -> list[files.Record]:
         with as_run_directory_error(self.path):
             return files.read_records(path, type_)
-
-    def check(self) -> None:
-        """Whether the folder is a run of this version's layout, or may become one."""
-        if not self.path.is_dir():
-            raise RunDirectoryError(f"{self.path} is a file: a run needs a directory of its own")
-        for name in FOLDERS:
-            if (self.path / name).is_symlink():
-                advice = "links are not followed: put what it names in its place"
-                raise RunDirectoryError(f"{self.path / name} is a link, and {advice}")
-        foreign = sorted(
-            entry.name
-            for entry in self.path.iterdir()
-            if entry.name not in _BEFORE_CONFIG and not files.is_leftover(entry)
-        )
-        if foreign and not self._config.exists():
-            raise RunDirectoryError(
-                f"{self.path} holds no run (it has {foreign[0]}, but no config.yaml): name another directory"
-            )
-        self.state()
 
 
 class _Key(msgspec.Struct):

@@ -14,7 +14,7 @@ from envs.registry import REGISTRY
 from speedrunner.cluster.doctor.finding import Finding, failure, ok, warning
 from speedrunner.cluster.subject import Subject
 from speedrunner.hosts.host_pool import SKILLS_MB
-from speedrunner.hosts.memory import CGROUPS, OWN_CGROUPS, available_mb
+from speedrunner.hosts.memory import available_mb, own_cgroups
 from speedrunner.slurm import time_left_s
 
 OPEN_FILES = 4096
@@ -133,17 +133,9 @@ def _process_limits() -> Iterator[int]:
     _, hard = resource.getrlimit(resource.RLIMIT_NPROC)
     if hard != UNLIMITED and os.geteuid() != 0:  # which does not hold for root
         yield hard - _own_threads()
-    with suppress(OSError):
-        for line in OWN_CGROUPS.read_text().splitlines():
-            number, controllers, path = line.split(":", 2)
-            root = CGROUPS if number == "0" else CGROUPS / "pids"
-            if number != "0" and controllers != "pids":
-                continue
-            own = Path(path.lstrip("/"))
-            for group in (own, *own.parents):
-                with suppress(OSError, ValueError):  # the outermost has no limit, others say "max"
-                    folder = root / group
-                    yield int((folder / "pids.max").read_text()) - int((folder / "pids.current").read_text())
+    for folder in own_cgroups("pids"):
+        with suppress(OSError, ValueError):  # the outermost has no limit, others say "max"
+            yield int((folder / "pids.max").read_text()) - int((folder / "pids.current").read_text())
 
 
 def _own_threads() -> int:

@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from speedrunner.runs.drain import OF_A_JOB, SIGNALS, Drain, Interrupted, TimeIsUp, TimeTooShort
+from speedrunner.runs.drain import FROM_SLURM, SIGNALS, Drain, Interrupted, TimeIsUp, TimeTooShort
 
 
 class Job:
@@ -212,8 +212,8 @@ async def test_signals_of_a_job_do_not_reach_the_processes_that_work_starts() ->
 
     job = Job()
     mask = await job.drain.run(blocked())
-    assert {number for number in signal.valid_signals() if mask >> (number - 1) & 1} == OF_A_JOB
-    assert not signal.pthread_sigmask(signal.SIG_BLOCK, ()) & OF_A_JOB
+    assert {number for number in signal.valid_signals() if mask >> (number - 1) & 1} == FROM_SLURM
+    assert not signal.pthread_sigmask(signal.SIG_BLOCK, ()) & FROM_SLURM
 
 
 async def test_work_that_is_finished_when_the_signal_comes_returns() -> None:

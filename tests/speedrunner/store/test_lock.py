@@ -195,18 +195,19 @@ class TestStaleLocks:
             with pytest.raises(LockHeld, match="on node7"), RunLock(path):
                 pass
 
-    def test_slurm_is_not_believed_while_the_owner_gives_signs_of_life(self, path, other, monkeypatch):
-        move_to_another_machine(path, silent_for=35)
-        monkeypatch.setenv("SLURM_JOB_ID", "4711")
-        monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
-        with pytest.raises(LockHeld, match="on node7"), RunLock(path):
-            pass
-
-    def test_another_cluster_s_slurm_knows_nothing_of_the_owner(self, path, other, monkeypatch):
-        move_to_another_machine(path, silent_for=45)
-        monkeypatch.setenv("SLURM_JOB_ID", "4711")
-        monkeypatch.setenv("SLURM_RESTART_COUNT", "1")
-        monkeypatch.setenv("SLURM_CLUSTER_NAME", "another")
+    @pytest.mark.parametrize(
+        ("silent_for", "elsewhere"),
+        [
+            pytest.param(35, {}, id="while the owner gives signs of life"),
+            pytest.param(45, {"SLURM_CLUSTER_NAME": "another"}, id="by another cluster's Slurm"),
+        ],
+    )
+    def test_a_second_start_of_the_owner_s_job_says_nothing(
+        self, path, other, monkeypatch, silent_for, elsewhere
+    ):
+        move_to_another_machine(path, silent_for=silent_for)
+        for name, value in {"SLURM_JOB_ID": "4711", "SLURM_RESTART_COUNT": "1", **elsewhere}.items():
+            monkeypatch.setenv(name, value)
         with pytest.raises(LockHeld, match="on node7"), RunLock(path):
             pass
 

@@ -15,6 +15,7 @@ import pytest
 from serving.cards import CHECKOUT
 from speedrunner.cluster.doctor import machine
 from speedrunner.cluster.subject import subject_of
+from speedrunner.hosts import memory
 from tests.processes import in_namespaces
 
 LIMITED = """
@@ -58,8 +59,8 @@ def test_a_control_group_that_allows_few_processes(tmp_path: Path, monkeypatch: 
     (group / "pids.current").write_text("100\n")
     own = tmp_path / "own"
     own.write_text("0::/job_7\n")
-    monkeypatch.setattr(machine, "CGROUPS", tmp_path)
-    monkeypatch.setattr(machine, "OWN_CGROUPS", own)
+    monkeypatch.setattr(memory, "CGROUPS", tmp_path)
+    monkeypatch.setattr(memory, "OWN_CGROUPS", own)
     *_, told = machine.limits(subject_of(["model=tiny", "run.in_flight=16"]))
     assert (told.level, told.text) == ("warning", "900 more can be started, and 1140 may be needed")
     *_, told = machine.limits(subject_of(["model=tiny", "run.in_flight=4"]))
