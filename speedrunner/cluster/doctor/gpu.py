@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import msgspec
-
 from serving import hub
 from serving.cards import CHECKOUT
+from serving.engine.gpus import Gpu, gpu_processes, visible_gpus
 from serving.model_card import ModelCard
 from serving.weights import model_path
 from speedrunner.cluster.doctor.finding import Finding, failure, ok, warning
@@ -22,9 +20,6 @@ MIN_DRIVERS = {12: 525, 13: 580}
 Compatibility). Within a major version, a newer toolkit runs on any of these."""
 
 LOCK = CHECKOUT / "requirements" / "gpu.lock"
-
-SMI_S = 30.0
-"""Longest wait for `nvidia-smi`, which takes seconds where the driver's persistence is off."""
 
 IN_USE_MIB = 1024
 """Memory that an idle GPU does not have in use: the driver takes some hundreds of MiB."""
@@ -37,17 +32,6 @@ RESERVE_GB = 4.0
 
 CACHE_SHARE = 0.1
 """Share of the memory below which hardly a conversation fits into the prefix cache: an estimate."""
-
-
-class Gpu(msgspec.Struct, frozen=True):
-    """One GPU; memory in MiB."""
-
-    index: str
-    uuid: str
-    name: str
-    total: int
-    used: int
-    driver: str
 
 
 def gpus(subject: Subject) -> Iterator[Finding]:
@@ -73,21 +57,6 @@ def gpus(subject: Subject) -> Iterator[Finding]:
         for card, _ in subject.served:
             if card.gpus:
                 yield _memory(card, min(each.total for each in found))
-
-
-def visible_gpus() -> list[Gpu]:
-    """The GPUs that this process may use. Raises `OSError` or `SubprocessError` where there is no driver."""
-    fields = ("index", "uuid", "name", "memory.total", "memory.used", "driver_version")
-    rows = _smi(f"--query-gpu={','.join(fields)}")
-    found = [
-        Gpu(index, uuid, name, _whole(total), _whole(used), driver)
-        for index, uuid, name, total, used, driver in (row for row in rows if len(row) == len(fields))
-    ]
-    chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
-    if chosen is None:
-        return found
-    wanted = [each.strip() for each in chosen.split(",") if each.strip()]
-    return [each for each in found if any(each.index == one or each.uuid.startswith(one) for one in wanted)]
 
 
 def cuda_major(lock: Path = LOCK) -> int | None:
@@ -116,10 +85,10 @@ def _free(found: Sequence[Gpu], subject: Subject) -> Iterator[Finding]:
     """Whether others compute there."""
     shares = [card.server.flags.get("gpu-memory-utilization") for card, _ in subject.served if card.gpus]
     share = max((each for each in shares if isinstance(each, float)), default=USABLE)
-    holders = _holders()
+    holders = gpu_processes()
     remedy = "ask Slurm for a GPU of your own (--gres=gpu:N, --exclusive), or end what is yours"
     for each in found:
-        name = f"GPU {each.index} free"
+        name = f"GPU {each.id} free"
         if each.used <= IN_USE_MIB:
             yield ok(name, f"{each.used} MiB in use")
             continue
@@ -129,15 +98,6 @@ def _free(found: Sequence[Gpu], subject: Subject) -> Iterator[Finding]:
             yield failure(name, f"{text}; the engine asks for {share:.0%}", remedy)
         else:
             yield warning(name, text, remedy)
-
-
-def _holders() -> dict[str, list[str]]:
-    """What computes on each GPU, by its id."""
-    found: dict[str, list[str]] = {}
-    for row in _smi("--query-compute-apps=gpu_uuid,pid,process_name"):
-        if len(row) == 3:
-            found.setdefault(row[0], []).append(f"process {row[1]} ({Path(row[2]).name})")
-    return found
 
 
 def _memory(card: ModelCard, total_mib: int) -> Finding:
@@ -157,17 +117,6 @@ def _memory(card: ModelCard, total_mib: int) -> Finding:
     if left_gb <= 0:
         return failure(name, text, larger)
     return warning(name, text, larger) if left_gb < CACHE_SHARE * total_gb else ok(name, text)
-
-
-def _smi(query: str) -> list[list[str]]:
-    done = subprocess.run(
-        ["nvidia-smi", query, "--format=csv,noheader,nounits"],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=SMI_S,
-    )
-    return [[cell.strip() for cell in line.split(",")] for line in done.stdout.splitlines() if line.strip()]
 
 
 def _whole(text: str) -> int:

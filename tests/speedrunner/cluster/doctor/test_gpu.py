@@ -14,7 +14,7 @@ from speedrunner.cluster.subject import subject_of
 
 Smi = Callable[..., None]
 
-H100 = "0, GPU-aaaa, NVIDIA H100 80GB HBM3, 81559, 4, 580.65.06"
+H100 = "0, GPU-aaaa, NVIDIA H100 80GB HBM3, 81559, 4, 580.65.06, 9.0, Disabled"
 SECOND = H100.replace("0, GPU-aaaa", "1, GPU-bbbb")
 
 
