@@ -6,7 +6,7 @@ import asyncio
 import os
 import re
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from serving.balance import Accounts, Balance
 from serving.cards import CHECKOUT
 from serving.engine.client import Engine, Recover, RetryPolicy, wait_until_ready
 from serving.engine.endpoint import BUSY_S, Endpoint, attach
+from serving.engine.gpu_slices import Slice, gpu_slices
 from serving.engine.metrics import Counters, read_counters, read_metrics
 from serving.engine.server import VllmServer
 from serving.engine.watchdog import watched
@@ -202,7 +203,7 @@ class Deployment:
         for model in self._models:
             model.forget_cache()
         await server.start(
-            lambda seconds, line: self._waiting(f"starting vLLM again, {seconds:.0f} s: {line}")
+            lambda seconds, phase: self._waiting(f"starting vLLM again, {seconds:.0f} s: {phase}")
         )
         meter = Meter(lambda row: None, self.card.prices)
         async with self._engine(meter, None):
@@ -216,6 +217,7 @@ async def deploy(
     options: ServiceOptions,
     *,
     log: Path,
+    gpus: Slice | None = None,
     say: Say = lambda line: None,
     waiting: Say = lambda line: None,
 ) -> AsyncIterator[Deployment]:
@@ -223,26 +225,30 @@ async def deploy(
 
     Args:
         log: file for the server's output.
+        gpus: the GPUs for the server, as `server_gpus` returns them; by default the first visible ones.
         say: called with lines about what happens.
         waiting: called about once a second with a line about what is waited for.
 
     Raises:
         InvalidCard, ServerFailed: see `serving.errors`.
     """
+    endpoint = running_endpoint(card, options)
+    if gpus is None:
+        (gpus,) = await server_gpus([(card, options)])
     folder = None if card.hosted else prepare(card, waiting)
     tokenizer = ChatTokenizer(folder, card.revision) if folder and card.route == "tokens" else None
     async with AsyncExitStack() as stack:
         server: VllmServer | None = None
-        endpoint = running_endpoint(card, options)
         if endpoint is None:
             assert folder is not None
             if card.id is not None and found(card.id, card.revision) is None:
                 require_hub(card.id, card.revision)
-            server = VllmServer(card, folder, log, port=options.port, start_timeout_s=options.start_timeout_s)
+            timeout_s = options.start_timeout_s
+            server = VllmServer(card, folder, log, port=options.port, gpus=gpus, start_timeout_s=timeout_s)
             endpoint = server.endpoint
             stack.push_async_callback(server.stop, grace_s=2.0)
             say(f"starting vLLM with {card.name} (log: {log})")
-            await server.start(lambda seconds, line: waiting(f"starting vLLM, {seconds:.0f} s: {line}"))
+            await server.start(lambda seconds, phase: waiting(f"starting vLLM, {seconds:.0f} s: {phase}"))
         deployment = Deployment(card, options, endpoint, server, tokenizer, say, waiting)
         stack.push_async_callback(deployment.close)
         if not card.hosted:
@@ -255,6 +261,21 @@ async def deploy(
             )
         await deployment.open()
         yield deployment
+
+
+async def server_gpus(services: Sequence[tuple[ModelCard, ServiceOptions]]) -> list[Slice]:
+    """Return which GPUs each model's server gets if all are in service at the same time.
+
+    A model whose server runs already gets none.
+
+    Raises:
+        InvalidCard, ServerFailed: too few GPUs are visible, or a running server's address or key is unusable.
+    """
+    started = [running_endpoint(*service) is None for service in services]
+    cards = [card for (card, _), is_ours in zip(services, started, strict=True) if is_ours]
+    slices = await asyncio.to_thread(gpu_slices, cards)
+    left = iter(slices)
+    return [next(left) if is_ours else () for is_ours in started]
 
 
 def server_log(card: ModelCard) -> Path:

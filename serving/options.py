@@ -6,7 +6,7 @@ from typing import Annotated, Self
 
 import msgspec
 
-START_TIMEOUT_S = 900.0
+START_TIMEOUT_S = 1800.0
 REQUEST_TIMEOUT_S = 1800.0
 
 Port = Annotated[int, msgspec.Meta(ge=1, le=65535)]

@@ -16,16 +16,15 @@ import tempfile
 from pathlib import Path
 
 from serving.engine import guard
+from serving.engine.caches import cache_settings
 from serving.engine.folders import private_folder
 from serving.engine.meeting import MEETING, Part, joined, network
+from serving.engine.toolkit import server_path
 from serving.errors import ServerFailed
 
 HEADLESS = (sys.executable, "-m", "serving.engine.headless")
 
 NEEDED = (MEETING, "SLURM_PROCID", "SLURMD_NODENAME", "SLURM_LAUNCH_NODE_IPADDR")
-CACHES = frozenset(
-    {"VLLM_CACHE_ROOT", "TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR", "NUMBA_CACHE_DIR", "CUDA_CACHE_PATH"}
-)
 POLL_S = 1.0
 
 
@@ -62,9 +61,9 @@ def _serve(part: Part, rank: int, lifeline: socket.socket) -> None:
     folder = private_folder()
     folder.mkdir(mode=0o700)
     environment = {**os.environ, **part.environment}
-    # Nobody has looked who owns the scratch folders that the first node's caches lie in.
-    own = {name: str(folder / name.lower()) for name in CACHES if name in environment}
-    own |= {"TMPDIR": str(folder), "VLLM_RPC_BASE_PATH": str(folder)}
+    own = {"TMPDIR": str(folder), "VLLM_RPC_BASE_PATH": str(folder), "PATH": server_path(environment)}
+    # The job's script knows the owner of the scratch folder on the first node alone.
+    own |= {"NUMBA_CACHE_DIR": str(folder / "numba"), **cache_settings(environment, folder)}
     guarded = [sys.executable, "-P", guard.__file__, str(os.getpid()), str(folder)]
     process = subprocess.Popen(
         [*guarded, *HEADLESS, *part.arguments, "--headless", "--node-rank", str(rank)],

@@ -14,29 +14,33 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from functools import cached_property
 from pathlib import Path
 
 import psutil
 
 from serving.engine import guard, server_log
 from serving.engine.api_server import API_SERVER
+from serving.engine.caches import cache_settings
 from serving.engine.endpoint import Endpoint
 from serving.engine.folders import private_folder
+from serving.engine.gpu_slices import Slice, slice_settings
 from serving.engine.meeting import meeting_file
 from serving.engine.nodes import SPREAD
+from serving.engine.start_phases import StartPhases
+from serving.engine.toolkit import PROGRAMS, Toolkit, find_toolkit, server_path
 from serving.errors import ServerFailed
 from serving.hub import found
 from serving.model_card import ModelCard
 from serving.options import START_TIMEOUT_S
 
 LOOPBACK = {"VLLM_HOST_IP": "127.0.0.1", "GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo"}
-INDUCTOR_CACHE = Path("~/.cache/torchinductor").expanduser()
 KEY_GATE = "serving.engine.key_gate.KeyGate"
 WORKER = "serving.engine.worker.Worker"
 """Where the server imports what keeps it for those who have its key."""
 
 Progress = Callable[[float, str], None]
-"""Called about once a second during a start, with the seconds so far and the log's last line."""
+"""Called about once a second during a start, with the seconds so far and the phase; see `start_phases`."""
 
 COMPUTE_NICENESS = 10
 """Of a model's processes on a CPU: with 32 episodes in flight on two cores, the client gets its turns done in
@@ -55,6 +59,7 @@ class VllmServer:
         endpoint: where; it stays the same over restarts.
         log: file that the server's output is appended to.
         folder: what it leaves on the disk, gone with it; only this user can enter it.
+        phases: how long each phase of the last start took, in seconds; empty before the first start.
     """
 
     def __init__(
@@ -64,6 +69,7 @@ class VllmServer:
         log: Path,
         *,
         port: int | None = None,
+        gpus: Slice = (),
         start_timeout_s: float = START_TIMEOUT_S,
     ) -> None:
         """Describe a server; nothing is started yet.
@@ -73,6 +79,7 @@ class VllmServer:
             log: its folder is made if it is missing.
             port: serve on 127.0.0.1 with a random API key; without it, on a Unix socket in a folder that
                 only this user can enter.
+            gpus: the GPUs of this node that it sees; empty for all that this process sees.
             start_timeout_s: longest wait for a healthy server, in seconds.
 
         Raises:
@@ -81,7 +88,9 @@ class VllmServer:
         self.card = card
         self.log = log
         self._model = model
+        self.phases: dict[str, float] = {}
         self._port = port
+        self._gpus = gpus
         self._start_timeout_s = start_timeout_s
         self.folder = private_folder()
         self._process: subprocess.Popen[bytes] | None = None
@@ -95,7 +104,7 @@ class VllmServer:
     def command(self) -> list[str]:
         """The exact command, without the environment."""
         card = self.card
-        program = API_SERVER if card.nodes == 1 else (*SPREAD, str(card.nodes), ",".join(self._environment()))
+        program = API_SERVER if card.nodes == 1 else (*SPREAD, str(card.nodes), ",".join(self._settings()))
         command = [*program, "--model", self._model]
         if card.revision:
             command += ["--revision", card.revision, "--tokenizer-revision", card.revision]
@@ -110,8 +119,8 @@ class VllmServer:
     @property
     def shell_line(self) -> str:
         """The command with its environment, but for the API key, to be pasted into a shell."""
-        environment = [f"{name}={shlex.quote(value)}" for name, value in self._environment().items()]
-        return " ".join([*environment, shlex.join(self.command)])
+        words = [f"{name}={shlex.quote(value)}" for name, value in self._environment().items()]
+        return " ".join([f'PATH={shlex.quote(PROGRAMS)}:"$PATH"', *words, shlex.join(self.command)])
 
     @property
     def alive(self) -> bool:
@@ -184,20 +193,35 @@ class VllmServer:
         ended = "was killed by SIGKILL" if status in (-9, 137) else f"ended with status {status}"
         return self._report(ended)
 
+    @cached_property
+    def toolkit(self) -> Toolkit | None:
+        """What the server compiles CUDA kernels with; `None` for a model on the CPU."""
+        own = {name: str(value) for name, value in self.card.server.env.items()}
+        return find_toolkit({**os.environ, **own}) if self.card.gpus else None
+
     def _environment(self) -> dict[str, str]:
-        """What the server's processes find in their environment beyond ours."""
+        """Return what the server's processes find in their environment beyond ours, but for PATH."""
+        settings = self._settings()
         return {
-            "PYTHONUNBUFFERED": "1",
-            "VLLM_LOGGING_COLOR": "0",
             "VLLM_RPC_BASE_PATH": str(self.folder),  # vLLM's own sockets, which it leaves behind
             # Nothing of ours listens to other machines, whatever the machine's name resolves to, unless a
             # model's parts have to find each other there.
             **(LOOPBACK if self.card.nodes == 1 else {}),
             "TMPDIR": str(self.folder),  # whatever else it leaves behind goes with the folder
-            # Not in a temporary folder, where somebody else may have put code under that name.
-            "TORCHINDUCTOR_CACHE_DIR": os.environ.get("TORCHINDUCTOR_CACHE_DIR", str(INDUCTOR_CACHE)),
+            **cache_settings({**os.environ, **settings}, self.folder),
+            **slice_settings(self._gpus),
+            **settings,
+        }
+
+    def _settings(self) -> dict[str, str]:
+        """Return the part of the environment that is the same on all nodes of a model."""
+        compiling = self.toolkit.settings() if self.toolkit else {}
+        return {
+            "PYTHONUNBUFFERED": "1",
+            "VLLM_LOGGING_COLOR": "0",
             # It would ask the hub for what is there, and wait long on a node without a network.
             **({"HF_HUB_OFFLINE": "1"} if self._is_at_hand() else {}),
+            **{name: value for name, value in compiling.items() if not os.environ.get(name)},
             **{name: str(value) for name, value in self.card.server.env.items()},
         }
 
@@ -206,7 +230,7 @@ class VllmServer:
         return self.card.id is not None and found(self.card.id, self.card.revision) is not None
 
     def _spawn(self) -> None:
-        environment = {**os.environ, **self._environment()}
+        environment = {**os.environ, "PATH": server_path(os.environ), **self._environment()}
         # Each of its processes would else compile thousands of modules again, at every start.
         environment.pop("PYTHONDONTWRITEBYTECODE", None)
         environment.pop("VLLM_API_KEY", None)
@@ -225,17 +249,26 @@ class VllmServer:
             )
 
     async def _until_healthy(self, progress: Progress) -> None:
-        begun = time.monotonic()
-        told = begun
-        while not await self.endpoint.healthy():
+        begun = told = time.monotonic()
+        phases, read = StartPhases(), self._log_start
+        while True:
+            is_healthy = await self.endpoint.healthy()
             now = time.monotonic()
+            lines, read = server_log.new_lines(self.log, read)
+            phases.read(lines, now - begun)
+            self.phases = phases.seconds(now - begun)
+            if is_healthy:
+                break
             if not self.alive:
                 raise ServerFailed(self.failure())
             if now - begun > self._start_timeout_s:
-                raise ServerFailed(self._report(f"was not healthy after {self._start_timeout_s:g} s"))
+                limit = f"{self._start_timeout_s:g} s (serving.start_timeout_s)"
+                raise ServerFailed(
+                    self._report(f"was not healthy after {limit}; last phase: {phases.text(now - begun)}")
+                )
             if now - told >= 1.0:
                 told = now
-                progress(now - begun, server_log.last_line(self.log, self._log_start))
+                progress(now - begun, phases.text(now - begun))
             await asyncio.sleep(0.2)
         if self._process is None or not self.alive:  # whoever answered, it was not ours
             raise ServerFailed(self.failure())

@@ -21,13 +21,19 @@ _MOST, _LONGEST = 3, 500
 """How many telling lines there are at most, and how many characters each has."""
 
 
-def last_line(log: Path, start: int = 0) -> str:
-    """The last line that says anything, without its prefix; empty where there is none.
+def new_lines(log: Path, start: int) -> tuple[list[str], int]:
+    """Return the complete lines from byte `start` on, and the byte at which the next call starts.
 
-    Args:
-        start: where in the file to begin, in bytes.
+    Each state of a progress bar is a line. Lines have neither prefixes nor colours, and none is empty.
     """
-    return next(reversed(_lines(log, start, tail=4_000)), "")
+    try:
+        with log.open("rb") as file:
+            file.seek(start)
+            text = file.read()
+    except FileNotFoundError:
+        return [], start
+    end = max(text.rfind(b"\n"), text.rfind(b"\r")) + 1
+    return _cleaned(text[:end]), start + end
 
 
 def telling_lines(log: Path, start: int = 0) -> list[str]:
@@ -72,8 +78,12 @@ def _lines(log: Path, start: int, tail: int) -> list[str]:
         with log.open("rb") as file:
             size = file.seek(0, 2)
             file.seek(max(start, size - tail))
-            text = file.read().decode("utf-8", errors="replace")
+            return _cleaned(file.read())
     except FileNotFoundError:
         return []
-    lines = (_PREFIX.sub("", _COLOR.sub("", line), count=1).rstrip() for line in text.splitlines())
-    return [line for line in lines if line]
+
+
+def _cleaned(text: bytes) -> list[str]:
+    lines = text.decode("utf-8", errors="replace").splitlines()
+    cleaned = (_PREFIX.sub("", _COLOR.sub("", line), count=1).rstrip() for line in lines)
+    return [line for line in cleaned if line]

@@ -6,13 +6,12 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 
 from rich.console import Console
 
 from serving.balance import Balance
-from serving.deployment import Deployment, deploy
+from serving.deployment import Deployment, deploy, server_gpus
 from serving.meter import LedgerRow, Spending
 from serving.model import Model
 from serving.probes.start_check import check_engine
@@ -123,15 +122,19 @@ async def deployed(setup: Setup, log: Path, inducer_log: Path, progress: Progres
 
     Raises `InvalidCard`, `ServerFailed`.
     """
-    options = setup.config.serving
+    services = [(setup.card, setup.config.serving)]
+    if setup.inducer_card is not setup.card:
+        # A server that is named by address or port is the actor's.
+        services.append((setup.inducer_card, setup.config.serving.elsewhere()))
+    slices = await server_gpus(services)  # before the first server takes minutes to start
     async with AsyncExitStack() as stack:
-        start = partial(deploy, say=progress.say, waiting=progress.waiting)
-        actor = others = await stack.enter_async_context(start(setup.card, options, log=log))
-        if setup.inducer_card is not setup.card:
-            # A server that is named by address or port is the actor's.
-            own = start(setup.inducer_card, options.elsewhere(), log=inducer_log)
-            others = await stack.enter_async_context(own)
-        yield Engines(actor, others)
+        found = [
+            await stack.enter_async_context(
+                deploy(card, options, log=to, gpus=gpus, say=progress.say, waiting=progress.waiting)
+            )
+            for (card, options), to, gpus in zip(services, (log, inducer_log), slices, strict=False)
+        ]
+        yield Engines(found[0], found[-1])
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from serving.engine.server import INDUCTOR_CACHE, VllmServer
+from serving.engine.caches import USUAL, cache_settings
+from serving.engine.server import VllmServer
 from serving.errors import ServerFailed
 from serving.hub import cache_folder
 from serving.weights import model_path
@@ -36,15 +37,8 @@ whether its owner lives."""
 WRITTEN = 2**20
 """Bytes that are written on trial: a full quota refuses them, and an empty file may still be made."""
 
-COMPILED = {
-    "VLLM_CACHE_ROOT": "~/.cache/vllm",
-    "TRITON_CACHE_DIR": "~/.triton/cache",
-    "NUMBA_CACHE_DIR": tempfile.gettempdir(),
-    "FLASHINFER_WORKSPACE_BASE": "~/.cache/flashinfer",
-    "CUDA_CACHE_PATH": "~/.nv/ComputeCache",
-    "TORCHINDUCTOR_CACHE_DIR": str(INDUCTOR_CACHE),
-}
-"""Variables that name folders for what is compiled, with what holds without them."""
+COMPILED = {**USUAL, "NUMBA_CACHE_DIR": tempfile.gettempdir()}
+"""Variables that name folders for what is compiled, with the folders outside of jobs."""
 
 
 def run_folders(subject: Subject) -> Iterator[Finding]:
@@ -162,8 +156,9 @@ def _weights(subject: Subject) -> Finding:
 
 
 def _shared_caches() -> Iterator[tuple[str, tuple[Path, Mount]]]:
+    derived = cache_settings(os.environ, Path(tempfile.gettempdir()))
     for variable, usual in COMPILED.items():
-        path = Path(os.environ.get(variable) or usual).expanduser()
+        path = Path(os.environ.get(variable) or derived.get(variable) or usual).expanduser()
         if (mount := mount_of(path)).is_shared:
             yield variable, (path, mount)
 

@@ -25,6 +25,7 @@ from serving.engine import server_log
 from serving.engine.endpoint import attach
 from serving.engine.server import COMPUTE_NICENESS, VllmServer
 from serving.errors import ServerFailed
+from serving.model_card import ModelCard
 from tests.processes import all_end, tree
 from tests.stand_in_server import HEALTHY
 
@@ -53,7 +54,7 @@ sys.exit(3)
 
 SILENT = """
 import time
-print("loading weights", flush=True)
+print("(EngineCore pid=9) INFO 01-01 00:00:00 [runner.py:1] Starting to load model m...", flush=True)
 time.sleep(1000)
 """
 
@@ -132,6 +133,35 @@ async def test_the_command_is_built_from_the_card(server_of) -> None:
     assert program.environ()["VLLM_CPU_KVCACHE_SPACE"] == "1"
 
 
+async def test_the_interpreters_programs_come_first_on_the_servers_path(server_of) -> None:
+    server = server_of(HEALTHY)
+    programs = str(Path(sys.executable).parent)
+    assert server.shell_line.startswith(f'PATH={programs}:"$PATH" ')
+    await server.start()
+    assert tree(server.pid)[1].environ()["PATH"] == f"{programs}:{os.environ['PATH']}"
+
+
+def test_a_server_on_gpus_gets_what_fits_the_toolkit_and_one_on_a_cpu_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path / "nowhere"))
+    for name in (off := ("VLLM_USE_FLASHINFER_SAMPLER", "VLLM_USE_DEEP_GEMM")):
+        monkeypatch.delenv(name, raising=False)
+    card = load_card("tiny-random")
+
+    def line(card: ModelCard) -> str:
+        return VllmServer(card, "model", tmp_path / "log").shell_line
+
+    assert not any(name in line(card) for name in off)
+    on_gpu = msgspec.structs.replace(card, gpus=1)
+    assert all(f" {name}=0 " in line(on_gpu) for name in off)
+    env = {**card.server.env, "VLLM_USE_FLASHINFER_SAMPLER": 1}
+    chosen = msgspec.structs.replace(on_gpu, server=msgspec.structs.replace(card.server, env=env))
+    assert " VLLM_USE_FLASHINFER_SAMPLER=1 " in line(chosen)
+    monkeypatch.setenv("VLLM_USE_DEEP_GEMM", "1")  # the user's own choice
+    assert " VLLM_USE_DEEP_GEMM=" not in line(on_gpu)
+
+
 async def test_a_server_that_dies_fails_the_start_at_once_with_the_cause(server_of) -> None:
     server = server_of(DYING)
     with pytest.raises(ServerFailed) as caught:
@@ -153,9 +183,15 @@ async def test_a_server_that_never_becomes_healthy_is_given_up_and_ended(server_
         told.append((seconds, line))
         processes.extend(tree(server.pid))
 
-    with pytest.raises(ServerFailed, match=r"was not healthy after 2\.5 s: loading weights"):
+    with pytest.raises(
+        ServerFailed,
+        match=r"was not healthy after 2\.5 s \(serving\.start_timeout_s\); last phase: loading weights, "
+        r"\d+ s: Starting to load model m\.\.\.",
+    ):
         await server.start(progress)
-    assert told[-1][1] == "loading weights"
+    assert told[-1][1].startswith("loading weights, ")
+    assert set(server.phases) == {"importing", "loading weights"}
+    assert sum(server.phases.values()) >= 2.5
     assert [seconds for seconds, _ in told] == sorted(seconds for seconds, _ in told)
     assert processes
     assert all_end(processes)
@@ -393,5 +429,16 @@ def test_lines_before_this_start_do_not_count(tmp_path: Path) -> None:
     with file.open("a") as log:
         log.write("(APIServer pid=1) INFO 01-01 00:00:00 [a.py:1] fine\n\n")
     assert server_log.telling_lines(file, start) == ["fine"]
-    assert server_log.last_line(file, start) == "fine"
-    assert server_log.last_line(tmp_path / "absent") == ""
+
+
+def test_new_lines_are_read_once_and_whole(tmp_path: Path) -> None:
+    file = tmp_path / "log"
+    assert server_log.new_lines(file, 0) == ([], 0)
+    file.write_bytes(b"(EngineCore pid=1) INFO 01-01 00:00:00 [a.py:1] one\n\nshards:  0%\rshards: 50%")
+    lines, end = server_log.new_lines(file, 0)
+    assert lines == ["one", "shards:  0%"]
+    with file.open("ab") as log:
+        log.write(b"\rshards: 100%\n")
+    lines, end = server_log.new_lines(file, end)
+    assert lines == ["shards: 50%", "shards: 100%"]
+    assert server_log.new_lines(file, end) == ([], end)

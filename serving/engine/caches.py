@@ -1,0 +1,75 @@
+"""Folders in which a server's libraries keep what they compile: on the node's own disk in a Slurm job.
+
+Several of them lock their files, which is slow or fails on NFS. They load code from these folders, so no one
+else may be able to write there.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+
+log = logging.getLogger(__name__)
+
+BASE = "SPEEDRUNNER_CACHE"
+"""Environment variable: a folder of the user's own for all of them."""
+
+USUAL = {
+    "VLLM_CACHE_ROOT": "~/.cache/vllm",  # holds DeepGEMM's and torch.compile's, too
+    "TRITON_CACHE_DIR": "~/.triton/cache",
+    "TORCHINDUCTOR_CACHE_DIR": "~/.cache/torchinductor",
+    "FLASHINFER_WORKSPACE_BASE": "~",  # FlashInfer adds .cache/flashinfer
+    "CUTE_DSL_CACHE_DIR": "~/.cache/cute_dsl",
+    "CUDA_CACHE_PATH": "~/.nv/ComputeCache",
+}
+"""Variables that name the caches, with the folders that are used outside of jobs."""
+
+TEMPORARY = ("TORCHINDUCTOR_CACHE_DIR", "CUTE_DSL_CACHE_DIR")
+"""Those that a library would put into a temporary folder, where another user could have put code before."""
+
+
+def cache_settings(environment: Mapping[str, str], private: Path) -> dict[str, str]:
+    """Return the variables of the caches that the environment does not set.
+
+    With `SPEEDRUNNER_CACHE` all are in that folder. In a Slurm job they are in a folder of this user below
+    SLURM_TMPDIR, TMPDIR or /tmp, on the node's own disk. A job that is requeued to the node finds them again
+    if the site keeps that folder.
+
+    Args:
+        private: a folder that no one else can enter, for the caches if others could write into theirs.
+    """
+    if environment.get(BASE) or "SLURM_JOB_ID" in environment:
+        base = _base(environment)
+        folders = {
+            variable: (private / "caches" if base is None else base) / variable.partition("_")[0].lower()
+            for variable in USUAL
+        }
+    else:
+        folders = {variable: Path(USUAL[variable]).expanduser() for variable in TEMPORARY}
+    return {variable: str(folder) for variable, folder in folders.items() if not environment.get(variable)}
+
+
+def _base(environment: Mapping[str, str]) -> Path | None:
+    """Return the folder of all caches, made if it is missing; `None` if others could put code into it."""
+    if chosen := environment.get(BASE):
+        folder = Path(chosen).expanduser().absolute()
+    else:
+        temporary = (environment.get(name, "") for name in ("SLURM_TMPDIR", "TMPDIR"))
+        parent = next((each for each in temporary if each and Path(each).is_dir()), "/tmp")
+        folder = Path(parent) / f"speedrunner-{os.getuid()}"
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        status = folder.lstat()
+    except OSError as error:
+        log.warning("no cache is kept in %s: %s; set %s to another folder", folder, error.strerror, BASE)
+        return None
+    if stat.S_ISDIR(status.st_mode) and status.st_uid == os.getuid() and not status.st_mode & 0o077:
+        return folder
+    log.warning(
+        "no cache is kept in %s: it must be a folder of your own that no one else can enter (chmod 700)",
+        folder,
+    )
+    return None

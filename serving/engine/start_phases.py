@@ -1,0 +1,71 @@
+"""What a starting server is doing, as its log shows it: phases with their seconds.
+
+The patterns match what vLLM 0.32 logs on CPUs and GPUs. A phase lasts until a line of another phase appears.
+If a phase comes twice, its seconds add up. Several processes of a model may log at the same time; the newest
+line counts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+IMPORTING = "importing"
+
+PHASES = {
+    "starting the engine": r"Initializing a V1 LLM engine",
+    "loading weights": (
+        r"Starting to load model|Loading model from scratch|Loading .*checkpoint shards|downloading weights"
+    ),
+    "measuring memory": (
+        r"Model loading took|torch\.compile took|Initial profiling/warmup run took"
+        r"|(Profiling|Estimated) CUDA graph"
+    ),
+    "compiling (torch.compile)": (
+        r"Starting torch\.compile|Dynamo bytecode transform|for vLLM's torch\.compile"
+        r"|graph.* for compile range|Compile and warming up model|Directly load AOT compilation"
+    ),
+    "setting up the cache": r"Available KV cache memory|KV cache size:|GiB for KV cache on node",
+    "compiling kernels (JIT)": (
+        r"JIT kernel warmup|Compiling CuTeDSL|Warming up CuTeDSL|DeepGEMM warmup|FlashInfer autotun"
+        r"|(Running|Using) FlashInfer autotune|Warm(ed|ing) up .*[Kk]ernel|Warming up FlashInfer"
+    ),
+    "capturing CUDA graphs": r"Capturing CUDA graphs",
+    "warming up": r"Graph capturing finished|Warming up model for the compilation",
+    "listening": r"init engine \(profile|Starting vLLM server on|Application startup complete",
+}
+"""Phases after the first, roughly in their order, each with a pattern of the lines with which it begins."""
+
+_BEGINS = [(name, re.compile(pattern)) for name, pattern in PHASES.items()]
+_SHARDS = re.compile(r"checkpoint shards.*\b(\d+)/(\d+) \[")
+_PROGRESS = re.compile(r"\b(\d+)/(\d+) \[")
+
+
+class StartPhases:
+    """The phases of one start. All times are in seconds since it began."""
+
+    def __init__(self) -> None:
+        self._phase = IMPORTING
+        self._since = 0.0
+        self._detail = ""
+        self._spent: dict[str, float] = {}
+
+    def read(self, lines: Iterable[str], now: float) -> None:
+        """Take in lines that the log has got since the last call."""
+        for line in lines:
+            phase = next((name for name, pattern in _BEGINS if pattern.search(line)), self._phase)
+            if phase != self._phase:
+                self._spent = self.seconds(now)
+                self._phase, self._since, self._detail = phase, now, ""
+            if shards := _SHARDS.search(line):
+                self._detail = f" (shard {shards[1]} of {shards[2]})"
+            elif done := _PROGRESS.search(line):
+                self._detail = f" ({done[1]} of {done[2]})"
+
+    def seconds(self, now: float) -> dict[str, float]:
+        """Return how long each phase has taken until now, in order of appearance."""
+        return self._spent | {self._phase: self._spent.get(self._phase, 0.0) + now - self._since}
+
+    def text(self, now: float) -> str:
+        """Return the present phase for people: `loading weights, 300 s (shard 7 of 11)`."""
+        return f"{self._phase}, {self.seconds(now)[self._phase]:.0f} s{self._detail}"
