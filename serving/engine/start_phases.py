@@ -14,9 +14,7 @@ IMPORTING = "importing"
 
 PHASES = {
     "starting the engine": r"Initializing a V1 LLM engine",
-    "loading weights": (
-        r"Starting to load model|Loading model from scratch|Loading .*checkpoint shards|downloading weights"
-    ),
+    "loading weights": r"Starting to load model|Loading model from scratch|Loading .*checkpoint shards",
     "measuring memory": (
         r"Model loading took|torch\.compile took|Initial profiling/warmup run took"
         r"|(Profiling|Estimated) CUDA graph"
@@ -27,8 +25,8 @@ PHASES = {
     ),
     "setting up the cache": r"Available KV cache memory|KV cache size:|GiB for KV cache on node",
     "compiling kernels (JIT)": (
-        r"JIT kernel warmup|Compiling CuTeDSL|Warming up CuTeDSL|DeepGEMM warmup|FlashInfer autotun"
-        r"|(Running|Using) FlashInfer autotune|Warm(ed|ing) up .*[Kk]ernel|Warming up FlashInfer"
+        r"JIT kernel warmup( starting| \()|Compiling CuTeDSL kernels|DeepGEMM warmup"
+        r"|Warm(ed|ing) up (?!model|done)|(Running|Using) FlashInfer autotune"
     ),
     "capturing CUDA graphs": r"Capturing CUDA graphs",
     "warming up": r"Graph capturing finished|Warming up model for the compilation",

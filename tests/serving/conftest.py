@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -78,30 +76,3 @@ def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     else:
         folder = prepare(load_card(card), lambda line: None)
     return Served(request.param, FORMATS[request.param], folder)
-
-
-@pytest.fixture
-def gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Install a program in place of `nvidia-smi`, which lists a number of equal GPUs.
-
-    The first GPU can be split into MIG slices. With `failure` the program says that and fails.
-    """
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    monkeypatch.delenv("CUDA_DEVICE_ORDER", raising=False)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-
-    def install(number: int, mig: int = 0, failure: str = "") -> None:
-        rows, names = [], []
-        for i in range(number):
-            split = "Enabled" if mig and i == 0 else "Disabled"
-            rows.append(f"{i}, GPU-000{i}-x, NVIDIA H100 80GB HBM3, 81559, 4, 580.65.06, 9.0, {split}")
-            names.append(f"GPU {i}: NVIDIA H100 80GB HBM3 (UUID: GPU-000{i}-x)")
-            if split == "Enabled":
-                names += [f"  MIG 1g.10gb  Device  {k}: (UUID: MIG-{k})" for k in range(mig)]
-        lists = "\n".join(names), "\n".join(rows)
-        answer = f"case $1 in -L) echo '{lists[0]}';; *) echo '{lists[1]}';; esac"
-        file = tmp_path / "nvidia-smi"
-        file.write_text(f"#!/bin/sh\n{f'echo {failure!r}; exit 9' if failure else answer}\n")
-        file.chmod(0o755)
-
-    return install

@@ -71,6 +71,14 @@ def test_a_start_without_a_line_is_importing() -> None:
     assert StartPhases().seconds(2.5) == {IMPORTING: 2.5}
 
 
+def test_a_line_that_only_names_what_is_disabled_begins_no_phase() -> None:
+    phases = StartPhases()
+    phases.read(
+        ["Enforce eager set, disabling torch.compile, CUDAGraphs, and JIT kernel warmup. This is"], 9.0
+    )
+    assert phases.text(9.0) == "importing, 9 s"
+
+
 def test_on_a_cpu_the_warm_up_is_a_phase_too() -> None:
     phases = StartPhases()
     phases.read(["Explicitly set (1.0/8.46) GiB for KV cache on node 0."], 10.0)

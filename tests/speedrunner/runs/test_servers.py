@@ -1,0 +1,89 @@
+"""The servers of a run with two models, each on GPUs of its own, with stand-ins for vLLM and `nvidia-smi`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+import yaml
+from rich.console import Console
+
+from serving.cards import MODELS
+from serving.deployment import Deployment
+from serving.errors import ServerFailed
+from speedrunner.config.compose import compose
+from speedrunner.runs.progress import Progress
+from speedrunner.runs.run import deployed
+from speedrunner.runs.setup import Setup, set_up
+from tests.processes import tree
+from tests.stand_in_server import HEALTHY
+
+Smi = Callable[..., None]
+
+
+@pytest.fixture
+def two_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Setup]:
+    """Configure a run whose actor and inducer are models for GPUs, served by the stand-in."""
+    file = tmp_path / "stand_in.py"
+    file.write_text(HEALTHY)
+    monkeypatch.setattr("serving.engine.server.API_SERVER", (sys.executable, str(file)))
+    monkeypatch.setenv("CUDA_HOME", str(tmp_path / "no-toolkit"))
+
+    def configure(**gpus: int) -> Setup:
+        for name, number in gpus.items():
+            card = yaml.safe_load((MODELS / "tiny.yaml").read_text()) | {"name": name, "gpus": number}
+            card["server"]["flags"]["tensor-parallel-size"] = number
+            (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump(card))
+        actor, inducer = (tmp_path / f"{name}.yaml" for name in gpus)
+        return set_up(compose([f"model.card={actor}", f"model.inducer_card={inducer}"]), plays_here=False)
+
+    return configure
+
+
+def devices(deployment: Deployment) -> str:
+    """What the server's own process sees."""
+    assert deployment.server is not None
+    assert deployment.server.pid is not None
+    program: psutil.Process = tree(deployment.server.pid)[1]
+    return program.environ()["CUDA_VISIBLE_DEVICES"]
+
+
+@pytest.mark.parametrize(
+    ("visible", "actor", "inducer"), [(None, "0,1", "2"), ("3,GPU-0001-x,0", "3,GPU-0001-x", "0")]
+)
+async def test_each_of_two_servers_sees_gpus_of_its_own(
+    two_models: Callable[..., Setup],
+    gpus: Smi,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    visible: str | None,
+    actor: str,
+    inducer: str,
+) -> None:
+    gpus(4)
+    if visible is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    setup = two_models(one=2, two=1)
+    logs = tmp_path / "one.log", tmp_path / "two.log"
+    with Progress(Console(quiet=True), 1, 0) as progress:
+        async with deployed(setup, *logs, progress) as engines:
+            assert (devices(engines.actor), devices(engines.others)) == (actor, inducer)
+
+
+async def test_too_few_gpus_for_both_are_reported_before_the_first_server_starts(
+    two_models: Callable[..., Setup], gpus: Smi, tmp_path: Path
+) -> None:
+    gpus(2)
+    logs = tmp_path / "one.log", tmp_path / "two.log"
+    with (
+        Progress(Console(quiet=True), 1, 0) as progress,
+        pytest.raises(
+            ServerFailed, match="'one' needs 2 GPUs and model 'two' needs 1 GPU, and 2 are visible"
+        ),
+    ):
+        async with deployed(two_models(one=2, two=1), *logs, progress):
+            pass
+    assert not logs[0].exists()
