@@ -25,7 +25,7 @@ PHASES = {
     ),
     "setting up the cache": r"Available KV cache memory|KV cache size:|GiB for KV cache on node",
     "compiling kernels (JIT)": (
-        r"JIT kernel warmup( starting| \()|Compiling CuTeDSL kernels|DeepGEMM warmup"
+        r"Building JIT module|JIT kernel warmup( starting| \()|Compiling CuTeDSL kernels|DeepGEMM warmup"
         r"|Warm(ed|ing) up (?!model|done)|(Running|Using) FlashInfer autotune"
     ),
     "capturing CUDA graphs": r"Capturing CUDA graphs",

@@ -128,10 +128,11 @@ def caches(subject: Subject) -> Iterator[Finding]:
     """Whether what is compiled stays on this machine; weights may be anywhere."""
     wrong = dict(_shared_caches())
     for variable, (path, mount) in wrong.items():
+        own = "" if os.environ.get(variable) else " (jobs use the node's disk)"
         line = f'export {variable}="$(mktemp -d)"'  # a name that nobody else can have taken before
         yield warning(
             "caches",
-            f"{variable} is {path}, on {mount.type}, which machines share (`submit` sets others)",
+            f"{variable} is {path}, on {mount.type}, which machines share{own}",
             line,
         )
     if not wrong:
