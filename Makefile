@@ -4,7 +4,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3 || echo python3)
 # Two workers, in the order that tests/conftest.py gives: the engine's tests on one, all others beside them.
 WORKERS = .venv/bin/python -m pytest -n 2 --no-loadscope-reorder -m "not slow"
 
-.PHONY: help venv demo demo-full tiny paper-smoke check test test-slow lint clean
+.PHONY: help venv demo demo-full tiny paper-smoke check test test-slow check-gpu lint clean
 .DEFAULT_GOAL := help
 
 help:  ## say what there is
@@ -42,6 +42,9 @@ test: venv  ## all tests but the slow ones; some start a real vLLM on the CPU
 
 test-slow: venv  ## the tests that restart or kill servers many times
 	@.venv/bin/python -m pytest -m slow
+
+check-gpu: venv  ## test the GPU lock and the GPU configurations without a GPU, in an environment of 10 GB
+	@.venv/bin/python requirements/check_gpu.py
 
 lint: venv  ## ruff and mypy
 	@.venv/bin/ruff check

@@ -1,6 +1,6 @@
 """Builds `.venv` from a full lock, unless the one that is there was built from it.
 
-    python3 requirements/install.py [cpu|gpu]
+    python3 requirements/install.py [cpu|gpu] [--venv FOLDER]
 
 `make` calls it, with a Python that is new enough. Without an argument the kind of the present `.venv` stays,
 or `cpu`. Only the standard library is used: this runs before anything is installed. The stamp, written last,
@@ -23,13 +23,13 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
-PYTHON = VENV / "bin" / "python"
-PIP = (PYTHON, "-m", "pip", "install")
-UV = VENV / "bin" / "uv"
-STAMP = VENV / "installed.json"
 LOG = ROOT / ".cache" / "install.log"
 PYTORCH_CPU = "https://download.pytorch.org/whl/cpu"
 NEEDED_GB = {"cpu": 5, "gpu": 16}
+
+
+class CannotInstall(Exception):
+    """The disk has no room, or a package cannot be had. Its text is one line for people."""
 
 
 def lock_of(kind: str) -> Path:
@@ -68,7 +68,7 @@ def attempt(*command: str | Path) -> str | None:
     if done.returncode == 0:
         return None
     if "No space left on device" in done.stdout:
-        sys.exit("error: the disk is full: free some space and run this again")
+        raise CannotInstall("the disk is full: free some space and run this again")
     lines = [line.strip(" ×╰─▶│├") for line in done.stdout.splitlines() if line.strip()]
     telling = next((i for i, line in enumerate(lines) if re.match(r"(?i)error|no solution", line)), -1)
     return re.sub(r"(?i)^error:\s*", "", " ".join(lines[telling:]))[:300] or f"exit status {done.returncode}"
@@ -87,22 +87,31 @@ def check_machine(kind: str) -> None:
         sys.exit(f"error: {sys.executable} lacks venv or ensurepip (on Debian: apt install {package})")
     free = shutil.disk_usage(ROOT).free / 1e9
     if free < NEEDED_GB[kind]:
-        sys.exit(f"error: set-up needs about {NEEDED_GB[kind]} GB in {ROOT}, but {free:.1f} GB are free")
+        raise CannotInstall(f"set-up needs about {NEEDED_GB[kind]} GB in {ROOT}, but {free:.1f} GB are free")
 
 
-def install_packages(kind: str) -> None:
-    """Make `.venv` anew and install the lock into it as it stands: by uv, got through pip, else by pip."""
+def install_packages(kind: str, venv: Path) -> None:
+    """Build the environment from scratch and install the lock into it, by uv or else by pip."""
     lock = lock_of(kind)
     pins = {
         pin.split("==")[0]: pin for pin in re.findall(r"^\S+==\S+", lock.read_text("utf-8"), re.MULTILINE)
     }
-    print(f"installing {len(pins)} packages into {VENV} (details: {LOG})", flush=True)
-    must(f"cannot make {VENV}", sys.executable, "-m", "venv", "--clear", VENV)
-    command: list[str | Path] = [*PIP, "--no-deps"]
+    print(f"installing {len(pins)} packages into {venv} (details: {LOG})", flush=True)
+    must(f"cannot make {venv}", sys.executable, "-m", "venv", "--clear", venv)
+    python = venv / "bin" / "python"
+    command: list[str | Path] = [python, "-m", "pip", "install", "--no-deps"]
     sources: list[str] = []
     if attempt(*command, pins["uv"]) is None:
         # Compiled now, as pip does it: where Python may not write bytecode, every start would compile anew.
-        command = [UV, "pip", "install", "--python", PYTHON, "--no-deps", "--compile-bytecode"]
+        command = [
+            venv / "bin" / "uv",
+            "pip",
+            "install",
+            "--python",
+            python,
+            "--no-deps",
+            "--compile-bytecode",
+        ]
         sources = pip_sources(kind)
     else:
         print("uv cannot be had: going on with pip, which is slower", flush=True)
@@ -110,8 +119,9 @@ def install_packages(kind: str) -> None:
         # The CPU build first, since the default package index only has the CUDA build of the same version.
         failed = attempt(*command, *sources, pins["torch"])
         if failed and attempt(*command, "--index-url", PYTORCH_CPU, pins["torch"]):
-            sys.exit(f"error: {pins['torch']} cannot be had: {failed}")
-    must("a package cannot be had", *command, *sources, "-r", lock)
+            raise CannotInstall(f"{pins['torch']} cannot be had: {failed}")
+    if failed := attempt(*command, *sources, "-r", lock):
+        raise CannotInstall(f"a package cannot be had: {failed}")
 
 
 def install_bubblewrap() -> None:
@@ -134,15 +144,25 @@ def install_bubblewrap() -> None:
         )
 
 
-def install(kind: str | None) -> None:
-    """Bring `.venv` to the state that the lock and pyproject.toml describe; as a rule nothing is to do."""
-    stamp = json.loads(STAMP.read_text(encoding="utf-8")) if STAMP.is_file() else {}
+def install(kind: str | None, venv: Path = VENV) -> None:
+    """Bring a virtual environment to the state that the lock and pyproject.toml describe.
+
+    As a rule there is nothing to do.
+
+    Args:
+        kind: `cpu` or `gpu`; without it the kind that is installed stays, or `cpu`.
+
+    Raises:
+        CannotInstall: the disk has no room, or a package cannot be had.
+    """
+    stamp_file = venv / "installed.json"
+    stamp = json.loads(stamp_file.read_text(encoding="utf-8")) if stamp_file.is_file() else {}
     kind = kind or stamp.get("kind", "cpu")
     wanted = {
         "kind": kind,
         "lock": hashlib.sha256(lock_of(kind).read_bytes()).hexdigest(),
         "project": hashlib.sha256((ROOT / "pyproject.toml").read_bytes()).hexdigest(),
-        "place": str(VENV),  # a virtual environment does not survive a move
+        "place": str(venv),  # a virtual environment does not survive a move
     }
     LOG.parent.mkdir(exist_ok=True)
     if stamp == wanted:
@@ -150,17 +170,18 @@ def install(kind: str | None) -> None:
         return
     LOG.unlink(missing_ok=True)
     install_bubblewrap()
-    STAMP.unlink(missing_ok=True)
+    stamp_file.unlink(missing_ok=True)
     if {**stamp, "project": wanted["project"]} != wanted:
         check_machine(kind)
-        install_packages(kind)
+        install_packages(kind, venv)
     # Editable: the checkout is what runs.
+    pip = (venv / "bin" / "python", "-m", "pip", "install")
     offline = ("--no-index", "--no-deps", "--no-build-isolation")
-    must("the project itself cannot be installed", *PIP, *offline, "-e", ".")
-    unfinished = STAMP.with_suffix(".tmp")
+    must("the project itself cannot be installed", *pip, *offline, "-e", ".")
+    unfinished = stamp_file.with_suffix(".tmp")
     unfinished.write_text(json.dumps(wanted, indent=2) + "\n", encoding="utf-8")
-    unfinished.rename(STAMP)
-    print(f"{VENV} is ready ({kind})", flush=True)
+    unfinished.rename(stamp_file)
+    print(f"{venv} is ready ({kind})", flush=True)
 
 
 def main() -> None:
@@ -169,9 +190,15 @@ def main() -> None:
     parser.add_argument(
         "kind", nargs="?", choices=sorted(NEEDED_GB), help="which lock (default: as it is, or cpu)"
     )
+    parser.add_argument(
+        "--venv", type=Path, default=VENV, metavar="FOLDER", help="where to (default: .venv in the checkout)"
+    )
     os.environ.pop("PYTHONPATH", None)
+    given = parser.parse_args()
     try:
-        install(parser.parse_args().kind)
+        install(given.kind, given.venv.absolute())
+    except CannotInstall as failure:
+        sys.exit(f"error: {failure}")
     except OSError as failure:
         sys.exit(f"error: set-up failed: {failure}")
     except KeyboardInterrupt:

@@ -14,12 +14,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-from install import PYTORCH_CPU, ROOT, UV, lock_of, pip_sources
+from install import PYTORCH_CPU, ROOT, VENV, lock_of, pip_sources
 
 
 def compile_lock(kind: str, *options: str) -> bool:
     """Resolve one lock with uv, whose output goes to the terminal. Returns whether that worked."""
-    command: list[str | Path] = [UV, "pip", "compile", "pyproject.toml"]
+    command: list[str | Path] = [VENV / "bin" / "uv", "pip", "compile", "pyproject.toml"]
     command += [option for extra in (kind, "export", "train", "dev") for option in ("--extra", extra)]
     command += ["--python-version", "3.11", "--python-platform", "x86_64-manylinux_2_28", "--quiet"]
     command += ["--custom-compile-command", "python requirements/lock.py", "-o", lock_of(kind), *options]

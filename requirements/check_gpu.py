@@ -1,0 +1,32 @@
+"""Tests what needs vLLM's GPU build, on a machine without a GPU: `make check-gpu`.
+
+Builds the GPU environment in `.cache/gpu-venv`, unless it is there, and runs `tests/gpu` in it. Where the disk
+or the package index does not allow that, it prints the reason on one line and succeeds.
+"""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+
+from install import ROOT, CannotInstall, install
+
+VENV = ROOT / ".cache" / "gpu-venv"
+TESTS = ("tests/gpu", "tests/test_packages.py")
+
+
+def main() -> None:
+    """Build the environment and run the tests. The exit status is theirs."""
+    try:
+        install("gpu", VENV)
+    except CannotInstall as reason:
+        shutil.rmtree(VENV, ignore_errors=True)  # a part of it would only take up the disk
+        print(f"check-gpu is skipped: {reason}", flush=True)
+        return
+    command = (VENV / "bin" / "python", "-m", "pytest", *TESTS)
+    sys.exit(subprocess.run(command, cwd=ROOT, check=False).returncode)
+
+
+if __name__ == "__main__":
+    main()

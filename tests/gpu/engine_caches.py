@@ -1,0 +1,177 @@
+"""Asks vLLM's own code what its KV cache is on GPUs that this machine does not have.
+
+    python -m tests.gpu.engine_caches H100 [MODEL...]
+
+prints one JSON array with an `EngineCache` for each model configuration. Each server's command line, as
+`VllmServer` makes it, goes through vLLM's parser and engine configuration; the model is built without memory
+(on torch's meta device), and vLLM divides the memory that is left into blocks.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import msgspec
+
+from serving.cards import adapted, list_cards, load_card
+from serving.engine.server import VllmServer
+from serving.model_card import ModelCard
+from serving.weights import prepare
+from tests.gpu.faked_cuda import fake_gpus, load_driver
+from tests.gpu.gpus import GPUS, Gpu
+
+MOST_GPUS = 8
+
+RESERVE_BYTES = 4_000_000_000
+"""What activations, CUDA graphs and libraries take on each GPU: an assumption (docs/gpu.md), nothing measured.
+vLLM measures it at its start."""
+
+
+class EngineCache(msgspec.Struct, kw_only=True):
+    """What vLLM makes of one model configuration on one kind of GPU.
+
+    Attributes:
+        model: name of the model configuration.
+        weights_bytes: parameters and buffers on one GPU.
+        block_tokens: tokens of one block of the KV cache.
+        blocks: blocks of one replica.
+        match_unit: tokens by which prefix matches are rounded down.
+        refused: vLLM's reason where the memory is too small for the model or one conversation.
+        attention: names of the attention backends that vLLM chose.
+        worker: the module of vLLM's worker that the project's own one extends.
+    """
+
+    model: str
+    weights_bytes: int
+    block_tokens: int
+    blocks: int = 0
+    match_unit: int = 0
+    refused: str = ""
+    attention: list[str]
+    worker: str
+
+
+def engine_config(card: ModelCard, model: str) -> Any:
+    """Return vLLM's configuration (`VllmConfig`) for the command line of a model's server."""
+    from vllm.engine.arg_utils import AsyncEngineArgs
+    from vllm.entrypoints.launchers.cli_args import make_arg_parser, validate_parsed_serve_args
+    from vllm.usage.usage_lib import UsageContext
+    from vllm.utils.argparse_utils import FlexibleArgumentParser
+
+    arguments = VllmServer(card, model, Path("unused")).command[3:]
+    options = make_arg_parser(FlexibleArgumentParser()).parse_args(arguments)
+    validate_parsed_serve_args(options)
+    engine = AsyncEngineArgs.from_cli_args(options)
+    return engine.create_engine_config(usage_context=UsageContext.OPENAI_API_SERVER)
+
+
+def build_model(config: Any) -> Any:
+    """Return the model of the first tensor-parallel rank, without memory for its weights."""
+    import torch
+    from torch.overrides import TorchFunctionMode
+    from vllm.distributed import parallel_state
+    from vllm.model_executor.model_loader.utils import initialize_model
+
+    class WithoutMemory(TorchFunctionMode):
+        """Creates on the meta device what a model asks to have on its GPU."""
+
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            kwargs = dict(kwargs or {})
+            if "cuda" in str(kwargs.get("device")) or isinstance(kwargs.get("device"), int):
+                kwargs["device"] = "meta"
+            return func(*args, **kwargs)
+
+    class Group:
+        """A group of processes as its first member sees it; the others do not exist."""
+
+        rank = local_rank = rank_in_group = 0
+        is_first_rank = is_last_rank = True
+        use_custom_op_call = False
+        unique_name = "faked"
+        device_group = cpu_group = device_communicator = None
+
+        def __init__(self, world_size: int) -> None:
+            self.world_size = world_size
+            self.ranks = list(range(world_size))
+
+    ranks = config.parallel_config.tensor_parallel_size
+    for name in ("_TP", "_WORLD"):
+        setattr(parallel_state, name, Group(ranks))
+    for name in ("_PP", "_DCP", "_PCP", "_DP"):
+        setattr(parallel_state, name, Group(1))
+    usual = torch.get_default_dtype()
+    torch.set_default_dtype(config.model_config.dtype)
+    try:
+        with torch.device("meta"), WithoutMemory():
+            return initialize_model(config)
+    finally:
+        torch.set_default_dtype(usual)
+
+
+def engine_cache(card: ModelCard, gpu: Gpu) -> EngineCache:
+    """Return what vLLM makes of a model configuration on GPUs of one kind."""
+    from vllm.config import get_layers_from_vllm_config, set_current_vllm_config
+    from vllm.model_executor.layers.attention_layer_base import AttentionLayerBase
+    from vllm.model_executor.models import registry
+    from vllm.platforms import current_platform
+    from vllm.utils.import_utils import resolve_obj_by_qualname
+    from vllm.v1.attention.backends.utils import resolve_kv_cache_layout
+    from vllm.v1.core.kv_cache_utils import get_kv_cache_configs, resolve_kv_cache_block_sizes
+    from vllm.v1.worker import worker_base
+
+    os.environ |= {name: str(value) for name, value in card.server.env.items()}
+    registry._run_in_subprocess = lambda inspect: inspect()  # another process would have no fakes
+    config = engine_config(card, prepare(card, lambda line: None))
+    ranks = config.parallel_config.tensor_parallel_size
+    with set_current_vllm_config(config):
+        model = build_model(config)
+        current_platform.update_block_size_for_backend(config)
+        layers = get_layers_from_vllm_config(config, AttentionLayerBase)
+        found = {name: layer.get_kv_cache_spec(config) for name, layer in layers.items()}
+        specs = {name: spec for name, spec in found.items() if spec is not None}
+        backends = worker_base.get_current_attn_backends(config)
+        layouts = [layout.name for layout in worker_base.get_supported_kv_cache_layouts(backends)]
+        layout = resolve_kv_cache_layout(config, [layouts] * ranks, list(specs.values()))
+        worker_base.record_kv_cache_layout(config.cache_config, layout.name)
+
+    weights = sum(each.numel() * each.element_size() for each in (*model.parameters(), *model.buffers()))
+    cache = EngineCache(
+        model=card.name,
+        weights_bytes=weights,
+        block_tokens=config.cache_config.block_size,
+        attention=sorted({layer.get_attn_backend().get_name() for layer in layers.values()}),
+        worker=resolve_obj_by_qualname(config.parallel_config.worker_cls).__base__.__module__,
+    )
+    usable = gpu.visible_bytes * config.cache_config.gpu_memory_utilization
+    try:
+        caches = get_kv_cache_configs(
+            config, [specs] * ranks, [int(usable) - weights - RESERVE_BYTES] * ranks
+        )
+    except ValueError as error:  # too little memory for the weights, or for one conversation
+        cache.refused = str(error)
+        return cache
+    cache.blocks = caches[0].num_blocks
+    _, cache.match_unit = resolve_kv_cache_block_sizes(caches[0], config)
+    return cache
+
+
+def main(kind: str, *models: str) -> None:
+    """Print the KV caches of model configurations, by default of all that are for GPUs."""
+    cards = [load_card(name) for name in models or list_cards()]
+    with TemporaryDirectory() as folder:
+        os.environ |= {
+            name: folder for name in ("VLLM_CACHE_ROOT", "TRITON_CACHE_DIR", "TRITON_LIBCUDA_PATH")
+        }
+        os.environ |= {"HF_HUB_OFFLINE": "1", "VLLM_LOGGING_STREAM": "ext://sys.stderr"}
+        load_driver(Path(folder))
+        fake_gpus(GPUS[kind], MOST_GPUS)
+        caches = [engine_cache(adapted(card, load_format="dummy"), GPUS[kind]) for card in cards if card.gpus]
+    print(msgspec.json.encode(caches).decode())
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,103 @@
+"""Fakes enough of CUDA for vLLM's GPU build to choose its platform and to configure itself, without a GPU.
+
+The driver library answers every call with "no device"; NVML's and torch's questions about devices are answered
+from a table. Nothing can be computed. The fakes replace functions of whole modules, so that a process can
+have one kind of GPU only.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import subprocess
+import sysconfig
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from tests.gpu.gpus import GIB, Gpu
+
+NO_DEVICE = 100
+"""`CUDA_ERROR_NO_DEVICE`."""
+
+HEADER = Path(sysconfig.get_path("purelib"), "nvidia/cu13/include/cuda.h")
+"""Declares the driver's functions; part of the GPU environment."""
+
+
+def load_driver(folder: Path) -> None:
+    """Compile a driver library into a folder and load it: what links to `libcuda.so.1` then finds it.
+
+    Raises:
+        subprocess.CalledProcessError: gcc failed.
+    """
+    source, library = folder / "driver.c", folder / "libcuda.so.1"
+    names = sorted(set(re.findall(r"\bcu[A-Z]\w+", HEADER.read_text(encoding="utf-8"))))
+    source.write_text("".join(f"int {name}(void) {{ return {NO_DEVICE}; }}\n" for name in names))
+    command = ["gcc", "-shared", "-fPIC", "-Wl,-soname,libcuda.so.1", "-o", library, source]
+    subprocess.run(command, check=True)
+    ctypes.CDLL(str(library), ctypes.RTLD_GLOBAL)
+
+
+def fake_gpus(gpu: Gpu, count: int) -> None:
+    """Make NVML and torch report so many unused GPUs of one kind. Call it before vLLM chooses its platform."""
+    import torch
+    import vllm.third_party.pynvml as nvml
+
+    free = gpu.visible_bytes - GIB // 4
+    for name, answer in {
+        "nvmlInit": _always(None),
+        "nvmlShutdown": _always(None),
+        "nvmlDeviceGetCount": _always(count),
+        "nvmlDeviceGetHandleByIndex": lambda index: index,
+        "nvmlDeviceGetIndex": lambda handle: handle,
+        "nvmlDeviceGetName": _always(gpu.name),
+        "nvmlDeviceGetUUID": lambda handle: f"GPU-{handle}",
+        "nvmlDeviceGetCudaComputeCapability": _always(gpu.capability),
+        "nvmlDeviceGetMemoryInfo": _always(
+            SimpleNamespace(total=gpu.total_bytes, free=free, used=gpu.total_bytes - free)
+        ),
+        "nvmlDeviceGetP2PStatus": _always(nvml.NVML_P2P_STATUS_OK),
+    }.items():
+        _replace(nvml, name, answer)
+
+    major, minor = gpu.capability
+    properties = SimpleNamespace(
+        name=gpu.name,
+        major=major,
+        minor=minor,
+        total_memory=gpu.visible_bytes,
+        multi_processor_count=gpu.processors,
+        is_integrated=0,
+        warp_size=32,
+    )
+    for name, answer in {
+        "is_available": _always(True),
+        "is_initialized": _always(False),
+        "device_count": _always(count),
+        "_device_count_nvml": _always(count),
+        "current_device": _always(0),
+        "set_device": _always(None),
+        "get_device_name": _always(gpu.name),
+        "get_device_capability": _always(gpu.capability),
+        "get_device_properties": _always(properties),
+        "mem_get_info": _always((free, gpu.visible_bytes)),
+    }.items():
+        _replace(torch.cuda, name, answer)
+    for name, answer in {
+        "is_available": _always(True),
+        "device_count": _always(count),
+        "current_device_index": _always(0),
+        "current_accelerator": _always(torch.device("cuda")),
+        "get_memory_info": _always((free, gpu.visible_bytes)),
+    }.items():
+        _replace(torch.accelerator, name, answer)
+
+
+def _always(value: object) -> Callable[..., Any]:
+    return lambda *args, **options: value
+
+
+def _replace(module: Any, name: str, answer: Callable[..., Any]) -> None:
+    getattr(module, name)  # a fake of what no longer exists would fake nothing
+    setattr(module, name, answer)
