@@ -15,6 +15,7 @@ from serving.balance import Accounts, Balance
 from serving.cards import CHECKOUT
 from serving.engine.client import Engine, Recover, RetryPolicy, wait_until_ready
 from serving.engine.endpoint import BUSY_S, Endpoint, attach
+from serving.engine.gpu_check import require_gpus
 from serving.engine.metrics import Counters, read_counters, read_metrics
 from serving.engine.server import VllmServer
 from serving.engine.watchdog import watched
@@ -229,11 +230,13 @@ async def deploy(
     Raises:
         InvalidCard, ServerFailed: see `serving.errors`.
     """
+    endpoint = running_endpoint(card, options)
+    if endpoint is None and card.gpus:
+        await asyncio.to_thread(require_gpus, card, say)
     folder = None if card.hosted else prepare(card, waiting)
     tokenizer = ChatTokenizer(folder, card.revision) if folder and card.route == "tokens" else None
     async with AsyncExitStack() as stack:
         server: VllmServer | None = None
-        endpoint = running_endpoint(card, options)
         if endpoint is None:
             assert folder is not None
             if card.id is not None and found(card.id, card.revision) is None:
