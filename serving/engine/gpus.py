@@ -57,6 +57,39 @@ class Gpu(msgspec.Struct, frozen=True):
         return f"{self.name} ({self.total / 1024:.0f} GiB)"
 
 
+class GpuReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What `nvidia-smi` reports, and what this process may use of it.
+
+    Attributes:
+        installed: all GPUs and MIG slices of the machine.
+        chosen: the value of `CUDA_VISIBLE_DEVICES`; `None` where it is not set.
+        processes: what computes on each GPU, by the GPU's UUID.
+        failure: why `nvidia-smi` shows no GPU; empty if it shows some.
+    """
+
+    installed: list[Gpu] = []
+    chosen: str | None = None
+    processes: dict[str, list[str]] = {}
+    failure: str = ""
+
+    @property
+    def usable(self) -> list[Gpu]:
+        """The GPUs that this process may use, in CUDA's order; not those that are split into MIG slices."""
+        return [gpu for gpu in select_gpus(self.installed, self.chosen) if not gpu.mig]
+
+
+def read_gpus() -> GpuReport:
+    """Ask `nvidia-smi` for the GPUs and for what computes on them."""
+    chosen = os.environ.get(VISIBLE)
+    try:
+        installed = installed_gpus()
+        processes = gpu_processes() if installed else {}
+    except (OSError, subprocess.SubprocessError) as error:
+        return GpuReport(chosen=chosen, failure=smi_complaint(error))
+    failure = "" if installed else "nvidia-smi lists none"
+    return GpuReport(installed=installed, chosen=chosen, processes=processes, failure=failure)
+
+
 def visible_gpus() -> list[Gpu]:
     """Return the GPUs that `CUDA_VISIBLE_DEVICES` leaves this process, in CUDA's order; all without it.
 
@@ -133,7 +166,7 @@ def smi_complaint(error: Exception) -> str:
         return "there is no nvidia-smi, so this machine has no NVIDIA driver"
     if isinstance(error, subprocess.CalledProcessError):
         lines = [line for line in f"{error.stdout}\n{error.stderr}".splitlines() if line.strip()]
-        return f"nvidia-smi: {lines[0].strip() if lines else f'exit status {error.returncode}'}"
+        return f"nvidia-smi: {lines[0].strip(' .') if lines else f'exit status {error.returncode}'}"
     if isinstance(error, subprocess.TimeoutExpired):
         return f"nvidia-smi did not answer within {error.timeout:g} s"
     return f"nvidia-smi: {getattr(error, 'strerror', None) or error}"

@@ -22,6 +22,9 @@ import msgspec
 DEFAULT_HOME = Path("/usr/local/cuda")
 PACKAGES = Path(sysconfig.get_path("purelib"))
 
+PROGRAMS = str(Path(sys.executable).parent)
+"""The interpreter's own programs, ninja among them."""
+
 DEEP_GEMM_NVCC = (12, 9)
 """Oldest nvcc with which DeepGEMM is used."""
 
@@ -75,9 +78,8 @@ class Toolkit(msgspec.Struct, frozen=True):
 
 
 def server_path(environment: Mapping[str, str]) -> str:
-    """Return a server's PATH: the interpreter's own programs come first, ninja among them."""
-    programs = str(Path(sys.executable).parent)
-    return os.pathsep.join(filter(None, (programs, environment.get("PATH", os.defpath))))
+    """Return a server's PATH: the interpreter's own programs come first."""
+    return os.pathsep.join((PROGRAMS, environment.get("PATH", os.defpath)))
 
 
 def find_toolkit(environment: Mapping[str, str] | None = None) -> Toolkit:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from serving.engine.gpu_check import read_gpus, server_problems, too_few, toolkit_problems
-from serving.engine.toolkit import Problem
+from serving.engine.gpu_check import all_problems, too_few, toolkit_problems
+from serving.engine.gpus import read_gpus
+from serving.engine.toolkit import Problem, find_toolkit
 from speedrunner.cluster.doctor.finding import Finding, ok
 from speedrunner.cluster.subject import Subject
 
@@ -18,21 +19,15 @@ def gpus(subject: Subject) -> Iterator[Finding]:
     report = read_gpus()
     if problem := too_few(report, subject.gpus, subject.doctor):
         yield _finding("GPU", problem)
-    problems: list[Problem] = []
-    first = 0
-    for card, _ in subject.served:
-        if first + card.gpus_of_a_node > subject.gpus:  # a server of another run
-            first = 0
-        own = report.visible[first : first + card.gpus_of_a_node]
-        first += len(own)
-        if own:
-            problems += (each for each in server_problems(card, own, report) if each not in problems)
+    problems = list(
+        dict.fromkeys(each for servers in subject.together for each in all_problems(servers, report))
+    )
     yield from (_finding("GPU", each) for each in problems)
-    if len(report.visible) >= subject.gpus and not any(each.fatal for each in problems):
-        names = ", ".join(map(str, report.visible))
-        yield ok("GPU", f"{subject.gpus} needed; here: {names}; driver {report.visible[0].driver}")
-    if report.visible:
-        compilers = [_finding("CUDA toolkit", each) for each in toolkit_problems()]
+    if len(report.usable) >= subject.gpus and not any(each.fatal for each in problems):
+        names = ", ".join(map(str, report.usable))
+        yield ok("GPU", f"{subject.gpus} needed; here: {names}; driver {report.usable[0].driver}")
+    if report.usable:
+        compilers = [_finding("CUDA toolkit", each) for each in toolkit_problems(find_toolkit())]
         yield from compilers or [ok("CUDA toolkit", "it compiles a kernel")]
 
 

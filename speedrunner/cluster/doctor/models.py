@@ -14,7 +14,7 @@ from serving.cards import CHECKOUT
 from serving.deployment import running_endpoint
 from serving.engine.endpoint import attach
 from serving.engine.flags import flag_problems
-from serving.engine.gpu_check import read_gpus
+from serving.engine.gpus import read_gpus
 from serving.engine.server import VllmServer
 from serving.errors import InvalidCard, ServerFailed
 from serving.hub import FilesMissing
@@ -121,7 +121,7 @@ def _stamp() -> tuple[str | None, str | None]:
 
 
 def _has_gpu() -> bool:
-    return bool(read_gpus().visible)
+    return bool(read_gpus().usable)
 
 
 def _key(name: str, card: ModelCard, subject: Subject) -> Finding:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -34,7 +33,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     headers.mkdir(parents=True)
     (headers / "Python.h").touch()
     monkeypatch.setattr("sysconfig.get_path", lambda name: str(headers))
-    monkeypatch.setattr(sys, "executable", str(tmp_path / "python" / "bin" / "python"))
+    monkeypatch.setattr(toolkit, "PROGRAMS", str(tmp_path / "python" / "bin"))
     monkeypatch.setattr(toolkit, "DEFAULT_HOME", tmp_path / "usr-local-cuda")
     monkeypatch.setattr(toolkit, "PACKAGES", tmp_path / "site-packages")
     monkeypatch.setenv("PATH", str(programs))
