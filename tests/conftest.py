@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +18,7 @@ from serving.cards import load_card
 from serving.model_card import ModelCard
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.weights import prepare
+from tests.stand_in_smi import write_smi
 
 ENGINE = "tests/engine"
 """The folder of all tests that need vLLM."""
@@ -56,6 +60,17 @@ def group(nodeid: str) -> str:
     """A test's file, or the folder of those tests that share one engine or one build of a model."""
     file = nodeid.partition("::")[0]
     return next((folder for folder in (ENGINE, "tests/models") if file.startswith(f"{folder}/")), file)
+
+
+@pytest.fixture
+def smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Write an `nvidia-smi` that reports the GPUs of the test; see `tests.stand_in_smi`."""
+    for name in ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "SLURM_JOB_ID"):
+        monkeypatch.delenv(name, raising=False)
+    folder = tmp_path / "smi"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    return partial(write_smi, folder)
 
 
 @pytest.fixture(scope="session")

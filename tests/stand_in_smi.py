@@ -9,7 +9,7 @@ from pathlib import Path
 FIELDS = ("index", "uuid", "name", "total", "used", "driver", "capability", "mig")
 
 H100 = "0, GPU-aaaa-1111, NVIDIA H100 80GB HBM3, 81559, 4, 580.65.06, 9.0, Disabled"
-"""One row of `--query-gpu`: index, UUID, name, memory in MiB, in use, driver, compute capability, MIG mode."""
+"""One row of `--query-gpu`, with the columns of `FIELDS`; memory is in MiB."""
 
 SECOND = H100.replace("0, GPU-aaaa-1111", "1, GPU-bbbb-2222")
 A100 = "2, GPU-cccc-3333, NVIDIA A100-SXM4-80GB, 81920, 4, 580.65.06, 8.0, Disabled"

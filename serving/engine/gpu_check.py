@@ -16,6 +16,7 @@ import yaml
 
 from serving import hub
 from serving.cards import CHECKOUT, MODELS
+from serving.engine.capacity import capacity_of, shape_of, step_tokens
 from serving.engine.gpus import VISIBLE, Gpu, GpuReport, read_gpus, select_gpus, selection_problem
 from serving.engine.toolkit import Problem, Toolkit, find_toolkit
 from serving.errors import ServerFailed
@@ -37,14 +38,14 @@ IN_USE_MIB = 1024
 UTILIZATION = 0.92
 """vLLM's default for `gpu-memory-utilization`: the share of the memory that must be free at the start."""
 
-USABLE = 0.9
-"""Share of the nominal memory that the engine gets (docs/gpu.md)."""
+SHORT_TOKENS, LEAST_CONVERSATIONS = 8192, 4
+"""Below this many conversations of this length in the cache, most episodes wait for room: an estimate."""
 
-RESERVE_GB = 4.0
-"""For activations and graphs, on each GPU (docs/gpu.md)."""
-
-CACHE_SHARE = 0.1
-"""Share of the memory below which hardly a conversation fits into the prefix cache: an estimate."""
+UNKNOWN_MEMORY = frozenset(
+    {"block-size", "cpu-offload-gb", "kv-cache-dtype", "kv-cache-memory-bytes", "mamba-ssm-cache-dtype"}
+    | {"num-gpu-blocks-override", "quantization", "speculative-config"}
+)
+"""Flags that change weights or cache in ways that `capacity_of` does not know."""
 
 BFLOAT16, FP8 = (8, 0), (8, 9)
 """Lowest compute capabilities with this arithmetic: Ampere; Ada and Hopper."""
@@ -155,20 +156,36 @@ def toolkit_problems(toolkit: Toolkit) -> Iterator[Problem]:
 
 
 def too_small(card: ModelCard, gpus: Sequence[Gpu]) -> Problem | None:
-    """Return whether the weights leave too little memory for a prefix cache on the smallest of the GPUs."""
-    folder = _folder(card)
-    weights = hub.weights_bytes(folder) if folder is not None else 0
-    total_gb = min((gpu.total for gpu in gpus), default=0) * 2**20 / 1e9
-    if not weights or not total_gb:
+    """Return whether the weights leave too little memory for the prefix cache on the smallest of the GPUs.
+
+    By arithmetic on the model's configuration; the weights need not be on this machine.
+    """
+    flags = card.server.flags
+    smallest = min(gpus, key=lambda gpu: gpu.total)
+    shape = shape_of(_config(card))
+    shards = flags.get("tensor-parallel-size", 1)
+    if shape is None or not smallest.total or not isinstance(shards, int) or UNKNOWN_MEMORY & set(flags):
         return None
-    own_gb = weights / 1e9 / card.gpus
-    left_gb = USABLE * total_gb - RESERVE_GB - own_gb
-    if left_gb >= CACHE_SHARE * total_gb:
-        return None
-    room = f"leave {max(left_gb, 0):.1f} GB for the cache"
-    text = f"{own_gb:.1f} GB of weights on each GPU ({total_gb:.0f} GB) {room}"
-    remedy = "use larger GPUs, or a model configuration for more of them or in FP8 (speedrunner list models)"
-    return Problem(f"{card.name}: {text}", remedy, fatal=left_gb <= 0)
+    memory = smallest.total * 2**20
+    step = flags.get("max-num-batched-tokens")
+    cache = capacity_of(
+        shape,
+        memory,
+        shards=shards,
+        stages=card.gpus // shards,
+        share=_share(card),
+        step_tokens=step if isinstance(step, int) else step_tokens(memory),
+    )
+    roles = (card.roles.actor, card.roles.inducer)
+    least = max(role.thinking_tokens + role.string_tokens for role in roles) + 1
+    many = cache.conversations(SHORT_TOKENS)
+    if (is_fatal := cache.longest_context(card.context, least) is None) or many < LEAST_CONVERSATIONS:
+        weights = f"{cache.weights / card.gpus / 1e9:.1f} GB of weights on each"
+        room = "no conversation" if is_fatal else f"{many} conversations of {SHORT_TOKENS:,} tokens"
+        text = f"{card.name} on {card.gpus} x {smallest}: {weights} leave room for {room}"
+        more = "larger GPUs, or a model configuration for more GPUs or in FP8 (speedrunner list models)"
+        return Problem(text, f"use {more}", is_fatal)
+    return None
 
 
 def cuda_major(lock: Path = LOCK) -> int | None:
@@ -207,8 +224,7 @@ def _slices(gpus: Sequence[Gpu]) -> Iterator[Problem]:
 
 def _in_use(card: ModelCard, gpus: Sequence[Gpu], report: GpuReport) -> Iterator[Problem]:
     """Check that nothing else computes on the GPUs."""
-    given = card.server.flags.get("gpu-memory-utilization")
-    share = given if isinstance(given, float) else UTILIZATION
+    share = _share(card)
     free = [gpu for gpu in report.usable if gpu.used <= IN_USE_MIB]
     own = "ask Slurm for GPUs of your own (--gres=gpu:N, --exclusive), or end the processes if they are yours"
     remedy = f"use a free one: {_choose(*free[: len(gpus)])}" if len(free) >= len(gpus) else own
@@ -258,19 +274,23 @@ def _capability(card: ModelCard, gpus: Sequence[Gpu]) -> Iterator[Problem]:
 
 def _is_fp8(card: ModelCard) -> bool:
     """Return whether the model's weights are in 8-bit floating point."""
-    folder = _folder(card)
-    config: dict[str, Any] = {}
-    if folder is not None and (file := folder / "config.json").is_file():
-        config = json.loads(file.read_text("utf-8"))
-    elif card.shape is not None:
-        config = yaml.safe_load((MODELS / "shapes" / "shapes.yaml").read_text("utf-8")).get(card.shape, {})
-    return bool(config.get("quantization_config", {}).get("quant_method") == "fp8")
+    return bool((_config(card).get("quantization_config") or {}).get("quant_method") == "fp8")
 
 
-def _folder(card: ModelCard) -> Path | None:
-    """Return the folder with the model's files; `None` where it is not on this machine."""
+def _config(card: ModelCard) -> dict[str, Any]:
+    """Return the model's `config.json`, or its shape's where that is not here; empty where both are not."""
     folder = hub.found(card.id, card.revision) if card.id else Path(model_path(card))
-    return folder if folder is not None and folder.is_dir() else None
+    if folder is not None:
+        with suppress(OSError, ValueError):
+            return dict(json.loads((folder / "config.json").read_text("utf-8")))
+    shapes = yaml.safe_load((MODELS / "shapes" / "shapes.yaml").read_text("utf-8"))
+    return dict(shapes.get(card.shape, {}))
+
+
+def _share(card: ModelCard) -> float:
+    """Return the share of a GPU's memory that the server takes."""
+    given = card.server.flags.get("gpu-memory-utilization")
+    return given if isinstance(given, float) else UTILIZATION
 
 
 def _choose(*gpus: Gpu, before: str = "") -> str:
