@@ -244,7 +244,7 @@ def _kinds(gpus: Sequence[Gpu], report: GpuReport) -> Iterator[Problem]:
     for gpu in report.usable:
         kinds.setdefault((gpu.name, gpu.total), []).append(gpu)
     mixed = [equal for equal in kinds.values() if any(gpu in equal for gpu in gpus)]
-    if len(mixed) < 2:
+    if len(mixed) < 2 or any(gpu.is_slice for gpu in gpus):
         return
     parts = ", ".join(f"{equal[0]}: {_ids(gpu for gpu in equal if gpu in gpus)}" for equal in mixed)
     text = f"one server on GPUs of {len(mixed)} kinds ({parts}) is as slow and as small as the least of them"
