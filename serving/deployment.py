@@ -15,7 +15,8 @@ from serving.balance import Accounts, Balance
 from serving.cards import CHECKOUT
 from serving.engine.client import Engine, Recover, RetryPolicy, wait_until_ready
 from serving.engine.endpoint import BUSY_S, Endpoint, attach
-from serving.engine.gpu_slices import Slice, gpu_slices
+from serving.engine.gpu_check import require_gpus
+from serving.engine.gpus import Gpu
 from serving.engine.metrics import Counters, read_counters, read_metrics
 from serving.engine.server import VllmServer
 from serving.engine.watchdog import watched
@@ -217,7 +218,7 @@ async def deploy(
     options: ServiceOptions,
     *,
     log: Path,
-    gpus: Slice | None = None,
+    gpus: Sequence[Gpu] | None = None,
     say: Say = lambda line: None,
     waiting: Say = lambda line: None,
 ) -> AsyncIterator[Deployment]:
@@ -234,7 +235,7 @@ async def deploy(
     """
     endpoint = running_endpoint(card, options)
     if gpus is None:
-        (gpus,) = await server_gpus([(card, options)])
+        (gpus,) = await server_gpus([(card, options)], say)
     folder = None if card.hosted else prepare(card, waiting)
     tokenizer = ChatTokenizer(folder, card.revision) if folder and card.route == "tokens" else None
     async with AsyncExitStack() as stack:
@@ -263,19 +264,23 @@ async def deploy(
         yield deployment
 
 
-async def server_gpus(services: Sequence[tuple[ModelCard, ServiceOptions]]) -> list[Slice]:
-    """Return which GPUs each model's server gets if all are in service at the same time.
+async def server_gpus(
+    services: Sequence[tuple[ModelCard, ServiceOptions]], say: Say = lambda line: None
+) -> list[list[Gpu]]:
+    """Check the GPUs for models that are in service at the same time, and divide them among their servers.
 
     A model whose server runs already gets none.
 
+    Args:
+        say: called with a line for each warning.
+
     Raises:
-        InvalidCard, ServerFailed: too few GPUs are visible, or a running server's address or key is unusable.
+        InvalidCard, ServerFailed: a server could not start, or a running one's address or key is unusable.
     """
     started = [running_endpoint(*service) is None for service in services]
     cards = [card for (card, _), is_ours in zip(services, started, strict=True) if is_ours]
-    slices = await asyncio.to_thread(gpu_slices, cards)
-    left = iter(slices)
-    return [next(left) if is_ours else () for is_ours in started]
+    divided = iter(await asyncio.to_thread(require_gpus, cards, say))
+    return [next(divided) if is_ours else [] for is_ours in started]
 
 
 def server_log(card: ModelCard) -> Path:

@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from serving.cards import load_card
 from serving.model_card import ModelCard
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.weights import prepare
+from tests.stand_in_smi import write_smi
 
 ENGINE = "tests/engine"
 """The folder of all tests that need vLLM."""
@@ -60,6 +62,17 @@ def group(nodeid: str) -> str:
     return next((folder for folder in (ENGINE, "tests/models") if file.startswith(f"{folder}/")), file)
 
 
+@pytest.fixture
+def smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Write an `nvidia-smi` that reports the GPUs of the test; see `tests.stand_in_smi`."""
+    for name in ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "SLURM_JOB_ID"):
+        monkeypatch.delenv(name, raising=False)
+    folder = tmp_path / "smi"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    return partial(write_smi, folder)
+
+
 @pytest.fixture(scope="session")
 def tiny_card() -> ModelCard:
     return load_card("tiny-random")
@@ -74,30 +87,3 @@ def tiny_folder(tiny_card: ModelCard) -> str:
 @pytest.fixture(scope="session")
 def tiny_tokenizer(tiny_folder: str) -> ChatTokenizer:
     return ChatTokenizer(tiny_folder)
-
-
-@pytest.fixture
-def gpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Install a program in place of `nvidia-smi`, which lists a number of equal GPUs.
-
-    The first GPU can be split into MIG slices. With `failure` the program says that and fails.
-    """
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    monkeypatch.delenv("CUDA_DEVICE_ORDER", raising=False)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-
-    def install(number: int, mig: int = 0, failure: str = "") -> None:
-        rows, names = [], []
-        for i in range(number):
-            split = "Enabled" if mig and i == 0 else "Disabled"
-            rows.append(f"{i}, GPU-000{i}-x, NVIDIA H100 80GB HBM3, 81559, 4, 580.65.06, 9.0, {split}")
-            names.append(f"GPU {i}: NVIDIA H100 80GB HBM3 (UUID: GPU-000{i}-x)")
-            if split == "Enabled":
-                names += [f"  MIG 1g.10gb  Device  {k}: (UUID: MIG-{k})" for k in range(mig)]
-        lists = "\n".join(names), "\n".join(rows)
-        answer = f"case $1 in -L) echo '{lists[0]}';; *) echo '{lists[1]}';; esac"
-        file = tmp_path / "nvidia-smi"
-        file.write_text(f"#!/bin/sh\n{f'echo {failure!r}; exit 9' if failure else answer}\n")
-        file.chmod(0o755)
-
-    return install

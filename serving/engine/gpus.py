@@ -1,18 +1,29 @@
-"""The GPUs that this process may use, as `nvidia-smi` reports them."""
+"""The GPUs of this machine as `nvidia-smi` reports them, and those that this process may use."""
 
 from __future__ import annotations
 
 import os
 import re
 import subprocess
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
 
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+"""The environment variable that chooses and orders the GPUs of a process."""
+
+ORDER = "CUDA_DEVICE_ORDER"
+"""The environment variable that says what an index in `CUDA_VISIBLE_DEVICES` means."""
+
 SMI_S = 30.0
 """Longest wait for `nvidia-smi`, in seconds. It takes seconds where the driver's persistence mode is off."""
 
-MIG_PROFILE = re.compile(r"^\s+MIG (\S*?(\d+)gb\S*).*\(UUID: (MIG-[^)]+)\)")
+FIELDS = ("index", "uuid", "name", "memory.total", "memory.used", "driver_version")
+NEWER_FIELDS = ("compute_cap", "mig.mode.current")
+"""Drivers before 510 refuse a query that has these."""
+
+MIG_SLICE = re.compile(r"^\s+MIG (\S*?(\d+)gb\S*).*\(UUID: (MIG-[^)]+)\)")
 """A line of `nvidia-smi -L`: `  MIG 1g.10gb  Device  0: (UUID: MIG-...)`."""
 
 
@@ -20,13 +31,14 @@ class Gpu(msgspec.Struct, frozen=True):
     """One GPU, or one MIG slice of a GPU.
 
     Attributes:
-        id: how `CUDA_VISIBLE_DEVICES` names it: its index, or the UUID that the variable has for it.
+        id: how `CUDA_VISIBLE_DEVICES` can name it: its index, or its full UUID where the variable has UUIDs.
+            (CUDA takes an abbreviated UUID, vLLM 0.32 does not.)
         uuid: the GPU's UUID; a MIG slice has its own.
         name: such as `NVIDIA H100 80GB HBM3`.
-        total: memory in MiB.
-        used: memory in use in MiB, by whichever process; 0 for a MIG slice, of which the driver does not say.
+        total: memory in MiB; 0 where the driver does not report it.
+        used: memory in use in MiB, by any process; 0 for a MIG slice, whose use nvidia-smi does not report.
         driver: the driver's version.
-        capability: compute capability, such as (9, 0).
+        capability: compute capability, such as (9, 0); (0, 0) where the driver does not report it.
         mig: whether the GPU is split into MIG slices.
     """
 
@@ -39,31 +51,107 @@ class Gpu(msgspec.Struct, frozen=True):
     capability: tuple[int, int] = (0, 0)
     mig: bool = False
 
+    @property
+    def is_slice(self) -> bool:
+        """Whether this is a MIG slice."""
+        return self.uuid.startswith("MIG-")
 
-def visible_gpus() -> list[Gpu]:
-    """Return the GPUs that `CUDA_VISIBLE_DEVICES` leaves this process, in CUDA's order; all without it.
+    def __str__(self) -> str:
+        return f"{self.name} ({self.total / 1024:.0f} GiB)"
 
-    As CUDA does, an entry that names no GPU hides those after it.
+
+class GpuReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What `nvidia-smi` reports, and what this process may use of it.
+
+    Attributes:
+        installed: all GPUs and MIG slices of the machine.
+        chosen: the value of `CUDA_VISIBLE_DEVICES`; `None` where it is not set.
+        processes: what computes on each GPU, by the GPU's UUID.
+        failure: why `nvidia-smi` shows no GPU; empty if it shows some.
+    """
+
+    installed: list[Gpu] = []
+    chosen: str | None = None
+    processes: dict[str, list[str]] = {}
+    failure: str = ""
+
+    @property
+    def usable(self) -> list[Gpu]:
+        """The GPUs that this process may use, in CUDA's order; not those that are split into MIG slices."""
+        return [gpu for gpu in select_gpus(self.installed, self.chosen) if not gpu.mig]
+
+
+def read_gpus() -> GpuReport:
+    """Ask `nvidia-smi` for the GPUs and for what computes on them."""
+    chosen = os.environ.get(VISIBLE)
+    try:
+        installed = installed_gpus()
+        processes = gpu_processes() if installed else {}
+    except (OSError, subprocess.SubprocessError) as error:
+        return GpuReport(chosen=chosen, failure=smi_complaint(error))
+    failure = "" if installed else "nvidia-smi lists none"
+    return GpuReport(installed=installed, chosen=chosen, processes=processes, failure=failure)
+
+
+def installed_gpus() -> list[Gpu]:
+    """Return all GPUs of this machine, then the MIG slices of those that are split.
 
     Raises `OSError` or `SubprocessError` where there is no driver, or none that answers.
     """
-    there = _gpus()
-    chosen = os.environ.get("CUDA_VISIBLE_DEVICES")
+    try:
+        rows = _query(f"--query-gpu={','.join((*FIELDS, *NEWER_FIELDS))}")
+    except subprocess.CalledProcessError as error:
+        if "not a valid field" not in f"{error.stdout}{error.stderr}":
+            raise
+        rows = _query(f"--query-gpu={','.join(FIELDS)}")
+    gpus = [_gpu(row) for row in rows if len(row) >= len(FIELDS)]
+    return gpus + (list(_mig_slices(gpus)) if any(gpu.mig for gpu in gpus) else [])
+
+
+def select_gpus(installed: Sequence[Gpu], chosen: str | None) -> list[Gpu]:
+    """Return the GPUs that a value of `CUDA_VISIBLE_DEVICES` chooses, in its order.
+
+    As CUDA does: without a value, all GPUs; an entry that names no GPU hides those after it, and one GPU
+    named twice hides all.
+
+    Args:
+        installed: all GPUs, as `installed_gpus` returns them.
+        chosen: the variable's value; `None` where it is not set.
+    """
     if chosen is None:
-        return there
-    slices = _mig_slices(there) if "MIG-" in chosen else []
+        return [gpu for gpu in installed if not gpu.is_slice]
     found: list[Gpu] = []
-    for entry in (each.strip() for each in chosen.split(",")):
-        fits = (
-            gpu
-            for gpu in [*there, *slices]
-            if entry and (gpu.id == entry or (not entry.isdigit() and gpu.uuid.startswith(entry)))
-        )
-        gpu = next(fits, None)
-        if gpu is None:
+    for entry in chosen.split(","):
+        if (gpu := _named(installed, entry.strip())) is None:
             break
-        found.append(msgspec.structs.replace(gpu, id=entry))
+        if gpu.uuid in (each.uuid for each in found):
+            return []
+        found.append(gpu)
     return found
+
+
+def device_settings(gpus: Sequence[Gpu]) -> dict[str, str]:
+    """Return the environment variables with which a process sees these GPUs alone; none without GPUs."""
+    if not gpus:
+        return {}
+    # By default CUDA numbers the fastest GPU 0; nvidia-smi and vLLM number them by their place on the bus.
+    return {VISIBLE: ",".join(gpu.id for gpu in gpus), ORDER: os.environ.get(ORDER, "PCI_BUS_ID")}
+
+
+def selection_problem(installed: Sequence[Gpu], chosen: str | None) -> str | None:
+    """Return why a value of `CUDA_VISIBLE_DEVICES` hides GPUs that it may be meant to show; `None` if not."""
+    if chosen is None:
+        return None
+    if not chosen.strip():
+        return f"{VISIBLE} is set and empty, which hides all GPUs"
+    seen: list[str] = []
+    for entry in chosen.split(","):
+        if (gpu := _named(installed, entry.strip())) is None:
+            return f"{VISIBLE}={chosen}: {entry.strip()!r} names no GPU and hides those after it"
+        if gpu.uuid in seen:
+            return f"{VISIBLE}={chosen}: {entry.strip()!r} is named twice, which hides all GPUs"
+        seen.append(gpu.uuid)
+    return None
 
 
 def gpu_processes() -> dict[str, list[str]]:
@@ -75,41 +163,48 @@ def gpu_processes() -> dict[str, list[str]]:
     return found
 
 
-def _gpus() -> list[Gpu]:
-    fields = ("index", "uuid", "name", "memory.total", "memory.used", "driver_version")
-    more = ("compute_cap", "mig.mode.current")
-    found = []
-    for row in _query(f"--query-gpu={','.join((*fields, *more))}"):
-        if len(row) == len(fields) + len(more):
-            index, uuid, name, total, used, driver, capability, mig = row
-            major, _, minor = capability.partition(".")
-            found.append(
-                Gpu(
-                    index,
-                    uuid,
-                    name,
-                    _whole(total),
-                    _whole(used),
-                    driver,
-                    (_whole(major), _whole(minor)),
-                    mig == "Enabled",
-                )
-            )
-    return found
+def smi_complaint(error: Exception) -> str:
+    """Return on one line why `nvidia-smi` shows no GPU, from what `installed_gpus` raised."""
+    if isinstance(error, FileNotFoundError):
+        return "there is no nvidia-smi, so this machine has no NVIDIA driver"
+    if isinstance(error, subprocess.CalledProcessError):
+        lines = [line for line in f"{error.stdout}\n{error.stderr}".splitlines() if line.strip()]
+        return f"nvidia-smi: {lines[0].strip(' .') if lines else f'exit status {error.returncode}'}"
+    if isinstance(error, subprocess.TimeoutExpired):
+        return f"nvidia-smi did not answer within {error.timeout:g} s"
+    return f"nvidia-smi: {getattr(error, 'strerror', None) or error}"
 
 
-def _mig_slices(gpus: list[Gpu]) -> list[Gpu]:
-    """The MIG slices of these GPUs, in the order of `nvidia-smi -L`."""
-    found, parent = [], None
+def _named(installed: Sequence[Gpu], entry: str) -> Gpu | None:
+    """Return the GPU that an entry of `CUDA_VISIBLE_DEVICES` names: by index, or by a UUID's beginning."""
+    if entry.isdigit():
+        return next((gpu for gpu in installed if gpu.id == str(int(entry))), None)
+    if not entry.startswith(("GPU-", "MIG-")):
+        return None
+    fits = [gpu for gpu in installed if gpu.uuid.startswith(entry)]
+    return msgspec.structs.replace(fits[0], id=fits[0].uuid) if len(fits) == 1 else None
+
+
+def _gpu(row: Sequence[str]) -> Gpu:
+    index, uuid, name, total, used, driver, *newer = row
+    capability, mig = newer if len(newer) == len(NEWER_FIELDS) else ("", "")
+    major, _, minor = capability.partition(".")
+    numbers = (_whole(major), _whole(minor))
+    return Gpu(index, uuid, name, _whole(total), _whole(used), driver, numbers, mig == "Enabled")
+
+
+def _mig_slices(gpus: Sequence[Gpu]) -> Iterator[Gpu]:
+    """Return the MIG slices of these GPUs, in the order of `nvidia-smi -L`."""
+    parent = None
     for line in _printed("-L").splitlines():
         if whole := re.match(r"GPU \d+: .*\(UUID: (GPU-[^)]+)\)", line):
             parent = next((gpu for gpu in gpus if gpu.uuid == whole[1]), None)
-        elif (each := MIG_PROFILE.match(line)) and parent is not None:
-            name, total = f"{parent.name} MIG {each[1]}", int(each[2]) * 1024
-            found.append(
-                msgspec.structs.replace(parent, id=each[3], uuid=each[3], name=name, total=total, used=0)
+        elif (part := MIG_SLICE.match(line)) and parent is not None:
+            profile, gigabytes, uuid = part.groups()
+            name, total = f"{parent.name} MIG {profile}", int(gigabytes) * 1024
+            yield msgspec.structs.replace(
+                parent, id=uuid, uuid=uuid, name=name, total=total, used=0, mig=False
             )
-    return found
 
 
 def _query(query: str) -> list[list[str]]:
@@ -125,5 +220,5 @@ def _printed(*arguments: str) -> str:
 
 
 def _whole(text: str) -> int:
-    """A number, or 0 for what is none, such as `[N/A]`."""
+    """Return a number, or 0 for a text that is none, such as `[N/A]`."""
     return int(text) if text.isdigit() else 0

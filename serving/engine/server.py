@@ -13,7 +13,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from pathlib import Path
 
@@ -24,7 +24,7 @@ from serving.engine.api_server import API_SERVER
 from serving.engine.caches import cache_settings
 from serving.engine.endpoint import Endpoint
 from serving.engine.folders import private_folder
-from serving.engine.gpu_slices import Slice, slice_settings
+from serving.engine.gpus import Gpu, device_settings
 from serving.engine.meeting import meeting_file
 from serving.engine.nodes import SPREAD
 from serving.engine.start_phases import StartPhases
@@ -69,7 +69,7 @@ class VllmServer:
         log: Path,
         *,
         port: int | None = None,
-        gpus: Slice = (),
+        gpus: Sequence[Gpu] = (),
         start_timeout_s: float = START_TIMEOUT_S,
     ) -> None:
         """Describe a server; nothing is started yet.
@@ -209,7 +209,7 @@ class VllmServer:
             **(LOOPBACK if self.card.nodes == 1 else {}),
             "TMPDIR": str(self.folder),  # whatever else it leaves behind goes with the folder
             **cache_settings({**os.environ, **settings}, self.folder),
-            **slice_settings(self._gpus),
+            **device_settings(self._gpus),
             **settings,
         }
 

@@ -26,6 +26,7 @@ class Subject:
         root: where the runs' folders of a list are, if that was given as well.
         cards: the models of all roles, as the runs adapt them.
         served: those for which a server is started, with the port that it gets, if any.
+        together: models whose servers one run starts, for each different run.
         attached: those whose server runs already, and how it is reached.
         gpus: most GPUs that the servers of one run take.
     """
@@ -35,6 +36,7 @@ class Subject:
     configs: list[Config]
     cards: list[ModelCard]
     served: list[tuple[ModelCard, int | None]]
+    together: list[list[ModelCard]]
     attached: list[tuple[ModelCard, ServingConfig]]
     gpus: int
 
@@ -86,6 +88,7 @@ def subject_of(given: Sequence[str], folder: Path | None = None) -> Subject:
     cards: list[ModelCard] = []
     served: list[tuple[ModelCard, int | None]] = []
     attached: list[tuple[ModelCard, ServingConfig]] = []
+    together: list[list[ModelCard]] = []
     gpus = 0
     for config in configs:
         actor = actor_card(config)
@@ -97,8 +100,10 @@ def subject_of(given: Sequence[str], folder: Path | None = None) -> Subject:
             own.append((inducer, None))
         cards += [actor, inducer]
         served += own
+        together.append([card for card, _ in own])
         gpus = max(gpus, sum(card.gpus_of_a_node for card, _ in own))
-    return Subject(tuple(given), folder, configs, _once(cards), _once(served), _once(attached), gpus)
+    servers = _once(served), _once(together), _once(attached)
+    return Subject(tuple(given), folder, configs, _once(cards), *servers, gpus)
 
 
 def _once(things: Iterable[T]) -> list[T]:

@@ -126,13 +126,13 @@ async def deployed(setup: Setup, log: Path, inducer_log: Path, progress: Progres
     if setup.inducer_card is not setup.card:
         # A server that is named by address or port is the actor's.
         services.append((setup.inducer_card, setup.config.serving.elsewhere()))
-    slices = await server_gpus(services)  # before the first server takes minutes to start
+    divided = await server_gpus(services, progress.say)  # before the first server takes minutes to start
     async with AsyncExitStack() as stack:
         found = [
             await stack.enter_async_context(
                 deploy(card, options, log=to, gpus=gpus, say=progress.say, waiting=progress.waiting)
             )
-            for (card, options), to, gpus in zip(services, (log, inducer_log), slices, strict=False)
+            for (card, options), to, gpus in zip(services, (log, inducer_log), divided, strict=False)
         ]
         yield Engines(found[0], found[-1])
 

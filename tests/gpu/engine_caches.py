@@ -163,9 +163,7 @@ def main(kind: str, *models: str) -> None:
     """Print the KV caches of model configurations, by default of all that are for GPUs."""
     cards = [load_card(name) for name in models or list_cards()]
     with TemporaryDirectory() as folder:
-        os.environ |= {
-            name: folder for name in ("VLLM_CACHE_ROOT", "TRITON_CACHE_DIR", "TRITON_LIBCUDA_PATH")
-        }
+        os.environ |= dict.fromkeys(("VLLM_CACHE_ROOT", "TRITON_CACHE_DIR", "TRITON_LIBCUDA_PATH"), folder)
         os.environ |= {"HF_HUB_OFFLINE": "1", "VLLM_LOGGING_STREAM": "ext://sys.stderr"}
         load_driver(Path(folder))
         fake_gpus(GPUS[kind], MOST_GPUS)

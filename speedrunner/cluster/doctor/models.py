@@ -14,6 +14,7 @@ from serving.cards import CHECKOUT
 from serving.deployment import running_endpoint
 from serving.engine.endpoint import attach
 from serving.engine.flags import flag_problems
+from serving.engine.gpus import read_gpus
 from serving.engine.server import VllmServer
 from serving.errors import InvalidCard, ServerFailed
 from serving.hub import FilesMissing
@@ -31,11 +32,10 @@ def installation(subject: Subject) -> Iterator[Finding]:
     """Which of the engine's builds is installed, and whether the models can use it."""
     name = "installation"
     cards = [card for card, _ in subject.served]
+    kind, lock = _stamp()
     try:
-        stamp = json.loads(Path(sys.prefix, STAMP).read_text("utf-8"))
-        kind, lock = stamp["kind"], stamp["lock"]
         current = hashlib.sha256((CHECKOUT / "requirements" / f"{kind}.lock").read_bytes()).hexdigest()
-    except (OSError, ValueError, KeyError):
+    except OSError:
         yield warning(
             name, f"{sys.prefix} was not built by `make venv`: its versions are anybody's", "make venv"
         )
@@ -44,9 +44,11 @@ def installation(subject: Subject) -> Iterator[Finding]:
     if kind == "cpu" and on_gpu:
         yield failure(name, f"{on_gpu[0]} is for GPUs, and this is the CPU build", "make venv KIND=gpu")
     elif kind == "gpu" and on_cpu:
-        yield warning(
-            name, f"{on_cpu[0]} was made for the CPU build, and this is the GPU build", "make venv KIND=cpu"
-        )
+        text = f"{on_cpu[0]} was made for the CPU build, and this is the GPU build"
+        if _has_gpu():
+            yield warning(name, text, "make venv KIND=cpu")
+        else:
+            yield failure(name, f"{text}, which needs a GPU", "make venv KIND=cpu")
     elif lock != current:
         yield warning(name, f"requirements/{kind}.lock has changed since {sys.prefix} was built", "make venv")
     else:
@@ -65,20 +67,26 @@ def files(subject: Subject) -> Iterator[Finding]:
 
 
 def flags(subject: Subject) -> Iterator[Finding]:
-    """Whether the engine takes what each card says of its start."""
-    if not subject.served:
+    """Check that the engine takes the flags of each model configuration that it can serve here.
+
+    The CPU build serves none for GPUs, and the GPU build cannot be imported without one. Other checks report
+    both; asking the engine's parser would take seconds and give no other answer.
+    """
+    kind, _ = _stamp()
+    served = [each for each in subject.served if not (kind == "cpu" and each[0].gpus)]
+    if not served or (kind == "gpu" and not _has_gpu()):
         return
-    names = [f"{number} {card.name}" for number, (card, _) in enumerate(subject.served)]
+    names = [f"{number} {card.name}" for number, (card, _) in enumerate(served)]
     lines = {
         name: VllmServer(card, model_path(card), Path("unused"), port=port).command[3:]
-        for name, (card, port) in zip(names, subject.served, strict=True)
+        for name, (card, port) in zip(names, served, strict=True)
     }
     try:
         problems = flag_problems(lines)
     except ServerFailed as error:
-        yield failure(
-            "engine", str(error), f"make venv builds it anew; {sys.executable} -c 'import vllm' says more"
-        )
+        build = f"make venv{f' KIND={kind}' if kind else ''}"
+        remedy = f"{sys.executable} -c 'import vllm' shows the whole error; {build} installs the engine again"
+        yield failure("engine", str(error), remedy)
         return
     for name in names:
         told = f"engine flags of {name.partition(' ')[2]}"
@@ -101,6 +109,19 @@ def servers(subject: Subject) -> Iterator[Finding]:
                 "have it serve this model, correct serving.url or its key, or leave it out: one is started"
             )
             yield failure(name, str(error), remedy)
+
+
+def _stamp() -> tuple[str | None, str | None]:
+    """Return the build that `make venv` has installed, `cpu` or `gpu`, and its lock's SHA-256."""
+    try:
+        stamp = json.loads(Path(sys.prefix, STAMP).read_text("utf-8"))
+        return stamp["kind"], stamp["lock"]
+    except (OSError, ValueError, KeyError):
+        return None, None
+
+
+def _has_gpu() -> bool:
+    return bool(read_gpus().usable)
 
 
 def _key(name: str, card: ModelCard, subject: Subject) -> Finding:

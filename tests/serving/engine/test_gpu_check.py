@@ -1,0 +1,167 @@
+"""What the start of a server says about GPUs, with a program in place of `nvidia-smi`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from serving.cards import list_cards, load_card
+from serving.deployment import deploy
+from serving.engine.gpu_check import MIN_DRIVERS, cuda_major, require_gpus, too_small
+from serving.engine.gpus import Gpu
+from serving.engine.toolkit import Toolkit
+from serving.errors import ServerFailed
+from serving.model_card import ModelCard
+from serving.options import ServiceOptions
+from tests.bad_gpus import BAD_GPUS, BadGpus
+from tests.stand_in_server import HEALTHY
+from tests.stand_in_smi import H100, SECOND
+
+Smi = Callable[..., None]
+
+
+@pytest.fixture(autouse=True)
+def gpu_build(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the tests pass on the CPU build, which is refused first."""
+    monkeypatch.setattr("serving.engine.gpu_check.is_cpu_build", lambda: False)
+
+
+@pytest.fixture
+def toolkit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A complete toolkit: this machine may have none."""
+    complete = Toolkit(Path("/usr/local/cuda/bin/nvcc"), (13, 0), [])
+    monkeypatch.setattr("serving.engine.gpu_check.find_toolkit", lambda: complete)
+
+
+def set_up(bad: BadGpus, smi: Smi, monkeypatch: pytest.MonkeyPatch) -> ModelCard:
+    """Make this machine the bad one. Return the model configuration."""
+    if bad.rows:
+        smi(*bad.rows, **bad.options)
+    else:
+        monkeypatch.setenv("PATH", "/nowhere")
+    for name, value in bad.environment.items():
+        monkeypatch.setenv(name, value)
+    if "CUDA_HOME" not in bad.environment:
+        complete = Toolkit(Path("/usr/local/cuda/bin/nvcc"), (13, 0), [])
+        monkeypatch.setattr("serving.engine.gpu_check.find_toolkit", lambda: complete)
+    return load_card(bad.model)
+
+
+@pytest.mark.parametrize("bad", [bad for bad in BAD_GPUS if bad.fatal], ids=lambda bad: bad.name)
+async def test_a_server_that_cannot_start_is_refused_in_one_line(
+    bad: BadGpus, smi: Smi, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    card = set_up(bad, smi, monkeypatch)
+    with pytest.raises(ServerFailed) as error:
+        async with deploy(card, ServiceOptions(), log=tmp_path / "log"):
+            pass
+    assert str(error.value) == f"vLLM cannot serve {card.name} here: {bad.text}; {bad.remedy}"
+    assert not (tmp_path / "log").exists()  # nothing was spawned
+
+
+@pytest.mark.parametrize("bad", [bad for bad in BAD_GPUS if not bad.fatal], ids=lambda bad: bad.name)
+def test_what_may_be_slow_or_fail_is_said_in_one_line(
+    bad: BadGpus, smi: Smi, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said: list[str] = []
+    require_gpus([set_up(bad, smi, monkeypatch)], said.append)
+    assert f"warning: {bad.text}; {bad.remedy}" in said
+    assert not any("\n" in line for line in said)
+
+
+async def test_a_server_is_started_after_a_warning(
+    smi: Smi, tiny_card: ModelCard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, toolkit: None
+) -> None:
+    smi(H100.replace(", 4,", ", 3000,"))
+    program = tmp_path / "stand_in.py"
+    program.write_text(HEALTHY)
+    monkeypatch.setattr("serving.engine.server.API_SERVER", (sys.executable, str(program)))
+    said: list[str] = []
+    card = msgspec.structs.replace(tiny_card, gpus=1)
+    async with deploy(card, ServiceOptions(), log=tmp_path / "log", say=said.append):
+        pass
+    assert [line.partition(" ")[0] for line in said] == ["warning:", "starting"]
+
+
+async def test_a_running_server_needs_no_gpu_here(
+    tiny_card: ModelCard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", "/nowhere")
+    card = msgspec.structs.replace(tiny_card, gpus=1, recipe=None)
+    with pytest.raises(ServerFailed, match=r"nothing answers at http://127\.0\.0\.1:9/v1"):
+        async with deploy(card, ServiceOptions(url="http://127.0.0.1:9"), log=tmp_path / "log"):
+            pass
+
+
+def test_the_cpu_build_is_refused(smi: Smi, monkeypatch: pytest.MonkeyPatch) -> None:
+    smi(H100)
+    monkeypatch.setattr("serving.engine.gpu_check.is_cpu_build", lambda: True)
+    line = "^vLLM cannot serve qwen3.5-27b here: this is vLLM's CPU build; make venv KIND=gpu$"
+    with pytest.raises(ServerFailed, match=line):
+        require_gpus([load_card("qwen3.5-27b")], print)
+
+
+def test_servers_of_one_run_get_different_gpus(smi: Smi, toolkit: None) -> None:
+    smi(H100, SECOND)
+    actor, inducer, small = load_card("qwen3.5-27b"), load_card("qwen3.5-9b"), load_card("tiny")
+    shares = require_gpus([actor, small, inducer], print)
+    assert [[gpu.id for gpu in share] for share in shares] == [["0"], [], ["1"]]
+    smi(H100)
+    with pytest.raises(ServerFailed, match=r"cannot serve qwen3.5-27b and qwen3.5-9b here: 2 GPUs needed"):
+        require_gpus([actor, inducer], print)
+
+
+def test_a_server_gets_the_gpus_of_all_its_replicas_on_this_node(smi: Smi, toolkit: None) -> None:
+    smi(*(H100.replace("0, GPU-aaaa", f"{number}, GPU-{number}") for number in range(5)))
+    one = load_card("qwen3.5-9b")
+    replicas = msgspec.structs.replace(one, replicas=3)
+    spread = msgspec.structs.replace(load_card("qwen3.5-27b-2gpu"), nodes=2)
+    shares = require_gpus([replicas, spread, one], print)
+    assert [[gpu.id for gpu in share] for share in shares] == [["0", "1", "2"], ["3"], ["4"]]
+
+
+def test_memory_is_judged_on_the_gpus_of_each_server(smi: Smi, toolkit: None) -> None:
+    smi(H100, SECOND.replace("81559", "24564"))
+    both = load_card("qwen3.5-27b"), load_card("qwen3.5-4b")
+    assert len(require_gpus(both, print)) == 2
+    with pytest.raises(ServerFailed, match=r"qwen3.5-27b on 1 x NVIDIA H100 80GB HBM3 \(24 GiB\)"):
+        require_gpus(both[::-1], print)
+
+
+class TestTooSmall:
+    """By arithmetic: no weights are on this machine."""
+
+    def gpu(self, gib: int) -> Gpu:
+        return Gpu("0", "GPU-aaaa", "GPU", gib * 1024, 0, "580.65.06", (9, 0))
+
+    @pytest.mark.parametrize(
+        ("model", "gib"),
+        [("qwen3.5-27b", 80), ("qwen3.5-27b-2gpu", 80), ("qwen3.5-27b-4x48gb", 48), ("qwen3.5-9b", 48)],
+    )
+    def test_a_configuration_fits_the_gpus_it_is_for(self, model: str, gib: int) -> None:
+        card = load_card(model)
+        assert too_small(card, [self.gpu(gib)] * card.gpus) is None
+
+    def test_every_configuration_can_be_judged(self) -> None:
+        for card in map(load_card, list_cards()):
+            if card.gpus:
+                problem = too_small(card, [self.gpu(4)] * card.gpus)
+                assert problem is not None
+                assert problem.fatal
+
+    def test_the_smallest_gpu_decides(self) -> None:
+        card = load_card("qwen3.5-27b-2gpu")
+        problem = too_small(card, [self.gpu(80), self.gpu(24)])
+        assert problem is not None
+        assert "2 x GPU (24 GiB)" in problem.text
+
+    def test_memory_that_is_not_reported_is_not_judged(self) -> None:
+        assert too_small(load_card("qwen3.5-27b"), [self.gpu(0)]) is None
+
+
+def test_the_lock_s_cuda_is_one_whose_driver_is_known() -> None:
+    assert cuda_major() in MIN_DRIVERS
