@@ -50,7 +50,9 @@ def serve(
         raise InvalidConfig(f"serving.url={config.serving.url} is a server that runs; `serve` starts one")
     card = actor_card(config)
     if print_:
-        typer.echo(shell_command(card, config.serving.port))
+        from serving.sizing import fit, gpus_here
+
+        typer.echo(shell_command(fit(card, gpus_here()), config.serving.port))
         return
     model_path(card)  # which a hosted model has not
     drain = Drain(lambda line: typer.echo(line))

@@ -1,0 +1,208 @@
+"""How many tokens a model's prefix cache keeps on given GPUs: arithmetic on the model's `config.json`.
+
+The arithmetic covers dense models with full attention, and hybrids whose other layers are gated delta nets
+(Qwen3.5). vLLM's own code gave the same numbers of blocks within 5 % (tests/serving/engine/test_capacity.py).
+That code ran without a GPU, so what a start takes besides weights and cache is an estimate (`overhead_bytes`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import ceil
+from typing import Any
+
+import msgspec
+
+from serving.engine.metrics import blocks_of
+
+DENSE, HYBRID = ("llama", "qwen3"), ("qwen3_5_text",)
+"""Values of `model_type` whose layers this arithmetic knows."""
+
+DRIVER_BYTES = 2**29
+"""Memory that the driver keeps: CUDA shows about 0.5 GiB less than nvidia-smi (H100: 79.1 of 79.6 GiB)."""
+
+FIXED_BYTES = 1.5e9
+"""Memory per GPU for the CUDA context, communication buffers and CUDA graphs: an estimate, not measured."""
+
+ROOM_FOR_ONE = 0.85
+"""Largest share of the blocks that one conversation of the whole context may take. The estimate may be off by
+some percent, and an engine refuses to start when its cache has no room for such a conversation."""
+
+TYPICAL_TOKENS = 2048
+LEAST_SEQUENCES, MOST_SEQUENCES, SEQUENCE_STEP = 16, 256, 8
+"""An engine computes as many sequences at once as its cache has conversations of `TYPICAL_TOKENS`. Vacant
+sequences cost only CUDA graphs; more than the cache keeps would evict each other's prefixes."""
+
+STEP_TOKENS, LARGE_STEP_TOKENS, LARGE_GPU_BYTES = 8192, 16_384, 160 * 2**30
+"""Token budget of one step: vLLM's own defaults for its server on GPUs of 70 GiB and of 160 GiB. Below 70 GiB
+and on A100s vLLM takes 2,048, which keeps the time between tokens even while long prompts arrive all the time.
+Here nearly every prompt token is cached, and the few long prompts (a sleep's first one) need a quarter of the
+steps with 8,192. The difference is not measured."""
+
+
+class Shape(msgspec.Struct, frozen=True):
+    """What the arithmetic reads from the text part of a `config.json`, under the same names."""
+
+    model_type: str
+    hidden_size: int
+    intermediate_size: int
+    num_hidden_layers: int
+    num_attention_heads: int
+    vocab_size: int
+    num_key_value_heads: int | None = None
+    head_dim: int | None = None
+    tie_word_embeddings: bool = False
+    attn_output_gate: bool = False
+    full_attention_interval: int | None = None
+    linear_num_key_heads: int = 0
+    linear_num_value_heads: int = 0
+    linear_key_head_dim: int = 0
+    linear_value_head_dim: int = 0
+    linear_conv_kernel_dim: int = 0
+    mamba_ssm_dtype: str = "float32"
+    quantization_config: dict[str, Any] | None = None
+
+    @property
+    def is_hybrid(self) -> bool:
+        """Whether only some layers have full attention."""
+        return self.model_type in HYBRID
+
+    @property
+    def attention_layers(self) -> int:
+        """Layers with full attention."""
+        return self.num_hidden_layers // (self.full_attention_interval or 1)
+
+    @property
+    def head_size(self) -> int:
+        """Numbers in one head's key, and in its value."""
+        return self.head_dim or self.hidden_size // self.num_attention_heads
+
+    @property
+    def key_value_heads(self) -> int:
+        """Heads whose keys and values are cached."""
+        return self.num_key_value_heads or self.num_attention_heads
+
+    @property
+    def linear_channels(self) -> int:
+        """Channels of a linear layer's convolution: queries, keys and values."""
+        keys = self.linear_num_key_heads * self.linear_key_head_dim
+        return 2 * keys + self.linear_num_value_heads * self.linear_value_head_dim
+
+
+class Capacity(msgspec.Struct, frozen=True):
+    """What the prefix cache of one replica keeps.
+
+    Attributes:
+        blocks: blocks of the cache; vLLM keeps one of them to itself.
+        block_tokens: tokens in one block.
+        is_hybrid: whether a conversation also holds blocks for states (see `blocks_of`).
+        weights: bytes of the weights, over all GPUs.
+    """
+
+    blocks: int
+    block_tokens: int
+    is_hybrid: bool
+    weights: int
+
+    def conversations(self, tokens: int) -> int:
+        """Return how many conversations of this length the cache keeps at the same time."""
+        return max(self.blocks - 1, 0) // blocks_of(tokens, self.block_tokens, hybrid=self.is_hybrid)
+
+    def longest_context(self, limit: int, least: int) -> int | None:
+        """Return the largest of limit, limit/2, limit/4, ... that the cache has room for.
+
+        `None` if that is below `least`. See `ROOM_FOR_ONE`.
+        """
+        context = limit
+        while context >= least:
+            needed = blocks_of(context, self.block_tokens, hybrid=self.is_hybrid)
+            if needed <= ROOM_FOR_ONE * (self.blocks - 1):
+                return context
+            context //= 2
+        return None
+
+    @property
+    def sequences(self) -> int:
+        """Sequences to compute at once; see `TYPICAL_TOKENS`."""
+        rounded = SEQUENCE_STEP * ceil(self.conversations(TYPICAL_TOKENS) / SEQUENCE_STEP)
+        return min(max(rounded, LEAST_SEQUENCES), MOST_SEQUENCES)
+
+
+def shape_of(config: Mapping[str, Any]) -> Shape | None:
+    """Read a `config.json`. Returns `None` for a model that this arithmetic does not know."""
+    text = {key: config[key] for key in ("tie_word_embeddings", "quantization_config") if key in config}
+    text |= config.get("text_config", config)
+    try:
+        shape = msgspec.convert(text, Shape)
+    except msgspec.ValidationError:
+        return None
+    hybrid = shape.is_hybrid and shape.full_attention_interval and shape.linear_channels
+    quantization = (shape.quantization_config or {}).get("quant_method", "fp8")
+    known = (shape.model_type in DENSE or hybrid) and quantization == "fp8"
+    return shape if known and not text.get("use_sliding_window") else None
+
+
+def weights_bytes(shape: Shape) -> int:
+    """Return the bytes of the matrices: two for each number, or one in the layers of an FP8 model."""
+    hidden, layers = shape.hidden_size, shape.num_hidden_layers
+    heads, keys = (count * shape.head_size for count in (shape.num_attention_heads, shape.key_value_heads))
+    attention = hidden * (heads * (2 if shape.attn_output_gate else 1) + 2 * keys + heads)
+    values = shape.linear_num_value_heads * shape.linear_value_head_dim
+    # Projections in (queries, keys, values; output gate; the heads' two gates) and out.
+    linear = hidden * (shape.linear_channels + 2 * values + 2 * shape.linear_num_value_heads)
+    matrices = 3 * layers * hidden * shape.intermediate_size
+    matrices += shape.attention_layers * attention + (layers - shape.attention_layers) * linear
+    embeddings = shape.vocab_size * hidden * (1 if shape.tie_word_embeddings else 2)
+    return matrices * (1 if shape.quantization_config else 2) + 2 * embeddings
+
+
+def block_of(shape: Shape, shards: int = 1) -> tuple[int, int]:
+    """Return the tokens of one block of the cache, and its bytes on one GPU.
+
+    Args:
+        shards: GPUs among which each layer's heads are divided (tensor parallel).
+    """
+    # Key and value in 16 bits; each GPU has at least one head.
+    token = 2 * 2 * max(shape.key_value_heads // shards, 1) * shape.head_size
+    tokens = 16
+    if shape.is_hybrid:
+        # A block of a layer with attention must have room for one state of a linear layer.
+        states = shape.linear_num_value_heads * shape.linear_value_head_dim * shape.linear_key_head_dim
+        number = 4 if shape.mamba_ssm_dtype == "float32" else 2
+        state = 2 * shape.linear_channels * (shape.linear_conv_kernel_dim - 1) + number * states
+        tokens *= ceil(state / shards / (tokens * token))
+    return tokens, tokens * token * shape.attention_layers
+
+
+def overhead_bytes(shape: Shape, step_tokens: int, shards: int = 1) -> float:
+    """Return the bytes on one GPU for everything but weights and cache: an estimate, not measured.
+
+    `FIXED_BYTES`, and the intermediate results of one step: 16-bit numbers for each token, two sets of an
+    MLP's three vectors (divided among the GPUs) and of four vectors of the hidden size.
+    """
+    numbers = 6 * shape.intermediate_size / shards + 8 * shape.hidden_size
+    return FIXED_BYTES + 2 * step_tokens * numbers
+
+
+def step_tokens(memory: int) -> int:
+    """Return the token budget of one step on GPUs with this memory in bytes; see `STEP_TOKENS`."""
+    return LARGE_STEP_TOKENS if memory >= LARGE_GPU_BYTES else STEP_TOKENS
+
+
+def capacity_of(
+    shape: Shape, memory: int, *, shards: int = 1, stages: int = 1, share: float, step_tokens: int
+) -> Capacity:
+    """Compute what the prefix cache of one replica keeps.
+
+    Args:
+        memory: bytes of the smallest GPU, as nvidia-smi reports them.
+        shards: GPUs among which each layer is divided (tensor parallel).
+        stages: groups of GPUs among which the layers are divided (pipeline parallel).
+        share: share of the memory that vLLM takes (`gpu-memory-utilization`).
+        step_tokens: most tokens that one step computes (`max-num-batched-tokens`).
+    """
+    weights = weights_bytes(shape)
+    tokens, size = block_of(shape, shards)
+    free = share * (memory - DRIVER_BYTES) - weights / (shards * stages)
+    blocks = int((free - overhead_bytes(shape, step_tokens, shards)) * stages / size)
+    return Capacity(max(blocks, 0), tokens, shape.is_hybrid, weights)

@@ -1,0 +1,180 @@
+"""Fits a model configuration to the GPUs found here, or to the server that it is served by."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from serving import hub
+from serving.engine.capacity import Capacity, capacity_of, shape_of, step_tokens
+from serving.engine.endpoint import Endpoint, attach
+from serving.engine.gpus import Gpu, visible_gpus
+from serving.errors import InvalidCard, ServerFailed
+from serving.model_card import ModelCard
+from serving.weights import model_path, prepare
+
+SHARE = 0.92
+"""vLLM's own `gpu-memory-utilization`, where a configuration names none."""
+
+SEQUENCES, STEP, MEMORY_SHARE = "max-num-seqs", "max-num-batched-tokens", "gpu-memory-utilization"
+
+UNKNOWN_FLAGS = frozenset(
+    {"block-size", "cpu-offload-gb", "kv-cache-dtype", "kv-cache-memory-bytes", "mamba-ssm-cache-dtype"}
+    | {"num-gpu-blocks-override", "quantization", "speculative-config"}
+)
+"""Flags that change memory or cache in ways that the arithmetic does not know."""
+
+SHOWN_TOKENS = 8192
+"""Length of the conversations that people are shown a number of, besides the whole context."""
+
+
+async def sized(card: ModelCard, endpoint: Endpoint | None, say: Callable[[str], None]) -> ModelCard:
+    """Return the configuration with the context and flags for where it is served.
+
+    A second call with its result changes nothing.
+
+    Args:
+        endpoint: the server that runs already; `None` where one is started here.
+        say: gets a line about what was chosen.
+
+    Raises:
+        InvalidCard: the GPUs here are too small, or the model's folder is missing.
+        ServerFailed: the server cannot be used, or takes too few tokens.
+    """
+    if card.hosted:
+        return card
+    if endpoint is not None:
+        served = await attach(endpoint, card.name)
+        adopted = adopt(card, served, endpoint)
+        if adopted is not card:
+            say(f"{endpoint} takes {served:,} tokens: that is the context, not {card.context:,}")
+        return adopted
+    if not card.gpus or not (gpus := await asyncio.to_thread(gpus_here)):
+        return card
+    prepare(card, say)
+    fitted = fit(card, gpus)
+    if fitted != card:
+        say(describe(fitted, gpus))
+    return fitted
+
+
+def gpus_here() -> list[Gpu]:
+    """Return the GPUs that this process may use; none where the driver shows none."""
+    try:
+        return visible_gpus()
+    except (OSError, subprocess.SubprocessError):
+        return []
+
+
+def fit(card: ModelCard, gpus: Sequence[Gpu]) -> ModelCard:
+    """Return the configuration with the context, sequences and token budget that the GPUs have memory for.
+
+    The context is the configuration's, which is the model's limit, or a half, a quarter, ... of it. Flags
+    that the configuration sets stay. A configuration without GPUs, of a model that the arithmetic does not
+    know, or without a readable `config.json` stays as it is.
+
+    Args:
+        gpus: those that the server may use; the smallest one decides.
+
+    Raises:
+        InvalidCard: no conversation fits beside the weights.
+    """
+    cache = cache_on(card, gpus)
+    if cache is None:
+        return card
+    least = answer_tokens(card) + 1
+    context = cache.longest_context(card.context, least)
+    if context is None:
+        smallest = min(gpus, key=lambda gpu: gpu.total)
+        raise InvalidCard(
+            f"{card.name} does not fit {card.gpus} x {smallest.name} ({smallest.total / 1024:.0f} GiB): beside"
+            f" {cache.weights / 1e9:.1f} GB of weights there is no room for a conversation of {least:,} tokens;"
+            " use larger GPUs, a configuration for more of them, or a smaller or 8-bit model"
+            " (speedrunner list models)"
+        )
+    derived = {SEQUENCES: cache.sequences, STEP: _step_tokens(card, gpus)}
+    flags = card.server.flags | {
+        name: value for name, value in derived.items() if name not in card.server.flags
+    }
+    return msgspec.structs.replace(
+        card, context=context, server=msgspec.structs.replace(card.server, flags=flags)
+    )
+
+
+def cache_on(card: ModelCard, gpus: Sequence[Gpu]) -> Capacity | None:
+    """Compute the prefix cache of one replica on these GPUs; `None` where that is not known."""
+    flags = card.server.flags
+    if not (card.gpus and gpus) or UNKNOWN_FLAGS & set(flags) or card.dtype == "float32":
+        return None
+    config = read_config(card)
+    shape = shape_of(config) if config else None
+    shards, stages = (flags.get(f"{kind}-parallel-size", 1) for kind in ("tensor", "pipeline"))
+    share = flags.get(MEMORY_SHARE, SHARE)
+    if shape is None or not (
+        isinstance(shards, int) and isinstance(stages, int) and isinstance(share, int | float)
+    ):
+        return None
+    memory = min(gpu.total for gpu in gpus) * 2**20
+    return capacity_of(
+        shape, memory, shards=shards, stages=stages, share=share, step_tokens=_step_tokens(card, gpus)
+    )
+
+
+def adopt(card: ModelCard, served: int | None, endpoint: Endpoint) -> ModelCard:
+    """Return the configuration with the context of a server that runs, where that is the smaller one.
+
+    Args:
+        served: tokens that the server takes; `None` where it does not say.
+
+    Raises:
+        ServerFailed: the answers of the roles need more.
+    """
+    if served is None or served >= card.context:
+        return card
+    if (least := answer_tokens(card) + 1) > served:
+        raise ServerFailed(
+            f"the server at {endpoint} takes {served:,} tokens, and an answer of {card.name!r} may need {least:,}:"
+            f" start it with --max-model-len {card.context}, or lower model.inducer.string_tokens"
+        )
+    return msgspec.structs.replace(card, context=served)
+
+
+def answer_tokens(card: ModelCard) -> int:
+    """Return the length of the longest answer that a role may write, in tokens."""
+    return max(role.thinking_tokens + role.string_tokens for role in (card.roles.actor, card.roles.inducer))
+
+
+def describe(card: ModelCard, gpus: Sequence[Gpu]) -> str:
+    """Say in one line what a fitted configuration gives on these GPUs."""
+    smallest = min(gpus, key=lambda gpu: gpu.total)
+    flags, cache = card.server.flags, cache_on(card, gpus)
+    line = (
+        f"{card.name} on {card.gpus} x {smallest.name}: context {card.context:,}, {flags.get(SEQUENCES)}"
+        f" sequences, {_step_tokens(card, gpus):,} tokens a step"
+    )
+    if cache is None:
+        return line
+    short, long = (cache.conversations(tokens) for tokens in (SHOWN_TOKENS, card.context))
+    whose = f"the cache of each of {card.replicas} replicas" if card.replicas > 1 else "the cache"
+    return f"{line}; {whose} holds {short} conversations of {SHOWN_TOKENS:,} tokens or {long} of {card.context:,}"
+
+
+def read_config(card: ModelCard) -> dict[str, Any] | None:
+    """Read the model's `config.json`, fetched from the hub if need be; `None` where it cannot be had."""
+    place = hub.config_file(card.id, card.revision) if card.id else Path(model_path(card)) / hub.CONFIG
+    try:
+        content = json.loads(place.read_text("utf-8")) if place else None
+    except (OSError, ValueError):
+        return None
+    return content if isinstance(content, dict) else None
+
+
+def _step_tokens(card: ModelCard, gpus: Sequence[Gpu]) -> int:
+    named = card.server.flags.get(STEP)
+    return named if isinstance(named, int) else step_tokens(min(gpu.total for gpu in gpus) * 2**20)
