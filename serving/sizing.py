@@ -93,37 +93,32 @@ def fit(card: ModelCard, gpus: Sequence[Gpu]) -> ModelCard:
     if context is None:
         smallest = min(gpus, key=lambda gpu: gpu.total)
         raise InvalidCard(
-            f"{card.name} does not fit {card.gpus} x {smallest.name} ({smallest.total / 1024:.0f} GiB): beside"
-            f" {cache.weights / 1e9:.1f} GB of weights there is no room for a conversation of {least:,} tokens;"
-            " use larger GPUs, a configuration for more of them, or a smaller or 8-bit model"
+            f"{card.name} does not fit {card.gpus} x {smallest.name} ({smallest.total / 1024:.0f} GiB):"
+            f" {cache.weights / 1e9:.1f} GB of weights leave no room for a conversation of {least:,} tokens; use"
+            " larger GPUs, a configuration for more of them, or a smaller or 8-bit model"
             " (speedrunner list models)"
         )
-    derived = {SEQUENCES: cache.sequences, STEP: _step_tokens(card, gpus)}
-    flags = card.server.flags | {
-        name: value for name, value in derived.items() if name not in card.server.flags
-    }
-    return msgspec.structs.replace(
-        card, context=context, server=msgspec.structs.replace(card.server, flags=flags)
-    )
+    flags = dict(card.server.flags)
+    flags.setdefault(SEQUENCES, cache.sequences)
+    flags.setdefault(STEP, _step_tokens(card, gpus))
+    server = msgspec.structs.replace(card.server, flags=flags)
+    return msgspec.structs.replace(card, context=context, server=server)
 
 
 def cache_on(card: ModelCard, gpus: Sequence[Gpu]) -> Capacity | None:
     """Compute the prefix cache of one replica on these GPUs; `None` where that is not known."""
     flags = card.server.flags
-    if not (card.gpus and gpus) or UNKNOWN_FLAGS & set(flags) or card.dtype == "float32":
+    memory = min((gpu.total for gpu in gpus), default=0) * 2**20
+    if not (card.gpus and memory) or UNKNOWN_FLAGS & set(flags) or card.dtype == "float32":
         return None
     config = read_config(card)
     shape = shape_of(config) if config else None
-    shards, stages = (flags.get(f"{kind}-parallel-size", 1) for kind in ("tensor", "pipeline"))
-    share = flags.get(MEMORY_SHARE, SHARE)
-    if shape is None or not (
-        isinstance(shards, int) and isinstance(stages, int) and isinstance(share, int | float)
-    ):
+    shards, share = flags.get("tensor-parallel-size", 1), flags.get(MEMORY_SHARE, SHARE)
+    if shape is None or not (isinstance(shards, int) and isinstance(share, int | float)):
         return None
-    memory = min(gpu.total for gpu in gpus) * 2**20
-    return capacity_of(
-        shape, memory, shards=shards, stages=stages, share=share, step_tokens=_step_tokens(card, gpus)
-    )
+    stages = card.gpus // shards  # pipeline parallel
+    step = _step_tokens(card, gpus)
+    return capacity_of(shape, memory, shards=shards, stages=stages, share=share, step_tokens=step)
 
 
 def adopt(card: ModelCard, served: int | None, endpoint: Endpoint) -> ModelCard:
@@ -139,8 +134,8 @@ def adopt(card: ModelCard, served: int | None, endpoint: Endpoint) -> ModelCard:
         return card
     if (least := answer_tokens(card) + 1) > served:
         raise ServerFailed(
-            f"the server at {endpoint} takes {served:,} tokens, and an answer of {card.name!r} may need {least:,}:"
-            f" start it with --max-model-len {card.context}, or lower model.inducer.string_tokens"
+            f"the server at {endpoint} takes {served:,} tokens, and an answer of {card.name!r} may need"
+            f" {least:,}: start it with --max-model-len {card.context}, or lower model.inducer.string_tokens"
         )
     return msgspec.structs.replace(card, context=served)
 
@@ -162,7 +157,10 @@ def describe(card: ModelCard, gpus: Sequence[Gpu]) -> str:
         return line
     short, long = (cache.conversations(tokens) for tokens in (SHOWN_TOKENS, card.context))
     whose = f"the cache of each of {card.replicas} replicas" if card.replicas > 1 else "the cache"
-    return f"{line}; {whose} holds {short} conversations of {SHOWN_TOKENS:,} tokens or {long} of {card.context:,}"
+    return (
+        f"{line}; {whose} holds {short} conversations of {SHOWN_TOKENS:,} tokens or {long} of"
+        f" {card.context:,}"
+    )
 
 
 def read_config(card: ModelCard) -> dict[str, Any] | None:

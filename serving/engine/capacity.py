@@ -2,7 +2,7 @@
 
 The arithmetic covers dense models with full attention, and hybrids whose other layers are gated delta nets
 (Qwen3.5). vLLM's own code gave the same numbers of blocks within 5 % (tests/serving/engine/test_capacity.py).
-That code ran without a GPU, so what a start takes besides weights and cache is an estimate (`overhead_bytes`).
+That code ran without a GPU: what a start takes besides weights and cache is an estimate (`overhead_bytes`).
 """
 
 from __future__ import annotations
@@ -35,8 +35,7 @@ sequences cost only CUDA graphs; more than the cache keeps would evict each othe
 
 STEP_TOKENS, LARGE_STEP_TOKENS, LARGE_GPU_BYTES = 8192, 16_384, 160 * 2**30
 """Token budget of one step: vLLM's own defaults for its server on GPUs of 70 GiB and of 160 GiB. Below 70 GiB
-and on A100s vLLM takes 2,048, which keeps the time between tokens even while long prompts arrive all the time.
-Here nearly every prompt token is cached, and the few long prompts (a sleep's first one) need a quarter of the
+and on A100s vLLM takes 2,048, which keeps the time between tokens even while long prompts arrive. Here nearly every prompt token is cached, and the few long prompts (a sleep's first one) need a quarter of the
 steps with 8,192. The difference is not measured."""
 
 

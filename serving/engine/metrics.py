@@ -114,8 +114,8 @@ class Metrics:
     def caches(self) -> list[CacheConfig]:
         """Return the prefix cache of each replica, in their order.
 
-        vLLM 0.32 labels the sample of each replica with the sum of all replicas' blocks: 32,768 for each of two
-        CPU replicas, 16,384 for a single one. So the sum is divided among them.
+        vLLM 0.32 labels the sample of each replica with the sum of all replicas' blocks: 32,768 for each of
+        two CPU replicas, 16,384 for a single one. So the sum is divided among them.
         """
         infos = [sample.labels for sample in self._samples if sample.name == "vllm:cache_config_info"]
         return [

@@ -1,4 +1,4 @@
-"""How much context a run's models get: what this machine or their server gives, and what the run has recorded."""
+"""How much context a run's models get: what their GPUs or server allow, and what the run has recorded."""
 
 from __future__ import annotations
 
