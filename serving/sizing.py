@@ -94,8 +94,8 @@ def fit(card: ModelCard, gpus: Sequence[Gpu]) -> ModelCard:
         smallest = min(gpus, key=lambda gpu: gpu.total)
         raise InvalidCard(
             f"{card.name} does not fit {card.gpus} x {smallest.name} ({smallest.total / 1024:.0f} GiB):"
-            f" {cache.weights / 1e9:.1f} GB of weights leave no room for a conversation of {least:,} tokens; use"
-            " larger GPUs, a configuration for more of them, or a smaller or 8-bit model"
+            f" {cache.weights / 1e9:.1f} GB of weights leave no room for a conversation of {least:,} tokens;"
+            " use larger GPUs, a configuration for more of them, or a smaller or 8-bit model"
             " (speedrunner list models)"
         )
     flags = dict(card.server.flags)

@@ -35,8 +35,9 @@ sequences cost only CUDA graphs; more than the cache keeps would evict each othe
 
 STEP_TOKENS, LARGE_STEP_TOKENS, LARGE_GPU_BYTES = 8192, 16_384, 160 * 2**30
 """Token budget of one step: vLLM's own defaults for its server on GPUs of 70 GiB and of 160 GiB. Below 70 GiB
-and on A100s vLLM takes 2,048, which keeps the time between tokens even while long prompts arrive. Here nearly every prompt token is cached, and the few long prompts (a sleep's first one) need a quarter of the
-steps with 8,192. The difference is not measured."""
+and on A100s vLLM takes 2,048, which keeps the time between tokens even while long prompts arrive. Here nearly
+every prompt token is cached, and the few long prompts (a sleep's first one) need a quarter of the steps with
+8,192. The difference is not measured."""
 
 
 class Shape(msgspec.Struct, frozen=True):

@@ -61,9 +61,9 @@ HARMLESS = ("tried", "remark", "gpus", "replicas", "prices", "path", "recipe", "
 """Fields of a card that say nothing about what the model writes; the files behind `path` are compared."""
 
 HARMLESS_FLAGS = ("max-num-seqs", "max-num-batched-tokens")
-"""Flags that say how much the engine computes at once. They are derived from the GPU's memory, so a run has other
-values on an H200 than on an H100. Like the number of requests in flight, they do not change what the model may
-write."""
+"""Flags that say how much the engine computes at once. They are derived from the GPU's memory, so a run has
+other values on an H200 than on an H100. Like the number of requests in flight, they do not change what the
+model may write."""
 
 
 def identity(setup: Setup, say: Callable[[str], None]) -> Process:
