@@ -83,7 +83,7 @@ def fit(card: ModelCard, gpus: Sequence[Gpu]) -> ModelCard:
         gpus: those that the server may use; the smallest one decides.
 
     Raises:
-        InvalidCard: no conversation fits beside the weights.
+        InvalidCard: the weights leave no room for a conversation.
     """
     cache = cache_on(card, gpus)
     if cache is None:
@@ -156,9 +156,9 @@ def describe(card: ModelCard, gpus: Sequence[Gpu]) -> str:
     if cache is None:
         return line
     short, long = (cache.conversations(tokens) for tokens in (SHOWN_TOKENS, card.context))
-    whose = f"the cache of each of {card.replicas} replicas" if card.replicas > 1 else "the cache"
+    caches = f"the cache of each of {card.replicas} replicas" if card.replicas > 1 else "the cache"
     return (
-        f"{line}; {whose} holds {short} conversations of {SHOWN_TOKENS:,} tokens or {long} of"
+        f"{line}; {caches} holds {short} conversations of {SHOWN_TOKENS:,} tokens or {long} of"
         f" {card.context:,}"
     )
 

@@ -26,5 +26,5 @@ async def test_each_replica_admits_as_much_as_its_own_cache_holds(
         assert metrics.caches() == [CacheConfig(32, GIB_OF_BLOCKS, True, 32)] * 2
         assert [replica.capacity for replica in deployment.replicas] == [GIB_OF_BLOCKS - 1] * 2
         assert [replica.address for replica in deployment.replicas] == [0, 1]
-        # Each shows the used share of its own cache, which the watchdog looks at.
+        # Each shows the used share of its cache, which the watchdog looks at.
         assert set(metrics.activity().done) == {None, 0, 1}

@@ -35,7 +35,7 @@ BY_VLLM = {
     ("llama-3.1-8b-instruct", "A6000"): 13_414,
 }
 """Blocks that vLLM 0.32's code for GPUs computes from the model's layers, on faked CUDA devices.
-What a start takes besides weights and cache was assumed there: 2.5 to 3.7 GiB."""
+It was given 2.5 to 3.7 GiB for anything but weights and cache: an assumption."""
 
 
 def computed(name: str, kind: str) -> Capacity:
