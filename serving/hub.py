@@ -91,13 +91,19 @@ def found(model: str, revision: str | None) -> Path | None:
     return None
 
 
-def config_file(model: str, revision: str | None) -> Path | None:
-    """Return a model's `config.json`, fetched where it is not here; `None` where it cannot be had."""
+def config_file(model: str, revision: str | None, *, fetch: bool = True) -> Path | None:
+    """Return a model's `config.json`; `None` where it cannot be had.
+
+    Args:
+        fetch: ask the hub for it where it is not here.
+    """
     from huggingface_hub import hf_hub_download, try_to_load_from_cache
 
     here = try_to_load_from_cache(model, CONFIG, revision=revision)
     if isinstance(here, str):
         return Path(here)
+    if not fetch:
+        return None
     try:
         require_hub(model, revision)
         return Path(hf_hub_download(model, CONFIG, revision=revision))

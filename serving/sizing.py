@@ -10,14 +10,19 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import yaml
 
 from serving import hub
+from serving.cards import MODELS
 from serving.engine.capacity import Capacity, capacity_of, shape_of, step_tokens
 from serving.engine.endpoint import Endpoint, attach
 from serving.engine.gpus import Gpu, visible_gpus
 from serving.errors import InvalidCard, ServerFailed
 from serving.model_card import ModelCard
 from serving.weights import model_path, prepare
+
+SHAPES = MODELS / "shapes" / "shapes.yaml"
+"""The published sizes of models, by the `shape` of a configuration."""
 
 SHARE = 0.92
 """vLLM's own `gpu-memory-utilization`, where a configuration names none."""
@@ -164,10 +169,19 @@ def describe(card: ModelCard, gpus: Sequence[Gpu]) -> str:
 
 
 def read_config(card: ModelCard) -> dict[str, Any] | None:
-    """Read the model's `config.json`, fetched from the hub if need be; `None` where it cannot be had."""
-    place = hub.config_file(card.id, card.revision) if card.id else Path(model_path(card)) / hub.CONFIG
+    """Read the model's `config.json`; `None` where it cannot be had.
+
+    For one that is not here, models/shapes/shapes.yaml has the same sizes or the hub is asked.
+    """
+    if card.id is None:
+        place: Path | None = Path(model_path(card)) / hub.CONFIG
+    else:
+        place = hub.config_file(card.id, card.revision, fetch=card.shape is None)
+    if place is None or not place.exists():
+        known = yaml.safe_load(SHAPES.read_text("utf-8"))
+        return known.get(card.shape) if card.shape else None
     try:
-        content = json.loads(place.read_text("utf-8")) if place else None
+        content = json.loads(place.read_text("utf-8"))
     except (OSError, ValueError):
         return None
     return content if isinstance(content, dict) else None

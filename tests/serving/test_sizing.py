@@ -8,8 +8,9 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from huggingface_hub import constants
 
-from serving.cards import load_card
+from serving.cards import adapted, load_card
 from serving.errors import InvalidCard
 from serving.sizing import describe, fit, gpus_here, sized
 from tests.gpu_kinds import GPUS, with_config
@@ -68,9 +69,18 @@ class TestFit:
             (tmp_path / "config.json").write_bytes(content)
             assert fit(card, [GPUS["H100"]]) is card
         (tmp_path / "config.json").unlink()
-        assert fit(card, [GPUS["H100"]]) is card
+        other = msgspec.structs.replace(card, shape=None)
+        assert fit(other, [GPUS["H100"]]) is other
         on_cpu = load_card("tiny-random")
         assert fit(on_cpu, [GPUS["H100"]]) is on_cpu
+
+    def test_a_model_that_is_not_here_yet_has_the_sizes_of_its_shape(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+        monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")  # which need not be asked
+        for card in (BIG, adapted(BIG, load_format="dummy")):
+            assert fit(card, [GPUS["H100"]]).context == 131_072
 
 
 class TestLine:

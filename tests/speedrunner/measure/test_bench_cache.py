@@ -96,7 +96,7 @@ def test_the_smaller_cache_holds_what_is_shared_and_half_of_the_conversations(
 ) -> None:
     card = cache.smaller(load_card("tiny-random"), DENSE, msgspec.structs.replace(LEVEL, in_flight=in_flight))
     assert card.server.flags["num-gpu-blocks-override"] == blocks
-    # The engine refuses a context that its cache cannot hold, and on a hybrid model more sequences than blocks.
+    # The engine refuses a context that its cache cannot hold, and a hybrid one more sequences than blocks.
     assert card.context == min(load_card("tiny-random").context, (blocks - 1) * 32)
     assert card.server.flags["max-num-seqs"] == 32
     wide = with_flags(load_card("tiny-random"), max_num_seqs=256)
