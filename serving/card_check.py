@@ -93,7 +93,7 @@ def _beyond_route(card: ModelCard, role: Role) -> Iterator[str]:
 
 def _set_in_vain(card: ModelCard) -> str:
     """The fields of a hosted model's card that speak of a server of ours."""
-    ours = ("cache", "holds", "gpus", "nodes", "replicas", "load_format", "shape", "server")
+    ours = ("cache", "gpus", "nodes", "replicas", "load_format", "shape", "server")
     plain = ModelCard(
         name=card.name, tried=card.tried, context=card.context, roles=card.roles, prices=card.prices
     )

@@ -10,30 +10,35 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
+import msgspec
+
 from serving.admission import replicas_of
 from serving.balance import Accounts, Balance
 from serving.cards import CHECKOUT
 from serving.engine.client import Engine, Recover, RetryPolicy, wait_until_ready
-from serving.engine.endpoint import BUSY_S, Endpoint, attach
-from serving.engine.gpu_check import require_gpus
+from serving.engine.endpoint import BUSY_S, Endpoint
 from serving.engine.gpus import Gpu
 from serving.engine.metrics import Counters, read_counters, read_metrics
 from serving.engine.server import VllmServer
-from serving.engine.watchdog import watched
+from serving.engine.watchdog import patience_for, watched
 from serving.errors import EngineDead, InvalidCard, ServerFailed
+from serving.gpu_check import require_gpus
 from serving.hub import found, require_hub
 from serving.meter import LedgerRow, Meter, Spending
 from serving.model import Model
 from serving.model_card import ModelCard
 from serving.options import ServiceOptions
+from serving.sizing import sized
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.usage import Prices
 from serving.weights import prepare
 
 Say = Callable[[str], None]
 
-PATIENCE_S, CPU_PATIENCE_S = 60.0, 180.0
-"""How long an engine's counters may stand still while requests run before it counts as hung."""
+MOST_RESTARTS, RESTART_PERIOD_S = 3, 3600.0
+"""Restarts of an engine within a period (in seconds) after which its next death ends the run. So a job of 100
+hours survives a rare fault at any time. An engine that dies every few minutes would spend most of the time on
+starts, which take minutes each, and play the same episodes again and again."""
 
 
 class Deployment:
@@ -64,6 +69,8 @@ class Deployment:
         self._say = say
         self._waiting = waiting
         self._restart: asyncio.Task[float] | None = None
+        self._restarts: list[float] = []
+        """When each restart began, in monotonic seconds."""
         self._ending: asyncio.Future[None] | None = None
         self._engines: list[Engine] = []
         self._models: list[Model] = []
@@ -86,6 +93,7 @@ class Deployment:
         prices: Prices | None = None,
         spending: Spending | None = None,
         admission: bool = True,
+        context: int | None = None,
     ) -> AsyncIterator[Model]:
         """A model with a ledger of its own; any number may share the engine.
 
@@ -94,13 +102,17 @@ class Deployment:
             prices: price list other than the card's.
             spending: what may be spent; `None` for as much as one likes.
             admission: let its conversations be held back, where the options ask for it.
+            context: the longest that its conversations may get, in tokens; `None` for what the engine takes.
 
         Raises:
             ServerFailed: the engine does not answer.
         """
         meter = Meter(write_row, prices or self.card.prices, spending)
+        card = msgspec.structs.replace(
+            self.card, context=min(context or self.card.context, self.card.context)
+        )
         async with self._engine(meter, self.recover) as engine:
-            model = Model(self.card, engine, self._tokenizer, self.replicas, held_back=admission)
+            model = Model(card, engine, self._tokenizer, self.replicas, held_back=admission)
             self._models.append(model)
             try:
                 yield model
@@ -119,33 +131,40 @@ class Deployment:
         return sum(replica.waiting for replica in self.replicas)
 
     async def recover(self, since: float) -> bool:
-        """Start our server again if it died, once; see `engine.client.Recover`.
+        """Start our server again if it died; see `engine.client.Recover`.
 
         Raises:
             ServerFailed: it does not start again.
-            EngineDead: it has been started again, and died once more.
+            EngineDead: it has died too often; see `MOST_RESTARTS`.
         """
         if self.server is None:
             return False
-        if self._restart is None or self._restart.done():
-            # One that lives may be too busy to answer at once; whether it hangs is for the watchdog to say.
+        last = self._restart
+        if last is None or last.done():
+            # A live server may be too busy to answer at once; the watchdog decides whether it hangs.
             patience_s = BUSY_S if self.server.alive else 1.0
-            if not await self.server.endpoint.healthy(patience_s):
-                if self._restart is not None and self._restart.done() and self._restart.exception() is None:
-                    what, _, where = self.server.failure().partition("\n")
-                    log = where.strip().partition("\n")[0]
-                    raise EngineDead(
-                        f"the engine died twice, at last: {what}; {log}; the same command goes on"
-                    )
-                # Another request may have come first while this one asked.
-                self._restart = self._restart or asyncio.create_task(self._start_again(self.server))
-        # A task of the deployment's own: the request that found the server dead may run out of its time.
+            # Another request may have started it meanwhile; a start that failed is not tried again.
+            if (
+                not await self.server.endpoint.healthy(patience_s)
+                and self._restart is last
+                and (last is None or last.exception() is None)
+            ):
+                self._count_restart(self.server)
+                self._restart = asyncio.create_task(self._start_again(self.server))
+        # The deployment owns the task: the request that found the server dead may run out of its time.
         return self._restart is not None and await asyncio.shield(self._restart) > since
 
-    async def hung(self) -> None:
-        """End every request that waits; a server of ours is ended, and the first of them starts it again."""
+    async def hung(self, patience_s: float) -> None:
+        """End every request that waits, and our server; the first of the requests starts it again.
+
+        Args:
+            patience_s: how long the engine showed no progress, in seconds.
+        """
         if self.server is not None:
-            self._say("the engine hangs: its counters stand still although requests run; it is ended")
+            self._say(
+                f"the engine hangs: requests run, and it showed no progress for {patience_s:g} s; it is"
+                f" ended, and from now on it may take {2 * patience_s:g} s"
+            )
             self._ending = asyncio.ensure_future(asyncio.to_thread(self.server.kill))
             await asyncio.shield(self._ending)
         for engine in self._engines:
@@ -190,6 +209,20 @@ class Deployment:
         finally:
             self._engines.remove(engine)
             await engine.close()
+
+    def _count_restart(self, server: VllmServer) -> None:
+        """Note a restart. Raises `EngineDead` where it would be one too many."""
+        now = time.monotonic()
+        self._restarts = [began for began in self._restarts if now - began < RESTART_PERIOD_S]
+        if len(self._restarts) >= MOST_RESTARTS:
+            what, _, where = server.failure().partition("\n")
+            log = where.strip().partition("\n")[0]
+            minutes = max(round((now - self._restarts[0]) / 60), 1)
+            raise EngineDead(
+                f"the engine died {len(self._restarts) + 1} times in {minutes} min, at last: {what}; {log};"
+                " once the cause is fixed, the same command resumes"
+            )
+        self._restarts.append(now)
 
     async def _start_again(self, server: VllmServer) -> float:
         """Restart the server; tells when it was ready."""
@@ -240,6 +273,7 @@ async def deploy(
     tokenizer = ChatTokenizer(folder, card.revision) if folder and card.route == "tokens" else None
     async with AsyncExitStack() as stack:
         server: VllmServer | None = None
+        card = await sized(card, endpoint, say)
         if endpoint is None:
             assert folder is not None
             if card.id is not None and found(card.id, card.revision) is None:
@@ -253,10 +287,7 @@ async def deploy(
         deployment = Deployment(card, options, endpoint, server, tokenizer, say, waiting)
         stack.push_async_callback(deployment.close)
         if not card.hosted:
-            if server is None:
-                await attach(endpoint, card.name, card.context)
-            usual_s = PATIENCE_S if card.gpus else CPU_PATIENCE_S
-            patience_s = options.hang_timeout_s or usual_s
+            patience_s = options.hang_timeout_s or patience_for(card.context, on_gpu=card.gpus > 0)
             await stack.enter_async_context(
                 watched(endpoint, patience_s, lambda: deployment.in_flight, deployment.hung)
             )

@@ -30,6 +30,8 @@ VOCABULARIES = ("tokenizer.json", "vocab.json", "tokenizer.model")
 BELOW = "*/*"
 """Folders of a repository: the same weights for other programs."""
 
+CONFIG = "config.json"
+
 INDEX = "model.safetensors.index.json"
 
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -89,6 +91,26 @@ def found(model: str, revision: str | None) -> Path | None:
     return None
 
 
+def config_file(model: str, revision: str | None, *, fetch: bool = True) -> Path | None:
+    """Return a model's `config.json`; `None` where it cannot be had.
+
+    Args:
+        fetch: ask the hub for it where it is not here.
+    """
+    from huggingface_hub import hf_hub_download, try_to_load_from_cache
+
+    here = try_to_load_from_cache(model, CONFIG, revision=revision)
+    if isinstance(here, str):
+        return Path(here)
+    if not fetch:
+        return None
+    try:
+        require_hub(model, revision)
+        return Path(hf_hub_download(model, CONFIG, revision=revision))
+    except (InvalidCard, OSError):  # the hub's refusals are OSErrors
+        return None
+
+
 def fetch(model: str, revision: str | None, say: Callable[[str], None]) -> Path:
     """Bring all that serving a model takes to this machine; what is there is not fetched again.
 
@@ -146,7 +168,7 @@ def fetch(model: str, revision: str | None, say: Callable[[str], None]) -> Path:
 
 def missing_files(folder: Path) -> Iterator[str]:
     """What a model's folder lacks without which nothing can be served."""
-    wanted = ["config.json", "tokenizer_config.json"]
+    wanted = [CONFIG, "tokenizer_config.json"]
     index = folder / INDEX
     if index.is_file():
         wanted += sorted(set(json.loads(index.read_text("utf-8"))["weight_map"].values()))

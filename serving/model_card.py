@@ -75,22 +75,10 @@ class ServerOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return arguments
 
 
-class Holds(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """How many conversations of one length a replica's prefix cache keeps at the same time.
-
-    Attributes:
-        conversations: how many.
-        tokens: the length of each.
-        by: `arithmetic` (docs/gpu.md has the formula) or `measured`.
-    """
-
-    conversations: Positive
-    tokens: Positive
-    by: Literal["arithmetic", "measured"]
-
-
-class ModelCard(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class ModelCard(msgspec.Struct, frozen=True, kw_only=True):
     """One model: where it is, how it is served, how its roles sample, and what its tokens cost.
+
+    `load_card` refuses unknown fields; the records of older runs have some that no longer exist.
 
     The weights are named in exactly one of three ways: `path`, `id` with `revision`, or `base_url`.
 
@@ -98,7 +86,8 @@ class ModelCard(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
         name: the name under which the engine serves it, and which requests carry as `model`.
         tried: what was tried with this card, on what, and what was not.
         remark: what a person has to be told with its results; below each table of them, and in exports.
-        context: the longest prompt plus completion, in tokens.
+        context: the longest prompt plus completion, in tokens. On GPUs it is the model's limit, and a server
+            gets as much of it as there is memory for (see `serving.sizing`).
         roles: sampling and budgets per role.
         prices: USD per million tokens.
         path: folder with the weights; a relative one counts from the checkout.
@@ -117,7 +106,6 @@ class ModelCard(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
         dtype: number type of weights and activations.
         cache: what the prefix cache keeps: `attention` (any prefix, in whole blocks), or `hybrid` (linear
             attention, whose states are kept only at the ends of prompts, in units of `match_unit`).
-        holds: how many conversations that is, on the smallest GPUs that the card is for.
         gpus: GPUs that one replica takes; 0 for a CPU or a hosted model.
         nodes: machines over which the model is spread, in equal parts, where it needs more GPUs than one has.
         replicas: copies of the model behind one address (data parallel). Each has a cache of its own; the
@@ -144,7 +132,6 @@ class ModelCard(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only
     thinking: Literal["none", "generated", "prompted"] = "none"
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
     cache: Literal["attention", "hybrid"] = "attention"
-    holds: list[Holds] = []
     gpus: Annotated[int, msgspec.Meta(ge=0)] = 0
     nodes: Positive = 1
     replicas: Positive = 1

@@ -29,8 +29,8 @@ class ServiceOptions(msgspec.Struct, frozen=True, kw_only=True):
     start_timeout_s: Seconds = START_TIMEOUT_S
     #: Seconds that one request may take.
     request_timeout_s: Seconds = REQUEST_TIMEOUT_S
-    #: Seconds that the engine's counters may stand still while requests run before it counts as hung;
-    #: `None`: 60 on a GPU, 180 on a CPU.
+    #: Seconds without progress while requests run after which the engine counts as hung; each hang doubles
+    #: them. `None`: one per 1,000 tokens of context, at least 60 (on a CPU 180).
     hang_timeout_s: Seconds | None = None
     #: Hold conversations back that the prefix cache has no room for.
     admission: bool = True

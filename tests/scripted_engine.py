@@ -180,6 +180,7 @@ class ScriptedEngine:
         requests: every request for an answer so far; those that warm a prefix up or
             probe the engine are answered without the script.
         answers_probes: whether it does so with probes.
+        context: tokens that it says it takes; it takes any number.
         mistakes: what went wrong in the script itself; raised at the end.
         prompt, cached, generated: the counters that `/metrics` shows.
     """
@@ -194,6 +195,7 @@ class ScriptedEngine:
         self.prompt = self.cached = self.generated = 0
         self.script = script
         self.answers_probes = True
+        self.context: int | None = None
         self._served = 0
         self._tokenizer = tokenizer
         self._blocks: set[tuple[int, ...]] = set()
@@ -242,6 +244,11 @@ class ScriptedEngine:
         lines = [f'vllm:{name}_total{{engine="0"}} {value}' for name, value in counters.items()]
         cache = f'block_size="{BLOCK}",num_gpu_blocks="1000",enable_prefix_caching="True"'
         return "\n".join([*lines, f"vllm:cache_config_info{{{cache}}} 1", ""])
+
+    @property
+    def listed(self) -> dict[str, Any]:
+        """What `/v1/models` says of the model."""
+        return {"id": self.model} | ({} if self.context is None else {"max_model_len": self.context})
 
     def answer(self, path: str, body: dict[str, Any]) -> tuple[Answer, bytes]:
         """What the script says to a request, and the response's body."""
@@ -462,7 +469,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         engine = self.server.engine
         if self.path == "/v1/models" and self._allowed():
-            self._send(200, json.dumps({"object": "list", "data": [{"id": engine.model}]}).encode())
+            self._send(200, json.dumps({"object": "list", "data": [engine.listed]}).encode())
         elif self.path in ("/health", "/metrics"):
             self._send(200, engine.metrics.encode() if self.path == "/metrics" else b"")
         elif self.path != "/v1/models":

@@ -111,25 +111,24 @@ class Endpoint:
         return response
 
 
-async def attach(endpoint: Endpoint, model: str, context: int = 0) -> None:
-    """Check that a running server can be used: it answers, accepts the key, serves the model in its length.
+async def attach(endpoint: Endpoint, model: str) -> int | None:
+    """Check that a running server can be used: it answers, accepts the key and serves the model.
 
     Args:
         model: the served name of the card in use.
-        context: tokens that a conversation may have.
+
+    Returns:
+        The longest prompt plus completion that it takes, in tokens; `None` if it does not say.
 
     Raises:
-        ServerFailed: one of these does not hold.
+        ServerFailed: it cannot be used.
     """
     response = await endpoint.get("/v1/models")
     try:
-        served = {entry["id"]: entry.get("max_model_len") or context for entry in response.json()["data"]}
+        served = {entry["id"]: entry.get("max_model_len") for entry in response.json()["data"]}
     except (ValueError, KeyError, TypeError, AttributeError):
         raise ServerFailed(f"what answers at {endpoint} is no OpenAI-compatible server") from None
     if model not in served:
         raise ServerFailed(f"the server at {endpoint} serves {', '.join(served) or 'nothing'}, not {model!r}")
-    if (most := served[model]) < context:
-        raise ServerFailed(
-            f"the server at {endpoint} takes {most} tokens, the card of {model!r} says {context}: start it"
-            f" with --max-model-len {context}, or use a copy of the card with context: {most}"
-        )
+    context = served[model]
+    return context if isinstance(context, int) else None

@@ -71,11 +71,12 @@ class Activity(msgspec.Struct, frozen=True):
     """What an engine does.
 
     Attributes:
-        done: by replica, a number that grows whenever it gets anything done; `None` stands for all together.
+        done: by replica, its counters' sum and the used share of its cache; one of them changes whenever it
+            gets anything done. `None` stands for all replicas together.
         running: the replicas that have requests to work on, whoever sent them.
     """
 
-    done: dict[int | None, float] = {}
+    done: dict[int | None, tuple[float, float]] = {}
     running: frozenset[int] = frozenset()
 
 
@@ -85,6 +86,11 @@ _ACTIVITY = {
     "vllm:iteration_tokens_total_count",
     "vllm:request_success_total",
 }
+"""Counters that grow with each step that has output."""
+
+_CACHE_USE = "vllm:kv_cache_usage_perc"
+"""A gauge from 0 to 1 that changes at each step of a prefill, too: vLLM 0.32 updates the counters above only
+for steps with output, and only the last step of a prompt has any."""
 
 
 class Metrics:
@@ -106,12 +112,16 @@ class Metrics:
         return Counters(*(int(found[name]) for name in names))
 
     def caches(self) -> list[CacheConfig]:
-        """The prefix cache of each replica, in their order."""
+        """Return the prefix cache of each replica, in their order.
+
+        vLLM 0.32 labels the sample of each replica with the sum of all replicas' blocks: 32,768 for each of
+        two CPU replicas, 16,384 for a single one. So the sum is divided among them.
+        """
         infos = [sample.labels for sample in self._samples if sample.name == "vllm:cache_config_info"]
         return [
             CacheConfig(
                 block_size=int(info["block_size"]),
-                num_gpu_blocks=int(info["num_gpu_blocks"]),
+                num_gpu_blocks=int(info["num_gpu_blocks"]) // len(infos),
                 enable_prefix_caching=info["enable_prefix_caching"] == "True",
                 match_unit=int(_given(info.get("prefix_match_unit")) or info["block_size"]),
                 hybrid=info.get("mamba_cache_mode", "none") != "none",
@@ -121,13 +131,15 @@ class Metrics:
 
     def activity(self) -> Activity:
         """What the engine does now."""
-        done: dict[int | None, float] = {None: 0.0}
+        done: dict[int | None, tuple[float, float]] = {None: (0.0, 0.0)}
         running: set[int] = set()
         for sample in self._samples:
             replica = int(sample.labels.get("engine", 0))
-            if sample.name in _ACTIVITY:
-                done[replica] = done.get(replica, 0.0) + sample.value
-                done[None] += sample.value
+            if sample.name in _ACTIVITY or sample.name == _CACHE_USE:
+                more = (0.0, sample.value) if sample.name == _CACHE_USE else (sample.value, 0.0)
+                for place in (replica, None):
+                    counted, used = done.get(place, (0.0, 0.0))
+                    done[place] = counted + more[0], used + more[1]
             elif sample.name == "vllm:num_requests_running" and sample.value:
                 running.add(replica)
         return Activity(done, frozenset(running))

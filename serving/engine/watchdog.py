@@ -1,4 +1,4 @@
-"""Notices an engine that hangs: its API still answers, but nothing that it counts moves any more."""
+"""Notices an engine that hangs: its API still answers, but nothing that it counts changes any more."""
 
 from __future__ import annotations
 
@@ -14,29 +14,53 @@ from serving.errors import ServerFailed
 
 log = logging.getLogger(__name__)
 
+FLOOR_S, CPU_FLOOR_S = 60.0, 180.0
+"""Least patience in seconds, on a GPU and on a CPU."""
+
+PREFILL_TOKENS_PER_S = 1000
+"""Tokens per second below which no GPU server computes a prompt; see `patience_for`."""
+
+
+def patience_for(context: int, *, on_gpu: bool) -> float:
+    """Return how long an engine may show no progress while requests run, in seconds.
+
+    A healthy engine changes its counters or the used share of its cache at each step, which takes a second or
+    two on a GPU. Should they stand still during a whole prefill, the patience still covers it: by arithmetic
+    (not measured), the longest prompt takes 18 s on an H100 (the 27B, 131,072 tokens) and over 100 s on four
+    A6000 (262,144 tokens, 2,600 per second), which the patience exceeds 2.5 times. On a CPU of two cores, the
+    small random model took 26.8 s for a prompt of 16,000 tokens (measured); other work may slow it down.
+
+    Args:
+        context: longest prompt plus completion, in tokens.
+    """
+    return max(FLOOR_S if on_gpu else CPU_FLOOR_S, context / PREFILL_TOKENS_PER_S)
+
 
 @contextlib.asynccontextmanager
 async def watched(
     endpoint: Endpoint,
     patience_s: float,
     in_flight: Callable[[], set[int | None]],
-    on_hang: Callable[[], Awaitable[None]],
+    on_hang: Callable[[float], Awaitable[None]],
 ) -> AsyncIterator[None]:
     """Watch an engine while the context lasts.
 
+    The patience doubles with each hang: a request that was only slow is sent again, and must not be taken for
+    a hang a second time.
+
     Args:
-        patience_s: how long its counters may stand still while requests run, in seconds: ours, or others'
-            of which the engine itself tells.
+        patience_s: how long the engine may show no progress while requests run, in seconds: our requests, or
+            others' that the engine itself reports.
         in_flight: the replicas on whose answers ours wait now; `None` stands for any of them.
-        on_hang: called when it hangs; the watch then begins anew.
+        on_hang: called when it hangs, with the patience that ran out, in seconds; then the watch continues.
     """
 
     async def watch() -> None:
-        look_every_s = min(patience_s / 6, 10.0)
+        allowed_s = patience_s
         seen = Activity()
         moved: dict[int | None, float] = {}
         while True:
-            await asyncio.sleep(look_every_s)
+            await asyncio.sleep(min(allowed_s / 6, 10.0))
             now = time.monotonic()
             try:
                 activity = (await read_metrics(endpoint)).activity()
@@ -51,8 +75,9 @@ async def watched(
                 if idle or replica not in moved or activity.done.get(replica) != seen.done.get(replica):
                     moved[replica] = now
             seen = activity
-            if any(now - since > patience_s for since in moved.values()):
-                await on_hang()
+            if any(now - since > allowed_s for since in moved.values()):
+                await on_hang(allowed_s)
+                allowed_s *= 2
                 moved.clear()
 
     task = asyncio.create_task(watch(), name="watchdog")

@@ -50,7 +50,10 @@ def serve(
         raise InvalidConfig(f"serving.url={config.serving.url} is a server that runs; `serve` starts one")
     card = actor_card(config)
     if print_:
-        typer.echo(shell_command(card, config.serving.port))
+        from serving.engine.gpus import read_gpus
+        from serving.sizing import fit
+
+        typer.echo(shell_command(fit(card, read_gpus().usable), config.serving.port))
         return
     model_path(card)  # which a hosted model has not
     drain = Drain(lambda line: typer.echo(line))

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
-from contextlib import AsyncExitStack, ExitStack, contextmanager, suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AsyncExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
@@ -27,6 +27,7 @@ from speedrunner.runs.fair_share import FairShare
 from speedrunner.runs.progress import Progress, SweepProgress
 from speedrunner.runs.run import BegunRun, Engines, begun, deployed, identified, same_configuration
 from speedrunner.runs.setup import SETUP_ERRORS, Setup, set_up
+from speedrunner.runs.sizing import sized_setup
 from speedrunner.sandbox.settings import SandboxError
 from speedrunner.store.files import StorageError
 from speedrunner.store.rundir import RunDirectory
@@ -193,6 +194,8 @@ class _Shift:
         logs: str,
     ) -> None:
         self._queue = queue
+        self._server_setup = queue[0].setup
+        """The models as the shared server has them; runs that are resumed may use less of their context."""
         self._unfinished = unfinished
         self._failures = failures
         self._progress = progress
@@ -202,12 +205,12 @@ class _Shift:
         self._logs = logs
         self._share = FairShare(at_once)
         self._engines: asyncio.Future[Engines] = asyncio.get_running_loop().create_future()
-        self._active: dict[asyncio.Task[None], tuple[Member, BegunRun, ExitStack]] = {}
+        self._active: dict[asyncio.Task[None], tuple[Member, BegunRun, AsyncExitStack]] = {}
         self._begun: dict[str, BegunRun] = {}
         self._stopped: list[BegunRun] = []
         self._hosts: list[AsyncExitStack] = []
         """Of all runs; closed when they end, at the latest with the shift."""
-        self._directories = ExitStack()
+        self._directories = AsyncExitStack()
         """They stay ours to the end, when the accounts of all are stored, or until their runs stop."""
         self._is_crowded = False
         """Whether the next one waits until another gives its memory back."""
@@ -218,8 +221,9 @@ class _Shift:
 
     async def play(self) -> list[Balance]:
         """Play them to their ends. Returns the engines' accounts."""
-        with self._directories:
+        async with self._directories:
             try:
+                self._server_setup = await sized_setup(self._server_setup, self._say)
                 await self._begin_more()
                 balances = await self._play_on_a_server() if self._active else []
             finally:
@@ -238,13 +242,14 @@ class _Shift:
         async with AsyncExitStack() as stack:
             progress = stack.enter_context(Progress(self._console, 1, 0, "sweep"))
             logs = folder / f"{self._logs}server.log", folder / f"{self._logs}inducer_server.log"
-            self._engines.set_result(await stack.enter_async_context(deployed(one.setup, *logs, progress)))
+            engines = await stack.enter_async_context(deployed(self._server_setup, *logs, progress))
+            self._engines.set_result(engines)
             try:
                 async with self._engines.result().read(self._playing):
                     while self._active:
                         ended, _ = await asyncio.wait(self._active, return_when=asyncio.FIRST_COMPLETED)
                         for task in ended:
-                            self._end(task)
+                            await self._end(task)
                         await self._begin_more()
             finally:
                 await self._cancel()
@@ -261,17 +266,18 @@ class _Shift:
         """Begin as many as there is room for."""
         while self.interrupted is None and not self._drain.requested and (member := self._next()) is not None:
             self._queue.remove(member)
-            directory, hosts = ExitStack(), AsyncExitStack()
+            directory, hosts = AsyncExitStack(), AsyncExitStack()
             try:
-                one = directory.enter_context(begun(member.setup, self._console, member.name))
+                entered = begun(member.setup, self._console, member.name, self._size)
+                one = await directory.enter_async_context(entered)
                 if one is None:  # another process has finished it meanwhile
-                    directory.close()
+                    await directory.aclose()
                     self._unfinished.discard(member.path)
                     self._progress.end(member.path, finished=True)
                     continue
                 pool = await hosts.enter_async_context(one.hosts())
             except BaseException as error:
-                directory.close()
+                await directory.aclose()
                 if isinstance(error, TooManyHosts) and self._active:
                     self._queue.insert(0, member)
                     self._is_crowded = True
@@ -281,7 +287,7 @@ class _Shift:
                 self._fail(member, error)
                 self._progress.end(member.path, finished=False)
                 continue
-            self._directories.push(directory)
+            self._directories.push_async_exit(directory)
             self._hosts.append(hosts)
             self._begun[member.path] = one
             self._progress.begin(member.path, one.progress)
@@ -301,7 +307,15 @@ class _Shift:
         async with hosts:
             await one.play(await self._engines, pool, self._drain, self._share)
 
-    def _end(self, task: asyncio.Task[None]) -> None:
+    async def _size(self, setup: Setup, say: Callable[[str], None]) -> Setup:
+        """Give a run the models as the shared server has them."""
+        server = self._server_setup
+        return replace(setup, card=server.card, inducer_card=server.inducer_card)
+
+    def _say(self, line: str) -> None:
+        self._console.print(visible(line), soft_wrap=True)
+
+    async def _end(self, task: asyncio.Task[None]) -> None:
         member, _, directory = self._active.pop(task)
         self._is_crowded = False
         try:
@@ -312,7 +326,7 @@ class _Shift:
             self._fail(member, error)
             self._stopped.append(self._begun.pop(member.path))
             with suppress(StorageError):  # it may be what stopped the run
-                directory.close()
+                await directory.aclose()
         else:
             self._unfinished.discard(member.path)
         self._progress.end(member.path, finished=member.path not in self._unfinished)
@@ -323,7 +337,7 @@ class _Shift:
             self._defect = self._defect or error
         why = str(error) or repr(error)
         self._failures[member.path] = why
-        self._console.print(f"{member.name}: stopped: {visible(why.splitlines()[0])}", soft_wrap=True)
+        self._say(f"{member.name}: stopped: {why.splitlines()[0]}")
 
     async def _cancel(self) -> None:
         for task in self._active:

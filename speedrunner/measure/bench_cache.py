@@ -87,7 +87,7 @@ async def measure_cache(
     small: list[Level] = []
     with bench_run(setup) as run:
         async with opened(card, setup.config, status) as deployment:
-            cache = cache_of(deployment)
+            card, cache = deployment.card, cache_of(deployment)
             for many in in_flight:
                 count = min(episodes, FEW * many)
                 told = within(status, f"{_so_far(levels)}{count} episodes, {many} in flight")
@@ -154,7 +154,10 @@ def smaller(card: ModelCard, cache: CacheConfig, level: Level) -> ModelCard:
     own = math.ceil(level.own_blocks * max(level.in_flight / 2, 1))
     blocks = level.shared_blocks + own + 1  # the engine keeps one to itself
     card = msgspec.structs.replace(card, context=min(card.context, (blocks - 1) * cache.block_size))
-    return with_flags(card, num_gpu_blocks_override=blocks)
+    flags = {"num_gpu_blocks_override": blocks}
+    if isinstance(sequences := card.server.flags.get("max-num-seqs"), int):
+        flags["max_num_seqs"] = min(sequences, blocks - 1)  # a hybrid model takes a block for each
+    return with_flags(card, **flags)
 
 
 def _measurement(

@@ -57,8 +57,13 @@ TOLD = ("prices.",)
 
 NOT_KNOWN = "what it was played with before is not known"
 
-HARMLESS = ("tried", "remark", "holds", "gpus", "replicas", "prices", "path", "recipe", "api_key_env")
+HARMLESS = ("tried", "remark", "gpus", "replicas", "prices", "path", "recipe", "api_key_env")
 """Fields of a card that say nothing about what the model writes; the files behind `path` are compared."""
+
+HARMLESS_FLAGS = ("max-num-seqs", "max-num-batched-tokens")
+"""Flags that say how much the engine computes at once. They are derived from the GPU's memory, so a run has
+other values on an H200 than on an H100. Like the number of requests in flight, they do not change what the
+model may write."""
 
 
 def identity(setup: Setup, say: Callable[[str], None]) -> Process:
@@ -164,6 +169,8 @@ def _compared(process: Process) -> dict[str, Any]:
     for role in ("actor", "inducer"):
         for name in HARMLESS:
             content[role].pop(name, None)
+        for flag in HARMLESS_FLAGS:
+            content[role]["server"]["flags"].pop(flag, None)
     if content["inducer"] == content["actor"]:  # one model: its changes are told once
         del content["inducer"]
     for name in ("started", "host", "pid", "machine", "sandbox", "changes", "seals", "format"):

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from rich.console import Console
@@ -29,6 +29,7 @@ from speedrunner.runs.identity import continued, identity
 from speedrunner.runs.plan import Evaluate, Wake
 from speedrunner.runs.progress import Progress
 from speedrunner.runs.setup import Setup
+from speedrunner.runs.sizing import sized_setup, with_recorded_contexts
 from speedrunner.store.files import StorageError
 from speedrunner.store.labels import attempts
 from speedrunner.store.records import Policy, Process
@@ -51,11 +52,11 @@ async def run(setup: Setup, console: Console, drain: Drain) -> list[Balance]:
         Interrupted, RunStopped, ServingError, StorageError, HostError: it stopped; what is recorded stays,
             and the same call goes on.
     """
-    with begun(setup, console) as one:
+    async with begun(setup, console) as one:
         if one is None:
             return []
         logs = one.directory.server_log, one.directory.inducer_server_log
-        async with one.hosts() as pool, deployed(setup, *logs, one.progress) as engines:
+        async with one.hosts() as pool, deployed(one.setup, *logs, one.progress) as engines:
             try:
                 async with engines.read(lambda: [one]):
                     await one.play(engines, pool, drain)
@@ -78,12 +79,19 @@ class Engines:
     ) -> AsyncIterator[tuple[Model, Model]]:
         """What plays the actor, and what every other role; often the same. `spent` are USD of the cap."""
         spending = Spending(setup.config.serving.spending_cap_usd, spent)
+        cards = {self.actor: setup.card}
+        cards.setdefault(self.others, setup.inducer_card)
         async with AsyncExitStack() as stack:
             found = {
                 engine: await stack.enter_async_context(
-                    engine.client(write_row, prices=setup.prices[engine.card.name], spending=spending)
+                    engine.client(
+                        write_row,
+                        prices=setup.prices[card.name],
+                        spending=spending,
+                        context=card.context,
+                    )
                 )
-                for engine in dict.fromkeys((self.actor, self.others))
+                for engine, card in cards.items()
             }
             yield found[self.actor], found[self.others]
 
@@ -139,7 +147,11 @@ async def deployed(setup: Setup, log: Path, inducer_log: Path, progress: Progres
 
 @dataclass(frozen=True)
 class BegunRun:
-    """A run whose directory is ours, and of which something is left to do."""
+    """A run whose directory is ours, and of which something is left to do.
+
+    Attributes:
+        setup: with the contexts that its models have in this run.
+    """
 
     setup: Setup
     directory: RunDirectory
@@ -202,16 +214,23 @@ class BegunRun:
                     await executor.execute(due(setup.plan(directory.training_end), directory))
 
 
-@contextmanager
-def begun(setup: Setup, console: Console, name: str = "") -> Iterator[BegunRun | None]:
+Size = Callable[[Setup, Callable[[str], None]], Awaitable[Setup]]
+"""As `sized_setup`."""
+
+
+@asynccontextmanager
+async def begun(
+    setup: Setup, console: Console, name: str = "", size: Size = sized_setup
+) -> AsyncIterator[BegunRun | None]:
     """Own a run's directory for as long as the context lasts; `None` when the run is finished.
 
     Args:
         name: leads each line of its progress, where several runs share a terminal.
+        size: finds the contexts of the models.
 
     Raises:
         LockHeld, RunDirectoryError: the directory cannot be used for this run.
-        InvalidCard, ServerFailed: an API key is missing.
+        InvalidCard, ServerFailed: an API key is missing, or a model does not fit the GPUs or its server.
         NotInstalled: a package that `logging` needs is missing.
     """
     options = setup.config.run
@@ -233,7 +252,9 @@ def begun(setup: Setup, console: Console, name: str = "") -> Iterator[BegunRun |
         ledger = directory.requests()  # a damaged one is told before a server is started
         episodes = sum(len(step.tasks) for step in steps if isinstance(step, Wake | Evaluate))
         with Progress(console, episodes, episodes - sum(len(each.tasks) for each in left), name) as progress:
+            setup = await size(setup, progress.say)
             process = identified(directory, setup, progress.waiting)
+            setup = replace(setup, card=process.actor, inducer_card=process.inducer)
             if process.changes:
                 progress.say(f"warning: not as before: {'; '.join(process.changes)}")
             yield BegunRun(setup, directory, process, left, ledger, progress)
@@ -260,12 +281,15 @@ def _claim(directory: RunDirectory, setup: Setup, initial: Policy | None) -> Non
 
 
 def identified(directory: StoredRun, setup: Setup, say: Callable[[str], None]) -> Process:
-    """What this process works with, if the run may go on with it. Raises as `identity` and `continued`.
+    """Return what this process works with, if the run may be resumed with it.
+
+    Raises as `identity`, `with_recorded_contexts` and `continued`.
 
     Args:
         say: gets a line of what is done.
     """
-    process, before = identity(setup, say), directory.processes()
+    before = directory.processes()
+    process = identity(with_recorded_contexts(directory.path, before, setup), say)
     if before or directory.episodes():  # a process that was not recorded has played none
         newest = before[-1] if before else None
         process = continued(directory.path, newest, process, accept=setup.config.run.accept_changes)

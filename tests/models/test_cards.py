@@ -1,55 +1,26 @@
-"""The cards in `models/`: the engine takes their flags, their arithmetic holds, their shapes can be made."""
+"""The configurations in `models/`: what they say, what they give each GPU, and shapes that can be made."""
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import subprocess
-from math import ceil
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from serving.cards import CHECKOUT, MODELS, adapted, list_cards, load_card
-from serving.engine.metrics import blocks_of
-from serving.model_card import ModelCard
+from serving.cards import CHECKOUT, adapted, list_cards, load_card
+from serving.engine.capacity import shape_of
+from serving.sizing import cache_on, fit
 from serving.tokens.formats import FORMATS
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.tokens.tools import ToolSpec
 from serving.usage import Prices
 from serving.weights import prepare, recipe_command
+from tests.gpu_kinds import GPUS, SHAPES, with_config
 
 CARDS = {name: load_card(name) for name in list_cards()}
 SERVED = {name: card for name, card in CARDS.items() if not card.hosted}
 ON_GPUS = {name: card for name, card in CARDS.items() if card.gpus}
-
-MEMORY_GIB = {
-    "qwen3.5-27b": 80,
-    "qwen3.5-27b-2gpu": 80,
-    "qwen3.5-27b-4x48gb": 48,
-    "qwen3.5-27b-fp8": 80,
-    "qwen3.5-9b": 48,
-    "qwen3.5-4b": 24,
-    "qwen3-8b": 48,
-    "qwen3-4b-instruct": 48,
-    "llama-3.1-8b-instruct": 48,
-}
-"""Of one of the smallest GPUs that each card is for."""
-
-
-def shapes() -> dict[str, dict[str, Any]]:
-    """The configurations that the recipe knows."""
-    spec = importlib.util.spec_from_file_location("shapes_build", MODELS / "shapes" / "build.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    known: dict[str, dict[str, Any]] = module.shapes()
-    return known
-
-
-SHAPES = shapes()
 
 
 @pytest.mark.parametrize("name", sorted(CARDS))
@@ -83,73 +54,56 @@ class TestEveryCard:
             assert card.role("inducer").reasoning_effort == "medium"
 
 
-def hybrid(shape: dict[str, Any]) -> bool:
-    return "full_attention_interval" in shape
-
-
-def weights_bytes(shape: dict[str, Any]) -> int:
-    """Bytes of the matrices: bfloat16, or one byte each in the layers of an fp8 model."""
-    hidden, layers = shape["hidden_size"], shape["num_hidden_layers"]
-    heads = shape["num_attention_heads"] * shape["head_dim"]
-    keys = shape["num_key_value_heads"] * shape["head_dim"]
-    attention = hidden * (heads * (2 if shape.get("attn_output_gate") else 1) + 2 * keys + heads)
-    total = 3 * layers * hidden * shape["intermediate_size"]
-    if hybrid(shape):
-        full = layers // shape["full_attention_interval"]
-        linear_keys = shape["linear_num_key_heads"] * shape["linear_key_head_dim"]
-        linear_values = shape["linear_num_value_heads"] * shape["linear_value_head_dim"]
-        gates = 2 * shape["linear_num_value_heads"]
-        linear = hidden * (2 * linear_keys + 3 * linear_values + gates)
-        total += full * attention + (layers - full) * linear
-    else:
-        total += layers * attention
-    embeddings = shape["vocab_size"] * hidden * (1 if shape["tie_word_embeddings"] else 2)
-    return total * (1 if "quantization_config" in shape else 2) + 2 * embeddings
-
-
-def block(shape: dict[str, Any]) -> tuple[int, int]:
-    """Tokens and bytes of one block of the cache, over all GPUs."""
-    token = 2 * 2 * shape["num_key_value_heads"] * shape["head_dim"]  # key and value, bfloat16, one layer
-    if not hybrid(shape):
-        return 16, 16 * token * shape["num_hidden_layers"]
-    values = shape["linear_num_value_heads"] * shape["linear_value_head_dim"]
-    channels = 2 * shape["linear_num_key_heads"] * shape["linear_key_head_dim"] + values
-    state = 2 * channels * (shape["linear_conv_kernel_dim"] - 1) + 4 * values * shape["linear_key_head_dim"]
-    tokens = 16 * ceil(state / (16 * token))  # so many that a layer's block has room for one state
-    return tokens, tokens * token * shape["num_hidden_layers"] // shape["full_attention_interval"]
-
-
-def conversations(card: ModelCard, shape: dict[str, Any], tokens: int) -> int:
-    """docs/gpu.md, "What a cache holds"."""
-    per_gpu = 0.9 * MEMORY_GIB[card.name] * 2**30 - 4e9
-    block_tokens, block_bytes = block(shape)
-    blocks = int((card.gpus * per_gpu - weights_bytes(shape)) / block_bytes)
-    return blocks // blocks_of(tokens, block_tokens, hybrid=hybrid(shape))
-
-
 @pytest.mark.parametrize("name", sorted(ON_GPUS))
 class TestEveryGpuCard:
-    def test_what_its_cache_holds_is_the_arithmetic_s_result(self, name: str) -> None:
-        card, shape = ON_GPUS[name], SHAPES[str(ON_GPUS[name].shape)]
-        assert [(held.conversations, held.tokens, held.by) for held in card.holds] == [
-            (conversations(card, shape, tokens), tokens, "arithmetic")
-            for tokens in (8192, 32_768, card.context)
-        ]
+    def test_its_context_is_the_models_limit(self, name: str) -> None:
+        card = ON_GPUS[name]
+        assert card.context == SHAPES[str(card.shape)]["max_position_embeddings"]
 
-    def test_it_holds_at_least_one_conversation_of_its_context(self, name: str) -> None:
-        assert ON_GPUS[name].holds[-1].conversations >= 1
-        assert ON_GPUS[name].context <= SHAPES[str(ON_GPUS[name].shape)]["max_position_embeddings"]
+    def test_what_depends_on_the_gpus_memory_is_left_to_the_start(self, name: str, tmp_path: Path) -> None:
+        card = ON_GPUS[name]
+        assert not {"max-num-seqs", "max-num-batched-tokens"} & set(card.server.flags)
+        flags = fit(with_config(card, tmp_path), [GPUS["H200"]]).server.flags
+        assert flags["max-num-seqs"]
+        assert flags["max-num-batched-tokens"] == 8192
 
     def test_its_kind_of_cache_is_its_shape_s(self, name: str) -> None:
         card = ON_GPUS[name]
-        assert (card.cache == "hybrid") == hybrid(SHAPES[str(card.shape)])
+        shape = shape_of(SHAPES[str(card.shape)])
+        assert shape is not None
+        assert (card.cache == "hybrid") == shape.is_hybrid
 
 
-def test_the_arithmetic_agrees_with_the_published_sizes() -> None:
-    names = ("qwen3.5-27b", "qwen3-8b", "llama-3.1-8b-instruct")
-    assert [round(weights_bytes(SHAPES[name]) / 2e9, 1) for name in names] == [26.9, 8.2, 8.0]
-    assert block(SHAPES["qwen3.5-27b"]) == (784, 51_380_224)
-    assert block(SHAPES["qwen3.5-9b"]) == block(SHAPES["qwen3.5-4b"]) == (528, 17_301_504)
+TABLE = {
+    "qwen3.5-27b": ("H100", "A100", "H200"),
+    "qwen3.5-27b-2gpu": ("H100", "A100", "H200"),
+    "qwen3.5-27b-4x48gb": ("A6000",),
+    "qwen3.5-27b-fp8": ("H100", "H200"),
+    "qwen3.5-9b": ("H100", "A6000"),
+    "qwen3.5-4b": ("H100", "A6000", "A10G"),
+    "qwen3-8b": ("H100", "A6000"),
+    "qwen3-4b-instruct": ("H100", "A6000"),
+    "llama-3.1-8b-instruct": ("H100", "A6000"),
+}
+"""What docs/gpu.md shows: configurations and kinds of GPUs."""
+
+
+def row(name: str, kind: str, folder: Path) -> str:
+    """One line of the table in docs/gpu.md."""
+    gpus = [GPUS[kind]]
+    card = fit(with_config(ON_GPUS[name], folder), gpus)
+    cache = cache_on(card, gpus)
+    assert cache is not None
+    kept = " | ".join(str(cache.conversations(tokens)) for tokens in (8192, 32_768, card.context))
+    flags = card.server.flags
+    return f"| `{name}` | {card.gpus} x {kind} | {card.context:,} | {flags['max-num-seqs']} | {kept} |"
+
+
+def test_the_docs_table_is_the_arithmetics(tmp_path: Path) -> None:
+    rows = [row(name, kind, tmp_path) for name, kinds in TABLE.items() for kind in kinds]
+    text = (CHECKOUT / "docs" / "gpu.md").read_text("utf-8")
+    assert re.findall(r"^\| `[^`]+` \| \d x .*$", text, re.MULTILINE) == rows
+    assert set(TABLE) == set(ON_GPUS)
 
 
 def test_every_shape_has_a_card() -> None:

@@ -21,7 +21,6 @@ GOOD: dict[str, Any] = {
 COMMIT = "0e9e39f249a16976918f6564b8830bc894c89659"
 HOSTED = {"path": None, "tool_format": None, "base_url": "https://h/v1", "route": "chat"}
 RESPONSES = {**HOSTED, "route": "responses"}
-HOLDS = {"conversations": 3, "tokens": 8192, "by": "arithmetic"}
 
 
 def write(folder: Path, **changes: Any) -> str:

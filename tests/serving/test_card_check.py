@@ -9,7 +9,7 @@ import pytest
 
 from serving.cards import load_card
 from serving.errors import InvalidCard
-from tests.serving.card_samples import COMMIT, HOLDS, HOSTED, RESPONSES, write
+from tests.serving.card_samples import COMMIT, HOSTED, RESPONSES, write
 
 
 @pytest.mark.parametrize(
@@ -81,14 +81,6 @@ from tests.serving.card_samples import COMMIT, HOLDS, HOSTED, RESPONSES, write
         ({"server__flags": {"nnodes": 2}}, ["server.flags.nnodes", "card's other fields"]),
         ({"load_format": "dummy"}, ["`load_format: dummy` needs a `shape`"]),
         (
-            {"holds": [{**HOLDS, "by": "guess"}]},
-            ["holds[0].by must be arithmetic or measured, not guess"],
-        ),
-        (
-            {"holds": [{"tokns": 1}]},
-            ["there is no holds[0].tokns (did you mean holds[0].tokens?)", "conversations"],
-        ),
-        (
             {"contxt": 1, "dtype": "float8", "tool_format": "hermes"},
             [
                 "(1) there is no contxt (did you mean context?)",
@@ -111,7 +103,6 @@ from tests.serving.card_samples import COMMIT, HOLDS, HOSTED, RESPONSES, write
         ({**HOSTED, "gpus": 1}, ["(a hosted model) allows no `gpus`"]),
         ({**HOSTED, "shape": "s"}, ["(a hosted model) allows no `shape`"]),
         ({**HOSTED, "server__env": {"A": 1}}, ["(a hosted model) allows no `server`"]),
-        ({**HOSTED, "holds": [HOLDS]}, ["(a hosted model) allows no `holds`"]),
     ],
 )
 def test_a_mistake_gets_one_line_with_file_place_and_what_is_allowed(

@@ -1,4 +1,4 @@
-"""A model in service: reached, checked, metered, started again once, and put away."""
+"""A model in service: reached, checked, metered, started again, and put away."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from huggingface_hub import constants
 
 from serving.admission import replicas_of
 from serving.cards import load_card
-from serving.deployment import Deployment, ServiceOptions, deploy, running_endpoint
+from serving.deployment import MOST_RESTARTS, Deployment, ServiceOptions, deploy, running_endpoint
 from serving.engine.endpoint import Endpoint
 from serving.engine.metrics import CacheConfig, Counters
 from serving.engine.server import VllmServer
@@ -331,20 +331,46 @@ class TestRecovery:
         # The stand-in counts nothing at all, not even that request.
         assert balance.engine == Counters(prompt=-1, generated=-1)
 
-    async def test_it_is_not_started_a_second_time(self, service_of: Any) -> None:
+    async def test_the_fourth_death_within_an_hour_is_the_last(self, service_of: Any) -> None:
         service, server, said = await service_of()
-        await self.kill(server)
-        assert await service.recover(self.now())
+        for _ in range(MOST_RESTARTS):
+            since = self.now()
+            await self.kill(server)
+            assert await service.recover(since)
         since = self.now()
         await self.kill(server)
-        with pytest.raises(
-            EngineDead,
-            match=r"^the engine died twice, at last: the server of model 'tiny-random' was killed by "
-            r"SIGKILL: .*; log: \S+; the same command goes on$",
-        ):
-            await service.recover(since)
+        for _ in range(2):  # later requests get the same answer
+            with pytest.raises(
+                EngineDead,
+                match=r"^the engine died 4 times in \d+ min, at last: the server of model 'tiny-random' was "
+                r"killed by SIGKILL: .*; log: \S+; once the cause is fixed, the same command resumes$",
+            ):
+                await service.recover(since)
         assert not server.alive
-        assert len(said) == 1
+        assert len(said) == MOST_RESTARTS
+
+    async def test_restarts_of_an_earlier_hour_do_not_count(
+        self, service_of: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("serving.deployment.RESTART_PERIOD_S", 0.0)  # each is of an earlier one at once
+        service, server, said = await service_of()
+        for _ in range(MOST_RESTARTS + 1):
+            since = self.now()
+            await self.kill(server)
+            assert await service.recover(since)
+        assert len(said) == MOST_RESTARTS + 1
+
+    async def test_a_hang_is_reported_with_the_patience_before_and_after(self, service_of: Any) -> None:
+        service, server, said = await service_of()
+        since = self.now()
+        await service.hung(90.0)
+        assert not server.alive
+        assert said == [
+            "the engine hangs: requests run, and it showed no progress for 90 s; it is ended, and from now on"
+            " it may take 180 s"
+        ]
+        assert await service.recover(since)
+        assert server.alive
 
     async def test_it_goes_on_when_the_request_that_began_it_is_given_up(self, service_of: Any) -> None:
         service, server, _ = await service_of()

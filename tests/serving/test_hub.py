@@ -145,3 +145,21 @@ class TestRefusals:
     def test_no_network(self) -> None:
         with pytest.raises(InvalidCard, match=r"http://127\.0\.0\.1:9 cannot be reached"):
             fetched()
+
+
+class TestConfigFile:
+    def test_it_is_fetched_alone_and_once(self, serve: type[HubServer]) -> None:
+        server = serve(TEXTS)
+        for _ in range(2):
+            file = hub.config_file(MODEL, COMMIT)
+            assert file is not None
+            assert file.read_bytes() == TEXTS["config.json"]
+        assert server.fetched == ["config.json"]
+
+    @pytest.mark.usefixtures("nobody")
+    def test_without_a_hub_there_is_none(self) -> None:
+        assert hub.config_file(MODEL, COMMIT) is None
+
+    def test_a_model_that_the_hub_refuses_has_none(self, serve: type[HubServer]) -> None:
+        serve(TEXTS, refusal=("GatedRepo", 403))
+        assert hub.config_file(MODEL, COMMIT) is None

@@ -3,8 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from serving.cards import adapted, load_card
-from serving.model_card import Holds
-from tests.serving.card_samples import HOLDS, write
+from tests.serving.card_samples import write
 
 
 def test_roles_other_than_the_actor_sample_like_the_inducer(tmp_path: Path) -> None:
@@ -25,9 +24,8 @@ def test_flags_stand_on_the_command_line_as_the_engine_reads_them(tmp_path: Path
 
 def test_a_card_says_what_its_cache_keeps(tmp_path: Path) -> None:
     assert load_card(write(tmp_path)).match_unit is None
-    dense = load_card(write(tmp_path, server__flags={"block-size": 32}, holds=[HOLDS]))
+    dense = load_card(write(tmp_path, server__flags={"block-size": 32}))
     assert (dense.cache, dense.match_unit) == ("attention", 32)
-    assert dense.holds == [Holds(conversations=3, tokens=8192, by="arithmetic")]
     hybrid = load_card(
         write(tmp_path, cache="hybrid", server__flags={"prefix-match-unit": 16, "block-size": 640})
     )

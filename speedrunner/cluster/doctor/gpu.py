@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from serving.engine.gpu_check import all_problems, too_few, toolkit_problems
 from serving.engine.gpus import read_gpus
 from serving.engine.toolkit import Problem, find_toolkit
+from serving.gpu_check import all_problems, too_few, toolkit_problems
 from speedrunner.cluster.doctor.finding import Finding, ok
 from speedrunner.cluster.subject import Subject
 

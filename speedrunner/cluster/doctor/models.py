@@ -19,6 +19,7 @@ from serving.engine.server import VllmServer
 from serving.errors import InvalidCard, ServerFailed
 from serving.hub import FilesMissing
 from serving.model_card import ModelCard
+from serving.sizing import adopt
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.weights import model_path
 from speedrunner.cluster.doctor.finding import Finding, failure, ok, warning
@@ -102,8 +103,8 @@ def servers(subject: Subject) -> Iterator[Finding]:
         name = f"server of {card.name}"
         try:
             if endpoint := running_endpoint(card, options):
-                asyncio.run(attach(endpoint, card.name, card.context))
-                yield ok(name, f"{endpoint} serves it")
+                adopted = adopt(card, asyncio.run(attach(endpoint, card.name)), endpoint)
+                yield ok(name, f"{endpoint} serves it with a context of {adopted.context:,} tokens")
         except (InvalidCard, ServerFailed) as error:
             remedy = (
                 "have it serve this model, correct serving.url or its key, or leave it out: one is started"

@@ -79,11 +79,11 @@ async def test_attaching_asks_for_the_cards_model(tmp_path: Path) -> None:
             await attach(endpoint, "tiny-random")
 
 
-async def test_attaching_asks_for_the_cards_context(tmp_path: Path) -> None:
-    async with answering(tmp_path, 200, '{"data": [{"id": "a", "max_model_len": 900}]}') as endpoint:
-        await attach(endpoint, "a", 900)
-        with pytest.raises(ServerFailed, match="takes 900 tokens, the card of 'a' says 901: start it with"):
-            await attach(endpoint, "a", 901)
+async def test_attaching_returns_the_servers_context(tmp_path: Path) -> None:
+    models = '{"data": [{"id": "a", "max_model_len": 900}, {"id": "b"}]}'
+    async with answering(tmp_path, 200, models) as endpoint:
+        assert await attach(endpoint, "a") == 900
+        assert await attach(endpoint, "b") is None
 
 
 @pytest.mark.parametrize(

@@ -26,9 +26,9 @@ vllm:prompt_tokens_cached_total{engine="0",model_name="tiny-random"} 640.0
 vllm:generation_tokens_total{engine="0",model_name="tiny-random"} 25.0
 # HELP vllm:cache_config_info Information of the LLMEngine CacheConfig
 # TYPE vllm:cache_config_info gauge
-vllm:cache_config_info{block_size="32",enable_prefix_caching="True",engine="0",num_gpu_blocks="16384"} 1.0
+vllm:cache_config_info{block_size="32",enable_prefix_caching="True",engine="0",num_gpu_blocks="32768"} 1.0
 vllm:cache_config_info{block_size="640",enable_prefix_caching="False",engine="1",\
-mamba_cache_mode="align",num_gpu_blocks="9",prefix_match_unit="16"} 1.0
+mamba_cache_mode="align",num_gpu_blocks="18",prefix_match_unit="16"} 1.0
 """
 
 
@@ -45,7 +45,7 @@ def test_a_missing_counter_is_an_error_and_never_zero() -> None:
         Metrics(TEXT.replace("generation_tokens_total", "renamed_total")).counters()
 
 
-def test_the_cache_of_each_engine() -> None:
+def test_each_engine_has_its_part_of_the_blocks_of_which_vllm_shows_the_sum() -> None:
     assert Metrics(TEXT).caches() == [
         CacheConfig(32, 16384, True, 32),
         CacheConfig(640, 9, False, 16, hybrid=True),
@@ -55,3 +55,17 @@ def test_the_cache_of_each_engine() -> None:
 async def test_counters_of_a_server_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(ServerFailed, match="nothing answers at"):
         await read_counters(Endpoint.on_socket(tmp_path / "none"))
+
+
+USE = """\
+vllm:generation_tokens_total{{engine="0"}} 7
+vllm:generation_tokens_total{{engine="1"}} 5
+vllm:kv_cache_usage_perc{{engine="0"}} 0.25
+vllm:kv_cache_usage_perc{{engine="1"}} {}
+"""
+
+
+def test_the_used_share_of_a_cache_is_activity_of_its_engine_alone() -> None:
+    before, after = (Metrics(USE.format(share)).activity().done for share in (0.5, 0.375))
+    assert before == {None: (12, 0.75), 0: (7, 0.25), 1: (5, 0.5)}
+    assert {replica for replica in before if before[replica] != after[replica]} == {None, 1}

@@ -4,19 +4,29 @@ from __future__ import annotations
 
 import asyncio
 
-from serving.engine.watchdog import watched
+import pytest
+
+from serving.engine.watchdog import patience_for, watched
 from serving.tokens.tokenizer import ChatTokenizer
 from tests.scripted_engine import ScriptedEngine
 
 
 class Alarm:
-    def __init__(self) -> None:
-        self.rung = asyncio.Event()
-        self.times = 0
+    """Rings are counted; `patience` has the seconds that ran out before each."""
 
-    async def ring(self) -> None:
-        self.times += 1
-        self.rung.set()
+    def __init__(self, enough: int = 1) -> None:
+        self.rung = asyncio.Event()
+        self.patience: list[float] = []
+        self.enough = enough
+
+    @property
+    def times(self) -> int:
+        return len(self.patience)
+
+    async def ring(self, patience_s: float) -> None:
+        self.patience.append(patience_s)
+        if self.times >= self.enough:
+            self.rung.set()
 
 
 async def test_counters_that_stand_still_while_requests_run_are_an_alarm(
@@ -94,3 +104,42 @@ async def test_one_replica_that_hangs_is_noticed_though_another_gets_on(
         async with watched(engine.endpoint, 0.12, lambda: {None}, quiet.ring):
             await asyncio.sleep(0.5)
     assert quiet.times == 0
+
+
+async def test_an_engine_whose_cache_fills_is_left_alone_while_its_counters_stand_still(
+    tiny_tokenizer: ChatTokenizer,
+) -> None:
+    alarm, looks, enough = Alarm(), 0, asyncio.Event()
+
+    class Prefilling(ScriptedEngine):
+        @property
+        def metrics(self) -> str:
+            return super().metrics + f'vllm:kv_cache_usage_perc{{engine="0"}} {looks / 1000}\n'
+
+    def count() -> set[int]:
+        nonlocal looks
+        looks += 1
+        if looks == 40:
+            enough.set()
+        return {0}
+
+    with Prefilling(tiny_tokenizer, []) as engine:
+        async with asyncio.timeout(60), watched(engine.endpoint, 0.12, count, alarm.ring):
+            await enough.wait()
+    assert alarm.times == 0
+
+
+async def test_patience_doubles_with_each_hang(tiny_tokenizer: ChatTokenizer) -> None:
+    alarm = Alarm(enough=3)
+    with ScriptedEngine(tiny_tokenizer, []) as engine:
+        async with asyncio.timeout(60), watched(engine.endpoint, 0.1, lambda: {0}, alarm.ring):
+            await alarm.rung.wait()
+    assert alarm.patience == [0.1, 0.2, 0.4]
+
+
+@pytest.mark.parametrize(
+    ("context", "on_gpu", "seconds"),
+    [(16_384, False, 180), (16_384, True, 60), (131_072, True, 131.072), (262_144, True, 262.144)],
+)
+def test_patience_covers_a_prefill_of_the_whole_context(context: int, on_gpu: bool, seconds: float) -> None:
+    assert patience_for(context, on_gpu=on_gpu) == seconds

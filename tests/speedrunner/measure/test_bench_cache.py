@@ -10,7 +10,7 @@ from serving.engine.metrics import CacheConfig
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.measure import bench_cache as cache
 from speedrunner.measure.bench_cache import Level, measure_cache
-from speedrunner.measure.engine import playing_setup
+from speedrunner.measure.engine import playing_setup, with_flags
 from speedrunner.measure.measurement import as_text
 from tests.scripted_runs import Runs, script
 
@@ -96,8 +96,13 @@ def test_the_smaller_cache_holds_what_is_shared_and_half_of_the_conversations(
 ) -> None:
     card = cache.smaller(load_card("tiny-random"), DENSE, msgspec.structs.replace(LEVEL, in_flight=in_flight))
     assert card.server.flags["num-gpu-blocks-override"] == blocks
-    # The engine refuses a context that its cache cannot hold.
+    # The engine refuses a context that its cache cannot hold, and a hybrid one more sequences than blocks.
     assert card.context == min(load_card("tiny-random").context, (blocks - 1) * 32)
+    assert card.server.flags["max-num-seqs"] == 32
+    wide = with_flags(load_card("tiny-random"), max_num_seqs=256)
+    level = msgspec.structs.replace(LEVEL, in_flight=in_flight)
+    sequences = cache.smaller(wide, DENSE, level).server.flags["max-num-seqs"]
+    assert sequences == min(256, blocks - 1)
 
 
 def test_people_see_a_line_for_each_level_and_what_admission_does() -> None:

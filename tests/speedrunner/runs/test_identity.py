@@ -53,6 +53,12 @@ def test_it_survives_the_disk(process: Process) -> None:
     assert changes(again, process) == []
 
 
+def test_a_record_with_a_field_that_no_longer_exists_can_be_read(process: Process) -> None:
+    content = msgspec.to_builtins(process)
+    content["actor"]["holds"] = [{"conversations": 16, "tokens": 8192, "by": "arithmetic"}]
+    assert msgspec.json.decode(msgspec.json.encode(content), type=Process) == process
+
+
 def test_it_says_what_it_runs_on_and_how_it_confines_what_models_write(process: Process) -> None:
     assert process.machine is not None
     assert process.machine.cpu
@@ -73,6 +79,14 @@ def _card(**more: object) -> Callable[[Process], Process]:
     def change(process: Process) -> Process:
         card = msgspec.structs.replace(process.actor, **more)
         return changed(process, actor=card, inducer=card)
+
+    return change
+
+
+def _flags(**flags: int) -> Callable[[Process], Process]:
+    def change(process: Process) -> Process:
+        server = process.actor.server
+        return _card(server=msgspec.structs.replace(server, flags={**server.flags, **flags}))(process)
 
     return change
 
@@ -120,6 +134,7 @@ def test_other_code_goes_on_when_that_is_accepted(
     "change",
     [
         _card(replicas=4, gpus=4, tried="on a Tuesday", path="elsewhere"),
+        _flags(**{"max-num-seqs": 104, "max-num-batched-tokens": 16_384}),
         lambda p: changed(p, versions=p.versions | {"code": "another commit"}),
     ],
 )

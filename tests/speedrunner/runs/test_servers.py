@@ -34,7 +34,7 @@ def two_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[...,
     file.write_text(HEALTHY)
     monkeypatch.setattr("serving.engine.server.API_SERVER", (sys.executable, str(file)))
     monkeypatch.setenv("CUDA_HOME", str(tmp_path / "no-toolkit"))
-    monkeypatch.setattr("serving.engine.gpu_check.is_cpu_build", lambda: False)
+    monkeypatch.setattr("serving.gpu_check.is_cpu_build", lambda: False)
 
     def configure(**gpus: int) -> Setup:
         for name, number in gpus.items():
@@ -57,7 +57,7 @@ def devices(deployment: Deployment) -> str:
 
 @pytest.mark.parametrize(
     ("visible", "actor", "inducer"),
-    [(None, "0,1", "2"), ("3,1,0", "3,1", "0"), ("GPU-3,GPU-1,GPU-0", "GPU-3,GPU-1", "GPU-0")],,
+    [(None, "0,1", "2"), ("3,1,0", "3,1", "0"), ("GPU-3,GPU-1,GPU-0", "GPU-3,GPU-1", "GPU-0")],
 )
 async def test_each_of_two_servers_sees_gpus_of_its_own(
     two_models: Callable[..., Setup],

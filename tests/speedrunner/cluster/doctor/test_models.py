@@ -62,7 +62,7 @@ class TestServers:
                 other = the(servers, "model=tiny-random", f"serving.url={url}")
             finally:
                 server.shutdown()
-        assert (found.level, found.text) == ("ok", f"{url} serves it")
+        assert (found.level, found.text) == ("ok", f"{url} serves it with a context of 16,384 tokens")
         assert other.level == "failure"
         assert other.text == f"the server at {url} serves tiny, not 'tiny-random'"
 

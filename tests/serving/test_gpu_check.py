@@ -11,10 +11,10 @@ import pytest
 
 from serving.cards import list_cards, load_card
 from serving.deployment import deploy
-from serving.engine.gpu_check import MIN_DRIVERS, cuda_major, require_gpus, too_small
 from serving.engine.gpus import Gpu
 from serving.engine.toolkit import Toolkit
 from serving.errors import ServerFailed
+from serving.gpu_check import MIN_DRIVERS, cuda_major, require_gpus, too_small
 from serving.model_card import ModelCard
 from serving.options import ServiceOptions
 from tests.bad_gpus import BAD_GPUS, BadGpus
@@ -27,14 +27,14 @@ Smi = Callable[..., None]
 @pytest.fixture(autouse=True)
 def gpu_build(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the tests pass on the CPU build, which is refused first."""
-    monkeypatch.setattr("serving.engine.gpu_check.is_cpu_build", lambda: False)
+    monkeypatch.setattr("serving.gpu_check.is_cpu_build", lambda: False)
 
 
 @pytest.fixture
 def toolkit(monkeypatch: pytest.MonkeyPatch) -> None:
     """A complete toolkit: this machine may have none."""
     complete = Toolkit(Path("/usr/local/cuda/bin/nvcc"), (13, 0), [])
-    monkeypatch.setattr("serving.engine.gpu_check.find_toolkit", lambda: complete)
+    monkeypatch.setattr("serving.gpu_check.find_toolkit", lambda: complete)
 
 
 def set_up(bad: BadGpus, smi: Smi, monkeypatch: pytest.MonkeyPatch) -> ModelCard:
@@ -47,7 +47,7 @@ def set_up(bad: BadGpus, smi: Smi, monkeypatch: pytest.MonkeyPatch) -> ModelCard
         monkeypatch.setenv(name, value)
     if "CUDA_HOME" not in bad.environment:
         complete = Toolkit(Path("/usr/local/cuda/bin/nvcc"), (13, 0), [])
-        monkeypatch.setattr("serving.engine.gpu_check.find_toolkit", lambda: complete)
+        monkeypatch.setattr("serving.gpu_check.find_toolkit", lambda: complete)
     return load_card(bad.model)
 
 
@@ -99,7 +99,7 @@ async def test_a_running_server_needs_no_gpu_here(
 
 def test_the_cpu_build_is_refused(smi: Smi, monkeypatch: pytest.MonkeyPatch) -> None:
     smi(H100)
-    monkeypatch.setattr("serving.engine.gpu_check.is_cpu_build", lambda: True)
+    monkeypatch.setattr("serving.gpu_check.is_cpu_build", lambda: True)
     line = "^vLLM cannot serve qwen3.5-27b here: this is vLLM's CPU build; make venv KIND=gpu$"
     with pytest.raises(ServerFailed, match=line):
         require_gpus([load_card("qwen3.5-27b")], print)

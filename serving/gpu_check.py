@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -10,18 +9,13 @@ from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
-import yaml
-
-from serving import hub
-from serving.cards import CHECKOUT, MODELS
-from serving.engine.capacity import capacity_of, shape_of, step_tokens
+from serving.cards import CHECKOUT
 from serving.engine.gpus import VISIBLE, Gpu, GpuReport, read_gpus, select_gpus, selection_problem
 from serving.engine.toolkit import Problem, Toolkit, find_toolkit
 from serving.errors import ServerFailed
 from serving.model_card import ModelCard
-from serving.weights import model_path
+from serving.sizing import answer_tokens, cache_on, memory_share, read_config
 
 MIN_DRIVERS = {12: 525, 13: 580}
 """Oldest branch of the driver for each major version of CUDA (NVIDIA: CUDA Compatibility, Minor Version
@@ -35,17 +29,8 @@ COMPATIBILITY = "VLLM_ENABLE_CUDA_COMPATIBILITY"
 IN_USE_MIB = 1024
 """Most memory in use on a GPU on which nothing computes: the driver takes some hundreds of MiB."""
 
-UTILIZATION = 0.92
-"""vLLM's default for `gpu-memory-utilization`: the share of the memory that must be free at the start."""
-
 SHORT_TOKENS, LEAST_CONVERSATIONS = 8192, 4
 """Below this many conversations of this length in the cache, most episodes wait for room: an estimate."""
-
-UNKNOWN_MEMORY = frozenset(
-    {"block-size", "cpu-offload-gb", "kv-cache-dtype", "kv-cache-memory-bytes", "mamba-ssm-cache-dtype"}
-    | {"num-gpu-blocks-override", "quantization", "speculative-config"}
-)
-"""Flags that change weights or cache in ways that `capacity_of` does not know."""
 
 BFLOAT16, FP8 = (8, 0), (8, 9)
 """Lowest compute capabilities with this arithmetic: Ampere; Ada and Hopper."""
@@ -160,24 +145,10 @@ def too_small(card: ModelCard, gpus: Sequence[Gpu]) -> Problem | None:
 
     By arithmetic on the model's configuration; the weights need not be on this machine.
     """
-    flags = card.server.flags
-    smallest = min(gpus, key=lambda gpu: gpu.total)
-    shape = shape_of(_config(card))
-    shards = flags.get("tensor-parallel-size", 1)
-    if shape is None or not smallest.total or not isinstance(shards, int) or UNKNOWN_MEMORY & set(flags):
+    if (cache := cache_on(card, gpus)) is None:
         return None
-    memory = smallest.total * 2**20
-    step = flags.get("max-num-batched-tokens")
-    cache = capacity_of(
-        shape,
-        memory,
-        shards=shards,
-        stages=card.gpus // shards,
-        share=_share(card),
-        step_tokens=step if isinstance(step, int) else step_tokens(memory),
-    )
-    roles = (card.roles.actor, card.roles.inducer)
-    least = max(role.thinking_tokens + role.string_tokens for role in roles) + 1
+    smallest = min(gpus, key=lambda gpu: gpu.total)
+    least = answer_tokens(card) + 1
     many = cache.conversations(SHORT_TOKENS)
     if (is_fatal := cache.longest_context(card.context, least) is None) or many < LEAST_CONVERSATIONS:
         weights = f"{cache.weights / card.gpus / 1e9:.1f} GB of weights on each"
@@ -224,7 +195,7 @@ def _slices(gpus: Sequence[Gpu]) -> Iterator[Problem]:
 
 def _in_use(card: ModelCard, gpus: Sequence[Gpu], report: GpuReport) -> Iterator[Problem]:
     """Check that nothing else computes on the GPUs."""
-    share = _share(card)
+    share = memory_share(card)
     free = [gpu for gpu in report.usable if gpu.used <= IN_USE_MIB]
     own = "ask Slurm for GPUs of your own (--gres=gpu:N, --exclusive), or end the processes if they are yours"
     remedy = f"use a free one: {_choose(*free[: len(gpus)])}" if len(free) >= len(gpus) else own
@@ -274,23 +245,8 @@ def _capability(card: ModelCard, gpus: Sequence[Gpu]) -> Iterator[Problem]:
 
 def _is_fp8(card: ModelCard) -> bool:
     """Return whether the model's weights are in 8-bit floating point."""
-    return bool((_config(card).get("quantization_config") or {}).get("quant_method") == "fp8")
-
-
-def _config(card: ModelCard) -> dict[str, Any]:
-    """Return the model's `config.json`, or its shape's where that is not here; empty where both are not."""
-    folder = hub.found(card.id, card.revision) if card.id else Path(model_path(card))
-    if folder is not None:
-        with suppress(OSError, ValueError):
-            return dict(json.loads((folder / "config.json").read_text("utf-8")))
-    shapes = yaml.safe_load((MODELS / "shapes" / "shapes.yaml").read_text("utf-8"))
-    return dict(shapes.get(card.shape, {}))
-
-
-def _share(card: ModelCard) -> float:
-    """Return the share of a GPU's memory that the server takes."""
-    given = card.server.flags.get("gpu-memory-utilization")
-    return given if isinstance(given, float) else UTILIZATION
+    config = read_config(card) or {}
+    return bool((config.get("quantization_config") or {}).get("quant_method") == "fp8")
 
 
 def _choose(*gpus: Gpu, before: str = "") -> str:

@@ -1,0 +1,189 @@
+"""Fits a model configuration to the GPUs found here, or to the server that it is served by."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+
+from serving import hub
+from serving.cards import MODELS
+from serving.engine.capacity import Capacity, capacity_of, shape_of, step_tokens
+from serving.engine.endpoint import Endpoint, attach
+from serving.engine.gpus import Gpu, read_gpus
+from serving.errors import InvalidCard, ServerFailed
+from serving.model_card import ModelCard
+from serving.weights import model_path, prepare
+
+SHAPES = MODELS / "shapes" / "shapes.yaml"
+"""The published sizes of models, by the `shape` of a configuration."""
+
+SHARE = 0.92
+"""vLLM's own `gpu-memory-utilization`, where a configuration names none."""
+
+SEQUENCES, STEP, MEMORY_SHARE = "max-num-seqs", "max-num-batched-tokens", "gpu-memory-utilization"
+
+UNKNOWN_FLAGS = frozenset(
+    {"block-size", "cpu-offload-gb", "kv-cache-dtype", "kv-cache-memory-bytes", "mamba-ssm-cache-dtype"}
+    | {"num-gpu-blocks-override", "quantization", "speculative-config"}
+)
+"""Flags that change memory or cache in ways that the arithmetic does not know."""
+
+SHOWN_TOKENS = 8192
+"""Length of the conversations that people are shown a number of, besides the whole context."""
+
+
+async def sized(card: ModelCard, endpoint: Endpoint | None, say: Callable[[str], None]) -> ModelCard:
+    """Return the configuration with the context and flags for where it is served.
+
+    A second call with its result changes nothing.
+
+    Args:
+        endpoint: the server that runs already; `None` where one is started here.
+        say: gets a line about what was chosen.
+
+    Raises:
+        InvalidCard: the GPUs here are too small, or the model's folder is missing.
+        ServerFailed: the server cannot be used, or takes too few tokens.
+    """
+    if card.hosted:
+        return card
+    if endpoint is not None:
+        served = await attach(endpoint, card.name)
+        adopted = adopt(card, served, endpoint)
+        if adopted is not card:
+            say(f"{endpoint} takes {served:,} tokens: that is the context, not {card.context:,}")
+        return adopted
+    if not card.gpus or not (gpus := (await asyncio.to_thread(read_gpus)).usable):
+        return card
+    prepare(card, say)
+    fitted = fit(card, gpus)
+    if fitted != card:
+        say(describe(fitted, gpus))
+    return fitted
+
+
+def fit(card: ModelCard, gpus: Sequence[Gpu]) -> ModelCard:
+    """Return the configuration with the context, sequences and token budget that the GPUs have memory for.
+
+    The context is the configuration's, which is the model's limit, or a half, a quarter, ... of it. Flags
+    that the configuration sets stay. A configuration without GPUs, of a model that the arithmetic does not
+    know, or without a readable `config.json` stays as it is.
+
+    Args:
+        gpus: those that the server may use; the smallest one decides.
+
+    Raises:
+        InvalidCard: the weights leave no room for a conversation.
+    """
+    cache = cache_on(card, gpus)
+    if cache is None:
+        return card
+    least = answer_tokens(card) + 1
+    context = cache.longest_context(card.context, least)
+    if context is None:
+        smallest = min(gpus, key=lambda gpu: gpu.total)
+        raise InvalidCard(
+            f"{card.name} does not fit {card.gpus} x {smallest.name} ({smallest.total / 1024:.0f} GiB):"
+            f" {cache.weights / 1e9:.1f} GB of weights leave no room for a conversation of {least:,} tokens;"
+            " use larger GPUs, a configuration for more of them, or a smaller or 8-bit model"
+            " (speedrunner list models)"
+        )
+    flags = dict(card.server.flags)
+    flags.setdefault(SEQUENCES, cache.sequences)
+    flags.setdefault(STEP, _step_tokens(card, gpus))
+    server = msgspec.structs.replace(card.server, flags=flags)
+    return msgspec.structs.replace(card, context=context, server=server)
+
+
+def cache_on(card: ModelCard, gpus: Sequence[Gpu]) -> Capacity | None:
+    """Compute the prefix cache of one replica on these GPUs; `None` where that is not known."""
+    flags = card.server.flags
+    memory = min((gpu.total for gpu in gpus), default=0) * 2**20
+    if not (card.gpus and memory) or UNKNOWN_FLAGS & set(flags) or card.dtype == "float32":
+        return None
+    config = read_config(card)
+    shape = shape_of(config) if config else None
+    shards, share = flags.get("tensor-parallel-size", 1), memory_share(card)
+    if shape is None or not isinstance(shards, int):
+        return None
+    stages = card.gpus // shards  # pipeline parallel
+    step = _step_tokens(card, gpus)
+    return capacity_of(shape, memory, shards=shards, stages=stages, share=share, step_tokens=step)
+
+
+def memory_share(card: ModelCard) -> float:
+    """Return the share of a GPU's memory that the server takes."""
+    share = card.server.flags.get(MEMORY_SHARE, SHARE)
+    return share if isinstance(share, int | float) else SHARE
+
+
+def adopt(card: ModelCard, served: int | None, endpoint: Endpoint) -> ModelCard:
+    """Return the configuration with the context of a server that runs, where that is the smaller one.
+
+    Args:
+        served: tokens that the server takes; `None` where it does not say.
+
+    Raises:
+        ServerFailed: the answers of the roles need more.
+    """
+    if served is None or served >= card.context:
+        return card
+    if (least := answer_tokens(card) + 1) > served:
+        raise ServerFailed(
+            f"the server at {endpoint} takes {served:,} tokens, and an answer of {card.name!r} may need"
+            f" {least:,}: start it with --max-model-len {card.context}, or lower model.inducer.string_tokens"
+        )
+    return msgspec.structs.replace(card, context=served)
+
+
+def answer_tokens(card: ModelCard) -> int:
+    """Return the length of the longest answer that a role may write, in tokens."""
+    return max(role.thinking_tokens + role.string_tokens for role in (card.roles.actor, card.roles.inducer))
+
+
+def describe(card: ModelCard, gpus: Sequence[Gpu]) -> str:
+    """Say in one line what a fitted configuration gives on these GPUs."""
+    smallest = min(gpus, key=lambda gpu: gpu.total)
+    flags, cache = card.server.flags, cache_on(card, gpus)
+    line = (
+        f"{card.name} on {card.gpus} x {smallest.name}: context {card.context:,}, {flags.get(SEQUENCES)}"
+        f" sequences, {_step_tokens(card, gpus):,} tokens a step"
+    )
+    if cache is None:
+        return line
+    short, long = (cache.conversations(tokens) for tokens in (SHOWN_TOKENS, card.context))
+    caches = f"the cache of each of {card.replicas} replicas" if card.replicas > 1 else "the cache"
+    return (
+        f"{line}; {caches} holds {short} conversations of {SHOWN_TOKENS:,} tokens or {long} of"
+        f" {card.context:,}"
+    )
+
+
+def read_config(card: ModelCard) -> dict[str, Any] | None:
+    """Read the model's `config.json`; `None` where it cannot be had.
+
+    For one that is not here, models/shapes/shapes.yaml has the same sizes or the hub is asked.
+    """
+    if card.id is None:
+        place: Path | None = Path(model_path(card)) / hub.CONFIG
+    else:
+        place = hub.config_file(card.id, card.revision, fetch=card.shape is None)
+    if place is None or not place.exists():
+        known = yaml.safe_load(SHAPES.read_text("utf-8"))
+        return known.get(card.shape) if card.shape else None
+    try:
+        content = json.loads(place.read_text("utf-8"))
+    except (OSError, ValueError):
+        return None
+    return content if isinstance(content, dict) else None
+
+
+def _step_tokens(card: ModelCard, gpus: Sequence[Gpu]) -> int:
+    named = card.server.flags.get(STEP)
+    return named if isinstance(named, int) else step_tokens(min(gpu.total for gpu in gpus) * 2**20)

@@ -1,0 +1,67 @@
+"""How much context a run's models get: what their GPUs or server allow, and what the run has recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+
+from serving.deployment import running_endpoint
+from serving.model_card import ModelCard
+from serving.sizing import sized
+from speedrunner.runs.setup import Setup
+from speedrunner.store.records import Process
+from speedrunner.store.stored_run import RunDirectoryError
+
+
+async def sized_setup(setup: Setup, say: Callable[[str], None]) -> Setup:
+    """Return the setup with its models fitted to the GPUs here, or to the server that it names.
+
+    Args:
+        say: gets a line about each model that was fitted.
+
+    Raises:
+        InvalidCard, ServerFailed: see `serving.sizing.sized`.
+    """
+    options = setup.config.serving
+    actor = await sized(setup.card, running_endpoint(setup.card, options), say)
+    if setup.inducer_card is setup.card:
+        return replace(setup, card=actor, inducer_card=actor)
+    endpoint = running_endpoint(setup.inducer_card, options.elsewhere())
+    return replace(setup, card=actor, inducer_card=await sized(setup.inducer_card, endpoint, say))
+
+
+def with_recorded_contexts(path: Path, processes: Sequence[Process], setup: Setup) -> Setup:
+    """Return the setup with the contexts that a run has recorded, also where more would fit here.
+
+    A run is one experiment: its episodes must not get longer after a move to a larger GPU.
+
+    Args:
+        path: the run's directory.
+        processes: those that worked on the run so far.
+
+    Raises:
+        RunDirectoryError: a model has less context here.
+    """
+    if not processes:
+        return setup
+    before = processes[-1]
+    actor = _with_recorded_context(path, before.actor, setup.card)
+    if setup.inducer_card is setup.card:
+        return replace(setup, card=actor, inducer_card=actor)
+    others = _with_recorded_context(path, before.inducer, setup.inducer_card)
+    return replace(setup, card=actor, inducer_card=others)
+
+
+def _with_recorded_context(path: Path, before: ModelCard, card: ModelCard) -> ModelCard:
+    if card.hosted or before.name != card.name or before.context == card.context:
+        return card
+    if before.context > card.context:
+        raise RunDirectoryError(
+            f"{path} was played with a context of {before.context:,} tokens, and {card.name} has"
+            f" {card.context:,} here: resume it on larger GPUs, or with a server that was started with"
+            f" --max-model-len {before.context}, or name another directory with run.dir"
+        )
+    return msgspec.structs.replace(card, context=before.context)

@@ -1,0 +1,112 @@
+"""A configuration gets the context and flags that the memory of the GPUs here allows."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+from huggingface_hub import constants
+
+from serving.cards import adapted, load_card
+from serving.engine.gpus import GpuReport
+from serving.errors import InvalidCard
+from serving.sizing import describe, fit, sized
+from tests.gpu_kinds import GPUS, with_config
+
+BIG = load_card("qwen3.5-27b")
+
+
+class TestFit:
+    def test_context_sequences_and_step_come_from_the_memory(self, tmp_path: Path) -> None:
+        card = with_config(BIG, tmp_path)
+        fitted = {kind: fit(card, [GPUS[kind]]) for kind in ("H100", "H200")}
+        assert [each.context for each in fitted.values()] == [131_072, 262_144]
+        assert [each.server.flags["max-num-seqs"] for each in fitted.values()] == [32, 104]
+        assert [each.server.flags["max-num-batched-tokens"] for each in fitted.values()] == [8192, 8192]
+
+    def test_the_smallest_gpu_decides(self, tmp_path: Path) -> None:
+        assert fit(with_config(BIG, tmp_path), [GPUS["H200"], GPUS["H100"]]).context == 131_072
+
+    def test_a_second_time_changes_nothing(self, tmp_path: Path) -> None:
+        once = fit(with_config(BIG, tmp_path), [GPUS["H100"]])
+        assert fit(once, [GPUS["H100"]]) == once
+        assert fit(once, [GPUS["H200"]]) == once
+
+    def test_flags_of_the_configuration_win(self, tmp_path: Path) -> None:
+        card = with_config(BIG, tmp_path, **{"max-num-seqs": 4, "max-num-batched-tokens": 2048})
+        fitted = fit(msgspec.structs.replace(card, context=65_536), [GPUS["H100"]])
+        assert (fitted.context, fitted.server) == (65_536, card.server)
+
+    def test_less_memory_for_the_engine_means_less_context(self, tmp_path: Path) -> None:
+        card = with_config(BIG, tmp_path, **{"gpu-memory-utilization": 0.8})
+        assert fit(card, [GPUS["H100"]]).context == 65_536
+
+    def test_what_does_not_fit_is_refused_in_one_line_with_the_remedy(self, tmp_path: Path) -> None:
+        with pytest.raises(InvalidCard) as error:
+            fit(with_config(BIG, tmp_path), [GPUS["A6000"]])
+        assert str(error.value) == (
+            "qwen3.5-27b does not fit 1 x NVIDIA RTX A6000 (48 GiB): 53.8 GB of weights leave no room for a"
+            " conversation of 10,241 tokens; use larger GPUs, a configuration for more of them, or a smaller"
+            " or 8-bit model (speedrunner list models)"
+        )
+
+    @pytest.mark.parametrize("flag", ["num-gpu-blocks-override", "kv-cache-dtype", "speculative-config"])
+    def test_flags_that_the_arithmetic_does_not_know_leave_it_as_it_is(
+        self, tmp_path: Path, flag: str
+    ) -> None:
+        card = with_config(BIG, tmp_path, **{flag: "x"})
+        assert fit(card, [GPUS["H100"]]) is card
+
+    def test_what_is_not_known_stays_as_it_is(self, tmp_path: Path) -> None:
+        card = with_config(BIG, tmp_path)
+        assert fit(card, []) is card
+        assert fit(card, [msgspec.structs.replace(GPUS["H100"], total=0)]) is card
+        (tmp_path / "config.json").write_text(json.dumps({"model_type": "qwen9"}))
+        assert fit(card, [GPUS["H100"]]) is card
+        for content in (b"{", b"[]", b"\xff"):
+            (tmp_path / "config.json").write_bytes(content)
+            assert fit(card, [GPUS["H100"]]) is card
+        (tmp_path / "config.json").unlink()
+        other = msgspec.structs.replace(card, shape=None)
+        assert fit(other, [GPUS["H100"]]) is other
+        on_cpu = load_card("tiny-random")
+        assert fit(on_cpu, [GPUS["H100"]]) is on_cpu
+
+    def test_a_model_that_is_not_here_yet_has_the_sizes_of_its_shape(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
+        monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")  # which need not be asked
+        for card in (BIG, adapted(BIG, load_format="dummy")):
+            assert fit(card, [GPUS["H100"]]).context == 131_072
+
+
+class TestLine:
+    def test_people_see_what_was_chosen_and_what_the_cache_holds(self, tmp_path: Path) -> None:
+        gpus = [GPUS["H100"]]
+        assert describe(fit(with_config(BIG, tmp_path), gpus), gpus) == (
+            "qwen3.5-27b on 1 x NVIDIA H100 80GB HBM3: context 131,072, 32 sequences, 8,192 tokens a step;"
+            " the cache holds 17 conversations of 8,192 tokens or 2 of 131,072"
+        )
+
+    def test_each_replica_has_a_cache(self, tmp_path: Path) -> None:
+        gpus = [GPUS["H100"]]
+        card = msgspec.structs.replace(with_config(BIG, tmp_path), replicas=2)
+        assert "; the cache of each of 2 replicas holds 17 conversations " in describe(fit(card, gpus), gpus)
+
+
+class TestWhereItIsServed:
+    async def test_the_gpus_here_are_said_once(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("serving.sizing.read_gpus", lambda: GpuReport(installed=[GPUS["H200"]]))
+        said: list[str] = []
+        fitted = await sized(with_config(BIG, tmp_path), None, said.append)
+        assert fitted.context == 262_144
+        assert await sized(fitted, None, said.append) == fitted
+        (line,) = said
+        assert line.startswith("qwen3.5-27b on 1 x NVIDIA H200: context 262,144, 104 sequences, ")
+
+    async def test_without_a_driver_it_stays_as_it_is(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("PATH", "/nowhere")
+        assert await sized(BIG, None, print) is BIG
