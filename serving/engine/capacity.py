@@ -1,8 +1,8 @@
 """How many tokens a model's prefix cache keeps on given GPUs: arithmetic on the model's `config.json`.
 
-The arithmetic covers dense models with full attention, and hybrids whose other layers are gated delta nets
-(Qwen3.5). vLLM's own code gave the same numbers of blocks within 5 % (tests/serving/engine/test_capacity.py).
-That code ran without a GPU: what a start takes besides weights and cache is an estimate (`overhead_bytes`).
+The arithmetic covers dense models with full attention, and hybrids of it and gated delta nets (Qwen3.5).
+vLLM's own code gave the same numbers of blocks within 5 % (tests/serving/engine/test_capacity.py).
+It ran without a GPU, so the memory for anything but weights and cache is an estimate (`overhead_bytes`).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import msgspec
 from serving.engine.metrics import blocks_of
 
 DENSE, HYBRID = ("llama", "qwen3"), ("qwen3_5_text",)
-"""Values of `model_type` whose layers this arithmetic knows."""
+"""Values of `model_type` that this arithmetic knows."""
 
 DRIVER_BYTES = 2**29
 """Memory that the driver keeps: CUDA shows about 0.5 GiB less than nvidia-smi (H100: 79.1 of 79.6 GiB)."""
@@ -35,12 +35,13 @@ sequences cost only CUDA graphs; more than the cache keeps would evict each othe
 
 STEP_TOKENS, LARGE_STEP_TOKENS, LARGE_GPU_BYTES = 8192, 16_384, 160 * 2**30
 """Token budget of one step: vLLM's own defaults for its server on GPUs of 70 GiB and of 160 GiB. Below 70 GiB
-and on A100s vLLM takes 2,048, which keeps the time between tokens even while long prompts arrive. Here nearly every prompt token is cached, and the few long prompts (a sleep's first one) need a quarter of the
-steps with 8,192. The difference is not measured."""
+and on A100s vLLM takes 2,048, which keeps the time between tokens even while long prompts arrive. Here nearly
+every prompt token is cached, and the few long prompts (a sleep's first one) need a quarter of the steps with
+8,192. The difference is not measured."""
 
 
 class Shape(msgspec.Struct, frozen=True):
-    """What the arithmetic reads from the text part of a `config.json`, under the same names."""
+    """A model's sizes, under the names that they have in the text part of its `config.json`."""
 
     model_type: str
     hidden_size: int
@@ -78,7 +79,7 @@ class Shape(msgspec.Struct, frozen=True):
 
     @property
     def key_value_heads(self) -> int:
-        """Heads whose keys and values are cached."""
+        """Heads that have keys and values to cache."""
         return self.num_key_value_heads or self.num_attention_heads
 
     @property
@@ -89,7 +90,7 @@ class Shape(msgspec.Struct, frozen=True):
 
 
 class Capacity(msgspec.Struct, frozen=True):
-    """What the prefix cache of one replica keeps.
+    """The prefix cache of one replica.
 
     Attributes:
         blocks: blocks of the cache; vLLM keeps one of them to itself.
