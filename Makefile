@@ -2,7 +2,7 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3 || echo python3)
 
 # Two workers, in the order that tests/conftest.py gives: the engine's tests on one, all others beside them.
-WORKERS = .venv/bin/python -m pytest -n 2 --no-loadscope-reorder -m "not slow"
+WORKERS = .venv/bin/python -m pytest -n 2 --no-loadscope-reorder
 
 .PHONY: help venv demo demo-full tiny paper-smoke check test test-slow check-gpu lint clean
 .DEFAULT_GOAL := help
@@ -35,13 +35,13 @@ paper-smoke: venv  ## the paper's main comparison with the bundled model, on the
 	@.venv/bin/speedrunner report runs/smoke
 
 check: lint  ## lint, and the tests that need no engine: for the loop at the desk
-	@$(WORKERS) --ignore tests/engine
+	@$(WORKERS) -m "not slow" --ignore tests/engine
 
 test: venv  ## all tests but the slow ones; some start a real vLLM on the CPU
-	@$(WORKERS)
+	@$(WORKERS) -m "not slow"
 
 test-slow: venv  ## the tests that restart or kill servers many times
-	@.venv/bin/python -m pytest -m slow
+	@$(WORKERS) -m slow
 
 check-gpu: venv  ## test the GPU lock and the GPU configurations without a GPU, in an environment of 10 GB
 	@.venv/bin/python requirements/check_gpu.py

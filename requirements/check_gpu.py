@@ -1,7 +1,7 @@
 """Tests what needs vLLM's GPU build, on a machine without a GPU: `make check-gpu`.
 
-Builds the GPU environment in `.cache/gpu-venv`, unless it is there, and runs `tests/gpu` in it. Where the disk
-or the package index does not allow that, it prints the reason on one line and succeeds.
+It builds the GPU environment in `.cache/gpu-venv`, unless it is there, and runs `tests/gpu` in it. If the
+disk or the package index does not allow that, it prints the reason on one line and succeeds.
 """
 
 from __future__ import annotations

@@ -23,6 +23,14 @@ from tests.stand_in_smi import write_smi
 ENGINE = "tests/engine"
 """The folder of all tests that need vLLM."""
 
+SLOW_WITH_ENGINE = (
+    "tests/slurm/",
+    "tests/test_readme.py",
+    "tests/speedrunner/cli/test_tables.py",
+    "tests/speedrunner/verification/test_verify.py",
+)
+"""Slow tests for the worker that has the engine's: they start servers as well, or have a time limit."""
+
 # Started in the background, a test run ignores these signals, and so would every process that it starts.
 for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
     if signal.getsignal(number) is signal.SIG_IGN:
@@ -51,7 +59,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> LoadScopeSch
 
     class Groups(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            return group(nodeid)
+            with_engine = config.option.markexpr == "slow" and nodeid.startswith(SLOW_WITH_ENGINE)
+            return ENGINE if with_engine else group(nodeid)
 
     return Groups(config, log)
 

@@ -1,4 +1,4 @@
-"""Asks vLLM's own code what its KV cache is on GPUs that this machine does not have.
+"""Computes vLLM's KV caches, with vLLM's own code, for GPUs that this machine does not have.
 
     python -m tests.gpu.engine_caches H100 [MODEL...]
 
@@ -12,12 +12,11 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
 import msgspec
 
-from serving.cards import adapted, list_cards, load_card
+from serving.cards import CHECKOUT, adapted, list_cards, load_card
 from serving.engine.server import VllmServer
 from serving.model_card import ModelCard
 from serving.weights import prepare
@@ -26,9 +25,12 @@ from tests.gpu.gpus import GPUS, Gpu
 
 MOST_GPUS = 8
 
+HOME = CHECKOUT / ".cache" / "faked-gpus"
+"""Home directory of these processes: libraries leave their caches there, and the next process reuses them."""
+
 RESERVE_BYTES = 4_000_000_000
-"""What activations, CUDA graphs and libraries take on each GPU: an assumption (docs/gpu.md), nothing measured.
-vLLM measures it at its start."""
+"""Memory for activations, CUDA graphs and libraries on each GPU, in bytes. It is an assumption (docs/gpu.md):
+vLLM measures it when it starts on a GPU."""
 
 
 class EngineCache(msgspec.Struct, kw_only=True):
@@ -162,12 +164,12 @@ def engine_cache(card: ModelCard, gpu: Gpu) -> EngineCache:
 def main(kind: str, *models: str) -> None:
     """Print the KV caches of model configurations, by default of all that are for GPUs."""
     cards = [load_card(name) for name in models or list_cards()]
-    with TemporaryDirectory() as folder:
-        os.environ |= dict.fromkeys(("VLLM_CACHE_ROOT", "TRITON_CACHE_DIR", "TRITON_LIBCUDA_PATH"), folder)
-        os.environ |= {"HF_HUB_OFFLINE": "1", "VLLM_LOGGING_STREAM": "ext://sys.stderr"}
-        load_driver(Path(folder))
-        fake_gpus(GPUS[kind], MOST_GPUS)
-        caches = [engine_cache(adapted(card, load_format="dummy"), GPUS[kind]) for card in cards if card.gpus]
+    HOME.mkdir(parents=True, exist_ok=True)
+    os.environ |= dict.fromkeys(("HOME", "VLLM_CACHE_ROOT", "TRITON_LIBCUDA_PATH"), str(HOME))
+    os.environ |= {"HF_HUB_OFFLINE": "1", "VLLM_LOGGING_STREAM": "ext://sys.stderr"}
+    load_driver(HOME)
+    fake_gpus(GPUS[kind], MOST_GPUS)
+    caches = [engine_cache(adapted(card, load_format="dummy"), GPUS[kind]) for card in cards if card.gpus]
     print(msgspec.json.encode(caches).decode())
 
 

@@ -1,8 +1,8 @@
-"""Fakes enough of CUDA for vLLM's GPU build to choose its platform and to configure itself, without a GPU.
+"""Fakes enough of CUDA for vLLM's GPU build to choose its platform and configure itself without a GPU.
 
-The driver library answers every call with "no device"; NVML's and torch's questions about devices are answered
-from a table. Nothing can be computed. The fakes replace functions of whole modules, so that a process can
-have one kind of GPU only.
+A compiled driver library answers every call with "no device". NVML and torch report devices from a table.
+Nothing can be computed. The fakes replace functions of whole modules, so a process can have only one kind of
+GPU.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ HEADER = Path(sysconfig.get_path("purelib"), "nvidia/cu13/include/cuda.h")
 
 
 def load_driver(folder: Path) -> None:
-    """Compile a driver library into a folder and load it: what links to `libcuda.so.1` then finds it.
+    """Compile a driver library into a folder and load it, so that later libraries find `libcuda.so.1`.
 
     Raises:
         subprocess.CalledProcessError: gcc failed.
@@ -40,7 +40,7 @@ def load_driver(folder: Path) -> None:
 
 
 def fake_gpus(gpu: Gpu, count: int) -> None:
-    """Make NVML and torch report so many unused GPUs of one kind. Call it before vLLM chooses its platform."""
+    """Make NVML and torch report `count` unused GPUs. Call this before vLLM chooses its platform."""
     import torch
     import vllm.third_party.pynvml as nvml
 

@@ -1,4 +1,4 @@
-"""The GPUs that the tests pretend to have, and whether the GPU environment runs."""
+"""The GPUs that the tests pretend to have, and the environment that the tests need."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ def missing() -> str:
     return "" if shutil.which("g++") else "needs a C++ compiler (Debian: apt install g++)"
 
 
-needs_gpu_environment = pytest.mark.skipif(bool(missing()), reason=missing())
+def require_gpu_environment() -> None:
+    """Skip the calling test module where its tests cannot run."""
+    if reason := missing():
+        pytest.skip(reason, allow_module_level=True)
 
 
 class Gpu(msgspec.Struct, frozen=True):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from functools import cache
@@ -14,55 +13,59 @@ from serving.cards import CHECKOUT, list_cards, load_card
 from serving.engine.metrics import blocks_of
 from tests.gpu.claims import claimed
 from tests.gpu.engine_caches import EngineCache
-from tests.gpu.gpus import GPUS, needs_gpu_environment
+from tests.gpu.gpus import GPUS, require_gpu_environment
 
-pytestmark = needs_gpu_environment
+require_gpu_environment()
 
 ON_GPUS = {card.name: card for card in map(load_card, list_cards()) if card.gpus}
 
 TOLERANCE = 0.08
-"""Largest relative difference between blocks as computed and as vLLM has them. The claim counts 0.9 of a GPU's
-nominal memory; vLLM takes 0.92 of what the driver leaves, which differs from GPU to GPU."""
+"""Largest relative difference between our number of blocks and vLLM's. We count 0.9 of a GPU's nominal
+memory. vLLM takes 0.92 of what the driver leaves, which differs from GPU to GPU."""
 
 
 @cache
-def engine_caches(kind: str) -> dict[str, EngineCache]:
-    """Return vLLM's KV caches on one kind of GPU, by model: computed once, in a process of its own."""
-    run = subprocess.run(
+def run_engine_caches(kind: str) -> subprocess.CompletedProcess[str]:
+    """Compute all caches on one kind of GPU, once: fakes of several kinds need several processes."""
+    return subprocess.run(
         [sys.executable, "-m", "tests.gpu.engine_caches", kind],
         cwd=CHECKOUT,
-        env={**os.environ, "VLLM_LOGGING_COLOR": "0"},
         capture_output=True,
         text=True,
         check=False,
     )
+
+
+def engine_cache(model: str, kind: str) -> EngineCache:
+    """Return vLLM's KV cache of a model configuration on one kind of GPU."""
+    run = run_engine_caches(kind)
     assert run.returncode == 0, run.stderr[-5000:]
     found = msgspec.json.decode(run.stdout.splitlines()[-1], type=list[EngineCache])
-    return {each.model: each for each in found}
+    return next(each for each in found if each.model == model)
 
 
 @pytest.mark.parametrize("kind", GPUS)
 @pytest.mark.parametrize("model", ON_GPUS)
 class TestEveryConfigurationOnEveryGpu:
     def test_vllm_takes_it_with_our_worker(self, model: str, kind: str) -> None:
-        found = engine_caches(kind)[model]
+        found = engine_cache(model, kind)
         assert found.worker == "vllm.v1.worker.gpu_worker"
         assert found.attention == ["FLASH_ATTN", "GDN_ATTN"][: 2 if ON_GPUS[model].cache == "hybrid" else 1]
 
     def test_it_fits_where_we_say_that_it_fits(self, model: str, kind: str) -> None:
-        card, found = ON_GPUS[model], engine_caches(kind)[model]
+        card, found = ON_GPUS[model], engine_cache(model, kind)
         claim = claimed(card, GPUS[kind])
         assert (claim.conversations[card.context] > 0) == (not found.refused), found.refused
 
     def test_its_blocks_are_those_that_we_compute(self, model: str, kind: str) -> None:
-        found, claim = engine_caches(kind)[model], claimed(ON_GPUS[model], GPUS[kind])
+        found, claim = engine_cache(model, kind), claimed(ON_GPUS[model], GPUS[kind])
         assert found.block_tokens == claim.block_tokens
         if not found.refused:
             assert found.blocks == pytest.approx(claim.blocks, rel=TOLERANCE)
             assert found.match_unit == 16
 
     def test_it_holds_the_conversations_that_we_claim(self, model: str, kind: str) -> None:
-        card, found = ON_GPUS[model], engine_caches(kind)[model]
+        card, found = ON_GPUS[model], engine_cache(model, kind)
         if found.refused:
             return
         for tokens, conversations in claimed(card, GPUS[kind]).conversations.items():

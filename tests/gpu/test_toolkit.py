@@ -9,9 +9,9 @@ import sysconfig
 from importlib.metadata import version
 from pathlib import Path
 
-from tests.gpu.gpus import needs_gpu_environment
+from tests.gpu.gpus import require_gpu_environment
 
-pytestmark = needs_gpu_environment
+require_gpu_environment()
 
 KERNEL = """
 #include <cuda/std/type_traits>
