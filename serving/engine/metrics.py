@@ -132,6 +132,12 @@ class Metrics:
                 running.add(replica)
         return Activity(done, frozenset(running))
 
+    @property
+    def started(self) -> float | None:
+        """When the server's process started, in Unix seconds; `None` where it does not report it."""
+        name = "process_start_time_seconds"
+        return next((sample.value for sample in self._samples if sample.name == name), None)
+
     def sums(self, *names: str) -> dict[str, float]:
         """What the samples of these names, which lack vLLM's prefix, come to over all replicas.
 
