@@ -9,6 +9,7 @@ from typing import Any
 from serving.admission import Replica
 from serving.conversation import Conversation
 from serving.engine.client import Engine
+from serving.engine.prompt import Prompt
 from serving.errors import InvalidCard, ServingError
 from serving.model_card import ModelCard
 from serving.routes.chat import ChatConversation
@@ -130,11 +131,10 @@ class Model:
             if replica.cache is None or not replica.cache.match_unit <= len(prefix) < self.card.context:
                 continue
             reply = await self.engine.complete(
-                prefix,
+                Prompt(prefix, replica.ideal),
                 max_tokens=1,
                 labels={"role": "warming", **labels, "replica": str(replica.number)},
                 replica=replica.address,
-                cache=replica.ideal,
                 **options,
             )
             reply.record("ok", reply.usage)

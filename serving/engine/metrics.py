@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.samples import Sample
 
 from serving.engine.endpoint import Endpoint
 from serving.errors import ServerFailed
@@ -85,14 +86,22 @@ _ACTIVITY = {
     "vllm:iteration_tokens_total_count",
     "vllm:request_success_total",
 }
+_RUNNING = "vllm:num_requests_running"
 
 
 class Metrics:
-    """What a server says at `/metrics`, in this text."""
+    """What a server says at `/metrics`, in this text. Only samples that are asked for are read: reading all
+    639 lines of vLLM takes 20 ms."""
 
     def __init__(self, text: str) -> None:
-        families = text_string_to_metric_families(text)
-        self._samples = [sample for family in families for sample in family.samples]
+        self._lines = text.splitlines()
+
+    def samples(self, *names: str) -> list[Sample]:
+        """The samples with these names, in their order."""
+        beginnings = tuple(name + end for name in names for end in ("{", " "))
+        lines = [line for line in self._lines if line.startswith(beginnings)]
+        families = text_string_to_metric_families("\n".join([*lines, ""]))
+        return [sample for family in families for sample in family.samples]
 
     def counters(self) -> Counters:
         """The engine's counters. Raises `ServerFailed` where one of them is missing."""
@@ -107,7 +116,7 @@ class Metrics:
 
     def caches(self) -> list[CacheConfig]:
         """The prefix cache of each replica, in their order."""
-        infos = [sample.labels for sample in self._samples if sample.name == "vllm:cache_config_info"]
+        infos = [sample.labels for sample in self.samples("vllm:cache_config_info")]
         return [
             CacheConfig(
                 block_size=int(info["block_size"]),
@@ -123,20 +132,19 @@ class Metrics:
         """What the engine does now."""
         done: dict[int | None, float] = {None: 0.0}
         running: set[int] = set()
-        for sample in self._samples:
+        for sample in self.samples(*_ACTIVITY, _RUNNING):
             replica = int(sample.labels.get("engine", 0))
             if sample.name in _ACTIVITY:
                 done[replica] = done.get(replica, 0.0) + sample.value
                 done[None] += sample.value
-            elif sample.name == "vllm:num_requests_running" and sample.value:
+            elif sample.value:
                 running.add(replica)
         return Activity(done, frozenset(running))
 
     @property
     def started(self) -> float | None:
         """When the server's process started, in Unix seconds; `None` where it does not report it."""
-        name = "process_start_time_seconds"
-        return next((sample.value for sample in self._samples if sample.name == name), None)
+        return next((sample.value for sample in self.samples("process_start_time_seconds")), None)
 
     def sums(self, *names: str) -> dict[str, float]:
         """What the samples of these names, which lack vLLM's prefix, come to over all replicas.
@@ -144,9 +152,9 @@ class Metrics:
         Those that the server does not have are left out.
         """
         found: dict[str, float] = {}
-        for sample in self._samples:
-            if (name := sample.name.removeprefix("vllm:")) in names:
-                found[name] = found.get(name, 0.0) + sample.value
+        for sample in self.samples(*(f"vllm:{name}" for name in names)):
+            name = sample.name.removeprefix("vllm:")
+            found[name] = found.get(name, 0.0) + sample.value
         return found
 
 
