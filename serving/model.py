@@ -9,6 +9,7 @@ from typing import Any
 from serving.admission import Replica
 from serving.conversation import Conversation
 from serving.engine.client import Engine
+from serving.engine.prompt import Prompt
 from serving.errors import InvalidCard, ServingError
 from serving.model_card import ModelCard
 from serving.routes.chat import ChatConversation
@@ -32,6 +33,9 @@ class Model:
         replicas: the engine's.
         held_back: whether its conversations wait for a place in the cache, where the replicas give them.
 
+    Attributes:
+        tokenizer: `None` on routes of messages.
+
     Raises:
         InvalidCard: the card's route needs a tool format or a tokenizer that is missing.
     """
@@ -47,7 +51,7 @@ class Model:
         self.card = card
         self.engine = engine
         self.replicas = replicas or [Replica()]
-        self._tokenizer = tokenizer
+        self.tokenizer = tokenizer
         self._held_back = held_back
         self._warm: dict[tuple[int, ...], asyncio.Task[list[tuple[int, Usage]]]] = {}
         """Prefixes that were sent alone, or are being sent."""
@@ -73,7 +77,7 @@ class Model:
         """
         settings = self.card.role(role)
         labels = {"role": role, **labels}
-        if self._format is None or self._tokenizer is None:
+        if self._format is None or self.tokenizer is None:
             kind = ResponsesConversation if self.card.route == "responses" else ChatConversation
             return kind(self.engine, messages, tools, settings, labels)
         transcript = self._transcript(role, messages, tools)
@@ -127,11 +131,10 @@ class Model:
             if replica.cache is None or not replica.cache.match_unit <= len(prefix) < self.card.context:
                 continue
             reply = await self.engine.complete(
-                prefix,
+                Prompt(prefix, replica.ideal),
                 max_tokens=1,
                 labels={"role": "warming", **labels, "replica": str(replica.number)},
                 replica=replica.address,
-                cache=replica.ideal,
                 **options,
             )
             reply.record("ok", reply.usage)
@@ -160,23 +163,23 @@ class Model:
         Raises:
             InvalidTool: they cannot.
         """
-        if self._format is None or self._tokenizer is None:
+        if self._format is None or self.tokenizer is None:
             return
         if self._tool_check is None:
             string_tokens = self.card.role("actor").string_tokens
-            self._tool_check = ToolCheck(self._tokenizer, self._format, string_tokens)
+            self._tool_check = ToolCheck(self.tokenizer, self._format, string_tokens)
         self._tool_check.check(tool)
 
     def count_tokens(self, text: str) -> int:
         """Tokens of a text from outside; without a tokenizer, its bytes, which are never fewer."""
-        return len(text.encode() if self._tokenizer is None else self._tokenizer.outside_text(text))
+        return len(text.encode() if self.tokenizer is None else self.tokenizer.outside_text(text))
 
     def _transcript(self, role: str, messages: Messages, tools: list[ToolSpec]) -> Transcript:
-        assert self._tokenizer is not None
+        assert self.tokenizer is not None
         assert self._format is not None
         settings = self.card.role(role)
         return Transcript(
-            self._tokenizer,
+            self.tokenizer,
             self._format,
             messages,
             tools,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 import msgspec
 
@@ -12,6 +12,7 @@ REQUEST_TIMEOUT_S = 1800.0
 Port = Annotated[int, msgspec.Meta(ge=1, le=65535)]
 Seconds = Annotated[float, msgspec.Meta(gt=0)]
 Text = Annotated[str, msgspec.Meta(min_length=1)]
+Check = Literal["once", "always", "never"]
 
 
 class ServiceOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,6 +35,9 @@ class ServiceOptions(msgspec.Struct, frozen=True, kw_only=True):
     hang_timeout_s: Seconds | None = None
     #: Hold conversations back that the prefix cache has no room for.
     admission: bool = True
+    #: Check tool calls and the prefix cache before the first episode: `once` for each server configuration
+    #: that has passed, `always` at each start, or `never`.
+    check: Check = "once"
 
     def elsewhere(self) -> Self:
         """The same for another engine: without what says where this one is and how it lets in."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import msgspec
+
 from serving.engine.endpoint import Endpoint
 from serving.tokens.tools import ToolSpec
 
@@ -19,9 +21,9 @@ async def rendered(
         "add_generation_prompt": True,
         "chat_template_kwargs": {"enable_thinking": thinking},
     }
-    async with endpoint.client(timeout=60) as client:
-        reply = await client.post("/tokenize", json=body)
-    assert reply.status_code == 200, reply.text
+    async with endpoint.client(60) as client:
+        reply = await client.post("/tokenize", msgspec.json.encode(body))
+    assert reply.status == 200, reply.text
     tokens: list[int] = reply.json()["tokens"]
     return tokens
 

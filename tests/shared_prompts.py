@@ -8,6 +8,7 @@ from serving.engine.client import Engine
 from serving.engine.endpoint import Endpoint
 from serving.engine.ideal_cache import IdealCache
 from serving.engine.metrics import read_metrics
+from serving.engine.prompt import Prompt
 from serving.meter import LedgerRow, Meter
 from serving.model_card import ModelCard
 from serving.together import together
@@ -28,10 +29,10 @@ async def shared_prompts(
         new = draw.choices(range(300, 1000), k=draw.choice([1, config.match_unit, longest]))
         prompt = before[: draw.randrange(len(before) + 1)] + new
         reply = await engine.complete(
-            prompt, max_tokens=draw.randrange(1, 40), labels={}, cache=ideal, ignore_eos=True
+            Prompt(prompt, ideal), max_tokens=draw.randrange(1, 40), labels={}, ignore_eos=True
         )
         reply.record("ok", reply.usage)
-        known.append(prompt + reply.choice["token_ids"])
+        known.append(prompt + (reply.answer.choices[0].token_ids or []))
 
     await together(send, range(32), in_flight)
     await engine.close()

@@ -30,16 +30,59 @@ class _Counts(msgspec.Struct):
         )
 
 
-class Completions(msgspec.Struct):
-    """The answer of `/v1/completions` and `/v1/chat/completions`."""
+class TokenChoice(msgspec.Struct):
+    """What was generated. Its text is not used, but must be readable."""
 
-    choices: Annotated[list[dict[str, Any]], msgspec.Meta(min_length=1)]
+    token_ids: list[int] | None = None
+    finish_reason: str | None = None
+    text: str = ""
+
+
+class _Timing(msgspec.Struct):
+    queue_time_ms: float | None = None
+    time_to_first_token_ms: float | None = None
+
+
+class TokenCompletion(msgspec.Struct):
+    """The answer of `/v1/completions`."""
+
+    choices: Annotated[list[TokenChoice], msgspec.Meta(min_length=1)]
     usage: _Counts
+    metrics: _Timing | None = None
+    error: Any = None
 
     @property
     def aborted(self) -> bool:
         """Whether the engine's shutdown cut it off."""
-        return self.choices[0].get("finish_reason") == "abort"
+        return self.choices[0].finish_reason == "abort"
+
+    @property
+    def first_token_s(self) -> float | None:
+        """Seconds from the request's arrival in the engine to its first token, where the engine tells."""
+        timing = self.metrics or _Timing()
+        if timing.queue_time_ms is None or timing.time_to_first_token_ms is None:
+            return None
+        return (timing.queue_time_ms + timing.time_to_first_token_ms) / 1000
+
+
+class ChatChoice(msgspec.Struct):
+    """What the model said, as the plain JSON that later requests send back."""
+
+    message: dict[str, Any] | None = None
+    finish_reason: str | None = None
+
+
+class ChatCompletion(msgspec.Struct):
+    """The answer of `/v1/chat/completions`."""
+
+    choices: Annotated[list[ChatChoice], msgspec.Meta(min_length=1)]
+    usage: _Counts
+    error: Any = None
+
+    @property
+    def aborted(self) -> bool:
+        """See `TokenCompletion`."""
+        return self.choices[0].finish_reason == "abort"
 
 
 class _ItemCounts(msgspec.Struct):
@@ -78,12 +121,20 @@ class _Incomplete(msgspec.Struct):
 
 
 class Response(msgspec.Struct):
-    """The answer of `/v1/responses`."""
+    """The answer of `/v1/responses`. Its output is the plain JSON that later requests send back."""
 
-    output: list[Item]
+    output: list[dict[str, Any]]
     usage: _ItemCounts
     status: str = "completed"
     incomplete_details: _Incomplete | None = None
+    error: Any = None
+
+    def __post_init__(self) -> None:
+        self.items()  # what cannot be read is no answer
+
+    def items(self) -> list[Item]:
+        """The output items, as far as they are read. Raises `msgspec.ValidationError`."""
+        return msgspec.convert(self.output, list[Item])
 
     @property
     def aborted(self) -> bool:
@@ -96,3 +147,7 @@ class Response(msgspec.Struct):
         return self.status == "incomplete" and (
             self.incomplete_details is None or self.incomplete_details.reason != "content_filter"
         )
+
+
+Answer = TokenCompletion | ChatCompletion | Response
+"""Any of the forms; each has `usage`, `error` and `aborted`."""

@@ -10,15 +10,15 @@ import time
 import uuid
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Generic, NoReturn, Protocol, TypeVar
 
-import httpx2
 import msgspec
 
-from serving.engine.answers import Completions, Response
+from serving.engine.answers import Answer, ChatCompletion, Response, TokenCompletion
 from serving.engine.endpoint import BUSY_S, Endpoint
-from serving.engine.ideal_cache import IdealCache, Lookup
+from serving.engine.ideal_cache import Lookup
 from serving.engine.one_try import Send, TryFailed, try_once
+from serving.engine.prompt import Prompt
 from serving.errors import ContextOverflow, EngineDead, RequestFailed, RequestRefused, ServerFailed
 from serving.meter import READINESS, LedgerRow, Meter, Status
 from serving.options import REQUEST_TIMEOUT_S
@@ -28,7 +28,7 @@ Recover = Callable[[float], Awaitable[bool]]
 """Called when a connection was lost, with the monotonic time at which the try began; tells whether the
 engine was started again since then."""
 
-CONNECT_S = 10.0
+T = TypeVar("T", bound=Answer)
 
 
 class RetryPolicy(msgspec.Struct, frozen=True):
@@ -59,31 +59,18 @@ class Record(Protocol):
         """Write it; see `LedgerRow`."""
 
 
-class EngineResponse(msgspec.Struct, frozen=True):
-    """An engine's response with what it cost. `body` is its plain JSON."""
+class EngineResponse(msgspec.Struct, Generic[T], frozen=True):
+    """An engine's answer with what it cost."""
 
-    body: dict[str, Any]
+    answer: T
     usage: Usage
     seconds: float
     record: Record
     """Writes the ledger row, once the caller knows what the answer is worth."""
 
-    @property
-    def choice(self) -> dict[str, Any]:
-        """The one choice that was asked for (not on the responses route)."""
-        choice: dict[str, Any] = self.body["choices"][0]
-        return choice
-
-    @property
-    def first_token_s(self) -> float | None:
-        """Seconds from the request's arrival in the engine to its first token, where the engine tells."""
-        told = self.body.get("metrics") or {}
-        queued, then = told.get("queue_time_ms"), told.get("time_to_first_token_ms")
-        return None if queued is None or then is None else (queued + then) / 1000
-
 
 @dataclass(slots=True)
-class _Request:
+class _Request(Generic[T]):
     """What all tries of one request share.
 
     Attributes:
@@ -95,12 +82,12 @@ class _Request:
     """
 
     send: Send
+    form: type[T]
     prompt_bound: int
     max_tokens: int
     labels: dict[str, str]
-    form: type[Completions | Response] = Completions
     replica: int | None = None
-    look_up: Callable[[], Lookup] | None = None
+    look_up: Callable[[], Lookup | None] = lambda: None
     lookup: Lookup | None = None
     id: str = field(default_factory=lambda: uuid.uuid4().hex[:16])
 
@@ -115,7 +102,6 @@ class Engine:
         retry: see `RetryPolicy`.
         recover: see `Recover`; `None` when nobody can start the engine again.
         hosted: whether it is no vLLM server, which tells its health.
-        transport: what carries requests; `None` for connections to `endpoint`.
     """
 
     def __init__(
@@ -126,7 +112,6 @@ class Engine:
         retry: RetryPolicy | None = None,
         recover: Recover | None = None,
         hosted: bool = False,
-        transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
         self.endpoint = endpoint
         self.model = model
@@ -136,8 +121,7 @@ class Engine:
         self._hosted = hosted
         self._not_before = 0.0
         self._waiting: dict[asyncio.Timeout, int | None] = {}
-        timeout = httpx2.Timeout(self._retry.timeout_s, connect=CONNECT_S)
-        self._client = endpoint.client(timeout, transport)
+        self._client = endpoint.client(self._retry.timeout_s)
 
     @property
     def in_flight(self) -> set[int | None]:
@@ -146,38 +130,41 @@ class Engine:
 
     async def close(self) -> None:
         """Close the connections."""
-        await self._client.aclose()
+        await self._client.close()
 
     async def complete(
         self,
-        prompt: list[int],
+        prompt: Prompt,
         *,
         max_tokens: int,
         labels: dict[str, str],
         replica: int | None = None,
-        cache: IdealCache | None = None,
         **options: Any,
-    ) -> EngineResponse:
+    ) -> EngineResponse[TokenCompletion]:
         """Continue token ids; the choice holds `token_ids` and `finish_reason`.
 
         Args:
             replica: which of the engine's replicas is to answer; `None` leaves it to the engine.
-            cache: what was sent to that replica before, for the ledger's `cacheable`.
             options: further fields of the request (`structured_outputs`, `temperature`, ...).
 
         Raises:
             ContextOverflow, RequestRefused, RequestFailed, EngineDead, SpendingCapReached: see `errors`.
         """
-        body = {**options, "prompt": prompt, "max_tokens": max_tokens, "return_token_ids": True}
+        fields = {**options, "model": self.model, "max_tokens": max_tokens, "return_token_ids": True}
+        # Only the prompt's new ids are encoded; it is the last field.
+        content = b"".join((msgspec.json.encode(fields)[:-1], b',"prompt":[', prompt.json(), b"]}"))
         headers = {} if replica is None else {"X-data-parallel-rank": str(replica)}
-        send = self._post("completions", body, headers)
-        look_up = functools.partial(cache.send, prompt, options.get("cache_salt", "")) if cache else None
-        request = _Request(send, len(prompt), max_tokens, labels, replica=replica, look_up=look_up)
+        send = self._post("completions", content, headers)
+        look_up = functools.partial(prompt.look_up, options.get("cache_salt", ""))
+        request = _Request(
+            send, TokenCompletion, len(prompt), max_tokens, labels, replica=replica, look_up=look_up
+        )
         response = await self._send(request)
-        lacks = "no token ids; the tokens route needs a recent vLLM"
-        response = self._holding(response, "token_ids", list, lacks)
-        if request.lookup is not None:
-            request.lookup.answered(response.choice["token_ids"])
+        ids = response.answer.choices[0].token_ids
+        if ids is None:
+            self._refuse(response, "no token ids; the tokens route needs a recent vLLM")
+        elif request.lookup is not None:
+            request.lookup.answered(ids)
         return response
 
     async def chat(
@@ -188,7 +175,7 @@ class Engine:
         prompt_bound: int,
         labels: dict[str, str],
         **options: Any,
-    ) -> EngineResponse:
+    ) -> EngineResponse[ChatCompletion]:
         """Continue messages; the choice holds `message` and `finish_reason`.
 
         Args:
@@ -198,9 +185,11 @@ class Engine:
             As `complete`.
         """
         body = {**options, "messages": messages, "max_completion_tokens": max_tokens}
-        send = self._post("chat/completions", body, {})
-        response = await self._send(_Request(send, prompt_bound, max_tokens, labels))
-        return self._holding(response, "message", dict, "no message")
+        send = self._post("chat/completions", self._encode(body))
+        response = await self._send(_Request(send, ChatCompletion, prompt_bound, max_tokens, labels))
+        if response.answer.choices[0].message is None:
+            self._refuse(response, "no message")
+        return response
 
     async def respond(
         self,
@@ -210,8 +199,8 @@ class Engine:
         prompt_bound: int,
         labels: dict[str, str],
         **options: Any,
-    ) -> EngineResponse:
-        """Continue messages and what followed them; the body is a `serving.engine.answers.Response`.
+    ) -> EngineResponse[Response]:
+        """Continue messages and what followed them.
 
         Args:
             prompt_bound: as in `chat`.
@@ -219,8 +208,9 @@ class Engine:
         Raises:
             As `complete`.
         """
-        send = self._post("responses", {**options, "input": items, "max_output_tokens": max_tokens}, {})
-        return await self._send(_Request(send, prompt_bound, max_tokens, labels, Response))
+        body = {**options, "input": items, "max_output_tokens": max_tokens}
+        send = self._post("responses", self._encode(body))
+        return await self._send(_Request(send, Response, prompt_bound, max_tokens, labels))
 
     def give_up(self) -> None:
         """End every request that waits for an answer with `EngineDead`: the engine hangs."""
@@ -228,20 +218,19 @@ class Engine:
         for waiting in self._waiting:
             waiting.reschedule(now)
 
-    def _holding(self, response: EngineResponse, key: str, kind: type, lacks: str) -> EngineResponse:
-        """The response, if its choice holds what it must."""
-        if isinstance(response.choice.get(key), kind):
-            return response
+    def _refuse(self, response: EngineResponse[T], lacks: str) -> NoReturn:
+        """Raise `RequestRefused` for an answer that lacks what it must hold."""
         response.record("failed", response.usage)
         raise RequestRefused(f"the engine at {self.endpoint} returns {lacks}")
 
-    def _post(self, path: str, body: dict[str, Any], headers: dict[str, str]) -> Send:
-        content = msgspec.json.encode({**body, "model": self.model})  # once, however often it is sent
-        headers = {"Content-Type": "application/json", **headers}
-        url = f"{self.endpoint.base_url}/{path}"
-        return lambda: self._client.post(url, content=content, headers=headers)
+    def _encode(self, body: dict[str, Any]) -> bytes:
+        return msgspec.json.encode({**body, "model": self.model})
 
-    async def _send(self, request: _Request) -> EngineResponse:
+    def _post(self, path: str, content: bytes, headers: dict[str, str] | None = None) -> Send:
+        """Sends the same content, however often it is tried."""
+        return functools.partial(self._client.post, f"{self.endpoint.base_url}/{path}", content, headers)
+
+    async def _send(self, request: _Request[T]) -> EngineResponse[T]:
         failures, held_back_s = 0, 0.0
         for number in itertools.count():
             # In a loop, since another request may prolong the wait meanwhile.
@@ -251,7 +240,7 @@ class Engine:
             row = functools.partial(self._record, request, number, started)
             try:
                 with self.meter.reservation(request.prompt_bound, request.max_tokens):
-                    body, usage = await self._try(request)
+                    answer, usage = await self._try(request)
             except TryFailed as error:
                 row(error.status, error.usage, error)
                 if error.after_s is not None:
@@ -277,12 +266,12 @@ class Engine:
                 row("aborted", None, error)
                 raise
             else:
-                return EngineResponse(body, usage, time.monotonic() - started, row)
+                return EngineResponse(answer, usage, time.monotonic() - started, row)
         raise AssertionError("unreachable: every try returns, raises or goes on")
 
     def _record(
         self,
-        request: _Request,
+        request: _Request[Any],
         number: int,
         started: float,
         status: Status,
@@ -318,13 +307,13 @@ class Engine:
             most,
         )
 
-    async def _try(self, request: _Request) -> tuple[dict[str, Any], Usage]:
+    async def _try(self, request: _Request[T]) -> tuple[T, Usage]:
         waiting = asyncio.timeout(None)
         self._waiting[waiting] = request.replica
-        request.lookup = request.look_up() if request.look_up else None
+        request.lookup = request.look_up()
         try:
             async with waiting:
-                return await try_once(request.send, request.form, self._retry.timeout_s)
+                return await try_once(request.send, request.form)
         except TimeoutError as error:
             reason = "it hangs: none of its counters moves any more"
             raise TryFailed(reason, status="aborted", lost=True, hung=True) from error
@@ -335,7 +324,7 @@ class Engine:
 async def wait_until_ready(engine: Engine) -> None:
     """Send one real, tiny completion: `/health` shows no model that answers. Raises `ServerFailed`."""
     try:
-        reply = await engine.complete([0], max_tokens=1, labels={"role": READINESS})
+        reply = await engine.complete(Prompt([0]), max_tokens=1, labels={"role": READINESS})
     except (RequestRefused, RequestFailed, EngineDead, ContextOverflow) as error:
         raise ServerFailed(f"the engine at {engine.endpoint} is up but does not answer: {error}") from error
     reply.record("ok", reply.usage)

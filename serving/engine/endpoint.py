@@ -6,16 +6,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import httpx2
-
+from serving.engine.http import HttpClient, HttpError, HttpResponse
 from serving.errors import ServerFailed
 
 BUSY_S = 30.0
 """How long a server that lives may take to say that it is healthy."""
-
-MAX_CONNECTIONS = 1000
-KEEPALIVE_S = 4.0
-"""How long a client may keep an idle connection: vLLM closes its side after 5 seconds."""
 
 _FORMS = "http://HOST:PORT/v1 or unix:/path/to/socket"
 
@@ -61,53 +56,37 @@ class Endpoint:
     def __str__(self) -> str:
         return f"unix:{self.socket}" if self.socket else self.base_url
 
-    def client(
-        self, timeout: httpx2.Timeout | float, transport: httpx2.AsyncBaseTransport | None = None
-    ) -> httpx2.AsyncClient:
+    def client(self, timeout_s: float) -> HttpClient:
         """An HTTP client; a path alone starts at the root of a vLLM server: `/health`, `/metrics`.
 
-        It ignores proxies of the environment: an engine is reached directly.
-
         Args:
-            timeout: in seconds.
-            transport: what carries requests; `None` for connections to this endpoint.
+            timeout_s: seconds that one request may take.
         """
-        transport = transport or httpx2.AsyncHTTPTransport(
-            verify=self.base_url.startswith("https:"),  # loading certificates takes 20 ms
-            uds=str(self.socket) if self.socket else None,
-            limits=httpx2.Limits(max_connections=MAX_CONNECTIONS, keepalive_expiry=KEEPALIVE_S),
-        )
-        return httpx2.AsyncClient(
-            base_url=self.base_url.removesuffix("/v1"),
-            headers={"Authorization": f"Bearer {self.api_key}"} if self.api_key else None,
-            transport=transport,
-            timeout=timeout,
-        )
+        return HttpClient(self.base_url.removesuffix("/v1"), self.socket, self.api_key, timeout_s)
 
     async def healthy(self, timeout_s: float = 5.0) -> bool:
         """Whether a server answers here and calls itself healthy."""
         try:
             async with self.client(timeout_s) as client:
-                return (await client.get("/health")).status_code == 200
-        except httpx2.TransportError:
+                return (await client.get("/health")).status == 200
+        except HttpError:
             return False
 
-    async def get(self, path: str, timeout_s: float = 10.0) -> httpx2.Response:
+    async def get(self, path: str, timeout_s: float = 10.0) -> HttpResponse:
         """The answer to one GET. Raises `ServerFailed` where none comes, or none with the status 200."""
         try:
             async with self.client(timeout_s) as client:
                 response = await client.get(path)
-        except httpx2.TransportError as error:
-            reason = str(error) or type(error).__name__
-            raise ServerFailed(f"nothing answers at {self} ({reason}); is the server running?") from error
-        if response.status_code == 401:
+        except HttpError as error:
+            raise ServerFailed(f"nothing answers at {self} ({error}); is the server running?") from error
+        if response.status == 401:
             raise ServerFailed(
                 f"the server at {self} refuses the API key"
                 if self.api_key
                 else f"the server at {self} asks for an API key and none was given"
             )
-        if response.status_code != 200:
-            raise ServerFailed(f"the server at {self} answers {path} with status {response.status_code}")
+        if response.status != 200:
+            raise ServerFailed(f"the server at {self} answers {path} with status {response.status}")
         return response
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.samples import Sample
 
 from serving.engine.endpoint import Endpoint
 from serving.errors import ServerFailed
@@ -92,13 +93,22 @@ _CACHE_USE = "vllm:kv_cache_usage_perc"
 """A gauge from 0 to 1 that changes at each step of a prefill, too: vLLM 0.32 updates the counters above only
 for steps with output, and only the last step of a prompt has any."""
 
+_RUNNING = "vllm:num_requests_running"
+
 
 class Metrics:
-    """What a server says at `/metrics`, in this text."""
+    """What a server says at `/metrics`, in this text. Only samples that are asked for are read: reading all
+    639 lines of vLLM takes 20 ms."""
 
     def __init__(self, text: str) -> None:
-        families = text_string_to_metric_families(text)
-        self._samples = [sample for family in families for sample in family.samples]
+        self._lines = text.splitlines()
+
+    def samples(self, *names: str) -> list[Sample]:
+        """The samples with these names, in their order."""
+        beginnings = tuple(name + end for name in names for end in ("{", " "))
+        lines = [line for line in self._lines if line.startswith(beginnings)]
+        families = text_string_to_metric_families("\n".join([*lines, ""]))
+        return [sample for family in families for sample in family.samples]
 
     def counters(self) -> Counters:
         """The engine's counters. Raises `ServerFailed` where one of them is missing."""
@@ -117,7 +127,7 @@ class Metrics:
         vLLM 0.32 labels the sample of each replica with the sum of all replicas' blocks: 32,768 for each of
         two CPU replicas, 16,384 for a single one. So the sum is divided among them.
         """
-        infos = [sample.labels for sample in self._samples if sample.name == "vllm:cache_config_info"]
+        infos = [sample.labels for sample in self.samples("vllm:cache_config_info")]
         return [
             CacheConfig(
                 block_size=int(info["block_size"]),
@@ -133,16 +143,21 @@ class Metrics:
         """What the engine does now."""
         done: dict[int | None, tuple[float, float]] = {None: (0.0, 0.0)}
         running: set[int] = set()
-        for sample in self._samples:
+        for sample in self.samples(*_ACTIVITY, _CACHE_USE, _RUNNING):
             replica = int(sample.labels.get("engine", 0))
             if sample.name in _ACTIVITY or sample.name == _CACHE_USE:
                 more = (0.0, sample.value) if sample.name == _CACHE_USE else (sample.value, 0.0)
                 for place in (replica, None):
                     counted, used = done.get(place, (0.0, 0.0))
                     done[place] = counted + more[0], used + more[1]
-            elif sample.name == "vllm:num_requests_running" and sample.value:
+            elif sample.value:
                 running.add(replica)
         return Activity(done, frozenset(running))
+
+    @property
+    def started(self) -> float | None:
+        """When the server's process started, in Unix seconds; `None` where it does not report it."""
+        return next((sample.value for sample in self.samples("process_start_time_seconds")), None)
 
     def sums(self, *names: str) -> dict[str, float]:
         """What the samples of these names, which lack vLLM's prefix, come to over all replicas.
@@ -150,9 +165,9 @@ class Metrics:
         Those that the server does not have are left out.
         """
         found: dict[str, float] = {}
-        for sample in self._samples:
-            if (name := sample.name.removeprefix("vllm:")) in names:
-                found[name] = found.get(name, 0.0) + sample.value
+        for sample in self.samples(*(f"vllm:{name}" for name in names)):
+            name = sample.name.removeprefix("vllm:")
+            found[name] = found.get(name, 0.0) + sample.value
         return found
 
 

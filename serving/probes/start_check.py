@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
+import asyncio
+from pathlib import Path
+
 import msgspec
 
+from serving.deployment import Deployment, Say
 from serving.engine.metrics import CacheConfig, read_counters
 from serving.errors import ContextOverflow, ServerFailed
 from serving.model import Model
 from serving.model_card import ModelCard, Role
+from serving.options import Check
+from serving.probes.passed_checks import FOLDER, has_passed, identify_server, store_passed
 from serving.probes.tool_battery import LABELS, OpenProbe, as_role, battery
 from serving.together import together
 from serving.tokens.tools import ToolSpec
+
+BATTERY = 1
+"""Version of this check. Raise it with every change to the check, so that stored results no longer count."""
+
+KINDS = ("quotes", "enum", "optional", "nested")
+"""Probes of the battery that are sent: they cover each kind of grammar with short prompts and answers.
+`speedrunner probe tools` sends the whole battery."""
 
 STRING_TOKENS = 16
 THINKING_TOKENS = 16
@@ -22,19 +35,70 @@ LEAST_PROMPT = 256
 OTHERS = "other requests may have pushed it out of the cache meanwhile: probe an idle server"
 
 
-async def check_engine(model: Model) -> None:
-    """Refuse an engine that does not do what a run on the tokens route counts on.
+class StartCheck:
+    """Checks one engine before its first episode, once for all runs that share it.
 
-    Its calls of twelve kinds of tools must be valid; and where the card has a prefix cache, the second of two
-    requests must report that the first one's prompt was cached. Takes a few seconds. Nothing is checked on
-    other routes, where an invalid call is data.
+    Args:
+        mode: `serving.check`.
+        say: called with a line when nothing is checked.
+        waiting: called with a line while the check runs.
+        folder: keeps the results of `once`.
+    """
+
+    def __init__(
+        self, deployment: Deployment, mode: Check, say: Say, waiting: Say, folder: Path = FOLDER
+    ) -> None:
+        self._deployment = deployment
+        self._mode = mode
+        self._say = say
+        self._waiting = waiting
+        self._folder = folder
+        self._one_at_a_time = asyncio.Lock()
+        self._is_done = False
+
+    async def require(self, model: Model) -> None:
+        """Check the engine with `model`, unless it was checked before or need not be.
+
+        Nothing is checked on the chat and responses routes, where an invalid call is data.
+
+        Raises:
+            ServerFailed, ServingError: as `check_engine`.
+        """
+        if model.card.route != "tokens":
+            return
+        async with self._one_at_a_time:
+            if not self._is_done:
+                await self._check(model)
+                self._is_done = True
+
+    async def _check(self, model: Model) -> None:
+        where = model.engine.endpoint
+        if self._mode == "never":
+            self._say(f"serving.check=never: tool calls and prefix cache of {where} are not checked")
+            return
+        server = await identify_server(self._deployment, model, BATTERY)
+        if (
+            self._mode == "once"
+            and server is not None
+            and await asyncio.to_thread(has_passed, server, self._folder)
+        ):
+            return
+        self._waiting(f"checking tool calls and prefix cache of {where}")
+        await check_engine(model)
+        if server is not None:
+            await asyncio.to_thread(store_passed, server, self._folder)
+
+
+async def check_engine(model: Model) -> None:
+    """Refuse an engine on the tokens route that a run cannot rely on.
+
+    Its calls of the tools in `KINDS` must be valid. Where the model configuration has a prefix cache, the
+    second of two requests must report that the first one's prompt was cached.
 
     Raises:
         ServerFailed: the engine is refused; says why, and what to change.
         ServingError: it failed.
     """
-    if model.card.route != "tokens":
-        return
     await _check_calls(model)
     cache = model.replicas[0].cache
     if cache is not None and model.card.server.flags.get("enable-prefix-caching", True) is not False:
@@ -49,7 +113,7 @@ def _quick(role: Role) -> Role:
 
 async def _check_calls(model: Model) -> None:
     role = _quick(model.card.role("actor"))
-    probes = [OpenProbe(model, role, probe) for probe in battery()]
+    probes = [OpenProbe(model, role, probe) for probe in battery() if probe.kind in KINDS]
     for answer in await together(OpenProbe.answer, probes, len(probes)):
         if answer.validity == "truncated" and not answer.token_ids:
             continue  # it does not fit into so small a context, which says nothing about the grammar

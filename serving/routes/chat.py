@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from serving.engine.answers import ChatCompletion
 from serving.engine.client import Engine, EngineResponse
 from serving.model_card import Role
 from serving.routes.messages import MessageConversation, Said, WrittenCall
 from serving.tokens.tools import ToolSpec
 
 
-class ChatConversation(MessageConversation):
+class ChatConversation(MessageConversation[ChatCompletion]):
     """See `MessageConversation`."""
 
     def __init__(
@@ -30,9 +31,10 @@ class ChatConversation(MessageConversation):
         """See `MessageConversation`."""
         return tool.openai
 
-    def read(self, reply: EngineResponse) -> Said:
+    def read(self, reply: EngineResponse[ChatCompletion]) -> Said:
         """See `MessageConversation`."""
-        message = reply.choice["message"]
+        choice = reply.answer.choices[0]
+        message = choice.message or {}
         calls = message.get("tool_calls") or []
         echo = {"role": "assistant", "content": message.get("content") or ""}
         if calls:
@@ -47,7 +49,7 @@ class ChatConversation(MessageConversation):
                 WrittenCall(call_id, function.get("name", ""), function.get("arguments") or "")
                 for call_id, function in functions
             ],
-            cut=reply.choice.get("finish_reason") == "length",
+            cut=choice.finish_reason == "length",
             echo=[echo],
         )
 

@@ -8,15 +8,18 @@ from __future__ import annotations
 import json
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
 from serving.conversation import Completion, Conversation, sampling, status_of
+from serving.engine.answers import ChatCompletion, Response
 from serving.engine.client import EngineResponse
 from serving.errors import InvalidCall, TruncatedCall
 from serving.model_card import Role
 from serving.tokens.tools import ToolCall, ToolSpec, checked_call
+
+T = TypeVar("T", ChatCompletion, Response)
 
 ANSWER_TOKENS = 1024
 """Room for a call's own text beside its strings and the thinking."""
@@ -49,7 +52,7 @@ class Said(msgspec.Struct, frozen=True, kw_only=True):
     echo: list[dict[str, Any]]
 
 
-class MessageConversation(Conversation):
+class MessageConversation(Conversation, Generic[T]):
     """A conversation as messages.
 
     Its length in tokens is not known here, so that it is never held back.
@@ -64,7 +67,7 @@ class MessageConversation(Conversation):
 
     def __init__(
         self,
-        send: Callable[..., Awaitable[EngineResponse]],
+        send: Callable[..., Awaitable[EngineResponse[T]]],
         messages: list[dict[str, str]],
         tools: list[ToolSpec],
         role: Role,
@@ -77,7 +80,7 @@ class MessageConversation(Conversation):
             "tool_choice": "required",
             "parallel_tool_calls": False,
         }
-        self._send = send
+        self._send: Callable[..., Awaitable[EngineResponse[T]]] = send
         self._tools = {tool.name: tool for tool in tools}
         self._labels = labels
         self._max_tokens = role.string_tokens + ANSWER_TOKENS
@@ -91,7 +94,7 @@ class MessageConversation(Conversation):
         """A tool in the route's form."""
 
     @abstractmethod
-    def read(self, reply: EngineResponse) -> Said:
+    def read(self, reply: EngineResponse[T]) -> Said:
         """The answer in a response."""
 
     @abstractmethod

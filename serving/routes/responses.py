@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-
 from serving.engine.answers import Item, Response
 from serving.engine.client import Engine, EngineResponse
 from serving.model_card import Role
@@ -17,7 +15,7 @@ from serving.routes.messages import MessageConversation, Said, WrittenCall
 from serving.tokens.tools import ToolSpec
 
 
-class ResponsesConversation(MessageConversation):
+class ResponsesConversation(MessageConversation[Response]):
     """See `MessageConversation`."""
 
     def __init__(
@@ -40,21 +38,21 @@ class ResponsesConversation(MessageConversation):
         # Where `strict` is left out, OpenAI makes optional parameters required.
         return {"type": "function", **tool.openai["function"], "strict": tool.strict}
 
-    def read(self, reply: EngineResponse) -> Said:
+    def read(self, reply: EngineResponse[Response]) -> Said:
         """See `MessageConversation`."""
-        response = msgspec.convert(reply.body, Response)
+        response, items = reply.answer, reply.answer.items()
         # Reasoning that led to nothing is refused: OpenAI wants the item after it.
-        last = max((n for n, item in enumerate(response.output) if item.type != "reasoning"), default=-1)
+        last = max((n for n, item in enumerate(items) if item.type != "reasoning"), default=-1)
         return Said(
-            text=_text(response.output, "message"),
-            reasoning=_text(response.output, "reasoning"),
+            text=_text(items, "message"),
+            reasoning=_text(items, "reasoning"),
             calls=[
                 WrittenCall(item.call_id, item.name, item.arguments)
-                for item in response.output
+                for item in items
                 if item.type == "function_call"
             ],
             cut=response.cut,
-            echo=reply.body["output"][: last + 1],
+            echo=response.output[: last + 1],
         )
 
     def output(self, call_id: str, text: str) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import msgspec
 from serving.admission import Seat
 from serving.conversation import AnswerOverflow, Completion, Conversation, sampling, status_of
 from serving.engine.client import Engine
+from serving.engine.prompt import Prompt
 from serving.errors import ContextOverflow, TruncatedCall
 from serving.model_card import Role
 from serving.tokens.grammar import structural_tag
@@ -38,6 +39,7 @@ class TokenConversation(Conversation):
         self._context = context
         self._labels = {**labels, "replica": str(seat.replica.number)}
         self.replica = seat.replica
+        self._prompt = Prompt(transcript.ids, seat.replica.ideal)
         self._seat = seat
         self.options = {
             **sampling(role),
@@ -62,21 +64,19 @@ class TokenConversation(Conversation):
             self._seat.pause()
 
     async def _ask(self) -> Completion:
-        prompt = list(self.transcript.ids)
-        room = self._context - len(prompt)
+        room = self._context - len(self._prompt)
         if room < 1:
             raise ContextOverflow(
-                f"the conversation has {len(prompt)} tokens; the model's context is {self._context}"
+                f"the conversation has {len(self._prompt)} tokens; the model's context is {self._context}"
             )
         reply = await self._engine.complete(
-            prompt,
+            self._prompt,
             max_tokens=min(room, self.transcript.answer_tokens),
             labels=self._labels,
             replica=self.replica.address,
-            cache=self.replica.ideal,
             **self.options,
         )
-        ids: list[int] = reply.choice["token_ids"]
+        ids = reply.answer.choices[0].token_ids or []
         answer = self.transcript.answer(ids)
         usage = msgspec.structs.replace(reply.usage, reasoning=answer.reasoning_tokens)
         completion = Completion(
@@ -87,7 +87,7 @@ class TokenConversation(Conversation):
             usage=usage,
             seconds=reply.seconds,
             token_ids=ids,
-            first_token_s=reply.first_token_s,
+            first_token_s=reply.answer.first_token_s,
         )
         overflows = isinstance(answer.problem, TruncatedCall) and len(ids) >= room
         status = "overflow" if overflows else status_of(answer.problem)

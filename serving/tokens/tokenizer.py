@@ -7,6 +7,7 @@ characters that they are, so that no game text can forge a turn.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 import secrets
@@ -25,6 +26,7 @@ class ChatTokenizer:
 
     Attributes:
         huggingface: the tokenizer as `transformers` knows it.
+        digest: SHA-256 of the tokenizer and its chat template.
     """
 
     def __init__(self, folder: str | Path, revision: str | None = None) -> None:
@@ -32,12 +34,15 @@ class ChatTokenizer:
 
         try:
             self.huggingface = _load(str(folder), revision)
-            backend = json.loads(self.huggingface.backend_tokenizer.to_str())
+            described = self.huggingface.backend_tokenizer.to_str()
+            backend = json.loads(described)
         except (OSError, ValueError, AttributeError) as error:
             reason = (str(error).strip() or type(error).__name__).splitlines()[0]
             raise InvalidCard(f"{folder} holds no tokenizer that can be used: {reason}") from error
         if not self.huggingface.chat_template:
             raise InvalidCard(f"{folder} has no chat template: give it a chat_template.jinja")
+        template = json.dumps(self.huggingface.chat_template)  # some models have several, by name
+        self.digest = hashlib.sha256(f"{template}\n{described}".encode()).hexdigest()
         added = backend.pop("added_tokens")
         self._control = {token["content"]: int(token["id"]) for token in added}
         longest_first = sorted(self._control, key=len, reverse=True)

@@ -126,6 +126,30 @@ def rollout(
 
 
 @app.command()
+def client(
+    overrides: EngineOverrides = None,
+    in_flight: Annotated[
+        str, typer.Option(help="Conversations at the same time, one level after another.")
+    ] = "1,32,128,512",
+    tokens: Annotated[
+        str, typer.Option(help="Tokens of a prompt; the shortest with each number in flight.")
+    ] = "2000,20000,100000,250000",
+    as_json: AsJson = False,
+) -> None:
+    """Measure the client's CPU time per turn, against a server without a model.
+
+    At most 3 ms are asked for at any level. Only the tokenizer and the tool format of the model are used.
+
+    Example: speedrunner bench client model=tiny --in-flight 1,32 --tokens 2000,100000
+    """
+    from speedrunner.measure.bench_client import measure_client
+
+    card = actor_card(compose(overrides or []))
+    several, lengths = numbers("--in-flight", in_flight), numbers("--tokens", tokens)
+    show_measured(lambda status: measure_client(card, several, lengths, status), as_json)
+
+
+@app.command()
 def accounts(
     overrides: EngineOverrides = None,
     requests: Annotated[int, typer.Option(min=1, help="Requests in all.")] = 2000,

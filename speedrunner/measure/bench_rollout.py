@@ -11,14 +11,13 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any
 
-import httpx2
 import msgspec
 import psutil
 
 from serving.admission import Replica
 from serving.deployment import Deployment
 from serving.engine.client import Engine
-from serving.engine.endpoint import Endpoint
+from serving.engine.http import HttpClient, HttpError
 from serving.engine.metrics import CacheConfig
 from serving.errors import RequestFailed
 from serving.meter import Meter
@@ -28,6 +27,7 @@ from serving.options import REQUEST_TIMEOUT_S
 from serving.together import together
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.weights import prepare
+from speedrunner.measure.bench_client import canned_engine
 from speedrunner.measure.engine import opened
 from speedrunner.measure.measurement import Figure, Measurement, Status, Table, columns, within
 from speedrunner.measure.played_episodes import BenchRun, PlayedEpisode, bench_run
@@ -185,7 +185,7 @@ class BareClient:
         salt: keeps its part of the cache apart from everything that was sent before.
     """
 
-    def __init__(self, deployment: Deployment, http: httpx2.AsyncClient, salt: str) -> None:
+    def __init__(self, deployment: Deployment, http: HttpClient, salt: str) -> None:
         self._card = deployment.card
         self._http = http
         self._salt = salt
@@ -215,44 +215,22 @@ class BareClient:
     ) -> list[int]:
         """One answer's token ids."""
         fixed = {"model": self._card.name, "return_token_ids": True, "max_tokens": max_tokens}
-        headers = {"Content-Type": "application/json"}
-        if replica is not None:
-            headers["X-data-parallel-rank"] = str(replica)
+        headers = {} if replica is None else {"X-data-parallel-rank": str(replica)}
         body = msgspec.json.encode({**fixed, **options, "cache_salt": self._salt, "prompt": ids})
         try:
-            response = await self._http.post("/v1/completions", content=body, headers=headers)
-        except httpx2.RequestError as error:
-            raise RequestFailed(f"a bare request failed: {str(error) or type(error).__name__}") from error
-        if response.status_code != 200:
-            raise RequestFailed(f"a bare request was answered with {response.status_code}: {response.text}")
-        answer: list[int] = msgspec.json.decode(response.content)["choices"][0]["token_ids"]
+            response = await self._http.post("/v1/completions", body, headers)
+        except HttpError as error:
+            raise RequestFailed(f"a bare request failed: {error}") from error
+        if response.status != 200:
+            raise RequestFailed(f"a bare request was answered with {response.status}: {response.text}")
+        answer: list[int] = response.json()["choices"][0]["token_ids"]
         return answer
-
-
-class _Asked(msgspec.Struct):
-    prompt: list[int]
-
-
-class AtOnce(httpx2.AsyncBaseTransport):
-    """An engine that answers every request at once, with token ids that are given in turn."""
-
-    def __init__(self, answers: Sequence[list[int]]) -> None:
-        self._answers = itertools.cycle(answers)
-
-    async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        """Answer."""
-        ids, asked = next(self._answers), msgspec.json.decode(request.content, type=_Asked)
-        choice = {"index": 0, "text": "", "token_ids": ids, "finish_reason": "stop"}
-        details = {"prompt_tokens_details": {"cached_tokens": 0}}
-        usage = {"prompt_tokens": len(asked.prompt), "completion_tokens": len(ids), **details}
-        body = msgspec.json.encode({"choices": [choice], "usage": usage})
-        return httpx2.Response(200, content=body, request=request)
 
 
 async def measure_client(
     setup: Setup, in_flight: int, answers: Sequence[list[int]], status: Status, run: BenchRun
 ) -> list[Figure]:
-    """Play episodes with an engine that answers at once. Raises `HostError`, `StorageError`, `RunStopped`.
+    """Play episodes with a server that answers at once. Raises `HostError`, `StorageError`, `RunStopped`.
 
     CPU seconds are those of this process (environments run in others); megabytes are those at the end, of
     this process beyond what it had before, and of the hosts with their sandboxes.
@@ -262,12 +240,13 @@ async def measure_client(
     tokenizer = ChatTokenizer(prepare(card, status), card.revision)
     unit = card.match_unit or 16
     replica = Replica(CacheConfig(unit, 1_000_000, True, unit, card.cache == "hybrid"), admission=True)
-    transport, meter = AtOnce(answers), Meter(run.record, card.prices)
-    engine = Engine(Endpoint("http://localhost/v1"), card.name, meter, transport=transport)
     own = psutil.Process()
-    before_mb = memory_mb([own])
-    async with run.hosts(in_flight) as pool, AsyncExitStack() as stack:
+    async with AsyncExitStack() as stack:
+        endpoint = await stack.enter_async_context(canned_engine(answers))
+        before_mb = memory_mb([own, *below()])
+        engine = Engine(endpoint, card.name, Meter(run.record, card.prices))
         stack.push_async_callback(engine.close)
+        pool = await stack.enter_async_context(run.hosts(in_flight))
         await pool.ready()
         began = time.process_time()
         model = Model(card, engine, tokenizer, [replica])

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from serving.conversation import sampling
+from serving.engine.prompt import Prompt
 from serving.errors import RequestRefused, ServerFailed
 from serving.meter import Spending
 from serving.model import Model
@@ -175,7 +176,7 @@ async def _free(model: Model, role: Role, answer: ProbeAnswer) -> ProbeAnswer:
         return answer
     most = len(answer.token_ids)
     reply = await model.engine.complete(
-        answer.prompt, max_tokens=most, labels=LABELS, ignore_eos=True, **sampling(role)
+        Prompt(answer.prompt), max_tokens=most, labels=LABELS, ignore_eos=True, **sampling(role)
     )
     reply.record("ok", reply.usage)
     return msgspec.structs.replace(answer, usage=reply.usage)

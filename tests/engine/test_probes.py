@@ -10,8 +10,7 @@ import pytest
 
 from serving.engine.endpoint import Endpoint
 from serving.engine.metrics import Counters
-from serving.probes.start_check import check_engine
-from serving.probes.tool_battery import battery
+from serving.probes.start_check import KINDS, check_engine
 from speedrunner.measure.probe_cache import SIBLINGS, probe_cache
 from speedrunner.measure.probe_tools import Counts, probe_tools
 from tests.scripted_runs import in_process
@@ -45,7 +44,7 @@ async def test_the_cache_gives_all_that_it_can(engine_server: Any) -> None:
 async def test_a_run_may_start_on_it(engine_server: Any) -> None:
     await check_engine(engine_server.model)
     rows = [row for row in engine_server.rows if row.labels["role"] == "probe"]
-    assert len(rows) == len(battery()) + 2
+    assert len(rows) == len(KINDS) + 2
     assert rows[-1].usage.cached > 0
 
 

@@ -7,13 +7,13 @@ import subprocess
 import sys
 from pathlib import Path
 
-import httpx2
 import msgspec
 import psutil
 import pytest
 
 from serving.cards import load_card
 from serving.engine.endpoint import Endpoint, attach
+from serving.engine.http import HttpResponse
 from serving.engine.metrics import Counters, read_counters, read_metrics
 from serving.engine.server import VllmServer
 from serving.errors import ServerFailed
@@ -30,12 +30,10 @@ def model() -> str:
     return prepare(load_card("tiny-random"), print)
 
 
-async def complete(endpoint: Endpoint) -> httpx2.Response:
-    async with endpoint.client(timeout=60) as client:
-        return await client.post(
-            "/v1/completions",
-            json={"model": "tiny-random", "prompt": [5] * 70, "max_tokens": 4, "ignore_eos": True},
-        )
+async def complete(endpoint: Endpoint) -> HttpResponse:
+    async with endpoint.client(60) as client:
+        body = {"model": "tiny-random", "prompt": [5] * 70, "max_tokens": 4, "ignore_eos": True}
+        return await client.post("/v1/completions", msgspec.json.encode(body))
 
 
 async def test_a_killed_engine_core_ends_the_server_and_a_restart_serves_again(
@@ -46,8 +44,8 @@ async def test_a_killed_engine_core_ends_the_server_and_a_restart_serves_again(
         await server.start()
         await attach(server.endpoint, "tiny-random")
         before = await read_counters(server.endpoint)
-        assert (await complete(server.endpoint)).status_code == 200
-        assert (await complete(server.endpoint)).status_code == 200
+        assert (await complete(server.endpoint)).status == 200
+        assert (await complete(server.endpoint)).status == 200
         assert await read_counters(server.endpoint) - before == Counters(prompt=140, cached=64, generated=8)
         caches = (await read_metrics(server.endpoint)).caches()
         assert [cache.block_size for cache in caches] == [32]
@@ -61,7 +59,7 @@ async def test_a_killed_engine_core_ends_the_server_and_a_restart_serves_again(
 
         await server.stop()
         await server.start()
-        assert (await complete(server.endpoint)).status_code == 200
+        assert (await complete(server.endpoint)).status == 200
         processes = tree(server.pid)
         (core,) = [process for process in processes if "EngineCore" in process.name()]
         processes[1].kill()  # the API server alone: vLLM's engine would live on
@@ -121,9 +119,9 @@ async def test_on_a_port_only_loopback_listens_and_the_key_is_needed(model: str,
             if connection.status == psutil.CONN_LISTEN
         ]
         assert set(listening) == {"127.0.0.1"}
-        assert (await complete(server.endpoint)).status_code == 200
+        assert (await complete(server.endpoint)).status == 200
         stranger = Endpoint.parse(f"http://127.0.0.1:{port}/v1")
-        assert (await complete(stranger)).status_code == 401
+        assert (await complete(stranger)).status == 401
         assert await answers_on_all_routes(server.endpoint, stranger) == {401}
         assert await answer_to_a_websocket(port, "/v1/realtime") == 403
         assert not await stranger.healthy()
@@ -143,13 +141,13 @@ async def answers_on_all_routes(endpoint: Endpoint, stranger: Endpoint) -> set[i
     assert {"/v1/completions", "/invocations", "/tokenize", "/metrics", "/health"} <= set(routes)
     unlisted = ("/", "/docs", "/redoc", "/openapi.json", "/metrics/", "//invocations", "/v1", "/no/such")
     statuses = set()
-    async with stranger.client(timeout=60) as client:
+    async with stranger.client(60) as client:
         for path in (*routes, *unlisted):
             for method in ("GET", "HEAD", "OPTIONS", "POST", "PUT", "PATCH", "DELETE", "TRACE"):
-                body = {"model": "tiny-random", "prompt": "a", "max_tokens": 1}
+                body = b'{"model": "tiny-random", "prompt": "a", "max_tokens": 1}'
                 headers = {"Authorization": "Bearer wrong"} if method == "PUT" else None
-                response = await client.request(method, path, json=body, headers=headers)
-                statuses.add(response.status_code)
+                response = await client.request(method, path, body, headers)
+                statuses.add(response.status)
     return statuses
 
 

@@ -52,6 +52,18 @@ def test_each_engine_has_its_part_of_the_blocks_of_which_vllm_shows_the_sum() ->
     ]
 
 
+def test_only_the_samples_that_are_asked_for_are_read() -> None:
+    broken = TEXT + 'vllm:other_total{engine="0 1.0\n'
+    samples = Metrics(broken).samples("vllm:prompt_tokens_total")
+    assert [sample.value for sample in samples] == [1e6, 7.0]
+    assert Metrics(broken).sums("prompt_tokens_total", "missing") == {"prompt_tokens_total": 1_000_007}
+
+
+def test_the_start_of_the_process() -> None:
+    assert Metrics(TEXT).started is None
+    assert Metrics(TEXT + "process_start_time_seconds 1.5e+09\n").started == 1.5e9
+
+
 async def test_counters_of_a_server_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(ServerFailed, match="nothing answers at"):
         await read_counters(Endpoint.on_socket(tmp_path / "none"))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import httpx2
 import msgspec
 import pytest
 
-from serving.engine.answers import Completions, Response
+from serving.engine.answers import Response, TokenCompletion
+from serving.engine.http import HttpResponse
 from serving.engine.one_try import TryFailed, try_once
 from serving.errors import ContextOverflow
 from serving.usage import Usage
@@ -22,11 +22,11 @@ USAGE = {
 WHOLE: dict[str, Any] = {"status": "completed", "error": None, "output": [], "usage": USAGE}
 
 
-async def tried(**changes: Any) -> tuple[dict[str, Any], Usage]:
-    async def send() -> httpx2.Response:
-        return httpx2.Response(200, json=WHOLE | changes)
+async def tried(**changes: Any) -> tuple[Response, Usage]:
+    async def send() -> HttpResponse:
+        return HttpResponse(200, msgspec.json.encode(WHOLE | changes))
 
-    return await try_once(send, Response, timeout_s=1.0)
+    return await try_once(send, Response)
 
 
 async def test_a_response_s_usage_has_its_classes() -> None:
@@ -35,8 +35,8 @@ async def test_a_response_s_usage_has_its_classes() -> None:
 
 @pytest.mark.parametrize(("reason", "cut"), [("max_output_tokens", True), ("content_filter", False)])
 async def test_an_incomplete_response_is_an_answer(reason: str, cut: bool) -> None:
-    body, usage = await tried(status="incomplete", incomplete_details={"reason": reason})
-    assert msgspec.convert(body, Response).cut is cut
+    answer, usage = await tried(status="incomplete", incomplete_details={"reason": reason})
+    assert answer.cut is cut
     assert usage.completion == 20
 
 
@@ -66,8 +66,22 @@ async def test_what_lacks_what_it_must_hold_is_no_answer(lacking: dict[str, Any]
 
 
 async def test_a_gateway_s_error_in_place_of_an_answer_is_told() -> None:
-    async def send() -> httpx2.Response:
-        return httpx2.Response(200, json={"error": {"message": "upstream is down", "code": 502}})
+    async def send() -> HttpResponse:
+        error = {"message": "upstream is down", "code": 502}
+        return HttpResponse(200, msgspec.json.encode({"error": error}))
 
     with pytest.raises(TryFailed, match="the engine failed: upstream is down"):
-        await try_once(send, Completions, timeout_s=1.0)
+        await try_once(send, TokenCompletion)
+
+
+async def test_the_prompt_s_ids_in_an_answer_are_left_out_whatever_its_text_says() -> None:
+    text = 'a "prompt_token_ids":[ in a text, and ] too'
+    choice = {"text": text, "token_ids": [7, 8], "finish_reason": "stop", "prompt_token_ids": [1, 2, 3]}
+    body = {"choices": [choice], "usage": {"prompt_tokens": 3, "completion_tokens": 2}}
+
+    async def send() -> HttpResponse:
+        return HttpResponse(200, msgspec.json.encode(body))
+
+    answer, usage = await try_once(send, TokenCompletion)
+    assert (answer.choices[0].text, answer.choices[0].token_ids) == (text, [7, 8])
+    assert usage == Usage(prompt=3, completion=2)

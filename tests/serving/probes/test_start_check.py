@@ -18,7 +18,7 @@ from serving.errors import ServerFailed
 from serving.meter import LedgerRow
 from serving.model import Model
 from serving.model_card import ModelCard
-from serving.probes.start_check import advice, check_engine
+from serving.probes.start_check import KINDS, StartCheck, advice, check_engine
 from serving.probes.tool_battery import battery
 from serving.tokens.tokenizer import ChatTokenizer
 from tests.probe_engines import Forgetful, Off, Probed, Silent, sample_call
@@ -60,18 +60,20 @@ def uncached(card: ModelCard) -> ModelCard:
     return msgspec.structs.replace(card, server=msgspec.structs.replace(card.server, flags=flags))
 
 
-async def test_a_good_engine_passes_with_the_whole_battery_and_one_conversation(
+async def test_a_good_engine_passes_with_one_probe_of_each_kind_of_grammar_and_one_conversation(
     bare: ModelCard, tiny_tokenizer: ChatTokenizer
 ) -> None:
     async with engine(bare, tiny_tokenizer) as checked:
         await check_engine(checked.model)
         (ready, *rows) = checked.rows
         assert ready.labels["role"] == "readiness"
-        assert len(rows) == len(battery()) + 2
+        assert len(rows) == len(KINDS) + 2
+        assert set(KINDS) < {probe.kind for probe in battery()}
         assert {row.labels["role"] for row in rows} == {"probe"}
         # Grammars of a run's kinds, bounded to what a second or two allows.
         most = max(request.body["max_tokens"] for request in checked.server.requests[1:3])
         assert most < 200
+        assert max(len(request.prompt) for request in checked.server.requests) < 1500
         assert checked.model.card is bare
 
 
@@ -121,11 +123,20 @@ async def test_no_cache_is_asked_for_where_the_card_has_none(
         await check_engine(checked.model)
 
 
-async def test_nothing_is_checked_on_the_chat_route(bare: ModelCard, tiny_tokenizer: ChatTokenizer) -> None:
+async def test_nothing_is_checked_on_the_chat_route(
+    bare: ModelCard, tiny_tokenizer: ChatTokenizer, tmp_path: Path
+) -> None:
     chat = msgspec.structs.replace(bare, route="chat")
-    async with engine(chat, tiny_tokenizer, kind=Off) as checked:
-        await check_engine(checked.model)
-        assert [row.labels["role"] for row in checked.rows] == ["readiness"]
+    said: list[str] = []
+    with Off(tiny_tokenizer) as server:
+        options = ServiceOptions(url=str(server.endpoint))
+        async with (
+            deploy(chat, options, log=Path("unused.log")) as deployment,
+            deployment.client(lambda row: None) as model,
+        ):
+            await StartCheck(deployment, "always", said.append, said.append, tmp_path).require(model)
+        assert len(server.requests) == 1  # which shows that it answers
+    assert said == []
 
 
 async def test_a_second_check_is_not_fooled_by_what_the_first_one_sent(

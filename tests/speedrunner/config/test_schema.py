@@ -178,6 +178,7 @@ class TestDifferences:
             "serving.request_timeout_s",
             "serving.hang_timeout_s",
             "serving.admission",
+            "serving.check",
             "serving.spending_cap_usd",
             "logging",
             "verbosity",

