@@ -169,8 +169,8 @@ def gpu(
     from speedrunner.measure.engine import playing_setup
     from speedrunner.measure.gpu_bench import play_steps
     from speedrunner.measure.gpu_pages import PAGE, as_text, bench_command
+    from speedrunner.measure.gpu_plan import bench_of, steps_of
     from speedrunner.measure.gpu_record import open_record, subject_of
-    from speedrunner.measure.gpu_steps import bench_of, steps_of
     from speedrunner.store.lock import RunLock
 
     given = overrides or []

@@ -38,6 +38,9 @@ FOR_PEOPLE = (
 )
 """Errors with a text of one line for people."""
 
+STARTS = ("start-cold", "start-warm")
+"""Steps that measure a start; `total` is among their facts."""
+
 COMPILED = ("VLLM_CACHE_ROOT", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "DG_JIT_CACHE_DIR")
 COMPILED_TOO = ("FLASHINFER_WORKSPACE_BASE", "CUDA_CACHE_PATH")
 """Environment variables that name the folders in which a server keeps compiled code."""
@@ -92,7 +95,7 @@ class Bench:
     """What steps share: the record, and the one server that runs.
 
     Attributes:
-        start_s: seconds to allow for a start.
+        longest_start_s: seconds to allow for a start while none was measured.
         aim_s: seconds that the timed part of a step should take.
         status: shows what is done now.
         running: name of the server that runs; empty if none does.
@@ -100,7 +103,7 @@ class Bench:
 
     setup: Setup
     record: Record
-    start_s: float
+    longest_start_s: float
     aim_s: float
     status: Say
     running: str = ""
@@ -119,6 +122,12 @@ class Bench:
     def compiled(self) -> Path:
         """Folder for the code that servers compile. It travels with the record."""
         return self.record.folder / "compiled"
+
+    @property
+    def start_s(self) -> float:
+        """Seconds to allow for a start: 1.5 times the longest measured one, and 30 more."""
+        totals = [self.record.facts(step).get("total", 0.0) for step in STARTS]
+        return min(1.5 * max(totals) + 30, self.longest_start_s) if any(totals) else self.longest_start_s
 
     def is_running(self, server: str) -> bool:
         """Whether this server runs and its process is alive."""

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from speedrunner.console import aligned, visible
 from speedrunner.measure.gpu_record import Record, StepRecord, date_of
-from speedrunner.measure.measurement import Figure, Table, figure_cells, table_cells
+from speedrunner.measure.measurement import NOT_MEASURED, Figure, Table, figure_cells, table_cells
 from speedrunner.store.files import write_atomic
 
 PARTS = {
@@ -102,7 +102,7 @@ def as_text(record: Record) -> str:
 
 def as_markdown(record: Record) -> str:
     """Return the record as a section of a Markdown page, with the command for each figure."""
-    command = bench_command(record)
+    command = bench_command(record, "--out", "DIR")
     lines = [f"### {title_of(record)}", "", f"{engine_line(record)}. One command makes it all:", ""]
     lines += ["```", command, "```"]
     for part in parts_of(record):
@@ -131,5 +131,10 @@ def _markdown(rows: Sequence[Sequence[str]], *, turned: bool = False) -> list[st
     if turned:
         rows = list(zip(*rows, strict=True))
     head, *others = (["\\|".join(cell.split("|")) for cell in row] for row in rows)
-    ruler = ["---", *("---:" for _ in head[1:])]
+    columns = zip(*others, strict=True)
+    ruler = ["---:" if all(_is_number(cell) for cell in column) else "---" for column in columns]
     return ["| " + " | ".join(cells) + " |" for cells in (head, ruler, *others)]
+
+
+def _is_number(cell: str) -> bool:
+    return cell[:1].isdigit() or cell == NOT_MEASURED

@@ -1,28 +1,18 @@
-"""The steps of the record that `speedrunner bench gpu` makes, in order of value."""
+"""What the steps of `speedrunner bench gpu` do on the server that runs."""
 
 from __future__ import annotations
 
 import asyncio
-import functools
-import shlex
 import shutil
 import subprocess
 import time
-from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
 
-import msgspec
-
-from serving.cards import list_cards
 from serving.engine.gpus import visible_gpus
-from serving.engine.metrics import CacheConfig
 from serving.model_card import ModelCard
-from speedrunner.config.named import actor_card
-from speedrunner.measure.bench_cache import LEVEL_COLUMNS, Level, play_level, smaller
-from speedrunner.measure.engine import cache_of, cache_text, with_flags
-from speedrunner.measure.gpu_bench import LONGEST_S, Bench, Play, Result, Step
-from speedrunner.measure.gpu_record import Record
+from speedrunner.measure.bench_cache import LEVEL_COLUMNS, Level, play_level
+from speedrunner.measure.engine import cache_of, cache_text
+from speedrunner.measure.gpu_bench import Bench, Result
 from speedrunner.measure.long_prompts import measure_long_prompts
 from speedrunner.measure.measurement import Figure, Measurement, Table, columns
 from speedrunner.measure.played_episodes import bench_run
@@ -30,11 +20,10 @@ from speedrunner.measure.probe_cache import TARGETS, probe_cache
 from speedrunner.measure.probe_tools import probe_tools
 from speedrunner.measure.timed_rollout import measure_timed_rollout
 from speedrunner.runs.machine import machine
-from speedrunner.runs.setup import Setup
 from speedrunner.runs.versions import versions
 
-LEVELS = (16, 64, 128)
-"""Episodes at the same time, as far as the server takes so many sequences."""
+MAIN = "main"
+"""The server with the model configuration as it is."""
 
 KINDS, MOST_PROBES = 12, 200
 """Kinds of tool-call probes, and the most probes that are sent."""
@@ -44,125 +33,9 @@ CACHE_TURNS = 8
 
 MORE_PACKAGES = ("flashinfer-python", "triton", "cuda-python")
 
-MAIN, HALF, NO_CACHE, FP8 = "main", "half-cache", "no-cache", "fp8"
-"""Servers: as the model configuration says, with half the cache, without it, and in 8 bits."""
 
-
-class Sizes(msgspec.Struct, frozen=True):
-    """Seconds on one kind of machine: bounds of a start, a step and a short step, and what a step aims at."""
-
-    start_s: float
-    bound_s: float
-    short_s: float
-    aim_s: float
-
-
-ON_GPU = Sizes(start_s=LONGEST_S, bound_s=300, short_s=60, aim_s=90)
-ON_CPU = Sizes(start_s=240, bound_s=180, short_s=60, aim_s=15)
-
-
-def sizes_of(card: ModelCard) -> Sizes:
-    """Return the times for a model configuration."""
-    return ON_GPU if card.gpus else ON_CPU
-
-
-def bench_of(setup: Setup, record: Record, status: Any) -> Bench:
-    """Return what the steps share. A start may take 1.5 times the longest measured one and 30 s."""
-    sizes = sizes_of(setup.card)
-    totals = [record.facts(step).get("total", 0.0) for step in ("start-cold", "start-warm")]
-    start_s = min(1.5 * max(totals) + 30, sizes.start_s) if any(totals) else sizes.start_s
-    return Bench(setup, record, start_s, sizes.aim_s, status)
-
-
-def steps_of(setup: Setup, overrides: Sequence[str]) -> list[Step]:
-    """Return all steps for a configuration; those that cannot be played here have a reason."""
-    card, sizes, given = setup.card, sizes_of(setup.card), shlex.join(overrides)
-    foreign = (
-        "" if setup.config.serving.url is None else "serving.url names a server that this does not start"
-    )
-    cached = card.server.flags.get("enable-prefix-caching", True) is not False
-    uncached = "" if cached else "the prefix cache is off"
-    eight_bits = f"{card.name}-fp8"
-    no_fp8 = "" if eight_bits in list_cards() else f"there is no model configuration {eight_bits}"
-
-    levels = {level: _in_flight(card, level) for level in LEVELS}
-    steps = {in_flight: f"rollout-{level}" for level, in_flight in reversed(levels.items())}
-    middle = levels[LEVELS[1]]
-
-    def step(name: str, play: Play, server: str = MAIN, bound_s: float = sizes.bound_s, **more: Any) -> Step:
-        return Step(name=name, bound_s=bound_s, play=play, server=server, **more)
-
-    def rollout(level: int) -> Step:
-        in_flight = levels[level]
-        skip = (
-            ""
-            if steps[in_flight] == f"rollout-{level}"
-            else (f"the server takes {in_flight} sequences at a time, which {steps[in_flight]} measures")
-        )
-        return step(f"rollout-{level}", functools.partial(_rollout, in_flight, given), skip=skip)
-
-    def compared(name: str, server: str, play: Play, card: Any, skip: str) -> Step:
-        return step(name, play, server, card=card, needs=steps[middle], skip=skip)
-
-    less = f"{given} model.prefix_caching=false"
-    in_8_bits = shlex.join(f"model={eight_bits}" if each.startswith("model=") else each for each in overrides)
-    return [
-        step("environment", _environment, "", sizes.short_s),
-        step("start-cold", _start_cold, "", sizes.start_s, starts=MAIN, skip=foreign),
-        step("capacity", _capacity, bound_s=sizes.short_s),
-        step("tools", functools.partial(_tools, given)),
-        step("cache-probe", functools.partial(_cache_probe, given), skip=uncached),
-        *map(rollout, LEVELS),
-        step("long-prompts", _long_prompts),
-        step("cache-share", functools.partial(_cache_share, levels[LEVELS[0]], given), skip=uncached),
-        step("grammar", functools.partial(_grammar, middle, given)),
-        step("start-warm", _start_warm, "", sizes.start_s, starts=MAIN, needs="start-cold", skip=foreign),
-        compared(
-            "no-cache",
-            NO_CACHE,
-            functools.partial(_compared_rollout, steps[middle], "without prefix cache", less),
-            _without_cache,
-            foreign or uncached,
-        ),
-        step("half-cache", _half_cache, HALF, card=_half, needs="cache-share", skip=foreign or uncached),
-        compared(
-            "fp8",
-            FP8,
-            functools.partial(_compared_rollout, steps[middle], "FP8", in_8_bits),
-            functools.partial(_in_8_bits, setup, eight_bits),
-            foreign or no_fp8,
-        ),
-    ]
-
-
-def _in_flight(card: ModelCard, level: int) -> int:
-    """Return so many episodes, or fewer if the server takes fewer sequences at a time."""
-    most = card.server.flags.get("max-num-seqs")
-    return min(level, most * card.replicas) if isinstance(most, int) else level
-
-
-# Servers of their own.
-
-
-def _without_cache(record: Record, card: ModelCard) -> ModelCard:
-    return with_flags(card, enable_prefix_caching=False)
-
-
-def _half(record: Record, card: ModelCard) -> ModelCard:
-    facts = record.facts("cache-share")
-    level = msgspec.convert(facts["level"], Level)
-    return smaller(card, msgspec.convert(facts["cache"], CacheConfig), level)
-
-
-def _in_8_bits(setup: Setup, name: str, record: Record, card: ModelCard) -> ModelCard:
-    model = msgspec.structs.replace(setup.config.model, card=name)
-    return actor_card(msgspec.structs.replace(setup.config, model=model))
-
-
-# Steps.
-
-
-async def _environment(bench: Bench) -> Result:
+async def measure_environment(bench: Bench) -> Result:
+    """Describe the machine and what is installed."""
     return Result(await asyncio.to_thread(_describe_machine))
 
 
@@ -197,14 +70,14 @@ def _toolkit() -> str:
     return next((line for line in done.stdout.splitlines() if "release" in line), "unknown release")
 
 
-async def _start_cold(bench: Bench) -> Result:
+async def start_cold(bench: Bench) -> Result:
     """Start with no compiled code, as on a new machine."""
     await bench.stop()
     await asyncio.to_thread(shutil.rmtree, bench.compiled, ignore_errors=True)
     return Result(_started("cold", await bench.start(MAIN, bench.setup.card)))
 
 
-async def _start_warm(bench: Bench) -> Result:
+async def start_warm(bench: Bench) -> Result:
     """Start with what the first start compiled."""
     return Result(_started("warm", await bench.start(MAIN, bench.setup.card)))
 
@@ -220,7 +93,8 @@ def claims(card: ModelCard) -> dict[int, int]:
     return {each.tokens: each.conversations for each in card.holds}
 
 
-async def _capacity(bench: Bench) -> Result:
+async def measure_capacity(bench: Bench) -> Result:
+    """Compare how many conversations the engine's cache keeps with what the configuration claims."""
     card, cache = bench.deployment.card, cache_of(bench.deployment)
     claimed = claims(card)
     lengths = claimed or [*(tokens for tokens in (8192, 32_768) if tokens < card.context), card.context]
@@ -240,8 +114,8 @@ async def _capacity(bench: Bench) -> Result:
     return Result(found)
 
 
-async def _tools(given: str, bench: Bench) -> Result:
-    in_flight = _in_flight(bench.deployment.card, LEVELS[0])
+async def measure_tool_calls(in_flight: int, given: str, bench: Bench) -> Result:
+    """Send tool-call probes, as many as fit into the time, at least as many as are in flight."""
     role = bench.deployment.card.role("actor")
     async with bench.deployment.client(lambda row: None, admission=False) as model:
         began = time.monotonic()
@@ -254,7 +128,7 @@ async def _tools(given: str, bench: Bench) -> Result:
     return Result(found, f"speedrunner probe tools {given} --count {count} --in-flight {in_flight}")
 
 
-async def _grammar(in_flight: int, given: str, bench: Bench) -> Result:
+async def measure_grammar(in_flight: int, given: str, bench: Bench) -> Result:
     """The same with many requests in flight, where the grammar costs most."""
     count = KINDS + 2 * in_flight
     async with bench.deployment.client(lambda row: None, admission=False) as model:
@@ -263,19 +137,21 @@ async def _grammar(in_flight: int, given: str, bench: Bench) -> Result:
     return Result(found, f"speedrunner probe tools {given} --count {count} --in-flight {in_flight}")
 
 
-async def _cache_probe(given: str, bench: Bench) -> Result:
+async def measure_cache_probe(given: str, bench: Bench) -> Result:
+    """Send known conversations to the prefix cache."""
     found = await probe_cache(bench.deployment, CACHE_TURNS, bench.status)
     return Result(found, f"speedrunner probe cache {given} --turns {CACHE_TURNS}")
 
 
-async def _rollout(in_flight: int, given: str, bench: Bench) -> Result:
+async def measure_rollout(in_flight: int, given: str, bench: Bench) -> Result:
+    """Play a rollout and its bare replay on the server as configured."""
     found = await measure_timed_rollout(
         bench.deployment, bench.setup, in_flight, bench.status, server="as configured", aim_s=bench.aim_s
     )
-    return Result(found, _rollout_command(given, found))
+    return Result(found, _command_of(given, found))
 
 
-async def _compared_rollout(like: str, server: str, given: str, bench: Bench) -> Result:
+async def repeat_rollout(like: str, server: str, given: str, bench: Bench) -> Result:
     """Play what another step has played, on another server."""
     facts = bench.record.facts(like)
     found = await measure_timed_rollout(
@@ -288,20 +164,26 @@ async def _compared_rollout(like: str, server: str, given: str, bench: Bench) ->
         calls=facts["calls"],
         replayed=False,
     )
-    return Result(found, _rollout_command(given, found))
+    return Result(found, _command_of(given, found))
 
 
-def _rollout_command(given: str, found: Measurement) -> str:
+def _command_of(given: str, found: Measurement) -> str:
     limits = f"model.actor.max_calls={found.facts['calls']} --in-flight {found.facts['in_flight']} --pairs 1"
     return f"speedrunner bench rollout {given} {limits}"
 
 
-async def _long_prompts(bench: Bench) -> Result:
+async def measure_prompts(bench: Bench) -> Result:
+    """Send single prompts up to the context."""
     return Result(await measure_long_prompts(bench.deployment, 2 * bench.aim_s, bench.status))
 
 
-async def _cache_share(in_flight: int, given: str, bench: Bench) -> Result:
-    calls = bench.record.facts(f"rollout-{LEVELS[0]}").get("calls", CACHE_TURNS)
+async def measure_cache_share(in_flight: int, like: str, given: str, bench: Bench) -> Result:
+    """Compare cached tokens of episodes with the most that the cache can give.
+
+    Args:
+        like: name of a step; episodes have as many requests as its episodes.
+    """
+    calls = bench.record.facts(like).get("calls", CACHE_TURNS)
     levels = await _play_levels(bench, in_flight, calls)
     card = bench.deployment.card
     share = min(level.of_maximum for level in levels)
@@ -315,7 +197,8 @@ async def _cache_share(in_flight: int, given: str, bench: Bench) -> Result:
     return Result(found, f"speedrunner bench cache {given} {sizes}")
 
 
-async def _half_cache(bench: Bench) -> Result:
+async def repeat_in_half_the_cache(bench: Bench) -> Result:
+    """Play what `measure_cache_share` played on a server with half the room."""
     facts = bench.record.facts("cache-share")
     levels = await _play_levels(bench, facts["level"]["in_flight"], facts["calls"])
     title = f"{bench.deployment.card.name}: the same in a cache for half of the conversations"

@@ -21,6 +21,10 @@ LEAST_CALLS = 2
 """Requests of an episode: with one, no prompt could grow."""
 
 
+LEAST_JUDGED = 8
+"""Requests of an episode from which the ratio has a target. Shorter ones are mostly start."""
+
+
 class RolloutRow(msgspec.Struct, frozen=True, kw_only=True):
     """One rollout: as many episodes as are in flight, from their start to their end.
 
@@ -156,7 +160,8 @@ async def measure_timed_rollout(
     )
     if replayed:
         name = f"rollout over bare replay, {in_flight} in flight"
-        found.figures = [Figure(name, row.ratio, at_least=ratio_target(card), form=".3f")]
+        target = ratio_target(card) if calls >= LEAST_JUDGED else None
+        found.figures = [Figure(name, row.ratio, at_least=target, form=".3f")]
     return found
 
 
