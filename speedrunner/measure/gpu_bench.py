@@ -47,7 +47,7 @@ COMPILED_TOO = ("FLASHINFER_WORKSPACE_BASE", "CUDA_CACHE_PATH")
 
 
 class Result(NamedTuple):
-    """What a step measured, and the command that measures the same alone (see `StepRecord`)."""
+    """The measurement of a step, and the command that measures the same alone (see `StepRecord`)."""
 
     measured: Measurement
     command: str = ""
@@ -67,7 +67,7 @@ class Step:
         server: name of the server that it needs, which `card` describes; empty for none.
         card: the model configuration of that server.
         starts: name of a server that the step starts itself and leaves running.
-        needs: name of a step whose result it uses.
+        needs: name of a step that must have a result before.
         skip: why it cannot be played here.
     """
 
@@ -92,7 +92,7 @@ class Left:
 
 @dataclass
 class Bench:
-    """What steps share: the record, and the one server that runs.
+    """The record and the one server that runs, shared by all steps.
 
     Attributes:
         longest_start_s: seconds to allow for a start while none was measured.
@@ -230,7 +230,7 @@ def _next(bench: Bench, steps: Sequence[Step], left_s: float) -> Step | None:
 
 
 async def _play(bench: Bench, step: Step, status: Say) -> None:
-    """Play one step and keep what came of it."""
+    """Play one step and keep its result, or the reason of its failure."""
     began, clock = time.time(), time.monotonic()
     outer, bench.status = bench.status, status
     bound_s = bench.needed_s(step)

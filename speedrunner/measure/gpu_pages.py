@@ -28,7 +28,7 @@ PAGE = "record.md"
 
 
 class Part(NamedTuple):
-    """What belongs together on a page: its steps, and their tables of one name as one."""
+    """One part of a page. Tables of one name in several steps are one table."""
 
     title: str
     steps: list[StepRecord]
@@ -63,8 +63,11 @@ def parts_of(record: Record) -> list[Part]:
 
 def not_measured(record: Record) -> list[tuple[str, str]]:
     """Return the steps without a result that were tried or skipped, with the reason."""
-    without = [each for each in record.steps.values() if each.status != "done"]
-    return [(each.step, f"{each.status}: {each.reason}") for each in without]
+    return [
+        (name, f"{step.status}: {step.reason}")
+        for name, step in sorted(record.steps.items())
+        if step.status != "done"
+    ]
 
 
 def bench_command(record: Record, *more: str) -> str:

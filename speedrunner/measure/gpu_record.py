@@ -29,7 +29,7 @@ Status = Literal["done", "failed", "skipped"]
 
 
 class Subject(msgspec.Struct, frozen=True, kw_only=True):
-    """What a record is about. A folder holds the record of one subject.
+    """The subject of a record. A folder holds the record of one subject.
 
     Attributes:
         format: version of this layout.
@@ -169,7 +169,7 @@ def hardware() -> str:
 
 
 def _compared(subject: Subject) -> dict[str, Any]:
-    """What must be equal in all parts of one record, as flat keys."""
+    """Return the values that must be equal in all parts of one record, with dots in their keys."""
     parts = msgspec.to_builtins(subject)
     return flat({name: parts[name] for name in ("hardware", "engine", "settings")})
 

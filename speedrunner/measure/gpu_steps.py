@@ -1,4 +1,4 @@
-"""What the steps of `speedrunner bench gpu` do on the server that runs."""
+"""Measurements of the steps of `speedrunner bench gpu`, on the server that runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What client, server and GPUs use while something is measured: CPU time, memory, power."""
+"""CPU time, memory and power that client, server and GPUs use while something is measured."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class Resources:
 
 
 def _sampled_gpus(count: int) -> list[str]:
-    """UUIDs of the first visible GPUs; none for MIG slices, whose power and memory are not reported."""
+    """UUIDs of the first visible GPUs; none for MIG slices, since nvidia-smi does not report their power."""
     try:
         gpus = visible_gpus()
     except (OSError, subprocess.SubprocessError):
