@@ -152,7 +152,8 @@ def accounts(
 @app.command()
 def gpu(
     overrides: EngineOverrides = None,
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder of the record.", show_default=False)] = ...,  # type: ignore[assignment]
+    *,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder of the record.", show_default=False)],
     minutes: Annotated[
         float, typer.Option(min=0.0, help="Start no step that may not end in this time.")
     ] = 40.0,
@@ -191,5 +192,5 @@ def gpu(
             typer.echo(visible(f"  {each.step} ({each.needed_s / 60:.1f}): {each.reason}"))
         typer.echo(visible(f"To continue: {again}"))
     typer.echo(visible(f"\nThe tables are in {out / PAGE}"))
-    if any(each.has_failed for each in record.steps.values()):
+    if any(step.has_failed for step in record.steps.values()):
         raise typer.Exit(1)

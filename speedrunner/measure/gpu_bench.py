@@ -155,7 +155,7 @@ class Bench:
                 )
             )
         except (ServingError, TimeoutError) as error:
-            self._broken[server] = one_line(error)
+            self._broken[server] = first_line(error)
             raise
         except asyncio.CancelledError:
             self._broken[server] = "it took too long"
@@ -237,18 +237,19 @@ async def _play(bench: Bench, step: Step, status: Say) -> None:
     found: Result | None = None
     reason = trace = ""
     try:
-        async with asyncio.timeout(bound_s):
+        async with asyncio.timeout(bound_s) as limit:
             if step.needs and not bench.record.has_succeeded(step.needs):
                 raise InvalidConfig(f"it needs the result of step {step.needs}")
             if step.server and not bench.is_running(step.server):
                 await bench.start(step.server, step.card(bench.record, bench.setup.card))
             found = await step.play(bench)
-    except TimeoutError:
-        reason = f"it took longer than its bound of {bound_s:.0f} s"
     except FOR_PEOPLE as error:
-        reason = one_line(error)
+        reason = first_line(error)
     except Exception as error:
-        reason, trace = f"{type(error).__name__}: {one_line(error)}", traceback.format_exc()
+        if limit.expired():
+            reason = f"it took longer than its bound of {bound_s:.0f} s"
+        else:
+            reason, trace = f"{type(error).__name__}: {first_line(error)}", traceback.format_exc()
     finally:
         bench.status = outer
     bench.record.keep(
@@ -270,10 +271,9 @@ def _left(bench: Bench, step: Step) -> Left:
     return Left(step.name, known.reason if known else "not started", bench.needed_s(step))
 
 
-def one_line(error: BaseException) -> str:
-    """Return an error's text as one line."""
-    lines = (line.strip() for line in str(error).splitlines())
-    return "; ".join(filter(None, lines)) or type(error).__name__
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error's text. A server's further lines are also in its log."""
+    return next(filter(None, map(str.strip, str(error).splitlines())), type(error).__name__)
 
 
 def start_phases(server: VllmServer | None, total_s: float) -> dict[str, float]:

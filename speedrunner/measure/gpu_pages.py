@@ -93,6 +93,7 @@ def as_text(record: Record) -> str:
     blocks = [[title_of(record), engine_line(record)]]
     for part in parts_of(record):
         blocks.append([f"== {part.title} =="])
+        blocks.append([f"{each.step}: {each.measured.title}" for each in part.steps if each.measured])
         blocks += [aligned(table_cells(table), turned=table.turned) for table in part.tables]
         if part.figures:
             blocks.append(aligned(figure_cells(part.figures)))
@@ -111,8 +112,10 @@ def as_markdown(record: Record) -> str:
     for part in parts_of(record):
         lines += ["", f"#### {part.title}", ""]
         for step in part.steps:
-            alone = f": `{step.command}`" if step.command else ""
-            lines.append(f"- `{step.step}`, {date_of(step.began)}, {step.seconds:.0f} s{alone}")
+            alone = f", `{step.command}`" if step.command else ""
+            assert step.measured is not None
+            when = f"{date_of(step.began)}, {step.seconds:.0f} s"
+            lines.append(f"- `{step.step}` ({when}): {step.measured.title}{alone}")
         for table in part.tables:
             lines += ["", *_markdown(table_cells(table), turned=table.turned)]
         if part.figures:
