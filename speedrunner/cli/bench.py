@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from speedrunner.cli.command import AsJson, EngineOverrides, show_measured
+from speedrunner.cli.command import AsJson, EngineOverrides, carry_out, show_measured, waiting_line
 from speedrunner.config.compose import compose
 from speedrunner.config.named import actor_card
 from speedrunner.config.schema import InvalidConfig
+from speedrunner.console import visible
 
 app = typer.Typer(
     help="Measure this machine against stated targets; the exit status is 1 when one is missed.",
@@ -169,3 +171,50 @@ def accounts(
     config = compose(overrides or [])
     card = actor_card(config)
     show_measured(lambda status: measure_accounts(card, config, requests, in_flight, status), as_json)
+
+
+@app.command()
+def gpu(
+    overrides: EngineOverrides = None,
+    *,
+    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder of the record.", show_default=False)],
+    minutes: Annotated[
+        float, typer.Option(min=0.0, help="Start no step that may not end in this time.")
+    ] = 40.0,
+) -> None:
+    """Make the whole record of a model on this machine, in pieces if need be.
+
+    Each step takes at most 8 minutes and writes its result at once: start, capacity, tool calls, prefix
+    cache, rollouts, long prompts, grammar, FP8. The same command continues the record and tries failed steps
+    again. DIR/record.md has the tables for docs/gpu.md. The exit status is 1 if a step has failed or a target
+    is missed.
+
+    Example: speedrunner bench gpu model=qwen3.5-27b model.load_format=dummy --minutes 40 --out records/27b
+    """
+    from speedrunner.measure.engine import playing_setup
+    from speedrunner.measure.gpu_bench import play_steps
+    from speedrunner.measure.gpu_pages import PAGE, as_text, bench_command
+    from speedrunner.measure.gpu_plan import bench_of, steps_of
+    from speedrunner.measure.gpu_record import open_record, subject_of
+    from speedrunner.store.lock import RunLock
+
+    given = overrides or []
+    setup = playing_setup(given)
+    record = open_record(out, subject_of(setup, given))
+    again = bench_command(record, f"--minutes={minutes:g}", f"--out={out}")
+    with RunLock(out / "lock"), waiting_line() as status:
+        bench = bench_of(setup, record, status)
+        left = carry_out(
+            lambda drain: play_steps(bench, steps_of(setup, given), minutes, drain),
+            lambda line: typer.echo(visible(line), err=True),
+            f"; finished steps are in {out}, and the same command continues",
+        )
+    typer.echo(visible(as_text(record)))
+    if left:
+        typer.echo("\nLeft, with the minutes to allow for each:")
+        for each in left:
+            typer.echo(visible(f"  {each.step} ({each.needed_s / 60:.1f}): {each.reason}"))
+        typer.echo(visible(f"To continue: {again}"))
+    typer.echo(visible(f"\nThe tables are in {out / PAGE}"))
+    if any(step.has_failed for step in record.steps.values()):
+        raise typer.Exit(1)

@@ -9,6 +9,7 @@ import typer
 
 from speedrunner.cli.command import PriceList
 from speedrunner.cli.tables import Folders, read_tables, tell_problems
+from speedrunner.config.schema import InvalidConfig
 from speedrunner.console import visible
 
 
@@ -31,16 +32,25 @@ def report(
 ) -> None:
     """Write figures and tables of all runs below some folders, finished or not, as one HTML file.
 
+    A folder of `speedrunner bench gpu` among them adds its tables.
     The exit status is 1 when a run is damaged, which is left out, or a folder holds none.
 
     Example: speedrunner report runs/paper --figures figures
     """
+    from speedrunner.measure.gpu_record import is_record
     from speedrunner.report.facts import facts
     from speedrunner.report.figures import figures, not_begun
     from speedrunner.report.page import page
+    from speedrunner.report.records import record_tables
     from speedrunner.statistics.paper import played_models, sweep_command
     from speedrunner.store import files
 
+    measured = [folder for folder in folders if is_record(folder)]
+    folders = [folder for folder in folders if folder not in measured]
+    if not folders:
+        raise InvalidConfig(
+            f"{measured[0]} is a record of `bench gpu`, with its tables in record.md: name runs as well"
+        )
     found = read_tables(folders, prices, corrected=False)
     made = figures(found.groups, found.options)
     out = out or next(folder for folder in folders if folder.is_dir()) / "report.html"
@@ -55,6 +65,7 @@ def report(
         cache=[
             sweep_command("cache", model, found.options) for model in played_models(found.groups).values()
         ],
+        records=[table for folder in measured for table in record_tables(folder)],
     )
     files.write_atomic(out.resolve(), text.encode())  # where a link leads
     for note in found.notes:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import statistics
 from collections.abc import Callable, Sequence
@@ -27,6 +26,13 @@ IN_TURN = (True, False, False, True)
 """Admission, pass by pass, where both are compared: what changes with time alone tells on both alike."""
 
 PREEMPTIONS = "num_preemptions_total"
+
+
+LEVEL_COLUMNS = columns(
+    *("cache_blocks", "in_flight", "admission", "turns", "prompt", "hit_rate:.1%", "of_maximum:.2%"),
+    *("output_tokens_per_s:.0f", "cpu_ms:.3f", "held_back", "preemptions"),
+)
+"""How people see a `Level`."""
 
 
 class Level(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,30 +83,26 @@ async def measure_cache(
 
     Raises `ServingError`, `HostError`, `StorageError`, `RunStopped`.
     """
-    card = setup.card
-    actor = msgspec.structs.replace(card.roles.actor, max_calls=turns)
-    card = msgspec.structs.replace(card, roles=msgspec.structs.replace(card.roles, actor=actor))
-    setup = dataclasses.replace(setup, card=card)
-    admission = setup.config.serving.admission
+    card, admission = setup.card, setup.config.serving.admission
     levels: list[Level] = []
     whole: list[Level] = []
     small: list[Level] = []
-    with bench_run(setup) as run:
+    with bench_run(setup, turns) as run:
         async with opened(card, setup.config, status) as deployment:
             card, cache = deployment.card, cache_of(deployment)
             for many in in_flight:
                 count = min(episodes, FEW * many)
                 told = within(status, f"{_so_far(levels)}{count} episodes, {many} in flight")
-                levels.append(await _level(deployment, run, many, count, admission, told))
+                levels.append(await play_level(deployment, run, many, count, admission, told))
             for admits in IN_TURN if admission else ():
                 told = within(status, f"{_so_far(levels + whole)}the last level {_with(admits)} once more")
-                whole.append(await _level(deployment, run, many, count, admits, told))
+                whole.append(await play_level(deployment, run, many, count, admits, told))
         if setup.config.serving.url is None:
             async with opened(smaller(card, cache, levels[-1]), setup.config, status) as deployment:
                 for admits in IN_TURN if admission else (False,):
                     doing = f"the last level {_with(admits)} in half the cache"
                     told = within(status, f"{_so_far(levels + whole + small)}{doing}")
-                    small.append(await _level(deployment, run, many, count, admits, told))
+                    small.append(await play_level(deployment, run, many, count, admits, told))
     return _measurement(card, cache, levels, whole, small)
 
 
@@ -113,9 +115,10 @@ def _so_far(levels: Sequence[Level]) -> str:
     return "".join(found)
 
 
-async def _level(
+async def play_level(
     deployment: Deployment, run: BenchRun, in_flight: int, episodes: int, admission: bool, status: Status
 ) -> Level:
+    """Play so many episodes, `in_flight` at a time, with admission or without. Raises as `measure_cache`."""
     cache = cache_of(deployment)
     async with run.hosts(in_flight) as pool, deployment.client(run.record, admission=admission) as model:
         shared = len(await run.warm(model))
@@ -164,13 +167,11 @@ def _measurement(
     card: ModelCard, cache: CacheConfig, levels: list[Level], whole: list[Level], small: list[Level]
 ) -> Measurement:
     share = min(level.of_maximum for level in levels)
-    shown = columns("cache_blocks", "in_flight", "admission", "turns", "prompt", "hit_rate:.1%")
-    shown |= columns("of_maximum:.2%", "output_tokens_per_s:.0f", "cpu_ms:.3f", "held_back", "preemptions")
     tables = {"levels": levels, "whole_cache": whole, "small_cache": small}
     found = Measurement(
         cache_text(card, cache),
         figures=[Figure("least share of the maximum", share, at_least=TARGETS[card.cache], form=".2%")],
-        tables=[Table(name, rows, shown) for name, rows in tables.items() if rows],
+        tables=[Table(name, rows, LEVEL_COLUMNS) for name, rows in tables.items() if rows],
         facts={"model": card.name, "cache": cache},
     )
     if whole:

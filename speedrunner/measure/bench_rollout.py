@@ -67,7 +67,8 @@ async def measure_rollout(
     """
     leftovers = Leftovers()
     with bench_run(setup) as run:
-        compared, streams = await compare(setup, in_flight, pairs, status, run)
+        async with opened(setup.card, setup.config, status) as deployment:
+            compared, streams = await compare(deployment, in_flight, pairs, status, run)
         answers = [ids for each in streams for ids in each.answers]
         client = await measure_client(setup, client_in_flight, answers, status, run)
     left = await leftovers.found()
@@ -75,7 +76,7 @@ async def measure_rollout(
 
 
 async def compare(
-    setup: Setup, in_flight: int, pairs: int, status: Status, run: BenchRun
+    deployment: Deployment, in_flight: int, pairs: int, status: Status, run: BenchRun
 ) -> tuple[list[Pair], list[TokenStream]]:
     """Play as many episodes at once as `in_flight`, and replay what was sent, `pairs` times.
 
@@ -84,7 +85,6 @@ async def compare(
     measured: list[Pair] = []
     streams: list[TokenStream] = []
     async with (
-        opened(setup.card, setup.config, status) as deployment,
         run.hosts(in_flight) as pool,
         deployment.client(run.record) as model,
         deployment.endpoint.client(REQUEST_TIMEOUT_S) as http,
@@ -97,17 +97,30 @@ async def compare(
             watch = Stopwatch()
             played = await run.play(model, pool, in_flight, told)
             ours = watch.per_token(sum(each.trajectory.usage.completion for each in played))
-            streams = [TokenStream.of(each) for each in played]
-            bare_client = BareClient(deployment, http, secrets.token_hex(8))
-            await bare_client.warm(streams, prefix)
             told(f"{ours[0]:.0f} output tokens/s; its bare replay")
-            watch = Stopwatch()
-            bare = watch.per_token(await bare_client.play(streams))
+            streams = [TokenStream.of(each) for each in played]
+            bare = await replay(deployment, http, streams, prefix)
             pair = Pair(pair=number, our_client=ours[0], bare_replay=bare[0], ratio=ours[0] / bare[0])
             if deployment.server is not None:
                 pair.our_cpu_ms, pair.bare_cpu_ms, pair.cpu_ratio = ours[1], bare[1], bare[1] / ours[1]
             measured.append(pair)
     return measured, streams
+
+
+async def replay(
+    deployment: Deployment, http: httpx2.AsyncClient, streams: Sequence[TokenStream], prefix: list[int]
+) -> tuple[float, float]:
+    """Send what episodes sent, with nothing around it; return output tokens/s, and CPU ms per output token.
+
+    Args:
+        prefix: token ids that all streams begin with; sent alone before the clock starts.
+
+    Raises `RequestFailed`.
+    """
+    client = BareClient(deployment, http, secrets.token_hex(8))
+    await client.warm(streams, prefix)
+    watch = Stopwatch()
+    return watch.per_token(await client.play(streams))
 
 
 def ratio_target(card: ModelCard) -> float:

@@ -129,17 +129,26 @@ def as_text(measurement: Measurement) -> str:
     """The title, the tables, the figures with their targets, the notes."""
     blocks = [[measurement.title]]
     for table in measurement.tables:
-        rows = msgspec.to_builtins(table.rows)
-        headings = table.columns or columns(*rows[0])
-        fields = [each.partition(":") for each in headings.values()]
-        cells = [[_shown(row[name], form) for name, _, form in fields] for row in rows]
-        lines = aligned([list(headings), *cells], turned=table.turned)
+        lines = aligned(table_cells(table), turned=table.turned)
         blocks.append([table.title, *lines] if table.title else lines)
     if measurement.figures:
-        cells = [[each.name, _shown(each.value, each.form), each.verdict] for each in measurement.figures]
-        blocks.append(aligned([["", "measured", "target"], *cells]))
+        blocks.append(aligned(figure_cells(measurement.figures)))
     blocks.append(measurement.notes)
     return "\n\n".join("\n".join(lines) for lines in blocks if lines)
+
+
+def table_cells(table: Table) -> list[list[str]]:
+    """Return a table's headings, then the texts of its rows."""
+    rows = msgspec.to_builtins(table.rows)
+    headings = table.columns or columns(*rows[0])
+    fields = [each.partition(":") for each in headings.values()]
+    return [list(headings), *([_shown(row[name], form) for name, _, form in fields] for row in rows)]
+
+
+def figure_cells(figures: Sequence[Figure]) -> list[list[str]]:
+    """Return headings, then name, value and verdict of each figure as texts."""
+    cells = [[each.name, _shown(each.value, each.form), each.verdict] for each in figures]
+    return [["", "measured", "target"], *cells]
 
 
 def _shown(value: Any, form: str = "") -> str:

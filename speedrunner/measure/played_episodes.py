@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import io
 import itertools
 import tempfile
@@ -10,6 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
 from rich.console import Console
 
 from serving.conversation import Conversation
@@ -44,10 +46,12 @@ class BenchRun:
     """Plays training episodes of a configuration with its method's first policy. Made by `bench_run`.
 
     Attributes:
+        calls: most requests of an episode; `None`: as the configuration says.
         rows: of the ledger, by episode.
     """
 
-    def __init__(self, setup: Setup, directory: RunDirectory) -> None:
+    def __init__(self, setup: Setup, directory: RunDirectory, calls: int | None = None) -> None:
+        self.calls = calls
         self._setup = setup
         self._directory = directory
         self._batches = itertools.count()
@@ -111,16 +115,27 @@ class BenchRun:
         return [PlayedEpisode(each, talks[each.episode], self.rows[each.episode]) for each in played]
 
     def _actor(self, model: Model) -> Actor:
+        if self.calls is not None:
+            roles = model.card.roles
+            actor = msgspec.structs.replace(roles.actor, max_calls=self.calls)
+            model = copy.copy(model)
+            model.card = msgspec.structs.replace(
+                model.card, roles=msgspec.structs.replace(roles, actor=actor)
+            )
         return Actor(self._setup.env, model, self._setup.config)
 
 
 @contextmanager
-def bench_run(setup: Setup) -> Iterator[BenchRun]:
-    """Episodes to play, with a new run's directory that is gone afterwards. Raises `StorageError`."""
+def bench_run(setup: Setup, calls: int | None = None) -> Iterator[BenchRun]:
+    """Episodes to play, with a new run's directory that is gone afterwards. Raises `StorageError`.
+
+    Args:
+        calls: see `BenchRun`.
+    """
     with (
         tempfile.TemporaryDirectory(prefix="speedrunner-bench-") as folder,
         RunDirectory.open_for_writing(Path(folder)) as directory,
     ):
         directory.write_config(to_yaml(setup.config))
         directory.write_policy(setup.initial_policy())
-        yield BenchRun(setup, directory)
+        yield BenchRun(setup, directory, calls)

@@ -15,7 +15,12 @@ from speedrunner.hosts.memory import MB
 
 def cpu_s() -> float:
     """CPU seconds of this process and all below it, also of those that have ended."""
-    return _sum([psutil.Process(), *below()], lambda process: sum(process.cpu_times()[:4]))
+    return cpu_s_of([psutil.Process(), *below()])
+
+
+def cpu_s_of(processes: Iterable[psutil.Process]) -> float:
+    """Return CPU seconds of processes, those of their children that have ended included."""
+    return _sum(processes, lambda process: sum(process.cpu_times()[:4]))
 
 
 def memory_mb(processes: Iterable[psutil.Process]) -> float:

@@ -50,6 +50,7 @@ def page(
     problems: Sequence[str],
     not_begun: Sequence[str],
     cache: Sequence[str],
+    records: Sequence[Table] = (),
 ) -> str:
     """The whole page.
 
@@ -58,6 +59,7 @@ def page(
         problems: runs that could not be read, and why.
         not_begun: commands that play experiments of which there is no run.
         cache: commands that evaluate policies without prefix cache.
+        records: tables of what `speedrunner bench gpu` measured.
     """
     environment = templates(__package__)
     environment.filters |= {"cell": _cell, "numbers": _numbers}
@@ -68,7 +70,10 @@ def page(
         title=title,
         written=datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z"),
         figures=[(figure, _json(draw(figure).to_json())) for figure in figures],
-        sections=[*_sections(tables, NO_EFFECT + "; ".join(cache))],
+        sections=[
+            *([Section("records", "Measured on this hardware", [*records], "")] if records else []),
+            *_sections(tables, NO_EFFECT + "; ".join(cache)),
+        ],
         rows=ROWS,
         open=OPEN,
         facts=facts,

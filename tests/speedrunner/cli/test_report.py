@@ -10,6 +10,7 @@ import pytest
 
 from speedrunner.experiments.plans import SweepPlan, note_sweep
 from speedrunner.store.data import load
+from tests.record_samples import write_record
 from tests.scripted_runs import ScriptedRun, complaint, in_process
 from tests.synthetic_sweep import write_sweep
 
@@ -113,6 +114,21 @@ def test_a_run_without_an_episode_has_a_page_that_says_so(copied: Path) -> None:
     text = (copied / "report.html").read_text()
     assert "No checkpoint is finished yet." in text
     assert "Endings of all episodes: none yet" in text
+
+
+def test_a_record_of_a_machine_adds_its_tables(copied: Path, tmp_path: Path) -> None:
+    write_record(tmp_path / "h100")
+    done = in_process("report", str(copied), str(tmp_path / "h100"))
+    assert (done.returncode, done.stdout) == (0, f"the report is {copied / 'report.html'}\n")
+    text = (copied / "report.html").read_text()
+    assert '<a href="#records">Measured on this hardware</a>' in text
+    assert "qwen3.5-27b on 1 x Imaginary GPU, 2026-09-21 16:18 UTC; vllm 0.32.0, torch 2.11.0" in text
+    assert '<details id="table-h100_Rollouts_rollouts" open>' in text
+    assert "<td>without prefix cache</td>" not in text  # a heading: each rollout is a column
+    assert '<th scope="col">without prefix cache</th>' in text
+    assert "<td>failed: no | room</td>" in text
+    alone = complaint(in_process("report", str(tmp_path / "h100")))
+    assert "is a record of `bench gpu`, with its tables in record.md: name runs as well" in alone
 
 
 def test_what_cannot_be_read_or_written_is_one_line(sweep: Path, tmp_path: Path) -> None:

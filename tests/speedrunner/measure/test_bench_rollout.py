@@ -17,7 +17,7 @@ from serving.model_card import ModelCard
 from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.measure import bench_rollout as rollout
 from speedrunner.measure.bench_rollout import BareClient, Pair, TokenStream, measure_client
-from speedrunner.measure.engine import playing_setup
+from speedrunner.measure.engine import opened, playing_setup
 from speedrunner.measure.measurement import Figure, as_text
 from speedrunner.measure.played_episodes import bench_run
 from speedrunner.measure.processes import Leftovers
@@ -33,7 +33,8 @@ async def test_the_replay_sends_what_the_rollout_sent_with_its_own_answers(corri
     scripted = corridor(script())
     setup = playing_setup(scripted.overrides())
     with bench_run(setup) as run:
-        pairs, episodes = await rollout.compare(setup, 2, 1, silent, run)
+        async with opened(setup.card, setup.config, silent) as deployment:
+            pairs, episodes = await rollout.compare(deployment, 2, 1, silent, run)
         rows = [row for of_episode in run.rows.values() for row in of_episode]
     requests = [each for each in scripted.server.requests if each.turn or each.tools]
     ours = [each for each in requests if "cache_salt" not in each.body]

@@ -1,0 +1,116 @@
+"""CPU time, memory and power that client, server and GPUs use while something is measured."""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import subprocess
+import time
+from contextlib import suppress
+from types import TracebackType
+from typing import Self
+
+import psutil
+
+from serving.engine.gpus import visible_gpus
+from speedrunner.measure.processes import cpu_s_of, memory_mb
+
+SAMPLE_S = 1
+"""Seconds between two samples of the GPUs' memory and power."""
+
+
+class Resources:
+    """Measures what is used while its context lasts.
+
+    Args:
+        server_pid: root of the server's process tree; `None` for a server that was not started here.
+        gpus: how many of the visible GPUs the server takes, from the first on.
+
+    Attributes (all `None` where not measured):
+        seconds: length of the context.
+        client_cpu_s: CPU seconds of this process, all threads.
+        server_cpu_s: CPU seconds of the server's process tree.
+        server_mb: memory of the server's process tree at the end, in MB; shared pages count once.
+        gpu_mib: most memory used on the GPUs, summed, in MiB, by any process.
+        watts: average power of the GPUs, summed.
+    """
+
+    def __init__(self, server_pid: int | None, gpus: int) -> None:
+        self._pid = server_pid
+        self._gpus = gpus
+        self._sampling: asyncio.Task[None] | None = None
+        self._samples: dict[str, list[tuple[float, float]]] = {}
+        self.seconds = self.client_cpu_s = 0.0
+        self.server_cpu_s: float | None = None
+        self.server_mb: float | None = None
+
+    async def __aenter__(self) -> Self:
+        if self._gpus and (ids := _sampled_gpus(self._gpus)):
+            self._sampling = asyncio.create_task(self._sample(ids), name="GPU samples")
+        self._client_s, self._server_s = time.process_time(), cpu_s_of(self._tree())
+        self._began = time.monotonic()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.seconds = time.monotonic() - self._began
+        self.client_cpu_s = time.process_time() - self._client_s
+        if tree := self._tree():
+            self.server_cpu_s = cpu_s_of(tree) - self._server_s
+            self.server_mb = memory_mb(tree)
+        if self._sampling is not None:
+            self._sampling.cancel()
+            await asyncio.gather(self._sampling, return_exceptions=True)
+
+    @property
+    def gpu_mib(self) -> float | None:
+        """See the class."""
+        return sum(max(mib for mib, _ in each) for each in self._samples.values()) or None
+
+    @property
+    def watts(self) -> float | None:
+        """See the class."""
+        return sum(statistics.mean(watts for _, watts in each) for each in self._samples.values()) or None
+
+    def _tree(self) -> list[psutil.Process]:
+        if self._pid is None:
+            return []
+        try:
+            root = psutil.Process(self._pid)
+            return [root, *root.children(recursive=True)]
+        except psutil.NoSuchProcess:
+            return []
+
+    async def _sample(self, ids: list[str]) -> None:
+        """Read memory (MiB) and power (W) of these GPUs, by UUID, until cancelled."""
+        command = ["nvidia-smi", "--query-gpu=uuid,memory.used,power.draw", f"--id={','.join(ids)}"]
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *(*command, "--format=csv,noheader,nounits", f"--loop={SAMPLE_S}"),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+            )
+        except OSError:
+            return
+        assert process.stdout is not None
+        try:
+            async for line in process.stdout:
+                cells = [cell.strip() for cell in line.decode(errors="replace").split(",")]
+                with suppress(ValueError):  # `[N/A]` of a GPU that does not report it
+                    uuid, mib, watts = cells
+                    self._samples.setdefault(uuid, []).append((float(mib), float(watts)))
+        finally:
+            with suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+
+
+def _sampled_gpus(count: int) -> list[str]:
+    """UUIDs of the first visible GPUs; none for MIG slices, since nvidia-smi does not report their power."""
+    try:
+        gpus = visible_gpus()
+    except (OSError, subprocess.SubprocessError):
+        return []
+    return [gpu.uuid for gpu in gpus[:count] if gpu.uuid.startswith("GPU-")]

@@ -1,0 +1,59 @@
+"""`bench gpu` with real servers on the CPU: the whole record of the hybrid model, in pieces."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import psutil
+import pytest
+
+from speedrunner.measure.gpu_record import Record, read_record_folder
+from tests.scripted_runs import in_process
+
+TRIES = 4
+"""Commands that continue; a step may exceed its bound on a machine that is busy for a while."""
+
+
+@pytest.mark.slow
+def test_the_whole_record_of_the_hybrid_model_is_made_in_pieces(tmp_path: Path) -> None:
+    out = tmp_path / "record"
+    before = set(psutil.Process().children(recursive=True))
+    # Long enough for a start, too short for much more: what is left is listed, and the server is stopped.
+    first = in_process("bench", "gpu", "model=tiny-hybrid", "--minutes=4.5", f"--out={out}")
+    assert "To continue: speedrunner bench gpu model=tiny-hybrid" in first.stdout, first.stderr
+    assert set(psutil.Process().children(recursive=True)) <= before
+    pieces = finished(out)
+    assert "environment" in pieces
+    for _ in range(TRIES):
+        done = in_process("bench", "gpu", "model=tiny-hybrid", "--minutes=60", f"--out={out}")
+        if "To continue" not in done.stdout:
+            break
+    assert pieces.items() <= finished(out).items()  # none of them was played again
+    record = read_record_folder(out)
+    assert {name: step.reason for name, step in record.steps.items() if step.status != "done"} == {
+        "rollout-128": "the server takes 32 sequences at a time, which rollout-64 measures",
+        "fp8": "there is no model configuration tiny-hybrid-fp8",
+    }
+    assert done.stdout.count("==") == 2 * 8  # each part has a heading
+    assert row(record, "no-cache")["cached"] == 0
+    assert row(record, "rollout-64")["cached"] > 0.5
+    assert row(record, "rollout-64")["server_ms"] > 0
+    whole, half = (record.steps[name].measured for name in ("cache-share", "half-cache"))
+    assert whole is not None
+    assert half is not None
+    assert half.tables[0].rows[0]["cache_blocks"] < whole.tables[0].rows[0]["cache_blocks"] / 2
+    assert set(psutil.Process().children(recursive=True)) <= before
+
+
+def finished(out: Path) -> dict[str, float]:
+    """When each finished step began."""
+    steps = read_record_folder(out).steps
+    return {name: step.began for name, step in steps.items() if step.status != "failed"}
+
+
+def row(record: Record, step: str) -> dict[str, float]:
+    """A rollout's row."""
+    measured = record.steps[step].measured
+    assert measured is not None
+    found: dict[str, float] = measured.tables[0].rows[0]
+    return found

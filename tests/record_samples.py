@@ -1,0 +1,84 @@
+"""A record of `bench gpu` with a step of each kind, for tests of what shows it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from speedrunner.measure.gpu_record import Record, StepRecord, Subject, open_record
+from speedrunner.measure.measurement import Figure, Measurement, Table, columns
+from speedrunner.measure.timed_rollout import ROLLOUT_COLUMNS, RolloutRow
+
+NOON = 1_790_000_000.0
+
+SUBJECT = Subject(
+    model="qwen3.5-27b",
+    hardware="1 x Imaginary GPU",
+    engine={"vllm": "0.32.0", "torch": "2.11.0"},
+    settings={"model": {"context": 131072}, "server": "started"},
+    overrides=["model=qwen3.5-27b", "model.load_format=dummy"],
+)
+
+ROW = RolloutRow(
+    server="as configured",
+    in_flight=16,
+    calls=8,
+    turns=128,
+    prompt=400_000,
+    output=40_000,
+    seconds=50.0,
+    output_per_s=800.0,
+    replay_per_s=832.0,
+    ratio=0.9615,
+    cached=0.931,
+    client_ms=3.14,
+    server_ms=1.5,
+    server_mb=5120.0,
+    gpu_mib=74_000.0,
+    watts=610.0,
+    joules=762.5,
+)
+
+
+def rollout_step(row: RolloutRow, step: str, began: float) -> StepRecord:
+    ratio = f"rollout over bare replay, {row.in_flight} in flight"
+    return StepRecord(
+        step=step,
+        status="done",
+        began=began,
+        seconds=104.0,
+        command="speedrunner bench rollout model=qwen3.5-27b",
+        measured=Measurement(
+            "a rollout",
+            figures=[Figure(ratio, row.ratio, at_least=0.95, form=".3f")] if row.ratio else [],
+            tables=[Table("rollouts", [row], ROLLOUT_COLUMNS, turned=True)],
+            facts={"calls": row.calls, "in_flight": row.in_flight},
+        ),
+    )
+
+
+def start_step(start: str, seconds: float, began: float) -> StepRecord:
+    table = Table(
+        "starts",
+        [{"start": start, "phase": "total", "seconds": seconds}],
+        columns("start", "phase", "seconds:.1f"),
+    )
+    measured = Measurement("a start", tables=[table], facts={"total": seconds})
+    return StepRecord(step=f"start-{start}", status="done", began=began, seconds=seconds, measured=measured)
+
+
+def write_record(folder: Path) -> Record:
+    """Two starts, two rollouts, a failed and a skipped step; every value is invented."""
+    record = open_record(folder, SUBJECT)
+    bare = replace(ROW, server="without prefix cache", replay_per_s=None, ratio=None, watts=None, joules=None)
+    for step in (
+        start_step("cold", 312.4, NOON),
+        rollout_step(ROW, "rollout-16", NOON + 600),
+        start_step("warm", 92.0, NOON + 7200),
+        rollout_step(bare, "no-cache", NOON + 7500),
+        StepRecord(step="long-prompts", status="failed", reason="no | room", began=NOON, seconds=300.0),
+        StepRecord(step="fp8", status="skipped", reason="there is no such model", began=NOON),
+    ):
+        record.keep(step)
+    return record
