@@ -23,11 +23,12 @@ USUAL = {
     "TORCHINDUCTOR_CACHE_DIR": "~/.cache/torchinductor",
     "FLASHINFER_WORKSPACE_BASE": "~",  # FlashInfer adds .cache/flashinfer
     "CUTE_DSL_CACHE_DIR": "~/.cache/cute_dsl",
+    "QUACK_CACHE_DIR": "~/.cache/quack",
     "CUDA_CACHE_PATH": "~/.nv/ComputeCache",
 }
 """Variables that name the caches, with the folders that are used outside of jobs."""
 
-TEMPORARY = ("TORCHINDUCTOR_CACHE_DIR", "CUTE_DSL_CACHE_DIR")
+TEMPORARY = ("TORCHINDUCTOR_CACHE_DIR", "CUTE_DSL_CACHE_DIR", "QUACK_CACHE_DIR")
 """Those that a library would put into a temporary folder, where another user could have put code before."""
 
 

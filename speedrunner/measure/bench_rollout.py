@@ -108,7 +108,7 @@ async def compare(
 
 
 async def replay(
-    deployment: Deployment, http: httpx2.AsyncClient, streams: Sequence[TokenStream], prefix: list[int]
+    deployment: Deployment, http: HttpClient, streams: Sequence[TokenStream], prefix: list[int]
 ) -> tuple[float, float]:
     """Send what episodes sent, with nothing around it; return output tokens/s, and CPU ms per output token.
 

@@ -15,7 +15,7 @@ import msgspec
 
 from envs import EnvironmentFault
 from serving.deployment import Deployment, deploy
-from serving.engine.server import VllmServer
+from serving.engine.caches import USUAL as CACHES
 from serving.errors import ServerFailed, ServingError
 from serving.model_card import ModelCard
 from speedrunner.config.schema import InvalidConfig
@@ -40,10 +40,6 @@ FOR_PEOPLE = (
 
 STARTS = ("start-cold", "start-warm")
 """Steps that measure a start; `total` is among their facts."""
-
-COMPILED = ("VLLM_CACHE_ROOT", "TORCHINDUCTOR_CACHE_DIR", "TRITON_CACHE_DIR", "DG_JIT_CACHE_DIR")
-COMPILED_TOO = ("FLASHINFER_WORKSPACE_BASE", "CUDA_CACHE_PATH")
-"""Environment variables that name the folders in which a server keeps compiled code."""
 
 
 class Result(NamedTuple):
@@ -161,7 +157,8 @@ class Bench:
             self._broken[server] = "it took too long"
             raise
         self.running = server
-        return start_phases(self._deployment.server, time.monotonic() - began)
+        started = self._deployment.server
+        return {**(started.phases if started else {}), "total": time.monotonic() - began}
 
     async def stop(self) -> None:
         """Stop the server that runs, if any."""
@@ -276,13 +273,8 @@ def first_line(error: BaseException) -> str:
     return next(filter(None, map(str.strip, str(error).splitlines())), type(error).__name__)
 
 
-def start_phases(server: VllmServer | None, total_s: float) -> dict[str, float]:
-    """Return the seconds of a server's start by phase; `total` is until it has answered a request."""
-    return {"total": total_s}
-
-
 def with_folder(card: ModelCard, compiled: Path) -> ModelCard:
     """Return the model configuration with a server that keeps compiled code in this folder."""
-    folders = {name: str(compiled.resolve() / name.lower()) for name in (*COMPILED, *COMPILED_TOO)}
+    folders = {name: str(compiled.resolve() / name.lower()) for name in CACHES}
     server = msgspec.structs.replace(card.server, env={**card.server.env, **folders})
     return msgspec.structs.replace(card, server=server)

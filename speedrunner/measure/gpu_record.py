@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import time
 from collections import Counter
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from serving.engine.gpus import visible_gpus
+from serving.engine.gpus import read_gpus
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.measure.measurement import Measurement
 from speedrunner.runs.machine import machine
@@ -161,10 +160,7 @@ def subject_of(setup: Setup, overrides: list[str]) -> Subject:
 
 def hardware() -> str:
     """Name the visible GPUs, or the CPU if there are none."""
-    try:
-        gpus = Counter(gpu.name for gpu in visible_gpus())
-    except (OSError, subprocess.SubprocessError):
-        gpus = Counter()
+    gpus = Counter(gpu.name for gpu in read_gpus().usable)
     return ", ".join(f"{count} x {name}" for name, count in gpus.items()) or machine().cpu
 
 

@@ -6,10 +6,12 @@ import asyncio
 import shutil
 import subprocess
 import time
+from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 
-from serving.engine.gpus import visible_gpus
+from serving.engine.gpus import Gpu, read_gpus
 from serving.model_card import ModelCard
+from serving.sizing import cache_on
 from speedrunner.measure.bench_cache import LEVEL_COLUMNS, Level, play_level
 from speedrunner.measure.engine import cache_of, cache_text
 from speedrunner.measure.gpu_bench import Bench, Result
@@ -42,10 +44,7 @@ async def measure_environment(bench: Bench) -> Result:
 def _describe_machine() -> Measurement:
     this = machine()
     facts = {"CPU": this.cpu, "cores": str(this.cores), "host memory": f"{this.memory_gb:.0f} GB"}
-    try:
-        gpus = visible_gpus()
-    except (OSError, subprocess.SubprocessError):
-        gpus = []
+    gpus = read_gpus().usable
     for gpu in gpus:
         capability = ".".join(map(str, gpu.capability))
         facts[f"GPU {gpu.id}"] = f"{gpu.name}, {gpu.total} MiB, compute capability {capability}"
@@ -88,15 +87,20 @@ def _started(start: str, phases: dict[str, float]) -> Measurement:
     return Measurement(f"Start, {start}", tables=[Table("starts", rows, shown)], facts=dict(phases))
 
 
-def claims(card: ModelCard) -> dict[int, int]:
-    """Return how many conversations the cache keeps by the model configuration, by their tokens."""
-    return {each.tokens: each.conversations for each in card.holds}
+def claims(card: ModelCard, gpus: Sequence[Gpu]) -> dict[int, int]:
+    """Return how many conversations the cache should keep on these GPUs, by their tokens.
+
+    The arithmetic is that of `serving.sizing`. Empty where it does not know the model, and without GPUs.
+    """
+    cache = cache_on(card, gpus)
+    lengths = {min(tokens, card.context) for tokens in (8192, 32_768, card.context)}
+    return {tokens: cache.conversations(tokens) for tokens in sorted(lengths)} if cache else {}
 
 
 async def measure_capacity(bench: Bench) -> Result:
     """Compare how many conversations the engine's cache keeps with what the configuration claims."""
     card, cache = bench.deployment.card, cache_of(bench.deployment)
-    claimed = claims(card)
+    claimed = claims(card, (await asyncio.to_thread(read_gpus)).usable)
     lengths = claimed or [*(tokens for tokens in (8192, 32_768) if tokens < card.context), card.context]
     rows = [
         {"tokens": tokens, "conversations": cache.num_gpu_blocks // cache.blocks(tokens)}

@@ -9,6 +9,7 @@ import time
 import msgspec
 
 from serving.deployment import Deployment
+from serving.engine.prompt import Prompt
 from serving.model import Model
 from serving.probes.tool_battery import LABELS
 from speedrunner.measure.measurement import Measurement, Status, Table
@@ -109,7 +110,7 @@ async def _measure(model: Model, tokens: int) -> PromptRow:
 async def _complete(model: Model, ids: list[int], most: int) -> tuple[float, int, int]:
     """Send one prompt; return seconds, cached tokens and generated tokens."""
     reply = await model.engine.complete(
-        ids, max_tokens=most, labels=LABELS, replica=model.replicas[0].address, ignore_eos=True
+        Prompt(ids), max_tokens=most, labels=LABELS, replica=model.replicas[0].address, ignore_eos=True
     )
     reply.record("ok", reply.usage)
     return reply.seconds, reply.usage.cached, reply.usage.completion

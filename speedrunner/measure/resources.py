@@ -12,7 +12,7 @@ from typing import Self
 
 import psutil
 
-from serving.engine.gpus import visible_gpus
+from serving.engine.gpus import read_gpus
 from speedrunner.measure.processes import cpu_s_of, memory_mb
 
 SAMPLE_S = 1
@@ -109,8 +109,4 @@ class Resources:
 
 def _sampled_gpus(count: int) -> list[str]:
     """UUIDs of the first visible GPUs; none for MIG slices, since nvidia-smi does not report their power."""
-    try:
-        gpus = visible_gpus()
-    except (OSError, subprocess.SubprocessError):
-        return []
-    return [gpu.uuid for gpu in gpus[:count] if gpu.uuid.startswith("GPU-")]
+    return [gpu.uuid for gpu in read_gpus().usable[:count] if not gpu.is_slice]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from serving.engine.metrics import CacheConfig
+from serving.sizing import fit
 from speedrunner.measure.engine import playing_setup
 from speedrunner.measure.gpu_bench import LONGEST_S, Step, play_steps
 from speedrunner.measure.gpu_pages import as_text
@@ -14,6 +14,7 @@ from speedrunner.measure.gpu_plan import FOREIGN, UNCACHED, bench_of, sizes_of, 
 from speedrunner.measure.gpu_record import open_record, subject_of
 from speedrunner.measure.gpu_steps import claims
 from speedrunner.runs.drain import Drain
+from tests.gpu_kinds import GPUS
 from tests.record_samples import SUBJECT, start_step, write_record
 from tests.scripted_runs import Runs, script
 
@@ -116,8 +117,8 @@ def rows(record: object, step: str) -> list[dict[str, int]]:
     return list(table.rows)
 
 
-def test_claims_are_the_configuration_s() -> None:
-    card = playing_setup(["model=qwen3.5-27b"]).card
-    assert claims(card)[8192] == 16
-    assert claims(playing_setup(["model=tiny-random"]).card) == {}
-    assert CacheConfig(32, 1000, True, 32).blocks(8192) == 256
+def test_claims_come_from_the_memory_of_the_gpus() -> None:
+    card = fit(playing_setup(["model=qwen3.5-27b"]).card, [GPUS["H100"]])
+    assert claims(card, [GPUS["H100"]]) == {8192: 17, 32_768: 7, 131_072: 2}
+    assert claims(card, []) == {}
+    assert claims(playing_setup(["model=tiny-random"]).card, [GPUS["H100"]]) == {}
