@@ -17,20 +17,20 @@ from typing import Any
 import msgspec
 
 from serving.cards import CHECKOUT, adapted, list_cards, load_card
+from serving.engine.capacity import overhead_bytes, shape_of
+from serving.engine.gpus import Gpu
 from serving.engine.server import VllmServer
+from serving.errors import InvalidCard
 from serving.model_card import ModelCard
+from serving.sizing import fit, read_config
 from serving.weights import prepare
 from tests.gpu.faked_cuda import fake_gpus, load_driver
-from tests.gpu.gpus import GPUS, Gpu
+from tests.gpu.gpus import GPUS, PROCESSORS, visible_bytes
 
 MOST_GPUS = 8
 
 HOME = CHECKOUT / ".cache" / "faked-gpus"
 """Home directory of these processes: libraries leave their caches there, and the next process reuses them."""
-
-RESERVE_BYTES = 4_000_000_000
-"""Memory for activations, CUDA graphs and libraries on each GPU, in bytes. It is an assumption (docs/gpu.md):
-vLLM measures it when it starts on a GPU."""
 
 
 class EngineCache(msgspec.Struct, kw_only=True):
@@ -148,17 +148,32 @@ def engine_cache(card: ModelCard, gpu: Gpu) -> EngineCache:
         attention=sorted({layer.get_attn_backend().get_name() for layer in layers.values()}),
         worker=resolve_obj_by_qualname(config.parallel_config.worker_cls).__base__.__module__,
     )
-    usable = gpu.visible_bytes * config.cache_config.gpu_memory_utilization
+    usable = visible_bytes(gpu) * config.cache_config.gpu_memory_utilization
+    shape = shape_of(read_config(card) or {})
+    assert shape is not None
+    # vLLM measures this when it starts on a GPU. Without one, our own estimate has to do.
+    reserve = overhead_bytes(shape, config.scheduler_config.max_num_batched_tokens, ranks)
     try:
-        caches = get_kv_cache_configs(
-            config, [specs] * ranks, [int(usable) - weights - RESERVE_BYTES] * ranks
-        )
+        caches = get_kv_cache_configs(config, [specs] * ranks, [int(usable - weights - reserve)] * ranks)
     except ValueError as error:  # too little memory for the weights, or for one conversation
         cache.refused = str(error)
         return cache
     cache.blocks = caches[0].num_blocks
     _, cache.match_unit = resolve_kv_cache_block_sizes(caches[0], config)
     return cache
+
+
+def served(card: ModelCard, gpu: Gpu) -> ModelCard:
+    """Return the configuration with random weights as it is served on these GPUs.
+
+    One that does not fit stays as it is: vLLM has to refuse it as well.
+    """
+    dummy = adapted(card, load_format="dummy")
+    prepare(dummy, lambda line: None)
+    try:
+        return fit(dummy, [gpu])
+    except InvalidCard:
+        return dummy
 
 
 def main(kind: str, *models: str) -> None:
@@ -168,8 +183,9 @@ def main(kind: str, *models: str) -> None:
     os.environ |= dict.fromkeys(("HOME", "VLLM_CACHE_ROOT", "TRITON_LIBCUDA_PATH"), str(HOME))
     os.environ |= {"HF_HUB_OFFLINE": "1", "VLLM_LOGGING_STREAM": "ext://sys.stderr"}
     load_driver(HOME)
-    fake_gpus(GPUS[kind], MOST_GPUS)
-    caches = [engine_cache(adapted(card, load_format="dummy"), GPUS[kind]) for card in cards if card.gpus]
+    gpu = GPUS[kind]
+    fake_gpus(gpu, PROCESSORS[kind], MOST_GPUS)
+    caches = [engine_cache(served(card, gpu), gpu) for card in cards if card.gpus]
     print(msgspec.json.encode(caches).decode())
 
 

@@ -16,7 +16,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from tests.gpu.gpus import GIB, Gpu
+from serving.engine.gpus import Gpu
+from tests.gpu.gpus import GIB, total_bytes, visible_bytes
 
 NO_DEVICE = 100
 """`CUDA_ERROR_NO_DEVICE`."""
@@ -39,12 +40,12 @@ def load_driver(folder: Path) -> None:
     ctypes.CDLL(str(library), ctypes.RTLD_GLOBAL)
 
 
-def fake_gpus(gpu: Gpu, count: int) -> None:
+def fake_gpus(gpu: Gpu, processors: int, count: int) -> None:
     """Make NVML and torch report `count` unused GPUs. Call this before vLLM chooses its platform."""
     import torch
     import vllm.third_party.pynvml as nvml
 
-    free = gpu.visible_bytes - GIB // 4
+    free = visible_bytes(gpu) - GIB // 4
     for name, answer in {
         "nvmlInit": _always(None),
         "nvmlShutdown": _always(None),
@@ -55,7 +56,7 @@ def fake_gpus(gpu: Gpu, count: int) -> None:
         "nvmlDeviceGetUUID": lambda handle: f"GPU-{handle}",
         "nvmlDeviceGetCudaComputeCapability": _always(gpu.capability),
         "nvmlDeviceGetMemoryInfo": _always(
-            SimpleNamespace(total=gpu.total_bytes, free=free, used=gpu.total_bytes - free)
+            SimpleNamespace(total=total_bytes(gpu), free=free, used=total_bytes(gpu) - free)
         ),
         "nvmlDeviceGetP2PStatus": _always(nvml.NVML_P2P_STATUS_OK),
     }.items():
@@ -66,8 +67,8 @@ def fake_gpus(gpu: Gpu, count: int) -> None:
         name=gpu.name,
         major=major,
         minor=minor,
-        total_memory=gpu.visible_bytes,
-        multi_processor_count=gpu.processors,
+        total_memory=visible_bytes(gpu),
+        multi_processor_count=processors,
         is_integrated=0,
         warp_size=32,
     )
@@ -81,7 +82,7 @@ def fake_gpus(gpu: Gpu, count: int) -> None:
         "get_device_name": _always(gpu.name),
         "get_device_capability": _always(gpu.capability),
         "get_device_properties": _always(properties),
-        "mem_get_info": _always((free, gpu.visible_bytes)),
+        "mem_get_info": _always((free, visible_bytes(gpu))),
     }.items():
         _replace(torch.cuda, name, answer)
     for name, answer in {
@@ -89,7 +90,7 @@ def fake_gpus(gpu: Gpu, count: int) -> None:
         "device_count": _always(count),
         "current_device_index": _always(0),
         "current_accelerator": _always(torch.device("cuda")),
-        "get_memory_info": _always((free, gpu.visible_bytes)),
+        "get_memory_info": _always((free, visible_bytes(gpu))),
     }.items():
         _replace(torch.accelerator, name, answer)
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 import shutil
 from importlib.util import find_spec
 
-import msgspec
 import pytest
+
+from serving.engine.capacity import DRIVER_BYTES
+from serving.engine.gpus import Gpu
+from tests.gpu_kinds import GPUS as SHOWN
 
 MIB, GIB = 2**20, 2**30
 
@@ -24,37 +27,18 @@ def require_gpu_environment() -> None:
         pytest.skip(reason, allow_module_level=True)
 
 
-class Gpu(msgspec.Struct, frozen=True):
-    """One kind of GPU.
+GPUS = {kind: SHOWN[kind] for kind in ("H100", "H200", "A100", "A6000")}
+"""One GPU of each kind, as nvidia-smi shows it."""
 
-    Attributes:
-        name: as the driver calls it; vLLM's defaults depend on it.
-        capability: compute capability, major and minor.
-        memory_gib: nominal memory, the number in its data sheet.
-        total_mib: memory as NVML and nvidia-smi show it.
-        processors: streaming multiprocessors.
-    """
-
-    name: str
-    capability: tuple[int, int]
-    memory_gib: int
-    total_mib: int
-    processors: int
-
-    @property
-    def total_bytes(self) -> int:
-        """Memory as NVML shows it, in bytes."""
-        return self.total_mib * MIB
-
-    @property
-    def visible_bytes(self) -> int:
-        """Memory as a CUDA program sees it, in bytes: the driver keeps about half a GiB."""
-        return self.total_bytes - GIB // 2
+PROCESSORS = {"H100": 132, "H200": 132, "A100": 108, "A6000": 84}
+"""Streaming multiprocessors of each kind."""
 
 
-GPUS = {
-    "H100": Gpu("NVIDIA H100 80GB HBM3", (9, 0), 80, 81_559, 132),
-    "H200": Gpu("NVIDIA H200", (9, 0), 141, 143_771, 132),
-    "A100": Gpu("NVIDIA A100-SXM4-80GB", (8, 0), 80, 81_920, 108),
-    "A6000": Gpu("NVIDIA RTX A6000", (8, 6), 48, 49_140, 84),
-}
+def total_bytes(gpu: Gpu) -> int:
+    """Return the memory that NVML shows, in bytes."""
+    return gpu.total * MIB
+
+
+def visible_bytes(gpu: Gpu) -> int:
+    """Return the memory that a CUDA program sees, in bytes."""
+    return total_bytes(gpu) - DRIVER_BYTES
