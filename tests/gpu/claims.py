@@ -1,4 +1,4 @@
-"""What the project says that the KV caches of its model configurations hold."""
+"""The project's own arithmetic of KV caches, to compare with vLLM's."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ class Claim(msgspec.Struct, frozen=True):
 
 
 def claimed(card: ModelCard, gpu: Gpu) -> Claim:
-    """Return what the project says of a model configuration on one kind of GPU."""
+    """Return the KV cache of a model configuration on one kind of GPU, by docs/gpu.md."""
     shape = SHAPES[str(card.shape)]
     block_tokens, block_bytes = block(shape)
-    room = card.gpus * (0.9 * gpu.memory_gib * GIB - 4e9) - weights_bytes(shape)  # docs/gpu.md
+    room = card.gpus * (0.9 * gpu.memory_gib * GIB - 4e9) - weights_bytes(shape)
     blocks = int(room / block_bytes)
     lengths = {8192, 32_768, card.context}
     hybrid = card.cache == "hybrid"
