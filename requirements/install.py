@@ -1,6 +1,6 @@
 """Builds `.venv` from a full lock, unless the one that is there was built from it.
 
-    python3 requirements/install.py [cpu|gpu] [--venv FOLDER]
+    python3 requirements/install.py [cpu|gpu]
 
 `make` calls it, with a Python that is new enough. Without an argument the kind of the present `.venv` stays,
 or `cpu`. Only the standard library is used: this runs before anything is installed. The stamp, written last,
@@ -29,7 +29,7 @@ NEEDED_GB = {"cpu": 5, "gpu": 16}
 
 
 class CannotInstall(Exception):
-    """The disk has no room, or a package cannot be had. Its text is one line for people."""
+    """The disk has too little room, or a package is not available. The message is one line for people."""
 
 
 def lock_of(kind: str) -> Path:
@@ -103,15 +103,8 @@ def install_packages(kind: str, venv: Path) -> None:
     sources: list[str] = []
     if attempt(*command, pins["uv"]) is None:
         # Compiled now, as pip does it: where Python may not write bytecode, every start would compile anew.
-        command = [
-            venv / "bin" / "uv",
-            "pip",
-            "install",
-            "--python",
-            python,
-            "--no-deps",
-            "--compile-bytecode",
-        ]
+        uv = venv / "bin" / "uv"
+        command = [uv, "pip", "install", "--python", python, "--no-deps", "--compile-bytecode"]
         sources = pip_sources(kind)
     else:
         print("uv cannot be had: going on with pip, which is slower", flush=True)
@@ -153,7 +146,7 @@ def install(kind: str | None, venv: Path = VENV) -> None:
         kind: `cpu` or `gpu`; without it the kind that is installed stays, or `cpu`.
 
     Raises:
-        CannotInstall: the disk has no room, or a package cannot be had.
+        CannotInstall: the disk has too little room, or a package is not available.
     """
     stamp_file = venv / "installed.json"
     stamp = json.loads(stamp_file.read_text(encoding="utf-8")) if stamp_file.is_file() else {}
@@ -190,13 +183,9 @@ def main() -> None:
     parser.add_argument(
         "kind", nargs="?", choices=sorted(NEEDED_GB), help="which lock (default: as it is, or cpu)"
     )
-    parser.add_argument(
-        "--venv", type=Path, default=VENV, metavar="FOLDER", help="where to (default: .venv in the checkout)"
-    )
     os.environ.pop("PYTHONPATH", None)
-    given = parser.parse_args()
     try:
-        install(given.kind, given.venv.absolute())
+        install(parser.parse_args().kind)
     except CannotInstall as failure:
         sys.exit(f"error: {failure}")
     except OSError as failure:

@@ -1,4 +1,4 @@
-"""Finds files that several installed packages own with different content: the last one installed wins."""
+"""Finds files that several installed packages own with different content. The last one installed wins."""
 
 from __future__ import annotations
 

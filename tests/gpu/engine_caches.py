@@ -1,10 +1,10 @@
-"""Computes vLLM's KV caches, with vLLM's own code, for GPUs that this machine does not have.
+"""Computes vLLM's KV caches with vLLM's own code for GPUs that this machine does not have.
 
     python -m tests.gpu.engine_caches H100 [MODEL...]
 
-prints one JSON array with an `EngineCache` for each model configuration. Each server's command line, as
-`VllmServer` makes it, goes through vLLM's parser and engine configuration; the model is built without memory
-(on torch's meta device), and vLLM divides the memory that is left into blocks.
+prints a JSON array with an `EngineCache` for each model configuration. The command line that `VllmServer`
+makes goes through vLLM's parser and engine configuration. The model is built on torch's meta device, which
+takes no memory. vLLM then divides the remaining memory into blocks.
 """
 
 from __future__ import annotations
@@ -34,21 +34,19 @@ HOME = CHECKOUT / ".cache" / "faked-gpus"
 
 
 class EngineCache(msgspec.Struct, kw_only=True):
-    """What vLLM makes of one model configuration on one kind of GPU.
+    """The KV cache that vLLM computes for one model configuration on one kind of GPU.
 
     Attributes:
         model: name of the model configuration.
-        weights_bytes: parameters and buffers on one GPU.
         block_tokens: tokens of one block of the KV cache.
         blocks: blocks of one replica.
         match_unit: tokens by which prefix matches are rounded down.
         refused: vLLM's reason where the memory is too small for the model or one conversation.
         attention: names of the attention backends that vLLM chose.
-        worker: the module of vLLM's worker that the project's own one extends.
+        worker: module of the vLLM worker that the project's worker extends.
     """
 
     model: str
-    weights_bytes: int
     block_tokens: int
     blocks: int = 0
     match_unit: int = 0
@@ -115,7 +113,7 @@ def build_model(config: Any) -> Any:
 
 
 def engine_cache(card: ModelCard, gpu: Gpu) -> EngineCache:
-    """Return what vLLM makes of a model configuration on GPUs of one kind."""
+    """Return the KV cache that vLLM computes for a model configuration on GPUs of one kind."""
     from vllm.config import get_layers_from_vllm_config, set_current_vllm_config
     from vllm.model_executor.layers.attention_layer_base import AttentionLayerBase
     from vllm.model_executor.models import registry
@@ -143,7 +141,6 @@ def engine_cache(card: ModelCard, gpu: Gpu) -> EngineCache:
     weights = sum(each.numel() * each.element_size() for each in (*model.parameters(), *model.buffers()))
     cache = EngineCache(
         model=card.name,
-        weights_bytes=weights,
         block_tokens=config.cache_config.block_size,
         attention=sorted({layer.get_attn_backend().get_name() for layer in layers.values()}),
         worker=resolve_obj_by_qualname(config.parallel_config.worker_cls).__base__.__module__,
