@@ -108,9 +108,9 @@ class Deployment:
             ServerFailed: the engine does not answer.
         """
         meter = Meter(write_row, prices or self.card.prices, spending)
-        card = msgspec.structs.replace(
-            self.card, context=min(context or self.card.context, self.card.context)
-        )
+        card = self.card
+        if context is not None and context < card.context:
+            card = msgspec.structs.replace(card, context=context)
         async with self._engine(meter, self.recover) as engine:
             model = Model(card, engine, self._tokenizer, self.replicas, held_back=admission)
             self._models.append(model)
