@@ -97,8 +97,8 @@ _RUNNING = "vllm:num_requests_running"
 
 
 class Metrics:
-    """What a server says at `/metrics`, in this text. Only samples that are asked for are read: reading all
-    639 lines of vLLM takes 20 ms."""
+    """The text that a server sends at `/metrics`. Only the requested samples are parsed: parsing all
+    639 lines of vLLM takes 7 ms of CPU."""
 
     def __init__(self, text: str) -> None:
         self._lines = text.splitlines()

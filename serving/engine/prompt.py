@@ -1,4 +1,4 @@
-"""What requests of one conversation carry: token ids that only grow."""
+"""The prompt of one conversation: token ids that only grow."""
 
 from __future__ import annotations
 

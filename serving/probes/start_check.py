@@ -1,4 +1,4 @@
-"""What a run makes sure of before its first episode: calls are valid, and the prefix cache works."""
+"""Checks a server before the first episode: calls are valid, and the prefix cache works."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a turn costs the client, by conversations in flight and by length: `speedrunner bench client`."""
+"""The client's CPU time per turn, by conversations in flight and length: `speedrunner bench client`."""
 
 from __future__ import annotations
 

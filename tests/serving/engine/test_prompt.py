@@ -1,4 +1,4 @@
-"""What requests carry is extended turn by turn, and equals what it would be if it were computed again."""
+"""Prompts that are extended turn by turn equal prompts that are computed again."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ SERVER = CheckedServer(
 
 
 class TestStore:
-    """Of servers that passed."""
+    """The stored results."""
 
     def test_a_stored_server_has_passed_and_any_other_has_not(self, tmp_path: Path) -> None:
         folder = tmp_path / "new" / "checks"
@@ -80,7 +80,7 @@ class TestStore:
 
 
 class TestStartCheck:
-    """What is checked before the first episode, with `serving.check`."""
+    """The check before the first episode, by `serving.check`."""
 
     @pytest.fixture
     def card(self, tiny_card: ModelCard) -> ModelCard:

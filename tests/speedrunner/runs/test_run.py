@@ -138,7 +138,7 @@ class TestLearning:
         rows = learnt.data.requests
         assert Counter((row.labels.get("phase"), row.labels["role"]) for row in rows) == {
             (None, "readiness"): 1,
-            (None, "probe"): 12 + 2,
+            (None, "probe"): len(start_check.KINDS) + 2,
             ("train", "warming"): 2,  # the first policy's prefix, and that of the second, which learnt
             ("test", "actor"): 15 + 2 + 2,
             ("train", "actor"): 7 + 2,
