@@ -66,7 +66,7 @@ def steps_of(setup: Setup, overrides: Sequence[str]) -> list[Step]:
         return Step(name=name, play=play, server=server, bound_s=bound_s, **more)
 
     levels = {f"rollout-{level}": _in_flight(card, level) for level in LEVELS}
-    first, middle, _ = levels
+    first, middle, *_ = levels
     rollouts = []
     for name, in_flight in levels.items():
         same = next(other for other in levels if levels[other] == in_flight)

@@ -32,6 +32,7 @@ class TestGpu:
         self, corridor: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(gpu_plan, "ON_CPU", replace(gpu_plan.ON_CPU, aim_s=0.1))
+        monkeypatch.setattr(gpu_plan, "LEVELS", (2, 4))
         overrides, out = corridor(script()).overrides(), tmp_path / "record"
         done = in_process("bench", "gpu", *overrides, "--minutes=30", f"--out={out}")
         assert done.returncode == 0, done.stderr
