@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from speedrunner.sandbox.child.bounds import ERROR_CHARS
 from speedrunner.sandbox.code_session import CodeSession
 from speedrunner.sandbox.settings import Level, Sandbox, SandboxError
 
@@ -186,6 +187,26 @@ async def test_what_an_earlier_piece_left_behind_is_told_and_the_code_runs_afres
         "the process ended: killed by SIGKILL; the session was started anew: all variables are gone"
     )
     assert answer.error is None
+
+
+LONG = {
+    "an error": 'wire.send(b\'["done",%d,0,"","\' % number + b"x" * 10**6 + b\'"]\')',
+    "an error of several lines": 'wire.send(b\'["done",%d,0,"","a\' % number + b"\\\\n" * 10**5 + b\'"]\')',
+    "an unknown word": 'wire.send(b\'["\' + b"x" * 10**6 + b\'",%d]\' % number)',
+    "output": 'wire.send(b\'["print",%d,"\' % number + b"x" * 10**6 + b\'"]\')',
+    "output kept for the end": 'wire.send(b\'["done",%d,0,"\' % number + b"x" * 10**6 + b\'",null]\')',
+}
+"""What a process may send that is longer than any answer: statements, after those that find its pipe."""
+
+
+@pytest.mark.parametrize("sent", LONG)
+async def test_whatever_the_process_sends_the_answer_stays_short(session: CodeSession, sent: str) -> None:
+    find, _, _ = FORGED.format(number="sys.stdout._number").rpartition("wire.send")
+    answer = await session.execute(find + LONG[sent], PLENTY_S)
+    assert len(answer.error or "") <= ERROR_CHARS
+    assert "\n" not in (answer.error or "")
+    assert len(answer.text) < CHARS + 2 * ERROR_CHARS
+    await session.execute("'the next answer'", PLENTY_S)  # which finds what followed, and once
 
 
 async def test_files_that_change_outside_are_seen(session: CodeSession, folder: Path) -> None:
