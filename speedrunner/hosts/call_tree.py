@@ -102,7 +102,7 @@ class CallTree:
         if error is None:
             node.result = self._plain(result, least)
         elif depth == 0 and self._episode.left > 0:
-            node.error = _shortened(valid_text(error), ERROR_LIMIT)  # only one, so the call's room is no matter
+            node.error = _shortened(valid_text(error), ERROR_LIMIT)  # one, whatever room the call has left
             self._take(len(node.error))
         else:
             node.error = self._error(error, least)

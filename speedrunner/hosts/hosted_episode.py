@@ -42,7 +42,7 @@ class HostedEpisode:
     def __init__(self, env: TextEnv, pool: ChildPool, request: Reset) -> None:
         self._env = env
         self._pool = pool
-        self._task = request.task
+        self._seed = request.seed
         self._loads = itertools.count()
         self._action_limit = request.action_limit
         self._actions = 0
@@ -65,10 +65,8 @@ class HostedEpisode:
         self.close()
         self._public = module.public
         if module.public:
-            # Skills may draw and plays must repeat, but what a skill sees must not name the task.
-            number = next(self._loads)
-            again = f" {number}" if number else ""  # else a skill would draw the same once more
-            seed = hashlib.sha256(f"{self._task.name} {self._task.index}{again}".encode()).hexdigest()
+            number = next(self._loads)  # later skills draw other numbers
+            seed = hashlib.sha256(f"{self._seed} {number}".encode()).hexdigest()
             primitives = {each.name: each.doc for each in self._env.primitives}
             names = (*module.public, *module.private)
             self._skills = Skills(self._pool, SkillModule(module.source, names, primitives, seed), self)

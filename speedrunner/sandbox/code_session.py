@@ -203,8 +203,8 @@ class CodeSession:
         tail = said.tail[: self._output_chars - len(head)]
         if (missing := said.written - len(head) - len(tail)) > 0:
             head += f"\n[cut here: {missing} of {said.written} characters are not shown]\n"
-        error = said.error and said.error.partition("\n")[0][:ERROR_CHARS]
-        return CodeResult(head + tail, error)
+        problem = said.error and said.error.partition("\n")[0][:ERROR_CHARS]
+        return CodeResult(head + tail, problem)
 
     def _end(self) -> None:
         if self._child is not None:

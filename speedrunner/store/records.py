@@ -68,7 +68,8 @@ class CallNode(msgspec.Struct):
         omitted: calls below this one that ran but are not recorded, when there were too many or too deep, or
             the record of the episode was full.
 
-    Arguments, results and errors for which there was no room are short descriptions, or say how long they were.
+    Arguments, results and errors for which there was no room are short descriptions, or say how long they
+    were.
     """
 
     name: str

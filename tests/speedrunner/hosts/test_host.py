@@ -591,7 +591,6 @@ class TestLargeTrees:
         assert (len(node.calls), node.omitted) == (NODE_LIMIT, 5)
         assert node.actions == executed.actions == n
 
-
     async def test_all_calls_of_an_episode_share_a_bound(self, pool: HostPool) -> None:
         n = 5_000
         pad = 'def pad(text: str) -> str:\n    """Give back."""\n    return text'

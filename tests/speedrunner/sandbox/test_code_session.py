@@ -192,7 +192,7 @@ async def test_what_an_earlier_piece_left_behind_is_told_and_the_code_runs_afres
 LONG = {
     "an error": 'wire.send(b\'["done",%d,0,"","\' % number + b"x" * 10**6 + b\'"]\')',
     "an error of several lines": 'wire.send(b\'["done",%d,0,"","a\' % number + b"\\\\n" * 10**5 + b\'"]\')',
-    "an unknown word": 'wire.send(b\'["\' + b"x" * 10**6 + b\'",%d]\' % number)',
+    "an unknown word": "wire.send(b'[\"' + b\"x\" * 10**6 + b'\",%d]' % number)",
     "output": 'wire.send(b\'["print",%d,"\' % number + b"x" * 10**6 + b\'"]\')',
     "output kept for the end": 'wire.send(b\'["done",%d,0,"\' % number + b"x" * 10**6 + b\'",null]\')',
 }
