@@ -33,7 +33,7 @@ NOT_KEPT = "<not kept"
 """How the record of a value begins that is not kept, not even as a description; its length follows."""
 
 EPISODE_LIMIT = 16_000_000
-"""Characters that the tool calls of one episode may record, `CALL_CHARS` for each call below them included."""
+"""Characters that the tool calls of one episode may record, with `CALL_CHARS` for each call below them."""
 
 CALL_CHARS = 150
 """Characters that a recorded call counts in addition to its texts: its JSON without them."""
