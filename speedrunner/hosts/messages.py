@@ -206,7 +206,7 @@ def decoded(body: bytes) -> Reply:
     """Return the reply that a message's body is. Raises `InvalidReply`."""
     try:
         return _REPLIES.decode(body)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise InvalidReply(str(error)) from error
 
 

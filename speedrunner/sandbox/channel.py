@@ -106,7 +106,7 @@ class Channel:
         try:
             return decoder.decode(body)
         except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-            reason = str(error)[:REASON_CHARS]  # which may quote the message
+            reason = " ".join(str(error).split())[:REASON_CHARS]  # it may quote the message
             raise InvalidMessage(f"a message that is none ({reason})") from error
 
     def receive_about(

@@ -193,6 +193,7 @@ LONG = {
     "an error": 'wire.send(b\'["done",%d,0,"","\' % number + b"x" * 10**6 + b\'"]\')',
     "an error of several lines": 'wire.send(b\'["done",%d,0,"","a\' % number + b"\\\\n" * 10**5 + b\'"]\')',
     "an unknown word": "wire.send(b'[\"' + b\"x\" * 10**6 + b'\",%d]' % number)",
+    "an unknown word of several lines": "wire.send(b'[\"a\\\\nb\",%d]' % number)",
     "output": 'wire.send(b\'["print",%d,"\' % number + b"x" * 10**6 + b\'"]\')',
     "output kept for the end": 'wire.send(b\'["done",%d,0,"\' % number + b"x" * 10**6 + b\'",null]\')',
 }
