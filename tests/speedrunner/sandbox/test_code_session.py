@@ -276,3 +276,22 @@ async def test_cancelling_leaves_no_process() -> None:
     with pytest.raises(asyncio.CancelledError):
         await running
     assert child._process.returncode is not None
+
+
+@pytest.mark.parametrize(
+    ("code", "refused"),
+    [
+        ("open(PATH).read()", False),
+        ("open(PATH, 'w')", True),
+        ("import socket\nsocket.socket()", True),
+        ("import os\nos.fork()", True),
+        ("import os\nos.kill(os.getppid(), 0)", True),
+    ],
+)
+async def test_without_namespaces_code_reads_files_and_the_filter_refuses_the_rest(
+    folder: Path, code: str, refused: bool
+) -> None:
+    async with CodeSession(Sandbox("rlimits"), bootstrap=f"PATH = {str(folder / 'a.txt')!r}") as session:
+        answer = await session.execute(code, PLENTY_S)
+    assert (answer.error or "").startswith("PermissionError: [Errno 1]") == refused
+    assert refused or answer.text == "'hello'"
