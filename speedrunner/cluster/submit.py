@@ -28,7 +28,7 @@ PLAIN = re.compile(r"[\w@+=:,./-]+", re.ASCII)
 """Paths that sbatch reads literally without quotes."""
 
 UNQUOTABLE = re.compile(r"[\\\x00-\x08\x0a-\x1f\x7f]")
-"""What it cannot be given in quotes, either: with a backslash in a path, it replaces no job number in it."""
+"""Characters that no quotes help with. A backslash keeps sbatch from putting the job's number into a path."""
 
 
 class Machines(msgspec.Struct, frozen=True):

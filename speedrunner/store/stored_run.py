@@ -166,7 +166,7 @@ class StoredRun:
         """Return the seed of the skills' random numbers in all episodes of a task.
 
         Replays and resumed runs draw the same numbers. A skill can read its seed, so the seed is a keyed
-        hash. Without the secret, which no sandboxed process sees, no one can find out whose seed it is.
+        hash: without the secret, which no isolated process can read, no one can find the task of a seed.
         """
         message = f"{task.name} {task.index}"
         return hmac.new(self.state().secret.encode(), message.encode(), "sha256").hexdigest()

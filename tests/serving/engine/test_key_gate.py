@@ -76,7 +76,7 @@ async def test_without_a_key_it_is_not_made(monkeypatch: pytest.MonkeyPatch) -> 
 MIB = 2**20
 BODY = 300 * MIB
 WITHIN = 32 * MIB
-"""What the kernel takes for a socket that nobody reads any more is less."""
+"""More than the kernel buffers for a socket that no one reads."""
 
 
 async def counting(scope: Scope, receive: Receive, send: Send) -> None:
@@ -92,7 +92,7 @@ async def counting(scope: Scope, receive: Receive, send: Send) -> None:
 
 @pytest.fixture(params=["h11", "httptools"])
 def address(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, int]]:
-    """Where uvicorn serves an app behind the gate."""
+    """Serve an app behind the gate; yields its address."""
     monkeypatch.setenv("VLLM_API_KEY", KEY)
     protocol: Literal["h11", "httptools"] = request.param
     server = uvicorn.Server(uvicorn.Config(KeyGate(counting), http=protocol, lifespan="off"))

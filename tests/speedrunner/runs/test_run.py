@@ -324,7 +324,7 @@ class TestRandomNumbers:
 
     @staticmethod
     def drawn(run: ScriptedRun) -> dict[str, list[float]]:
-        """What the skill returned, by episode."""
+        """Return the skill's results by episode."""
         played = [*run.data.trajectories(), *run.data.evaluations()]
         nodes = {each.episode: each.turns[-1].executed for each in played}
         return {key: node.result for key, node in nodes.items() if node and node.kind == "skill"}

@@ -17,7 +17,7 @@ RUNNING_SKILLS = (
     b'["leave",7,1,0,"done",null]',
     b'["leave",7,3,2,null,"ValueError: no"]',
 )
-"""What a skill's process says in the middle of a call."""
+"""Messages of a skill's process in the middle of a call."""
 
 FROM_SKILLS = (
     *RUNNING_SKILLS,
@@ -27,7 +27,7 @@ FROM_SKILLS = (
     b'["loaded",7]',
     b'["confined",null]',
 )
-"""What it says at any time."""
+"""Its messages at any time."""
 
 FROM_SESSIONS = (
     b'["print",7,"some output\\n"]',
@@ -35,7 +35,7 @@ FROM_SESSIONS = (
     b'["done",7,0,"","ValueError: no"]',
     b'["done",7,9007199254740992,"\\u0000\\u001f","E\\nF"]',
 )
-"""What the process of a code session says."""
+"""Messages of a code session's process."""
 
 FRAGMENTS = (
     *(
@@ -80,7 +80,7 @@ FRAGMENTS = (
     *(b'"call"', b'"enter"', b'"leave"', b'"end"', b'"print"', b'"done"', b'"walk"', b'"helper"', b'{"x":1}'),
     *(b'"__init__"', b'"' + b"k" * 1_500 + b'":1', b'{"x":1,"x":2}', b"[7,7]", b'"\xe2\x9c\x93"'),
 )
-"""What is put into a message."""
+"""Bytes to put into a message."""
 
 
 def mutant(corpus: Sequence[bytes], random: Random) -> bytes:

@@ -197,7 +197,7 @@ LONG = {
     "output": 'wire.send(b\'["print",%d,"\' % number + b"x" * 10**6 + b\'"]\')',
     "output kept for the end": 'wire.send(b\'["done",%d,0,"\' % number + b"x" * 10**6 + b\'",null]\')',
 }
-"""What a process may send that is longer than any answer: statements, after those that find its pipe."""
+"""Statements that send more than an answer may hold; others before them find the pipe."""
 
 
 @pytest.mark.parametrize("sent", LONG)

@@ -88,7 +88,7 @@ def fuzz(messages: int, batch: Callable[[Random], int]) -> None:
 
 
 class RecordedChild:
-    """Stands for a process that says something when it is resumed, and ends; it keeps what it is told."""
+    """A process as bytes: resumed, it sends them and ends. It keeps the bytes that it gets."""
 
     def __init__(self, first: bytes, rest: bytes) -> None:
         reading, self._saying = os.pipe()
@@ -144,7 +144,7 @@ def reset(env: Corridor, module: Module = MODULE) -> Reset:
 
 @contextmanager
 def episode(env: Corridor, *rest: bytes) -> Iterator[tuple[HostedEpisode, RecordedChild]]:
-    """An episode whose skills are going to say `rest`."""
+    """Begin an episode in which the skills will say `rest`."""
     with recorded(*rest, first=framed(b'["loaded",%d]' % NUMBER)) as child:
         yield HostedEpisode(env, cast(ChildPool, OneChild(child)), reset(env)), child
 
@@ -255,18 +255,16 @@ def test_an_episode_survives_whatever_its_skills_say(reads: list[None]) -> None:
     fuzz(EPISODES, batch)
 
 
-def test_all_calls_of_an_episode_stay_within_its_record() -> None:
-    def batch(random: Random) -> int:
-        env, text = Corridor(), encode("\x01" * random.choice((10, 1_000, 100_000)))
-        enters = [framed(b'["enter",7,"helper",{"x":%s}]' % text), framed(b'["leave",7,1,0,%s,null]' % text)]
-        with episode(env, *enters, framed(b'["end",7,0,%s,null]' % text)) as (one, _):
-            one._room = EpisodeRoom(room := random.choice((0, 500, 10_000, EPISODE_LIMIT)))
-            reply = one.execute(ATTACK)
-        assert isinstance(reply, Executed)
-        assert len(msgspec.json.encode(reply.node)) < 6 * (room + 10_000)
-        return 3
-
-    fuzz(BATCH, batch)
+@pytest.mark.parametrize("room", [0, 500, 10_000, EPISODE_LIMIT])
+@pytest.mark.parametrize("length", [10, 1_000, 100_000])
+def test_a_call_stays_within_the_record_of_its_episode(room: int, length: int) -> None:
+    text = encode("\x01" * length)
+    said = [b'["enter",7,"helper",{"x":%s}]', b'["leave",7,1,0,%s,null]', b'["end",7,0,%s,null]']
+    with episode(Corridor(), *(framed(each % text) for each in said)) as (one, _):
+        one._room = EpisodeRoom(room)
+        reply = one.execute(ATTACK)
+    assert isinstance(reply, Executed)
+    assert len(msgspec.json.encode(reply.node)) < 6 * (room + 10_000)
 
 
 def test_whatever_a_session_says_its_answer_is_bounded(reads: list[None]) -> None:
@@ -289,7 +287,7 @@ def test_whatever_a_session_says_its_answer_is_bounded(reads: list[None]) -> Non
 
 
 class Talking(Corridor):
-    """A corridor whose views are any text."""
+    """A corridor with any text as its views."""
 
     text = ""
 
@@ -378,7 +376,7 @@ def test_what_an_honest_child_says_of_any_value_is_accepted(value: Any) -> None:
 def test_messages_of_a_real_child_end_its_process_or_do_what_they_say(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.undo()  # numbers that nobody guesses
+    monkeypatch.undo()  # real numbers, which no one guesses
     attack = """
         body = bytes.fromhex(body).replace(b'",7', b'",%d' % mine())
         raw(frame(body=body))
