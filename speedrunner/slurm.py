@@ -27,7 +27,13 @@ def asked(*command: str, text: str = "") -> str:
     """What a command of Slurm prints, when it is given a text. Raises `SlurmRefused`."""
     try:
         done = subprocess.run(
-            command, input=text, capture_output=True, text=True, timeout=ANSWER_S, check=False
+            command,
+            input=text,
+            capture_output=True,
+            encoding="utf-8",  # whatever the locale
+            errors="replace",
+            timeout=ANSWER_S,
+            check=False,
         )
     except FileNotFoundError:
         raise SlurmRefused(f"there is no `{command[0]}` here: is this a node of a Slurm cluster?") from None

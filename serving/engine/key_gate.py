@@ -16,7 +16,10 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 
 class KeyGate:
-    """Answers 401 on every path, also one that does not exist, unless the key comes as bearer token."""
+    """Answers 401 on every path, also one that does not exist, unless the key comes as bearer token.
+
+    The connection of a refused request is closed; its body is not read.
+    """
 
     def __init__(self, app: Callable[[Scope, Receive, Send], Awaitable[None]]) -> None:
         self._app = app
@@ -31,6 +34,8 @@ class KeyGate:
         elif scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1008})
         else:
-            headers = [(b"www-authenticate", b"Bearer"), (b"content-length", b"0")]
+            # Otherwise uvicorn reads the body to its end to use the connection again, whatever its length.
+            close = (b"connection", b"close")
+            headers = [(b"www-authenticate", b"Bearer"), (b"content-length", b"0"), close]
             await send({"type": "http.response.start", "status": 401, "headers": headers})
             await send({"type": "http.response.body"})

@@ -210,14 +210,22 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Episode:
-    """One planned episode: `key` within the run, the policy that plays it, the number of this attempt."""
+    """One planned episode.
+
+    Attributes:
+        key: names it within the run.
+        policy: version of the policy that plays it.
+        attempt: number of this attempt.
+        stored: the policy's skills, where it may be played with others.
+        seed: of the skills' random numbers.
+    """
 
     key: str
     task: Task
     policy: int
     attempt: int = 1
     stored: Module | None = None
-    """The policy's skills, where it may be played with others."""
+    seed: str = ""
 
 
 Play = Callable[[Stage, ActorSpec], Awaitable[Ending]]
@@ -269,7 +277,7 @@ async def play_episode(
         module = spec.library.module()
         if episode.stored is not None:
             trajectory.module = cuts(episode.stored, module)
-        opening = await host.reset(episode.task, module, actor.env.limits.actions)
+        opening = await host.reset(episode.task, module, actor.env.limits.actions, episode.seed)
         trajectory.prompt_hash = spec.prompt_hash(actor.env, spec.messages(actor.env, opening))
         run = actor.config.run
         limits = AgentLimits(

@@ -14,13 +14,23 @@ from speedrunner.config.schema import InvalidConfig
 from speedrunner.store.files import read_given, reason
 from typed.records import WrongData, record
 
-Word = Annotated[str, msgspec.Meta(pattern=r"^[^\s-]\S*$", description="one word")]
+# sbatch reads blanks, quotes, backslashes and # in an option as something else.
+Word = Annotated[
+    str,
+    msgspec.Meta(
+        pattern=r"""^[^\s"'\\#-][^\s"'\\#]*\Z""", description="one word without quotes, backslashes or #"
+    ),
+]
 SbatchOption = Annotated[
-    str, msgspec.Meta(pattern=r"^--[a-z]\S*$", description="an option of sbatch, such as --qos=long")
+    str,
+    msgspec.Meta(
+        pattern=r"""^--[a-z][^\s"'\\#]*\Z""",
+        description="an option of sbatch without blanks, quotes, backslashes or #, such as --qos=long",
+    ),
 ]
 Place = Annotated[
     str,
-    msgspec.Meta(pattern=r"^[\w./$:{}@+-]+$", description="a path without blanks; may name variables"),
+    msgspec.Meta(pattern=r"^[\w./$:{}@+-]+\Z", description="a path without blanks; may name variables"),
 ]
 OURS = (
     "array",

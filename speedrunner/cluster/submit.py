@@ -24,6 +24,13 @@ LOGS = "jobs"
 """The folder of jobs' logs, beside the runs."""
 
 
+PLAIN = re.compile(r"[\w@+=:,./-]+", re.ASCII)
+"""Paths that sbatch reads literally without quotes."""
+
+UNQUOTABLE = re.compile(r"[\\\x00-\x08\x0a-\x1f\x7f]")
+"""Characters that no quotes help with. A backslash keeps sbatch from putting the job's number into a path."""
+
+
 class Machines(msgspec.Struct, frozen=True):
     """What a job needs: nodes, and GPUs on each."""
 
@@ -57,8 +64,11 @@ def arrays(
         InvalidConfig: the cluster has no such machines as a model needs, or the folder has a name that sbatch
             would read otherwise.
     """
-    if re.search(r'[%\\"\n]', str(root.resolve())):
-        raise InvalidConfig(f"--dir {root}: sbatch reads %, quotes and \\ in a path as something else")
+    if UNQUOTABLE.search(str(root.resolve())):
+        raise InvalidConfig(
+            f"--dir {str(root)!r}: sbatch cannot be given a path with a backslash, a line break or another"
+            " control character; name another folder"
+        )
     needs: dict[Machines, list[int]] = {}
     for number in wanted:
         needs.setdefault(_machines(dealt[number - 1], cluster), []).append(number)
@@ -74,7 +84,11 @@ def arrays(
 def script(
     cluster: Cluster, machines: Machines, numbers: Sequence[int], of: int, sweep: Sequence[str], root: Path
 ) -> str:
-    """The batch script of an array of jobs, one for each number of a part."""
+    """Return the batch script of an array of jobs, one for each number of a part.
+
+    Raises:
+        InvalidConfig: a name in it is not UTF-8.
+    """
     asked_for = {
         "partition": cluster.partition,
         "account": cluster.account,
@@ -92,9 +106,9 @@ def script(
     environment = jinja2.Environment(
         undefined=jinja2.StrictUndefined, keep_trailing_newline=True, trim_blocks=True
     )
-    return environment.from_string(TEMPLATE.read_text(encoding="utf-8")).render(
+    text = environment.from_string(TEMPLATE.read_text(encoding="utf-8")).render(
         options=[*options, *cluster.options],
-        log=f'"{log}"' if " " in (log := _log(root, "%A", "%a")) else log,
+        log=_output(root),
         setup=cluster.setup.strip(),
         folder=shlex.quote(str(Path.cwd())),
         scratch=f'"{cluster.scratch}"' if cluster.scratch else "${SLURM_TMPDIR:-${TMPDIR:-/tmp}}",
@@ -103,6 +117,12 @@ def script(
         follow=f"{program} follow",
         command=f'{program} {shlex.join(["sweep", *sweep])} --part="$SLURM_ARRAY_TASK_ID/{of}"',
     )
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        names = [ascii(each) for each in (str(Path.cwd()), *sweep) if not each.isascii()]
+        raise InvalidConfig(f"a name is not UTF-8, which Slurm expects: {' or '.join(names)}") from None
+    return text
 
 
 def submit(array: Array, root: Path) -> list[JobPart]:
@@ -157,6 +177,15 @@ def _machines(part: Sequence[Member], cluster: Cluster) -> Machines:
 def _program() -> list[str]:
     """This installation's command, wherever it is called from."""
     return [sys.executable, "-m", "speedrunner"]
+
+
+def _output(root: Path) -> str:
+    """The pattern of the logs' paths as sbatch reads it in a script."""
+    folder, pattern = str(root.resolve() / LOGS), "%A_%a.log"
+    if PLAIN.fullmatch(folder):
+        return f"{folder}/{pattern}"
+    escaped = folder.replace('"', r"\"").replace("%", "%%")
+    return f'"{escaped}/{pattern}"'
 
 
 def _log(root: Path, job: str, task: str) -> str:

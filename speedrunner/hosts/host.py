@@ -57,19 +57,20 @@ class Host(ABC):
 
     outcome: Outcome | None = None
 
-    async def reset(self, task: Task, module: Module, action_limit: int | None) -> Opening:
+    async def reset(self, task: Task, module: Module, action_limit: int | None, seed: str = "") -> Opening:
         """Begin an episode.
 
         Args:
             task: the world.
             module: the skills that may be called.
             action_limit: primitive calls that advance the world; `None` for no limit.
+            seed: of the skills' random numbers, see `speedrunner.store.stored_run.StoredRun.skill_seed`.
 
         Raises:
             HostFault: the environment, or the process of the skills, could not be brought up.
             HostDied: the process ended or hangs.
         """
-        reply = await self.request(Reset(task, module, action_limit), RESET_LIMIT_S)
+        reply = await self.request(Reset(task, module, action_limit, seed), RESET_LIMIT_S)
         assert isinstance(reply, Opened)
         self.outcome = reply.outcome
         return reply.opening

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from envs import EnvironmentFault, EpisodeOver, InvalidPrimitiveCall, Outcome, Primitive, TextEnv
-from speedrunner.hosts.call_tree import CallTree
+from speedrunner.hosts.call_tree import CallTree, EpisodeRoom
 from speedrunner.hosts.messages import Execute, Executed, Fault, Opened, Reset
 from speedrunner.sandbox.channel import InvalidMessage
 from speedrunner.sandbox.child.values import valid_text
@@ -42,12 +42,13 @@ class HostedEpisode:
     def __init__(self, env: TextEnv, pool: ChildPool, request: Reset) -> None:
         self._env = env
         self._pool = pool
-        self._task = request.task
+        self._seed = request.seed
         self._loads = itertools.count()
         self._action_limit = request.action_limit
         self._actions = 0
         self._observation: str | None = None
-        self._tree = CallTree("", "tool", {})
+        self._room = EpisodeRoom()
+        self._tree = CallTree("", "tool", {}, self._room)
         self._primitives = {each.name: each for each in env.primitives}
         self._skills: Skills | None = None
         if request.module.public:
@@ -64,10 +65,8 @@ class HostedEpisode:
         self.close()
         self._public = module.public
         if module.public:
-            # Skills may draw and plays must repeat, but what a skill sees must not name the task.
-            number = next(self._loads)
-            again = f" {number}" if number else ""  # else a skill would draw the same once more
-            seed = hashlib.sha256(f"{self._task.name} {self._task.index}{again}".encode()).hexdigest()
+            number = next(self._loads)  # later skills draw other numbers
+            seed = hashlib.sha256(f"{self._seed} {number}".encode()).hexdigest()
             primitives = {each.name: each.doc for each in self._env.primitives}
             names = (*module.public, *module.private)
             self._skills = Skills(self._pool, SkillModule(module.source, names, primitives, seed), self)
@@ -126,17 +125,17 @@ class HostedEpisode:
     def _run(self, name: str, arguments: Mapping[str, Any], limit_s: float) -> Ended:
         """Run what the actor called."""
         if name in self._public and self._skills is not None:
-            self._tree = CallTree(name, "skill", arguments)
+            self._tree = CallTree(name, "skill", arguments, self._room)
             return self._skills.run(name, arguments, limit_s)
         if (primitive := self._primitives.get(name)) is None:
-            self._tree = CallTree(name, "tool", arguments)
+            self._tree = CallTree(name, "tool", arguments, self._room)
             names = ", ".join([*self._primitives, *self._public])
             return Ended(None, f"LookupError: no tool {name[:80]!r}; there are {names}")
         if (refused := self._refusal(primitive)) is not None:
-            self._tree = CallTree(name, "tool", arguments)
+            self._tree = CallTree(name, "tool", arguments, self._room)
             return Ended(*_outcome(refused))
         arguments, problem = _bound(primitive, (), arguments)
-        self._tree = CallTree(name, "primitive", arguments)
+        self._tree = CallTree(name, "primitive", arguments, self._room)
         answer = problem or self._act(primitive, arguments)
         if primitive.advances and isinstance(answer, Granted):
             self._tree.count_action()

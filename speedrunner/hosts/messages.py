@@ -39,11 +39,13 @@ class Reset(msgspec.Struct, tag=True, frozen=True):
         task: the world.
         module: the skills that may be called.
         action_limit: primitive calls that advance the world; `None` for no limit.
+        seed: of the skills' random numbers. Skills can read it, so it must not reveal the task.
     """
 
     task: Task
     module: Module
     action_limit: int | None
+    seed: str = ""
 
 
 class Load(msgspec.Struct, tag=True, frozen=True):
@@ -204,7 +206,7 @@ def decoded(body: bytes) -> Reply:
     """Return the reply that a message's body is. Raises `InvalidReply`."""
     try:
         return _REPLIES.decode(body)
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise InvalidReply(str(error)) from error
 
 

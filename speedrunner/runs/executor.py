@@ -161,7 +161,13 @@ class Executor:
                     with self.drain.unit(episode, self._kind(phase)):
                         trajectory = await play_episode(
                             self.actor,
-                            Episode(episode, task, step.policy, self._next_attempt(episode)),
+                            Episode(
+                                episode,
+                                task,
+                                step.policy,
+                                self._next_attempt(episode),
+                                seed=directory.skill_seed(task),
+                            ),
                             specs[episode],
                             host,
                             labels,
@@ -247,7 +253,8 @@ class Executor:
             if not self.method.replays:
                 allowed.remove(task)
             stored = self._spec(policy, task).library.module()
-            episode = Episode(f"{name}/again/{next(numbers):04d}", task, policy.version, attempt, stored)
+            key, seed = f"{name}/again/{next(numbers):04d}", self.directory.skill_seed(task)
+            episode = Episode(key, task, policy.version, attempt, stored, seed)
             for _ in range(2):  # a fault of ours says nothing about the policy
                 async with self.pool.host() as host, self.share.slot(self.directory):
                     played = await play_episode(self.actor, episode, spec, host, labels)

@@ -286,12 +286,13 @@ def same_configuration(directory: StoredRun, setup: Setup) -> None:
 
 
 def _claim(directory: RunDirectory, setup: Setup, initial: Policy | None) -> None:
-    """Write the configuration of a new run, and its first policy."""
+    """Write the configuration of a new run, its secret and its first policy."""
     is_new = directory.config() is None
     if is_new or not directory.policies.versions():
         initial = initial or setup.initial_policy()
         if is_new:
             directory.write_config(to_yaml(setup.config))
+        directory.write_secret()
         directory.write_policy(initial)
 
 

@@ -41,6 +41,9 @@ STOP_S = 0.5
 """Seconds after its time limit in which work can stop by itself, before its process is killed: a code session
 keeps its variables then, a module what it remembers."""
 
+REASON_CHARS = 200
+"""Characters of the reason why a message is refused."""
+
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 
 
@@ -103,7 +106,8 @@ class Channel:
         try:
             return decoder.decode(body)
         except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
-            raise InvalidMessage(f"a message that is none ({error})") from error
+            reason = " ".join(str(error).split())[:REASON_CHARS]  # it may quote the message
+            raise InvalidMessage(f"a message that is none ({reason})") from error
 
     def receive_about(
         self, number: int, decoder: msgspec.json.Decoder[Something], deadline: float

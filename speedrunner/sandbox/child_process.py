@@ -206,8 +206,8 @@ def require(sandbox: Sandbox) -> None:
     """
     if sandbox.kind == "rlimits":
         logging.getLogger(__name__).warning(
-            "sandbox.kind=rlimits: skills and inducer code are NOT isolated: they can read your files and use"
-            " the network; run nothing with it that you would not run yourself"
+            "sandbox.kind=rlimits: skills and inducer code are NOT isolated: they can read all your files and"
+            " your processes' environment variables; run nothing with it that you would not run yourself"
         )
     try:
         started(sandbox).kill()

@@ -22,6 +22,7 @@ from speedrunner.sandbox.channel import (
     Said,
     new_number,
 )
+from speedrunner.sandbox.child.bounds import ERROR_CHARS
 from speedrunner.sandbox.child_process import START_PAUSES_S, Child
 from speedrunner.sandbox.settings import Sandbox, SandboxError, SandboxNotStarted
 
@@ -48,7 +49,8 @@ class CodeResult:
 
     Attributes:
         text: what it printed, then its last expression's value or its traceback.
-        error: in one line, what it raised, or what ended its process; `None` where it ran to its end.
+        error: in one line of at most `ERROR_CHARS` characters, what it raised, or what ended its process;
+            `None` where it ran to its end.
         lost: why the session's variables are gone; `None` where they are not.
     """
 
@@ -201,7 +203,8 @@ class CodeSession:
         tail = said.tail[: self._output_chars - len(head)]
         if (missing := said.written - len(head) - len(tail)) > 0:
             head += f"\n[cut here: {missing} of {said.written} characters are not shown]\n"
-        return CodeResult(head + tail, said.error)
+        problem = said.error and said.error.partition("\n")[0][:ERROR_CHARS]
+        return CodeResult(head + tail, problem)
 
     def _end(self) -> None:
         if self._child is not None:

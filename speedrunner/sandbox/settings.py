@@ -13,10 +13,7 @@ CPU_S = 3_600
 OPEN_FILES = 64
 """Open files of one process."""
 
-INSTEAD = (
-    "to run skills with limits on resources only, which does not keep them from your files and the network,"
-    " set sandbox.kind=rlimits"
-)
+INSTEAD = "to run skills without isolation, so that they can read all your files, set sandbox.kind=rlimits"
 
 
 Level = Literal["bubblewrap", "namespaces", "rlimits"]

@@ -65,7 +65,11 @@ class CallNode(msgspec.Struct):
         error: the error's text, for a skill with the traceback inside the library.
         actions: primitives that advanced the world, in this call and below it.
         seconds: wall clock, children included.
-        omitted: calls below this one that ran but are not recorded, when there were too many or too deep.
+        omitted: calls below this one that ran but are not recorded, when there were too many or too deep, or
+            the record of the episode was full.
+
+    Arguments, results and errors for which there was no room are short descriptions, or say how long they
+    were.
     """
 
     name: str

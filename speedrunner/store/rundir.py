@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -75,6 +76,14 @@ class RunDirectory(StoredRun):
         """Write `config.yaml`, which makes the folder a run."""
         self._own()
         files.write_atomic(self._config, text.encode())
+
+    def write_secret(self) -> None:
+        """Draw the secret of a new run, unless it has one. See `StoredRun.skill_seed`."""
+        self._own()
+        state = self.state()
+        if not state.secret:
+            state.secret = secrets.token_hex(32)
+            self._write_state(state)
 
     def mark_finished(self, step: str) -> None:
         """Note that a step is finished; to be called after all its records are written."""

@@ -10,7 +10,7 @@ episodes.jsonl                 one summary row per episode
 requests.jsonl                 the ledger
 accounts.jsonl                 the ledger's sums beside the engine's counters, one row per process
 reading.json                   the same of the process that works on it, seconds ago
-state.json                     what is finished, and seals of all that is recorded
+state.json                     what is finished, the run's secret, and seals of all that is recorded
 server.log, hosts.log          for people
 inducer_server.log             for people, too: of an inducer with a server of its own
 lock/                          names the process that owns the run
@@ -19,6 +19,7 @@ lock/                          names the process that owns the run
 from __future__ import annotations
 
 import hashlib
+import hmac
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,6 +28,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar, get_args
 
 import msgspec
 
+from envs import Task
 from serving.meter import LedgerRow
 from speedrunner.store import files
 from speedrunner.store.policies import PolicyStore
@@ -65,12 +67,14 @@ class State(msgspec.Struct):
     Attributes:
         finished: keys of the finished steps, in the order in which they were finished.
         training_end: where training ended before its plan did, if it has.
+        secret: random text of this run alone; see `StoredRun.skill_seed`.
         seals: by place in the directory; see `speedrunner.store.seals`.
         digest: SHA-256 of the rest.
     """
 
     finished: list[str] = []
     training_end: TrainingEnd | None = None
+    secret: str = ""
     seals: dict[str, Seal] = {}
     digest: str = ""
     format: int = FORMAT
@@ -157,6 +161,15 @@ class StoredRun:
     def training_end(self) -> TrainingEnd | None:
         """Where training ended before its plan did, if it has."""
         return self.state().training_end
+
+    def skill_seed(self, task: Task) -> str:
+        """Return the seed of the skills' random numbers in all episodes of a task.
+
+        Replays and resumed runs draw the same numbers. A skill can read its seed, so the seed is a keyed
+        hash: without the secret, which no isolated process can read, no one can find the task of a seed.
+        """
+        message = f"{task.name} {task.index}"
+        return hmac.new(self.state().secret.encode(), message.encode(), "sha256").hexdigest()
 
     def numbers(self, phase: Phase | Literal["sleep"]) -> list[int]:
         """Batches, checkpoints of evaluations or sleeps of which there are records, ascending."""

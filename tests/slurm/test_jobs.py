@@ -294,6 +294,31 @@ def test_a_second_job_on_a_run_names_the_first_and_leaves_it_alone(slurm: Slurm)
     check(slurm, slurm.run)
 
 
+ODD = "a b'c\"d #e\tf%j%%g\u00e9\u2713\u00a0$HOME`id`*;&(|)<!>~[h]{i}"
+"""A name of a file that neither sbatch nor the shell may change."""
+
+
+def test_names_of_any_characters_reach_the_job_as_they_are(slurm: Slurm) -> None:
+    """The job prints its folder and its words in place of a run."""
+    here = slurm.runs.parent / ODD
+    here.mkdir()
+    shown = 'sh -c \'printf "%s\\0" "$PWD" "$@"\''
+    site = {"gpus": 0, "cpus": 1, "memory_gb": 1, "minutes": 9, "container": shown}
+    (here / "site.yaml").write_text(json.dumps(site))
+    (here / "two\nlines.yaml").write_text(json.dumps([SETTINGS]))
+    words = ["two\nlines.yaml", f"--dir={ODD} again"]
+    command = [sys.executable, "-m", "speedrunner", "submit", *words, "cluster=site.yaml", "--json"]
+    done = subprocess.run(command, env=slurm.environment, cwd=here, capture_output=True, check=False)
+    assert done.returncode == 0, done.stderr
+    (job,) = json.loads(done.stdout)["jobs"]
+    slurm.jobs.append(job["job"])
+    slurm.wait(job["job"])
+    log = here / f"{ODD} again" / "jobs" / f"{job['job']}.log"
+    assert job["log"] == str(log)
+    folder, _, *given, part, _ = log.read_text().split("\0")
+    assert (folder, given[:2], part) == (str(here), words, "--part=1/1")
+
+
 def test_a_job_that_is_cancelled_stays_so(slurm: Slurm) -> None:
     (job,) = slurm.submit()
     slurm.until(lambda: slurm.directories and in_wake(slurm.run), "wake")

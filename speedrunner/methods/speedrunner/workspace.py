@@ -77,9 +77,9 @@ def sleeps() -> list[dict[str, Any]]:
 
 
 def skill_stats() -> list[dict[str, Any]]:
-    """Each skill in each library version that it was called in: its calls at any depth, those that ended in
-    an error, the episodes with such a call, how many of these succeeded, their actions and output tokens, and
-    their mean score, `None` where none has one."""
+    """Each skill in each library version that it was called in: its recorded calls at any depth, those that
+    ended in an error, the episodes with such a call, how many of these succeeded, their actions and output
+    tokens, and their mean score, `None` where none has one."""
     rows: dict[tuple[str, int], dict[str, Any]] = {}
     scores: dict[tuple[str, int], list[float]] = {}
     for played in load_trajectories():

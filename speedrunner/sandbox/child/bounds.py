@@ -28,6 +28,9 @@ VALUE_LIMIT = 1_000_000
 VALUE_CHARS = 20
 """Characters that a value counts beside its own text, whatever it is: it takes as much work and memory."""
 
+ERROR_CHARS = 1_000
+"""Characters of the line that says what a piece of code raised."""
+
 MESSAGE_LIMIT = 2 * 2**20
 """Bytes that one message of the child may have."""
 

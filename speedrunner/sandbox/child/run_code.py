@@ -13,14 +13,12 @@ from types import CodeType
 from typing import Any
 
 from .alarm import Alarm
+from .bounds import ERROR_CHARS
 from .values import valid_text
 from .wire import Wire, encode
 
 CHUNK = 16_384
 """Characters of one message."""
-
-ERROR_CHARS = 1_000
-"""Characters of an error's own line."""
 
 HERE = str(Path(__file__).parent)
 

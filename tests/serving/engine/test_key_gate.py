@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+import socket
+import threading
+from collections.abc import Iterator
+from typing import Any, Literal
 
 import pytest
+import uvicorn
 
 from serving.engine.key_gate import KeyGate, Receive, Scope, Send
 
@@ -67,3 +71,66 @@ async def test_without_a_key_it_is_not_made(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.delenv("VLLM_API_KEY", raising=False)
     with pytest.raises(KeyError):
         KeyGate(app)
+
+
+MIB = 2**20
+BODY = 300 * MIB
+WITHIN = 32 * MIB
+"""More than the kernel buffers for a socket that no one reads."""
+
+
+async def counting(scope: Scope, receive: Receive, send: Send) -> None:
+    """Read a body and answer with its length."""
+    size, more = 0, True
+    while more:
+        message = await receive()
+        size, more = size + len(message.get("body", b"")), message.get("more_body", False)
+    headers = [(b"content-length", str(len(str(size))).encode())]
+    await send({"type": "http.response.start", "status": 200, "headers": headers})
+    await send({"type": "http.response.body", "body": str(size).encode()})
+
+
+@pytest.fixture(params=["h11", "httptools"])
+def address(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[str, int]]:
+    """Serve an app behind the gate; yields its address."""
+    monkeypatch.setenv("VLLM_API_KEY", KEY)
+    protocol: Literal["h11", "httptools"] = request.param
+    server = uvicorn.Server(uvicorn.Config(KeyGate(counting), http=protocol, lifespan="off"))
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        serving = threading.Thread(target=server.run, args=([listener],))
+        serving.start()
+        yield listener.getsockname()
+        server.should_exit = True
+        serving.join()
+
+
+def upload(address: tuple[str, int], size: int, *headers: str) -> tuple[int, bytes]:
+    """Send a body; how much of it was taken, and what was answered."""
+    sent, answer = 0, b""
+    with socket.create_connection(address, timeout=60) as client:
+        head = [f"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: {size}", *headers]
+        client.sendall("\r\n".join([*head, "", ""]).encode())
+        try:
+            while sent < size:
+                sent += client.send(b"x" * min(MIB, size - sent))
+            answer = client.recv(MIB)
+        except ConnectionError:
+            pass
+    return sent, answer
+
+
+def test_a_body_without_the_key_is_not_read(address: tuple[str, int]) -> None:
+    sent, _ = upload(address, BODY)
+    assert sent < WITHIN
+
+
+def test_the_refusal_of_a_short_request_is_read_and_ends_the_connection(address: tuple[str, int]) -> None:
+    _, answer = upload(address, 0)
+    assert answer.startswith(b"HTTP/1.1 401 ")
+    assert b"connection: close" in answer.lower()
+
+
+def test_a_long_body_with_the_key_is_read(address: tuple[str, int]) -> None:
+    sent, answer = upload(address, WITHIN, f"Authorization: Bearer {KEY}")
+    assert sent == WITHIN
+    assert answer.endswith(str(WITHIN).encode())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -172,6 +173,25 @@ def test_the_script_for_those_who_call_sbatch_themselves_is_the_same() -> None:
         assert text.count(there) == 1
         text = text.replace(there, general)
     assert (CHECKOUT / "slurm" / "sweep.sbatch").read_text() == text
+
+
+@pytest.mark.parametrize("name", ["back\\slash", "two\nlines", "re\rturn", "b\x07ll"])
+def test_a_folder_that_sbatch_would_misread_is_refused(name: str) -> None:
+    refusal = refused("model=tiny", "cluster=cpu", f"--dir={name}")
+    assert "sbatch cannot be given a path with a backslash" in refusal
+    assert repr(name)[1:-1] in refusal
+
+
+def test_a_name_that_is_not_utf_8_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (odd := folder / os.fsdecode(b"\xff")).mkdir()
+    shutil.copy(folder / "runs.yaml", odd)
+    monkeypatch.chdir(odd)
+    assert refused("model=tiny", "cluster=cpu").startswith("a name is not UTF-8, which Slurm expects: ")
+
+
+def test_options_that_sbatch_would_misread_are_refused() -> None:
+    for given in ("partition=a#b", "account='\"lab\"'", "options=['--qos=a\\b']", 'options=["--qos=a\\n"]'):
+        assert "without" in refused("model=tiny", "cluster=cpu", f"cluster.{given}")
 
 
 @pytest.mark.parametrize(

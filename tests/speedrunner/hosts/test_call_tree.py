@@ -5,13 +5,21 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from speedrunner.hosts.call_tree import ERROR_LIMIT, NOT_KEPT, CallTree
-from speedrunner.sandbox.child.bounds import DEPTH_LIMIT, NODE_LIMIT, TEXT_LIMIT
+from speedrunner.hosts.call_tree import (
+    CALL_CHARS,
+    EPISODE_LIMIT,
+    ERROR_LIMIT,
+    NOT_KEPT,
+    TOOL_CALL_CHARS,
+    CallTree,
+    EpisodeRoom,
+)
+from speedrunner.sandbox.child.bounds import DEPTH_LIMIT, NODE_LIMIT, TEXT_LIMIT, VALUE_CHARS
 from speedrunner.sandbox.child.values import DESCRIPTION_LIMIT
 
 
-def tree() -> CallTree:
-    return CallTree("go", "skill", {"n": 1})
+def tree(episode: EpisodeRoom | None = None) -> CallTree:
+    return CallTree("go", "skill", {"n": 1}, episode or EpisodeRoom())
 
 
 def primitive(recorded: CallTree, name: str, error: str | None = None, *, acted: bool = False) -> None:
@@ -100,7 +108,7 @@ def test_values_are_kept_whole_then_described_then_left_out() -> None:
     recorded.end(0, None, None)
     first, last = recorded.root.calls[0], recorded.root.calls[-1]
     assert first.arguments == {"text": text}
-    assert last.result == NOT_KEPT
+    assert last.result == f"{NOT_KEPT}: {len(text) + VALUE_CHARS} characters>"
     assert size(recorded) < 2 * TEXT_LIMIT + 300 * NODE_LIMIT
 
 
@@ -116,7 +124,7 @@ def test_errors_are_kept_whole_then_described_then_left_out() -> None:
     assert errors[0] == recorded.root.error == text
     assert len(errors[full - 1]) == ERROR_LIMIT
     assert len(errors[full]) < 2 * DESCRIPTION_LIMIT
-    assert errors[-1] == NOT_KEPT
+    assert errors[-1] == f"{NOT_KEPT}: {ERROR_LIMIT} characters>"
     assert size(recorded) < 2 * TEXT_LIMIT + 300 * NODE_LIMIT
 
 
@@ -144,3 +152,68 @@ def test_long_errors_are_cut_and_say_so() -> None:
     recorded = tree()
     recorded.end(0, None, "x" * (ERROR_LIMIT + 5))
     assert (recorded.root.error or "").endswith("... 5 more characters ...")
+
+
+class TestAnEpisode:
+    CALLS = 12
+    LONG = "\x01" * (TEXT_LIMIT // 4)
+    """Six bytes of JSON for each character."""
+
+    def test_records_a_bounded_number_of_characters(self) -> None:
+        episode, total = EpisodeRoom(), 0
+        for _ in range(self.CALLS):
+            recorded = tree(episode)
+            for _ in range(8):
+                recorded.begin("note", {"text": self.LONG})
+                recorded.end(1, self.LONG, None)
+            recorded.end(0, self.LONG, None)
+            total += size(recorded)
+        assert total < 6 * (EPISODE_LIMIT + self.CALLS * TOOL_CALL_CHARS)
+
+    def test_records_a_bounded_number_of_calls(self) -> None:
+        episode, total = EpisodeRoom(), 0
+        for _ in range(self.CALLS):
+            recorded = tree(episode)
+            for _ in range(NODE_LIMIT):
+                primitive(recorded, "walk", acted=True)
+            total += size(recorded)
+            assert recorded.root.actions == NODE_LIMIT
+            assert len(recorded.root.calls) + recorded.root.omitted == NODE_LIMIT
+        assert total < EPISODE_LIMIT + self.CALLS * TOOL_CALL_CHARS
+
+    def test_counts_long_names(self) -> None:
+        episode = EpisodeRoom()
+        recorded = tree(episode)
+        for _ in range(NODE_LIMIT - 1):
+            recorded.begin("x" * 1_000, {})
+            recorded.end(1, None, None)
+        assert recorded.root.omitted > 0
+        assert size(recorded) < EPISODE_LIMIT
+
+    def test_keeps_what_the_actor_asked_for_and_reads_after_its_bound(self) -> None:
+        recorded = CallTree("go", "skill", {"n": "x" * 5_000}, episode := EpisodeRoom(0))
+        recorded.begin("inner", {})
+        primitive(recorded, "walk", acted=True)
+        recorded.end(0, "x" * (TOOL_CALL_CHARS - VALUE_CHARS), None)
+        root = recorded.root
+        assert root.arguments == {"n": "x" * 5_000}
+        assert root.result == "x" * (TOOL_CALL_CHARS - VALUE_CHARS)
+        assert (root.calls, root.omitted, root.actions) == ([], 2, 1)
+        failed = tree(episode)
+        failed.end(0, None, "x" * ERROR_LIMIT)
+        assert (failed.root.error or "").startswith("x" * TOOL_CALL_CHARS)
+        assert len(failed.root.error or "") < TOOL_CALL_CHARS + CALL_CHARS
+
+    def test_says_how_long_what_it_leaves_out_was(self) -> None:
+        recorded = tree(EpisodeRoom(left=4 * CALL_CHARS))
+        for name in ("first", "second", "third"):
+            recorded.begin(name, {})
+        recorded.end(3, "x" * 500, None)
+        recorded.end(2, "x" * 500, None)
+        recorded.end(1, None, "E: " + "x" * 500)
+        (first,) = recorded.root.calls
+        (second,) = first.calls
+        (third,) = second.calls
+        assert 0 < len(third.result) <= DESCRIPTION_LIMIT
+        assert second.result == f"{NOT_KEPT}: {500 + VALUE_CHARS} characters>"
+        assert first.error == f"{NOT_KEPT}: 503 characters>"

@@ -19,6 +19,7 @@ import pytest_asyncio
 from envs import Opening, Outcome, Task
 from serving.tokens.tools import ToolCall
 from speedrunner.hosts import host as hosts
+from speedrunner.hosts.call_tree import EPISODE_LIMIT
 from speedrunner.hosts.host import Host, HostDied, HostFault, HostTimedOut
 from speedrunner.hosts.host_pool import HostPool
 from speedrunner.hosts.local_host import LocalHost
@@ -589,6 +590,17 @@ class TestLargeTrees:
         node = executed.node
         assert (len(node.calls), node.omitted) == (NODE_LIMIT, 5)
         assert node.actions == executed.actions == n
+
+    async def test_all_calls_of_an_episode_share_a_bound(self, pool: HostPool) -> None:
+        n = 5_000
+        pad = 'def pad(text: str) -> str:\n    """Give back."""\n    return text'
+        fill = f'def fill():\n    """Record a lot."""\n    for _ in range({n}):\n        pad("\\x01" * 200)'
+        async with episode(pool, skills(pad, fill)) as call:
+            nodes = [(await call("fill")).node for _ in range(7)]
+            assert (await call("walk")).actions == 1
+        assert [len(node.calls) + node.omitted for node in nodes] == [n] * 7
+        assert (nodes[0].omitted, nodes[-1].omitted) == (0, n)
+        assert sum(len(msgspec.json.encode(node)) for node in nodes) < 6 * EPISODE_LIMIT
 
 
 class TestFaults:

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
+import hmac
 import json
 import os
+import random
 import re
 import signal
 from collections import Counter
@@ -289,6 +292,42 @@ class TestReact:
         check_whole(run)
         assert {row.skill_calls for row in run.data.episodes} == {0}
         assert [record.agents for record in run.data.sleeps] == [[], []]
+
+
+DRAW = '''import random
+
+def to_flag() -> list:
+    """Draw, and walk to the flag."""
+    numbers = [random.random(), random.random()]
+    walk(steps=9)
+    return numbers'''
+
+
+class TestRandomNumbers:
+    async def test_each_task_of_each_run_has_its_own(self, corridor: Runs) -> None:
+        run = corridor(script(walker, (call("write_skill", source=DRAW, public=True),)))
+        await run.play("run.eval_every=4", "run.rollouts=4")
+        drawn = self.drawn(run)
+        assert len({numbers[0] for numbers in drawn.values()}) == len(drawn) == 4
+        other = replace(run, name="other")
+        await other.play("run.eval_every=4", "run.rollouts=4")
+        assert not {*map(str, drawn.values())} & {*map(str, self.drawn(other).values())}
+
+    async def test_they_reveal_no_task_to_those_who_know_how_seeds_are_made(self, corridor: Runs) -> None:
+        run = corridor(script(walker, (call("write_skill", source=DRAW, public=True),)))
+        await run.play("run.eval_every=4", "run.rollouts=4")
+        seeds = [hashlib.sha256(f"default {index}".encode()).hexdigest() for index in range(20)]
+        seeds += [hmac.new(b"", f"default {index}".encode(), "sha256").hexdigest() for index in range(20)]
+        seeds += [hashlib.sha256(f"{seed} 0".encode()).hexdigest() for seed in seeds]
+        guessed = {random.Random(seed).random() for seed in seeds}
+        assert not guessed & {numbers[0] for numbers in self.drawn(run).values()}
+
+    @staticmethod
+    def drawn(run: ScriptedRun) -> dict[str, list[float]]:
+        """Return the skill's results by episode."""
+        played = [*run.data.trajectories(), *run.data.evaluations()]
+        nodes = {each.episode: each.turns[-1].executed for each in played}
+        return {key: node.result for key, node in nodes.items() if node and node.kind == "skill"}
 
 
 class TestGoingOn:

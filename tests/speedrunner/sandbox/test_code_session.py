@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from speedrunner.sandbox.child.bounds import ERROR_CHARS
 from speedrunner.sandbox.code_session import CodeSession
 from speedrunner.sandbox.settings import Level, Sandbox, SandboxError
 
@@ -188,6 +189,27 @@ async def test_what_an_earlier_piece_left_behind_is_told_and_the_code_runs_afres
     assert answer.error is None
 
 
+LONG = {
+    "an error": 'wire.send(b\'["done",%d,0,"","\' % number + b"x" * 10**6 + b\'"]\')',
+    "an error of several lines": 'wire.send(b\'["done",%d,0,"","a\' % number + b"\\\\n" * 10**5 + b\'"]\')',
+    "an unknown word": "wire.send(b'[\"' + b\"x\" * 10**6 + b'\",%d]' % number)",
+    "an unknown word of several lines": "wire.send(b'[\"a\\\\nb\",%d]' % number)",
+    "output": 'wire.send(b\'["print",%d,"\' % number + b"x" * 10**6 + b\'"]\')',
+    "output kept for the end": 'wire.send(b\'["done",%d,0,"\' % number + b"x" * 10**6 + b\'",null]\')',
+}
+"""Statements that send more than an answer may hold; others before them find the pipe."""
+
+
+@pytest.mark.parametrize("sent", LONG)
+async def test_whatever_the_process_sends_the_answer_stays_short(session: CodeSession, sent: str) -> None:
+    find, _, _ = FORGED.format(number="sys.stdout._number").rpartition("wire.send")
+    answer = await session.execute(find + LONG[sent], PLENTY_S)
+    assert len(answer.error or "") <= ERROR_CHARS
+    assert "\n" not in (answer.error or "")
+    assert len(answer.text) < CHARS + 2 * ERROR_CHARS
+    await session.execute("'the next answer'", PLENTY_S)  # which finds what followed, and once
+
+
 async def test_files_that_change_outside_are_seen(session: CodeSession, folder: Path) -> None:
     (folder / "new.txt").write_text("new")
     assert await told(session, "open(MOUNTS['draft'] + '/new.txt').read()") == "'new'"
@@ -254,3 +276,22 @@ async def test_cancelling_leaves_no_process() -> None:
     with pytest.raises(asyncio.CancelledError):
         await running
     assert child._process.returncode is not None
+
+
+@pytest.mark.parametrize(
+    ("code", "refused"),
+    [
+        ("open(PATH).read()", False),
+        ("open(PATH, 'w')", True),
+        ("import socket\nsocket.socket()", True),
+        ("import os\nos.fork()", True),
+        ("import os\nos.kill(os.getppid(), 0)", True),
+    ],
+)
+async def test_without_namespaces_code_reads_files_and_the_filter_refuses_the_rest(
+    folder: Path, code: str, refused: bool
+) -> None:
+    async with CodeSession(Sandbox("rlimits"), bootstrap=f"PATH = {str(folder / 'a.txt')!r}") as session:
+        answer = await session.execute(code, PLENTY_S)
+    assert (answer.error or "").startswith("PermissionError: [Errno 1]") == refused
+    assert refused or answer.text == "'hello'"

@@ -205,6 +205,32 @@ def names(node: CallNode) -> list[str]:
     return [each.name for each in node.calls]
 
 
+KNOWN = """
+import inspect
+texts, places = set(), [sys.argv, dict(os.environ), *gc.get_objects()]
+places += [frame.frame.f_locals for frame in inspect.stack()]
+for each in places:
+    if isinstance(each, dict):
+        each = [*each.keys(), *each.values()]
+    if isinstance(each, (list, tuple, set, frozenset)):
+        texts.update(str(one) for one in each if type(one) in (str, bytes))
+return len(texts), hash(frozenset(texts))
+"""
+"""The number of texts that a skill's process knows, and a digest of them."""
+
+
+async def test_a_process_of_skills_knows_nothing_of_its_task_but_the_seed(pool: HostPool) -> None:
+    found = []
+    for index, seed in ((50, "a seed"), (987_654, "a seed"), (50, "another")):
+        async with pool.host() as host:
+            await host.reset(Task(ENV, "default", index), unchecked(KNOWN), None, seed)
+            executed = await host.execute(ToolCall("attack", {}), PLENTY_S)
+            assert executed.node.error is None
+            found.append(executed.node.result)
+    assert found[0] == found[1]
+    assert found[1] != found[2]  # a text that differs is found
+
+
 @pytest.mark.parametrize("pool", ISOLATING, indirect=True)
 async def test_its_namespaces_are_its_own_and_its_network_has_no_way_out(pool: HostPool) -> None:
     async with pool.host() as host:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from envs import Task
 from speedrunner.store.files import StorageError, temporary_name
 from speedrunner.store.lock import LockHeld, LockLost
 from speedrunner.store.records import EpisodeRow, Policy
@@ -52,6 +53,16 @@ class TestWriting:
             for step in ("b", "a", "b"):
                 run.mark_finished(step)
             assert run.finished() == ["b", "a"]
+
+    def test_a_secret_is_drawn_once_for_each_run(self, path):
+        task, seeds = Task("babyai", "go_to", 7), []
+        for folder in (path, path, path.with_name("two")):
+            with RunDirectory.open_for_writing(folder) as run:
+                run.write_config("")
+                run.write_secret()
+                seeds.append(run.skill_seed(task))
+        assert seeds[0] == seeds[1] == StoredRun(path).skill_seed(task)
+        assert len({*seeds, run.skill_seed(Task("babyai", "go_to", 8))}) == 3
 
     def test_a_sleep_may_be_written_again_by_a_later_attempt(self, path):
         with RunDirectory.open_for_writing(path) as run:

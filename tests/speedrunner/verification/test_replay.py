@@ -7,11 +7,14 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, TypeVar
 
+import msgspec
 import pytest
 
+from speedrunner.agents.reading import call_lines
 from speedrunner.store.records import CallNode
 from speedrunner.verification.findings import Check
 from speedrunner.verification.replay import different, replay
+from speedrunner.view.turns import shown
 from tests.scripted_engine import Answer, Request, call
 from tests.scripted_runs import Runs, ScriptedRun, script, walker
 from tests.tampered_runs import Change, change, copy_of, subject, told
@@ -152,6 +155,38 @@ async def test_a_call_that_is_a_mistake_repeats_with_its_traceback(corridor: Run
     assert check.status == "ok", told(check)
     last = [each for each in run.data.evaluations(1) if each.turns[0].executed]
     assert "Traceback" in str(last[0].turns[0].executed)
+
+
+NOISE = '''import random
+
+def to_flag() -> float:
+    """Draw a number, and record as much as one call can."""
+    for _ in range(5_000):
+        _pad("x" * 200)
+    return random.random()
+
+def _pad(text: str) -> str:
+    """Give back."""
+    return text'''
+
+
+async def test_calls_that_an_episode_had_no_room_to_record_are_no_difference(corridor: Runs) -> None:
+    def actor(request: Request) -> Answer:
+        return call("to_flag") if "to_flag" in request.tools and request.turn < 6 else call("walk", steps=9)
+
+    given = ("run.rollouts=1", "run.sleep_every=1", "run.test_episodes=1")
+    run = corridor(script(actor, (call("write_skill", source=NOISE, public=True),)), *given)
+    await run.play("run.eval_every=1")
+    (episode,) = run.data.evaluations(1)
+    nodes = [turn.executed for turn in episode.turns if turn.executed is not None]
+    assert [bool(node.omitted) for node in nodes[:6]] == [False] * 5 + [True]
+    assert [len(node.calls) + node.omitted for node in nodes[:6]] == [5_000] * 6
+    assert len({node.result for node in nodes[:6]}) == 6
+    told_of = f"  [{nodes[5].omitted} further calls were not recorded]"
+    assert told_of in [*call_lines(msgspec.to_builtins(nodes[5]))]
+    assert shown(nodes[5]).hidden == nodes[5].omitted
+    check = await replayed(run.dir)
+    assert (check.status, check.found) == ("ok", 0), told(check)
 
 
 @pytest.mark.parametrize("what", ["load", "call"])

@@ -14,6 +14,7 @@ from serving.tokens.tools import ToolCall
 from serving.usage import Usage
 from speedrunner.library.library import Library
 from speedrunner.methods.speedrunner.interpreter import Interpreter
+from speedrunner.sandbox.child.bounds import ERROR_CHARS
 from speedrunner.sandbox.settings import Sandbox
 from speedrunner.store.data import History
 from speedrunner.store.records import AgentRecord, Edit, Ending, Policy, SleepRecord, Turn
@@ -226,6 +227,18 @@ async def test_a_draft_that_cannot_be_imported_is_told(bench: Bench) -> None:
     assert await bench("1 + 1") == (
         "[the draft cannot be imported: TypeError: non-default argument 'y' follows default argument]\n2"
     )
+
+
+async def test_an_answer_is_bounded_when_code_replaces_what_imports_the_draft(bench: Bench) -> None:
+    await bench(
+        "import child.run_code as own, workspace\n"
+        "own.ERROR_CHARS = 10**6\n"
+        "def set_draft(source): raise ValueError('x' * 10**6)\n"
+        "workspace.set_draft = set_draft"
+    )
+    answer = await bench("print('ran')")
+    assert answer.endswith("ran")
+    assert len(answer) < 2 * ERROR_CHARS
 
 
 async def test_primitives_are_not_available_but_can_be_put_in_place(bench: Bench) -> None:
