@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -68,7 +68,7 @@ class Lure:
         self.program.write_text(f"#!/bin/sh\n: > '{self.mark}'\n")
         self.program.chmod(0o700)
         self.card.write_text(
-            "name: evil\ntried: no\ncontext: 4096\nroute: tokens\ntool_format: qwen3_json\n"
+            "name: evil\ntried: never\ncontext: 4096\nroute: tokens\ntool_format: qwen3_json\n"
             f"path: {self.folder}/weights\nrecipe: {self.python}\n"
             "prices: {uncached: 0, cached: 0, output: 0}\n"
             "roles: {actor: {string_tokens: 10}, inducer: {string_tokens: 10}}\n"
@@ -183,13 +183,13 @@ def _links(run: Path, lure: Lure) -> None:
     (run / "requests.jsonl").symlink_to("/dev/zero")
     os.mkfifo(run / "accounts.jsonl")
     (run / "reading.json").symlink_to("/dev/zero")
-    shutil.rmtree(run / "policies/v0002")
+    shutil.rmtree(run / "policies/v0001")
     (lure.folder / "private").mkdir(exist_ok=True)
     for name, text in {"skills.py": f"# {VALUE}\n", "notes.md": VALUE, "method.json": "{}"}.items():
         (lure.folder / "private" / name).write_text(text)
-    index = {"version": 2, "skills": [], "format": 1}
+    index = {"version": 1, "skills": [], "format": 1}
     (lure.folder / "private" / "library.json").write_text(json.dumps(index))
-    (run / "policies/v0002").symlink_to(lure.folder / "private")
+    (run / "policies/v0001").symlink_to(lure.folder / "private")
 
 
 def _jobs(run: Path, lure: Lure) -> None:
@@ -203,15 +203,15 @@ def _jobs(run: Path, lure: Lure) -> None:
 
 
 def _lines(run: Path, lure: Lure) -> None:
-    for name in ("requests.jsonl", "episodes.jsonl", "trajectories/batch_0001.jsonl"):
+    for name in ("requests.jsonl", "episodes.jsonl", "trajectories/batch_0000.jsonl"):
         with (run / name).open("ab") as file:
             os.truncate(file.fileno(), HUGE)
 
 
 def _files(run: Path, lure: Lure) -> None:
-    _sparse(run / "sleeps/0002.json", b'{"sleep": 2, "error": "')
-    _sparse(run / "policies/v0002/skills.py", b"# ")
-    _sparse(run / "policies/v0001/method.json", b'{"a": "')
+    _sparse(run / "sleeps/0001.json", b'{"sleep": 1, "error": "')
+    _sparse(run / "policies/v0001/skills.py", b"# ")
+    _sparse(run / "policies/v0000/method.json", b'{"a": "')
     _sparse(run / "lock/someone.json")
     _sparse(run / "reading.json", b'[{"a": "')
 
@@ -249,14 +249,3 @@ ATTACKS: dict[str, Attack] = {
     "endless plan": _endless_plan,
 }
 """By what they abuse."""
-
-
-def attacked(sound: Path, folder: Path, lure: Lure) -> Iterator[tuple[str, Path]]:
-    """Each attack's folder, which holds the sound run as `good` and the attacked one as `bad`."""
-    lure.lay_out()
-    for name, attack in ATTACKS.items():
-        place = folder / name.replace(" ", "-")
-        for each in ("good", "bad"):
-            shutil.copytree(sound, place / each)
-        attack(place / "bad", lure)
-        yield name, place
