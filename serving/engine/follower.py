@@ -20,7 +20,7 @@ from serving.engine.folders import private_folder
 from serving.engine.meeting import MEETING, Part, joined, network
 from serving.errors import ServerFailed
 
-HEADLESS = (sys.executable, "-m", "serving.engine.headless")
+HEADLESS = (sys.executable, "-P", "-m", "serving.engine.headless")
 
 NEEDED = (MEETING, "SLURM_PROCID", "SLURMD_NODENAME", "SLURM_LAUNCH_NODE_IPADDR")
 CACHES = frozenset(

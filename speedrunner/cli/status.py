@@ -41,6 +41,7 @@ def status(
     from speedrunner.experiments.status import status as look
 
     found = look(folder, trust or [])
+    tell_left_out([found.problem] if found.problem else [])
     try:
         jobs = job_status(folder)
     except StorageError as error:  # of which the runs know nothing

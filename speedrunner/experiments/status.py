@@ -17,6 +17,7 @@ from speedrunner.runs.identity import remarks
 from speedrunner.runs.plan import Evaluate, Sleep, Wake
 from speedrunner.runs.setup import SETUP_ERRORS
 from speedrunner.runs.stored_setup import set_up_stored
+from speedrunner.store.files import StorageError
 from speedrunner.store.lock import owner_of
 from speedrunner.store.stored_run import StoredRun
 
@@ -62,10 +63,11 @@ class SweepStatus(msgspec.Struct, frozen=True):
 
 
 class Status(msgspec.Struct, frozen=True):
-    """Where everything in a folder stands."""
+    """Where everything in a folder stands; `problem` is why sweeps are missing, if they cannot be read."""
 
     sweeps: list[SweepStatus]
     runs: list[RunStatus]
+    problem: str = ""
 
 
 def status(folder: Path, trust: Collection[str] = ()) -> Status:
@@ -74,7 +76,11 @@ def status(folder: Path, trust: Collection[str] = ()) -> Status:
     Args:
         trust: names of others' classes and model configurations that the runs may use.
     """
-    plans = noted_sweeps(folder)
+    plans, problem = list[SweepPlan](), ""
+    try:
+        plans = noted_sweeps(folder)
+    except StorageError as error:  # which hides no run
+        problem = str(error)
     runs = [run_status(path, trust) for path in runs_below(folder)]
     known = {Path(run.dir).resolve() for run in runs}
     for plan in plans:
@@ -85,7 +91,7 @@ def status(folder: Path, trust: Collection[str] = ()) -> Status:
                 note = f"after {Path(planned.after).name}" if planned.after else ""
                 waits = RunStatus(dir=planned.dir, state="waiting", note=note)
                 runs.append(run_status(path, trust) if (path / "config.yaml").exists() else waits)
-    return Status([_sweep(plan, runs) for plan in plans], runs)
+    return Status([_sweep(plan, runs) for plan in plans], runs, problem)
 
 
 def run_status(path: Path, trust: Collection[str] = ()) -> RunStatus:

@@ -30,7 +30,7 @@ READERS: dict[str, Callable[[str, str, str], list[str]]] = {
     "show": lambda run, folder, out: ["show", run, "train/0"],
     "show, a sleep": lambda run, folder, out: ["show", run, "sleep/1"],
     "view": lambda run, folder, out: ["view", folder, "--static", f"{out}/view"],
-    "report": lambda run, folder, out: ["report", folder, "--out", f"{out}/r.html", "--figures", f"{out}/f"],
+    "report": lambda run, folder, out: ["report", folder, "--out", f"{out}/r.html"],
     "tables": lambda run, folder, out: ["tables", folder, "--out", f"{out}/tables"],
     "compare": lambda run, folder, out: ["compare", run, f"{folder}/good"],
     "plot": lambda run, folder, out: ["plot", run],
@@ -68,7 +68,7 @@ NO_READERS = {
 
 OF_FOLDERS = {
     "view": r"^\d\d pages",
-    "report": r"files of \d figures",
+    "report": r"(?m)^the report is",
     "tables": r"^[12] runs of",
     "status": r"(?m)^good +stopped",
     "export": r"^[24] conversations in",
