@@ -148,6 +148,8 @@ class TextEnv(ABC):
     """What every episode asks for, whatever its task; none where tasks ask for different things."""
     submits: ClassVar[bool] = False
     """Whether the actor ends the episode itself, with the extra tool `submit_answer`."""
+    local_options: ClassVar[frozenset[str]] = frozenset()
+    """Options that say where something is on this machine, such as a program. No stored run decides them."""
     memory_mb: ClassVar[int] = 300
     """Memory, in megabytes, that each instance takes at most: its process, without what that shares with the
     one in which `preload` ran, and the processes that the instance starts. No more are made than fit into the

@@ -58,6 +58,7 @@ class ScienceWorld(TextEnv):
         "after each action, a skill gets from look_around(), and the task from task_description()."
     )
     submits = True
+    local_options = frozenset({"java"})
     memory_mb = 540  # 480 of them the Java process's
     primitives = tuple(
         # Pending an ambiguous request, looking and inventory advance the world too.

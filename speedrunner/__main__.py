@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from pathlib import Path
 
 
 def main() -> None:
@@ -16,4 +17,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
+    # `python -m` puts the current directory first: files in it would take the place of the libraries'.
+    if not sys.flags.safe_path and Path(sys.path[0]) != Path(__file__).parents[1]:
+        sys.path.pop(0)
     main()

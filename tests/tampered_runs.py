@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
+from speedrunner.config.schema import InvalidConfig
 from speedrunner.store import files
+from speedrunner.store.data import load
+from speedrunner.store.files import StorageError
 from speedrunner.store.seals import Sealer
 from speedrunner.store.stored_run import StoredRun
 from speedrunner.verification.findings import Check
@@ -42,15 +45,33 @@ def seal(run: Path) -> None:
     files.write_atomic(run / "state.json", state)
 
 
+def names(run: Path) -> list[str]:
+    """All that a run's configuration names, for a reader who trusts it; nothing where it cannot be read."""
+    try:
+        config = load(run).settings
+    except (InvalidConfig, StorageError):
+        return []
+    return [config.env.name, config.method.name, config.model.card, config.model.inducer_card or ""]
+
+
+def trusting(run: Path) -> list[str]:
+    """The options of a command whose user names the same."""
+    return [word for name in names(run) if name for word in ("--trust", name)]
+
+
 def subject(run: Path) -> Subject:
     """A run for a single check."""
-    return Subject(StoredRun.open_for_reading(run))
+    return Subject(StoredRun.open_for_reading(run), names(run))
 
 
-async def verified(run: Path) -> dict[str, Check]:
-    """All checks of a run, by their names."""
+async def verified(run: Path, trust: Collection[str] | None = None) -> dict[str, Check]:
+    """All checks of a run, by their names.
+
+    Args:
+        trust: names that the run may use; by default all of its own.
+    """
     said: list[Check] = []
-    found = await verify(run, lambda line: None, said.append)
+    found = await verify(run, lambda line: None, said.append, names(run) if trust is None else trust)
     assert said == found.checks
     assert found.holds == all(check.status != "failed" for check in found.checks)
     return {check.name: check for check in found.checks}

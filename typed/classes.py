@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,6 +63,8 @@ class Registry(Generic[T]):
         if not (module and attribute):
             known = ", ".join(self.registered)
             raise self.unknown(f"no {called}; there are {known}, or give package.module:Class")
+        if path not in self.registered.values() and (here := str(Path.cwd())) not in sys.path:
+            sys.path.append(here)  # where somebody's own class lies; processes that play inherit it
         try:
             found = getattr(importlib.import_module(module), attribute)
         except Exception as problem:  # importing somebody's module may raise anything

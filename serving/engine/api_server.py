@@ -9,7 +9,7 @@ from multiprocessing import resource_tracker
 
 from serving.engine.guard import OF_A_JOB
 
-API_SERVER = (sys.executable, "-m", "serving.engine.api_server")
+API_SERVER = (sys.executable, "-P", "-m", "serving.engine.api_server")
 """The API server's module: the `vllm` command does not work with the CPU package, and hears too much."""
 
 MODULE = "vllm.entrypoints.openai.api_server"

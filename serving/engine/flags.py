@@ -50,7 +50,7 @@ def flag_problems(arguments: Mapping[str, Sequence[str]]) -> dict[str, list[str]
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     try:
         done = subprocess.run(
-            [sys.executable, "-c", _PARSER],
+            [sys.executable, "-P", "-c", _PARSER],
             input=json.dumps(dict(arguments)),
             capture_output=True,
             text=True,

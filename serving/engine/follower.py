@@ -22,7 +22,7 @@ from serving.engine.meeting import MEETING, Part, joined, network
 from serving.engine.toolkit import server_path
 from serving.errors import ServerFailed
 
-HEADLESS = (sys.executable, "-m", "serving.engine.headless")
+HEADLESS = (sys.executable, "-P", "-m", "serving.engine.headless")
 
 NEEDED = (MEETING, "SLURM_PROCID", "SLURMD_NODENAME", "SLURM_LAUNCH_NODE_IPADDR")
 POLL_S = 1.0

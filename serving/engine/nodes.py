@@ -26,7 +26,7 @@ from serving.engine.api_server import API_SERVER
 from serving.engine.meeting import Follower, Part, gathered, meeting_file, network, say
 from serving.errors import ServerFailed
 
-SPREAD = (sys.executable, "-m", "serving.engine.nodes")
+SPREAD = (sys.executable, "-P", "-m", "serving.engine.nodes")
 
 POLL_S = 0.2
 FOLLOWERS_END_S = 4.0

@@ -54,6 +54,16 @@ PriceList = Annotated[
     ),
 ]
 
+Trust = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--trust",
+        metavar="NAME",
+        help="Use module:Class, or a model configuration's path, that the run names; may be repeated.",
+        show_default=False,
+    ),
+]
+
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 
 

@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-import envs
 from envs import Primitive
 from serving.weights import prepare
 from speedrunner.agents.reading import call_lines
-from speedrunner.cli.command import AsJson, key_values
+from speedrunner.cli.command import AsJson, Trust, key_values
 from speedrunner.config.compose import GROUPS, compose
 from speedrunner.config.named import chosen_task
-from speedrunner.config.schema import Config, InvalidConfig, from_yaml
+from speedrunner.config.schema import Config, InvalidConfig
 from speedrunner.console import visible
 from speedrunner.library.definition import Definition, read_text
 from speedrunner.library.library import Library
@@ -88,11 +87,12 @@ def diff(
 
 
 @app.command()
-def graph(run: Run, version: Version = None) -> None:
+def graph(run: Run, version: Version = None, trust: Trust = None) -> None:
     """Print which skills call which, and which primitives."""
+    from speedrunner.runs.stored_setup import stored_env
+
     directory, found = _find(run, version)
-    config = from_yaml(directory.config() or "")
-    env = envs.make(config.env.name, **config.env.options)
+    env = stored_env(directory, trust or [])
     env.close()
     library, _ = _learnt(directory, found, env.primitives)
     for line in graph_lines(library):

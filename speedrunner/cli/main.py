@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -13,7 +14,7 @@ import typer
 from rich.console import Console
 
 from speedrunner.cli.bench import app as bench_app
-from speedrunner.cli.command import RunsFolder, carry_out, key_values, plain_console
+from speedrunner.cli.command import RunsFolder, Trust, carry_out, key_values, plain_console
 from speedrunner.cli.compare import compare
 from speedrunner.cli.cost import cost
 from speedrunner.cli.doctor import doctor
@@ -187,6 +188,7 @@ def sweep(
 def evaluate(
     source: Annotated[str, typer.Argument(metavar="RUN[:VERSION]", help="A run's directory, and a version.")],
     overrides: Overrides = None,
+    trust: Trust = None,
 ) -> None:
     """Evaluate a stored policy without training, also with another model or environment.
 
@@ -194,9 +196,9 @@ def evaluate(
 
     Example: speedrunner eval runs/demo:2 model=tiny-random run.test_episodes=10
     """
-    from speedrunner.runs.stored_policy import evaluation_config
+    from speedrunner.runs.evaluation import evaluation_config
 
-    _run(evaluation_config(source, overrides or []))
+    _run(evaluation_config(source, overrides or [], trust or []))
 
 
 @app.command()
@@ -301,7 +303,8 @@ def _show_runs(setups: Sequence[Setup], console: Console, balances: Sequence[Bal
         lines[path] = [*limit_lines(costs), *process_lines(data.processes)]
         if setup.prices != data.prices:
             lines[path].append(
-                f"These are the prices that it was played at; `speedrunner cost {path}` has others."
+                "These are the prices that it was played at;"
+                f" `speedrunner cost {shlex.quote(path)}` has others."
             )
         if unscored := sum(row.unscored for row in own):
             again = "the same command with run.retry_faults=true plays them again"
@@ -366,7 +369,6 @@ def main(arguments: Sequence[str] | None = None) -> None:
     What a command writes, runs and caches among it, is its owner's alone.
     """
     os.umask(0o077)
-    sys.path.append(str(Path.cwd()))  # where somebody's own `package.module:Class` lies; hosts inherit it
     try:
         app(arguments)
     except BrokenPipeError:

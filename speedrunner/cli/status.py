@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
 
-from speedrunner.cli.command import AsJson, tell_left_out
+from speedrunner.cli.command import AsJson, Trust, tell_left_out
 from speedrunner.console import visible
-from speedrunner.store.files import StorageError
+from speedrunner.store.files import StorageError, open_regular
 
 if TYPE_CHECKING:
     from speedrunner.cluster.jobs import JobStatus
@@ -19,11 +20,15 @@ if TYPE_CHECKING:
 SHOWN = 4
 """Runs of a job that are named, at most."""
 
+LOG_BYTES = 64 * 1024
+"""Bytes at the end of a job's log that are searched for its last error."""
+
 
 def status(
     folder: Annotated[
         Path, typer.Argument(metavar="[DIR]", help="A folder with runs in it or below it, or a run.")
     ] = Path("runs"),
+    trust: Trust = None,
     as_json: AsJson = False,
 ) -> None:
     """Say where runs stand: those in a folder, those that a sweep is going to play there, and their jobs.
@@ -35,7 +40,8 @@ def status(
     from speedrunner.cluster.jobs import job_status
     from speedrunner.experiments.status import status as look
 
-    found = look(folder)
+    found = look(folder, trust or [])
+    tell_left_out([found.problem] if found.problem else [])
     try:
         jobs = job_status(folder)
     except StorageError as error:  # of which the runs know nothing
@@ -90,7 +96,9 @@ def _told(job: JobStatus, left: list[str]) -> str:
 def _last_error(log: Path) -> str:
     """What a job's last process ended with, if that was an error."""
     try:
-        lines = log.read_text(encoding="utf-8", errors="replace").splitlines()[-10:]
+        with os.fdopen(open_regular(log, os.O_RDONLY), "rb") as file:
+            file.seek(max(os.fstat(file.fileno()).st_size - LOG_BYTES, 0))
+            lines = file.read(LOG_BYTES).decode(errors="replace").splitlines()[-10:]
     except OSError:
         return ""
     return next((f"; {line}" for line in reversed(lines) if line.startswith("error: ")), "")

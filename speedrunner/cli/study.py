@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from speedrunner.cli.command import AsJson, PriceList, show_measured
-from speedrunner.config.compose import compose
+from speedrunner.cli.command import AsJson, PriceList, Trust, show_measured
 from speedrunner.config.schema import InvalidConfig
 
 if TYPE_CHECKING:
@@ -35,6 +34,7 @@ def cache(
     csv: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Write the figures there too.", show_default=False)
     ] = None,
+    trust: Trust = None,
     as_json: AsJson = False,
 ) -> None:
     """Play the requests of runs again, with the prefix cache and with nothing shared, and compare.
@@ -47,7 +47,7 @@ def cache(
     from speedrunner.costs.pricing import price_list
     from speedrunner.measure.study_cache import study_cache, write_csv
 
-    recorded = _recorded(runs, in_flight)
+    recorded = _recorded(runs, in_flight, trust or [])
     setup = recorded[0].setup
     chosen = setup.config.prices if prices is None else price_list(prices)
     list_ = chosen.in_place_of(setup.card.prices)
@@ -58,11 +58,12 @@ def cache(
         write_csv(study, csv)
 
 
-def _recorded(arguments: list[str], in_flight: int | None) -> list[RecordedRun]:
+def _recorded(arguments: list[str], in_flight: int | None, trust: list[str]) -> list[RecordedRun]:
     from speedrunner.measure.cache_passes import RecordedRun
     from speedrunner.runs.setup import set_up
-    from speedrunner.store.data import load
-    from speedrunner.store.files import read_content
+    from speedrunner.runs.stored_setup import compose_stored
+    from speedrunner.store.data import RunData
+    from speedrunner.store.stored_run import StoredRun
 
     paths = [each for each in arguments if "=" not in each or Path(each).exists()]
     overrides = [each for each in arguments if each not in paths]
@@ -70,7 +71,7 @@ def _recorded(arguments: list[str], in_flight: int | None) -> list[RecordedRun]:
         raise InvalidConfig("name at least one run's directory")
     found = []
     for path in dict.fromkeys(paths):
-        data = load(path)
-        config = compose(overrides, base=read_content(data.path / "config.yaml").decode())
-        found.append(RecordedRun(data, set_up(config), in_flight or config.run.in_flight))
+        directory = StoredRun.open_for_reading(Path(path))
+        config = compose_stored(directory, overrides, trust)
+        found.append(RecordedRun(RunData(directory), set_up(config), in_flight or config.run.in_flight))
     return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -74,4 +75,4 @@ def submit(
     for job in submitted:
         names = ", ".join(Path(each).name for each in job.runs)
         typer.echo(visible(f"job {job.job}: {names} (log: {job.log})"))
-    typer.echo(visible(f"`speedrunner status {grid.root}` tells where they stand"))
+    typer.echo(visible(f"`speedrunner status {shlex.quote(str(grid.root))}` tells where they stand"))

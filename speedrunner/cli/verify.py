@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from speedrunner.cli.command import AsJson, carry_out, waiting_line
+from speedrunner.cli.command import AsJson, Trust, carry_out, waiting_line
 from speedrunner.console import visible
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 def verify(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A run's directory.", show_default=False)],
+    trust: Trust = None,
     as_json: AsJson = False,
 ) -> None:
     """Check a run without a model: its files against their seals, every call by playing it again, prompts,
@@ -32,7 +33,9 @@ def verify(
                 typer.echo(visible(line))
 
     with waiting_line() as status:
-        found = carry_out(lambda drain: verified(run, status, say), lambda line: typer.echo(line, err=True))
+        found = carry_out(
+            lambda drain: verified(run, status, say, trust or []), lambda line: typer.echo(line, err=True)
+        )
     if as_json:
         typer.echo(msgspec.json.encode(found).decode())
     else:

@@ -44,7 +44,7 @@ def compose(overrides: Sequence[str], *, base: str | None = None) -> Config:
             `env=package.module:Class` takes somebody's own environment (a method likewise), whose options
             are set as any other.
         base: text of an existing run's `config.yaml`, which then stands in for the defaults; a group that is
-            chosen in spite of it replaces its whole section. Its server is gone: where that was is left out.
+            chosen in spite of it replaces its whole section.
 
     Raises:
         InvalidConfig: an override cannot be read, or names what does not exist; a value has the wrong type or
@@ -86,8 +86,7 @@ def _chosen(
     from hydra.core.config_store import ConfigStore
 
     if base is not None:
-        recorded = from_yaml(base)
-        _store_existing_run(replace(recorded, serving=recorded.serving.elsewhere()), chosen=dict(choices))
+        _store_existing_run(from_yaml(base), chosen=dict(choices))
     for card in cards:
         ConfigStore.instance().store(group="model", name=card, node={"card": card})
     with initialize_config_dir(configs, version_base="1.3"):

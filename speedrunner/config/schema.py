@@ -10,13 +10,22 @@ import yaml
 
 from serving.options import Seconds, ServiceOptions, Text
 from serving.usage import Prices
+from speedrunner.config.plain_yaml import NotPlain, read_plain
 from speedrunner.sandbox.isolation import found
 from speedrunner.sandbox.settings import Sandbox
 from typed.records import WrongData, flat, record, shown_differences
 
 Count = Annotated[int, msgspec.Meta(ge=0)]
+Rollouts = Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
 AtLeastOne = Annotated[int, msgspec.Meta(ge=1)]
 Usd = Annotated[float, msgspec.Meta(ge=0)]
+
+
+class _WithoutAliases(yaml.SafeDumper):
+    """Writes a value that occurs twice in full each time, as readers take no aliases."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
 
 
 class InvalidConfig(Exception):
@@ -31,7 +40,7 @@ class RunConfig(msgspec.Struct, frozen=True):
     #: Names the run; seeds of one experiment differ by sampling.
     seed: Count = 0
     #: Training episodes in all; 0 evaluates the initial policy only.
-    rollouts: Count = 200
+    rollouts: Rollouts = 200
     #: Training episodes between two sleeps.
     sleep_every: AtLeastOne = 10
     #: Training episodes between two evaluations.
@@ -217,12 +226,12 @@ def to_mapping(config: Config) -> dict[str, Any]:
 
 
 def from_yaml(text: str) -> Config:
-    """Read what `to_yaml` wrote; keys that it lacks get their defaults. Raises `InvalidConfig`."""
+    """Read what `to_yaml` wrote, as plain data; keys that it lacks get their defaults. Raises
+    `InvalidConfig`."""
     try:
-        content = yaml.safe_load(text)
-    except (yaml.YAMLError, RecursionError) as error:
-        raise InvalidConfig(f"the configuration is no YAML: {' '.join(str(error).split())}") from None
-    return from_stored(content)
+        return from_stored(read_plain(text))
+    except NotPlain as error:
+        raise InvalidConfig(f"the configuration cannot be read: {error}") from None
 
 
 def from_stored(content: object) -> Config:
@@ -237,7 +246,7 @@ def from_stored(content: object) -> Config:
 
 def to_yaml(config: Config) -> str:
     """The text of a configuration; equal configurations give equal texts."""
-    return yaml.safe_dump(to_mapping(config), sort_keys=False, allow_unicode=True)
+    return yaml.dump(to_mapping(config), Dumper=_WithoutAliases, sort_keys=False, allow_unicode=True)
 
 
 def changes_results(key: str) -> bool:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Literal
 
 import msgspec
 
-from speedrunner.config.schema import from_yaml
+from speedrunner.experiments.damage import DAMAGED, damage
 from speedrunner.experiments.plans import SweepPlan, noted_sweeps, runs_below
 from speedrunner.runs.due import due
 from speedrunner.runs.identity import remarks
 from speedrunner.runs.plan import Evaluate, Sleep, Wake
-from speedrunner.runs.setup import SETUP_ERRORS, set_up
+from speedrunner.runs.setup import SETUP_ERRORS
+from speedrunner.runs.stored_setup import set_up_stored
 from speedrunner.store.files import StorageError
 from speedrunner.store.lock import owner_of
 from speedrunner.store.stored_run import StoredRun
@@ -62,16 +63,25 @@ class SweepStatus(msgspec.Struct, frozen=True):
 
 
 class Status(msgspec.Struct, frozen=True):
-    """Where everything in a folder stands."""
+    """Where everything in a folder stands; `problem` is why sweeps are missing, if they cannot be read."""
 
     sweeps: list[SweepStatus]
     runs: list[RunStatus]
+    problem: str = ""
 
 
-def status(folder: Path) -> Status:
-    """Look at all runs in a folder, begun or planned. Raises `StorageError` where there is no such folder."""
-    plans = noted_sweeps(folder)
-    runs = [run_status(path) for path in runs_below(folder)]
+def status(folder: Path, trust: Collection[str] = ()) -> Status:
+    """Look at all runs in a folder, begun or planned. Raises `StorageError` where there is no such folder.
+
+    Args:
+        trust: names of others' classes and model configurations that the runs may use.
+    """
+    plans, problem = list[SweepPlan](), ""
+    try:
+        plans = noted_sweeps(folder)
+    except StorageError as error:  # which hides no run
+        problem = str(error)
+    runs = [run_status(path, trust) for path in runs_below(folder)]
     known = {Path(run.dir).resolve() for run in runs}
     for plan in plans:
         for planned in plan.runs:
@@ -80,19 +90,19 @@ def status(folder: Path) -> Status:
                 known.add(path)
                 note = f"after {Path(planned.after).name}" if planned.after else ""
                 waits = RunStatus(dir=planned.dir, state="waiting", note=note)
-                runs.append(run_status(path) if (path / "config.yaml").exists() else waits)
-    return Status([_sweep(plan, runs) for plan in plans], runs)
+                runs.append(run_status(path, trust) if (path / "config.yaml").exists() else waits)
+    return Status([_sweep(plan, runs) for plan in plans], runs, problem)
 
 
-def run_status(path: Path) -> RunStatus:
+def run_status(path: Path, trust: Collection[str] = ()) -> RunStatus:
     """Where one run stands."""
     try:
-        return _status(path)
-    except StorageError as error:
-        return RunStatus(dir=str(path), state="unknown", note=str(error))
+        return _status(path, trust)
+    except DAMAGED as error:
+        return RunStatus(dir=str(path), state="unknown", note=damage(path, error))
 
 
-def _status(path: Path) -> RunStatus:
+def _status(path: Path, trust: Collection[str]) -> RunStatus:
     directory = StoredRun.open_for_reading(path)
     rows = directory.episodes()
     tests = [row for row in rows if row.phase == "test"]
@@ -112,8 +122,7 @@ def _status(path: Path) -> RunStatus:
         quiet_s=max(time.time() - ledger.stat().st_mtime, 0.0) if ledger.exists() else None,
     )
     try:
-        config = from_yaml(directory.config() or "")
-        plan = set_up(config, plays_here=False).plan(directory.training_end)
+        plan = set_up_stored(directory, trust, plays_here=False).plan(directory.training_end)
     except SETUP_ERRORS as error:  # what it names is not on this machine
         return msgspec.structs.replace(found, state="running" if owner else "unknown", note=str(error))
     left = due(plan, directory)

@@ -60,7 +60,9 @@ def print_figures(figures: Sequence[Figure], folder: Path) -> list[Path]:
     with files.explained(folder, "made"):
         folder.mkdir(parents=True, exist_ok=True)
     written = []
-    with matplotlib.rc_context(PAPER):
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()  # whatever a `matplotlibrc` in the current directory says
+        matplotlib.rcParams.update(PAPER)
         for figure in figures:
             canvas = _canvas(figure)
             for kind, metadata in (("svg", {"Date": None}), ("png", {})):

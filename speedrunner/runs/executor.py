@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import shlex
 import time
 from collections.abc import Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -345,7 +346,7 @@ class Executor:
             )
 
     def _shown(self, episode: str) -> str:
-        return f"speedrunner show {self.directory.path} {episode}"
+        return shlex.join(["speedrunner", "show", str(self.directory.path), episode])
 
 
 def _told(trajectory: Trajectory) -> str:

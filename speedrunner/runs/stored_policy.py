@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Sequence
 from pathlib import Path
 
 from msgspec.structs import replace
 
-from speedrunner.config.compose import compose
-from speedrunner.config.schema import Config
 from speedrunner.store.records import Policy
 from speedrunner.store.stored_run import RunDirectoryError, StoredRun
 
@@ -43,23 +39,3 @@ def stored_policy(name: str) -> Policy:
     # For this run they were there from the start; tools are ordered by the sleep of their last edit.
     skills = tuple(replace(skill, created=0, edited=0) for skill in policy.skills)
     return replace(policy, version=0, skills=skills)
-
-
-def evaluation_config(source: str, overrides: Sequence[str]) -> Config:
-    """The configuration that evaluates the policy `RUN[:VERSION]`: the run's own, without training.
-
-    Args:
-        overrides: what differs from it (`env=...`, `model=...`, `run.test_episodes=10`).
-
-    Raises:
-        RunDirectoryError, InvalidConfig: the run, its policy or an override does not exist.
-    """
-    directory, version = find_policy(source)
-    config = compose([*overrides, "run.rollouts=0"], base=directory.config())
-    run = replace(config.run, start_from=f"{directory.path}:{version}")
-    if not any(override.startswith("run.dir=") for override in overrides):
-        what = re.sub(r"[^\w.-]+", "_", f"{config.env.name}-{config.model.card}")
-        if config.library.visible_last is not None:
-            what += f"-last{config.library.visible_last}"
-        run = replace(run, dir=f"{directory.path}-eval-v{version:04d}-{what}")
-    return replace(config, run=run)

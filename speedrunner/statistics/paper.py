@@ -6,6 +6,7 @@ ScienceWorld's one column in the paper is the mean of its two families', of mean
 from __future__ import annotations
 
 import csv
+import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -215,10 +216,10 @@ def played_models(groups: Sequence[Group]) -> dict[str, ModelConfig]:
 
 def sweep_command(experiment: str, model: ModelConfig, options: str) -> str:
     """What plays an experiment with the models of a run; `options` as in `beside`."""
-    command = f"speedrunner sweep experiment={experiment} model={model.card}"
+    words = ["speedrunner", "sweep", f"experiment={experiment}", f"model={model.card}"]
     if model.inducer_card is not None:
-        command += f" model.inducer_card={model.inducer_card}"
-    return command + options
+        words.append(f"model.inducer_card={model.inducer_card}")
+    return shlex.join(words) + options
 
 
 def _beside(number: Published, model: str, command: str, groups: Sequence[Group]) -> Beside:

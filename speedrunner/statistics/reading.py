@@ -9,6 +9,7 @@ import signal
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
 from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
@@ -37,7 +38,10 @@ def summaries(paths: Sequence[Path], prices: str | None) -> Iterator[Summary | s
     if len(paths) < WORTHWHILE or workers == 1:
         yield from map(read, paths)
         return
-    with ProcessPoolExecutor(workers, get_context("spawn"), _end_with_parent) as pool:
+    with (
+        _safe_path(),
+        ProcessPoolExecutor(workers, get_context("spawn"), _end_with_parent) as pool,
+    ):
         try:
             yield from pool.map(read, paths)
         except BrokenProcessPool:
@@ -46,6 +50,20 @@ def summaries(paths: Sequence[Path], prices: str | None) -> Iterator[Summary | s
             ) from None
         finally:
             pool.shutdown(cancel_futures=True)
+
+
+@contextmanager
+def _safe_path() -> Iterator[None]:
+    """Keep the current directory, where runs may lie, off the path of Python processes that start."""
+    before = os.environ.get("PYTHONSAFEPATH")
+    os.environ["PYTHONSAFEPATH"] = "1"
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["PYTHONSAFEPATH"]
+        else:
+            os.environ["PYTHONSAFEPATH"] = before
 
 
 def _summary(path: Path, prices: str | None) -> Summary | str:

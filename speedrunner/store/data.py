@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, get_args
 
 import msgspec
-import yaml
 
 from serving.balance import Balance
 from serving.meter import LedgerRow
 from serving.usage import Prices
+from speedrunner.config.plain_yaml import NotPlain, read_plain
 from speedrunner.config.schema import Config, InvalidConfig, from_stored
 from speedrunner.store.labels import attempt_of, attempts
 from speedrunner.store.records import EpisodeRow, Phase, Process, SleepRecord, TrainingEnd, Trajectory
@@ -38,12 +38,13 @@ class RunData:
     Everything may raise `StorageError`.
 
     Attributes:
+        directory: its files.
         path: the run's directory.
         policies: the policy versions.
     """
 
     def __init__(self, directory: StoredRun) -> None:
-        self._directory = directory
+        self.directory = directory
         self.path = directory.path
         self.policies = directory.policies
 
@@ -51,10 +52,9 @@ class RunData:
     def config(self) -> dict[str, Any]:
         """The resolved configuration."""
         try:
-            config = yaml.load(self._directory.config() or "", Loader=yaml.CSafeLoader)
-        except (yaml.YAMLError, RecursionError) as error:
-            cause = " ".join(str(error).split())
-            raise RunDirectoryError(f"{self.path / 'config.yaml'} is no YAML: {cause}") from error
+            config = read_plain(self.directory.config() or "")
+        except NotPlain as error:
+            raise RunDirectoryError(f"{self.path / 'config.yaml'} cannot be read: {error}") from error
         if not isinstance(config, dict):
             raise RunDirectoryError(f"{self.path / 'config.yaml'} holds no configuration")
         return config
@@ -70,7 +70,7 @@ class RunData:
     @property
     def training_end(self) -> TrainingEnd | None:
         """Where training ended before its plan did, if it has."""
-        return self._directory.training_end
+        return self.directory.training_end
 
     @property
     def checkpoints(self) -> list[int]:
@@ -80,34 +80,34 @@ class RunData:
 
     def trajectories(self, batch: int | None = None) -> list[Trajectory]:
         """Finished training episodes, of one batch or of all."""
-        return list(self.played("train")) if batch is None else self._directory.trajectories("train", batch)
+        return list(self.played("train")) if batch is None else self.directory.trajectories("train", batch)
 
     def evaluations(self, checkpoint: int | None = None) -> list[Trajectory]:
         """Finished held-out episodes, of one checkpoint or of all."""
         if checkpoint is None:
             return list(self.played("test"))
-        return self._directory.trajectories("test", checkpoint)
+        return self.directory.trajectories("test", checkpoint)
 
     def played(self, phase: Phase) -> Iterator[Trajectory]:
         """Finished episodes, one after the other; one at a time is in memory."""
-        for number in self._directory.numbers(phase):
-            yield from self._directory.each_trajectory(phase, number)
+        for number in self.directory.numbers(phase):
+            yield from self.directory.each_trajectory(phase, number)
 
     @cached_property
     def episodes(self) -> list[EpisodeRow]:
         """One summary row per finished episode, also where a kill came before the row was written."""
-        return self._directory.episodes()
+        return self.directory.episodes()
 
     @cached_property
     def rows(self) -> list[EpisodeRow]:
         """The same as they are written, without a look at the episodes themselves: those that a kill came
         between are missing until the run goes on."""
-        return list({row.episode: row for row in self._directory.rows()}.values())
+        return list({row.episode: row for row in self.directory.rows()}.values())
 
     @cached_property
     def sleeps(self) -> list[SleepRecord]:
         """The finished sleeps, ascending."""
-        return self._directory.sleeps()
+        return self.directory.sleeps()
 
     @cached_property
     def requests(self) -> list[LedgerRow]:
@@ -116,7 +116,7 @@ class RunData:
         An attempt was given up when the episode (or sleep, by the label `episode` too) was finished or
         tried by another one. The newest attempt of one that is not finished counts as going on.
         """
-        rows = self._directory.requests()
+        rows = self.directory.requests()
         kept = attempts(rows)
         kept |= {row.episode: row.attempt for row in self.episodes if not row.ending.is_fault}
         kept |= {sleep_key(sleep.sleep): sleep.attempt for sleep in self.sleeps}
@@ -131,12 +131,12 @@ class RunData:
     @cached_property
     def processes(self) -> list[Process]:
         """Those that worked on it, each with all that determined its results."""
-        return self._directory.processes()
+        return self.directory.processes()
 
     @cached_property
     def accounts(self) -> list[Balance]:
         """The ledger beside the engine's counters, as each process found it at its end."""
-        return self._directory.accounts()
+        return self.directory.accounts()
 
     @property
     def prices(self) -> dict[str, Prices]:
@@ -168,16 +168,16 @@ class RunData:
     def find(self, row: EpisodeRow) -> Trajectory | None:
         """The episode of a row; no other one is decoded."""
         if row.phase == "test":
-            return self._directory.find("test", row.checkpoint, row.episode)
+            return self.directory.find("test", row.checkpoint, row.episode)
         before = {each.checkpoint for each in self.rows if each.phase == "train"}
         likely = sum(each < row.checkpoint for each in before)
-        batches = sorted(self._directory.numbers("train"), key=lambda batch: abs(batch - likely))
-        found = (self._directory.find("train", batch, row.episode) for batch in batches)
+        batches = sorted(self.directory.numbers("train"), key=lambda batch: abs(batch - likely))
+        found = (self.directory.find("train", batch, row.episode) for batch in batches)
         return next((each for each in found if each is not None), None)
 
     def lines(self, phase: Phase) -> Iterator[tuple[str, bytes]]:
         """Every finished episode of a phase, with every attempt: its key, and its line of JSON."""
-        return self._directory.lines(phase)
+        return self.directory.lines(phase)
 
     def sleep(self, number: int) -> SleepRecord:
         """One finished sleep. Raises `RunDirectoryError` where there is none of this number."""

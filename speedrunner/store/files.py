@@ -15,6 +15,8 @@ import shutil
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from itertools import accumulate, count
+from operator import sub
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
@@ -22,7 +24,16 @@ import msgspec
 
 Record = TypeVar("Record", bound=msgspec.Struct)
 
-_NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError)
+RECORD_BYTES = 64 * 2**20
+"""Bytes of one record, a line or a whole file, that are read; longer ones are refused."""
+
+LIST_BYTES = 512 * 2**20
+"""Bytes of a JSON-lines file whose records are all kept in memory."""
+
+LEVELS = 300
+"""Lists and objects within each other in one record. Call trees of 100 levels with their values take 230."""
+
+_NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 _FILE_MODE, FOLDER_MODE = 0o600, 0o700
 _ADVICE = "run the same command again; nothing recorded was lost"
 _REMEDIES = {
@@ -95,13 +106,11 @@ def make_folder(path: Path) -> None:
         path.mkdir(mode=FOLDER_MODE, exist_ok=True)
 
 
-def read_content(path: Path) -> bytes:
-    """Return what a file holds. Raises `StorageError`."""
+def read_content(path: Path, limit: int = RECORD_BYTES) -> bytes:
+    """Return what a file of at most `limit` bytes holds. Raises `StorageError`."""
     with explained(path, "read"), os.fdopen(open_regular(path, os.O_RDONLY), "rb") as file:
-        try:
-            return file.read()
-        except MemoryError as error:
-            raise OSError(errno.ENOMEM, "it is larger than the memory") from error
+        size = _bounded(file, path, limit)
+        return file.read(size)
 
 
 def open_log(path: Path) -> BinaryIO:
@@ -156,24 +165,24 @@ def read_records(path: Path, type_: type[Record]) -> list[Record]:
     """Read a JSON-lines file; a missing one is empty, and a torn tail is left out.
 
     Raises:
-        StorageError: the file cannot be read, or another line than the last is broken.
+        StorageError: the file cannot be read or has more than `LIST_BYTES`, or another line than the last is
+            broken.
         UnknownFormat: a record's `format` is not the default of its type.
     """
-    with explained(path, "read"):
-        try:
-            return list(each_record(path, type_, lambda number, line: True))
-        except MemoryError as error:
-            raise OSError(errno.ENOMEM, "it is larger than the memory") from error
+    return list(each_record(path, type_, lambda number, line: True, LIST_BYTES))
 
 
-def each_record(path: Path, type_: type[Record], wanted: Callable[[int, bytes], bool]) -> Iterator[Record]:
+def each_record(
+    path: Path, type_: type[Record], wanted: Callable[[int, bytes], bool], limit: int | None = None
+) -> Iterator[Record]:
     """The same, one record at a time in memory, and of those lines alone that are wanted.
 
     Args:
         wanted: of a line's number, from 1, and its text.
+        limit: bytes of the whole file; `None` for any number.
     """
     decode = _decoder(type_)
-    lines = enumerate(whole_lines(path), start=1)
+    lines = enumerate(whole_lines(path, limit), start=1)
     current = next(lines, None)
     while current is not None:
         (number, line), current = current, next(lines, None)
@@ -183,23 +192,37 @@ def each_record(path: Path, type_: type[Record], wanted: Callable[[int, bytes], 
             yield decode(line, f"{path}, line {number},")
 
 
-def whole_lines(path: Path) -> Iterator[bytes]:
+def whole_lines(path: Path, limit: int | None = None) -> Iterator[bytes]:
     """The lines of a JSON-lines file as they stand there, one at a time in memory; a missing file has none,
-    and a torn tail is left out. Raises `StorageError`."""
+    and a torn tail is left out. Raises `StorageError`, also where a line exceeds `RECORD_BYTES`, or the file
+    `limit` bytes."""
     with explained(path, "read"):
         try:
             descriptor = open_regular(path, os.O_RDONLY)
         except FileNotFoundError:
             return
         with os.fdopen(descriptor, "rb") as file:
-            for line in file:
+            if limit is not None:
+                _bounded(file, path, limit)
+            while line := file.readline(RECORD_BYTES + 1):
+                if len(line) > RECORD_BYTES:
+                    raise StorageError(f"{path} has a line of more than {RECORD_BYTES} bytes, the limit")
                 if line.endswith(b"\n"):
                     yield line[:-1]
 
 
-def read_record(path: Path, type_: type[Record]) -> Record:
-    """Read a file that `write_atomic` wrote. Raises `StorageError`, `UnknownFormat`."""
-    return _decoder(type_)(read_content(path), str(path))
+def read_record(path: Path, type_: type[Record], limit: int = RECORD_BYTES) -> Record:
+    """Read a file of at most `limit` bytes that `write_atomic` wrote. Raises `StorageError`,
+    `UnknownFormat`."""
+    return _decoder(type_)(read_content(path, limit), str(path))
+
+
+def _bounded(file: BinaryIO, path: Path, limit: int) -> int:
+    """Return the size of an open file. Raises `StorageError` where that exceeds `limit` bytes."""
+    size = os.fstat(file.fileno()).st_size
+    if size > limit:
+        raise StorageError(f"{path} has {size} bytes; at most {limit} are read")
+    return size
 
 
 def repair(path: Path) -> int:
@@ -337,6 +360,7 @@ def _decoder(type_: type[Record]) -> Callable[[bytes, str], Record]:
     known = defaults.get("format")
 
     def decode(line: bytes, where: str) -> Record:
+        check_levels(line, where)
         try:
             record = decoder.decode(line)
             written = getattr(record, "format", None)
@@ -355,6 +379,22 @@ def _decoder(type_: type[Record]) -> Callable[[bytes, str], Record]:
         return record
 
     return decode
+
+
+def check_levels(text: bytes, where: str) -> None:
+    """Raise `StorageError` where a text of JSON has more than `LEVELS` levels, which `msgspec` may still
+    decode, and no one encode or print."""
+    if text.count(b"[") + text.count(b"{") <= LEVELS:
+        return
+    unescaped = text.replace(b"\\\\", b"").replace(b'\\"', b"").translate(None, _NO_BRACKETS)
+    brackets = b"".join(unescaped.split(b'"')[::2]).translate(_STEPS)
+    # Each step is one too large, as bytes cannot be negative.
+    if max(map(sub, accumulate(brackets), count(1)), default=0) > LEVELS:
+        raise StorageError(f"{where} has lists and objects within each other on more than {LEVELS} levels")
+
+
+_NO_BRACKETS = bytes(set(range(256)) - set(b'[]{}"'))
+_STEPS = bytes.maketrans(b"[{]}", b"\2\2\0\0")
 
 
 def _is_json(line: bytes) -> bool:

@@ -39,6 +39,9 @@ BEAT_S = 20.0
 STALE_S = 120.0
 """Seconds without a sign of life after which an owner on another machine counts as gone."""
 
+OWNER_BYTES = 64 * 1024
+"""Bytes of an owner's file that are read."""
+
 _TRIES = 100
 _PAUSE_S = 0.05
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)  # goes on while the machine sleeps
@@ -228,7 +231,7 @@ def _describe(holder: Path) -> str:
 def _read_owner(holder: Path) -> Owner | None:
     """Who holds the lock; `None` when that cannot be read (gone, not ours to read, lost in a crash)."""
     try:
-        return msgspec.json.decode(read_content(holder), type=Owner)
+        return msgspec.json.decode(read_content(holder, OWNER_BYTES), type=Owner)
     except (StorageError, msgspec.DecodeError, UnicodeDecodeError):
         return None
 

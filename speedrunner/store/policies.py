@@ -48,6 +48,10 @@ class PolicyStore:
             UnknownFormat: it was written in another layout.
         """
         path = self._path(version)
+        if path.is_symlink():
+            raise InvalidPolicy(
+                f"{path} is a link, and links are not followed: put what it names in its place"
+            )
         if not path.is_dir():
             stored = ", ".join(map(str, self.versions())) or "none"
             raise InvalidPolicy(f"{self.folder} holds no policy version {version}; it holds: {stored}")
@@ -106,6 +110,7 @@ def _read(folder: Path) -> Policy:
     module, notes, method = (
         files.read_content(folder / name) for name in ("skills.py", "notes.md", "method.json")
     )
+    files.check_levels(method, str(folder / "method.json"))
     return Policy(
         version=index.version,
         module=module.decode(),

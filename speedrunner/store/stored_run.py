@@ -30,6 +30,7 @@ import msgspec
 
 from envs import Task
 from serving.meter import LedgerRow
+from speedrunner.config.plain_yaml import BYTES as CONFIG_BYTES
 from speedrunner.store import files
 from speedrunner.store.policies import PolicyStore
 from speedrunner.store.records import (
@@ -55,6 +56,10 @@ _NUMBERED = {
 """Files of each phase; a number of four digits or more stands for the star."""
 _BEFORE_CONFIG = {"lock", "server.log", "inducer_server.log", "hosts.log", *FOLDERS}
 """What may stand in a folder whose run was killed before it could write its configuration."""
+
+
+STATE_BYTES = 8 * 2**20
+"""Bytes of `state.json` that are read: the seals of some 50,000 files."""
 
 
 class RunDirectoryError(files.StorageError):
@@ -141,7 +146,7 @@ class StoredRun:
     def state(self) -> State:
         """What is finished, and sealed."""
         try:
-            return files.read_record(self._state, State)
+            return files.read_record(self._state, State, STATE_BYTES)
         except files.StorageError as error:
             if isinstance(error.__cause__, FileNotFoundError):
                 return State()
@@ -151,7 +156,7 @@ class StoredRun:
         """Text of `config.yaml`; `None` when there is none yet."""
         if not self._config.exists():
             return None
-        return files.read_content(self._config).decode(errors="replace")
+        return files.read_content(self._config, CONFIG_BYTES).decode(errors="replace")
 
     def finished(self) -> list[str]:
         """Keys of the finished steps, in the order in which they were finished."""
@@ -256,6 +261,7 @@ class StoredRun:
             return []
         with as_run_directory_error(self.path):
             content = files.read_content(self._reading)
+            files.check_levels(content, str(self._reading))
         try:
             return msgspec.json.decode(content, type=list[Balance])
         except (msgspec.DecodeError, UnicodeDecodeError) as error:

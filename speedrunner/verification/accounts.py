@@ -10,8 +10,8 @@ from msgspec.structs import astuple
 from serving.balance import Balance
 from serving.usage import Usage
 from speedrunner.costs.stored_accounts import StoredAccounts, server_of, stored_accounts
+from speedrunner.experiments.damage import DAMAGED
 from speedrunner.store.data import RunData, load
-from speedrunner.store.files import StorageError
 from speedrunner.store.labels import Labels
 from speedrunner.store.records import EpisodeRow
 from speedrunner.store.stored_run import sleep_key
@@ -128,5 +128,5 @@ def _beside(run: RunData) -> Iterator[RunData]:
                 other = load(folder)
                 if own.intersection(map(server_of, other.accounts)):
                     yield other
-            except StorageError:
+            except DAMAGED:
                 continue

@@ -59,20 +59,27 @@ class Composer:
         )
 
 
-def composer(card: ModelCard, process: Process | None) -> Composer | None:
-    """What composes a model's prompts; `None` where its tokenizer is not here, or not the one that it had."""
+def composer(card: ModelCard, own: ModelCard | None, process: Process | None) -> Composer | None:
+    """What composes a model's prompts; `None` where its tokenizer is not here, or not the one that it had.
+
+    Args:
+        card: the recorded model configuration.
+        own: the reader's configuration of this model, which says where it is; `None` where there is none.
+    """
     from huggingface_hub import try_to_load_from_cache
 
-    if card.id is not None:
-        there = try_to_load_from_cache(card.id, "tokenizer_config.json", revision=card.revision)
+    if own is None:
+        return None
+    if own.id is not None:
+        there = try_to_load_from_cache(own.id, "tokenizer_config.json", revision=own.revision)
         if not isinstance(there, str):
             return None  # nothing is fetched
     try:
-        folder = prepare(card, lambda line: None)
-        files = model_files(card, lambda line: None)
-        if process is not None and process.models.get(card.name, files) != files:
+        folder = prepare(own, lambda line: None)
+        files = model_files(own, lambda line: None)
+        if process is not None and process.models.get(own.name, files) != files:
             return None
-        return Composer(card, ChatTokenizer(folder, card.revision))
+        return Composer(card, ChatTokenizer(folder, own.revision))
     except ServingError:
         return None
 
@@ -154,5 +161,6 @@ class _Prompts:
     def _composer(self, role: str) -> Composer | None:
         card = self._card(role)
         if card.name not in self._composers:
-            self._composers[card.name] = composer(card, self._subject.process)
+            own = self._subject.cards.get(card.name)
+            self._composers[card.name] = composer(card, own, self._subject.process)
         return self._composers[card.name]

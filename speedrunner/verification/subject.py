@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from functools import cache
 from typing import Literal, get_args
 
 import msgspec
 
 from speedrunner.agents.actor import ActorSpec
-from speedrunner.config.schema import from_yaml
-from speedrunner.runs.setup import set_up
+from speedrunner.runs.stored_setup import reader_cards, set_up_stored
 from speedrunner.store.data import RunData
 from speedrunner.store.records import Phase, Policy, Trajectory
 from speedrunner.store.stored_run import StoredRun
@@ -30,7 +29,8 @@ class Subject:
     Attributes:
         data: its records.
         process: what played it last, as far as that is recorded.
-        setup: what its configuration names, with the model cards that it was played with.
+        setup: what its configuration names, with the recorded model configurations.
+        cards: the reader's own model configurations, by model name: those say where tokenizers are.
 
     Raises:
         StorageError, InvalidConfig: it cannot be read.
@@ -38,15 +38,12 @@ class Subject:
         SandboxUnavailable: skills cannot be isolated on this machine.
     """
 
-    def __init__(self, directory: StoredRun) -> None:
+    def __init__(self, directory: StoredRun, trust: Collection[str] = ()) -> None:
         self.directory = directory
         self.data = RunData(directory)
         self.process = next(reversed(directory.processes()), None)
-        cards = None
-        if self.process is not None:
-            actor, inducer = self.process.actor, self.process.inducer
-            cards = actor, actor if inducer == actor else inducer
-        self.setup = set_up(from_yaml(directory.config() or ""), cards)
+        self.setup = set_up_stored(directory, trust)
+        self.cards = reader_cards(self.setup.config, trust)
         self.policy = cache(directory.policies.load)
 
     def episodes(self) -> Iterator[Played]:

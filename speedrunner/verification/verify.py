@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterator
 from pathlib import Path
 
 import msgspec
@@ -44,10 +44,13 @@ class Verification(msgspec.Struct, frozen=True):
     notes: list[str]
 
 
-async def verify(path: Path, status: Status, say: Callable[[Check], None]) -> Verification:
+async def verify(
+    path: Path, status: Status, say: Callable[[Check], None], trust: Collection[str] = ()
+) -> Verification:
     """Verify a run; nothing is written into it.
 
     Args:
+        trust: names of others' classes and model configurations that the run may use.
         status: shows what is done at the moment.
         say: gets each check as soon as it is made.
 
@@ -61,7 +64,7 @@ async def verify(path: Path, status: Status, say: Callable[[Check], None]) -> Ve
     checks = [sealed(directory)]
     say(checks[0])
     try:
-        subject = Subject(directory)
+        subject = Subject(directory, trust)
         plan = Plan(subject)
     except UNREADABLE as error:
         if checks[0].status != "failed":

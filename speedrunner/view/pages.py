@@ -23,6 +23,7 @@ from speedrunner.experiments.damage import DAMAGED, damage
 from speedrunner.library.library import Library
 from speedrunner.library.text import compared_lines, diff_lines
 from speedrunner.runs.identity import remarks
+from speedrunner.runs.stored_setup import usable
 from speedrunner.statistics.progress import progress
 from speedrunner.statistics.skills import SkillHistory, skill_events
 from speedrunner.store.data import RunData, load
@@ -166,7 +167,7 @@ def library_page(run: RunData, version: int) -> Context:
 
 def _library(run: RunData, policy: Policy) -> Library:
     """One that knows the primitives that its skills call, where they can be known."""
-    env = run.settings.env
+    env = usable(run.directory, ()).env
     try:
         return Library(_primitives(env.name, msgspec.json.encode(env.options))).of(policy)
     except InvalidPolicy:

@@ -8,6 +8,7 @@ from typing import Any
 
 import envs
 from envs import TextEnv
+from speedrunner.runs.stored_setup import usable
 from speedrunner.store.data import RunData
 from speedrunner.store.records import CallNode, Trajectory, Turn
 from speedrunner.view.pictures import PICTURED
@@ -23,7 +24,7 @@ def snapshots(data: RunData, trajectory: Trajectory) -> dict[int, dict[str, Any]
     Raises:
         StorageError, InvalidConfig: the run's configuration cannot be read.
     """
-    settings, found = data.settings.env, dict[int, dict[str, Any]]()
+    settings, found = usable(data.directory, ()).env, dict[int, dict[str, Any]]()
     if settings.name not in PICTURED:
         return found
     # Whatever a world or a damaged record does, there is no picture of it.

@@ -6,11 +6,11 @@ import json
 from pathlib import Path
 
 from tests.scripted_runs import ScriptedRun, complaint, in_process
-from tests.tampered_runs import change, copy_of
+from tests.tampered_runs import change, copy_of, trusting
 
 
 def test_one_line_for_each_check_of_a_run_that_holds(learnt: ScriptedRun) -> None:
-    done = in_process("verify", str(learnt.dir))
+    done = in_process("verify", str(learnt.dir), *trusting(learnt.dir))
     assert (done.returncode, done.stderr) == (0, "")
     words = [line.split(": ")[0].split() for line in done.stdout.splitlines()]
     checks = ("files", "plan", "policies", "accounts", "prompts", "replay")
@@ -22,12 +22,12 @@ def test_differences_are_named_and_so_is_other_code(learnt: ScriptedRun, tmp_pat
     first = learnt.data.trajectories(0)[0]
     change(run, "processes.jsonl", lambda it: it["code"].update(envs="0123456789ab"))
     change(run, "trajectories/batch_0000.jsonl", lambda it: it["outcome"].update(score=0.25))
-    done = in_process("verify", str(run))
+    done = in_process("verify", str(run), *trusting(run))
     assert done.returncode == 1
     assert "\nreplay    FAILED: " in done.stdout
     assert f"\n          {first.episode}: outcome: recorded is " in done.stdout
     assert "\nnote      not as when it was played: code.envs; what differs may" in done.stdout
-    as_json = in_process("verify", str(run), "--json")
+    as_json = in_process("verify", str(run), *trusting(run), "--json")
     assert as_json.returncode == 1
     found = json.loads(as_json.stdout)
     assert found["holds"] is False
@@ -40,7 +40,7 @@ def test_one_byte_is_enough(learnt: ScriptedRun, tmp_path: Path) -> None:
     run = copy_of(learnt.dir, tmp_path)
     file = run / "policies/v0001/skills.py"
     file.write_bytes(file.read_bytes().replace(b"Walk to", b"walk to"))
-    done = in_process("verify", str(run))
+    done = in_process("verify", str(run), *trusting(run))
     assert done.returncode == 1
     assert "\n          policies/v0001/skills.py: is not as it was sealed" in done.stdout
 

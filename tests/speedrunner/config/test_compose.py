@@ -101,7 +101,7 @@ class TestMistakes:
             ("rollouts=3", ["did you mean run.rollouts?"]),
             ("hydra.run.dir=x", ["there is no hydra.run.dir", "there are run, env, "]),
             ("env@x=babyai", ["there is no env@x"]),
-            ("run.rollouts=abc", ["run.rollouts must be int >= 0, not abc"]),
+            ("run.rollouts=abc", ["run.rollouts must be int >= 0 and <= 1000000, not abc"]),
             ("run.rollouts.x=3", ["run.rollouts must be int"]),
             ("run=3", ["run must be a mapping, not 3"]),
             ("env=foo", ["env=foo", "there are babyai, crafter, scienceworld, or package.module:Class"]),

@@ -72,10 +72,10 @@ class TestChecks:
     @pytest.mark.parametrize(
         ("key", "value", "message"),
         [
-            ("run.rollouts", -1, "run.rollouts must be int >= 0, not -1"),
-            ("run.rollouts", "abc", "run.rollouts must be int >= 0, not abc"),
-            ("run.rollouts", True, "run.rollouts must be int >= 0, not true"),
-            ("run.rollouts", 2.5, "run.rollouts must be int >= 0, not 2.5"),
+            ("run.rollouts", -1, "run.rollouts must be int >= 0 and <= 1000000, not -1"),
+            ("run.rollouts", "abc", "run.rollouts must be int >= 0 and <= 1000000, not abc"),
+            ("run.rollouts", True, "run.rollouts must be int >= 0 and <= 1000000, not true"),
+            ("run.rollouts", 2.5, "run.rollouts must be int >= 0 and <= 1000000, not 2.5"),
             ("run.seed", -1, "run.seed must be int >= 0, not -1"),
             ("run.sleep_every", 0, "run.sleep_every must be int >= 1, not 0"),
             ("run.eval_every", 0, "run.eval_every must be int >= 1, not 0"),

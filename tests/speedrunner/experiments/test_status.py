@@ -13,10 +13,11 @@ import pytest
 from serving.model_card import ModelCard
 from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.experiments.plans import PLANS
-from speedrunner.experiments.status import RunStatus, Status, status
+from speedrunner.experiments.status import RunStatus, Status
+from speedrunner.experiments.status import status as status_of
 from speedrunner.store.rundir import RunDirectory
 from tests.scripted_engine import ScriptedEngine
-from tests.scripted_runs import LEARN, SCHEDULE, ScriptedRun, in_process, roomy, script, walker
+from tests.scripted_runs import CORRIDOR, LEARN, SCHEDULE, ScriptedRun, in_process, roomy, script, walker
 
 
 @pytest.fixture(scope="module")
@@ -38,6 +39,10 @@ def played(
     assert done.returncode == 0, done.stderr
     shutil.rmtree(next((folder / "runs").glob("*seed3")))
     return folder / "runs"
+
+
+def status(folder: Path) -> Status:
+    return status_of(folder, [CORRIDOR])
 
 
 def one(found: Status, words: str) -> RunStatus:
@@ -92,9 +97,10 @@ def test_one_that_somebody_plays_is_running_and_names_them(run: Path) -> None:
 def test_one_that_names_what_is_not_here_is_counted_nevertheless(run: Path) -> None:
     config = run / "config.yaml"
     config.write_text(config.read_text().replace("tests.toy_env:Corridor", "tests.gone:Corridor"))
-    (found,) = status(run).runs
+    (found,) = status_of(run, ["tests.gone:Corridor"]).runs
     assert (found.state, found.episodes, found.of) == ("unknown", 10, None)
     assert "tests.gone:Corridor" in found.note
+    assert "there is no module" in found.note
 
 
 def test_a_damaged_one_says_what_is_wrong_and_hides_no_other(run: Path) -> None:
@@ -105,7 +111,7 @@ def test_a_damaged_one_says_what_is_wrong_and_hides_no_other(run: Path) -> None:
 
 
 def test_the_command_prints_a_line_for_each_and_one_for_each_sweep(played: Path) -> None:
-    done = in_process("status", str(played))
+    done = in_process("status", str(played), "--trust", CORRIDOR)
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
     assert len(lines) == 5

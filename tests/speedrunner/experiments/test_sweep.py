@@ -26,6 +26,7 @@ from speedrunner.store.rundir import RunDirectory
 from speedrunner.store.stored_run import RunDirectoryError
 from tests.scripted_engine import Answer, Request, ScriptedEngine, call, refuse
 from tests.scripted_runs import (
+    CORRIDOR,
     LEARN,
     PLANNED,
     SCHEDULE,
@@ -129,7 +130,7 @@ async def test_a_run_that_stops_leaves_the_others_alone_and_goes_on_later(
     states, keep = [], BegunRun.keep
 
     def look_and_keep(one: BegunRun, balances: list[Balance]) -> None:
-        states.append(run_status(tmp_path / "0").state)
+        states.append(run_status(tmp_path / "0", [CORRIDOR]).state)
         keep(one, balances)
 
     monkeypatch.setattr(BegunRun, "keep", look_and_keep)

@@ -21,6 +21,7 @@ from speedrunner.config.schema import InvalidConfig
 from speedrunner.store.stored_run import RunDirectoryError
 from tests.scripted_engine import Answer, Request, ScriptedEngine, cut, say
 from tests.scripted_runs import LEARN, Runs, ScriptedRun, script, walker
+from tests.tampered_runs import trusting
 
 app = typer.Typer()
 app.command()(cache)
@@ -37,7 +38,8 @@ def forced(request: Request) -> Answer:
 
 
 def studied(engine: ScriptedEngine, *arguments: str) -> dict[str, Any]:
-    result = CliRunner().invoke(app, [*arguments, f"serving.url={engine.endpoint}", "--json"])
+    trust = [word for run in arguments if Path(run, "config.yaml").exists() for word in trusting(Path(run))]
+    result = CliRunner().invoke(app, [*arguments, f"serving.url={engine.endpoint}", *trust, "--json"])
     if result.exception is not None:
         raise result.exception
     found: dict[str, Any] = json.loads(result.stdout)

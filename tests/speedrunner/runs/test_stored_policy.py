@@ -13,12 +13,14 @@ from rich.console import Console
 
 from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.runs.drain import Drain
+from speedrunner.runs.evaluation import evaluation_config
 from speedrunner.runs.run import run as carry_out
 from speedrunner.runs.setup import set_up
-from speedrunner.runs.stored_policy import evaluation_config, stored_policy
+from speedrunner.runs.stored_policy import stored_policy
 from speedrunner.store.data import load
 from tests.scripted_engine import Answer, Request, ScriptedEngine, call, say
 from tests.scripted_runs import CORRIDOR, PLANNED, ScriptedRun, in_process, keys
+from tests.tampered_runs import names
 
 
 @pytest.fixture
@@ -33,7 +35,7 @@ def test_a_stored_policy_is_evaluated_without_training(
     learnt: ScriptedRun, version: str, calls: int, tmp_path: Path
 ) -> None:
     changes = [*learnt.arguments, "run.test_episodes=1", f"run.dir={tmp_path}"]
-    setup = set_up(evaluation_config(f"{learnt.dir}{version}", changes))
+    setup = set_up(evaluation_config(f"{learnt.dir}{version}", changes, [CORRIDOR]))
     (balance,) = asyncio.run(carry_out(setup, Console(quiet=True), Drain(print)))
     assert balance.agrees
     (row,) = load(tmp_path).episodes
@@ -51,8 +53,10 @@ def test_an_evaluation_has_a_directory_of_its_own_by_default(learnt: ScriptedRun
 
 def test_the_run_s_server_is_gone_unless_one_is_named(learnt: ScriptedRun) -> None:
     assert learnt.data.config["serving"]["url"] is not None
-    assert evaluation_config(f"{learnt.dir}", []).serving.url is None
-    assert evaluation_config(f"{learnt.dir}", ["serving.url=unix:/other"]).serving.url == "unix:/other"
+    trust = names(learnt.dir)
+    assert evaluation_config(f"{learnt.dir}", [], trust).serving.url is None
+    other = evaluation_config(f"{learnt.dir}", ["serving.url=unix:/other"], trust)
+    assert other.serving.url == "unix:/other"
 
 
 def two_skills(learnt: ScriptedRun, folder: Path) -> Path:
@@ -84,7 +88,7 @@ async def test_an_evaluation_may_show_the_last_skills_only_which_can_call_the_ot
     learnt.server.script = player
     source = two_skills(learnt, tmp_path / "source")
     changes = [*learnt.arguments, "run.test_episodes=1", f"library.visible_last={last}"]
-    config = evaluation_config(f"{source}", changes)
+    config = evaluation_config(f"{source}", changes, [CORRIDOR])
     assert config.run.dir.endswith(f"-last{last}")
     await carry_out(set_up(config), Console(quiet=True), Drain(print))
     (row,) = load(config.run.dir).episodes

@@ -201,15 +201,17 @@ class TestLinksAndSpecialFiles:
         run.trajectories("train", 0), run.episodes(), run.requests(), run.accounts(), run.sleeps()
         run.policies.load(0)
 
-    def test_a_file_larger_than_the_memory_is_one_line(self, path):
+    @pytest.mark.parametrize(
+        ("name", "most"),
+        [
+            ("state.json", 8 * 2**20),
+            ("requests.jsonl", 512 * 2**20),
+            ("sleeps/0001.json", 64 * 2**20),
+            ("config.yaml", 128 * 2**10),
+        ],
+    )
+    def test_a_file_that_is_too_large_is_one_line(self, path, name, most):
         play(path)
-        os.truncate(path / "requests.jsonl", 2**33)
-        program = (
-            "import resource, sys; from pathlib import Path;"
-            "from speedrunner.store.files import read_content;"
-            "resource.setrlimit(resource.RLIMIT_AS, (2**31, 2**31)); read_content(Path(sys.argv[1]))"
-        )
-        run = subprocess.run(
-            [sys.executable, "-c", program, path / "requests.jsonl"], capture_output=True, text=True
-        )
-        assert run.stderr.endswith("requests.jsonl could not be read: it is larger than the memory\n")
+        os.truncate(path / name, 2**33)
+        with pytest.raises(StorageError, match=rf"{name} has {2**33} bytes; at most {most} are read"):
+            self.read_all(path)

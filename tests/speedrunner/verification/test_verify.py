@@ -25,7 +25,7 @@ from tests.scripted_engine import Answer, Request, call, refuse
 from tests.scripted_runs import LEARN, Runs, ScriptedRun, flag, script, walker
 from tests.speedrunner.methods.test_asi import STRIDE, inducer
 from tests.speedrunner.methods.voyager.test_sessions import roles
-from tests.tampered_runs import copy_of, seal, statuses, told, verified
+from tests.tampered_runs import copy_of, names, seal, statuses, told, verified
 
 ALL = ("files", "plan", "policies", "accounts", "prompts", "replay")
 GOOD = dict.fromkeys(ALL, "ok")
@@ -33,7 +33,7 @@ GOOD = dict.fromkeys(ALL, "ok")
 
 async def test_a_run_as_it_was_recorded(learnt: ScriptedRun) -> None:
     before = {file: file.read_bytes() for file in learnt.dir.rglob("*") if file.is_file()}
-    found = await verify(learnt.dir, lambda line: None, lambda check: None)
+    found = await verify(learnt.dir, lambda line: None, lambda check: None, names(learnt.dir))
     assert {check.name: check.status for check in found.checks} == GOOD
     assert found.notes == []
     calls = sum(turn.executed is not None for each in learnt.data.trajectories() for turn in each.turns)

@@ -1,0 +1,33 @@
+"""The configuration that evaluates a stored policy."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+
+from msgspec.structs import replace
+
+from speedrunner.config.schema import Config
+from speedrunner.runs.stored_policy import find_policy
+from speedrunner.runs.stored_setup import compose_stored
+
+
+def evaluation_config(source: str, overrides: Sequence[str], trust: Collection[str] = ()) -> Config:
+    """The configuration that evaluates the policy `RUN[:VERSION]`: the run's own, without training.
+
+    Args:
+        overrides: what differs from it (`env=...`, `model=...`, `run.test_episodes=10`).
+        trust: names of others' classes and model configurations that the run may use.
+
+    Raises:
+        RunDirectoryError, InvalidConfig: the run, its policy or an override does not exist.
+    """
+    directory, version = find_policy(source)
+    config = compose_stored(directory, [*overrides, "run.rollouts=0"], trust)
+    run = replace(config.run, start_from=f"{directory.path}:{version}")
+    if not any(override.startswith("run.dir=") for override in overrides):
+        what = re.sub(r"[^\w.-]+", "_", f"{config.env.name}-{config.model.card}")
+        if config.library.visible_last is not None:
+            what += f"-last{config.library.visible_last}"
+        run = replace(run, dir=f"{directory.path}-eval-v{version:04d}-{what}")
+    return replace(config, run=run)

@@ -1,0 +1,137 @@
+"""What a reader of a run makes of its stored configuration, which someone else may have written.
+
+Nothing that is read from a run directory decides what our process imports, executes or connects to, or how
+it isolates skills. Names are used where they are ours, or where the user names the same on the command line.
+What belongs to a machine (programs, servers, isolation, logging) is the reader's. Recorded model
+configurations say how models were used, and nothing about where they are.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Collection, Iterator, Sequence
+
+from msgspec.structs import replace
+
+import envs
+from envs import TextEnv
+from envs.registry import ENVIRONMENTS
+from envs.registry import REGISTRY as ENVIRONMENT_CLASSES
+from serving.cards import list_cards
+from serving.errors import InvalidCard
+from serving.model_card import ModelCard, ServerOptions
+from speedrunner.config.compose import compose
+from speedrunner.config.named import actor_card, inducer_card
+from speedrunner.config.schema import Config, InvalidConfig, SandboxConfig, from_yaml, to_yaml
+from speedrunner.methods.registry import METHODS
+from speedrunner.runs.setup import Setup, set_up
+from speedrunner.store.stored_run import StoredRun
+
+CLASSES, MODELS = ("env.name", "method.name"), ("model.card", "model.inducer_card")
+"""Keys that name code of ours or of others, and those that name a model configuration."""
+
+
+def set_up_stored(directory: StoredRun, trust: Collection[str], *, plays_here: bool = True) -> Setup:
+    """Make what a run's configuration names; its models are those that its newest process recorded.
+
+    Args:
+        trust: names that the user gives as well: `module:Class`, paths of model configurations.
+        plays_here: as for `set_up`.
+
+    Raises:
+        StorageError: the run cannot be read.
+        InvalidConfig: its configuration cannot be read, or names what is neither ours nor trusted.
+        EnvironmentFault, InvalidMethodOption, InvalidCard, UnfitEnvironment, SandboxUnavailable: as `set_up`.
+    """
+    config = usable(directory, trust)
+    process = next(reversed(directory.processes()), None)
+    cards = None
+    if process is not None:
+        actor, inducer = _without_place(process.actor), _without_place(process.inducer)
+        cards = actor, actor if inducer == actor else inducer
+    _require(config, directory, trust, CLASSES if cards else (*CLASSES, *MODELS))
+    return set_up(config, cards, plays_here=plays_here)
+
+
+def compose_stored(directory: StoredRun, overrides: Sequence[str], trust: Collection[str]) -> Config:
+    """Compose a run's configuration with overrides, which are the user's own and name what they like.
+
+    Raises as `compose`; `InvalidConfig` also where the run names what is neither ours nor trusted.
+    """
+    config = compose(overrides, base=to_yaml(usable(directory, trust)))
+    given = [each.partition("=")[2] for each in overrides]
+    _require(config, directory, [*trust, *given], (*CLASSES, *MODELS))
+    return config
+
+
+def stored_env(directory: StoredRun, trust: Collection[str]) -> TextEnv:
+    """Make a run's environment. Raises as `set_up_stored`."""
+    config = usable(directory, trust)
+    _require(config, directory, trust, ("env.name",))
+    return envs.make(config.env.name, **config.env.options)
+
+
+def usable(directory: StoredRun, trust: Collection[str]) -> Config:
+    """Return a run's configuration with what belongs to a machine as the reader has it.
+
+    Names in it are as they are stored. Raises `StorageError`, `InvalidConfig`.
+    """
+    try:
+        config = from_yaml(directory.config() or "")
+    except InvalidConfig as error:
+        raise InvalidConfig(f"{directory.path / 'config.yaml'}: {error}") from None
+    env, usual = config.env, SandboxConfig()
+    is_known = env.name in ENVIRONMENTS or env.name in trust
+    local = ENVIRONMENT_CLASSES.find(env.name).local_options if is_known else frozenset()
+    return replace(
+        config,
+        env=replace(env, options={key: value for key, value in env.options.items() if key not in local}),
+        serving=config.serving.elsewhere(),
+        # A lower limit isolates no less, and a replay needs it.
+        sandbox=replace(usual, memory_mb=min(usual.memory_mb, config.sandbox.memory_mb)),
+        logging="none",
+        verbosity="info",
+    )
+
+
+def reader_cards(config: Config, trust: Collection[str]) -> dict[str, ModelCard]:
+    """Return the reader's own model configurations of a stored configuration's names, by model name.
+
+    Those that are neither ours nor trusted, or cannot be read, are missing.
+    """
+    model, ours = config.model, [*list_cards(), *trust]
+    try:
+        if model.card not in ours:
+            return {}
+        actor = actor_card(config)
+        other = inducer_card(config, actor) if model.inducer_card in (None, *ours) else actor
+    except InvalidCard:
+        return {}
+    return {other.name: other, actor.name: actor}
+
+
+def _without_place(card: ModelCard) -> ModelCard:
+    """A recorded model configuration without what says where the model is, and how it is made or served."""
+    nowhere = dict.fromkeys(("path", "recipe", "id", "revision", "base_url", "api_key_env"))
+    return replace(card, server=ServerOptions(), **nowhere)
+
+
+def _require(config: Config, directory: StoredRun, named: Collection[str], keys: Collection[str]) -> None:
+    """Raise `InvalidConfig` where one of these keys names what is neither ours nor named by the user."""
+    for key, name, ours in _names(config):
+        if key in keys and name not in ours and name not in named:
+            file = directory.path / "config.yaml"
+            what = "a model configuration" if key in MODELS else "code"
+            raise InvalidConfig(
+                f"{file}: {key} is {name!r}, {what} that is not part of SpeedRunner."
+                f" If you trust it, name it as well: --trust {shlex.quote(name)}"
+            )
+
+
+def _names(config: Config) -> Iterator[tuple[str, str, Collection[str]]]:
+    """Keys of a configuration that name something, their values, and the names of ours."""
+    yield "env.name", config.env.name, ENVIRONMENTS
+    yield "method.name", config.method.name, METHODS
+    yield "model.card", config.model.card, list_cards()
+    if config.model.inducer_card is not None:
+        yield "model.inducer_card", config.model.inducer_card, list_cards()
