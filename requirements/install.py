@@ -38,7 +38,12 @@ def lock_of(kind: str) -> Path:
 
 
 def pip_sources(kind: str) -> list[str]:
-    """Where pip's configuration looks for packages, as options for uv, which does not read it."""
+    """Return where pip's configuration looks for packages, as options for uv, which does not read it.
+
+    Each package comes from one index, the configured one: another that has a package of the same name is not
+    asked (`extra-index-url`). Folders of wheels (`find-links`) count for the CPU build, whose torch the usual
+    index lacks.
+    """
     listing = subprocess.run(
         [sys.executable, "-m", "pip", "config", "list"], capture_output=True, text=True, check=False
     ).stdout
@@ -46,16 +51,25 @@ def pip_sources(kind: str) -> list[str]:
     for section in ("global", "install", ":env:"):  # in the order in which pip lets them override each other
         for name, value in re.findall(rf"^{section}\.([\w-]+)=(.*)$", listing, re.MULTILINE):
             settings[name] = ast.literal_eval(value).split()
-    # pip takes the best version of all its sources, uv by default the first source that has the package.
-    sources = ["--index-strategy", "unsafe-best-match"]
-    options = {name: f"--{name}" for name in ("index-url", "extra-index-url", "find-links", "cert")}
+    options = {name: f"--{name}" for name in ("index-url", "find-links", "cert")}
     options["trusted-host"] = "--allow-insecure-host"
     if kind == "gpu":
         del options["find-links"]  # a loose wheel of torch's CPU build would satisfy the pin of the GPU build
-    for name, option in options.items():
-        for value in settings.get(name, []):
-            sources += [option, value]
-    return sources
+    return [
+        word
+        for name, option in options.items()
+        for value in settings.get(name, [])
+        for word in (option, value)
+    ]
+
+
+def locked(kind: str, package: str) -> Path:
+    """Write a file with one package's lines of a lock, its hashes included. Return its path."""
+    lines = lock_of(kind).read_text("utf-8")
+    (block,) = re.findall(rf"^{package}==\S+(?: \\\n    --hash=\S+)+", lines, re.MULTILINE)
+    file = LOG.parent / f"{package}.lock"
+    file.write_text(block + "\n", encoding="utf-8")
+    return file
 
 
 def attempt(*command: str | Path) -> str | None:
@@ -93,26 +107,28 @@ def check_machine(kind: str) -> None:
 def install_packages(kind: str, venv: Path) -> None:
     """Build the environment from scratch and install the lock into it, by uv or else by pip."""
     lock = lock_of(kind)
-    pins = {
-        pin.split("==")[0]: pin for pin in re.findall(r"^\S+==\S+", lock.read_text("utf-8"), re.MULTILINE)
-    }
-    print(f"installing {len(pins)} packages into {venv} (details: {LOG})", flush=True)
+    count = len(re.findall(r"^\S+==\S+", lock.read_text("utf-8"), re.MULTILINE))
+    print(f"installing {count} packages into {venv} (details: {LOG})", flush=True)
     must(f"cannot make {venv}", sys.executable, "-m", "venv", "--clear", venv)
     python = venv / "bin" / "python"
-    command: list[str | Path] = [python, "-m", "pip", "install", "--no-deps"]
+    # What differs from its hash in the lock is refused, wherever it comes from.
+    checked = ("--no-deps", "--require-hashes")
+    command: list[str | Path] = [python, "-m", "pip", "install", *checked]
     sources: list[str] = []
-    if attempt(*command, pins["uv"]) is None:
+    if attempt(*command, "-r", locked(kind, "uv")) is None:
         # Compiled now, as pip does it: where Python may not write bytecode, every start would compile anew.
         uv = venv / "bin" / "uv"
-        command = [uv, "pip", "install", "--python", python, "--no-deps", "--compile-bytecode"]
+        command = [uv, "pip", "install", "--python", python, *checked, "--compile-bytecode"]
+        command += ["--build-constraints", lock]  # of the few packages that come as source
         sources = pip_sources(kind)
     else:
         print("uv cannot be had: going on with pip, which is slower", flush=True)
     if kind == "cpu":
         # The CPU build first, since the default package index only has the CUDA build of the same version.
-        failed = attempt(*command, *sources, pins["torch"])
-        if failed and attempt(*command, "--index-url", PYTORCH_CPU, pins["torch"]):
-            raise CannotInstall(f"{pins['torch']} cannot be had: {failed}")
+        torch = locked(kind, "torch")
+        failed = attempt(*command, *sources, "-r", torch)
+        if failed and attempt(*command, "--index-url", PYTORCH_CPU, "-r", torch):
+            raise CannotInstall(f"{torch.read_text().split()[0]} cannot be had: {failed}")
     if failed := attempt(*command, *sources, "-r", lock):
         raise CannotInstall(f"a package cannot be had: {failed}")
 

@@ -21,7 +21,14 @@ def compile_lock(kind: str, *options: str) -> bool:
     """Resolve one lock with uv, whose output goes to the terminal. Returns whether that worked."""
     command: list[str | Path] = [VENV / "bin" / "uv", "pip", "compile", "pyproject.toml"]
     command += [option for extra in (kind, "export", "train", "dev") for option in ("--extra", extra)]
-    command += ["--python-version", "3.11", "--python-platform", "x86_64-manylinux_2_28", "--quiet"]
+    command += [
+        "--python-version",
+        "3.11",
+        "--python-platform",
+        "x86_64-manylinux_2_28",
+        "--quiet",
+        "--generate-hashes",
+    ]
     command += ["--custom-compile-command", "python requirements/lock.py", "-o", lock_of(kind), *options]
     return subprocess.run(command, cwd=ROOT, stdout=subprocess.DEVNULL, check=False).returncode == 0
 
