@@ -1,4 +1,4 @@
-"""What a starting server is doing, as its log shows it: phases with their seconds.
+"""The phases of a server's start and their seconds, read from its log.
 
 The patterns match what vLLM 0.32 logs on CPUs and GPUs. A phase lasts until a line of another phase appears.
 If a phase comes twice, its seconds add up. Several processes of a model may log at the same time; the newest

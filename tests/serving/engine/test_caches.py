@@ -1,4 +1,4 @@
-"""Where a server keeps what its libraries compile."""
+"""The folders in which a server keeps what its libraries compile."""
 
 from __future__ import annotations
 
