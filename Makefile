@@ -4,7 +4,7 @@ PYTHON ?= $(shell command -v python3.11 || command -v python3 || echo python3)
 # Two workers, in the order that tests/conftest.py gives: the engine's tests on one, all others beside them.
 WORKERS = .venv/bin/python -m pytest -n 2 --no-loadscope-reorder
 
-.PHONY: help venv demo demo-full tiny paper-smoke check test test-slow check-gpu lint clean
+.PHONY: help venv demo demo-full tiny paper-smoke check test test-slow check-gpu sbom lint clean
 .DEFAULT_GOAL := help
 
 help:  ## say what there is
@@ -45,6 +45,11 @@ test-slow: venv  ## the tests that restart or kill servers many times
 
 check-gpu: venv  ## test the GPU lock and the GPU configurations without a GPU, in an environment of 10 GB
 	@.venv/bin/python requirements/check_gpu.py
+
+sbom: venv  ## list what .venv consists of in build/sbom.json (CycloneDX)
+	@mkdir -p build
+	@.venv/bin/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible -o build/sbom.json .venv/bin/python
+	@echo "build/sbom.json is written"
 
 lint: venv  ## ruff and mypy
 	@.venv/bin/ruff check
