@@ -79,7 +79,7 @@ Attack = Callable[[Path, Lure], None]
 """Changes a run's directory."""
 
 
-def _config(run: Path, **sections: Mapping[str, Any]) -> None:
+def _config(run: Path, /, **sections: Mapping[str, Any]) -> None:
     file = run / "config.yaml"
     content = yaml.safe_load(file.read_text())
     for section, changes in sections.items():
