@@ -212,7 +212,8 @@ def _files(run: Path, lure: Lure) -> None:
     _sparse(run / "sleeps/0001.json", b'{"sleep": 1, "error": "')
     _sparse(run / "policies/v0001/skills.py", b"# ")
     _sparse(run / "policies/v0000/method.json", b'{"a": "')
-    _sparse(run / "lock/someone.json")
+    (run / "lock").mkdir()
+    (run / "lock/someone.json").write_text("[" * DEEP)
     _sparse(run / "reading.json", b'[{"a": "')
 
 
