@@ -79,7 +79,7 @@ Attack = Callable[[Path, Lure], None]
 """Changes a run's directory."""
 
 
-def _config(run: Path, **sections: Mapping[str, Any]) -> None:
+def _config(run: Path, /, **sections: Mapping[str, Any]) -> None:
     file = run / "config.yaml"
     content = yaml.safe_load(file.read_text())
     for section, changes in sections.items():
@@ -212,7 +212,8 @@ def _files(run: Path, lure: Lure) -> None:
     _sparse(run / "sleeps/0001.json", b'{"sleep": 1, "error": "')
     _sparse(run / "policies/v0001/skills.py", b"# ")
     _sparse(run / "policies/v0000/method.json", b'{"a": "')
-    _sparse(run / "lock/someone.json")
+    (run / "lock").mkdir()
+    (run / "lock/someone.json").write_text("[" * DEEP)
     _sparse(run / "reading.json", b'[{"a": "')
 
 

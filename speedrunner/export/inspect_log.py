@@ -43,16 +43,17 @@ def write_logs(runs: Sequence[Path], folder: Path) -> list[Path]:
         for name, path in zip(names, runs, strict=True):
             run = load(path)
             for checkpoint in sorted({row.checkpoint for row in run.episodes if row.phase == "test"}):
+                if not (played := run.evaluations(checkpoint)):
+                    continue  # a damaged run's summary rows may stand alone
                 file = folder / f"{name}-{checkpoint:04d}.eval"
-                inspect.write_eval_log(_log(inspect, run, checkpoint), str(file))
+                inspect.write_eval_log(_log(inspect, run, checkpoint, played), str(file))
                 written.append(file)
     return written
 
 
-def _log(inspect: Any, run: RunData, checkpoint: int) -> Any:
+def _log(inspect: Any, run: RunData, checkpoint: int, played: Sequence[Trajectory]) -> Any:
     config = run.settings
     found = setting(config)
-    played = run.evaluations(checkpoint)
     scores = [each.outcome.score for each in played if each.outcome is not None]
     started = min(each.started for each in played)
     ended = max(each.started + each.seconds for each in played)

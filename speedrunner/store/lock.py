@@ -232,7 +232,7 @@ def _read_owner(holder: Path) -> Owner | None:
     """Who holds the lock; `None` when that cannot be read (gone, not ours to read, lost in a crash)."""
     try:
         return msgspec.json.decode(read_content(holder, OWNER_BYTES), type=Owner)
-    except (StorageError, msgspec.DecodeError, UnicodeDecodeError):
+    except (StorageError, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
 
 

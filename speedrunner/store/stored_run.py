@@ -305,7 +305,7 @@ def _key(line: bytes) -> str:
         return line[len(begin) :].partition(b'"')[0].decode(errors="replace")
     try:
         return msgspec.json.decode(line, type=_Key).episode
-    except msgspec.MsgspecError:
+    except (msgspec.MsgspecError, RecursionError):
         return ""  # whoever reads the record says what is wrong with it
 
 

@@ -150,6 +150,8 @@ def problem(attack: str, ended: Ended) -> str | None:
         return f"ended with {ended.status}: {ended.err[-500:]}"
     if "Traceback" in ended.err:
         return ended.err[-500:]
+    if "larger than the memory" in ended.out + ended.err:
+        return "asked for more memory than it may have"
     if VALUE in ended.out + ended.err:
         return "told the secret"
     if ended.status and not ended.out and ended.err.count("error: ") != 1:
