@@ -10,7 +10,7 @@ import shutil
 import subprocess
 import sys
 
-from install import ROOT, CannotInstall, install
+from install import ROOT, CannotInstall, NotPossibleHere, install
 
 VENV = ROOT / ".cache" / "gpu-venv"
 TESTS = ("tests/gpu", "tests/test_packages.py")
@@ -20,10 +20,12 @@ def main() -> None:
     """Build the environment and run the tests. The exit status is theirs."""
     try:
         install("gpu", VENV)
-    except CannotInstall as reason:
+    except NotPossibleHere as reason:
         shutil.rmtree(VENV, ignore_errors=True)  # a part of it would only take up the disk
         print(f"check-gpu is skipped: {reason}", flush=True)
         return
+    except CannotInstall as error:
+        sys.exit(f"error: {error}")
     command = (VENV / "bin" / "python", "-m", "pytest", *TESTS)
     sys.exit(subprocess.run(command, cwd=ROOT, check=False).returncode)
 

@@ -29,7 +29,17 @@ NEEDED_GB = {"cpu": 5, "gpu": 16}
 
 
 class CannotInstall(Exception):
-    """The disk has too little room, or a package is not available. The message is one line for people."""
+    """Packages cannot be installed here. The message is one line for people."""
+
+
+class NotPossibleHere(CannotInstall):
+    """The disk has too little room, or the package index does not have or show a package."""
+
+
+UNREACHABLE = (
+    r"(?i)no solution|no matching|not find|not found|fetch|connect|resolve|network|time.?out|40[34]|50\d"
+)
+"""In the output of uv and pip: a package is not to be had. A wrong hash or failed build is another matter."""
 
 
 def lock_of(kind: str) -> Path:
@@ -82,7 +92,7 @@ def attempt(*command: str | Path) -> str | None:
     if done.returncode == 0:
         return None
     if "No space left on device" in done.stdout:
-        raise CannotInstall("the disk is full: free some space and run this again")
+        raise NotPossibleHere("the disk is full: free some space and run this again")
     lines = [line.strip(" ×╰─▶│├") for line in done.stdout.splitlines() if line.strip()]
     telling = next((i for i, line in enumerate(lines) if re.match(r"(?i)error|no solution", line)), -1)
     return re.sub(r"(?i)^error:\s*", "", " ".join(lines[telling:]))[:300] or f"exit status {done.returncode}"
@@ -101,7 +111,15 @@ def check_machine(kind: str) -> None:
         sys.exit(f"error: {sys.executable} lacks venv or ensurepip (on Debian: apt install {package})")
     free = shutil.disk_usage(ROOT).free / 1e9
     if free < NEEDED_GB[kind]:
-        raise CannotInstall(f"set-up needs about {NEEDED_GB[kind]} GB in {ROOT}, but {free:.1f} GB are free")
+        raise NotPossibleHere(
+            f"set-up needs about {NEEDED_GB[kind]} GB in {ROOT}, but {free:.1f} GB are free"
+        )
+
+
+def failure(what: str, why: str) -> CannotInstall:
+    """Return the exception for packages that were not installed."""
+    is_missing = re.search(UNREACHABLE, why) and not re.search(r"(?i)hash", why)
+    return (NotPossibleHere if is_missing else CannotInstall)(f"{what}: {why}")
 
 
 def install_packages(kind: str, venv: Path) -> None:
@@ -128,9 +146,9 @@ def install_packages(kind: str, venv: Path) -> None:
         torch = locked(kind, "torch")
         failed = attempt(*command, *sources, "-r", torch)
         if failed and attempt(*command, "--index-url", PYTORCH_CPU, "-r", torch):
-            raise CannotInstall(f"{torch.read_text().split()[0]} cannot be had: {failed}")
+            raise failure(f"{torch.read_text().split()[0]} cannot be installed", failed)
     if failed := attempt(*command, *sources, "-r", lock):
-        raise CannotInstall(f"a package cannot be had: {failed}")
+        raise failure("a package cannot be installed", failed)
 
 
 def install_bubblewrap() -> None:
@@ -162,7 +180,7 @@ def install(kind: str | None, venv: Path = VENV) -> None:
         kind: `cpu` or `gpu`; without it the kind that is installed stays, or `cpu`.
 
     Raises:
-        CannotInstall: the disk has too little room, or a package is not available.
+        CannotInstall: packages cannot be installed; `NotPossibleHere` for want of room or of a package.
     """
     stamp_file = venv / "installed.json"
     stamp = json.loads(stamp_file.read_text(encoding="utf-8")) if stamp_file.is_file() else {}
@@ -202,10 +220,10 @@ def main() -> None:
     os.environ.pop("PYTHONPATH", None)
     try:
         install(parser.parse_args().kind)
-    except CannotInstall as failure:
-        sys.exit(f"error: {failure}")
-    except OSError as failure:
-        sys.exit(f"error: set-up failed: {failure}")
+    except CannotInstall as error:
+        sys.exit(f"error: {error}")
+    except OSError as error:
+        sys.exit(f"error: set-up failed: {error}")
     except KeyboardInterrupt:
         sys.exit("\nset-up was interrupted: the same command starts it again")
 

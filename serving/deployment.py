@@ -273,7 +273,7 @@ async def deploy(
     tokenizer = ChatTokenizer(folder, card.revision) if folder and card.route == "tokens" else None
     async with AsyncExitStack() as stack:
         server: VllmServer | None = None
-        card = await sized(card, endpoint, say)
+        card = await sized(card, endpoint, gpus, say)
         if endpoint is None:
             assert folder is not None
             if card.id is not None and found(card.id, card.revision) is None:

@@ -59,7 +59,9 @@ def require_gpus(cards: Sequence[ModelCard], say: Callable[[str], None]) -> list
     elif is_cpu_build():
         problems = [Problem("this is vLLM's CPU build", "make venv KIND=gpu", fatal=True)]
     else:
-        problems = [*all_problems(cards, report), *toolkit_problems(find_toolkit())]
+        problems = all_problems(cards, report)
+        if not any(problem.fatal for problem in problems):
+            problems += compiler_problems(cards)
     for problem in sorted(problems, key=lambda each: not each.fatal):
         line = f"{problem.text}; {problem.remedy}"
         if problem.fatal:
@@ -104,7 +106,7 @@ def too_few(report: GpuReport, needed: int, remedy: str) -> Problem | None:
         if slices and needed == 1:
             remedy = f"choose a slice: {_choose(max(slices, key=lambda gpu: gpu.total))}"
     else:
-        why = f"the machine has {len(report.installed)}"
+        why = f"the machine has {len(report.installed) - len(slices)}"
         why += f", {VISIBLE}={report.chosen}" if report.chosen is not None else ""
     return Problem(f"{text}: {why}", remedy, fatal=True)
 
@@ -124,12 +126,26 @@ def server_problems(card: ModelCard, gpus: Sequence[Gpu], report: GpuReport) -> 
         report: all others, to name better ones.
     """
     yield from _driver(card, gpus)
+    yield from _unknown_memory(gpus)
     yield from _slices(gpus)
     yield from _in_use(card, gpus, report)
     yield from _kinds(gpus, report)
     yield from _capability(card, gpus)
     if problem := too_small(card, gpus):
         yield problem
+
+
+def compiler_problems(cards: Sequence[ModelCard]) -> list[Problem]:
+    """Check what compiles kernels, with the environment of each model's server. Return each problem once."""
+    environments = {tuple(sorted(card.server.env.items())): card.server.env for card in cards if card.gpus}
+    found = [
+        problem
+        for own in environments.values()
+        for problem in toolkit_problems(
+            find_toolkit({**os.environ, **{name: str(value) for name, value in own.items()}})
+        )
+    ]
+    return list(dict.fromkeys(found))
 
 
 def toolkit_problems(toolkit: Toolkit) -> Iterator[Problem]:
@@ -180,6 +196,13 @@ def _driver(card: ModelCard, gpus: Sequence[Gpu]) -> Iterator[Problem]:
                 f" (data-center GPUs: or install cuda-compat and set {COMPATIBILITY}=1)",
                 fatal=not compatible,
             )
+
+
+def _unknown_memory(gpus: Sequence[Gpu]) -> Iterator[Problem]:
+    """Check that the driver reports how much memory there is."""
+    if unknown := [gpu for gpu in gpus if not gpu.total]:
+        text = f"nvidia-smi does not report the memory of GPU {_ids(unknown)}, so its size is not checked"
+        yield Problem(text, "if the start fails, set `context` in a copy of the configuration")
 
 
 def _slices(gpus: Sequence[Gpu]) -> Iterator[Problem]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -15,7 +14,7 @@ from serving import hub
 from serving.cards import MODELS
 from serving.engine.capacity import Capacity, capacity_of, shape_of, step_tokens
 from serving.engine.endpoint import Endpoint, attach
-from serving.engine.gpus import Gpu, read_gpus
+from serving.engine.gpus import Gpu
 from serving.errors import InvalidCard, ServerFailed
 from serving.model_card import ModelCard
 from serving.weights import model_path, prepare
@@ -38,13 +37,16 @@ SHOWN_TOKENS = 8192
 """Length of the conversations that people are shown a number of, besides the whole context."""
 
 
-async def sized(card: ModelCard, endpoint: Endpoint | None, say: Callable[[str], None]) -> ModelCard:
+async def sized(
+    card: ModelCard, endpoint: Endpoint | None, gpus: Sequence[Gpu], say: Callable[[str], None]
+) -> ModelCard:
     """Return the configuration with the context and flags for where it is served.
 
     A second call with its result changes nothing.
 
     Args:
         endpoint: the server that runs already; `None` where one is started here.
+        gpus: those of the server that is started.
         say: gets a line about what was chosen.
 
     Raises:
@@ -59,7 +61,7 @@ async def sized(card: ModelCard, endpoint: Endpoint | None, say: Callable[[str],
         if adopted is not card:
             say(f"{endpoint} takes {served:,} tokens: that is the context, not {card.context:,}")
         return adopted
-    if not card.gpus or not (gpus := (await asyncio.to_thread(read_gpus)).usable):
+    if not (card.gpus and gpus):
         return card
     prepare(card, say)
     fitted = fit(card, gpus)

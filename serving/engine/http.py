@@ -105,7 +105,7 @@ class HttpClient:
             ) as response:
                 whole = await response.read()
                 return HttpResponse(response.status, whole, response.reason or "", response.headers)
-        except (aiohttp.ClientConnectorError, aiohttp.ClientConnectorCertificateError) as error:
+        except aiohttp.ClientConnectorError as error:
             reason = getattr(error, "os_error", None) or error
             raise NotConnected(getattr(reason, "strerror", None) or str(reason)) from error
         except aiohttp.ConnectionTimeoutError as error:

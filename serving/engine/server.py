@@ -149,6 +149,7 @@ class VllmServer:
         self.kill()  # whatever a dead one has left
         try:
             try:
+                await asyncio.to_thread(lambda: self.toolkit)  # it compiles a kernel, which takes seconds
                 self._spawn()
             except OSError as error:
                 raise ServerFailed(f"the server of model {self.card.name!r} cannot start: {error}") from error

@@ -21,7 +21,7 @@ from serving.model import Model
 
 FOLDER = CHECKOUT / ".cache" / "checks"
 
-NOT_SERVED = ("tried", "remark", "holds", "prices")
+NOT_SERVED = ("tried", "remark", "prices")
 """Fields of a model configuration that the server never sees."""
 
 

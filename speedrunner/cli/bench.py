@@ -191,18 +191,26 @@ def gpu(
 
     Example: speedrunner bench gpu model=qwen3.5-27b model.load_format=dummy --minutes 40 --out records/27b
     """
+    from dataclasses import replace
+
+    from serving.gpu_check import require_gpus
+    from serving.sizing import fit
     from speedrunner.measure.engine import playing_setup
     from speedrunner.measure.gpu_bench import play_steps
     from speedrunner.measure.gpu_pages import PAGE, as_text, bench_command
     from speedrunner.measure.gpu_plan import bench_of, steps_of
-    from speedrunner.measure.gpu_record import open_record, subject_of
+    from speedrunner.measure.gpu_record import make_folder, open_record, subject_of
     from speedrunner.store.lock import RunLock
 
     given = overrides or []
     setup = playing_setup(given)
-    record = open_record(out, subject_of(setup, given))
-    again = bench_command(record, f"--minutes={minutes:g}", f"--out={out}")
+    if setup.config.serving.url is None:  # a server of ours takes what its GPUs have room for
+        (gpus,) = require_gpus([setup.card], lambda line: typer.echo(visible(line), err=True))
+        setup = replace(setup, card=fit(setup.card, gpus))
+    make_folder(out)
     with RunLock(out / "lock"), waiting_line() as status:
+        record = open_record(out, subject_of(setup, given))
+        again = bench_command(record, f"--minutes={minutes:g}", f"--out={out}")
         bench = bench_of(setup, record, status)
         left = carry_out(
             lambda drain: play_steps(bench, steps_of(setup, given), minutes, drain),

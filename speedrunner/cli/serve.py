@@ -53,7 +53,11 @@ def serve(
         from serving.engine.gpus import read_gpus
         from serving.sizing import fit
 
-        typer.echo(shell_command(fit(card, read_gpus().usable), config.serving.port))
+        gpus = read_gpus().usable
+        if card.gpus and not gpus:
+            note = "note: no GPU is visible here, so the context and sequences are not fitted to one"
+            typer.echo(note, err=True)
+        typer.echo(shell_command(fit(card, gpus), config.serving.port))
         return
     model_path(card)  # which a hosted model has not
     drain = Drain(lambda line: typer.echo(line))

@@ -176,7 +176,7 @@ def _machines(part: Sequence[Member], cluster: Cluster) -> Machines:
 
 def _program() -> list[str]:
     """This installation's command, wherever it is called from."""
-    return [sys.executable, "-m", "speedrunner"]
+    return [sys.executable, "-P", "-m", "speedrunner"]
 
 
 def _output(root: Path) -> str:

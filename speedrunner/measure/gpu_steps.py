@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-import subprocess
 import time
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 
 from serving.engine.gpus import Gpu, read_gpus
+from serving.engine.toolkit import find_toolkit
 from serving.model_card import ModelCard
 from serving.sizing import cache_on
 from speedrunner.measure.bench_cache import LEVEL_COLUMNS, Level, play_level
@@ -61,17 +61,19 @@ def _describe_machine() -> Measurement:
 
 
 def _toolkit() -> str:
-    """The release of the CUDA compiler."""
-    try:
-        done = subprocess.run(["nvcc", "--version"], capture_output=True, text=True, check=True, timeout=30)
-    except (OSError, subprocess.SubprocessError):
-        return "none on the PATH"
-    return next((line for line in done.stdout.splitlines() if "release" in line), "unknown release")
+    """Describe the CUDA toolkit that servers use, or why they use none."""
+    toolkit = find_toolkit()
+    if toolkit.problems:
+        return f"not used: {toolkit.problems[0].text}"
+    return f"{toolkit.nvcc}, {'.'.join(map(str, toolkit.version or ()))}"
 
 
 async def start_cold(bench: Bench) -> Result:
     """Start with no compiled code, as on a new machine."""
     await bench.stop()
+    if "start-cold" in bench.record.steps:
+        # An earlier try took too long. What it compiled stays, so that this one comes further.
+        return Result(_started("cold, continued", await bench.start(MAIN, bench.setup.card)))
     await asyncio.to_thread(shutil.rmtree, bench.compiled, ignore_errors=True)
     return Result(_started("cold", await bench.start(MAIN, bench.setup.card)))
 
@@ -94,13 +96,15 @@ def claims(card: ModelCard, gpus: Sequence[Gpu]) -> dict[int, int]:
     """
     cache = cache_on(card, gpus)
     lengths = {min(tokens, card.context) for tokens in (8192, 32_768, card.context)}
-    return {tokens: cache.conversations(tokens) for tokens in sorted(lengths)} if cache else {}
+    found = {tokens: cache.conversations(tokens) for tokens in sorted(lengths)} if cache else {}
+    return {tokens: conversations for tokens, conversations in found.items() if conversations}
 
 
 async def measure_capacity(bench: Bench) -> Result:
     """Compare how many conversations the engine's cache keeps with what the configuration claims."""
     card, cache = bench.deployment.card, cache_of(bench.deployment)
-    claimed = claims(card, (await asyncio.to_thread(read_gpus)).usable)
+    gpus = (await asyncio.to_thread(read_gpus)).usable if bench.deployment.server else []
+    claimed = claims(card, gpus)
     lengths = claimed or [*(tokens for tokens in (8192, 32_768) if tokens < card.context), card.context]
     rows = [
         {"tokens": tokens, "conversations": cache.num_gpu_blocks // cache.blocks(tokens)}

@@ -45,7 +45,7 @@ class Resources:
         self.server_mb: float | None = None
 
     async def __aenter__(self) -> Self:
-        if self._gpus and (ids := _sampled_gpus(self._gpus)):
+        if self._gpus and (ids := await asyncio.to_thread(_sampled_gpus, self._gpus)):
             self._sampling = asyncio.create_task(self._sample(ids), name="GPU samples")
         self._client_s, self._server_s = time.process_time(), cpu_s_of(self._tree())
         self._began = time.monotonic()

@@ -292,8 +292,8 @@ def _claim(directory: RunDirectory, setup: Setup, initial: Policy | None) -> Non
         initial = initial or setup.initial_policy()
         if is_new:
             directory.write_config(to_yaml(setup.config))
-        directory.write_secret()
         directory.write_policy(initial)
+    directory.write_secret()  # one that was recorded by older code has none
 
 
 def identified(directory: StoredRun, setup: Setup, say: Callable[[str], None]) -> Process:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +10,8 @@ from pathlib import Path
 import msgspec
 
 from serving.deployment import running_endpoint
+from serving.engine.gpus import GpuReport, read_gpus
+from serving.gpu_check import divide_gpus
 from serving.model_card import ModelCard
 from serving.sizing import sized
 from speedrunner.runs.setup import Setup
@@ -26,11 +29,19 @@ async def sized_setup(setup: Setup, say: Callable[[str], None]) -> Setup:
         InvalidCard, ServerFailed: see `serving.sizing.sized`.
     """
     options = setup.config.serving
-    actor = await sized(setup.card, running_endpoint(setup.card, options), say)
-    if setup.inducer_card is setup.card:
-        return replace(setup, card=actor, inducer_card=actor)
-    endpoint = running_endpoint(setup.inducer_card, options.elsewhere())
-    return replace(setup, card=actor, inducer_card=await sized(setup.inducer_card, endpoint, say))
+    services = [(setup.card, options)]
+    if setup.inducer_card is not setup.card:
+        services.append((setup.inducer_card, options.elsewhere()))
+    endpoints = [running_endpoint(*service) for service in services]
+    # A server that runs takes no GPU here.
+    started = [card for (card, _), place in zip(services, endpoints, strict=True) if place is None]
+    report = await asyncio.to_thread(read_gpus) if any(card.gpus for card in started) else GpuReport()
+    divided = iter(divide_gpus(started, report))
+    cards = [
+        await sized(card, endpoint, next(divided) if endpoint is None else [], say)
+        for (card, _), endpoint in zip(services, endpoints, strict=True)
+    ]
+    return replace(setup, card=cards[0], inducer_card=cards[-1])
 
 
 def with_recorded_contexts(path: Path, processes: Sequence[Process], setup: Setup) -> Setup:

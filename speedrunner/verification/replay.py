@@ -23,8 +23,9 @@ from speedrunner.store.records import CallNode, Cut, Ending, Trajectory, Turn
 from speedrunner.verification.findings import Check, Findings, contrast, turn_of
 from speedrunner.verification.subject import Played, Subject
 
-PATIENCE_S, PATIENCE = 60.0, 10
-"""What a call may take again: so long, or so many times what it took when that is more."""
+PATIENCE_S, PATIENCE, MOST_PATIENCE_S = 60.0, 10, 600.0
+"""What a call may take again, in seconds: so long, or so many times what it took if that is more. The last is
+the most, as the recorded time may be anything."""
 
 BY_THE_CLOCK = "ended by the clock, or after such a call"
 BY_A_FAULT = "ended by a fault of ours"
@@ -121,7 +122,9 @@ async def _replayed(subject: Subject, played: Played, host: ProcessHost) -> Asyn
             directly = shown is not None and shown.executed is recorded
             call = shown.call if shown is not None and directly else None
             call = call or ToolCall(recorded.name, recorded.arguments)
-            last = await host.execute(call, max(PATIENCE_S, PATIENCE * recorded.seconds))
+            last = await host.execute(
+                call, min(max(PATIENCE_S, PATIENCE * recorded.seconds), MOST_PATIENCE_S)
+            )
             if what := different(recorded, last.node):
                 if KILLED.search(recorded.error or "") or KILLED.search(last.node.error or ""):
                     raise _LeftOut(BY_ITS_PROCESS, left)

@@ -22,7 +22,7 @@ from serving.engine.gpus import Gpu
 from serving.engine.server import VllmServer
 from serving.errors import InvalidCard
 from serving.model_card import ModelCard
-from serving.sizing import fit, read_config
+from serving.sizing import answer_tokens, fit, read_config
 from serving.weights import prepare
 from tests.gpu.faked_cuda import fake_gpus, load_driver
 from tests.gpu.gpus import GPUS, PROCESSORS, visible_bytes
@@ -163,14 +163,14 @@ def engine_cache(card: ModelCard, gpu: Gpu) -> EngineCache:
 def served(card: ModelCard, gpu: Gpu) -> ModelCard:
     """Return the configuration with random weights as it is served on these GPUs.
 
-    One that does not fit stays as it is: vLLM has to refuse it as well.
+    One that does not fit gets the least context that it can have: vLLM has to refuse even that.
     """
     dummy = adapted(card, load_format="dummy")
     prepare(dummy, lambda line: None)
     try:
         return fit(dummy, [gpu])
     except InvalidCard:
-        return dummy
+        return msgspec.structs.replace(dummy, context=answer_tokens(dummy) + 1)
 
 
 def main(kind: str, *models: str) -> None:

@@ -34,7 +34,7 @@ def gpu_build(monkeypatch: pytest.MonkeyPatch) -> None:
 def toolkit(monkeypatch: pytest.MonkeyPatch) -> None:
     """A complete toolkit: this machine may have none."""
     complete = Toolkit(Path("/usr/local/cuda/bin/nvcc"), (13, 0), [])
-    monkeypatch.setattr("serving.gpu_check.find_toolkit", lambda: complete)
+    monkeypatch.setattr("serving.gpu_check.find_toolkit", lambda environment: complete)
 
 
 def set_up(bad: BadGpus, smi: Smi, monkeypatch: pytest.MonkeyPatch) -> ModelCard:
@@ -47,7 +47,7 @@ def set_up(bad: BadGpus, smi: Smi, monkeypatch: pytest.MonkeyPatch) -> ModelCard
         monkeypatch.setenv(name, value)
     if "CUDA_HOME" not in bad.environment:
         complete = Toolkit(Path("/usr/local/cuda/bin/nvcc"), (13, 0), [])
-        monkeypatch.setattr("serving.gpu_check.find_toolkit", lambda: complete)
+        monkeypatch.setattr("serving.gpu_check.find_toolkit", lambda environment: complete)
     return load_card(bad.model)
 
 

@@ -10,7 +10,6 @@ import pytest
 from huggingface_hub import constants
 
 from serving.cards import adapted, load_card
-from serving.engine.gpus import GpuReport
 from serving.errors import InvalidCard
 from serving.sizing import describe, fit, sized
 from tests.gpu_kinds import GPUS, with_config
@@ -98,15 +97,13 @@ class TestLine:
 
 
 class TestWhereItIsServed:
-    async def test_the_gpus_here_are_said_once(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("serving.sizing.read_gpus", lambda: GpuReport(installed=[GPUS["H200"]]))
+    async def test_the_gpus_are_said_once(self, tmp_path: Path) -> None:
         said: list[str] = []
-        fitted = await sized(with_config(BIG, tmp_path), None, said.append)
+        fitted = await sized(with_config(BIG, tmp_path), None, [GPUS["H200"]], said.append)
         assert fitted.context == 262_144
-        assert await sized(fitted, None, said.append) == fitted
+        assert await sized(fitted, None, [GPUS["H200"]], said.append) == fitted
         (line,) = said
         assert line.startswith("qwen3.5-27b on 1 x NVIDIA H200: context 262,144, 104 sequences, ")
 
-    async def test_without_a_driver_it_stays_as_it_is(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setenv("PATH", "/nowhere")
-        assert await sized(BIG, None, print) is BIG
+    async def test_without_gpus_it_stays_as_it_is(self) -> None:
+        assert await sized(BIG, None, [], print) is BIG

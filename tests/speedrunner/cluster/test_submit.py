@@ -166,7 +166,7 @@ def test_the_script_for_those_who_call_sbatch_themselves_is_the_same() -> None:
     own = {
         f"--output={here}/": "--output=",
         f"cd {here} ": 'cd "$SLURM_SUBMIT_DIR" ',
-        f"{sys.executable} -m speedrunner": ".venv/bin/speedrunner",
+        f"{sys.executable} -P -m speedrunner": ".venv/bin/speedrunner",
     }
     text = done.stdout
     for there, general in own.items():

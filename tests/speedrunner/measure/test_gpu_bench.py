@@ -21,7 +21,6 @@ from speedrunner.measure.gpu_bench import (
     Result,
     Step,
     play_steps,
-    start_phases,
     with_folder,
 )
 from speedrunner.measure.gpu_pages import PAGE
@@ -247,7 +246,3 @@ def test_servers_keep_compiled_code_in_the_record_s_folder(bench: Bench) -> None
     assert {"VLLM_CACHE_ROOT", "TRITON_CACHE_DIR", "FLASHINFER_WORKSPACE_BASE"} <= added.keys()
     assert all(str(path).startswith(f"{bench.compiled.resolve()}/") for path in added.values())
     assert len(set(added.values())) == len(added)
-
-
-def test_a_start_has_its_total(bench: Bench) -> None:
-    assert start_phases(None, 12.5)["total"] == 12.5

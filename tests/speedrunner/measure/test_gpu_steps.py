@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -25,7 +26,10 @@ def steps(*overrides: str) -> dict[str, Step]:
 
 
 def test_the_steps_of_a_large_model_are_in_order_of_value() -> None:
-    found = steps("model=qwen3.5-27b", "model.load_format=dummy")
+    given = ("model=qwen3.5-27b", "model.load_format=dummy")
+    setup = playing_setup(given)
+    on_h100 = replace(setup, card=fit(setup.card, [GPUS["H100"]]))
+    found = {each.name: each for each in steps_of(on_h100, given)}
     assert list(found) == [
         *("environment", "start-cold", "capacity", "tools", "cache-probe"),
         *("rollout-16", "rollout-64", "rollout-128", "long-prompts", "cache-share", "grammar"),

@@ -43,7 +43,7 @@ class TestOnGpus:
     async def process(
         setup: Setup, kind: str, monkeypatch: pytest.MonkeyPatch, before: list[Process] | None = None
     ) -> Process:
-        monkeypatch.setattr("serving.sizing.read_gpus", lambda: GpuReport(installed=[GPUS[kind]]))
+        monkeypatch.setattr("speedrunner.runs.sizing.read_gpus", lambda: GpuReport(installed=[GPUS[kind]]))
         sized = await sized_setup(setup, silent)
         return identity(with_recorded_contexts(Path("runs/x"), before or [], sized), silent)
 
