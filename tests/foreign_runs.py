@@ -37,7 +37,7 @@ class Lure:
     """What an attacker has laid out.
 
     Attributes:
-        folder: theirs; the user stands in it when they run a command.
+        folder: theirs, and the current directory of the commands.
         mark: a file that is there as soon as anything of theirs was executed.
         address: where they listen, `HOST:PORT`.
     """

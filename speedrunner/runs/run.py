@@ -16,7 +16,7 @@ from serving.meter import LedgerRow, Spending
 from serving.model import Model
 from serving.probes.start_check import StartCheck
 from speedrunner.agents.actor import Actor
-from speedrunner.config.schema import differences, from_yaml, to_yaml
+from speedrunner.config.schema import differences, to_yaml
 from speedrunner.costs.ledger import spent_usd
 from speedrunner.hosts.host_pool import HostPool
 from speedrunner.runs.budget import TokenBudget
@@ -30,6 +30,7 @@ from speedrunner.runs.plan import Evaluate, Wake
 from speedrunner.runs.progress import Progress
 from speedrunner.runs.setup import Setup
 from speedrunner.runs.sizing import sized_setup, with_recorded_contexts
+from speedrunner.store.data import RunData
 from speedrunner.store.files import StorageError
 from speedrunner.store.labels import attempts
 from speedrunner.store.records import Policy, Process
@@ -277,8 +278,9 @@ async def begun(
 
 def same_configuration(directory: StoredRun, setup: Setup) -> None:
     """Raise `RunDirectoryError` where a run that there is has another configuration."""
-    text = directory.config()
-    if text is not None and (changed := differences(from_yaml(text), setup.config)):
+    if directory.config() is None:
+        return
+    if changed := differences(RunData(directory).settings, setup.config):
         raise RunDirectoryError(
             f"{directory.path} is a run of another configuration: {'; '.join(changed)};"
             " take the change back, or name another directory with run.dir"

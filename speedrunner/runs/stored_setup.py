@@ -22,9 +22,10 @@ from serving.errors import InvalidCard
 from serving.model_card import ModelCard, ServerOptions
 from speedrunner.config.compose import compose
 from speedrunner.config.named import actor_card, inducer_card
-from speedrunner.config.schema import Config, InvalidConfig, SandboxConfig, from_yaml, to_yaml
+from speedrunner.config.schema import Config, InvalidConfig, SandboxConfig, to_yaml
 from speedrunner.methods.registry import METHODS
 from speedrunner.runs.setup import Setup, set_up
+from speedrunner.store.data import RunData
 from speedrunner.store.stored_run import StoredRun
 
 CLASSES, MODELS = ("env.name", "method.name"), ("model.card", "model.inducer_card")
@@ -76,11 +77,8 @@ def usable(directory: StoredRun, trust: Collection[str]) -> Config:
 
     Names in it are as they are stored. Raises `StorageError`, `InvalidConfig`.
     """
-    try:
-        config = from_yaml(directory.config() or "")
-    except InvalidConfig as error:
-        raise InvalidConfig(f"{directory.path / 'config.yaml'}: {error}") from None
-    env, usual = config.env, SandboxConfig()
+    config, usual = RunData(directory).settings, SandboxConfig()
+    env = config.env
     is_known = env.name in ENVIRONMENTS or env.name in trust
     local = ENVIRONMENT_CLASSES.find(env.name).local_options if is_known else frozenset()
     return replace(

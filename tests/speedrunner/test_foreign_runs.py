@@ -63,6 +63,7 @@ NO_READERS = {
     *("play", "version", "init", "list", "prepare", "doctor", "serve", "follow"),
     *("library check", "library try", "envs check", "methods check", "probe cache", "probe tools"),
     *("bench sandbox", "bench envs", "bench hosts", "bench cache", "bench rollout", "bench accounts"),
+    *("bench client", "bench gpu"),
 }
 """Commands that read no run."""
 
@@ -153,7 +154,7 @@ def problem(attack: str, ended: Ended) -> str | None:
     if "larger than the memory" in ended.out + ended.err:
         return "asked for more memory than it may have"
     if VALUE in ended.out + ended.err:
-        return "told the secret"
+        return "shows the secret"
     if ended.status and not ended.out and ended.err.count("error: ") != 1:
         return f"no single line: {ended.err[-500:]}"
     return None
@@ -199,11 +200,11 @@ def test_a_refusal_names_file_and_field_and_how_to_allow_it(
     places = {"RUN": folder / "bad", "FOLDER": folder, "run.dir=OUT": f"run.dir={tmp_path}/out"}
     given = [str(places.get(word, word)) for word in words]
     ended = commands.run(lure.folder, *given)
-    told = next(line for line in (ended.out + ended.err).splitlines() if "trust" in line)
-    assert f"{folder}/bad/config.yaml: {field}" in told
+    refusal = next(line for line in (ended.out + ended.err).splitlines() if "trust" in line)
+    assert f"{folder}/bad/config.yaml: {field}" in refusal
     assert not lure.mark.exists()
     # What it says to add is what allows it.
-    again = commands.run(lure.folder, *given, *shlex.split(told.partition("name it as well: ")[2]))
+    again = commands.run(lure.folder, *given, *shlex.split(refusal.partition("name it as well: ")[2]))
     assert lure.mark.exists(), again
 
 

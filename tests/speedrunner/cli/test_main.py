@@ -350,7 +350,7 @@ class TestBadInput:
     def test_a_damaged_configuration(self, killed: ScriptedRun) -> None:
         run = killed.copy()
         (run.dir / "config.yaml").write_text("run: [1")
-        assert "the configuration is no YAML" in complaint(run.cli())
+        assert "config.yaml cannot be read: it is no YAML" in complaint(run.cli())
 
     async def test_a_full_disk_loses_nothing_and_the_run_goes_on_when_there_is_room(
         self, corridor: Runs

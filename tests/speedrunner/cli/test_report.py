@@ -89,7 +89,7 @@ def test_a_damaged_run_is_named_and_the_others_are_shown(copied: Path) -> None:
     (line,) = done.stderr.splitlines()
     assert line.startswith(f"error: {react}")
     text = (copied / "report.html").read_text()
-    assert f"<li>{react}/config.yaml is no YAML" in text
+    assert f"<li>{react}/config.yaml cannot be read: it is no YAML" in text
     assert f"<td>{speedrunner}</td>" in text
 
 
