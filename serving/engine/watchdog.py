@@ -17,8 +17,8 @@ log = logging.getLogger(__name__)
 FLOOR_S, CPU_FLOOR_S = 60.0, 180.0
 """Least patience in seconds, on a GPU and on a CPU."""
 
-PREFILL_TOKENS_PER_S = 1000
-"""Tokens per second below which no GPU server computes a prompt; see `patience_for`."""
+PREFILL_TOKENS_PER_S, CPU_PREFILL_TOKENS_PER_S = 1000, 200
+"""Tokens per second below which no server on GPUs, or on a CPU, should compute a prompt."""
 
 
 def patience_for(context: int, *, on_gpu: bool) -> float:
@@ -28,12 +28,15 @@ def patience_for(context: int, *, on_gpu: bool) -> float:
     two on a GPU. Should they stand still during a whole prefill, the patience still covers it: by arithmetic
     (not measured), the longest prompt takes 18 s on an H100 (the 27B, 131,072 tokens) and over 100 s on four
     A6000 (262,144 tokens, 2,600 per second), which the patience exceeds 2.5 times. On a CPU of two cores, the
-    small random model took 26.8 s for a prompt of 16,000 tokens (measured); other work may slow it down.
+    small random model took 26.8 s for a prompt of 16,000 tokens (600 per second, measured). Other work may slow
+    it down.
 
     Args:
         context: longest prompt plus completion, in tokens.
     """
-    return max(FLOOR_S if on_gpu else CPU_FLOOR_S, context / PREFILL_TOKENS_PER_S)
+    if on_gpu:
+        return max(FLOOR_S, context / PREFILL_TOKENS_PER_S)
+    return max(CPU_FLOOR_S, context / CPU_PREFILL_TOKENS_PER_S)
 
 
 @contextlib.asynccontextmanager

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 import sys
-import tempfile
 import time
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
-from pathlib import Path
+from contextlib import asynccontextmanager, suppress
 
 import msgspec
 
 from serving.admission import Replica
 from serving.engine.client import Engine
 from serving.engine.endpoint import Endpoint
+from serving.engine.folders import private_folder
 from serving.engine.metrics import CacheConfig
+from serving.errors import ServerFailed
 from serving.meter import LedgerRow, Meter
 from serving.model import Model
 from serving.model_card import ModelCard
@@ -126,19 +127,22 @@ def _conversation(model: Model, number: int, tokens: int, words: list[int]) -> T
 @asynccontextmanager
 async def canned_engine(answers: Sequence[list[int]], delay_s: float = 0.0) -> AsyncIterator[Endpoint]:
     """Run a server that gives these answers (token ids) in turn, each after `delay_s` seconds."""
-    with tempfile.TemporaryDirectory(prefix="speedrunner-canned-") as folder:
-        socket = Path(folder) / "http"
-        pipe = asyncio.subprocess.PIPE
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-P", canned.__file__, str(socket), str(delay_s)), stdin=pipe, stdout=pipe
-        )
-        try:
-            assert process.stdin is not None
-            assert process.stdout is not None
-            process.stdin.write(msgspec.json.encode(answers))
-            process.stdin.close()
-            await process.stdout.readline()
-            yield Endpoint.on_socket(socket)
-        finally:
+    folder = private_folder()
+    folder.mkdir(mode=0o700)
+    socket, pipe = folder / "http", asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-P", canned.__file__, str(socket), str(delay_s)), stdin=pipe, stdout=pipe
+    )
+    try:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(msgspec.json.encode(answers))
+        process.stdin.close()
+        if not await process.stdout.readline():
+            raise ServerFailed("the server with canned answers ended before it was ready")
+        yield Endpoint.on_socket(socket)
+    finally:
+        with suppress(ProcessLookupError):
             process.kill()
-            await process.wait()
+        await process.wait()
+        shutil.rmtree(folder, ignore_errors=True)
