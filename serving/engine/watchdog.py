@@ -28,8 +28,8 @@ def patience_for(context: int, *, on_gpu: bool) -> float:
     two on a GPU. Should they stand still during a whole prefill, the patience still covers it: by arithmetic
     (not measured), the longest prompt takes 18 s on an H100 (the 27B, 131,072 tokens) and over 100 s on four
     A6000 (262,144 tokens, 2,600 per second), which the patience exceeds 2.5 times. On a CPU of two cores, the
-    small random model took 26.8 s for a prompt of 16,000 tokens (600 per second, measured). Other work may slow
-    it down.
+    small random model took 26.8 s for a prompt of 16,000 tokens (600 per second, measured). Other work may
+    slow it down.
 
     Args:
         context: longest prompt plus completion, in tokens.
