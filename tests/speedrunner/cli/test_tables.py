@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import json
 import math
-import resource
+import os
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
 from statistics import fmean, stdev
 
@@ -253,16 +252,17 @@ class TestLibrary:
 
 
 @pytest.mark.slow
-def test_a_sweep_of_the_paper_s_size_takes_a_minute_and_two_gigabytes_at_most(tmp_path: Path) -> None:
+def test_a_sweep_of_the_paper_s_size_fits_into_two_gigabytes(tmp_path: Path) -> None:
     list(write_sweep(tmp_path / "runs"))
     page = tmp_path / "report.html"
     for command in (["tables", tmp_path / "runs", "--out", tmp_path / "out"],
                     ["report", tmp_path / "runs", "--out", page]):  # fmt: skip
-        begin = time.monotonic()
         whole = [sys.executable, "-m", "speedrunner", *command, "--prices", "gpt-5.4-mini"]
-        subprocess.run(whole, cwd=CHECKOUT, check=True)
-        assert time.monotonic() - begin < 60
+        process = subprocess.Popen(whole, cwd=CHECKOUT)
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        assert process.returncode == 0
+        assert used.ru_maxrss < 2 * 2**20  # KiB, of this process alone
     assert page.stat().st_size < 15e6
-    assert resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss < 2 * 2**20  # KiB
     assert len(pandas.read_csv(tmp_path / "out" / "performance.csv")) == 17 * 5
     shutil.rmtree(tmp_path / "runs")
