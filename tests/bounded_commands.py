@@ -63,7 +63,7 @@ def _load() -> None:
     """Import what commands import where they need it."""
     import speedrunner.cli.main
     import speedrunner.report.printing
-    import speedrunner.statistics.reading
+    import speedrunner.results.reading
     import speedrunner.verification.verify
     import speedrunner.view.site  # noqa: F401
 

@@ -14,8 +14,8 @@ from speedrunner.cli.command import AsJson, PriceList
 from speedrunner.console import visible
 
 if TYPE_CHECKING:
-    from speedrunner.statistics.comparison import Comparison
-    from speedrunner.statistics.intervals import Estimate
+    from speedrunner.results.comparison import Comparison
+    from speedrunner.results.inference import Estimate
 
 SHOWN = {
     "score": ("score", 3),
@@ -45,11 +45,11 @@ def compare(
     Example: speedrunner compare runs/react runs/speedrunner
     """
     from speedrunner.config.schema import InvalidConfig
-    from speedrunner.costs.ledger import run_costs
-    from speedrunner.costs.pricing import GPU_HOURS, price_book
-    from speedrunner.costs.tables import price_text
-    from speedrunner.statistics import comparison
-    from speedrunner.statistics.intervals import CONFIDENCE
+    from speedrunner.results import comparison
+    from speedrunner.results.cost_text import price_text
+    from speedrunner.results.inference import CONFIDENCE
+    from speedrunner.results.ledger import run_costs
+    from speedrunner.results.pricing import GPU_HOURS, price_book
     from speedrunner.store.data import load
 
     if prices == GPU_HOURS:

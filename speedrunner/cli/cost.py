@@ -12,8 +12,7 @@ from speedrunner.cli.command import AsJson, plain_console
 from speedrunner.console import visible
 
 if TYPE_CHECKING:
-    from speedrunner.costs.checkpoints import CheckpointRow
-    from speedrunner.costs.ledger import RunCosts
+    from speedrunner.results.ledger import RunCosts
     from speedrunner.store.data import RunData
 
 
@@ -40,40 +39,46 @@ def cost(
 
     Example: speedrunner cost runs/demo --prices gpt-5.4-mini
     """
-    from speedrunner.costs import tables
-    from speedrunner.costs.checkpoints import checkpoint_rows
-    from speedrunner.costs.ledger import run_costs
-    from speedrunner.costs.pricing import price_book
-    from speedrunner.costs.stored_accounts import stored_accounts
+    from speedrunner.results import cost_text
+    from speedrunner.results.accounts import stored_accounts
+    from speedrunner.results.checkpoints import frame_checkpoints
+    from speedrunner.results.ledger import run_costs
+    from speedrunner.results.plain_rows import list_rows
+    from speedrunner.results.pricing import price_book
     from speedrunner.runs.identity import process_lines, remarks
     from speedrunner.store.data import load
 
     loaded = [load(path) for path in dict.fromkeys(runs)]
     costs = run_costs(loaded, [price_book(run, prices, gpu_hour) for run in loaded])
     accounts = stored_accounts(loaded)
-    found = [(run, one, checkpoint_rows(run, one)) for run, one in zip(loaded, costs, strict=True)]
+    found = [
+        (run, one, list_rows(frame_checkpoints(run, one))) for run, one in zip(loaded, costs, strict=True)
+    ]
     if as_json:
         content = {"runs": [_content(*each) for each in found], "accounts": accounts}
         typer.echo(msgspec.json.encode(content).decode())
         return
     console = plain_console()
-    for run, one, rows in found:
-        for line in (f"{run.path}, prices: {tables.price_text(one.book)}", "", *tables.cost_lines(one)):
+    for run, one, points in found:
+        for line in (f"{run.path}, prices: {cost_text.price_text(one.book)}", "", *cost_text.cost_lines(one)):
             typer.echo(visible(line))
-        if rows:
-            console.print(tables.checkpoint_table({"": rows}))
-            console.print(tables.notes(rows, [one.book]), soft_wrap=True)
+        if points:
+            console.print(cost_text.checkpoint_table({"": points}))
+            console.print(cost_text.notes(points, [one.book]), soft_wrap=True)
         for line in process_lines(run.processes):
             typer.echo(visible(line))
         typer.echo("")
     if len(loaded) > 1:
-        for line in tables.total_lines([str(run.path) for run in loaded], costs):
+        for line in cost_text.total_lines([str(run.path) for run in loaded], costs):
             typer.echo(visible(line))
-    for line in (tables.accounts_text(accounts), *remarks(each for run in loaded for each in run.processes)):
+    for line in (
+        cost_text.accounts_text(accounts),
+        *remarks(each for run in loaded for each in run.processes),
+    ):
         typer.echo(visible(line))
 
 
-def _content(run: RunData, costs: RunCosts, checkpoints: list[CheckpointRow]) -> dict[str, Any]:
+def _content(run: RunData, costs: RunCosts, checkpoints: list[dict[str, Any]]) -> dict[str, Any]:
     """What `--json` tells of a run."""
     return {
         "run": str(run.path),

@@ -51,10 +51,10 @@ def forecast(
 
     Example: speedrunner forecast experiment=main model=qwen3.5-27b --from runs/pilot
     """
-    from speedrunner.costs.pricing import OWN
     from speedrunner.experiments import forecast as forecasts
     from speedrunner.experiments.grid import grid_of
     from speedrunner.experiments.sweep import members
+    from speedrunner.results.pricing import OWN
 
     grid = grid_of(what, folder)
     setups = [each.setup for each in members(grid.runs(), plays_here=False)]

@@ -110,7 +110,7 @@ def stats(
 
     Examples: speedrunner library stats runs/demo:2; stats skills.py --json
     """
-    from speedrunner.statistics.libraries import library_statistics
+    from speedrunner.results.libraries import library_statistics
 
     if Path(source).is_file() or source.endswith(".py"):
         try:
@@ -134,8 +134,8 @@ def blame(run: Run) -> None:
     Calls are those of all finished episodes, held-out ones too; the score is the mean of the episodes in
     which the actor called it.
     """
+    from speedrunner.results.skills import blame_lines
     from speedrunner.runs.identity import remarks
-    from speedrunner.statistics.skills import blame_lines
     from speedrunner.store.data import load
 
     data = load(run)

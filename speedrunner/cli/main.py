@@ -284,10 +284,11 @@ def _was_played(path: str) -> bool:
 
 def _show_runs(setups: Sequence[Setup], console: Console, balances: Sequence[Balance] = ()) -> None:
     """Print the checkpoints of runs in one table, their accounts and places."""
-    from speedrunner.costs.checkpoints import checkpoint_rows
-    from speedrunner.costs.ledger import run_costs
-    from speedrunner.costs.pricing import price_book
-    from speedrunner.costs.tables import balance_text, checkpoint_table, limit_lines, notes
+    from speedrunner.results.checkpoints import frame_checkpoints
+    from speedrunner.results.cost_text import balance_text, checkpoint_table, limit_lines, notes
+    from speedrunner.results.ledger import run_costs
+    from speedrunner.results.plain_rows import list_rows
+    from speedrunner.results.pricing import price_book
     from speedrunner.runs.identity import process_lines, remarks
     from speedrunner.store.data import load
 
@@ -299,14 +300,14 @@ def _show_runs(setups: Sequence[Setup], console: Console, balances: Sequence[Bal
         books.append(price_book(data))
         processes += data.processes
         (costs,) = run_costs([data], books[-1:])
-        rows[path] = own = checkpoint_rows(data, costs)
+        rows[path] = own = list_rows(frame_checkpoints(data, costs))
         lines[path] = [*limit_lines(costs), *process_lines(data.processes)]
         if setup.prices != data.prices:
             lines[path].append(
                 "These are the prices that it was played at;"
                 f" `speedrunner cost {shlex.quote(path)}` has others."
             )
-        if unscored := sum(row.unscored for row in own):
+        if unscored := sum(row["unscored"] for row in own):
             again = "the same command with run.retry_faults=true plays them again"
             lines[path].append(f"{unscored} test episodes ended by a fault: {again}")
     names = [Path(path).name for path in rows]
@@ -348,12 +349,12 @@ def _for_people(error: Exception) -> bool:
     from speedrunner.experiments.forecast import NothingMeasured
     from speedrunner.hosts.host import HostError
     from speedrunner.optional import NotInstalled
+    from speedrunner.results.comparison import CannotCompare
     from speedrunner.runs.drain import TimeTooShort
     from speedrunner.runs.executor import RunStopped
     from speedrunner.runs.setup import SETUP_ERRORS
     from speedrunner.sandbox.settings import SandboxError
     from speedrunner.slurm import SlurmRefused
-    from speedrunner.statistics.comparison import CannotCompare
     from speedrunner.store.files import StorageError
 
     others = (

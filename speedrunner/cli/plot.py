@@ -2,28 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 
 import typer
 
 from speedrunner.cli.command import plain_console
 from speedrunner.console import visible
 
-if TYPE_CHECKING:
-    from speedrunner.costs.checkpoints import CheckpointRow
-
-MEASURES: dict[str, tuple[str, Callable[[CheckpointRow], float | None]]] = {
-    "score": ("{:.3f}", lambda row: row.score),
-    "LLM calls per test episode": ("{:.1f}", lambda row: row.llm_calls),
-    "output tokens": ("{:.0f}", lambda row: row.output),
-    "uncached tokens": ("{:.0f}", lambda row: row.uncached),
-    "cached tokens": ("{:.0f}", lambda row: row.cached),
-    "USD": ("{:.6f}", lambda row: row.cost),
+MEASURES = {
+    "score": ("score", "{:.3f}"),
+    "llm_calls": ("LLM calls per test episode", "{:.1f}"),
+    "output": ("output tokens", "{:.0f}"),
+    "uncached": ("uncached tokens", "{:.0f}"),
+    "cached": ("cached tokens", "{:.0f}"),
+    "actor_usd": ("USD", "{:.6f}"),
 }
-"""What is drawn, each with how its numbers are written; all are means over the test episodes."""
+"""Columns that are drawn, with their titles and the format of their numbers; means over the test episodes."""
 
 BAR = 40
 """Characters of the longest bar."""
@@ -37,9 +34,10 @@ def plot(runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run 
 
     Example: speedrunner plot runs/demo
     """
-    from speedrunner.costs.checkpoints import checkpoint_rows
-    from speedrunner.costs.ledger import run_costs
-    from speedrunner.costs.pricing import price_book
+    from speedrunner.results.checkpoints import frame_checkpoints
+    from speedrunner.results.ledger import run_costs
+    from speedrunner.results.plain_rows import list_rows
+    from speedrunner.results.pricing import price_book
     from speedrunner.runs.identity import remarks
     from speedrunner.store.data import load
 
@@ -47,7 +45,9 @@ def plot(runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run 
     found: dict[str, Plotted] = {}
     for run in loaded:  # one after the other, as ledgers are large
         (costs,) = run_costs([run], [price_book(run)])
-        found[str(run.path)] = Plotted(checkpoint_rows(run, costs), run.settings.run.test_episodes)
+        found[str(run.path)] = Plotted(
+            list_rows(frame_checkpoints(run, costs)), run.settings.run.test_episodes
+        )
     console = plain_console()
     blocks = BLOCKS if console.encoding.startswith("utf") else "#"
     for line in (*curves(found, blocks), *remarks(process for run in loaded for process in run.processes)):
@@ -58,7 +58,7 @@ def plot(runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run 
 class Plotted:
     """A run's checkpoints, and how many test episodes a whole one has."""
 
-    rows: Sequence[CheckpointRow]
+    rows: Sequence[Mapping[str, Any]]
     whole: int
 
 
@@ -71,18 +71,18 @@ def curves(runs: Mapping[str, Plotted], blocks: str = BLOCKS) -> Iterator[str]:
     if not any(run.rows for run in runs.values()):
         yield "no test episode is finished yet"
         return
-    for measure, (form, value) in MEASURES.items():
-        most = max(value(row) or 0.0 for run in runs.values() for row in run.rows)
-        yield measure
+    for measure, (title, form) in MEASURES.items():
+        most = max(row[measure] or 0.0 for run in runs.values() for row in run.rows)
+        yield title
         for name, run in runs.items():
             if len(runs) > 1:
                 yield f"  {name}"
             for row in run.rows:
-                each = value(row)
+                each = row[measure]
                 bar = _bar(each or 0.0, most, blocks)
                 number = "not known" if each is None else form.format(each)
-                part = f"({row.episodes} of {run.whole} episodes)" if row.episodes < run.whole else ""
-                yield " ".join(filter(None, (f"  {row.rollouts:5}", bar, number, part)))
+                part = f"({row['episodes']} of {run.whole} episodes)" if row["episodes"] < run.whole else ""
+                yield " ".join(filter(None, (f"  {row['checkpoint']:5}", bar, number, part)))
 
 
 def _bar(value: float, most: float, blocks: str) -> str:

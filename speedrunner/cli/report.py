@@ -42,7 +42,7 @@ def report(
     from speedrunner.report.figures import figures, not_begun
     from speedrunner.report.page import page
     from speedrunner.report.records import record_tables
-    from speedrunner.statistics.paper import played_models, sweep_command
+    from speedrunner.results.paper import played_models, sweep_command
     from speedrunner.store import files
 
     measured = [folder for folder in folders if is_record(folder)]

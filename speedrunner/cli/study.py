@@ -44,8 +44,8 @@ def cache(
 
     Example: speedrunner study cache runs/demo --csv cache.csv
     """
-    from speedrunner.costs.pricing import price_list
     from speedrunner.measure.study_cache import study_cache, write_csv
+    from speedrunner.results.pricing import price_list
 
     recorded = _recorded(runs, in_flight, trust or [])
     setup = recorded[0].setup

@@ -15,10 +15,10 @@ from speedrunner.cli.command import PriceList, plain_console, waiting_line
 from speedrunner.console import visible
 
 if TYPE_CHECKING:
-    from speedrunner.statistics.groups import Group
-    from speedrunner.statistics.paper import Beside
-    from speedrunner.statistics.summary import Summary
-    from speedrunner.statistics.writing import Table
+    from speedrunner.results.conditions import Condition
+    from speedrunner.results.paper import Beside
+    from speedrunner.results.run_result import RunResult
+    from speedrunner.results.writing import Table
 
 
 Folders = Annotated[
@@ -41,7 +41,7 @@ def tables(
 
     Example: speedrunner tables runs --out tables --prices gpt-5.4-mini
     """
-    from speedrunner.statistics.writing import write
+    from speedrunner.results.writing import write
     from speedrunner.store.files import StorageError
 
     if out.exists() and not out.is_dir():
@@ -79,8 +79,8 @@ class Found:
         options: what the command that fills a gap has beside experiment and model.
     """
 
-    runs: list[Summary]
-    groups: list[Group]
+    runs: list[RunResult]
+    groups: list[Condition]
     beside: list[Beside]
     tables: list[Table]
     notes: list[str]
@@ -101,12 +101,12 @@ def read_tables(folders: list[Path], prices: str | None, *, corrected: bool) -> 
         StorageError: there is no run that can be read.
     """
     from speedrunner.config.schema import InvalidConfig
-    from speedrunner.costs.pricing import GPU_HOURS, price_list
-    from speedrunner.statistics.forecasts import forecast_table
-    from speedrunner.statistics.groups import grouped
-    from speedrunner.statistics.paper import beside, published
-    from speedrunner.statistics.paper_tables import paper_tables
-    from speedrunner.statistics.tables import run_tables
+    from speedrunner.results.conditions import group_runs
+    from speedrunner.results.forecasts import forecast_table
+    from speedrunner.results.paper import beside, published
+    from speedrunner.results.paper_tables import paper_tables
+    from speedrunner.results.pricing import GPU_HOURS, price_list
+    from speedrunner.results.tables import make_tables
     from speedrunner.store.files import StorageError
 
     if prices == GPU_HOURS:
@@ -118,11 +118,11 @@ def read_tables(folders: list[Path], prices: str | None, *, corrected: bool) -> 
     runs, problems = _read(folders, prices)
     if not runs:
         raise StorageError("; ".join(problems))
-    groups, notes = grouped(runs)
+    groups, notes = group_runs(runs)
     names = ", ".join(dict.fromkeys(run.prices for run in runs))
     options = _options(folders, runs)
     rows = beside(published(), groups, options)
-    made = [*run_tables(groups, prices=names, corrected=corrected), *paper_tables(rows)]
+    made = [*make_tables(groups, prices=names, corrected=corrected), *paper_tables(rows)]
     try:
         made.append(forecast_table(runs))
     except StorageError as error:
@@ -131,7 +131,7 @@ def read_tables(folders: list[Path], prices: str | None, *, corrected: bool) -> 
     return Found(runs, groups, rows, made, notes, remarks, problems, options)
 
 
-def _options(folders: list[Path], runs: list[Summary]) -> str:
+def _options(folders: list[Path], runs: list[RunResult]) -> str:
     """Scale and folder of the newest sweep that was begun there, as its command had them; without a scale,
     the sizes in which all runs differ from the paper's."""
     from speedrunner.config.schema import RunConfig
@@ -152,10 +152,10 @@ def _options(folders: list[Path], runs: list[Summary]) -> str:
     return "".join(f" {shlex.quote(each)}" for each in words)
 
 
-def _read(folders: list[Path], prices: str | None) -> tuple[list[Summary], list[str]]:
+def _read(folders: list[Path], prices: str | None) -> tuple[list[RunResult], list[str]]:
     """All runs that can be read, each once, and what is wrong with the others."""
     from speedrunner.experiments.plans import runs_below
-    from speedrunner.statistics.reading import summaries
+    from speedrunner.results.reading import read_results
     from speedrunner.store.files import StorageError
 
     found: dict[Path, Path] = {}
@@ -172,7 +172,7 @@ def _read(folders: list[Path], prices: str | None) -> tuple[list[Summary], list[
     runs = []
     with waiting_line() as status:
         status(f"reading {len(found)} runs")
-        for number, summary in enumerate(summaries(list(found.values()), prices), start=1):
+        for number, summary in enumerate(read_results(list(found.values()), prices), start=1):
             status(f"{number} of {len(found)} runs are read")
             if isinstance(summary, str):
                 problems.append(summary)
@@ -189,10 +189,15 @@ def _said(found: Found) -> list[str]:
         if run.unfinished:
             points = ", ".join(map(str, run.unfinished))
             lines.append(f"{run.path} is not finished: no whole evaluation after {points} rollouts")
-        if unscored := sum(at.played - len(at.tested) for at in run.checkpoints.values()):
-            lines.append(f"{run.path}: {unscored} test episodes ended by a fault and are in no mean")
+        if unscored := int(run.checkpoints["unscored"].sum()):
+            lines.append(
+                f"{run.path}: {unscored} test episodes ended by an infrastructure error and are in no mean"
+            )
     if flagged := {(row.model, row.paper.env, row.paper.method) for row in rows if row.flag}:
-        lines.append(f"the wall clock ended over 2% of the test episodes of {len(flagged)} cells (flagged)")
+        lines.append(
+            f"{len(flagged)} cells are flagged: the wall clock or the context ended over 2% of their test"
+            " episodes"
+        )
     missing: dict[str, int] = {}
     for row in rows:
         if row.missing:

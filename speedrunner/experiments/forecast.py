@@ -22,10 +22,10 @@ import msgspec
 
 from speedrunner.config.names import Setting, setting
 from speedrunner.config.schema import Config
-from speedrunner.costs.ledger import Line, RunCosts, ledger, run_costs
-from speedrunner.costs.pricing import OWN, PriceBook, price_book, price_list
 from speedrunner.experiments.damage import readable
 from speedrunner.experiments.plans import runs_below
+from speedrunner.results.ledger import Line, RunCosts, ledger, run_costs
+from speedrunner.results.pricing import OWN, PriceBook, price_book, price_list
 from speedrunner.runs.plan import Evaluate, Sleep, Step, Wake
 from speedrunner.runs.setup import Setup
 from speedrunner.store import files

@@ -5,13 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Sequence
 from pathlib import Path
-from statistics import fmean
 from typing import Literal
 
 import msgspec
 
 from speedrunner.experiments.damage import DAMAGED, damage
 from speedrunner.experiments.plans import SweepPlan, noted_sweeps, runs_below
+from speedrunner.results.checkpoints import average_tests, frame_episodes
+from speedrunner.results.plain_rows import list_rows
 from speedrunner.runs.due import due
 from speedrunner.runs.identity import remarks
 from speedrunner.runs.plan import Evaluate, Sleep, Wake
@@ -105,9 +106,8 @@ def run_status(path: Path, trust: Collection[str] = ()) -> RunStatus:
 def _status(path: Path, trust: Collection[str]) -> RunStatus:
     directory = StoredRun.open_for_reading(path)
     rows = directory.episodes()
-    tests = [row for row in rows if row.phase == "test"]
-    point = max((row.checkpoint for row in tests), default=None)
-    scores = [row.score for row in tests if row.checkpoint == point and row.score is not None]
+    points = list_rows(average_tests(frame_episodes(rows)))
+    last = points[-1] if points else {}
     owner = owner_of(path / "lock")
     ledger = path / "requests.jsonl"
     found = RunStatus(
@@ -116,8 +116,8 @@ def _status(path: Path, trust: Collection[str]) -> RunStatus:
         owner=owner,
         episodes=len(rows),
         faults=sum(row.ending.is_fault for row in rows),
-        checkpoint=point,
-        score=fmean(scores) if scores else None,
+        checkpoint=last.get("checkpoint"),
+        score=last.get("score"),
         remarks=remarks(directory.processes()),
         quiet_s=max(time.time() - ledger.stat().st_mtime, 0.0) if ledger.exists() else None,
     )

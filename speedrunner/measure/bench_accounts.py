@@ -20,10 +20,10 @@ from serving.meter import LedgerRow
 from serving.model_card import ModelCard
 from serving.usage import Usage
 from speedrunner.config.schema import Config
-from speedrunner.costs.ledger import token_line
 from speedrunner.measure.engine import opened, tokens_route, with_flags
 from speedrunner.measure.measurement import Figure, Measurement, Status, Table
 from speedrunner.measure.traffic import CALM, ROUGH, TIMEOUTS_S, Traffic
+from speedrunner.results.ledger import token_line
 
 CONTEXT, CACHED_CONTEXTS, SEATS, QUEUE = 2048, 3, 16, 14
 """Of a server of our own: short contexts, of which so many fit into its cache, so that it preempts; requests

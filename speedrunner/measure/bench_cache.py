@@ -11,12 +11,12 @@ import msgspec
 from serving.deployment import Deployment
 from serving.engine.metrics import CacheConfig, read_metrics
 from serving.model_card import ModelCard
-from speedrunner.costs.ledger import token_line
 from speedrunner.measure.engine import cache_of, cache_text, opened, with_flags
 from speedrunner.measure.measurement import Figure, Measurement, Status, Table, columns, within
 from speedrunner.measure.played_episodes import BenchRun, bench_run
 from speedrunner.measure.probe_cache import TARGETS
 from speedrunner.measure.processes import Stopwatch
+from speedrunner.results.ledger import token_line
 from speedrunner.runs.setup import Setup
 
 FEW = 2

@@ -20,9 +20,9 @@ from serving.model_card import ModelCard
 from serving.probes.start_check import OTHERS, advice, note_tools, text_of
 from serving.together import together
 from speedrunner.config.schema import Config, InvalidConfig
-from speedrunner.costs.ledger import token_line
 from speedrunner.measure.engine import cache_of, cache_text, opened, tokens_route
 from speedrunner.measure.measurement import Figure, Measurement, Status, Table
+from speedrunner.results.ledger import token_line
 
 SYSTEM_TOKENS = 2000
 REPLY_TOKENS = 160

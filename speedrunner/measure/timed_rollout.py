@@ -9,12 +9,12 @@ import msgspec
 from serving.deployment import Deployment
 from serving.model import Model
 from serving.options import REQUEST_TIMEOUT_S
-from speedrunner.costs.ledger import token_line
 from speedrunner.hosts.host_pool import HostPool
 from speedrunner.measure.bench_rollout import TokenStream, ratio_target, replay
 from speedrunner.measure.measurement import Figure, Measurement, Status, Table, within
 from speedrunner.measure.played_episodes import BenchRun, bench_run
 from speedrunner.measure.resources import Resources
+from speedrunner.results.ledger import token_line
 from speedrunner.runs.setup import Setup
 
 LEAST_CALLS = 2

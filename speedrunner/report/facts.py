@@ -8,8 +8,8 @@ from datetime import datetime
 
 import msgspec
 
+from speedrunner.results.run_result import RunResult, count_terminations
 from speedrunner.runs.identity import process_lines
-from speedrunner.statistics.summary import Summary, ended
 from speedrunner.store.records import Machine, Process
 
 
@@ -49,7 +49,7 @@ class Facts(msgspec.Struct, frozen=True):
     notes: list[str]
 
 
-def facts(runs: Sequence[Summary]) -> Facts:
+def facts(runs: Sequence[RunResult]) -> Facts:
     """Of runs that were read."""
     shared: dict[tuple[str, str], list[str]] = {}
     notes = []
@@ -62,7 +62,7 @@ def facts(runs: Sequence[Summary]) -> Facts:
         ):
             shared.setdefault(key, []).append(run.path)
     found = [Shared(what, value, paths) for (what, value), paths in sorted(shared.items())]
-    return Facts([_facts(run) for run in runs], found, ended(runs), notes)
+    return Facts([_facts(run) for run in runs], found, count_terminations(runs), notes)
 
 
 def _worked_with(process: Process, sandbox: str) -> dict[str, str]:
@@ -79,15 +79,15 @@ def _hardware(machine: Machine) -> str:
     return "; ".join([f"{machine.cpu}, {machine.cores} cores, {machine.memory_gb:.0f} GB", *gpus])
 
 
-def _facts(run: Summary) -> RunFacts:
+def _facts(run: RunResult) -> RunFacts:
     return RunFacts(
         path=run.path,
         env=run.setting.env,
         method=run.setting.method,
         model=run.setting.model,
         seed=run.seed,
-        began="" if run.began is None else f"{datetime.fromtimestamp(run.began):%Y-%m-%d %H:%M}",
-        checkpoints=sorted(run.checkpoints),
+        began="" if run.started is None else f"{datetime.fromtimestamp(run.started):%Y-%m-%d %H:%M}",
+        checkpoints=[int(point) for point in run.checkpoints.index],
         unfinished=run.unfinished,
-        endings=ended([run]),
+        endings=count_terminations([run]),
     )

@@ -21,10 +21,10 @@ from speedrunner.report.panels import (
     bars_of,
     line_of,
 )
-from speedrunner.statistics.groups import FAMILIES, Group, Spread
-from speedrunner.statistics.paper import played_models, sweep_command
-from speedrunner.statistics.series import PLACES, frontier, methods, places
-from speedrunner.statistics.without_cache import cache_effects
+from speedrunner.results.cache_effects import cache_effects
+from speedrunner.results.conditions import FAMILIES, Condition, Spread
+from speedrunner.results.paper import played_models, sweep_command
+from speedrunner.results.series import PLACES, frontier, methods, places
 
 MAIN = ("react", "opo", "asi", "voyager", "speedrunner")
 ABLATIONS = (
@@ -38,7 +38,7 @@ UNCACHED = (*((name, "babyai") for name in MAIN if name != "voyager"), ("voyager
 ZOMBIES = {"0x": "crafter-zombie_frequency0", "1x": "crafter", "2x": "crafter-zombie_frequency2"}
 
 
-def figures(groups: Sequence[Group], options: str = "") -> list[Figure]:
+def figures(groups: Sequence[Condition], options: str = "") -> list[Figure]:
     """All figures of some runs, for each model that was played: the main ones first.
 
     Args:
@@ -51,7 +51,7 @@ def figures(groups: Sequence[Group], options: str = "") -> list[Figure]:
     return [*_named_apart(figure for figure in made if figure is not None)]
 
 
-def not_begun(groups: Sequence[Group], options: str = "") -> list[str]:
+def not_begun(groups: Sequence[Condition], options: str = "") -> list[str]:
     """What plays those experiments of the paper that have a figure of their own and no run here."""
     return [
         sweep_command(experiment, config, options)
@@ -71,7 +71,7 @@ def _named_apart(figures: Iterable[Figure]) -> Iterator[Figure]:
         yield msgspec.structs.replace(figure, name=name)
 
 
-def _learning(groups: Sequence[Group], model: str, options: str) -> Figure | None:
+def _learning(groups: Sequence[Condition], model: str, options: str) -> Figure | None:
     builder = FigureBuilder(groups, model, "main", options)
     columns = _places(builder.groups)
     rows = [
@@ -88,7 +88,7 @@ def _learning(groups: Sequence[Group], model: str, options: str) -> Figure | Non
     return builder.figure("combined_performance", "Performance and cost over training", text, rows)
 
 
-def _places(groups: Sequence[Group]) -> dict[str, tuple[str, ...]]:
+def _places(groups: Sequence[Condition]) -> dict[str, tuple[str, ...]]:
     """Those of the main experiment, and any others that are none of its variants."""
     return {
         title: envs
@@ -97,7 +97,7 @@ def _places(groups: Sequence[Group]) -> dict[str, tuple[str, ...]]:
     }
 
 
-def _main(groups: Sequence[Group], envs: Sequence[str], model: str) -> list[str]:
+def _main(groups: Sequence[Condition], envs: Sequence[str], model: str) -> list[str]:
     """The main methods that a place should have, and any other one that was played in all of it and is none
     of their variants."""
     played = sorted(set.intersection(*({*methods(groups, [env], model)} for env in envs)))
@@ -113,7 +113,7 @@ def _curves(
     return Panel(title, ROLLOUTS, LABELS[measure], [line for line in lines if line is not None])
 
 
-def _pareto(groups: Sequence[Group], model: str, options: str, *, measure: str) -> Figure | None:
+def _pareto(groups: Sequence[Condition], model: str, options: str, *, measure: str) -> Figure | None:
     builder = FigureBuilder(groups, model, "main", options)
     row = [
         _points(builder, title, envs, _main(groups, envs, model), measure)
@@ -143,7 +143,7 @@ def _points(
     return Panel(title, LABELS[measure], LABELS[SCORE], lines, kind="points", frontier=best)
 
 
-def _ablations(groups: Sequence[Group], model: str, options: str) -> Figure | None:
+def _ablations(groups: Sequence[Condition], model: str, options: str) -> Figure | None:
     builder = FigureBuilder(groups, model, "ablations", options)
     played = methods(groups, ["babyai"], model)
     names = ("speedrunner", *ABLATIONS) if {*ABLATIONS} & {*played} else ()
@@ -152,7 +152,7 @@ def _ablations(groups: Sequence[Group], model: str, options: str) -> Figure | No
     return builder.figure("babyai_ablations", "Ablations on BabyAI", text, [row])
 
 
-def _interpreter(groups: Sequence[Group], model: str, options: str) -> Figure | None:
+def _interpreter(groups: Sequence[Condition], model: str, options: str) -> Figure | None:
     builder = FigureBuilder(groups, model, "interpreter", options)
     names = ("speedrunner", ABLATIONS[0])
     there = {
@@ -168,7 +168,7 @@ def _interpreter(groups: Sequence[Group], model: str, options: str) -> Figure | 
     return builder.figure("combined_ablations", "The code interpreter", text, rows)
 
 
-def _zombies(groups: Sequence[Group], model: str, options: str) -> Figure | None:
+def _zombies(groups: Sequence[Condition], model: str, options: str) -> Figure | None:
     builder = FigureBuilder(groups, model, "zombies", options)
     played = {group.setting.env for group in builder.groups}
     if not {ZOMBIES["0x"], ZOMBIES["2x"]} & played:
@@ -178,11 +178,9 @@ def _zombies(groups: Sequence[Group], model: str, options: str) -> Figure | None
         found = {times: builder.curve([env], name, SCORE).last for times, env in ZOMBIES.items()}
         lines += [*bars_of(name, found)]
     for name in ("voyager", "speedrunner"):
-        found = {times: builder.curve([env], name, "combat_percent").last for times, env in ZOMBIES.items()}
+        found = {times: builder.curve([env], name, "combat").last for times, env in ZOMBIES.items()}
         over += [*bars_of(name, found)]
-    panel = Panel(
-        "Crafter", "zombies", LABELS[SCORE], lines, kind="bars", over=over, over_y=LABELS["combat_percent"]
-    )
+    panel = Panel("Crafter", "zombies", LABELS[SCORE], lines, kind="bars", over=over, over_y=LABELS["combat"])
     text = (
         "Final score with no zombies, as many as usual and twice as many (bars), and the share of functions"
         " about combat in the library (dotted lines)."
@@ -190,7 +188,7 @@ def _zombies(groups: Sequence[Group], model: str, options: str) -> Figure | None
     return builder.figure("zombie_sweep", "External randomness", text, [[panel]])
 
 
-def _shift(groups: Sequence[Group], model: str, options: str) -> Figure | None:
+def _shift(groups: Sequence[Condition], model: str, options: str) -> Figure | None:
     builder = FigureBuilder(groups, model, "shift", options)
     third, fourth = FAMILIES
     if not any(f"-from_{third}" in name for name in methods(groups, [fourth], model)):
@@ -202,7 +200,7 @@ def _shift(groups: Sequence[Group], model: str, options: str) -> Figure | None:
             second = name if name == "react" else f"{name}-from_{third}"
             before, after = builder.curve([third], name, measure), builder.curve([fourth], second, measure)
             end = max(before.points, default=0)
-            points = {**before.points, **{end + x: each for x, each in after.points.items() if x}}
+            points = {**before.points, **{end + x: each for x, each in after.points.items()}}
             if name != "react":
                 again = builder.curve([third], f"{name}-from_{fourth}-{name}-from_{third}", measure)
                 if again.last is not None and points:
@@ -217,7 +215,7 @@ def _shift(groups: Sequence[Group], model: str, options: str) -> Figure | None:
     return builder.figure("scienceworld_shift", "Distribution shift", text, [row])
 
 
-def _replay(groups: Sequence[Group], model: str, options: str) -> Figure | None:
+def _replay(groups: Sequence[Condition], model: str, options: str) -> Figure | None:
     builder = FigureBuilder(groups, model, "replay", options)
     names = (
         ("asi", "asi_replay", "speedrunner") if "asi_replay" in methods(groups, FAMILIES[:1], model) else ()
@@ -229,7 +227,7 @@ def _replay(groups: Sequence[Group], model: str, options: str) -> Figure | None:
     return builder.figure("replay_ablation", "Verification by replay", text, [row])
 
 
-def _tokens(groups: Sequence[Group], model: str, options: str) -> Figure | None:
+def _tokens(groups: Sequence[Condition], model: str, options: str) -> Figure | None:
     builder = FigureBuilder(groups, model, "main", options)
     row = []
     for title, envs in _places(builder.groups).items():
@@ -247,7 +245,7 @@ def _tokens(groups: Sequence[Group], model: str, options: str) -> Figure | None:
     return builder.figure("tokens", "Cached and uncached tokens", text, [row])
 
 
-def _cache(groups: Sequence[Group], model: str, options: str) -> Figure | None:
+def _cache(groups: Sequence[Condition], model: str, options: str) -> Figure | None:
     builder = FigureBuilder(groups, model, "cache", options)
     found = [each for each in cache_effects(groups) if each.setting.model == model]
     known = {(each.setting.method, each.setting.env) for each in found}
@@ -256,7 +254,7 @@ def _cache(groups: Sequence[Group], model: str, options: str) -> Figure | None:
         (f"{method} on {env} without prefix cache" for method, env in UNCACHED if (method, env) not in known),
     )
     row = []
-    for measure in ("uncached", "cost_usd"):
+    for measure in ("uncached", "actor_usd"):
         own = {
             f"{each.setting.method}, {each.setting.env}": each for each in found if each.measure == measure
         }

@@ -16,7 +16,7 @@ from speedrunner.markup import templates
 from speedrunner.report.drawing import draw
 from speedrunner.report.facts import Facts
 from speedrunner.report.panels import Figure
-from speedrunner.statistics.writing import Cell, Table
+from speedrunner.results.writing import Cell, Table
 
 ROWS = 200
 """Rows of a table that the page shows; the files of `speedrunner tables` have all."""

@@ -7,17 +7,18 @@ from typing import Literal
 
 import msgspec
 
-from speedrunner.statistics.groups import Group, Spread
-from speedrunner.statistics.paper import sweep_command
-from speedrunner.statistics.series import Curve, curve
+from speedrunner.results.conditions import Condition, Spread
+from speedrunner.results.paper import sweep_command
+from speedrunner.results.series import Curve, curve
 
 SCORE, OUTPUT, USD = "score", "output", "cost_usd"
 LABELS = {
+    "actor_usd": "USD per episode, without sleeps",
     SCORE: "score",
     OUTPUT: "output tokens per episode",
     USD: "USD per episode",
     "uncached": "uncached tokens per episode",
-    "combat_percent": "functions about combat (%)",
+    "combat": "share of functions about combat",
 }
 ROLLOUTS = "training rollouts"
 
@@ -84,7 +85,7 @@ class FigureBuilder:
         options: what its command has beside, such as ` scale=pilot`.
     """
 
-    def __init__(self, groups: Sequence[Group], model: str, experiment: str, options: str) -> None:
+    def __init__(self, groups: Sequence[Condition], model: str, experiment: str, options: str) -> None:
         self.groups = [group for group in groups if group.setting.model == model]
         self._model = model
         self._command = sweep_command(experiment, self.groups[0].runs[0].config.model, options)

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from statistics import fmean
 from typing import Any, Literal, Protocol
 
 from serving.usage import Prices
@@ -151,19 +150,16 @@ def points(step: Step, directory: StoredRun, prices: Prices) -> tuple[int, dict[
 
 
 def _means(phase: str, rows: Sequence[EpisodeRow], prices: Prices) -> dict[str, float]:
-    scored = [row for row in rows if row.score is not None]
-    found = {"unscored": float(len(rows) - len(scored))}
-    if scored:
-        found |= {
-            "score": fmean(row.score or 0.0 for row in scored),
-            "llm_calls": fmean(row.llm_calls for row in scored),
-            "actions": fmean(row.actions for row in scored),
-            "skill_calls": fmean(row.skill_calls for row in scored),
-            "uncached": fmean(row.usage.uncached for row in scored),
-            "cached": fmean(row.usage.cached for row in scored),
-            "output": fmean(row.usage.completion for row in scored),
-            "usd": fmean(prices.cost(row.usage) for row in scored),
-        }
+    from speedrunner.results.checkpoints import MEANS, frame_episodes
+
+    frame = frame_episodes(rows)
+    lists = {"uncached": prices.uncached, "cached": prices.cached, "output": prices.output}
+    frame["usd"] = sum(frame[tokens] * price / 1e6 for tokens, price in lists.items())
+    scored = frame[frame["score"].notna()]
+    means = scored[[*MEANS, "skill_calls"]].mean().dropna()
+    found = {"unscored": float(len(rows) - len(scored))} | {
+        str(name): float(value) for name, value in means.items()
+    }
     return {f"{phase}/{name}": value for name, value in found.items()}
 
 

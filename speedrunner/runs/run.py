@@ -17,8 +17,8 @@ from serving.model import Model
 from serving.probes.start_check import StartCheck
 from speedrunner.agents.actor import Actor
 from speedrunner.config.schema import differences, to_yaml
-from speedrunner.costs.ledger import spent_usd
 from speedrunner.hosts.host_pool import HostPool
+from speedrunner.results.ledger import spent_usd
 from speedrunner.runs.budget import TokenBudget
 from speedrunner.runs.curves import curves, require
 from speedrunner.runs.drain import Drain

@@ -9,8 +9,8 @@ from msgspec.structs import astuple
 
 from serving.balance import Balance
 from serving.usage import Usage
-from speedrunner.costs.stored_accounts import StoredAccounts, server_of, stored_accounts
 from speedrunner.experiments.damage import DAMAGED
+from speedrunner.results.accounts import StoredAccounts, server_of, stored_accounts
 from speedrunner.store.data import RunData, load
 from speedrunner.store.labels import Labels
 from speedrunner.store.records import EpisodeRow

@@ -8,7 +8,7 @@ from itertools import pairwise
 from markupsafe import Markup
 
 from speedrunner.library.library import Library
-from speedrunner.statistics.libraries import depths
+from speedrunner.results.libraries import depths
 
 WIDEST = 10
 """Boxes of one row."""

@@ -22,10 +22,11 @@ from speedrunner.console import visible
 from speedrunner.experiments.damage import DAMAGED, damage
 from speedrunner.library.library import Library
 from speedrunner.library.text import compared_lines, diff_lines
+from speedrunner.results.checkpoints import average_tests, frame_episodes
+from speedrunner.results.plain_rows import list_rows
+from speedrunner.results.skills import SkillHistory, skill_events
 from speedrunner.runs.identity import remarks
 from speedrunner.runs.stored_setup import usable
-from speedrunner.statistics.progress import progress
-from speedrunner.statistics.skills import SkillHistory, skill_events
 from speedrunner.store.data import RunData, load
 from speedrunner.store.lock import owner_of
 from speedrunner.store.policies import InvalidPolicy
@@ -75,7 +76,7 @@ def runs_page(found: Mapping[str, Path]) -> Context:
     for slug, path in found.items():
         try:
             run = load(path)
-            points = progress(run.rows)
+            points = list_rows(average_tests(frame_episodes(run.rows)))
             shown.append(
                 {
                     "slug": slug,
@@ -93,11 +94,11 @@ def runs_page(found: Mapping[str, Path]) -> Context:
 
 def run_page(run: RunData) -> Context:
     """A run's learning curve, sleeps and endings."""
-    points = progress(run.rows)
+    points = list_rows(average_tests(frame_episodes(run.rows)))
     curves = {
-        "score": [(each.rollouts, each.score) for each in points if each.score is not None],
+        "score": [(each["checkpoint"], each["score"]) for each in points if each["score"] is not None],
         "output tokens per test episode": [
-            (each.rollouts, each.output) for each in points if each.output is not None
+            (each["checkpoint"], each["output"]) for each in points if each["output"] is not None
         ],
     }
     return {

@@ -17,7 +17,7 @@ import msgspec
 from speedrunner.experiments.damage import DAMAGED
 from speedrunner.experiments.plans import runs_below
 from speedrunner.markup import templates
-from speedrunner.statistics.skills import SkillHistory, skill_history
+from speedrunner.results.skills import SkillHistory, skill_history
 from speedrunner.store.data import RunData, load
 from speedrunner.store.records import Trajectory
 from speedrunner.view import pages

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from models.tiny import card
-from speedrunner.costs.checkpoints import checkpoint_rows
-from speedrunner.costs.ledger import run_costs
-from speedrunner.costs.pricing import price_book
+from speedrunner.results.checkpoints import checkpoint_rows
+from speedrunner.results.ledger import run_costs
+from speedrunner.results.pricing import price_book
 from speedrunner.store.data import RunData, load
 from tests.scripted_runs import speedrunner
 

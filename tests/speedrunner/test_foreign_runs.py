@@ -20,7 +20,7 @@ import typer
 from speedrunner.cli.main import app
 from tests.bounded_commands import Commands, Ended
 from tests.foreign_runs import ATTACKS, SECRET, VALUE, Lure
-from tests.speedrunner.statistics.small_runs import SmallRun, skill
+from tests.speedrunner.results.small_runs import SmallRun, skill
 
 SCRIPT = Path(sys.executable).with_name("speedrunner")
 

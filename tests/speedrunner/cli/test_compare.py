@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from speedrunner.costs.checkpoints import checkpoint_rows
-from speedrunner.costs.ledger import run_costs
-from speedrunner.costs.pricing import price_book
+from speedrunner.results.checkpoints import checkpoint_rows
+from speedrunner.results.ledger import run_costs
+from speedrunner.results.pricing import price_book
 from tests.scripted_runs import ScriptedRun, complaint, in_process
 
 

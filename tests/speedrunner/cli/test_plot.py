@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 from speedrunner.cli.plot import BAR, MEASURES, Plotted, curves
-from speedrunner.costs.checkpoints import CheckpointRow
+from speedrunner.results.checkpoints import CheckpointRow
 from tests.scripted_runs import ScriptedRun, complaint, in_process
 
 

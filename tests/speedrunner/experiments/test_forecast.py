@@ -15,8 +15,8 @@ from serving.model_card import ModelCard
 from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.config.compose import compose
 from speedrunner.config.names import setting
-from speedrunner.costs.ledger import run_costs
-from speedrunner.costs.pricing import price_book
+from speedrunner.results.ledger import run_costs
+from speedrunner.results.pricing import price_book
 from speedrunner.experiments.forecast import (
     FORECASTS,
     MEASURES,

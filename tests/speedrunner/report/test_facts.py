@@ -9,7 +9,7 @@ from serving.cards import load_card
 from speedrunner.report.facts import facts
 from speedrunner.store.records import Machine, Process
 from tests.speedrunner.run_samples import process
-from tests.speedrunner.statistics.summaries import summary
+from tests.speedrunner.results.summaries import summary
 
 MACHINE = Machine("A processor", 8, 33.7, ["H100, 81559 MiB"] * 2)
 

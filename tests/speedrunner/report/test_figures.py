@@ -7,11 +7,11 @@ import pytest
 
 from speedrunner.report.figures import figures
 from speedrunner.report.panels import Figure
-from speedrunner.statistics.groups import grouped
-from speedrunner.statistics.series import frontier
-from speedrunner.statistics.summary import Summary
-from tests.speedrunner.statistics.summaries import checkpoint, summary
-from tests.speedrunner.statistics.test_without_cache import pair
+from speedrunner.results.conditions import grouped
+from speedrunner.results.series import frontier
+from speedrunner.results.run_result import Summary
+from tests.speedrunner.results.summaries import checkpoint, summary
+from tests.speedrunner.results.test_without_cache import pair
 
 
 def run(env: str, method: str, seed: int = 0, *scores: float, model: str = "tiny-random") -> Summary:

@@ -13,11 +13,11 @@ import pytest
 from speedrunner.report.facts import Facts, RunFacts, Shared
 from speedrunner.report.figures import figures
 from speedrunner.report.page import ROWS, page
-from speedrunner.statistics.groups import grouped
-from speedrunner.statistics.tables import run_tables
-from speedrunner.statistics.writing import Table
+from speedrunner.results.conditions import grouped
+from speedrunner.results.tables import run_tables
+from speedrunner.results.writing import Table
 from tests.page_elements import HOSTILE, Elements
-from tests.speedrunner.statistics.summaries import EMPTY, checkpoint, summary
+from tests.speedrunner.results.summaries import EMPTY, checkpoint, summary
 
 
 def facts(text: str = "babyai") -> Facts:

@@ -13,9 +13,9 @@ import pytest
 from serving.errors import EngineDead, InvalidCard, SpendingCapReached
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.usage import Usage
-from speedrunner.costs.checkpoints import rollout_costs
-from speedrunner.costs.ledger import run_costs
-from speedrunner.costs.pricing import price_book
+from speedrunner.results.checkpoints import rollout_costs
+from speedrunner.results.ledger import run_costs
+from speedrunner.results.pricing import price_book
 from speedrunner.runs.due import due
 from speedrunner.runs.executor import RunStopped
 from speedrunner.runs.plan import Wake

@@ -23,7 +23,7 @@ from serving.model import Model
 from serving.probes import start_check
 from serving.usage import Prices, Usage
 from speedrunner.config.compose import compose
-from speedrunner.costs.pricing import price_book
+from speedrunner.results.pricing import price_book
 from speedrunner.runs import identity
 from speedrunner.runs.drain import Drain, Interrupted, TimeIsUp
 from speedrunner.runs.executor import RunStopped

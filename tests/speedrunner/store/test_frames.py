@@ -11,14 +11,14 @@ import pytest
 
 from serving.cards import CHECKOUT
 from serving.usage import Usage
-from speedrunner.costs.ledger import run_costs
-from speedrunner.costs.pricing import price_book
+from speedrunner.results.ledger import run_costs
+from speedrunner.results.pricing import price_book
 from speedrunner.store.data import load
 from speedrunner.store.frames import Table
 from speedrunner.store.records import CallNode, Policy, Turn
 from speedrunner.store.rundir import RunDirectory
 from tests.scripted_runs import ScriptedRun
-from tests.speedrunner.costs.ledgers import play, row
+from tests.speedrunner.results.ledgers import play, row
 from tests.speedrunner.run_samples import sleep, trajectory
 
 TABLES: tuple[Table, ...] = get_args(Table)

@@ -1,0 +1,94 @@
+"""Whether a ledger's sums are those that a run's processes stored when they compared them with the engine."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+import msgspec
+
+from serving.balance import Balance
+from serving.engine.metrics import Counters
+from serving.meter import LedgerRow
+from serving.usage import Usage
+from speedrunner.results.engine_time import sessions
+from speedrunner.store.data import RunData
+
+
+class StoredAccount(msgspec.Struct, frozen=True):
+    """One stored account beside the ledgers that it was made of.
+
+    Attributes:
+        ledger: sums of the rows of the process (of a sweep: of all given runs) whose account it is.
+        stored: the same sums, as the process found them itself.
+        equal: whether they are the same.
+        engine: differences of the engine's counters.
+        balances: whether the process found ledger and engine to agree.
+        time: when, in Unix seconds.
+    """
+
+    ledger: Counters
+    stored: Counters
+    equal: bool
+    engine: Counters
+    balances: bool
+    time: float
+
+
+class StoredAccounts(msgspec.Struct, frozen=True):
+    """All stored accounts of some runs.
+
+    Attributes:
+        equal: whether every one of them is what the ledgers say; `None` where none was stored.
+        without: uses of an engine of which none was stored: by killed processes, and one that goes on.
+        accounts: one for each process, and each engine that it used: at its end, or where it was killed the
+            last in passing, beside what the ledger held then.
+    """
+
+    equal: bool | None
+    without: int
+    accounts: list[StoredAccount]
+
+
+def stored_accounts(runs: Sequence[RunData]) -> StoredAccounts:
+    """Compare the ledgers of runs that shared their engines, or of one run, with their stored accounts."""
+    found: dict[Balance, list[LedgerRow]] = {}
+    passing: dict[tuple[str, float], Balance] = {}
+    for each in sorted((each for run in runs for each in run.accounts), key=lambda each: each.time):
+        passing[server_of(each)] = each
+    without = 0
+    for run in runs:
+        for process, own in with_accounts(run):
+            if own is None:
+                without += 1
+            else:
+                # A sweep stores one account in all its runs, if no kill comes between; after a restart it is
+                # of what came then.
+                own = passing[server_of(own)] if own.in_passing else own
+                told = (row for row in process if own.since <= row.time <= own.time)
+                found.setdefault(own, []).extend(told)
+    accounts = []
+    for balance, rows in found.items():
+        ledger, stored = Counters.of(sum((row.usage or Usage() for row in rows), Usage())), balance.ledger
+        accounts.append(
+            StoredAccount(ledger, stored, ledger == stored, balance.engine, balance.agrees, balance.time)
+        )
+    return StoredAccounts(all(each.equal for each in accounts) if accounts else None, without, accounts)
+
+
+def with_accounts(run: RunData) -> Iterator[tuple[list[LedgerRow], Balance | None]]:
+    """The rows of each process of a run and each engine that it used, with the account that it left."""
+    for model in dict.fromkeys(row.model for row in run.requests):
+        processes = sessions(row for row in run.requests if row.model == model)
+        left = sorted((each for each in run.accounts if each.model == model), key=lambda each: each.time)
+        for process, following in pairwise([*processes, []]):
+            # It left the first account after its last row, or was killed after one in passing.
+            until = following[0].time if following else float("inf")
+            own = [each for each in left if process[0].time <= each.time < until]
+            last = next((each for each in own if process[-1].time <= each.time), None)
+            yield process, last or (own[-1] if own and own[-1].in_passing else None)
+
+
+def server_of(account: Balance) -> tuple[str, float]:
+    """What accounts of one start of a server have in common."""
+    return account.model, account.since

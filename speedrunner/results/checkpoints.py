@@ -1,0 +1,194 @@
+"""Test episodes and their means per checkpoint, as data frames: every mean that anyone is shown is made here.
+
+Definitions:
+
+- **Unscored**: an episode that an infrastructure error ended. It is counted, and in no mean.
+- **Silent**: an episode without a request, as where the tools alone exceed the context. Its score counts. Its
+  calls, tokens and USD are missing, so that they enter no mean of costs.
+- **Sleep share**: a sleep's cost is spread evenly over the rollouts of its batch (paper, Appendix A.3).
+- **Cost per episode** (`cost_usd`): the mean USD of the checkpoint's test episodes, with all roles of the
+  method (`actor_usd`), plus the mean sleep share of the rollouts since the previous checkpoint (`sleep_usd`).
+- **Cost per rollout** (`rollout_usd`): the mean USD of the rollouts since the previous checkpoint, with their
+  sleep shares. `training_usd` is the sum of these over all rollouts up to the checkpoint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from speedrunner.results.ledger import Line, RunCosts
+from speedrunner.store.data import RunData
+from speedrunner.store.records import Ending, EpisodeRow
+from speedrunner.store.stored_run import sleep_key
+
+if TYPE_CHECKING:
+    import pandas
+
+CUT = (Ending.WALL_CLOCK.value, Ending.CONTEXT_OVERFLOW.value)
+"""Terminations by a limit of the machinery: the score depends on that limit."""
+
+COSTS = ("llm_calls", "uncached", "cached", "output", "usd")
+"""What an episode without a request has no value of."""
+
+MEANS = ("score", "llm_calls", "actions", "uncached", "cached", "output", "usd")
+"""Columns of which a checkpoint has the mean over its scored test episodes."""
+
+
+def frame_episodes(rows: Sequence[EpisodeRow], costs: RunCosts | None = None) -> pandas.DataFrame:
+    """Return one row per finished episode.
+
+    Columns: `episode`, `number` (its last part), `phase`, `checkpoint`, `policy`, `task`, `termination`,
+    `score`, `success`, `actions`, `skill_calls`, `llm_calls`, `uncached`, `cached`, `output` (tokens),
+    `usd`, `seconds`, `unreported` (requests whose tokens are not known), `at_most` (tokens that these can
+    have taken). What is not known is NaN.
+
+    Args:
+        costs: the run's priced ledger, with the requests of all roles; without it, tokens are those of the
+            episode's own turns, and USD are not known.
+    """
+    import pandas
+
+    nan = float("nan")
+    found = []
+    for row in sorted(rows, key=lambda row: row.episode):
+        usage = row.usage
+        tokens = {"uncached": usage.uncached, "cached": usage.cached, "output": usage.completion, "usd": nan}
+        line = Line()
+        if costs is not None:
+            line = costs.episodes.get(row.episode, Line())
+            useful = line.useful
+            tokens = {
+                "uncached": useful.computed,
+                "cached": useful.cached,
+                "output": useful.reasoning + useful.action,
+                "usd": nan if costs.unpriced else line.useful_usd,
+            }
+        amounts = {"llm_calls": row.llm_calls, **tokens}
+        if not row.llm_calls:
+            amounts = dict.fromkeys(amounts, nan)
+        found.append(
+            {
+                "episode": row.episode,
+                "number": int(row.episode.rpartition("/")[2]),
+                "phase": row.phase,
+                "checkpoint": row.checkpoint,
+                "policy": row.policy,
+                "task": row.task,
+                "termination": row.ending.value,
+                "score": nan if row.score is None else row.score,
+                "success": nan if row.success is None else float(row.success),
+                "actions": row.actions,
+                "skill_calls": row.skill_calls,
+                **amounts,
+                "seconds": row.seconds,
+                "unreported": line.unreported,
+                "at_most": line.at_most.total,
+            }
+        )
+    columns = ["episode", "number", "phase", "checkpoint", "policy", "task", "termination", "score"]
+    columns += ["success", "actions", "skill_calls", *COSTS, "seconds", "unreported", "at_most"]
+    numbers = ["score", "success", *COSTS, "at_most"]
+    return pandas.DataFrame(found, columns=columns).astype(dict.fromkeys(numbers, float))
+
+
+def frame_sleeps(run: RunData, costs: RunCosts | None) -> pandas.DataFrame:
+    """Return one row per sleep, by its number: edits, tokens, USD, seconds, and what it did to the prefix."""
+    import pandas
+
+    nan = float("nan")
+    found = []
+    for record in run.sleeps:
+        line = Line() if costs is None else costs.episodes.get(sleep_key(record.sleep), Line())
+        turns = [len(agent.turns) for agent in record.agents] + [
+            len(again.turns) for again in record.attempts
+        ]
+        refused = sum(edit.error is not None for edit in record.edits)
+        prefix = record.prefix
+        found.append(
+            {
+                "sleep": record.sleep,
+                "rollouts": record.rollouts,
+                "llm_calls": sum(turns),
+                "accepted": len(record.edits) - refused,
+                "refused": refused,
+                "uncached": line.useful.computed,
+                "cached": line.useful.cached,
+                "output": line.useful.reasoning + line.useful.action,
+                "cost_usd": nan if costs is None or costs.unpriced else line.useful_usd,
+                "seconds": record.seconds,
+                "prefix_before": prefix.before if prefix else None,
+                "prefix_after": prefix.after if prefix else None,
+                "prefix_invalidated": prefix.before - prefix.kept if prefix else None,
+                "error": record.error,
+            }
+        )
+    columns = ["sleep", "rollouts", "llm_calls", "accepted", "refused", "uncached", "cached", "output"]
+    columns += ["cost_usd", "seconds", "prefix_before", "prefix_after", "prefix_invalidated", "error"]
+    kinds = dict.fromkeys(("prefix_before", "prefix_after", "prefix_invalidated"), "Int64")
+    return pandas.DataFrame(found, columns=columns).astype({"cost_usd": "float64", **kinds})
+
+
+def average_tests(episodes: pandas.DataFrame) -> pandas.DataFrame:
+    """Return one row per checkpoint that has a test episode, indexed by its rollouts, ascending.
+
+    Columns: `policy`; `episodes`, `unscored`, `silent` (counts); `wall_clock`, `context_overflow` (shares
+    of the test episodes that they ended) and `cut` (these and the unscored ones); the means `MEANS`, of
+    which USD are called `actor_usd`; `unreported` (sum) and `at_most` (tokens per episode).
+    """
+    tests = episodes[episodes["phase"] == "test"]
+    by = tests.groupby("checkpoint")
+    found = by.agg(
+        policy=("policy", "first"),
+        episodes=("episode", "size"),
+        unscored=("score", lambda scores: int(scores.isna().sum())),
+        silent=("llm_calls", lambda calls: int(calls.isna().sum())),
+        unreported=("unreported", "sum"),
+        at_most=("at_most", "mean"),
+    )
+    for name in CUT:
+        found[name] = (tests["termination"] == name).groupby(tests["checkpoint"]).mean()
+    found["cut"] = found[list(CUT)].sum(axis=1) + found["unscored"] / found["episodes"]
+    means = tests[tests["score"].notna()].groupby("checkpoint")[list(MEANS)].mean()
+    return found.join(means).rename(columns={"usd": "actor_usd"})
+
+
+def frame_checkpoints(run: RunData, costs: RunCosts) -> pandas.DataFrame:
+    """Return the rows of `average_tests`, with what the policies are and cost.
+
+    Further columns: `sleep_usd`, `cost_usd`, `rollout_usd`, `training_usd`; `public` and `skills` (counts),
+    `notes` (whether the policy has notes for the actor), `whole` (whether all planned episodes are finished).
+    """
+    return add_costs(run, frame_episodes(run.episodes, costs), frame_sleeps(run, costs))
+
+
+def add_costs(run: RunData, episodes: pandas.DataFrame, sleeps: pandas.DataFrame) -> pandas.DataFrame:
+    """Return `frame_checkpoints` from the frames of a run's episodes and sleeps."""
+    found = average_tests(episodes)
+    rollouts = share_sleeps(episodes, sleeps)
+    points = found.index.to_numpy()
+    place = points.searchsorted(rollouts["number"].to_numpy(), side="right")
+    since = rollouts[place < len(points)].groupby(points[place[place < len(points)]])
+    means = since[["usd", "sleep_usd"]].mean().reindex(found.index)
+    found["sleep_usd"] = means["sleep_usd"].fillna(0.0)
+    found["cost_usd"] = found["actor_usd"] + found["sleep_usd"]
+    found["rollout_usd"] = means["usd"]
+    spent = since["usd"].sum(min_count=1).reindex(found.index)
+    found["training_usd"] = spent.where(found["actor_usd"].isna(), spent.fillna(0.0)).cumsum()
+    policies = [run.policies.load(int(version)) for version in found["policy"]]
+    found["public"] = [sum(skill.public for skill in policy.skills) for policy in policies]
+    found["skills"] = [len(policy.skills) for policy in policies]
+    found["notes"] = [bool(policy.notes) for policy in policies]
+    found["whole"] = found["episodes"] >= run.settings.run.test_episodes
+    return found
+
+
+def share_sleeps(episodes: pandas.DataFrame, sleeps: pandas.DataFrame) -> pandas.DataFrame:
+    """Return the training rollouts: `episode`, `number`, `sleep_usd` (share of the sleep that followed), and
+    `usd`, which includes it."""
+    shares = (sleeps["cost_usd"] / sleeps["rollouts"]).set_axis(sleeps["sleep"] - 1)
+    train = episodes[episodes["phase"] == "train"][["episode", "number", "policy", "usd"]].copy()
+    train["sleep_usd"] = train["policy"].map(shares.to_dict()).fillna(0.0).astype(float)
+    if train["usd"].notna().any():  # else no price is known
+        train["usd"] = train["usd"].fillna(0.0) + train["sleep_usd"]
+    return train.drop(columns="policy")

@@ -1,0 +1,148 @@
+"""Runs beside each other at their checkpoints, paired by test task."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from speedrunner.config.schema import Config, differences
+from speedrunner.results.checkpoints import frame_episodes
+from speedrunner.results.inference import Estimate, bootstrap_mean
+from speedrunner.results.ledger import RunCosts
+from speedrunner.runs.identity import ACCEPTABLE, changes, process_lines, remarks
+from speedrunner.store.data import RunData
+
+if TYPE_CHECKING:
+    import pandas
+
+METRICS = ("score", "llm_calls", "uncached", "cached", "output", "usd")
+"""Columns of the frame of episodes that are compared."""
+
+WORLD = ("env.primitives", "env.limits", "env.tasks")
+"""What makes tasks of one name different worlds."""
+
+
+class CannotCompare(Exception):
+    """Runs have nothing in common that could be compared."""
+
+
+class Compared(msgspec.Struct, frozen=True):
+    """One run at one checkpoint.
+
+    Attributes:
+        rollouts: training rollouts before it.
+        metric: see `METRICS`; tokens and USD are per test episode.
+        run: its path.
+        mean: over its test tasks; `None` where no value is known.
+        difference: from the first run, over the tasks that both played; `None` where there is no such task.
+    """
+
+    rollouts: int
+    metric: str
+    run: str
+    mean: Estimate | None
+    difference: Estimate | None
+
+
+class Comparison(msgspec.Struct, frozen=True):
+    """What was compared, and what is to be known of it."""
+
+    rows: list[Compared]
+    notes: list[str]
+
+
+@dataclass(frozen=True)
+class _Side:
+    run: RunData
+    config: Config
+    costs: RunCosts
+    tests: pandas.DataFrame
+
+    @cached_property
+    def whole(self) -> list[int]:
+        """Checkpoints whose test episodes were all played."""
+        counts = self.tests.groupby("checkpoint").size()
+        planned = self.config.run.test_episodes
+        return [point for point in self.run.checkpoints if counts.get(point, 0) >= planned]
+
+    def average_tasks(self, point: int, metric: str) -> pandas.Series[float]:
+        """Return the mean of the scored episodes of each test task that has a value."""
+        scored = self.tests[(self.tests["checkpoint"] == point) & self.tests["score"].notna()]
+        return scored.groupby("task", sort=False)[metric].mean().dropna()
+
+
+def compare(runs: Sequence[RunData], costs: Sequence[RunCosts]) -> Comparison:
+    """Compare runs, each with the first, at the checkpoints that all of them have finished.
+
+    Args:
+        costs: of each run.
+
+    Raises:
+        CannotCompare: there are fewer than two, they play different environments, or no checkpoint is common.
+        InvalidConfig, StorageError: a run cannot be read.
+    """
+    if len(runs) < 2:
+        raise CannotCompare("name at least two different runs to compare")
+    sides = [_side(run, cost) for run, cost in zip(runs, costs, strict=True)]
+    first, *others = sides
+    for side in others:
+        unlike = [each for each in differences(first.config, side.config) if each.startswith("env.")]
+        if unlike := unlike or [each for each in _changed(first, side) if each.startswith(WORLD)]:
+            raise CannotCompare(
+                f"{side.run.path} plays another environment than {first.run.path}: {', '.join(unlike)}"
+            )
+    points = [point for point in first.whole if all(point in side.whole for side in others)]
+    if not points:
+        raise CannotCompare(
+            "no checkpoint was finished by all runs: "
+            + "; ".join(f"{side.run.path} has {_listed(side.whole) or 'none'}" for side in sides)
+        )
+    rows = []
+    for point in points:
+        for metric in METRICS:
+            base = first.average_tasks(point, metric)
+            for side in sides:
+                own = side.average_tasks(point, metric)
+                pairs = [] if side is first else (own - base).reindex(own.index).dropna().tolist()
+                mean, difference = bootstrap_mean(own.tolist()), bootstrap_mean(pairs)
+                rows.append(Compared(point, metric, str(side.run.path), mean, difference))
+    notes = [note for side in sides for note in _notes(side, first, points)]
+    return Comparison(rows, notes + remarks(each for side in sides for each in side.run.processes))
+
+
+def _side(run: RunData, costs: RunCosts) -> _Side:
+    episodes = frame_episodes(run.episodes, costs)
+    return _Side(run, run.settings, costs, episodes[episodes["phase"] == "test"])
+
+
+def _changed(first: _Side, side: _Side) -> list[str]:
+    """What differs between what two runs were played with, where both say so."""
+    newest = [each.run.processes[-1:] for each in (first, side)]
+    return changes(*newest[0], *newest[1]) if all(newest) else []
+
+
+def _notes(side: _Side, first: _Side, points: list[int]) -> list[str]:
+    """What the numbers of a run do not say."""
+    played = side.tests[side.tests["checkpoint"].isin(points)]
+    missing = sorted(set(side.run.checkpoints).difference(side.whole))
+    unscored = int(played["score"].isna().sum())
+    tasks = set(first.tests[first.tests["checkpoint"].isin(points)]["task"])
+    alone = len(set(played["task"]) - tasks)
+    found = {
+        f"is not finished: no whole evaluation after {_listed(missing)} rollouts": missing,
+        f"{unscored} test episodes ended by an infrastructure error and are in no mean": unscored,
+        f"{alone} of its test tasks were not played by {first.run.path} and are in no pair": alone,
+        f"no price is known for {', '.join(side.costs.unpriced)}": side.costs.unpriced,
+    }
+    code = ", ".join(each for each in _changed(first, side) if each.startswith(ACCEPTABLE))
+    found[f"was played by other code than {first.run.path}: {code}"] = code
+    texts = [text for text, holds in found.items() if holds] + process_lines(side.run.processes)
+    return [f"{side.run.path}: {text}" for text in texts]
+
+
+def _listed(points: list[int]) -> str:
+    return ", ".join(map(str, points))

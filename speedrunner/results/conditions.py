@@ -1,0 +1,177 @@
+"""Conditions: runs that differ only in their seed, and means and deviations over these seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import msgspec
+import pandas
+
+from speedrunner.config.names import Setting
+from speedrunner.config.schema import changes_results, to_mapping
+from speedrunner.results.run_result import RunResult
+from typed.records import flat
+
+NAMED = ("env.", "method.", "model.card", "model.inducer_card", "model.prefix_caching")
+"""Keys that `Setting` names."""
+
+OWN = ("run.seed", "run.start_from", "library.visible_last")
+"""Keys in which runs of a condition differ, or which `Setting` names."""
+
+SCHEDULE = ("run.rollouts", "run.sleep_every", "run.eval_every", "run.budget_tokens")
+"""Keys that do not distinguish runs that only evaluate another run's policy."""
+
+FAMILIES = ("scienceworld-family3", "scienceworld-family4")
+"""The environments whose mean the paper reports as ScienceWorld."""
+
+TOO_MANY = 0.02
+"""Share of test episodes that a limit of the machinery may end before a table flags the value."""
+
+DAGGER = (
+    f" A dagger marks values of which more than {TOO_MANY:.0%} of the test episodes ended by wall_clock or"
+    " context_overflow."
+)
+"""The end of a caption."""
+
+KEYS = ("env", "method", "model")
+
+
+class Spread(msgspec.Struct, frozen=True):
+    """Mean over seeds; `sd`, the sample's standard deviation, is `None` for one seed."""
+
+    mean: float
+    sd: float | None
+    seeds: int
+
+
+@dataclass(frozen=True)
+class Condition:
+    """Runs of one environment, method and model.
+
+    Attributes:
+        setting: `method` also names what else differs from other runs of the environment and model.
+        runs: ascending by seed.
+    """
+
+    setting: Setting
+    runs: list[RunResult]
+
+    @property
+    def names(self) -> tuple[str, str, str]:
+        """Environment, method and model."""
+        return self.setting.env, self.setting.method, self.setting.model
+
+    @property
+    def variant(self) -> str:
+        """What `setting.method` names in addition to the method."""
+        return self.setting.method.removeprefix(self.runs[0].setting.method)
+
+    @property
+    def points(self) -> list[int]:
+        """Checkpoints that at least one seed has finished."""
+        return sorted({point for run in self.runs for point in run.checkpoints.index})
+
+    def spread(self, measure: str) -> dict[int, Spread]:
+        """Mean and deviation of a column over the seeds, by checkpoint."""
+        values: dict[int, list[float]] = {}
+        for run in self.runs:
+            column = run.checkpoints[measure].dropna()
+            for point, value in zip(column.index.tolist(), column.tolist(), strict=True):
+                values.setdefault(point, []).append(value)
+        return {point: found for point in sorted(values) if (found := spread(values[point]))}
+
+
+def spread(values: Iterable[float | None]) -> Spread | None:
+    """Return mean and deviation over the seeds that have a value; `None` where none has."""
+    known = pandas.Series([*values], dtype=float).dropna()
+    if known.empty:
+        return None
+    return Spread(float(known.mean()), float(known.std()) if len(known) > 1 else None, len(known))
+
+
+def average(parts: Sequence[Spread]) -> Spread:
+    """Return the mean of several environments: of their means and of their deviations, as the paper does."""
+    deviations = [part.sd for part in parts if part.sd is not None]
+    sd = sum(deviations) / len(deviations) if len(deviations) == len(parts) else None
+    return Spread(sum(part.mean for part in parts) / len(parts), sd, min(part.seeds for part in parts))
+
+
+def mean_sd(found: Spread | None) -> tuple[float | None, float | None]:
+    """Return mean and deviation, where they are known."""
+    return (found.mean, found.sd) if found else (None, None)
+
+
+def group_runs(runs: Sequence[RunResult]) -> tuple[list[Condition], list[str]]:
+    """Group runs that differ only in their seed.
+
+    Returns:
+        The conditions, by setting; and a line for each run that is left out because another one has its
+        setting and seed (the one with more finished checkpoints is taken).
+    """
+    settings = {id(run): _list_settings(run) for run in runs}
+    groups: dict[Setting, dict[int, RunResult]] = {}
+    notes = []
+    for run in sorted(runs, key=lambda run: -len(run.checkpoints)):
+        comparable = [
+            settings[id(other)]
+            for other in runs
+            if (other.setting.env, other.setting.model) == (run.setting.env, run.setting.model)
+        ]
+        differing = [
+            f"{key}={value}"
+            for key, value in settings[id(run)].items()
+            if any(other.get(key, value) != value for other in comparable)
+        ]
+        method = run.setting.method + (f" ({', '.join(differing)})" if differing else "")
+        seeds = groups.setdefault(msgspec.structs.replace(run.setting, method=method), {})
+        if run.seed in seeds:
+            notes.append(f"{run.path} is left out: it has the setting and the seed of {seeds[run.seed].path}")
+        else:
+            seeds[run.seed] = run
+    found = [Condition(key, [seeds[seed] for seed in sorted(seeds)]) for key, seeds in sorted(groups.items())]
+    return found, notes
+
+
+Frame = Literal["checkpoints", "episodes", "sleeps", "skills"]
+
+
+def stack_frames(conditions: Sequence[Condition], name: Frame) -> pandas.DataFrame:
+    """Return one frame of all runs, with the columns `env`, `method`, `model`, `seed` and `run` in front.
+
+    Rows are in the order of the conditions, seeds, and the runs' own frames; `checkpoint` is a column.
+    """
+    found = []
+    for condition in conditions:
+        for run in condition.runs:
+            frame: pandas.DataFrame = getattr(run, name)
+            if name == "checkpoints":
+                frame = frame.reset_index()
+            keys = dict(zip(KEYS, condition.names, strict=True))
+            found.append(frame.assign(**keys, seed=run.seed, run=run.path))
+    if not found:
+        return pandas.DataFrame(columns=[*KEYS, "seed", "run"])
+    whole = pandas.concat([frame for frame in found if len(frame)] or found[:1], ignore_index=True)
+    front = [*KEYS, "seed", "run"]
+    return whole[[*front, *(column for column in whole.columns if column not in front)]]
+
+
+def share_cut(rows: Iterable[pandas.Series[Any]]) -> float:
+    """Return the share of the test episodes of some checkpoints that the wall clock or the context ended."""
+    frame = pandas.DataFrame(rows)
+    ended = (frame["wall_clock"] + frame["context_overflow"]) * frame["episodes"]
+    return float(ended.sum() / frame["episodes"].sum())
+
+
+def _list_settings(run: RunResult) -> dict[str, Any]:
+    """Return the values of a configuration that change results and that `Setting` does not name."""
+    evaluates = run.config.run.start_from is not None and run.config.run.rollouts == 0
+    return {
+        key: value
+        for key, value in flat(to_mapping(run.config)).items()
+        if changes_results(key)
+        and not key.startswith(NAMED)
+        and key not in OWN
+        and not (evaluates and key in SCHEDULE)
+    }

@@ -1,0 +1,230 @@
+"""What runs cost, as people read it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from msgspec.structs import astuple
+from rich import box
+from rich.table import Table
+
+from serving.balance import Balance
+from serving.engine.metrics import Counters
+from speedrunner.results.accounts import StoredAccounts
+from speedrunner.results.checkpoints import CUT
+from speedrunner.results.ledger import Classes, Line, RunCosts
+from speedrunner.results.pricing import PriceBook
+
+HEAD = ("requests", "cached", "computed", "reasoning", "action", "USD", "engine s")
+_FORMAT = "{:14}{:>9}{:>10}{:>10}{:>10}{:>9}{:>10}{:>9}"
+
+NOT_MEASURED = "not measured"
+
+
+def _or_dash(value: float | None, digits: int) -> str:
+    return "-" if value is None else f"{value:.{digits}f}"
+
+
+Row = Mapping[str, Any]
+"""A checkpoint, by the columns of `frame_checkpoints`."""
+
+COLUMNS: dict[str, Callable[[Row], str]] = {
+    "roll-\nouts": lambda row: str(row["checkpoint"]),
+    "score": lambda row: _or_dash(row["score"], 3),
+    "cut": lambda row: f"{row['cut']:.0%}",
+    "test\nepisodes": lambda row: (
+        f"{row['episodes']}" + (f" (-{row['unscored']})" if row["unscored"] else "")
+    ),
+    "LLM\ncalls": lambda row: _or_dash(row["llm_calls"], 1),
+    "uncached\ntokens": lambda row: _or_dash(row["uncached"], 0),
+    "cached\ntokens": lambda row: _or_dash(row["cached"], 0),
+    "output\ntokens": lambda row: _or_dash(row["output"], 0),
+    "USD per\nepisode": lambda row: _or_dash(row["actor_usd"], 6),
+    "USD per\nrollout": lambda row: _or_dash(row["rollout_usd"], 6),
+    "skills": lambda row: (
+        "notes" if row["notes"] and not row["skills"] else f"{row['public']}/{row['skills']}"
+    ),
+}
+"""Of the table of checkpoints. Headings in two lines, so that it fits into 80 characters."""
+
+
+def cost_lines(costs: RunCosts) -> list[str]:
+    """The breakdown per role, per class and per checkpoint, and the prefix cache's share."""
+    total = costs.total
+    lines = [_FORMAT.format("role", *HEAD)]
+    lines += [_line(role, line) for role, line in costs.roles.items()]
+    lines.append(_line("all", total))
+    lines.append(_counted("of it wasted", "", total.wasted, total.wasted_usd, None))
+    if (usd := total.usd_by_class) is not None:
+        each = (f"{amount:.6f}" for amount in astuple(usd))
+        lines.append(_FORMAT.format("USD", "", *each, f"{usd.total:.6f}", ""))
+    lines += limit_lines(costs)
+    if costs.unpriced:
+        lines.append(f"USD of {', '.join(costs.unpriced)}: {NOT_MEASURED}; the sums are without it.")
+    lines += ["", _FORMAT.format("phase, policy", *HEAD)]
+    for (phase, policy), line in costs.checkpoints.items():
+        lines.append(_line(phase if policy is None else f"{phase} v{policy}", line))
+    lines += ["", _cache(total)]
+    if total.engine_s is None:
+        lines.append(f"Engine time: {NOT_MEASURED} (no ledger shows when an engine of ours was ready).")
+    return lines
+
+
+def limit_lines(costs: RunCosts) -> list[str]:
+    """What of a run's requests was cut off, where any was: whole ones, and thinking at its budget."""
+    lines, total = [], costs.total
+    if total.unreported:
+        prompt, generated = total.at_most.cached + total.at_most.computed, total.at_most.action
+        lines.append(
+            f"{total.unreported} requests were cut off before their tokens were told: at most {prompt:.0f}"
+            f" prompt and {generated:.0f} generated tokens, {total.at_most_usd:.6f} USD, beyond these sums."
+        )
+    cut = [
+        f"{line.thought_cut} of {line.requests} of {role} ({line.thought_cut / line.requests:.0%})"
+        for role, line in costs.roles.items()
+        if line.thought_cut
+    ]
+    if cut:
+        lines.append(f"Requests whose thinking was closed at its budget: {', '.join(cut)}.")
+    return lines
+
+
+def total_lines(names: Sequence[str], runs: Sequence[RunCosts]) -> list[str]:
+    """One line per run, and their sum."""
+    lines = [_FORMAT.format("run", *HEAD)]
+    for name, each in zip(names, runs, strict=True):
+        lines += [name, _line("", each.total)]
+    return [*lines, _line("all", sum((each.total for each in runs), Line()))]
+
+
+def checkpoint_table(runs: Mapping[str, Sequence[Row]]) -> Table:
+    """One line per checkpoint, which names its run where there are several; `notes` explains the columns."""
+    table = Table(box=box.SIMPLE_HEAD, padding=0, pad_edge=False, collapse_padding=True)
+    names = len(runs) > 1
+    if names:
+        table.add_column("run", no_wrap=True)
+    for heading in COLUMNS:
+        table.add_column(heading, justify="right", no_wrap=True)
+    for name, rows in runs.items():
+        for number, row in enumerate(rows):
+            first = [name if number == 0 else ""] if names else []
+            table.add_row(*first, *(text(row) for text in COLUMNS.values()))
+        table.add_section()
+    return table
+
+
+def notes(rows: Sequence[Row], books: Sequence[PriceBook]) -> str:
+    """What the columns of `checkpoint_table` mean, and the prices of its runs."""
+    unscored, silent = (sum(row[name] for row in rows) for name in ("unscored", "silent"))
+    left_out = ""
+    if unscored:
+        left_out = f" {unscored} test episodes (-n) ended by an infrastructure error and have no score."
+    if silent:
+        left_out += f" {silent} sent no request: their score counts, their calls, tokens and USD do not."
+    cut = [
+        f"{row[name] * row['episodes']:.0f} of {row['episodes']} after {row['checkpoint']} rollouts by {name}"
+        for row in rows
+        for name in CUT
+        if row[name]
+    ]
+    if cut:
+        left_out += f" Ended by a limit: {', '.join(cut)}."
+    unreported = [
+        f"{row['unreported']} after {row['checkpoint']} rollouts (at most {row['at_most']:.0f} tokens per"
+        " episode)"
+        for row in rows
+        if row["unreported"]
+    ]
+    if unreported:
+        left_out += (
+            f" Requests cut off before their tokens were told, which the means lack: {', '.join(unreported)}."
+        )
+    return (
+        "Score, LLM calls, tokens (uncached and cached prompt, output) and USD per episode are means over the"
+        " test episodes. Cut: the share of these that a fault, the wall clock or the context ended."
+        f"{left_out} USD per rollout: the training rollouts since the checkpoint before, with"
+        f" their share of the sleeps. Skills: public/all, or notes where there are none. Prices:"
+        f" {'; or '.join(dict.fromkeys(map(price_text, books)))}."
+    )
+
+
+def price_text(book: PriceBook) -> str:
+    """The prices: one list for all models, or one for each, and the GPUs of those paid by the hour."""
+    lists = {
+        model: f"{prices.uncached:g} uncached, {prices.cached:g} cached, {prices.output:g} output"
+        " (USD per million tokens)"
+        for model, prices in book.models.items()
+    }
+    texts = [f"{model}: {text}" for model, text in lists.items()]
+    if len(set(lists.values())) == 1:
+        texts = list(lists.values())[:1]
+    texts += [f"{model} on {gpus} GPU{'s' if gpus > 1 else ''}" for model, gpus in book.gpus.items()]
+    return "; ".join([book.name, *texts])
+
+
+def balance_text(balance: Balance) -> str:
+    """The ledger's sums beside the engine's counters, and what is to be thought of the difference."""
+    ledger, engine = balance.ledger, balance.engine
+    sums = (
+        f"prompt {ledger.prompt} / {engine.prompt}, cached {ledger.cached} / {engine.cached},"
+        f" generated {ledger.generated} / {engine.generated}"
+    )
+    rest, most = balance.residual, balance.at_most
+    cut_off = (
+        f"{balance.unreported} requests were cut off before their tokens were told; the engine counted for"
+        f" them {rest.prompt} prompt and {rest.generated} generated tokens, at most {most.prompt} and"
+        f" {most.generated} being possible"
+    )
+    if rest == Counters():
+        verdict = "they agree to the token"
+    elif balance.agrees:
+        verdict = cut_off
+    elif balance.ours:
+        verdict = "they DIFFER, which is a defect: please report it" + (
+            f" ({cut_off})" if balance.unreported else ""
+        )
+    else:
+        verdict = "they differ, as can be: the engine is not ours, and may have served others too"
+    return f"Tokens of {balance.model} by ledger / by engine: {sums}: {verdict}."
+
+
+def accounts_text(accounts: StoredAccounts) -> str:
+    """Whether the ledger's sums are the stored accounts."""
+    killed = f"; {accounts.without} uses of an engine left none" if accounts.without else ""
+    if not accounts.accounts:
+        return f"Stored accounts: {NOT_MEASURED}: no process came to its end{killed}."
+    wrong = [account for account in accounts.accounts if not account.equal]
+    count = len(accounts.accounts)
+    if not wrong:
+        agree = sum(account.balances for account in accounts.accounts)
+        return (
+            f"Stored accounts: the classes' sums equal the stored ones ({count} of {count}); {agree} of these"
+            f" agreed with the engine's counters{killed}."
+        )
+    here, there = wrong[0].ledger, wrong[0].stored
+    return (
+        f"Stored accounts: {len(wrong)} of {count} DIFFER from the classes' sums, such as prompt"
+        f" {here.prompt} now, {there.prompt} stored; cached {here.cached}, {there.cached}; generated"
+        f" {here.generated}, {there.generated} (the engine was started again meanwhile, or shared with runs"
+        f" that were not named){killed}."
+    )
+
+
+def _line(name: str, line: Line) -> str:
+    return _counted(name, str(line.requests), line.tokens, line.usd, line.engine_s)
+
+
+def _counted(name: str, requests: str, tokens: Classes, usd: float | None, engine_s: float | None) -> str:
+    classes = (f"{n:.0f}" for n in astuple(tokens))
+    return _FORMAT.format(name, requests, *classes, _or_dash(usd, 6), _or_dash(engine_s, 1))
+
+
+def _cache(total: Line) -> str:
+    if total.cache_share is None:
+        return f"Prefix cache: {NOT_MEASURED} (no request says how much of its prompt could be cached)."
+    return (
+        f"Prefix cache: {total.from_cache} of the {total.cacheable} prompt tokens that could be cached were,"
+        f" in {total.cacheable_in} requests: {total.cache_share:.2%}"
+        + ("." if total.cache_share <= 1 else ", as others had filled the engine's cache before.")
+    )

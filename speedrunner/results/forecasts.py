@@ -1,0 +1,77 @@
+"""What runs were expected to take, beside what they took."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from speedrunner.experiments.forecast import CONFIDENCE, Forecast, kept, total
+from speedrunner.results.run_result import RunResult
+from speedrunner.results.server_time import server_seconds
+from speedrunner.results.writing import Cell, Table
+
+
+def forecast_table(runs: Sequence[RunResult]) -> Table:
+    """A row for each measure of each finished run of which a forecast was made before it began; those of the
+    sum of these runs come first.
+
+    Raises `StorageError` where forecasts cannot be read.
+    """
+    known = {folder: kept(folder) for folder in {Path(run.path).parent for run in runs}}
+    found = [(run, each) for run in runs for each in [_forecast(run, known[Path(run.path).parent])] if each]
+    if found:
+        seconds = server_seconds({run.path: run.servers for run in runs})
+        found = [(_with_engine_time(run, seconds.get(run.path)), each) for run, each in found]
+    rows: list[tuple[Cell, ...]] = []
+    if len(found) > 1:
+        together = [run for run, _ in found], [each for _, each in found]
+        rows += [("all", f"{len(found)} runs", None, None, *row) for row in _rows(*together)]
+    for run, each in found:
+        own = run.setting.env, run.setting.method, run.setting.model, run.seed
+        rows += [(*own, *row) for row in _rows([run], [each])]
+    columns = ("env", "method", "model", "seed", "measure", "forecast", "low", "high", "truth", "ratio")
+    text = (
+        "What finished runs took beside what was forecast before they began, with the interval that holds it"
+        f" with {CONFIDENCE:.0%}, if chance is all; ratio: truth by forecast. Tokens, requests and USD with"
+        " what was wasted, bytes on the disk. engine_h: a run's share of the hours of its servers, where all"
+        " runs of them are among these."
+    )
+    return Table("forecast", text, columns, rows)
+
+
+def _forecast(run: RunResult, known: Sequence[Forecast]) -> Forecast | None:
+    """The newest one of a finished run that is of as many episodes and sleeps, made before it began."""
+    if run.unfinished or run.started is None:
+        return None
+    phases = run.episodes["phase"]
+    counts = {phase: int((phases == phase).sum()) for phase in ("train", "test")} | {"sleep": len(run.sleeps)}
+    name = Path(run.path).name
+    fitting = [
+        each for each in known if each.dir == name and each.made < run.started and each.counts == counts
+    ]
+    return fitting[-1] if fitting else None
+
+
+def _with_engine_time(run: RunResult, seconds: float | None) -> RunResult:
+    return run if seconds is None else replace(run, taken=run.taken | {"engine_s": seconds})
+
+
+def _rows(runs: Sequence[RunResult], forecasts: Sequence[Forecast]) -> list[tuple[Cell, ...]]:
+    found: list[tuple[Cell, ...]] = []
+    for measure in runs[0].taken:
+        if any(measure not in run.taken for run in runs):
+            continue
+        if measure == "usd" and any(
+            run.prices != each.prices for run, each in zip(runs, forecasts, strict=True)
+        ):
+            continue  # at other prices
+        expected, truth = total(forecasts, measure), sum(run.taken[measure] for run in runs)
+        if expected is not None:
+            ratio = truth / expected.mean if expected.mean else None
+            amounts: list[float | None] = [expected.mean, expected.low, expected.high, truth]
+            if measure == "engine_s":
+                measure = "engine_h"
+                amounts = [each and each / 3600 for each in amounts]
+            found.append((measure, *amounts, ratio))
+    return found

@@ -1,0 +1,125 @@
+"""Intervals and tests for differences between conditions.
+
+A condition has few libraries (seeds) and many test episodes of each. Episodes of one seed share a library,
+so they are not independent samples of the method. The default test therefore compares the means of seeds
+(Student's t), and the bootstrap interval resamples seeds first, then episodes within each. The paper's own
+test treats all pairs of seed and episode as independent; it is kept for comparison, and rejects too often.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+if TYPE_CHECKING:
+    from numpy import ndarray
+
+CONFIDENCE = 0.95
+RESAMPLES = 10_000
+SEED = 0
+"""Fixed, so that the same values always have the same interval."""
+
+
+class Estimate(msgspec.Struct, frozen=True):
+    """A mean over `count` values, and the interval that holds it with `CONFIDENCE`; `None`: of one value."""
+
+    mean: float
+    low: float | None
+    high: float | None
+    count: int
+
+
+class TTest(msgspec.Struct, frozen=True):
+    """A two-sided t-test of a mean difference against zero.
+
+    Attributes:
+        count: values that were tested.
+        low, high: the t interval with `CONFIDENCE`; `None` of fewer than two values.
+        t, p: `None` of fewer than two values, and where all values are equal.
+    """
+
+    count: int
+    mean: float
+    low: float | None = None
+    high: float | None = None
+    t: float | None = None
+    p: float | None = None
+
+
+def bootstrap_mean(values: Sequence[float]) -> Estimate | None:
+    """Return the mean of independent values with its percentile bootstrap interval; `None` without values.
+
+    For a paired comparison, pass the differences of the pairs.
+    """
+    return bootstrap_seeds({0: values})
+
+
+def bootstrap_seeds(values: Mapping[int, Sequence[float]]) -> Estimate | None:
+    """Return the mean of the seeds' means with its hierarchical percentile bootstrap interval.
+
+    Seeds are drawn with replacement, then episodes within each drawn seed. With one seed, only episodes are
+    drawn: the interval then holds for this library alone. With fewer than five seeds the interval is too
+    narrow: use the t interval of `ttest_seeds`.
+
+    Args:
+        values: of the test episodes, by seed.
+    """
+    import numpy
+
+    seeds = [numpy.asarray(own, dtype=float) for own in values.values() if len(own)]
+    if not seeds:
+        return None
+    mean, count = float(numpy.mean([own.mean() for own in seeds])), sum(map(len, seeds))
+    if count < 2:
+        return Estimate(mean, None, None, count)
+    random = numpy.random.default_rng(SEED)
+    drawn: ndarray = numpy.stack(
+        [own[random.integers(len(own), size=(RESAMPLES, len(own)))].mean(axis=1) for own in seeds]
+    )
+    if len(seeds) > 1:  # another draw of episodes for each seed, also where a seed is drawn twice
+        chosen = random.integers(len(seeds), size=(len(seeds), RESAMPLES))
+        which = numpy.stack([random.permutation(RESAMPLES) for _ in seeds])
+        drawn = drawn[chosen, which]
+    tail = (1 - CONFIDENCE) / 2
+    low, high = numpy.quantile(drawn.mean(axis=0), [tail, 1 - tail])
+    return Estimate(mean, float(low), float(high), count)
+
+
+def ttest_seeds(values: Mapping[int, Sequence[float]]) -> TTest | None:
+    """Test the mean of the seeds' means against zero; degrees of freedom are the seeds less one."""
+    return paper_ttest([sum(own) / len(own) for own in values.values() if len(own)])
+
+
+def paper_ttest(differences: Sequence[float]) -> TTest | None:
+    """Test the mean of differences against zero, as if they were independent; `None` where there is none."""
+    import numpy
+    from scipy import stats  # type: ignore[import-untyped]
+
+    if not differences:
+        return None
+    given = numpy.asarray(differences, dtype=float)
+    count, mean = len(given), float(given.mean())
+    if count < 2:
+        return TTest(count, mean)
+    if numpy.ptp(given) <= 1e-12 * numpy.abs(given).max():  # equal up to rounding
+        return TTest(count, mean, mean, mean)
+    found = stats.ttest_1samp(given, 0.0)
+    interval = found.confidence_interval(CONFIDENCE)
+    ends = float(interval.low), float(interval.high)
+    return TTest(count, mean, *ends, float(found.statistic), float(found.pvalue))
+
+
+def correct_holm(values: Sequence[float | None]) -> list[float | None]:
+    """Correct the p-values of one family by Holm's procedure; a missing one stays missing and does not count.
+
+    Holm, S. (1979), A simple sequentially rejective multiple test procedure.
+    """
+    known = sorted((value, place) for place, value in enumerate(values) if value is not None)
+    corrected: list[float | None] = [None] * len(values)
+    largest = 0.0
+    for rank, (value, place) in enumerate(known):
+        largest = max(largest, min(1.0, (len(known) - rank) * value))
+        corrected[place] = largest
+    return corrected

@@ -1,0 +1,86 @@
+"""The paper's tables with our numbers in them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+
+from speedrunner.results.conditions import DAGGER, Spread, mean_sd
+from speedrunner.results.paper import Beside
+from speedrunner.results.writing import Cell, Table, latex
+
+WIDE = 6
+"""Quantities for which a table has columns; with more, each stands in a row."""
+
+
+def paper_tables(rows: Sequence[Beside]) -> list[Table]:
+    """The paper's tables with our numbers beside; one table more for the numbers in its prose."""
+    return [_paper(label, list(own)) for label, own in groupby(rows, key=lambda row: row.paper.table)]
+
+
+def _paper(label: str, rows: list[Beside]) -> Table:
+    columns = (
+        *(
+            "place",
+            "experiment",
+            "env",
+            "method",
+            "quantity",
+            "paper_model",
+            "relation",
+            "paper",
+            "paper_std",
+        ),
+        *("model", "ours", "ours_std", "seeds", "rollouts", "difference", "flag", "missing"),
+    )
+    cells: list[tuple[Cell, ...]] = []
+    for row in rows:
+        paper, ours = row.paper, row.ours
+        difference = None if ours is None or paper.value is None else ours.mean - paper.value
+        cells.append(
+            (
+                *(paper.place, paper.experiment, paper.env, paper.method, paper.quantity, paper.model),
+                *(paper.relation, paper.value, paper.sd, row.model, *mean_sd(ours)),
+                *(ours.seeds if ours else 0, row.rollouts, difference, row.flag, row.missing),
+            )
+        )
+    text = (
+        f"The paper's {label}, with what it printed before the stroke and ours behind it, means and standard"
+        f" deviations over seeds at the last checkpoint.{DAGGER}"
+    )
+    if label == "prose":
+        text = text.replace("The paper's prose", "Numbers in the paper's prose")
+    name = label.partition(":")[2] or label
+    return Table(name, text, columns, cells, shown=_pivot(rows))
+
+
+def _pivot(rows: list[Beside]) -> tuple[list[str], list[list[str]]]:
+    """A paper's table as it is read: a row for each method, a column for each quantity."""
+    quantities = list(dict.fromkeys(row.paper.quantity for row in rows))
+    if len(quantities) > WIDE:
+        found = [
+            [*map(latex, (row.model, row.paper.env, row.paper.method, row.paper.quantity)), _stroke(row)]
+            for row in rows
+        ]
+        return [*map(latex, ("model", "env", "method", "quantity", "paper / ours"))], found
+    lines: dict[tuple[str, str, str], dict[str, str]] = {}
+    for row in rows:
+        key = row.model, row.paper.env, row.paper.method
+        lines.setdefault(key, {})[row.paper.quantity] = _stroke(row)
+    heads = [*map(latex, ("model", "env", "method", *quantities))]
+    return heads, [
+        [*map(latex, key), *(own.get(each, "--") for each in quantities)] for key, own in lines.items()
+    ]
+
+
+def _stroke(row: Beside) -> str:
+    paper = Spread(row.paper.value, row.paper.sd, 0) if row.paper.value is not None else None
+    relation = f"{row.paper.relation} " if row.paper.relation else ""
+    flag = r"$^\dagger$" if row.flag else ""
+    return f"{relation}{_with_sd(paper)} / {_with_sd(row.ours)}{flag}"
+
+
+def _with_sd(found: Spread | None) -> str:
+    if found is None or found.sd is None:
+        return latex(found.mean if found else None)
+    return f"{latex(found.mean)[:-1]}\\pm{latex(found.sd)[1:]}"

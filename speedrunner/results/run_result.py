@@ -1,0 +1,139 @@
+"""One run as data frames of its episodes, checkpoints, sleeps and skills, and its other facts."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+import pandas
+
+from speedrunner.config.names import Setting, setting
+from speedrunner.config.schema import Config
+from speedrunner.experiments.forecast import truth
+from speedrunner.results.checkpoints import add_costs, frame_episodes, frame_sleeps
+from speedrunner.results.ledger import run_costs
+from speedrunner.results.libraries import LibraryStatistics, library_statistics
+from speedrunner.results.pricing import OWN, price_book
+from speedrunner.results.server_time import ServerUse, server_uses
+from speedrunner.results.skill_costs import SkillCost, skill_costs
+from speedrunner.results.skills import SkillHistory, skill_history
+from speedrunner.runs.identity import remarks
+from speedrunner.store.data import load
+from speedrunner.store.records import Process
+
+if TYPE_CHECKING:
+    pass
+
+LIBRARY = LibraryStatistics.__struct_fields__
+"""Columns of a checkpoint that describe its library."""
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """One run.
+
+    Attributes:
+        prices: name of the price list.
+        checkpoints: rows of `frame_checkpoints` that are `whole`, with the columns `LIBRARY`.
+        unfinished: planned checkpoints that are not among them.
+        episodes, sleeps: see `speedrunner.results.checkpoints`.
+        skills: one row per skill, with the fields of `SkillCost`.
+        processes: oldest first.
+        taken: what the run has taken, by measure of `speedrunner.experiments.forecast`; without engine time,
+            which only all runs of a server can share out.
+        servers: its uses of servers, for that.
+        remarks: notes on the results from the models' configurations.
+    """
+
+    path: str
+    config: Config
+    setting: Setting
+    prices: str
+    checkpoints: pandas.DataFrame
+    unfinished: list[int]
+    episodes: pandas.DataFrame
+    sleeps: pandas.DataFrame
+    skills: pandas.DataFrame
+    processes: list[Process] = field(default_factory=list)
+    taken: dict[str, float] = field(default_factory=dict)
+    servers: list[ServerUse] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
+
+    @property
+    def seed(self) -> int:
+        """The seed of the run."""
+        return self.config.run.seed
+
+    @property
+    def started(self) -> float | None:
+        """When its first process started, in Unix seconds; `None` where none has."""
+        return self.processes[0].started if self.processes else None
+
+
+def count_terminations(runs: Iterable[RunResult]) -> dict[str, int]:
+    """Count the episodes of runs by termination, the most frequent first."""
+    counts: Counter[str] = Counter()
+    for run in runs:
+        counts.update(run.episodes["termination"])
+    return dict(counts.most_common())
+
+
+def read_result(path: Path, prices: str | None) -> RunResult:
+    """Read a run, finished or not, and price it.
+
+    Args:
+        prices: a file of `configs/prices/`; `None`: the run's own list.
+
+    Raises:
+        StorageError, InvalidConfig: it is damaged; there are other errors where its records contradict each
+            other (`speedrunner.experiments.damage` lists them).
+    """
+    run = load(path)
+    config = run.settings
+    if not run.processes:  # it has been created, and nothing more
+        costs, history, name = None, SkillHistory({}, [], []), prices or OWN
+        episodes = frame_episodes([])
+    else:
+        (costs,) = run_costs([run], [price_book(run, prices)])
+        history, name = skill_history(run), costs.book.name
+        episodes = frame_episodes(run.episodes, costs)
+    skills = [] if costs is None else skill_costs(run, costs, history)
+    sleeps = frame_sleeps(run, costs)
+    checkpoints = add_libraries(add_costs(run, episodes, sleeps), history)
+    whole = checkpoints[checkpoints["whole"]]
+    taken = {} if costs is None else truth(run, costs)
+    return RunResult(
+        path=str(path),
+        config=config,
+        setting=setting(config),
+        prices=name,
+        checkpoints=whole,
+        unfinished=sorted(set(run.checkpoints).difference(whole.index)),
+        episodes=episodes,
+        sleeps=sleeps,
+        skills=frame_skills(skills),
+        processes=run.processes,
+        taken={measure: amount for measure, amount in taken.items() if measure != "engine_s"},
+        servers=list(server_uses(run)),
+        remarks=remarks(run.processes),
+    )
+
+
+def add_libraries(checkpoints: pandas.DataFrame, history: SkillHistory) -> pandas.DataFrame:
+    """Return checkpoints with the columns `LIBRARY` of their policies."""
+    statistics = {
+        policy: library_statistics(history.libraries[policy].definitions)
+        for policy in checkpoints["policy"].unique()
+    }
+    rows = [msgspec.structs.astuple(statistics[policy]) for policy in checkpoints["policy"]]
+    return checkpoints.join(pandas.DataFrame(rows, checkpoints.index, [*LIBRARY]).astype(float))
+
+
+def frame_skills(skills: list[SkillCost]) -> pandas.DataFrame:
+    """Return one row per skill that a run ever had."""
+    found = pandas.DataFrame(map(msgspec.structs.asdict, skills), columns=[*SkillCost.__struct_fields__])
+    return found.astype({"removed": "Int64"})

@@ -1,0 +1,150 @@
+"""Tables of tests between conditions, paired by seed and test episode."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import combinations, product
+from typing import Any
+
+import pandas
+
+from speedrunner.results.conditions import FAMILIES, Condition
+from speedrunner.results.inference import (
+    CONFIDENCE,
+    RESAMPLES,
+    bootstrap_seeds,
+    correct_holm,
+    paper_ttest,
+    ttest_seeds,
+)
+from speedrunner.results.run_result import RunResult
+from speedrunner.results.writing import Table, table_of
+
+TESTED = ("score", "output", "cost_usd")
+"""The metrics that are tested."""
+
+REFERENCE = "speedrunner"
+"""The method that is compared with each other one, as in the paper; where it is missing, all are."""
+
+POOLED = "scienceworld"
+"""The environment of rows that pool both families, as the caption of the paper's main figure does."""
+
+Differences = dict[int, list[float]]
+"""By seed, of each test episode that has a value on both sides."""
+
+
+def make_test_tables(conditions: Sequence[Condition], corrected: bool) -> list[Table]:
+    """Return the tests that respect seeds, and the paper's.
+
+    Args:
+        corrected: whether p-values are corrected by Holm's procedure, per metric over the table.
+    """
+    rows, paper = [], []
+    for names, differences in _compare_all(conditions):
+        values = {seed: own for seed, own in differences.items() if own}
+        test, around = ttest_seeds(values), bootstrap_seeds(values)
+        independent = paper_ttest([value for own in values.values() for value in own])
+        if test is None or around is None or independent is None:
+            continue
+        count = {"seeds": test.count, "pairs": around.count}
+        ends = {"low": test.low, "high": test.high, "t": test.t, "p": test.p}
+        boot = {"boot_low": around.low, "boot_high": around.high}
+        rows.append({**names, **count, "difference": test.mean, **ends, **boot})
+        ends = {"low": independent.low, "high": independent.high, "t": independent.t, "p": independent.p}
+        paper.append({**names, **count, "difference": independent.mean, **ends})
+    note = "p is not corrected for the number of tests."
+    if corrected:
+        note = "p is corrected by Holm's procedure over the tests of one metric in this table."
+        for table in (rows, paper):
+            for metric in TESTED:
+                own = [row for row in table if row["metric"] == metric]
+                for row, p in zip(own, correct_holm([row["p"] for row in own]), strict=True):
+                    row["p"] = p
+    columns = ["env", "model", "metric", "a", "b", "checkpoint", "seeds", "pairs"]
+    columns += ["difference", "low", "high", "t", "p"]
+    text = (
+        "Differences a minus b at the last common checkpoint, paired by seed and test episode: the mean over"
+        f" seeds of the seeds' mean differences, with the {CONFIDENCE:.0%} interval, t and p of a two-sided"
+        f" t-test on these means (degrees of freedom: seeds less one), and the {CONFIDENCE:.0%} interval of a"
+        f" bootstrap that resamples seeds, then episodes within each ({RESAMPLES} resamples)."
+        f" {POOLED}: both families, each with equal weight. {note}"
+    )
+    paper_text = (
+        "The paper's test, for comparison: two-sided paired t-tests that treat all pairs of seed and test"
+        f" episode as independent. Episodes of one seed share a library, so it rejects too often. {note}"
+    )
+    return [
+        table_of("ttests", text, pandas.DataFrame(rows, columns=[*columns, "boot_low", "boot_high"])),
+        table_of("paper_ttests", paper_text, pandas.DataFrame(paper, columns=columns)),
+    ]
+
+
+def _compare_all(conditions: Sequence[Condition]) -> Iterator[tuple[dict[str, Any], Differences]]:
+    """Return what identifies each comparison, with its differences; pooled ones follow their families."""
+    found: dict[tuple[str, str, str, str], dict[str, tuple[int, Differences]]] = {}
+    settings = dict.fromkeys((each.setting.env, each.setting.model) for each in conditions)
+    for env, model in settings:
+        own = [each for each in conditions if (each.setting.env, each.setting.model) == (env, model)]
+        for a, b in _pair_methods(own):
+            for metric in TESTED:
+                compared = _compare(a, b, metric)
+                if compared is not None:
+                    names = {"env": env, "model": model, "metric": metric}
+                    methods = {"a": a.setting.method, "b": b.setting.method}
+                    yield {**names, **methods, "checkpoint": compared[0]}, compared[1]
+                    key = model, metric, methods["a"], methods["b"]
+                    found.setdefault(key, {})[env] = compared
+    for (model, metric, a_name, b_name), by_env in found.items():
+        if all(family in by_env for family in FAMILIES):
+            parts = [by_env[family] for family in FAMILIES]
+            names = {"env": POOLED, "model": model, "metric": metric, "a": a_name, "b": b_name}
+            yield {**names, "checkpoint": min(point for point, _ in parts)}, _pool([own for _, own in parts])
+
+
+def _pool(parts: Sequence[Differences]) -> Differences:
+    """Join the differences of environments, of the seeds that all of them have."""
+    seeds = set.intersection(*(set(part) for part in parts))
+    return {seed: [value for part in parts for value in part[seed]] for seed in sorted(seeds)}
+
+
+def _compare(a: Condition, b: Condition, metric: str) -> tuple[int, Differences] | None:
+    """Return the last checkpoint that a seed of both has finished, and the differences there."""
+    others = {run.seed: run for run in b.runs}
+    pairs = [(run, others[run.seed]) for run in a.runs if run.seed in others]
+    common = [
+        point for own, other in pairs for point in {*own.checkpoints.index} & {*other.checkpoints.index}
+    ]
+    if not common:
+        return None
+    last = int(max(common))
+    there = [(own, other) for own, other in pairs
+             if last in own.checkpoints.index and last in other.checkpoints.index]  # fmt: skip
+    return last, {own.seed: _differ(own, other, last, metric) for own, other in there}
+
+
+def _differ(own: RunResult, other: RunResult, point: int, metric: str) -> list[float]:
+    """Return the difference of each test episode that has a score and a value on both sides."""
+    first, second = (_list_values(run, point, metric) for run in (own, other))
+    return [float(value) for value in (first - second).dropna()]
+
+
+def _list_values(run: RunResult, point: int, metric: str) -> pandas.Series[float]:
+    """Return the metric of each scored test episode, by number and task; USD with the share of sleeps."""
+    tests = select_tests(run.episodes, point).set_index(["number", "task"])
+    if metric != "cost_usd":
+        return tests[metric].astype(float)
+    return tests["usd"].astype(float) + float(run.checkpoints["sleep_usd"][point])
+
+
+def select_tests(episodes: pandas.DataFrame, point: int) -> pandas.DataFrame:
+    """Return the scored test episodes of a checkpoint."""
+    chosen = (episodes["phase"] == "test") & (episodes["checkpoint"] == point) & episodes["score"].notna()
+    return episodes[chosen]
+
+
+def _pair_methods(conditions: Sequence[Condition]) -> list[tuple[Condition, Condition]]:
+    """Return what is compared in one environment with one model; nothing that differs in its schedule."""
+    ours = [each for each in conditions if each.runs[0].setting.method == REFERENCE]
+    rest = [each for each in conditions if each not in ours]
+    pairs = product(ours, rest) if ours else combinations(rest, 2)
+    return [(a, b) for a, b in pairs if "" in (a.variant, b.variant) or a.variant == b.variant]

@@ -1,0 +1,62 @@
+"""What each run had of the servers that runs shared, told without the runs themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+
+from serving.balance import Balance
+from speedrunner.results.accounts import with_accounts
+from speedrunner.results.engine_time import EngineUse, engine_seconds
+from speedrunner.store.data import RunData
+
+
+class ServerUse(msgspec.Struct, frozen=True):
+    """One process's use of an engine for a run.
+
+    Attributes:
+        server: what it is known by: its model, and its address if the run names one, else the process that
+            started it, which plays all runs of a sweep.
+        use: when.
+        account: the one at the end of all runs of the server; `None` where the process was killed.
+    """
+
+    server: tuple[str, ...]
+    use: EngineUse
+    account: Balance | None
+
+
+def server_uses(run: RunData) -> Iterator[ServerUse]:
+    """All of a run's uses of engines; none of a hosted model. Raises `StorageError`, `InvalidConfig`."""
+    url = run.settings.serving.url
+    for rows, account in with_accounts(run):
+        began = rows[0].time
+        player = next((each for each in reversed(run.processes) if each.started <= began), run.processes[0])
+        server = rows[0].model, player.host, url or str(player.pid)
+        is_last = account is not None and not account.in_passing
+        yield ServerUse(server, EngineUse.of(rows), account if is_last else None)
+
+
+def server_seconds(runs: Mapping[str, Sequence[ServerUse]]) -> dict[str, float]:
+    """Each run's share of the lives of its servers, in seconds.
+
+    A run is missing that used none of ours, or of whose servers other runs are not there, as an account says;
+    where a process was killed there is no account, and those that are there share all of its time.
+    """
+    servers: dict[tuple[str, ...], list[tuple[str, ServerUse]]] = {}
+    covered: dict[Balance, set[str]] = {}
+    for run, uses in runs.items():
+        for each in uses:
+            servers.setdefault(each.server, []).append((run, each))
+            if each.account is not None:
+                covered.setdefault(each.account, set()).add(run)
+    lacking = {account for account, there in covered.items() if len(there) < account.clients}
+    seconds: dict[str, float] = {}
+    unknown: set[str] = set()
+    for found in servers.values():
+        for (run, each), share in zip(found, engine_seconds([each.use for _, each in found]), strict=True):
+            seconds[run] = seconds.get(run, 0.0) + share
+            if each.account in lacking:
+                unknown.add(run)
+    return {run: amount for run, amount in seconds.items() if run not in unknown}

@@ -1,0 +1,164 @@
+"""What each skill cost, and when it had paid for itself."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import msgspec
+
+from serving.usage import Usage
+from speedrunner.library.library import Library
+from speedrunner.results.ledger import Line, RunCosts
+from speedrunner.results.skills import START, SkillHistory, SkillVersion
+from speedrunner.store.data import RunData
+from speedrunner.store.stored_run import sleep_key
+
+
+class SkillCost(msgspec.Struct, frozen=True, kw_only=True):
+    """One skill over a whole run; what is not known, or of no skill that was ever public, is `None`.
+
+    Attributes:
+        created, changed: the sleeps that wrote it and changed it last; 0: the run began with it.
+        removed: the sleep that deleted or renamed it.
+        public: as it was last.
+        induction_tokens: of the sleeps that wrote or changed it: each sleep's tokens (of all classes and
+            roles, without what was wasted) are shared evenly by the skills that it wrote or changed.
+        induction_usd: what they cost.
+        schema_tokens: that its name, documentation and parameters take in the prompt of every turn.
+        calls: by the actor, in all finished episodes; `inner_calls` by other skills and programs.
+        errors: calls of both kinds that failed.
+        steps_saved: primitives that advanced the world in the actor's calls, less one for each call.
+        break_even: the first training episode after which it had saved more than it had cost: the steps
+            saved, each worth the run's mean LLM call in training, against its induction and, in every turn
+            of the actor, its schema from the prefix cache.
+    """
+
+    skill: str
+    created: int
+    changed: int
+    removed: int | None
+    public: bool
+    induction_tokens: float
+    induction_usd: float | None
+    schema_tokens: float | None
+    calls: int
+    inner_calls: int
+    errors: int
+    steps_saved: int
+    break_even: str | None
+
+
+class _Schemas:
+    """The lengths of tools in a run's prompts, in tokens.
+
+    No tokenizer is asked: sleeps recorded how long the prefix was under each policy, of which tools are all
+    that changes (notes aside). The policies with the least and the most text of tools say how many tokens a
+    character of them takes.
+    """
+
+    def __init__(self, run: RunData, libraries: dict[int, Library]) -> None:
+        self._libraries = libraries
+        self._lengths: dict[tuple[str, str], int] = {}
+        prefixes = {each.sleep: each.prefix.after for each in run.sleeps if each.prefix is not None}
+        prefixes |= {each.sleep - 1: each.prefix.before for each in run.sleeps if each.prefix is not None}
+        known = sorted(
+            (sum(self._chars(version, each.name) for each in libraries[version].public), tokens)
+            for version, tokens in prefixes.items()
+            if version in libraries
+        )
+        self._per_char = None
+        if known and known[-1][0] > known[0][0]:
+            self._per_char = (known[-1][1] - known[0][1]) / (known[-1][0] - known[0][0])
+
+    def tokens(self, version: int, name: str) -> float | None:
+        """Of a public skill of a policy."""
+        return None if self._per_char is None else self._per_char * self._chars(version, name)
+
+    def _chars(self, version: int, name: str) -> int:
+        library = self._libraries[version]
+        key = name, library.named[name].source
+        if key not in self._lengths:
+            self._lengths[key] = len(msgspec.json.encode(library.tool(name)).decode())
+        return self._lengths[key]
+
+
+def skill_costs(run: RunData, costs: RunCosts, history: SkillHistory) -> list[SkillCost]:
+    """The costs of all skills that a run ever had, in the order in which they came.
+
+    Raises:
+        StorageError: the run cannot be read.
+        InvalidTool: a public skill is none that an actor could call.
+    """
+    changed = Counter(each.sleep for each in history.versions if each.change != START)
+    shares = {
+        sleep: (line.useful.total / count, line.useful_usd / count)
+        for sleep, count in changed.items()
+        for line in [costs.episodes.get(sleep_key(sleep), Line())]
+    }
+    schemas = _Schemas(run, history.libraries)
+    by_name: dict[str, list[SkillVersion]] = {}
+    for version in history.versions:
+        by_name.setdefault(version.name, []).append(version)
+    worth = _Worth(run, costs)
+    found = []
+    for name, own in by_name.items():
+        sleeps = [each.sleep for each in own if each.change != START]
+        last = own[-1]
+        shown = max(
+            (number for number, each in history.libraries.items() if _public(each, name)), default=None
+        )
+        found.append(
+            SkillCost(
+                skill=name,
+                created=own[0].sleep,
+                changed=last.sleep,
+                removed=last.until if last.removed else None,
+                public=last.public,
+                induction_tokens=sum(shares[sleep][0] for sleep in sleeps),
+                induction_usd=None if costs.unpriced else sum(shares[sleep][1] for sleep in sleeps),
+                schema_tokens=None if shown is None else schemas.tokens(shown, name),
+                calls=sum(each.calls for each in own),
+                inner_calls=sum(each.inner_calls for each in own),
+                errors=sum(each.errors for each in own),
+                steps_saved=sum(each.steps_saved for each in own),
+                break_even=_break_even(
+                    name, {sleep: shares[sleep][1] for sleep in sleeps}, worth, history, schemas
+                ),
+            )
+        )
+    return found
+
+
+class _Worth:
+    """What an LLM call of a run's training costs on average, and a token from its prefix cache."""
+
+    def __init__(self, run: RunData, costs: RunCosts) -> None:
+        rows = [row for row in run.episodes if row.phase == "train"]
+        usd = sum(costs.episodes.get(row.episode, Line()).useful_usd for row in rows)
+        self.known = not costs.unpriced
+        self.call_usd = usd / max(sum(row.llm_calls for row in rows), 1)
+        self._prices = costs.book.models.get(run.processes[-1].actor.name) if run.processes else None
+
+    def carried(self, tokens: float) -> float:
+        """USD of tokens that stood in prompts and came from the cache."""
+        return self._prices.cost(Usage(round(tokens), round(tokens))) if self._prices else 0.0
+
+
+def _break_even(
+    name: str, induction: dict[int, float], worth: _Worth, history: SkillHistory, schemas: _Schemas
+) -> str | None:
+    if not worth.known or not any(name in use.saved for use in history.uses):
+        return None
+    carried, saved = 0.0, 0
+    for use in history.uses:
+        if _public(history.libraries.get(use.policy), name):
+            carried += use.turns * (schemas.tokens(use.policy, name) or 0.0)
+        saved += use.saved.get(name, 0)
+        learnt = sum(usd for sleep, usd in induction.items() if sleep <= use.policy)
+        if saved * worth.call_usd > learnt + worth.carried(carried):
+            return use.episode
+    return None
+
+
+def _public(library: Library | None, name: str) -> bool:
+    return library is not None and name in library.by_name and library.by_name[name].public

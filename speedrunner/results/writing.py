@@ -1,0 +1,141 @@
+"""Tables as CSV and LaTeX (booktabs). What names and models wrote can do no harm in either."""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from speedrunner.console import visible
+from speedrunner.results.plain_rows import list_rows
+from speedrunner.store import files
+
+if TYPE_CHECKING:
+    import pandas
+
+Cell = str | int | float | None
+"""`None` stands for what is not known, or not there."""
+
+LONG = 40
+"""Rows from which a LaTeX table may go over several pages."""
+
+_SPECIAL = {
+    **{character: rf"\{character}" for character in "&%$#_{}"},
+    "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
+    "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", '"': "''",
+}  # fmt: skip
+
+
+class Table(msgspec.Struct, frozen=True):
+    """One table, written as `NAME.csv` and `NAME.tex`.
+
+    Attributes:
+        flagged: numbers of rows whose label gets a dagger in LaTeX, which the caption explains.
+        shown: what LaTeX shows in the place of columns and rows, as texts in LaTeX.
+    """
+
+    name: str
+    caption: str
+    columns: Sequence[str]
+    rows: list[tuple[Cell, ...]]
+    flagged: frozenset[int] = frozenset()
+    shown: tuple[Sequence[str], Sequence[Sequence[str]]] | None = None
+
+
+def table_of(
+    name: str, caption: str, frame: pandas.DataFrame, flagged: frozenset[int] = frozenset()
+) -> Table:
+    """Return a frame as a table; missing values are `None`, truth values 0 or 1."""
+    rows = [tuple(map(_cell, row.values())) for row in list_rows(frame)]
+    return Table(name, caption, [*frame.columns], rows, flagged)
+
+
+def _cell(value: Any) -> Cell:
+    cell: Cell = int(value) if isinstance(value, bool) else value
+    return cell
+
+
+def write(folder: Path, tables: Sequence[Table], remarks: Sequence[str] = ()) -> None:
+    """Write tables into a folder, which is made if it is missing. Raises `StorageError`.
+
+    Args:
+        remarks: end each caption.
+    """
+    with files.explained(folder, "made"):
+        folder.mkdir(parents=True, exist_ok=True)
+    for table in tables:
+        files.write_atomic(folder / f"{table.name}.csv", csv_text(table).encode())
+        caption = " ".join([table.caption, *(f"{each}." for each in remarks)])
+        remarked = msgspec.structs.replace(table, caption=caption)
+        files.write_atomic(folder / f"{table.name}.tex", latex_text(remarked).encode())
+
+
+def csv_text(table: Table) -> str:
+    """The table as CSV."""
+    file = io.StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(table.columns)
+    writer.writerows([_plain(cell) for cell in row] for row in table.rows)
+    return file.getvalue()
+
+
+def latex_text(table: Table) -> str:
+    """The table as LaTeX, for `\\usepackage{booktabs}`; a long one also needs `longtable`."""
+    columns, rows = table.shown or ([latex(each) for each in table.columns], _shown(table))
+    kinds = "".join("l" if any(map(_is_text, column)) else "r" for column in zip(*rows, strict=True))
+    kinds = kinds or "l" * len(columns)
+    head = [r"\toprule", " & ".join(columns) + r" \\", r"\midrule"]
+    body = [" & ".join(row) + r" \\" for row in rows]
+    caption = rf"\caption{{{latex(table.caption)}}}\label{{tab:{table.name}}}"
+    if len(rows) >= LONG:
+        parts = [rf"\begin{{longtable}}{{{kinds}}}", caption + r"\\", *head, r"\endhead", r"\bottomrule"]
+        parts += [r"\endfoot", *body, r"\end{longtable}"]
+    else:
+        parts = [
+            r"\begin{table}",
+            r"\centering",
+            rf"\begin{{tabular}}{{{kinds}}}",
+            *head,
+            *body,
+            r"\bottomrule",
+        ]
+        parts += [r"\end{tabular}", caption, r"\end{table}"]
+    return "\n".join(parts) + "\n"
+
+
+def latex(cell: Cell) -> str:
+    """A cell in LaTeX; numbers with as many digits as one reads."""
+    if cell is None:
+        return "--"
+    if isinstance(cell, str):
+        return "".join(_SPECIAL.get(each, each) for each in " ".join(visible(cell).split()))
+    if isinstance(cell, int):
+        return f"${cell}$"
+    if cell and abs(cell) < 1e-3:
+        digits, _, power = f"{cell:.1e}".partition("e")
+        return rf"${digits}\times10^{{{int(power)}}}$"
+    return f"${cell:.0f}$" if abs(cell) >= 999.5 else f"${cell:.3g}$"
+
+
+def _plain(cell: Cell) -> Cell:
+    """A cell of CSV: no text is a formula to a spreadsheet, or more than one line."""
+    if isinstance(cell, str):
+        text = " ".join(visible(cell).split())
+        return f"'{text}" if re.match(r"[=+\-@]", text) else text
+    return float(f"{cell:.10g}") if isinstance(cell, float) else cell
+
+
+def _shown(table: Table) -> Sequence[Sequence[str]]:
+    rows = [[latex(cell) for cell in row] for row in table.rows]
+    for number in table.flagged:
+        rows[number][0] += r"$^\dagger$"
+    return rows
+
+
+def _is_text(cell: str) -> bool:
+    return not cell.startswith("$") and cell != "--"

@@ -1,0 +1,73 @@
+"""Ledgers of a few rows, and runs that consist of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from serving.balance import Balance
+from serving.meter import LedgerRow, Status
+from serving.usage import Prices, Usage
+from speedrunner.results.pricing import PriceBook
+from speedrunner.store.data import RunData, load
+from speedrunner.store.records import EpisodeRow, Policy, Turn
+from speedrunner.store.rundir import RunDirectory
+from tests.speedrunner.run_samples import trajectory
+
+LIST = Prices(uncached=1.0, cached=0.1, output=10.0)
+BY_TOKEN = PriceBook("a list", {"m": LIST})
+BY_HOUR = PriceBook("hours", {}, {"m": 4}, gpu_hour_usd=3600.0)
+
+
+def row(
+    time: float,
+    usage: Usage | None,
+    role: str = "actor",
+    *,
+    status: Status = "ok",
+    model: str = "m",
+    at_most: Usage | None = None,
+    cacheable: int | None = None,
+    **labels: str,
+) -> LedgerRow:
+    """A request of one second that ended at `time`."""
+    return LedgerRow(
+        request="r", retry=0, time=time, labels={"role": role, **labels}, model=model, status=status,
+        wasted=status in ("aborted", "failed"), usage=usage, seconds=1.0, at_most=at_most,
+        cacheable=cacheable,
+    )  # fmt: skip
+
+
+ROWS = [
+    row(1.0, Usage(1, 0, 1), "readiness"),
+    row(2.0, Usage(1000, 900, 50, 20), phase="train", policy="0"),
+    row(3.0, None, status="aborted", at_most=Usage(2000, 0, 500), phase="train", policy="0"),
+    row(5.0, Usage(500, 400, 10, 0), "inducer", phase="sleep", policy="0"),
+    row(6.0, Usage(300, 0, 5, 0), status="aborted", phase="test", policy="1"),
+]
+
+
+def stored(path: Path, rows: list[LedgerRow], *balances: Balance) -> RunData:
+    """A run on the disk that has a ledger, and the accounts that its processes left."""
+    with RunDirectory.open_for_writing(path) as run:
+        run.write_config("run: {}\n")
+        run.write_policy(Policy(version=0))
+        for each in rows:
+            run.append_request(each)
+        for balance in balances:
+            run.append_accounts([balance])
+    return load(path)
+
+
+def play(run: RunDirectory, episode: str, *usages: Usage, policy: int = 0, **changes: object) -> None:
+    """Record an episode of one request for each usage."""
+    phase, *point, number = episode.split("/")
+    for usage in usages:
+        run.append_request(row(1.0, usage, phase=phase, policy=str(policy), episode=episode, attempt="1"))
+    turns = [Turn(messages=[], text="", usage=usage, seconds=0.0) for usage in usages]
+    played = trajectory(episode, policy=policy, turns=turns, **changes)
+    if phase == "train":
+        run.append_trajectory("train", policy, played)
+        run.append_episode(EpisodeRow.of(played, "train", int(number)))
+    else:
+        run.append_trajectory("test", int(point[0]), played)
+        run.append_episode(EpisodeRow.of(played, "test", int(point[0])))

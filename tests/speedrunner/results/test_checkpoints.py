@@ -1,0 +1,182 @@
+"""Checkpoints and rollouts of a run on disk, with numbers worked out by hand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from envs import Outcome
+from serving.usage import Prices, Usage
+from speedrunner.results.checkpoints import CheckpointRow, checkpoint_rows, rollout_costs
+from speedrunner.results.ledger import run_costs
+from speedrunner.results.pricing import PriceBook
+from speedrunner.results.cost_text import notes
+from speedrunner.store.data import load
+from speedrunner.store.records import Ending, Policy, Skill
+from speedrunner.store.rundir import RunDirectory
+from speedrunner.store.stored_run import sleep_key
+from tests.speedrunner.results.ledgers import play, row
+from tests.speedrunner.run_samples import sleep
+
+LIST = Prices(uncached=1.0, cached=0.5, output=10.0)
+BOOK = PriceBook("a list", {"m": LIST})
+
+
+def skill(name: str, public: bool) -> Skill:
+    return Skill(name=name, public=public, created=1, edited=1)
+
+
+def learn(run: RunDirectory, number: int, rollouts: int, *usages: Usage) -> None:
+    """Record a sleep."""
+    key = sleep_key(number)
+    for usage in usages:
+        run.append_request(row(1.0, usage, "inducer", phase="sleep", episode=key, attempt="1"))
+    record = sleep(number)
+    record.rollouts = rollouts
+    run.write_sleep(record)
+
+
+@pytest.fixture
+def empty(tmp_path: Path) -> Iterator[RunDirectory]:
+    with RunDirectory.open_for_writing(tmp_path / "run") as run:
+        run.write_config("run: {}\n")
+        run.write_policy(Policy(version=0))
+        yield run
+
+
+@pytest.fixture
+def run(empty: RunDirectory) -> RunDirectory:
+    """Two checkpoints of two test episodes, with two rollouts and a sleep between them."""
+    lost = {"outcome": Outcome(0.5, False, {}), "ending": Ending.FAILURE}
+    play(empty, "test/0000/0000", Usage(100, 60, 20, 5), Usage(130, 120, 10), **lost)
+    play(empty, "test/0000/0001", outcome=None, ending=Ending.ENGINE_ERROR)
+    for number in range(2):
+        play(empty, f"train/{number:04d}", Usage(1000, 0, 0))
+    learn(empty, 1, 2, Usage(0, 0, 400))
+    skills = (skill("go", True), skill("helper", False))
+    empty.write_policy(Policy(version=1, skills=skills, notes="Mind the gap."))
+    for number in range(2):
+        play(empty, f"test/0002/{number:04d}", Usage(1000, 800, 10, 4 * number), policy=1)
+    return empty
+
+
+def rows(run: RunDirectory, book: PriceBook = BOOK) -> list[CheckpointRow]:
+    data = load(run.path)
+    return checkpoint_rows(data, *run_costs([data], [book]))
+
+
+def rollouts(run: RunDirectory) -> dict[str, float]:
+    data = load(run.path)
+    return rollout_costs(data, *run_costs([data], [BOOK]))
+
+
+def test_a_checkpoint_is_the_means_of_its_test_episodes(run: RunDirectory) -> None:
+    assert rows(run)[1] == CheckpointRow(
+        rollouts=2,
+        episodes=2,
+        unscored=0,
+        score=1.0,
+        llm_calls=1.0,
+        uncached=200.0,
+        cached=800.0,
+        output=10.0,
+        cost=pytest.approx(200e-6 + 400e-6 + 100e-6),
+        rollout_cost=pytest.approx(1000e-6 + 2000e-6),
+        public=1,
+        skills=2,
+        notes=True,
+    )
+
+
+def test_what_is_unscored_is_left_out_of_all_means_and_counted(run: RunDirectory) -> None:
+    first = rows(run)[0]
+    assert (first.episodes, first.unscored, first.score) == (2, 1, 0.5)
+    assert (first.llm_calls, first.uncached, first.cached, first.output) == (2, 50, 180, 30)
+
+
+def test_what_a_limit_of_the_machinery_ended_is_counted(run: RunDirectory) -> None:
+    for number, ending in enumerate((Ending.WALL_CLOCK, Ending.CONTEXT_OVERFLOW, Ending.CALL_LIMIT)):
+        play(run, f"test/0004/{number:04d}", Usage(10, 0, 1), policy=1, ending=ending)
+    assert [row.cut for row in rows(run)] == [{}, {}, {"wall_clock": 1, "context_overflow": 1}]
+    assert " Ended before they were done: 1 of 3 after 4 rollouts by wall_clock, 1 of 3 after" in notes(
+        rows(run), [BOOK]
+    )
+
+
+def test_requests_that_were_cut_off_are_bounded_beside_the_means(run: RunDirectory) -> None:
+    play(run, "test/0004/0000", Usage(10, 0, 1), policy=1, ending=Ending.WALL_CLOCK)
+    play(run, "test/0004/0001", Usage(10, 0, 1), policy=1)
+    bound = Usage(prompt=300, completion=100)
+    labels = {"phase": "test", "episode": "test/0004/0000", "attempt": "1"}
+    run.append_request(row(9.0, None, status="aborted", at_most=bound, **labels))
+    *before, last = rows(run)
+    assert (last.uncached, last.output, last.unreported, last.at_most) == (10, 1, 1, 200)
+    assert {(each.unreported, each.at_most) for each in before} == {(0, 0)}
+    assert (
+        " Requests cut off before their tokens were told, which the means lack: 1 after 4 rollouts"
+        " (at most 200 tokens per episode)."
+    ) in notes(rows(run), [BOOK])
+    assert "cut off" not in notes(before, [BOOK])
+
+
+def test_a_score_of_nothing_is_none(run: RunDirectory) -> None:
+    (run.path / "evaluations" / "0000.jsonl").unlink()
+    lines = (run.path / "episodes.jsonl").read_text().splitlines()
+    (run.path / "episodes.jsonl").write_text(lines[1] + "\n")
+    assert rows(run)[0].score is None
+
+
+def test_before_the_first_rollout_none_has_a_cost(run: RunDirectory) -> None:
+    assert rows(run)[0].rollout_cost is None
+
+
+def test_rollouts_are_counted_at_the_next_checkpoint_only(run: RunDirectory) -> None:
+    play(run, "test/0004/0000", Usage(1, 0, 1), policy=1)
+    assert rows(run)[2].rollout_cost is None
+
+
+def test_without_a_price_there_is_no_cost_and_everything_else_stays(run: RunDirectory) -> None:
+    unpriced = rows(run, PriceBook("none", {}))[1]
+    assert (unpriced.cost, unpriced.rollout_cost, unpriced.score, unpriced.cached) == (None, None, 1.0, 800)
+
+
+def test_the_paper_s_formula() -> None:
+    prices = Prices(uncached=0.75, cached=0.075, output=4.5)
+    # (3000 - 2000) * 0.75 + 2000 * 0.075 + 400 * 4.5 = 750 + 150 + 1800 millionths
+    assert prices.cost(Usage(prompt=3000, cached=2000, completion=400, reasoning=100)) == pytest.approx(
+        2.7e-3
+    )
+
+
+def test_a_rollout_costs_its_requests_and_its_share_of_the_sleep_after_it(empty: RunDirectory) -> None:
+    own = Usage(prompt=1000, cached=600, completion=10)  # 400 + 300 + 100 = 800 millionths
+    play(empty, "train/0000", own)
+    play(empty, "train/0001", own, own)
+    learn(empty, 1, 2, Usage(2000, 0, 0), Usage(0, 0, 400))  # 2000 + 4000 millionths over two rollouts
+    assert rollouts(empty) == pytest.approx({"train/0000": 3800e-6, "train/0001": 4600e-6})
+
+
+def test_each_sleep_is_spread_over_its_own_batch(empty: RunDirectory) -> None:
+    for number, policy in enumerate([0, 0, 1, 2]):
+        play(empty, f"train/{number:04d}", Usage(), policy=policy)
+    learn(empty, 1, 2, Usage(completion=1000))
+    learn(empty, 2, 1, Usage(completion=2000))
+    assert rollouts(empty) == pytest.approx(
+        {"train/0000": 0.005, "train/0001": 0.005, "train/0002": 0.02, "train/0003": 0.0}
+    )
+
+
+def test_all_shares_of_a_sleep_make_up_its_cost(empty: RunDirectory) -> None:
+    usage = Usage(prompt=999, cached=500, completion=123)
+    for number in range(7):
+        play(empty, f"train/{number:04d}", Usage())
+    learn(empty, 1, 7, usage)
+    assert sum(rollouts(empty).values()) == pytest.approx(LIST.cost(usage))
+
+
+def test_test_episodes_bear_no_sleep(empty: RunDirectory) -> None:
+    play(empty, "test/0000/0000", Usage(1, 0, 1))
+    learn(empty, 1, 1, Usage(9, 0, 9))
+    assert rollouts(empty) == {}

@@ -1,0 +1,164 @@
+"""Runs side by side, with numbers worked out by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+import yaml
+
+from envs import Outcome, Task
+from serving.cards import load_card
+from serving.usage import Prices, Usage
+from speedrunner.config.schema import InvalidConfig
+from speedrunner.results.ledger import run_costs
+from speedrunner.results.pricing import PriceBook
+from speedrunner.results.comparison import METRICS, CannotCompare, Compared, Comparison, compare
+from speedrunner.results.inference import Estimate
+from speedrunner.store.data import RunData, load
+from speedrunner.store.records import Ending, Policy
+from speedrunner.store.rundir import RunDirectory
+from tests.speedrunner.results.ledgers import play
+from tests.speedrunner.run_samples import process
+
+BOOK = PriceBook("a list", {"m": Prices(uncached=1.0, cached=0.5, output=10.0)})
+CONFIG = {
+    "run": {"dir": "x", "rollouts": 10, "eval_every": 10, "test_episodes": 2},
+    "env": {"name": "babyai", "num_dists": 3},
+    "method": {"name": "react"},
+    "model": {"card": "tiny-random"},
+}
+
+USUAL = Usage(100, 60, 20, 5)
+
+Scores = dict[int, dict[int, float | None]]
+"""By checkpoint and the task's index."""
+
+
+def run(path: Path, scores: Scores, usage: Usage = USUAL, **changes: object) -> RunData:
+    """A run that has these scores on test tasks; `None` for an episode that broke."""
+    with RunDirectory.open_for_writing(path) as directory:
+        directory.write_config(yaml.safe_dump(CONFIG | changes))
+        directory.write_policy(Policy(version=0))
+        for point, each in scores.items():
+            for number, (index, score) in enumerate(each.items()):
+                end: dict[str, object] = {"outcome": None, "ending": Ending.ENGINE_ERROR}
+                if score is not None:
+                    end = {"outcome": Outcome(score, score == 1, {}), "ending": Ending.SUBMITTED}
+                task = Task("babyai", "go", index)
+                play(directory, f"test/{point:04d}/{number:04d}", usage, task=task, **end)
+    return load(path)
+
+
+def compared(*runs: RunData, book: PriceBook = BOOK) -> Comparison:
+    return compare(runs, [run_costs([each], [book])[0] for each in runs])
+
+
+def find(found: Comparison, run: RunData, rollouts: int, metric: str) -> Compared:
+    return next(
+        row for row in found.rows if (row.run, row.rollouts, row.metric) == (str(run.path), rollouts, metric)
+    )
+
+
+SAME: Scores = {0: {1: 0.0, 2: 0.5}, 10: {1: 0.0, 2: 1.0}}
+
+
+def test_scores_are_means_and_their_differences_are_paired_by_task(tmp_path: Path) -> None:
+    one = run(tmp_path / "one", SAME)
+    # The same tasks in another order: each is 0.5 better.
+    other = run(tmp_path / "other", {0: {2: 1.0, 1: 0.5}, 10: {2: 1.0, 1: 1.0}})
+    found = compared(one, other)
+    assert found.notes == []
+    assert find(found, one, 0, "score").mean == Estimate(0.25, 0.0, 0.5, 2)
+    assert find(found, one, 0, "score").difference is None
+    assert find(found, other, 0, "score").mean == Estimate(0.75, 0.5, 1.0, 2)
+    assert find(found, other, 0, "score").difference == Estimate(0.5, 0.5, 0.5, 2)
+    assert find(found, other, 10, "score").difference == Estimate(0.5, 0.0, 1.0, 2)
+
+
+def test_tokens_and_usd_are_of_each_class_per_test_episode(tmp_path: Path) -> None:
+    one = run(tmp_path / "one", SAME)
+    other = run(tmp_path / "other", SAME, Usage(100, 90, 10))
+    found = compared(one, other)
+    means, differences = (
+        {metric: getattr(find(found, other, 10, metric), kind).mean for metric in METRICS}
+        for kind in ("mean", "difference")
+    )
+    # (10 * 1 + 90 * 0.5 + 10 * 10) millionths against (40 * 1 + 60 * 0.5 + 20 * 10)
+    assert means == pytest.approx(
+        {"score": 0.5, "llm_calls": 1, "uncached": 10, "cached": 90, "output": 10, "usd": 155e-6}
+    )
+    assert differences == pytest.approx(
+        {"score": 0, "llm_calls": 0, "uncached": -30, "cached": 30, "output": -10, "usd": -115e-6}
+    )
+
+
+def test_without_a_price_there_are_no_usd_and_it_is_said(tmp_path: Path) -> None:
+    one, other = run(tmp_path / "one", SAME), run(tmp_path / "other", SAME)
+    found = compared(one, other, book=PriceBook("none", {}))
+    assert find(found, other, 0, "usd").mean is find(found, other, 0, "usd").difference is None
+    assert f"{other.path}: no price is known for m" in found.notes
+
+
+def test_what_a_fault_of_ours_ended_is_in_no_mean_and_is_said(tmp_path: Path) -> None:
+    one, other = run(tmp_path / "one", SAME), run(tmp_path / "other", SAME | {10: {1: None, 2: 1.0}})
+    found = compared(one, other)
+    assert find(found, other, 10, "score").mean == Estimate(1.0, None, None, 1)
+    assert find(found, other, 10, "score").difference == Estimate(0.0, None, None, 1)
+    assert find(found, other, 10, "output").mean == Estimate(20.0, None, None, 1)
+    assert found.notes == [f"{other.path}: 1 test episodes ended by a fault of ours and are in no mean"]
+
+
+def test_tasks_that_only_one_played_are_in_no_pair(tmp_path: Path) -> None:
+    one, other = run(tmp_path / "one", SAME), run(tmp_path / "other", SAME | {10: {7: 1.0, 2: 1.0}})
+    found = compared(one, other)
+    assert find(found, other, 10, "score").mean == Estimate(1.0, 1.0, 1.0, 2)
+    assert find(found, other, 10, "score").difference == Estimate(0.0, None, None, 1)
+    assert found.notes == [
+        f"{other.path}: 1 of its test tasks were not played by {one.path} and are in no pair"
+    ]
+
+
+def test_of_an_unfinished_run_whole_evaluations_are_compared_and_it_is_said(tmp_path: Path) -> None:
+    one, other = run(tmp_path / "one", SAME), run(tmp_path / "other", SAME | {10: {1: 1.0}})
+    found = compared(one, other)
+    assert {row.rollouts for row in found.rows} == {0}
+    assert found.notes == [f"{other.path}: is not finished: no whole evaluation after 10 rollouts"]
+
+
+class TestRefused:
+    def test_a_run_alone(self, tmp_path: Path) -> None:
+        with pytest.raises(CannotCompare, match="name at least two different runs"):
+            compared(run(tmp_path / "one", SAME))
+
+    def test_no_common_checkpoint(self, tmp_path: Path) -> None:
+        one, other = run(tmp_path / "one", {0: SAME[0]}), run(tmp_path / "other", {10: SAME[10]})
+        with pytest.raises(CannotCompare, match=r"finished by all runs: .*/one has 0; .*/other has 10$"):
+            compared(one, other)
+
+    @pytest.mark.parametrize(
+        ("env", "difference"),
+        [
+            ({"name": "crafter", "num_dists": 3}, "env.name: babyai -> crafter"),
+            ({"name": "babyai", "num_dists": 4}, "env.num_dists: 3 -> 4"),
+        ],
+    )
+    def test_different_environments(self, tmp_path: Path, env: dict[str, object], difference: str) -> None:
+        one, other = run(tmp_path / "one", SAME), run(tmp_path / "other", SAME, env=env)
+        with pytest.raises(CannotCompare, match=f"another environment than .*/one: {difference}$"):
+            compared(one, other)
+
+    def test_tasks_that_another_version_of_an_environment_draws(self, tmp_path: Path) -> None:
+        one, other = run(tmp_path / "one", SAME), run(tmp_path / "other", SAME)
+        for each, digest in ((one, "1a"), (other, "2b")):
+            played = msgspec.structs.replace(process(load_card("tiny-random")), env={"tasks": digest})
+            with RunDirectory.open_for_writing(each.path) as directory:
+                directory.append_process(played)
+        with pytest.raises(CannotCompare, match=r"plays another environment than .*: env\.tasks: 1a -> 2b"):
+            compared(one, other)
+
+    def test_a_damaged_configuration(self, tmp_path: Path) -> None:
+        one, other = run(tmp_path / "one", SAME), run(tmp_path / "other", SAME, env=3)
+        with pytest.raises(InvalidConfig, match=r"other/config\.yaml: env"):
+            compared(one, other)

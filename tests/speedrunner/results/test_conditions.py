@@ -1,0 +1,65 @@
+"""Which runs belong together, what they are called, and their spread over seeds."""
+
+from __future__ import annotations
+
+import pytest
+
+from speedrunner.results.conditions import Spread, grouped, spread, wall_clock_share
+from tests.speedrunner.results.summaries import checkpoint, summary
+
+
+def names(*runs: object) -> list[tuple[str, str, list[int]]]:
+    groups, _ = grouped(runs)  # type: ignore[arg-type]
+    return [(each.setting.env, each.setting.method, [run.seed for run in each.runs]) for each in groups]
+
+
+def test_deviation_is_the_sample_s() -> None:
+    # The paper's 8.7 and 2.1 are depths of 7, 8 and 11.
+    found = spread([7, 8, 11])
+    assert found is not None
+    assert (found.mean, found.sd) == (pytest.approx(26 / 3), pytest.approx((26 / 6) ** 0.5))
+    assert spread([7, None]) == Spread(7, None, 1)
+    assert spread([None]) is spread([]) is None
+
+
+def test_runs_that_differ_by_their_seed_are_one_group() -> None:
+    assert names(summary(seed=2), summary(seed=0), summary(method="asi", seed=1)) == [
+        ("babyai", "asi", [1]),
+        ("babyai", "react", [0, 2]),
+    ]
+
+
+def test_what_else_changes_results_is_named_where_runs_beside_each_other_differ_in_it() -> None:
+    runs = summary(rollouts=200), summary(rollouts=20), summary(env="crafter", rollouts=7)
+    assert names(*runs) == [
+        ("babyai", "react (run.rollouts=20)", [0]),
+        ("babyai", "react (run.rollouts=200)", [0]),
+        ("crafter", "react", [0]),
+    ]
+    others = summary(rollouts=200), summary(method="asi", rollouts=20, in_flight=3)
+    assert names(*others) == [
+        ("babyai", "asi (run.rollouts=20)", [0]),
+        ("babyai", "react (run.rollouts=200)", [0]),
+    ]
+
+
+def test_what_changes_no_results_is_not_named() -> None:
+    assert names(summary(in_flight=3), summary(seed=1, in_flight=4, dir="x")) == [("babyai", "react", [0, 1])]
+
+
+def test_the_schedule_of_an_evaluation_is_none_of_its_settings() -> None:
+    evaluated = summary(method="react-from_x", rollouts=0, start_from="x")
+    assert names(summary(), evaluated) == [("babyai", "react", [0]), ("babyai", "react-from_x", [0])]
+
+
+def test_of_two_runs_of_one_setting_and_seed_the_farther_one_counts() -> None:
+    short, long = summary(), summary("babyai", "react", 0, checkpoint(0, [{}]), dir="other")
+    groups, notes = grouped([short, long])
+    assert [run.config.run.dir for run in groups[0].runs] == ["other"]
+    assert notes == [f"{short.path} is left out: it has the setting and the seed of {long.path}"]
+
+
+def test_the_wall_clock_s_share_is_of_the_test_episodes_of_a_checkpoint() -> None:
+    runs = [summary("babyai", "react", seed, checkpoint(0, [{}]), wall_clock=seed) for seed in (0, 6)]
+    assert wall_clock_share(runs, 0) == 6 / 200
+    assert wall_clock_share(runs, 50) == 0

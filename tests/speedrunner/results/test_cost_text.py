@@ -1,0 +1,133 @@
+"""What people are told of costs and accounts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+from rich.console import Console
+
+from serving.balance import Balance
+from serving.engine.metrics import Counters
+from serving.usage import Prices, Usage
+from speedrunner.results.checkpoints import CheckpointRow
+from speedrunner.results.ledger import run_costs
+from speedrunner.results.pricing import PriceBook
+from speedrunner.results.cost_text import (
+    COLUMNS,
+    balance_text,
+    checkpoint_table,
+    cost_lines,
+    limit_lines,
+    notes,
+    price_text,
+)
+from tests.speedrunner.results.ledgers import BY_HOUR, BY_TOKEN, LIST, ROWS, row, stored
+
+FIRST = CheckpointRow(0, 2, 1, 0.5, 1.0, 25.0, 90.0, 15.0, 0.00022, None, 0, 0)
+SECOND = CheckpointRow(2, 2, 0, 1.0, 1.0, 200.0, 800.0, 10.0, 0.0007, 0.003, 1, 2)
+
+
+def test_the_table_of_checkpoints_fits_into_eighty_columns_and_shows_every_number() -> None:
+    console = Console(width=80, color_system=None)
+    with console.capture() as capture:
+        console.print(checkpoint_table({"one": [FIRST, SECOND]}))
+    lines = capture.get().splitlines()
+    assert max(map(len, lines)) <= 80
+    assert [line.split() for line in lines if line.strip()][-2:] == [
+        ["0", "0.500", "50%", "2", "(-1)", "1.0", "25", "90", "15", "0.000220", "-", "0/0"],
+        ["2", "1.000", "0%", "2", "1.0", "200", "800", "10", "0.000700", "0.003000", "1/2"],
+    ]
+
+
+def test_where_a_policy_has_notes_and_no_skills_the_table_says_so() -> None:
+    shown = COLUMNS["skills"]
+    assert shown(msgspec.structs.replace(FIRST, notes=True)) == "notes"
+    assert shown(msgspec.structs.replace(SECOND, notes=True)) == "1/2"
+
+
+def test_the_notes_tell_what_is_left_out_and_the_prices() -> None:
+    text = notes([FIRST, SECOND], [BY_TOKEN])
+    assert "1 test episodes (-n) ended by a fault of ours or the environment's and have no score" in text
+    assert "Prices: a list; 1 uncached, 0.1 cached, 10 output (USD per million tokens)." in text
+    assert "have no score" not in notes([SECOND], [BY_TOKEN])
+
+
+def test_of_several_models_each_has_its_prices() -> None:
+    assert price_text(PriceBook("mine", {"m": LIST, "n": LIST})) == price_text(PriceBook("mine", {"m": LIST}))
+    assert price_text(PriceBook("mine", {"m": LIST, "n": Prices(2, 2, 2)})) == (
+        "mine; m: 1 uncached, 0.1 cached, 10 output (USD per million tokens);"
+        " n: 2 uncached, 2 cached, 2 output (USD per million tokens)"
+    )
+    assert price_text(BY_HOUR) == "hours; m on 4 GPUs"
+
+
+def test_what_is_not_measured_is_told(tmp_path: Path) -> None:
+    rows = [*ROWS[1:], row(7.0, Usage(5, 0, 5), "inducer", model="other")]
+    (costs,) = run_costs([stored(tmp_path / "run", rows)], [BY_TOKEN])
+    lines = cost_lines(costs)
+    assert "USD of other: not measured; the sums are without it." in lines
+    assert any(line.startswith("Engine time: not measured") for line in lines)
+    assert any(line.startswith("Prefix cache: not measured") for line in lines)
+
+
+def test_budgets_of_thinking_that_were_too_little_are_told_by_role(tmp_path: Path) -> None:
+    cut = msgspec.structs.replace(row(7.0, Usage(5, 0, 5)), thought_cut=True)
+    (costs,) = run_costs([stored(tmp_path / "run", [*ROWS, cut])], [BY_TOKEN])
+    of = costs.roles["actor"].requests
+    (line,) = (each for each in cost_lines(costs) if "thinking" in each)
+    share = f"{1 / of:.0%}"
+    assert line == f"Requests whose thinking was closed at its budget: 1 of {of} of actor ({share})."
+    (usual,) = run_costs([stored(tmp_path / "usual", ROWS)], [BY_TOKEN])
+    assert not any("thinking" in each for each in cost_lines(usual))
+
+
+def test_requests_that_were_cut_off_are_bounded(tmp_path: Path) -> None:
+    (costs,) = run_costs([stored(tmp_path / "run", ROWS)], [BY_TOKEN])
+    assert limit_lines(costs) == [
+        "1 requests were cut off before their tokens were told: at most 2000 prompt and 500 generated tokens,"
+        " 0.007000 USD, beyond these sums."
+    ]
+    (usual,) = run_costs([stored(tmp_path / "usual", ROWS[:2])], [BY_TOKEN])
+    assert limit_lines(usual) == []
+
+
+CUT_OFF = (
+    "2 requests were cut off before their tokens were told; the engine counted for them 1 prompt and 0"
+    " generated tokens, at most 9 and 4 being possible"
+)
+
+
+@pytest.mark.parametrize(
+    ("engine", "at_most", "ours", "verdict"),
+    [
+        (Counters(30, 20, 5), Counters(), True, "they agree to the token"),
+        (Counters(30, 20, 5), Counters(9, 9, 9), False, "they agree to the token"),
+        (Counters(31, 20, 5), Counters(), True, "they DIFFER, which is a defect: please report it"),
+        (Counters(31, 20, 5), Counters(9, 9, 4), True, CUT_OFF),
+        (Counters(40, 20, 5), Counters(9, 9, 4), True, "they DIFFER"),
+        (Counters(29, 20, 5), Counters(9, 9, 4), True, "they DIFFER"),
+        (Counters(31, 20, 5), Counters(), False, "they differ, as can be: the engine is not ours"),
+    ],
+)
+def test_the_account_says_whether_ledger_and_engine_agree(
+    engine: Counters, at_most: Counters, ours: bool, verdict: str
+) -> None:
+    unreported = 2 if at_most != Counters() else 0
+    balance = Balance(
+        model="tiny-random",
+        since=0.0,
+        ledger=Counters(30, 20, 5),
+        engine=engine,
+        unreported=unreported,
+        at_most=at_most,
+        ours=ours,
+        time=0.0,
+    )
+    line = balance_text(balance)
+    assert line.startswith(
+        f"Tokens of tiny-random by ledger / by engine: prompt 30 / {engine.prompt}, cached 20 / 20,"
+        " generated 5 / 5: "
+    )
+    assert verdict in line

@@ -1,0 +1,137 @@
+"""Ledgers, priced and added up by role, class of tokens, checkpoint and episode."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from serving.meter import LedgerRow
+from serving.usage import Prices, Usage
+from speedrunner.results.ledger import IDLE, Classes, RunCosts, run_costs, spent_usd
+from speedrunner.results.pricing import PriceBook
+from speedrunner.store.stored_run import sleep_key
+from tests.scripted_runs import ScriptedRun
+from tests.speedrunner.results.ledgers import BY_HOUR, BY_TOKEN, LIST, ROWS, row, stored
+from tests.speedrunner.run_samples import usage_of
+
+
+def priced(path: Path, book: PriceBook = BY_TOKEN, rows: list[LedgerRow] = ROWS) -> RunCosts:
+    (costs,) = run_costs([stored(path / "run", rows)], [book])
+    return costs
+
+
+def test_each_token_is_in_one_class_and_each_request_in_one_role(tmp_path: Path) -> None:
+    found = priced(tmp_path)
+    assert found.roles["actor"].tokens == Classes(cached=900, computed=400, reasoning=20, action=35)
+    assert found.roles["inducer"].tokens == Classes(cached=400, computed=100, reasoning=0, action=10)
+    assert found.total.requests == len(ROWS)
+    assert found.total.tokens.total == sum(
+        each.usage.prompt + each.usage.completion for each in ROWS if each.usage
+    )
+    assert sum(line.tokens.total for line in found.checkpoints.values()) == found.total.tokens.total
+
+
+def test_what_was_wasted_stands_across_the_classes(tmp_path: Path) -> None:
+    found = priced(tmp_path)
+    assert found.total.wasted == Classes(computed=300, action=5)
+    assert found.total.wasted_usd == pytest.approx(300e-6 + 50e-6)
+
+
+def test_the_paper_s_formula_per_class(tmp_path: Path) -> None:
+    usd = priced(tmp_path).roles["actor"].usd_by_class
+    assert usd is not None
+    assert (usd.cached, usd.computed, usd.reasoning, usd.action) == pytest.approx(
+        (90e-6, 400e-6, 200e-6, 350e-6)
+    )
+
+
+def test_what_no_client_saw_stands_apart(tmp_path: Path) -> None:
+    total = priced(tmp_path).total
+    assert (total.unreported, total.at_most) == (1, Classes(computed=2000, action=500))
+    assert total.at_most_usd == pytest.approx(2000e-6 + 5000e-6)
+
+
+def test_checkpoints_are_phases_of_a_policy_in_the_order_of_the_run(tmp_path: Path) -> None:
+    found = priced(tmp_path)
+    assert list(found.checkpoints) == [
+        ("(none)", None),
+        ("train", 0),
+        ("sleep", 0),
+        ("test", 1),
+        (IDLE, None),
+    ]
+
+
+def test_gpu_hours_price_every_second_of_the_engine(tmp_path: Path) -> None:
+    found = priced(tmp_path, BY_HOUR)
+    # Six seconds, one of them idle, on four GPUs at a dollar a second.
+    assert found.roles[IDLE].engine_s == pytest.approx(1.0)
+    assert found.total.engine_s == pytest.approx(6.0)
+    assert found.total.usd == pytest.approx(24.0)
+    assert found.total.usd_by_class is None
+    assert found.total.wasted_usd == pytest.approx(8.0)  # both aborted requests
+
+
+def test_a_model_without_a_price_is_named(tmp_path: Path) -> None:
+    found = priced(tmp_path, rows=[*ROWS, row(7.0, Usage(5, 0, 5), "inducer", model="other")])
+    assert found.unpriced == ["other"]
+
+
+def test_engine_time_of_a_hosted_model_is_not_measured(tmp_path: Path) -> None:
+    found = priced(tmp_path, rows=ROWS[1:])
+    assert found.total.engine_s is None
+    assert IDLE not in found.roles
+
+
+def test_the_cache_s_share_is_of_what_could_be_cached(tmp_path: Path) -> None:
+    rows = [
+        row(1.0, Usage(100, 64, 1), cacheable=96),
+        row(2.0, Usage(100, 32, 1), cacheable=32),
+        row(3.0, Usage(100, 50, 1)),
+    ]
+    total = priced(tmp_path, rows=rows).total
+    assert (total.from_cache, total.cacheable, total.cacheable_in, total.cache_share) == (96, 128, 2, 0.75)
+    assert priced(tmp_path / "nothing", rows=[]).total.cache_share is None
+    # More than all of it would be a fault, which shows.
+    fault = priced(tmp_path / "fault", rows=[row(1.0, Usage(100, 96, 1), cacheable=32)])
+    assert fault.total.cache_share == 3.0
+
+
+def test_each_row_has_the_price_of_its_own_model(tmp_path: Path) -> None:
+    book = PriceBook("two lists", {"m": LIST, "large": Prices(100.0, 100.0, 100.0)})
+    rows = [row(1.0, Usage(10, 5, 1)), row(2.0, Usage(10, 5, 1), model="large")]
+    assert priced(tmp_path, book, rows).total.usd == pytest.approx((5 + 0.5 + 10 + 1100) / 1e6)
+
+
+def test_an_episode_is_all_roles_of_the_attempt_that_counts(tmp_path: Path) -> None:
+    episode = {"phase": "train", "policy": "0", "episode": "train/0000"}
+    rows = [
+        row(1.0, Usage(1000, 0, 0), **episode, attempt="1"),  # given up: another attempt followed
+        row(2.0, Usage(100, 40, 6, 2), **episode, attempt="2"),
+        row(3.0, Usage(50, 0, 4), "critic", **episode, attempt="2"),
+        row(4.0, Usage(70, 0, 0), status="aborted", **episode, attempt="2"),  # its answer was lost
+        row(5.0, Usage(500, 0, 0), "warming", phase="train", policy="0"),  # for all episodes of the policy
+    ]
+    found = priced(tmp_path, rows=rows).episodes
+    assert list(found) == ["train/0000"]
+    assert found["train/0000"].useful == Classes(cached=40, computed=110, reasoning=2, action=8)
+    assert found["train/0000"].useful_usd == pytest.approx((4 + 110 + 100) / 1e6)
+    assert found["train/0000"].usd == pytest.approx((4 + 110 + 100 + 1070) / 1e6)
+
+
+def test_of_a_real_run_the_ledger_s_episodes_are_those_of_the_records(learnt: ScriptedRun) -> None:
+    (costs,) = run_costs([learnt.data], [BY_TOKEN])
+    recorded = {each.episode: each.usage for each in learnt.data.episodes}
+    recorded |= {sleep_key(each.sleep): usage_of(each) for each in learnt.data.sleeps}
+    assert {key: line.useful for key, line in costs.episodes.items()} == {
+        key: Classes.of(usage) for key, usage in recorded.items()
+    }
+
+
+def test_what_is_spent_counts_what_was_not_told_at_its_worst() -> None:
+    rows = [row(1.0, Usage(100, 50, 1)), row(2.0, None, at_most=Usage(100, 0, 9)), row(3.0, None)]
+    assert spent_usd(rows, {"m": LIST}) == pytest.approx((50 + 5 + 10 + 100 + 90) / 1e6)
+    dear = Prices(100.0, 100.0, 100.0)
+    renamed = [row(1.0, Usage(1, 0, 0), model="m before")]
+    assert spent_usd(renamed, {"m": LIST, "large": dear}) == pytest.approx(100 / 1e6)

@@ -1,0 +1,200 @@
+"""The paper's numbers beside ours."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from speedrunner.config.names import setting
+from speedrunner.experiments.grid import grid_of
+from speedrunner.results.conditions import Spread, grouped
+from speedrunner.results.libraries import LibraryStatistics
+from speedrunner.results.paper import FAMILIES, QUANTITIES, Beside, Published, beside, published
+from speedrunner.results.run_result import Summary
+from tests.speedrunner.results.summaries import checkpoint, summary
+
+FAMILY = "scienceworld-family"
+
+
+def number(quantity: str, method: str = "speedrunner", env: str = "babyai", **more: object) -> Published:
+    values: dict[str, object] = {
+        "table": "prose", "place": "Section 5", "experiment": "main", "model": "gpt-5.4-mini",
+        "relation": "", "value": 1.0, "sd": None,
+    }  # fmt: skip
+    return Published(env=env, method=method, quantity=quantity, **(values | more))  # type: ignore[arg-type]
+
+
+def ours(quantity: Published, *runs: Summary) -> Beside:
+    (found,) = beside([quantity], grouped(runs)[0])
+    return found
+
+
+def played(method: str, output: float, seed: int = 0, env: str = "babyai", **more: object) -> Summary:
+    return summary(env, method, seed, checkpoint(0, [{}]), checkpoint(200, [{"output": output}]), **more)  # type: ignore[arg-type]
+
+
+class TestFile:
+    def test_every_number_is_of_a_quantity_that_there_is(self) -> None:
+        assert {each.quantity for each in published()} == set(QUANTITIES)
+
+    def test_each_table_has_all_of_its_cells(self) -> None:
+        assert Counter(each.table for each in published() if each.value is not None) == {
+            "tab:complexity_summary": 3 * 3 * 2 + 2,
+            "tab:complexity_global": 13 * 5,
+            "tab:zombie_library_methods": 6 * 6,
+            "tab:voyager_truncation": 7,
+            "prose": 26,
+        }
+
+    def test_the_summary_averages_the_two_families_of_the_whole_table(self) -> None:
+        numbers = {(each.table, each.env, each.method, each.quantity): each for each in published()}
+        for (table, env, method, quantity), each in numbers.items():
+            if (table, env) != ("tab:complexity_summary", "scienceworld"):
+                continue
+            parts = [numbers["tab:complexity_global", f"{FAMILY}{n}", method, quantity] for n in (3, 4)]
+            for mine, theirs in (
+                (each.value, [one.value for one in parts]),
+                (each.sd, [one.sd for one in parts]),
+            ):
+                assert mine == pytest.approx(sum(filter(None, theirs)) / 2, rel=0.15)
+
+    def test_some_numbers_as_they_are_printed(self) -> None:
+        found = {
+            (each.table, each.env, each.method, each.quantity): (each.value, each.sd) for each in published()
+        }
+        assert found["tab:complexity_summary", "crafter", "speedrunner", "max_depth"] == (8.7, 2.1)
+        assert found["tab:complexity_global", "crafter", "voyager", "functions"] == (1077, 565)
+        zombies = "tab:zombie_library_methods", "crafter-zombie_frequency2"
+        assert found[*zombies, "speedrunner", "combat_percent"] == (53.1, None)
+        assert found["prose", f"{FAMILY}3", "speedrunner", "retention_cost_percent"] == (-27.1, None)
+
+
+class TestOurs:
+    def test_a_mean_over_seeds_at_the_last_checkpoint(self) -> None:
+        found = ours(number("output"), *(played("speedrunner", 10 * seed, seed) for seed in range(3)))
+        assert found.ours == Spread(10, 10, 3)
+        assert (found.rollouts, found.missing, found.flag) == (200, "", "")
+
+    def test_scienceworld_is_the_mean_of_its_families_means_and_deviations(self) -> None:
+        runs = [
+            played("asi", output, seed, f"{FAMILY}{family}")
+            for family, outputs in ((3, (1, 2, 3)), (4, (10, 20, 30)))
+            for seed, output in enumerate(outputs)
+        ]
+        assert ours(number("output", "asi", "scienceworld"), *runs).ours == Spread(11, 5.5, 3)
+        one = ours(number("output", "asi", "scienceworld"), *runs[:3])
+        assert (one.ours, one.missing) == (
+            None, f"no run of asi on {FAMILY}4: speedrunner sweep experiment=main model=tiny-random"
+        )  # fmt: skip
+
+    @pytest.mark.parametrize(
+        ("quantity", "other", "value"),
+        [
+            ("output_of_react", "react", 20 / 80),
+            ("asi_output_ratio", "asi", 80 / 20),
+            ("opo_output_ratio", "opo", 80 / 20),
+            ("output_percent_to_asi", "asi", -75),
+            ("output_percent_to_asi_replay", "asi_replay", -75),
+        ],
+    )
+    def test_beside_another_method_s_run_of_the_same_seed(
+        self, quantity: str, other: str, value: float
+    ) -> None:
+        runs = [played("speedrunner", 20, 1), played(other, 80, 1), played(other, 7, 2)]
+        assert ours(number(quantity), *runs).ours == Spread(pytest.approx(value), None, 1)
+
+    def test_retention_is_what_the_evaluation_after_the_shift_differs_by(self) -> None:
+        env, later = f"{FAMILY}3", f"asi-from_{FAMILY}4-asi-from_{FAMILY}3"
+        before = checkpoint(200, [{"score": 0.5, "cost_usd": 0.04}], sleep_usd=0.5)
+        after = checkpoint(0, [{"score": 0.25, "cost_usd": 0.05}])
+        runs = [summary(env, "asi", 0, before), summary(env, later, 0, after, start_from="x", rollouts=0)]
+        points = ours(number("retention_points", "asi", env), *runs)
+        assert points.ours == Spread(-25, None, 1)
+        # The actor's cost alone: no sleep made the policy of an evaluation.
+        assert ours(number("retention_cost_percent", "asi", env), *runs).ours == Spread(
+            pytest.approx(25), None, 1
+        )
+
+    def test_calls_change_from_the_first_checkpoint_to_the_last(self) -> None:
+        points = checkpoint(0, [{"llm_calls": 100}]), checkpoint(200, [{"llm_calls": 6}])
+        run = summary("crafter", "speedrunner", 0, *points)
+        found = ours(number("llm_calls_change_percent", env="crafter"), run)
+        assert found.ours == Spread(pytest.approx(-94), None, 1)
+
+    def test_truncation_goes_by_the_seeds_that_were_truncated(self) -> None:
+        runs = [
+            summary("crafter", "voyager", seed, checkpoint(0, [{"score": score}]), checkpoint(200, [{}]))
+            for seed, score in enumerate((0.1, 0.2))
+        ]
+        quantity = number("score_without_library", "voyager", "crafter", experiment="truncation")
+        assert ours(quantity, *runs).ours == Spread(pytest.approx(0.15), pytest.approx(0.0707, abs=1e-4), 2)
+        short = summary(
+            "crafter",
+            "voyager-visible_last50-from_crafter",
+            1,
+            checkpoint(0, [{}]),
+            start_from="x",
+            rollouts=0,
+        )
+        assert ours(quantity, *runs, short).ours == Spread(0.2, None, 1)
+
+    def test_libraries_and_their_share_about_combat(self) -> None:
+        library = LibraryStatistics(32, 10, 2.62, 0.094, 14.8, 0.5)
+        run = summary("crafter", "speedrunner", 0, checkpoint(200, [{}], library=library))
+        for quantity, value in (("functions", 32), ("combat_percent", 50), ("combat_functions", 16)):
+            assert ours(number(quantity, env="crafter"), run).ours == Spread(value, None, 1)
+
+    def test_the_best_seed_s_unsolved_episodes(self) -> None:
+        runs = [
+            summary("babyai", "react", seed, checkpoint(200, [{"score": s}]))
+            for seed, s in enumerate((0.5, 0.9))
+        ]
+        found = ours(number("unsolved_percent_of_best_seed", "react"), *runs)
+        assert found.ours == Spread(pytest.approx(10), None, 1)
+
+
+class TestGaps:
+    COMMAND = "speedrunner sweep experiment=main model=tiny-random"
+
+    def test_a_run_that_is_not_there(self) -> None:
+        found = ours(number("score"), played("react", 1))
+        assert (found.ours, found.missing) == (None, f"no run of speedrunner on babyai: {self.COMMAND}")
+
+    def test_seeds_that_are_not_there_and_runs_that_go_on(self) -> None:
+        found = ours(number("score"), played("speedrunner", 1), played("speedrunner", 1, 1, unfinished=[250]))
+        assert found.missing == (
+            "2 of 3 seeds of speedrunner on babyai; seed 1 of speedrunner on babyai unfinished: "
+            + self.COMMAND
+        )
+
+    def test_each_model_that_was_played_stands_beside_the_paper_s(self) -> None:
+        runs = [played("speedrunner", 1), played("react", 1, model="qwen")]
+        found = beside([number("score")], grouped(runs)[0])
+        assert [(each.model, each.ours is None) for each in found] == [("qwen", True), ("tiny-random", False)]
+        assert found[0].missing.endswith("model=qwen")
+
+    def test_over_two_percent_of_wall_clock_endings_are_flagged(self) -> None:
+        assert ours(number("score"), played("speedrunner", 1, wall_clock=3)).flag == "3.0% wall_clock"
+        assert ours(number("score"), played("speedrunner", 1, wall_clock=2)).flag == ""
+
+    def test_of_two_schedules_the_longer_one_counts(self) -> None:
+        short = summary("babyai", "speedrunner", 0, checkpoint(20, [{"output": 1}]), rollouts=20)
+        assert ours(number("output"), short, played("speedrunner", 7)).ours == Spread(7, None, 1)
+
+
+@pytest.mark.parametrize("name", sorted({each.experiment for each in published()}))
+def test_each_experiment_holds_the_runs_that_its_numbers_ask_for(name: str) -> None:
+    runs = grid_of([f"experiment={name}", "model=gpt-5.4-mini"]).runs()
+    there = {(found.env, found.method) for found in (setting(run.config) for run in runs)}
+    asked: set[tuple[str, str]] = set()
+
+    def find(env: str, method: str) -> dict[int, Summary]:
+        asked.add((env, method))
+        return {}
+
+    for each in published():
+        if each.experiment == name:
+            for env in FAMILIES if each.env == "scienceworld" else (each.env,):
+                QUANTITIES[each.quantity](find, env, each.method)
+    assert asked - there == set()

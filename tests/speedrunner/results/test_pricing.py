@@ -1,0 +1,122 @@
+"""Price lists by name, put on a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from serving.cards import load_card
+from serving.errors import InvalidCard
+from serving.meter import LedgerRow
+from serving.model_card import ModelCard
+from serving.usage import Prices, Usage
+from speedrunner.config.schema import InvalidConfig
+from speedrunner.results.pricing import price_book
+from speedrunner.store.data import RunData, load
+from speedrunner.store.records import Policy
+from speedrunner.store.rundir import RunDirectory
+from speedrunner.store.stored_run import RunDirectoryError
+from tests.speedrunner.run_samples import process
+
+
+def run(folder: Path, card: ModelCard, inducer: str | None = None, **prices: Prices) -> RunData:
+    others = load_card(inducer) if inducer else card
+    with RunDirectory.open_for_writing(folder / "run") as directory:
+        directory.write_config("run: {}\n")
+        directory.append_process(process(card, others, **prices))
+        directory.write_policy(Policy(version=0))
+        directory.append_request(
+            LedgerRow(
+                request="r",
+                retry=0,
+                time=1.0,
+                labels={"role": "actor"},
+                model=card.name,
+                status="ok",
+                wasted=False,
+                usage=Usage(1, 0, 1),
+                seconds=1.0,
+            )
+        )
+    return load(folder / "run")
+
+
+@pytest.fixture
+def gpu_card(tiny_card: ModelCard) -> ModelCard:
+    return msgspec.structs.replace(tiny_card, gpus=1, recipe=None)
+
+
+def test_by_default_a_run_keeps_its_own_list(tiny_card: ModelCard, tmp_path: Path) -> None:
+    book = price_book(run(tmp_path, tiny_card, **{"tiny-random": Prices(1, 2, 3)}))
+    assert book.models["tiny-random"] == Prices(1, 2, 3)
+
+
+def test_the_card_s_own_list_can_be_asked_for_as_the_run_stored_it(
+    tiny_card: ModelCard, tmp_path: Path
+) -> None:
+    card = msgspec.structs.replace(tiny_card, name="gone", prices=Prices(4, 5, 6))
+    assert price_book(run(tmp_path, card, gone=Prices(1, 2, 3)), "card").models == {"gone": Prices(4, 5, 6)}
+
+
+def test_another_list_holds_for_every_model(tiny_card: ModelCard, tmp_path: Path) -> None:
+    data = run(tmp_path, tiny_card)
+    book = price_book(data, "gemini-3-flash-preview")
+    assert book.models["tiny-random"] == Prices(uncached=0.35, cached=0.0875, output=1.05)
+    assert price_book(data, "zero").models["tiny-random"] == Prices(0, 0, 0)
+
+
+def test_a_run_that_does_not_say_what_it_was_played_with_has_no_prices(
+    tiny_card: ModelCard, tmp_path: Path
+) -> None:
+    data = run(tmp_path, tiny_card)
+    (tmp_path / "run" / "processes.jsonl").unlink()
+    with pytest.raises(RunDirectoryError, match=r"has no processes\.jsonl"):
+        price_book(data)
+
+
+def test_gpu_hours_count_the_gpus_of_all_replicas(gpu_card: ModelCard, tmp_path: Path) -> None:
+    book = price_book(run(tmp_path, msgspec.structs.replace(gpu_card, replicas=4)), "gpu-hours", 2.5)
+    assert "tiny-random" not in book.models
+    assert book.by_time("tiny-random", 1800.0) == pytest.approx(5.0)
+
+
+def test_a_hosted_inducer_keeps_its_price_per_token(gpu_card: ModelCard, tmp_path: Path) -> None:
+    book = price_book(run(tmp_path, gpu_card, inducer="gpt-5.4-mini"), "gpu-hours", 2.5)
+    assert book.by_time("tiny-random", 3600.0) == pytest.approx(2.5)
+    assert book.models["gpt-5.4-mini"] == Prices(0.75, 0.075, 4.5)
+    assert book.by_time("gpt-5.4-mini", 3600.0) is None
+
+
+def test_a_model_on_no_gpu_has_no_gpu_hours(tiny_card: ModelCard, tmp_path: Path) -> None:
+    with pytest.raises(InvalidCard, match="takes no GPU"):
+        price_book(run(tmp_path, tiny_card), "gpu-hours", 2.5)
+
+
+def test_a_run_that_changed_its_gpus_has_no_gpu_hours(gpu_card: ModelCard, tmp_path: Path) -> None:
+    data = run(tmp_path, gpu_card)
+    with RunDirectory.open_for_writing(data.path) as directory:
+        directory.append_process(process(msgspec.structs.replace(gpu_card, replicas=4)))
+    with pytest.raises(InvalidConfig, match="was played on different numbers of GPUs: it has no GPU-hours"):
+        price_book(load(data.path), "gpu-hours", 2.5)
+
+
+@pytest.mark.parametrize(
+    ("prices", "gpu_hour", "problem"),
+    [
+        (
+            "gpt-5.4-mni",
+            None,
+            r"prices=gpt-5.4-mni is not among .* \(did you mean gpt-5.4-mini\?\)",
+        ),
+        ("gpu-hours", None, "--prices gpu-hours and --gpu-hour USD go together"),
+        ("zero", 2.0, "--prices gpu-hours and --gpu-hour USD go together"),
+        (None, 2.0, "--prices gpu-hours and --gpu-hour USD go together"),
+    ],
+)
+def test_what_makes_no_sense_is_one_line(
+    tiny_card: ModelCard, tmp_path: Path, prices: str | None, gpu_hour: float | None, problem: str
+) -> None:
+    with pytest.raises(InvalidConfig, match=problem):
+        price_book(run(tmp_path, tiny_card), prices, gpu_hour)

@@ -1,0 +1,115 @@
+"""What tables hold that is more than a summary: tests between methods, and rows that are flagged."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from speedrunner.results.conditions import grouped
+from speedrunner.results.inference import bootstrap_mean
+from speedrunner.results.inference import holm, paired_t_test
+from speedrunner.results.run_result import Summary
+from speedrunner.results.tables import run_tables
+from speedrunner.results.writing import Table
+from tests.speedrunner.results.summaries import checkpoint, summary
+
+
+def tables(*runs: Summary, corrected: bool = False) -> dict[str, Table]:
+    return {each.name: each for each in run_tables(grouped(runs)[0], prices="a list", corrected=corrected)}
+
+
+def rows(table: Table) -> list[dict[str, Any]]:
+    return [dict(zip(table.columns, row, strict=True)) for row in table.rows]
+
+
+def scores(method: str, seed: int, *values: float, at: int = 200, **more: Any) -> Summary:
+    point = checkpoint(at, [{"score": value} for value in values], **more)
+    return summary("babyai", method, seed, checkpoint(0, [{}]), point)
+
+
+class TestPairs:
+    def test_are_of_the_same_seed_and_test_episode(self) -> None:
+        ours = [scores("speedrunner", 0, 1.0, 0.5), scores("speedrunner", 1, 1.0, 0.0)]
+        theirs = [scores("react", 0, 0.5, 0.5), scores("react", 1, 0.0, 0.25)]
+        found = tables(*ours, *theirs, scores("react", 2, 0.0, 0.0))
+        row = rows(found["ttests"])[0]
+        differences = [0.5, 0.0, 1.0, -0.25]
+        test, around = paired_t_test(differences), bootstrap_mean(differences)
+        assert test is not None
+        assert around is not None
+        assert row == {
+            "env": "babyai", "model": "tiny-random", "metric": "score", "a": "speedrunner", "b": "react",
+            "pairs": 4, "difference": test.difference, "low": test.low, "high": test.high, "t": test.t,
+            "p": test.p,
+        }  # fmt: skip
+        resampled = rows(found["bootstrap"])[0]
+        assert (resampled["checkpoint"], resampled["low"], resampled["high"]) == (
+            200,
+            around.low,
+            around.high,
+        )
+
+    def test_are_at_the_last_checkpoint_that_both_have_finished(self) -> None:
+        found = tables(scores("speedrunner", 0, 1.0, at=150), scores("react", 0, 0.0))
+        row = rows(found["bootstrap"])[0]
+        assert (row["checkpoint"], row["difference"]) == (0, 0.0)
+
+    def test_cost_has_the_share_of_the_sleep(self) -> None:
+        found = tables(scores("speedrunner", 0, 1.0, 1.0, sleep_usd=0.5), scores("react", 0, 1.0, 1.0))
+        cost = next(row for row in rows(found["ttests"]) if row["metric"] == "cost_usd")
+        assert (cost["difference"], cost["p"]) == (pytest.approx(0.5), None)
+
+    def test_are_of_speedrunner_against_each_other_method_or_else_of_all(self) -> None:
+        react, asi, opo = (scores(method, 0, 0.5, 1.0) for method in ("react", "asi", "opo"))
+
+        def pairs(*runs: Summary) -> list[tuple[str, str]]:
+            found = rows(tables(*runs)["ttests"])
+            return [(row["a"], row["b"]) for row in found if row["metric"] == "score"]
+
+        assert pairs(react, asi, opo) == [("asi", "opo"), ("asi", "react"), ("opo", "react")]
+        ours = scores("speedrunner", 0, 0.5, 1.0)
+        assert pairs(react, ours, asi) == [("speedrunner", "asi"), ("speedrunner", "react")]
+
+    def test_without_a_price_there_is_no_test_of_cost(self) -> None:
+        def free(method: str) -> Summary:
+            point = checkpoint(0, [{}, {}])
+            for each in point.tested:
+                del each.values["cost_usd"]
+            return summary("babyai", method, 0, point)
+
+        found = tables(free("speedrunner"), free("react"))
+        assert {row["metric"] for row in rows(found["ttests"])} == {"score", "output"}
+        assert rows(found["performance"])[0]["cost_usd"] is None
+
+
+def test_holm_goes_by_metric_over_the_whole_table_and_is_said() -> None:
+    runs = [
+        scores(method, 0, *values)
+        for method, values in (
+            ("speedrunner", (1.0, 0.8, 0.9)), ("react", (0.1, 0.2, 0.0)), ("asi", (0.5, 0.9, 0.7))
+        )
+    ]  # fmt: skip
+    plain, corrected = tables(*runs)["ttests"], tables(*runs, corrected=True)["ttests"]
+    ps = [row["p"] for row in rows(plain) if row["metric"] == "score"]
+    assert [row["p"] for row in rows(corrected) if row["metric"] == "score"] == holm(ps) != ps
+    assert "Holm" in corrected.caption
+    assert "not corrected" in plain.caption
+
+
+def test_performance_says_over_how_many_seeds_and_episodes_it_is() -> None:
+    found = tables(scores("react", 0, 0.0, 1.0, unscored=1), scores("react", 1, 1.0))["performance"]
+    row = rows(found)[1]
+    assert (row["checkpoint"], row["seeds"], row["episodes"], row["unscored"]) == (200, 2, 4, 1)
+    # The mean of the seeds' means, not of all episodes.
+    assert (row["score_mean"], row["score_std"]) == (0.75, pytest.approx(0.125**0.5))
+
+
+def test_what_the_wall_clock_ended_too_often_is_flagged() -> None:
+    points = checkpoint(0, [{}]), checkpoint(200, [{}])
+    found = tables(summary("babyai", "react", 0, *points, wall_clock=3))
+    assert found["performance"].flagged == {0, 1}
+    assert [row["flag"] for row in rows(found["endings"]) if row["ending"] == "wall_clock"] == [
+        "too many"
+    ] * 2
+    assert tables(summary("babyai", "react", 0, *points, wall_clock=2))["performance"].flagged == frozenset()
