@@ -194,23 +194,23 @@ def _shift(groups: Sequence[Condition], model: str, options: str) -> Figure | No
     if not any(f"-from_{third}" in name for name in methods(groups, [fourth], model)):
         return None
     row = []
-    for measure in (SCORE, OUTPUT):
+    for measure in (SCORE, USD):
         lines = []
         for name in ("react", "opo", "asi", "speedrunner"):
             second = name if name == "react" else f"{name}-from_{third}"
             before, after = builder.curve([third], name, measure), builder.curve([fourth], second, measure)
             end = max(before.points, default=0)
-            points = {**before.points, **{end + x: each for x, each in after.points.items()}}
+            points = [*before.points.items(), *((end + x, found) for x, found in after.points.items())]
             if name != "react":
                 again = builder.curve([third], f"{name}-from_{fourth}-{name}-from_{third}", measure)
                 if again.last is not None and points:
-                    points[max(points) + 50] = again.last
+                    points.append((points[-1][0] + 50, again.last))
             line = line_of(name, points)
             lines += [line] if line else []
         row.append(Panel("ScienceWorld 3, then 4, then 3 again", ROLLOUTS, LABELS[measure], lines))
     text = (
-        "Training on family 3, then on 4 with what was learnt; the last point is the evaluation on 3 at the"
-        " end, drawn 50 rollouts later."
+        "Training on family 3, then on 4 with the policy of 3: at the switch the same policy is evaluated on"
+        " both. The last point is the evaluation on 3 at the end, drawn 50 rollouts later."
     )
     return builder.figure("scienceworld_shift", "Distribution shift", text, [row])
 

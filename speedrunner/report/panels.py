@@ -106,7 +106,7 @@ class FigureBuilder:
 
     def line(self, envs: Sequence[str], method: str, measure: str) -> Line | None:
         """The same over its checkpoints."""
-        return line_of(method, self.curve(envs, method, measure).points)
+        return line_of(method, self.curve(envs, method, measure).points.items())
 
     def note(self, runs: Iterable[str], gaps: Iterable[str] = ()) -> None:
         """What a panel stands on that has no curve, and lacks."""
@@ -137,14 +137,17 @@ class FigureBuilder:
         )
 
 
-def line_of(name: str, points: Mapping[int, Spread]) -> Line | None:
-    """Over checkpoints, if there are any."""
-    if not points:
+def line_of(name: str, points: Iterable[tuple[int, Spread]]) -> Line | None:
+    """Return a line over checkpoints, if there are any; a checkpoint may come twice."""
+    rollouts, values = [], []
+    for point, value in points:
+        rollouts.append(point)
+        values.append(value)
+    if not values:
         return None
-    values = points.values()
     return Line(
         name,
-        [*points],
+        [*rollouts],
         [each.mean for each in values],
         [each.sd for each in values],
         min(each.seeds for each in values),

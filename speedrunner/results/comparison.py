@@ -107,7 +107,7 @@ def compare(runs: Sequence[RunData], costs: Sequence[RunCosts]) -> Comparison:
             base = first.average_tasks(point, metric)
             for side in sides:
                 own = side.average_tasks(point, metric)
-                pairs = [] if side is first else (own - base).reindex(own.index).dropna().tolist()
+                pairs = [] if side is first else (own - base.reindex(own.index)).dropna().tolist()
                 mean, difference = bootstrap_mean(own.tolist()), bootstrap_mean(pairs)
                 rows.append(Compared(point, metric, str(side.run.path), mean, difference))
     notes = [note for side in sides for note in _notes(side, first, points)]

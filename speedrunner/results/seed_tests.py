@@ -125,7 +125,8 @@ def _compare(a: Condition, b: Condition, metric: str) -> tuple[int, Differences]
 def _differ(own: RunResult, other: RunResult, point: int, metric: str) -> list[float]:
     """Return the difference of each test episode that has a score and a value on both sides."""
     first, second = (_list_values(run, point, metric) for run in (own, other))
-    return [float(value) for value in (first - second).dropna()]
+    pairs = first.to_frame("first").join(second.rename("second"), how="inner")
+    return (pairs["first"] - pairs["second"]).dropna().tolist()
 
 
 def _list_values(run: RunResult, point: int, metric: str) -> pandas.Series[float]:

@@ -49,7 +49,7 @@ def average_seeds(frame: pandas.DataFrame, columns: Sequence[str]) -> pandas.Dat
     seeds and `NAME_std`, the sample's standard deviation."""
     by = frame.groupby(CONDITION)[[*columns]]
     found = by.mean().join(by.std(), rsuffix="_std")
-    found.insert(0, "seeds", by[columns[0]].count())
+    found.insert(0, "seeds", by.count()[columns[0]])
     return found[["seeds", *(name for column in columns for name in (column, f"{column}_std"))]]
 
 
@@ -64,7 +64,7 @@ def _performance(checkpoints: pandas.DataFrame, prices: str) -> Table:
         "Means after so many training rollouts (checkpoint): over the test episodes of a seed, then mean and"
         " standard deviation over seeds, of score, LLM calls, primitive actions, tokens (uncached and cached"
         " prompt, output) and USD per test episode. Unscored episodes ended by an infrastructure error and"
-        " are in no mean. Silent ones sent no request: their score counts; their calls, tokens and USD are in no"
+        " are in no mean. Silent ones sent no request: their score counts; calls, tokens and USD are in no"
         " mean. wall_clock and context_overflow are the shares of test episodes that these limits ended."
         " USD includes the cost of sleeps, spread over the rollouts since the previous checkpoint."
         f" Prices: {prices}.{DAGGER}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from models.tiny import card
-from speedrunner.results.checkpoints import checkpoint_rows
+from speedrunner.results.checkpoints import frame_checkpoints
 from speedrunner.results.ledger import run_costs
 from speedrunner.results.pricing import price_book
 from speedrunner.store.data import RunData, load
@@ -41,13 +41,12 @@ def test_without_skills_it_solves_what_its_card_says(demo: RunData) -> None:
 
 def test_what_it_learns_saves_tokens_and_loses_nothing(demo: RunData) -> None:
     (costs,) = run_costs([demo], [price_book(demo)])
-    first, *_, last = checkpoint_rows(demo, costs)
-    assert last.output < first.output / 2
-    assert last.llm_calls < first.llm_calls / 2
-    assert first.score is not None
-    assert last.score is not None
-    assert last.score >= first.score
-    assert last.public
+    checkpoints = frame_checkpoints(demo, costs)
+    first, last = checkpoints.iloc[0], checkpoints.iloc[-1]
+    assert last["output"] < first["output"] / 2
+    assert last["llm_calls"] < first["llm_calls"] / 2
+    assert last["score"] >= first["score"]
+    assert last["public"]
 
 
 def test_its_inducer_looks_before_it_writes(demo: RunData) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from speedrunner.results.checkpoints import checkpoint_rows
+from speedrunner.results.checkpoints import frame_checkpoints
 from speedrunner.results.ledger import run_costs
 from speedrunner.results.pricing import price_book
 from tests.scripted_runs import ScriptedRun, complaint, in_process
@@ -21,14 +21,15 @@ def other(learnt: ScriptedRun, tmp_path: Path) -> Path:
 
 def test_means_are_those_of_the_table_of_checkpoints(learnt: ScriptedRun, other: Path) -> None:
     data = learnt.data
-    table = {row.rollouts: row for row in checkpoint_rows(data, *run_costs([data], [price_book(data)]))}
+    (costs,) = run_costs([data], [price_book(data)])
+    table = frame_checkpoints(data, costs).to_dict("index")
     done = in_process("compare", str(learnt.dir), str(other), "--json")
     found = json.loads(done.stdout)
     assert found["notes"] == []
     assert {row["rollouts"] for row in found["rows"]} == set(table)
     for row in found["rows"]:
-        name = {"usd": "cost"}.get(row["metric"], row["metric"])
-        assert row["mean"]["mean"] == pytest.approx(getattr(table[row["rollouts"]], name))
+        name = {"usd": "actor_usd"}.get(row["metric"], row["metric"])
+        assert row["mean"]["mean"] == pytest.approx(table[row["rollouts"]][name])
         if row["run"] == str(other):
             assert row["difference"] == {"mean": 0, "low": 0, "high": 0, "count": 2}
 

@@ -15,8 +15,6 @@ from serving.model_card import ModelCard
 from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.config.compose import compose
 from speedrunner.config.names import setting
-from speedrunner.results.ledger import run_costs
-from speedrunner.results.pricing import price_book
 from speedrunner.experiments.forecast import (
     FORECASTS,
     MEASURES,
@@ -31,6 +29,8 @@ from speedrunner.experiments.forecast import (
     total,
     truth,
 )
+from speedrunner.results.ledger import run_costs
+from speedrunner.results.pricing import price_book
 from speedrunner.runs.setup import Setup, set_up
 from speedrunner.store.data import load
 from tests.scripted_engine import ScriptedEngine

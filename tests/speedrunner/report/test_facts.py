@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import msgspec
 import pytest
 
 from serving.cards import load_card
 from speedrunner.report.facts import facts
 from speedrunner.store.records import Machine, Process
-from tests.speedrunner.run_samples import process
 from tests.speedrunner.results.summaries import summary
+from tests.speedrunner.run_samples import process
 
 MACHINE = Machine("A processor", 8, 33.7, ["H100, 81559 MiB"] * 2)
 
@@ -23,7 +25,7 @@ def played_with(machine: Machine | None) -> Process:
     [(MACHINE, "here: A processor, 8 cores, 34 GB; 2 x H100, 81559 MiB"), (None, "here: not recorded")],
 )
 def test_hardware_of_a_process(machine: Machine | None, said: str) -> None:
-    run = msgspec.structs.replace(summary(), processes=[played_with(machine)])
+    run = replace(summary(), processes=[played_with(machine)])
     assert said in [each.value for each in facts([run]).shared]
 
 

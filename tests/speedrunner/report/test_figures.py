@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import msgspec
 import pytest
 
 from speedrunner.report.figures import figures
 from speedrunner.report.panels import Figure
-from speedrunner.results.conditions import grouped
+from speedrunner.results.conditions import group_runs
+from speedrunner.results.run_result import RunResult
 from speedrunner.results.series import frontier
-from speedrunner.results.run_result import Summary
 from tests.speedrunner.results.summaries import checkpoint, summary
-from tests.speedrunner.results.test_without_cache import pair
+from tests.speedrunner.results.test_cache_effects import pair
 
 
-def run(env: str, method: str, seed: int = 0, *scores: float, model: str = "tiny-random") -> Summary:
+def run(env: str, method: str, seed: int = 0, *scores: float, model: str = "tiny-random") -> RunResult:
     """A run with a checkpoint every 50 rollouts."""
     points = [checkpoint(50 * n, [{"score": score}]) for n, score in enumerate(scores)]
     return summary(env, method, seed, *points, model=model)
 
 
-def drawn(*runs: Summary) -> dict[str, Figure]:
-    groups, _ = grouped(runs)
+def drawn(*runs: RunResult) -> dict[str, Figure]:
+    groups, _ = group_runs(runs)
     return {figure.name: figure for figure in figures(groups)}
 
 
@@ -60,7 +62,7 @@ def test_the_command_that_fills_gaps_names_an_inducer_of_its_own() -> None:
     played = run("babyai", "react", 0, 0.2, model="small+large")
     models = msgspec.structs.replace(played.config.model, card="small", inducer_card="large")
     config = msgspec.structs.replace(played.config, model=models)
-    found = drawn(msgspec.structs.replace(played, config=config))
+    found = drawn(replace(played, config=config))
     missing = found["combined_performance_small_large"].missing
     assert missing.endswith(": speedrunner sweep experiment=main model=small model.inducer_card=large")
 
@@ -105,7 +107,7 @@ def test_a_shift_goes_on_where_its_first_half_ended() -> None:
         run(third, f"speedrunner-from_{fourth}-speedrunner-from_{third}", 0, 0.3),
     )
     (line,) = found["scienceworld_shift_tiny_random"].rows[0][0].lines
-    assert (line.x, line.y) == ([0, 50, 100, 150], [0.2, 0.4, 0.6, 0.3])
+    assert (line.x, line.y) == ([0, 50, 50, 100, 150], [0.2, 0.4, 0.1, 0.6, 0.3])
 
 
 def test_zombies_are_bars_and_experiments_that_were_not_begun_have_no_figure() -> None:
@@ -123,7 +125,7 @@ def test_runs_without_a_checkpoint_have_no_figure() -> None:
 
 
 def test_without_prices_nothing_is_drawn_in_usd_and_the_figure_says_so() -> None:
-    free = summary("babyai", "react", 0, checkpoint(0, [{"cost_usd": 0.0}]))
+    free = summary("babyai", "react", 0, checkpoint(0, [{"usd": 0.0}]))
     found = drawn(free)
     assert {panel.y for (panel,) in found["combined_performance_tiny_random"].rows} == {
         "score",
@@ -141,7 +143,7 @@ def test_what_the_cache_saved_stands_on_both_evaluations_and_names_those_that_la
         ("with prefix cache", ["asi, babyai"], [10.0]),
         ("without", ["asi, babyai"], [100.0]),
     ]
-    assert usd.y == "USD per episode"
+    assert usd.y == "USD per episode, without sleeps"
     assert figure.runs == [run.path for run in runs]
     assert "voyager on crafter without prefix cache" in figure.missing
     assert "asi on babyai" not in figure.missing

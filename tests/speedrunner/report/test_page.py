@@ -13,8 +13,8 @@ import pytest
 from speedrunner.report.facts import Facts, RunFacts, Shared
 from speedrunner.report.figures import figures
 from speedrunner.report.page import ROWS, page
-from speedrunner.results.conditions import grouped
-from speedrunner.results.tables import run_tables
+from speedrunner.results.conditions import group_runs
+from speedrunner.results.tables import make_tables
 from speedrunner.results.writing import Table
 from tests.page_elements import HOSTILE, Elements
 from tests.speedrunner.results.summaries import EMPTY, checkpoint, summary
@@ -31,9 +31,9 @@ def facts(text: str = "babyai") -> Facts:
 def whole(text: str = "Aside") -> str:
     point = checkpoint(0, [{"score": 0.5}])
     runs = [summary(env, method, 0, point, model=text) for env, method in (("babyai", "react"), (text, text))]
-    groups, _ = grouped(runs)
+    groups, _ = group_runs(runs)
     tables = [
-        *run_tables(groups, prices=text, corrected=False),
+        *make_tables(groups, prices=text, corrected=False),
         Table("some", text, (text,), [(text,)] * (ROWS + 1)),
     ]
     return page(text, figures(groups, text), tables, facts(text), [text], [text], [text], [text])
@@ -125,9 +125,9 @@ def test_combat_stands_among_the_numbers_as_what_it_is() -> None:
     library = msgspec.structs.replace(EMPTY, combat=0.25)
     point = checkpoint(0, [{"score": 0.5}], library=library)
     envs = ("crafter", "crafter-zombie_frequency0")
-    groups, _ = grouped([summary(env, "speedrunner", 0, point) for env in envs])
+    groups, _ = group_runs([summary(env, "speedrunner", 0, point) for env in envs])
     text = page("", figures(groups), [], facts(), [], [], [], [])
-    for measure, number in (("score", "0.5"), ("functions about combat (%)", "25")):
+    for measure, number in (("score", "0.5"), ("share of functions about combat", "0.25")):
         assert (
             f"<td>Crafter</td><td>{measure}</td><td>speedrunner</td>"
             f'<td>1x</td><td class="number">{number}</td>'

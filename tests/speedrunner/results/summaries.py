@@ -1,50 +1,59 @@
-"""Summaries of runs without the runs."""
+"""Results of runs without the runs."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 import msgspec
+import pandas
 
 from envs import Task
+from serving.usage import Usage
 from speedrunner.config.names import Setting
 from speedrunner.config.schema import ClassConfig, Config, ModelConfig, RunConfig
+from speedrunner.results.checkpoints import average_tests, frame_episodes
 from speedrunner.results.libraries import LibraryStatistics
-from speedrunner.results.run_result import Checkpoint, Summary, Tested
+from speedrunner.results.run_result import LIBRARY, RunResult, frame_skills
+from speedrunner.store.records import Ending, EpisodeRow
 
 EMPTY = LibraryStatistics(0, 0, None, 0.0, None, None)
 USUAL = {"score": 0.5, "llm_calls": 10.0, "actions": 20.0, "uncached": 100.0, "cached": 900.0, "output": 40.0,
-         "cost_usd": 0.01}  # fmt: skip
+         "usd": 0.01}  # fmt: skip
 
 
-def checkpoint(
-    rollouts: int,
-    values: Sequence[Mapping[str, float]],
-    *,
-    unscored: int = 0,
-    sleep_usd: float = 0.0,
-    library: LibraryStatistics = EMPTY,
-) -> Checkpoint:
-    """An evaluation whose test episodes had these values, where they are not the usual ones."""
-    tested = [
-        Tested(f"{number:04d}", Task("world", "go", number), {**USUAL, **each})
-        for number, each in enumerate(values)
-    ]
-    return Checkpoint(rollouts, len(tested) + unscored, tested, sleep_usd, None, library)
+@dataclass(frozen=True)
+class Evaluation:
+    """A finished evaluation.
+
+    Attributes:
+        values: of the scored test episodes, where they differ from the usual ones.
+        unscored: test episodes without a score.
+        wall_clock: test episodes of the scored ones that it ended.
+    """
+
+    rollouts: int
+    values: Sequence[Mapping[str, float]]
+    unscored: int = 0
+    wall_clock: int = 0
+    sleep_usd: float = 0.0
+    library: LibraryStatistics = field(default=EMPTY)
+
+
+def checkpoint(rollouts: int, values: Sequence[Mapping[str, float]], **more: object) -> Evaluation:
+    return Evaluation(rollouts, values, **more)  # type: ignore[arg-type]
 
 
 def summary(
     env: str = "babyai",
     method: str = "react",
     seed: int = 0,
-    *checkpoints: Checkpoint,
+    *points: Evaluation,
     model: str = "tiny-random",
     unfinished: Sequence[int] = (),
-    wall_clock: int = 0,
     **run: object,
-) -> Summary:
-    """One run; `wall_clock` of 100 test episodes at each checkpoint were ended by it."""
+) -> RunResult:
+    """One run."""
     name = f"{env}-{method}-{model}-seed{seed}"
     config = Config(
         run=msgspec.structs.replace(RunConfig(dir=name, seed=seed), **run),
@@ -52,22 +61,53 @@ def summary(
         method=ClassConfig(method.partition("-")[0]),
         model=ModelConfig(model),
     )
-    endings = Counter(
-        {(*("test", each.rollouts), ending): count
-         for each in checkpoints
-         for ending, count in (("wall_clock", wall_clock), ("submitted", 100 - wall_clock))}
-    )  # fmt: skip
-    return Summary(
+    episodes = pandas.concat([frame_episodes([]), *map(_episodes, points)], ignore_index=True)
+    checkpoints = average_tests(episodes)
+    by_rollouts = {point.rollouts: point for point in points}
+    found = [by_rollouts[rollouts] for rollouts in checkpoints.index]
+    checkpoints["sleep_usd"] = [point.sleep_usd for point in found]
+    checkpoints["cost_usd"] = checkpoints["actor_usd"] + checkpoints["sleep_usd"]
+    checkpoints[["rollout_usd", "training_usd"]] = float("nan")
+    libraries = [msgspec.structs.astuple(point.library) for point in found]
+    table = pandas.DataFrame(libraries, checkpoints.index, [*LIBRARY])
+    return RunResult(
         path=f"runs/{name}",
         config=config,
         setting=Setting(env, method, model),
         prices="a list",
-        checkpoints={each.rollouts: each for each in checkpoints},
+        checkpoints=checkpoints.join(table.astype(float)),
         unfinished=list(unfinished),
-        endings=endings,
-        sleeps=[],
-        skills=[],
-        processes=[],
-        taken={},
-        servers=[],
+        episodes=episodes,
+        sleeps=pandas.DataFrame(),
+        skills=frame_skills([]),
+    )
+
+
+def _episodes(point: Evaluation) -> pandas.DataFrame:
+    frame = frame_episodes([_row(point, number) for number in range(len(point.values) + point.unscored)])
+    for number, values in enumerate(point.values):
+        for name, value in (USUAL | {**values}).items():
+            frame.loc[number, name] = value
+    return frame
+
+
+def _row(point: Evaluation, number: int) -> EpisodeRow:
+    is_scored = number < len(point.values)
+    ending = Ending.SUBMITTED if is_scored else Ending.ENGINE_ERROR
+    return EpisodeRow(
+        episode=f"test/{point.rollouts:04d}/{number:04d}",
+        phase="test",
+        checkpoint=point.rollouts,
+        task=Task("world", "go", number),
+        policy=0,
+        attempt=1,
+        ending=Ending.WALL_CLOCK if number < point.wall_clock else ending,
+        score=0.5 if is_scored else None,
+        success=None,
+        llm_calls=10,
+        actions=20,
+        skill_calls=0,
+        invalid_calls=0,
+        usage=Usage(),
+        seconds=1.0,
     )

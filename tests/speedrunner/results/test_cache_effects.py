@@ -2,29 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import msgspec
 import pytest
 
-from speedrunner.results.conditions import grouped
-from speedrunner.results.run_result import Summary
 from speedrunner.results.cache_effects import cache_table, share_table
+from speedrunner.results.conditions import group_runs
+from speedrunner.results.run_result import RunResult
 from tests.speedrunner.results.summaries import checkpoint, summary
 
 
-def pair(seed: int, with_cache: dict[str, float], without: dict[str, float]) -> tuple[Summary, Summary]:
+def pair(seed: int, with_cache: dict[str, float], without: dict[str, float]) -> tuple[RunResult, RunResult]:
     """A run of two evaluations, and its last policy on a server without cache."""
     run = summary("babyai", "asi", seed, checkpoint(0, [{}]), checkpoint(50, [with_cache]))
     again = summary("babyai", "asi-from_babyai", seed, checkpoint(0, [without]), model="tiny-random-uncached")
     config = again.config
-    again = msgspec.structs.replace(
-        again,
-        config=msgspec.structs.replace(
-            config,
-            model=msgspec.structs.replace(config.model, card="tiny-random", prefix_caching=False),
-            run=msgspec.structs.replace(config.run, start_from=run.path, rollouts=0),
-        ),
-    )
-    return run, again
+    model = msgspec.structs.replace(config.model, card="tiny-random", prefix_caching=False)
+    start = msgspec.structs.replace(config.run, start_from=run.path, rollouts=0)
+    return run, replace(again, config=msgspec.structs.replace(config, model=model, run=start))
 
 
 def test_each_measure_stands_beside_its_own_without_the_cache_over_the_seeds_that_have_both() -> None:
@@ -33,7 +29,7 @@ def test_each_measure_stands_beside_its_own_without_the_cache_over_the_seeds_tha
         *pair(1, {"uncached": 30.0, "cached": 70.0}, {"uncached": 100.0, "cached": 0.0}),
         pair(2, {"uncached": 999.0}, {})[0],
     ]
-    rows = {row[3]: row for row in cache_table(grouped(runs)[0]).rows}
+    rows = {row[3]: row for row in cache_table(group_runs(runs)[0]).rows}
     assert rows["uncached"] == (
         "babyai",
         "asi",
@@ -45,11 +41,11 @@ def test_each_measure_stands_beside_its_own_without_the_cache_over_the_seeds_tha
         pytest.approx(0.2),
     )
     assert rows["cached"][4:] == (2, 80.0, 0.0, None)
-    assert set(rows) == {"score", "uncached", "cached", "output", "cost_usd"}
+    assert set(rows) == {"score", "uncached", "cached", "output", "actor_usd"}
 
 
 def test_without_such_evaluations_there_is_no_row() -> None:
-    assert cache_table(grouped([pair(0, {}, {})[0]])[0]).rows == []
+    assert cache_table(group_runs([pair(0, {}, {})[0]])[0]).rows == []
 
 
 def test_the_cached_share_is_of_the_last_checkpoint_over_seeds() -> None:
@@ -59,7 +55,7 @@ def test_the_cached_share_is_of_the_last_checkpoint_over_seeds() -> None:
             ({"uncached": 10.0, "cached": 90.0}, {"uncached": 30.0, "cached": 70.0})
         )
     ]
-    (row,) = share_table(grouped(runs)[0]).rows
+    (row,) = share_table(group_runs(runs)[0]).rows
     assert row == (
         "babyai",
         "asi",
@@ -70,4 +66,4 @@ def test_the_cached_share_is_of_the_last_checkpoint_over_seeds() -> None:
         pytest.approx(0.8),
         pytest.approx(0.1414, abs=1e-3),
     )
-    assert share_table(grouped([summary()])[0]).rows == []
+    assert share_table(group_runs([summary()])[0]).rows == []

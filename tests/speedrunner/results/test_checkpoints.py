@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 from envs import Outcome
 from serving.usage import Prices, Usage
-from speedrunner.results.checkpoints import CheckpointRow, checkpoint_rows, rollout_costs
-from speedrunner.results.ledger import run_costs
-from speedrunner.results.pricing import PriceBook
+from speedrunner.results.checkpoints import frame_checkpoints, frame_episodes, frame_sleeps, share_sleeps
 from speedrunner.results.cost_text import notes
+from speedrunner.results.ledger import run_costs
+from speedrunner.results.plain_rows import list_rows
+from speedrunner.results.pricing import PriceBook
 from speedrunner.store.data import load
 from speedrunner.store.records import Ending, Policy, Skill
 from speedrunner.store.rundir import RunDirectory
@@ -22,6 +25,8 @@ from tests.speedrunner.run_samples import sleep
 
 LIST = Prices(uncached=1.0, cached=0.5, output=10.0)
 BOOK = PriceBook("a list", {"m": LIST})
+CONFIG = {"run": {"dir": "x"}, "env": {"name": "babyai"}, "method": {"name": "react"},
+          "model": {"card": "tiny-random"}}  # fmt: skip
 
 
 def skill(name: str, public: bool) -> Skill:
@@ -41,7 +46,7 @@ def learn(run: RunDirectory, number: int, rollouts: int, *usages: Usage) -> None
 @pytest.fixture
 def empty(tmp_path: Path) -> Iterator[RunDirectory]:
     with RunDirectory.open_for_writing(tmp_path / "run") as run:
-        run.write_config("run: {}\n")
+        run.write_config(yaml.safe_dump(CONFIG))
         run.write_policy(Policy(version=0))
         yield run
 
@@ -62,45 +67,71 @@ def run(empty: RunDirectory) -> RunDirectory:
     return empty
 
 
-def rows(run: RunDirectory, book: PriceBook = BOOK) -> list[CheckpointRow]:
+def rows(run: RunDirectory, book: PriceBook = BOOK) -> list[dict[str, Any]]:
     data = load(run.path)
-    return checkpoint_rows(data, *run_costs([data], [book]))
+    return list_rows(frame_checkpoints(data, *run_costs([data], [book])))
 
 
 def rollouts(run: RunDirectory) -> dict[str, float]:
     data = load(run.path)
-    return rollout_costs(data, *run_costs([data], [BOOK]))
+    (costs,) = run_costs([data], [BOOK])
+    found = share_sleeps(frame_episodes(data.episodes, costs), frame_sleeps(data, costs))
+    return dict(zip(found["episode"], found["usd"], strict=True))
 
 
 def test_a_checkpoint_is_the_means_of_its_test_episodes(run: RunDirectory) -> None:
-    assert rows(run)[1] == CheckpointRow(
-        rollouts=2,
-        episodes=2,
-        unscored=0,
-        score=1.0,
-        llm_calls=1.0,
-        uncached=200.0,
-        cached=800.0,
-        output=10.0,
-        cost=pytest.approx(200e-6 + 400e-6 + 100e-6),
-        rollout_cost=pytest.approx(1000e-6 + 2000e-6),
-        public=1,
-        skills=2,
-        notes=True,
-    )
+    actor, sleep = 200e-6 + 400e-6 + 100e-6, 2000e-6
+    assert rows(run)[1] == {
+        "checkpoint": 2,
+        "policy": 1,
+        "episodes": 2,
+        "unscored": 0,
+        "silent": 0,
+        "unreported": 0,
+        "at_most": 0.0,
+        "wall_clock": 0.0,
+        "context_overflow": 0.0,
+        "cut": 0.0,
+        "score": 1.0,
+        "llm_calls": 1.0,
+        "actions": 0.0,
+        "uncached": 200.0,
+        "cached": 800.0,
+        "output": 10.0,
+        "actor_usd": pytest.approx(actor),
+        "sleep_usd": pytest.approx(sleep),
+        "cost_usd": pytest.approx(actor + sleep),
+        "rollout_usd": pytest.approx(1000e-6 + sleep),
+        "training_usd": pytest.approx(2 * (1000e-6 + sleep)),
+        "public": 1,
+        "skills": 2,
+        "notes": True,
+        "whole": False,
+    }
 
 
 def test_what_is_unscored_is_left_out_of_all_means_and_counted(run: RunDirectory) -> None:
     first = rows(run)[0]
-    assert (first.episodes, first.unscored, first.score) == (2, 1, 0.5)
-    assert (first.llm_calls, first.uncached, first.cached, first.output) == (2, 50, 180, 30)
+    assert (first["episodes"], first["unscored"], first["score"]) == (2, 1, 0.5)
+    assert [first[name] for name in ("llm_calls", "uncached", "cached", "output")] == [2, 50, 180, 30]
+
+
+def test_an_episode_without_a_request_keeps_its_score_and_is_in_no_mean_of_costs(run: RunDirectory) -> None:
+    play(run, "test/0004/0000", Usage(10, 0, 1), policy=1)
+    play(run, "test/0004/0001", policy=1, outcome=Outcome(0.0, False, {}), ending=Ending.CONTEXT_OVERFLOW)
+    last = rows(run)[2]
+    assert (last["score"], last["silent"], last["context_overflow"]) == (0.5, 1, 0.5)
+    assert [last[name] for name in ("llm_calls", "uncached", "output")] == [1, 10, 1]
+    assert " 1 sent no request: their score counts, their calls, tokens and USD do not." in notes(
+        [last], [BOOK]
+    )
 
 
 def test_what_a_limit_of_the_machinery_ended_is_counted(run: RunDirectory) -> None:
     for number, ending in enumerate((Ending.WALL_CLOCK, Ending.CONTEXT_OVERFLOW, Ending.CALL_LIMIT)):
         play(run, f"test/0004/{number:04d}", Usage(10, 0, 1), policy=1, ending=ending)
-    assert [row.cut for row in rows(run)] == [{}, {}, {"wall_clock": 1, "context_overflow": 1}]
-    assert " Ended before they were done: 1 of 3 after 4 rollouts by wall_clock, 1 of 3 after" in notes(
+    assert [row["cut"] for row in rows(run)] == [0.5, 0.0, pytest.approx(2 / 3)]
+    assert " Ended by a limit: 1 of 3 after 4 rollouts by wall_clock, 1 of 3 after" in notes(
         rows(run), [BOOK]
     )
 
@@ -112,8 +143,8 @@ def test_requests_that_were_cut_off_are_bounded_beside_the_means(run: RunDirecto
     labels = {"phase": "test", "episode": "test/0004/0000", "attempt": "1"}
     run.append_request(row(9.0, None, status="aborted", at_most=bound, **labels))
     *before, last = rows(run)
-    assert (last.uncached, last.output, last.unreported, last.at_most) == (10, 1, 1, 200)
-    assert {(each.unreported, each.at_most) for each in before} == {(0, 0)}
+    assert [last[name] for name in ("uncached", "output", "unreported", "at_most")] == [10, 1, 1, 200]
+    assert {(row["unreported"], row["at_most"]) for row in before} == {(0, 0)}
     assert (
         " Requests cut off before their tokens were told, which the means lack: 1 after 4 rollouts"
         " (at most 200 tokens per episode)."
@@ -125,21 +156,22 @@ def test_a_score_of_nothing_is_none(run: RunDirectory) -> None:
     (run.path / "evaluations" / "0000.jsonl").unlink()
     lines = (run.path / "episodes.jsonl").read_text().splitlines()
     (run.path / "episodes.jsonl").write_text(lines[1] + "\n")
-    assert rows(run)[0].score is None
+    assert rows(run)[0]["score"] is None
 
 
 def test_before_the_first_rollout_none_has_a_cost(run: RunDirectory) -> None:
-    assert rows(run)[0].rollout_cost is None
+    assert rows(run)[0]["rollout_usd"] is None
 
 
 def test_rollouts_are_counted_at_the_next_checkpoint_only(run: RunDirectory) -> None:
     play(run, "test/0004/0000", Usage(1, 0, 1), policy=1)
-    assert rows(run)[2].rollout_cost is None
+    assert rows(run)[2]["rollout_usd"] is None
 
 
 def test_without_a_price_there_is_no_cost_and_everything_else_stays(run: RunDirectory) -> None:
     unpriced = rows(run, PriceBook("none", {}))[1]
-    assert (unpriced.cost, unpriced.rollout_cost, unpriced.score, unpriced.cached) == (None, None, 1.0, 800)
+    assert {unpriced[name] for name in ("actor_usd", "cost_usd", "rollout_usd", "training_usd")} == {None}
+    assert (unpriced["score"], unpriced["cached"]) == (1.0, 800)
 
 
 def test_the_paper_s_formula() -> None:

@@ -12,10 +12,10 @@ from envs import Outcome, Task
 from serving.cards import load_card
 from serving.usage import Prices, Usage
 from speedrunner.config.schema import InvalidConfig
-from speedrunner.results.ledger import run_costs
-from speedrunner.results.pricing import PriceBook
 from speedrunner.results.comparison import METRICS, CannotCompare, Compared, Comparison, compare
 from speedrunner.results.inference import Estimate
+from speedrunner.results.ledger import run_costs
+from speedrunner.results.pricing import PriceBook
 from speedrunner.store.data import RunData, load
 from speedrunner.store.records import Ending, Policy
 from speedrunner.store.rundir import RunDirectory
@@ -107,7 +107,9 @@ def test_what_a_fault_of_ours_ended_is_in_no_mean_and_is_said(tmp_path: Path) ->
     assert find(found, other, 10, "score").mean == Estimate(1.0, None, None, 1)
     assert find(found, other, 10, "score").difference == Estimate(0.0, None, None, 1)
     assert find(found, other, 10, "output").mean == Estimate(20.0, None, None, 1)
-    assert found.notes == [f"{other.path}: 1 test episodes ended by a fault of ours and are in no mean"]
+    assert found.notes == [
+        f"{other.path}: 1 test episodes ended by an infrastructure error and are in no mean"
+    ]
 
 
 def test_tasks_that_only_one_played_are_in_no_pair(tmp_path: Path) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from speedrunner.results.conditions import Spread, grouped, spread, wall_clock_share
+from speedrunner.results.conditions import Spread, group_runs, share_cut, spread
 from tests.speedrunner.results.summaries import checkpoint, summary
 
 
 def names(*runs: object) -> list[tuple[str, str, list[int]]]:
-    groups, _ = grouped(runs)  # type: ignore[arg-type]
+    groups, _ = group_runs(runs)  # type: ignore[arg-type]
     return [(each.setting.env, each.setting.method, [run.seed for run in each.runs]) for each in groups]
 
 
@@ -54,12 +54,11 @@ def test_the_schedule_of_an_evaluation_is_none_of_its_settings() -> None:
 
 def test_of_two_runs_of_one_setting_and_seed_the_farther_one_counts() -> None:
     short, long = summary(), summary("babyai", "react", 0, checkpoint(0, [{}]), dir="other")
-    groups, notes = grouped([short, long])
+    groups, notes = group_runs([short, long])
     assert [run.config.run.dir for run in groups[0].runs] == ["other"]
     assert notes == [f"{short.path} is left out: it has the setting and the seed of {long.path}"]
 
 
-def test_the_wall_clock_s_share_is_of_the_test_episodes_of_a_checkpoint() -> None:
-    runs = [summary("babyai", "react", seed, checkpoint(0, [{}]), wall_clock=seed) for seed in (0, 6)]
-    assert wall_clock_share(runs, 0) == 6 / 200
-    assert wall_clock_share(runs, 50) == 0
+def test_the_share_that_limits_ended_is_of_the_test_episodes_of_a_checkpoint() -> None:
+    runs = [summary("babyai", "react", n, checkpoint(0, [{}] * 100, wall_clock=n)) for n in (0, 6)]
+    assert share_cut([run.checkpoints.loc[0] for run in runs]) == 6 / 200

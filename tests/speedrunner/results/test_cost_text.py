@@ -11,9 +11,6 @@ from rich.console import Console
 from serving.balance import Balance
 from serving.engine.metrics import Counters
 from serving.usage import Prices, Usage
-from speedrunner.results.checkpoints import CheckpointRow
-from speedrunner.results.ledger import run_costs
-from speedrunner.results.pricing import PriceBook
 from speedrunner.results.cost_text import (
     COLUMNS,
     balance_text,
@@ -23,10 +20,26 @@ from speedrunner.results.cost_text import (
     notes,
     price_text,
 )
+from speedrunner.results.ledger import run_costs
+from speedrunner.results.pricing import PriceBook
 from tests.speedrunner.results.ledgers import BY_HOUR, BY_TOKEN, LIST, ROWS, row, stored
 
-FIRST = CheckpointRow(0, 2, 1, 0.5, 1.0, 25.0, 90.0, 15.0, 0.00022, None, 0, 0)
-SECOND = CheckpointRow(2, 2, 0, 1.0, 1.0, 200.0, 800.0, 10.0, 0.0007, 0.003, 1, 2)
+FIRST = {
+    **{
+        "checkpoint": 0,
+        "episodes": 2,
+        "unscored": 1,
+        "silent": 0,
+        "wall_clock": 0.0,
+        "context_overflow": 0.0,
+    },
+    **{"cut": 0.5, "score": 0.5, "llm_calls": 1.0, "uncached": 25.0, "cached": 90.0, "output": 15.0},
+    **{"actor_usd": 0.00022, "rollout_usd": None, "public": 0, "skills": 0, "notes": False, "unreported": 0},
+}
+SECOND = FIRST | {
+    **{"checkpoint": 2, "unscored": 0, "cut": 0.0, "score": 1.0, "uncached": 200.0, "cached": 800.0},
+    **{"output": 10.0, "actor_usd": 0.0007, "rollout_usd": 0.003, "public": 1, "skills": 2},
+}
 
 
 def test_the_table_of_checkpoints_fits_into_eighty_columns_and_shows_every_number() -> None:
@@ -43,13 +56,13 @@ def test_the_table_of_checkpoints_fits_into_eighty_columns_and_shows_every_numbe
 
 def test_where_a_policy_has_notes_and_no_skills_the_table_says_so() -> None:
     shown = COLUMNS["skills"]
-    assert shown(msgspec.structs.replace(FIRST, notes=True)) == "notes"
-    assert shown(msgspec.structs.replace(SECOND, notes=True)) == "1/2"
+    assert shown(FIRST | {"notes": True}) == "notes"
+    assert shown(SECOND | {"notes": True}) == "1/2"
 
 
 def test_the_notes_tell_what_is_left_out_and_the_prices() -> None:
     text = notes([FIRST, SECOND], [BY_TOKEN])
-    assert "1 test episodes (-n) ended by a fault of ours or the environment's and have no score" in text
+    assert "1 test episodes (-n) ended by an infrastructure error and have no score" in text
     assert "Prices: a list; 1 uncached, 0.1 cached, 10 output (USD per million tokens)." in text
     assert "have no score" not in notes([SECOND], [BY_TOKEN])
 

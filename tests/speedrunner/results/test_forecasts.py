@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -11,16 +11,16 @@ import pytest
 
 from serving.cards import load_card
 from speedrunner.config.names import Setting
-from speedrunner.results.engine_time import EngineUse
-from speedrunner.results.server_time import ServerUse
 from speedrunner.experiments.forecast import Forecast, keep
+from speedrunner.results.engine_time import EngineUse
 from speedrunner.results.forecasts import forecast_table
-from speedrunner.results.run_result import Summary
+from speedrunner.results.run_result import RunResult
+from speedrunner.results.server_time import ServerUse
+from tests.speedrunner.results.summaries import checkpoint, summary
 from tests.speedrunner.run_samples import process
-from tests.speedrunner.results.summaries import summary
 
 
-def forecast(run: Summary, requests: float, **changes: object) -> Forecast:
+def forecast(run: RunResult, requests: float, **changes: object) -> Forecast:
     """Of 6 test episodes, with 20 requests or so more or less."""
     found = Forecast(
         dir=run.path,
@@ -36,13 +36,12 @@ def forecast(run: Summary, requests: float, **changes: object) -> Forecast:
     return msgspec.structs.replace(found, **changes)
 
 
-def played(folder: Path, seed: int = 0, **taken: float) -> Summary:
+def played(folder: Path, seed: int = 0, **taken: float) -> RunResult:
     """A run that began at 100 and is finished."""
-    run = summary(seed=seed)
+    run = summary("babyai", "react", seed, checkpoint(0, [{}] * 6))
     began = msgspec.structs.replace(process(load_card("tiny-random")), started=100.0)
-    endings = Counter({("test", 0, "success"): 4, ("test", 0, "call_limit"): 2})
     path = str(folder / Path(run.path).name)
-    return msgspec.structs.replace(run, path=path, taken=taken, processes=[began], endings=endings)
+    return replace(run, path=path, taken=taken, processes=[began])
 
 
 def test_a_finished_run_has_a_row_for_each_measure_that_both_know(tmp_path: Path) -> None:
@@ -69,7 +68,7 @@ def test_only_a_forecast_of_as_much_that_was_made_before_the_run_began_counts(tm
     assert forecast_table([run]).rows == []
     keep([forecast(run, 100.0)])
     assert len(forecast_table([run]).rows) == 1
-    assert forecast_table([msgspec.structs.replace(run, unfinished=[4])]).rows == []
+    assert forecast_table([replace(run, unfinished=[4])]).rows == []
 
 
 def test_usd_at_other_prices_are_not_compared(tmp_path: Path) -> None:
@@ -83,7 +82,7 @@ def test_usd_at_other_prices_are_not_compared(tmp_path: Path) -> None:
 def test_engine_hours_are_a_run_s_share_of_its_server_beside_all_other_runs(tmp_path: Path) -> None:
     use = EngineUse(array("d", [100.0, 100.0 + 7200.0]), array("d", [100.0, 100.0 + 7200.0]))
     servers = [ServerUse(("m", "here", "1"), use, None)]
-    runs = [msgspec.structs.replace(played(tmp_path, seed), servers=servers) for seed in (0, 1)]
+    runs = [replace(played(tmp_path, seed), servers=servers) for seed in (0, 1)]
     keep([forecast(runs[0], 1.0, mean={"engine_s": 1800.0}, sd={"engine_s": 0.0})])
     (row,) = forecast_table(runs).rows
     assert row[4:] == ("engine_h", 0.5, 0.5, 0.5, pytest.approx(1.0), pytest.approx(2.0))

@@ -1,19 +1,28 @@
-"""Paired t-tests and Holm's correction, against numbers worked out by hand."""
+"""Tests and intervals, against numbers worked out by hand and by simulation."""
 
 from __future__ import annotations
 
 import math
 
+import numpy
 import pytest
 
-from speedrunner.results.inference import PairedTest, holm, paired_t_test
+from speedrunner.results.inference import (
+    Estimate,
+    TTest,
+    bootstrap_mean,
+    bootstrap_seeds,
+    correct_holm,
+    paper_ttest,
+    ttest_seeds,
+)
 
 
 def test_statistic_interval_and_p_are_those_worked_out_by_hand() -> None:
-    found = paired_t_test([1.0, 2.0, 3.0])
+    found = paper_ttest([1.0, 2.0, 3.0])
     # Mean 2, deviation 1, two degrees of freedom, for which p = 1 - t / sqrt(2 + t**2).
     assert found is not None
-    assert (found.pairs, found.difference) == (3, 2.0)
+    assert (found.count, found.mean) == (3, 2.0)
     t = 2 / (1 / math.sqrt(3))
     assert found.t == pytest.approx(t)
     assert found.p == pytest.approx(1 - t / math.sqrt(2 + t * t))
@@ -25,7 +34,7 @@ def test_statistic_interval_and_p_are_those_worked_out_by_hand() -> None:
 
 
 def test_the_sign_is_that_of_the_difference() -> None:
-    up, down = paired_t_test([1.0, 2.0, 4.0]), paired_t_test([-1.0, -2.0, -4.0])
+    up, down = paper_ttest([1.0, 2.0, 4.0]), paper_ttest([-1.0, -2.0, -4.0])
     assert up is not None
     assert down is not None
     assert (up.t or 0) > 0 > (down.t or 0)
@@ -34,22 +43,61 @@ def test_the_sign_is_that_of_the_difference() -> None:
 
 @pytest.mark.parametrize("value", [0.0, 0.25, 0.1 + 0.2])
 def test_where_all_pairs_differ_by_the_same_there_is_nothing_to_test(value: float) -> None:
-    found = paired_t_test([value, value, value, math.nextafter(value, 1.0)] if value else [0.0] * 4)
+    found = paper_ttest([value, value, value, math.nextafter(value, 1.0)] if value else [0.0] * 4)
     assert found is not None
     assert (found.t, found.p) == (None, None)
-    assert found.low == found.high == found.difference == pytest.approx(value)
+    assert found.low == found.high == found.mean == pytest.approx(value)
 
 
 def test_one_pair_has_no_interval_and_none_no_test() -> None:
-    assert paired_t_test([0.5]) == PairedTest(1, 0.5)
-    assert paired_t_test([]) is None
+    assert paper_ttest([0.5]) == TTest(1, 0.5)
+    assert paper_ttest([]) is None
 
 
 def test_holm_multiplies_the_smallest_by_all_and_never_falls() -> None:
-    assert holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
-    assert holm([0.5, 0.9]) == [1.0, 1.0]
+    assert correct_holm([0.01, 0.04, 0.03]) == pytest.approx([0.03, 0.06, 0.06])
+    assert correct_holm([0.5, 0.9]) == [1.0, 1.0]
 
 
 def test_holm_counts_only_what_is_known() -> None:
-    assert holm([None, 0.02, None, 0.03]) == [None, 0.04, None, 0.04]
-    assert holm([]) == []
+    assert correct_holm([None, 0.02, None, 0.03]) == [None, 0.04, None, 0.04]
+    assert correct_holm([]) == []
+
+
+class TestSeeds:
+    def test_the_test_is_one_of_the_seeds_means(self) -> None:
+        values = {0: [0.0, 2.0], 1: [2.0, 2.0], 2: [3.0]}
+        assert ttest_seeds(values) == paper_ttest([1.0, 2.0, 3.0])
+        assert ttest_seeds({0: [1.0, 2.0]}) == TTest(1, 1.5)
+        assert ttest_seeds({}) is None
+
+    def test_the_bootstrap_of_one_seed_resamples_its_episodes(self) -> None:
+        values = [0.0, 1.0, 1.0, 0.0, 1.0]
+        assert bootstrap_seeds({0: values}) == bootstrap_mean(values)
+        assert bootstrap_mean([0.5]) == Estimate(0.5, None, None, 1)
+        assert bootstrap_mean([]) is None
+
+    def test_the_bootstrap_interval_holds_the_spread_of_the_seeds(self) -> None:
+        values = {seed: [float(seed)] * 50 for seed in range(3)}
+        found = bootstrap_seeds(values)
+        assert found is not None
+        assert (found.mean, found.low, found.high, found.count) == (1.0, 0.0, 2.0, 150)
+        pooled = bootstrap_mean([value for own in values.values() for value in own])
+        assert pooled is not None
+        assert (pooled.high or 0) - (pooled.low or 0) < 0.5
+
+    def test_error_rates_without_a_difference(self) -> None:
+        """At a nominal 5%: libraries that differ as much as episodes do, three seeds of 30 episodes."""
+        random = numpy.random.default_rng(1)
+        rejected = {"paper": 0, "seeds": 0}
+        for _ in range(400):
+            libraries = random.normal(size=(3, 1))
+            differences = libraries + random.normal(size=(3, 30))
+            values = {seed: own.tolist() for seed, own in enumerate(differences)}
+            independent, respecting = paper_ttest(differences.ravel().tolist()), ttest_seeds(values)
+            assert independent is not None
+            assert respecting is not None
+            rejected["paper"] += (independent.p or 1.0) < 0.05
+            rejected["seeds"] += (respecting.p or 1.0) < 0.05
+        assert rejected["paper"] / 400 > 0.4
+        assert 0.02 < rejected["seeds"] / 400 < 0.09

@@ -8,10 +8,10 @@ import pytest
 
 from speedrunner.config.names import setting
 from speedrunner.experiments.grid import grid_of
-from speedrunner.results.conditions import Spread, grouped
+from speedrunner.results.conditions import Spread, group_runs
 from speedrunner.results.libraries import LibraryStatistics
 from speedrunner.results.paper import FAMILIES, QUANTITIES, Beside, Published, beside, published
-from speedrunner.results.run_result import Summary
+from speedrunner.results.run_result import RunResult
 from tests.speedrunner.results.summaries import checkpoint, summary
 
 FAMILY = "scienceworld-family"
@@ -25,13 +25,16 @@ def number(quantity: str, method: str = "speedrunner", env: str = "babyai", **mo
     return Published(env=env, method=method, quantity=quantity, **(values | more))  # type: ignore[arg-type]
 
 
-def ours(quantity: Published, *runs: Summary) -> Beside:
-    (found,) = beside([quantity], grouped(runs)[0])
+def ours(quantity: Published, *runs: RunResult) -> Beside:
+    (found,) = beside([quantity], group_runs(runs)[0])
     return found
 
 
-def played(method: str, output: float, seed: int = 0, env: str = "babyai", **more: object) -> Summary:
-    return summary(env, method, seed, checkpoint(0, [{}]), checkpoint(200, [{"output": output}]), **more)  # type: ignore[arg-type]
+def played(
+    method: str, output: float, seed: int = 0, env: str = "babyai", wall_clock: int = 0, **more: object
+) -> RunResult:
+    last = checkpoint(200, [{"output": output}] * 100, wall_clock=wall_clock)
+    return summary(env, method, seed, checkpoint(0, [{}]), last, **more)  # type: ignore[arg-type]
 
 
 class TestFile:
@@ -106,8 +109,8 @@ class TestOurs:
 
     def test_retention_is_what_the_evaluation_after_the_shift_differs_by(self) -> None:
         env, later = f"{FAMILY}3", f"asi-from_{FAMILY}4-asi-from_{FAMILY}3"
-        before = checkpoint(200, [{"score": 0.5, "cost_usd": 0.04}], sleep_usd=0.5)
-        after = checkpoint(0, [{"score": 0.25, "cost_usd": 0.05}])
+        before = checkpoint(200, [{"score": 0.5, "usd": 0.04}], sleep_usd=0.5)
+        after = checkpoint(0, [{"score": 0.25, "usd": 0.05}])
         runs = [summary(env, "asi", 0, before), summary(env, later, 0, after, start_from="x", rollouts=0)]
         points = ours(number("retention_points", "asi", env), *runs)
         assert points.ours == Spread(-25, None, 1)
@@ -170,12 +173,12 @@ class TestGaps:
 
     def test_each_model_that_was_played_stands_beside_the_paper_s(self) -> None:
         runs = [played("speedrunner", 1), played("react", 1, model="qwen")]
-        found = beside([number("score")], grouped(runs)[0])
+        found = beside([number("score")], group_runs(runs)[0])
         assert [(each.model, each.ours is None) for each in found] == [("qwen", True), ("tiny-random", False)]
         assert found[0].missing.endswith("model=qwen")
 
     def test_over_two_percent_of_wall_clock_endings_are_flagged(self) -> None:
-        assert ours(number("score"), played("speedrunner", 1, wall_clock=3)).flag == "3.0% wall_clock"
+        assert ours(number("score"), played("speedrunner", 1, wall_clock=3)).flag == "3.0% cut by a limit"
         assert ours(number("score"), played("speedrunner", 1, wall_clock=2)).flag == ""
 
     def test_of_two_schedules_the_longer_one_counts(self) -> None:
@@ -189,7 +192,7 @@ def test_each_experiment_holds_the_runs_that_its_numbers_ask_for(name: str) -> N
     there = {(found.env, found.method) for found in (setting(run.config) for run in runs)}
     asked: set[tuple[str, str]] = set()
 
-    def find(env: str, method: str) -> dict[int, Summary]:
+    def find(env: str, method: str) -> dict[int, RunResult]:
         asked.add((env, method))
         return {}
 

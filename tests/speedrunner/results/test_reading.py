@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from speedrunner.results.reading import WORTHWHILE, summaries
-from speedrunner.results.run_result import summarise
+from speedrunner.results.reading import WORTHWHILE, read_results
+from speedrunner.results.run_result import RunResult
 from tests.speedrunner.results.small_runs import learnt
 
 
@@ -15,7 +15,12 @@ from tests.speedrunner.results.small_runs import learnt
 def test_each_run_is_read_or_named(tmp_path: Path, count: int) -> None:
     paths = [learnt(tmp_path / str(number), run={"seed": number}).path for number in range(count)]
     (paths[1] / "requests.jsonl").write_text("{}\n{}\n")
-    first, damaged, *others = summaries(paths, None)
-    assert [first, *others] == [summarise(path, None) for path in (paths[0], *paths[2:])]
+    first, damaged, *others = read_results(paths, None)
+    read = [first, *others]
+    assert [each if isinstance(each, str) else each.path for each in read] == [
+        str(path) for path in (paths[0], *paths[2:])
+    ]
+    assert isinstance(first, RunResult)
+    assert first.checkpoints["score"].to_dict() == {0: 0.25, 2: 0.75, 4: 1.0}
     assert isinstance(damaged, str)
     assert damaged.startswith(f"{paths[1]}/requests.jsonl, line 1, is not a valid LedgerRow")

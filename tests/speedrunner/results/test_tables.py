@@ -6,24 +6,25 @@ from typing import Any
 
 import pytest
 
-from speedrunner.results.conditions import grouped
-from speedrunner.results.inference import bootstrap_mean
-from speedrunner.results.inference import holm, paired_t_test
-from speedrunner.results.run_result import Summary
-from speedrunner.results.tables import run_tables
+from speedrunner.results.conditions import group_runs
+from speedrunner.results.inference import bootstrap_seeds, correct_holm, paper_ttest, ttest_seeds
+from speedrunner.results.run_result import RunResult
+from speedrunner.results.tables import make_tables
 from speedrunner.results.writing import Table
 from tests.speedrunner.results.summaries import checkpoint, summary
 
 
-def tables(*runs: Summary, corrected: bool = False) -> dict[str, Table]:
-    return {each.name: each for each in run_tables(grouped(runs)[0], prices="a list", corrected=corrected)}
+def tables(*runs: RunResult, corrected: bool = False) -> dict[str, Table]:
+    return {
+        each.name: each for each in make_tables(group_runs(runs)[0], prices="a list", corrected=corrected)
+    }
 
 
 def rows(table: Table) -> list[dict[str, Any]]:
     return [dict(zip(table.columns, row, strict=True)) for row in table.rows]
 
 
-def scores(method: str, seed: int, *values: float, at: int = 200, **more: Any) -> Summary:
+def scores(method: str, seed: int, *values: float, at: int = 200, **more: Any) -> RunResult:
     point = checkpoint(at, [{"score": value} for value in values], **more)
     return summary("babyai", method, seed, checkpoint(0, [{}]), point)
 
@@ -34,25 +35,39 @@ class TestPairs:
         theirs = [scores("react", 0, 0.5, 0.5), scores("react", 1, 0.0, 0.25)]
         found = tables(*ours, *theirs, scores("react", 2, 0.0, 0.0))
         row = rows(found["ttests"])[0]
-        differences = [0.5, 0.0, 1.0, -0.25]
-        test, around = paired_t_test(differences), bootstrap_mean(differences)
+        differences = {0: [0.5, 0.0], 1: [1.0, -0.25]}
+        test, around = ttest_seeds(differences), bootstrap_seeds(differences)
+        paper = paper_ttest([0.5, 0.0, 1.0, -0.25])
         assert test is not None
         assert around is not None
+        assert paper is not None
+        names = {"env": "babyai", "model": "tiny-random", "metric": "score", "a": "speedrunner", "b": "react"}
+        names |= {"checkpoint": 200, "seeds": 2, "pairs": 4}
         assert row == {
-            "env": "babyai", "model": "tiny-random", "metric": "score", "a": "speedrunner", "b": "react",
-            "pairs": 4, "difference": test.difference, "low": test.low, "high": test.high, "t": test.t,
-            "p": test.p,
+            **names, "difference": test.mean, "low": test.low, "high": test.high, "t": test.t, "p": test.p,
+            "boot_low": around.low, "boot_high": around.high,
         }  # fmt: skip
-        resampled = rows(found["bootstrap"])[0]
-        assert (resampled["checkpoint"], resampled["low"], resampled["high"]) == (
-            200,
-            around.low,
-            around.high,
-        )
+        assert rows(found["paper_ttests"])[0] == {
+            **names, "difference": paper.mean, "low": paper.low, "high": paper.high, "t": paper.t,
+            "p": paper.p,
+        }  # fmt: skip
+
+    def test_of_scienceworld_are_pooled_over_its_families_as_well(self) -> None:
+        runs = [
+            summary(f"scienceworld-family{family}", method, seed, checkpoint(0, [{"score": score}] * 2))
+            for family in (3, 4)
+            for method, score in (("speedrunner", 0.1 * family), ("react", 0.0))
+            for seed in (0, 1)
+        ]
+        found = [row for row in rows(tables(*runs)["ttests"]) if row["metric"] == "score"]
+        assert [(row["env"], row["pairs"]) for row in found] == [
+            ("scienceworld-family3", 4), ("scienceworld-family4", 4), ("scienceworld", 8)
+        ]  # fmt: skip
+        assert found[2]["difference"] == pytest.approx(0.35)
 
     def test_are_at_the_last_checkpoint_that_both_have_finished(self) -> None:
         found = tables(scores("speedrunner", 0, 1.0, at=150), scores("react", 0, 0.0))
-        row = rows(found["bootstrap"])[0]
+        row = rows(found["ttests"])[0]
         assert (row["checkpoint"], row["difference"]) == (0, 0.0)
 
     def test_cost_has_the_share_of_the_sleep(self) -> None:
@@ -63,7 +78,7 @@ class TestPairs:
     def test_are_of_speedrunner_against_each_other_method_or_else_of_all(self) -> None:
         react, asi, opo = (scores(method, 0, 0.5, 1.0) for method in ("react", "asi", "opo"))
 
-        def pairs(*runs: Summary) -> list[tuple[str, str]]:
+        def pairs(*runs: RunResult) -> list[tuple[str, str]]:
             found = rows(tables(*runs)["ttests"])
             return [(row["a"], row["b"]) for row in found if row["metric"] == "score"]
 
@@ -72,11 +87,8 @@ class TestPairs:
         assert pairs(react, ours, asi) == [("speedrunner", "asi"), ("speedrunner", "react")]
 
     def test_without_a_price_there_is_no_test_of_cost(self) -> None:
-        def free(method: str) -> Summary:
-            point = checkpoint(0, [{}, {}])
-            for each in point.tested:
-                del each.values["cost_usd"]
-            return summary("babyai", method, 0, point)
+        def free(method: str) -> RunResult:
+            return summary("babyai", method, 0, checkpoint(0, [{"usd": float("nan")}] * 2))
 
         found = tables(free("speedrunner"), free("react"))
         assert {row["metric"] for row in rows(found["ttests"])} == {"score", "output"}
@@ -85,14 +97,15 @@ class TestPairs:
 
 def test_holm_goes_by_metric_over_the_whole_table_and_is_said() -> None:
     runs = [
-        scores(method, 0, *values)
+        scores(method, seed, values[seed])
+        for seed in range(3)
         for method, values in (
             ("speedrunner", (1.0, 0.8, 0.9)), ("react", (0.1, 0.2, 0.0)), ("asi", (0.5, 0.9, 0.7))
         )
     ]  # fmt: skip
     plain, corrected = tables(*runs)["ttests"], tables(*runs, corrected=True)["ttests"]
     ps = [row["p"] for row in rows(plain) if row["metric"] == "score"]
-    assert [row["p"] for row in rows(corrected) if row["metric"] == "score"] == holm(ps) != ps
+    assert [row["p"] for row in rows(corrected) if row["metric"] == "score"] == correct_holm(ps) != ps
     assert "Holm" in corrected.caption
     assert "not corrected" in plain.caption
 
@@ -102,14 +115,16 @@ def test_performance_says_over_how_many_seeds_and_episodes_it_is() -> None:
     row = rows(found)[1]
     assert (row["checkpoint"], row["seeds"], row["episodes"], row["unscored"]) == (200, 2, 4, 1)
     # The mean of the seeds' means, not of all episodes.
-    assert (row["score_mean"], row["score_std"]) == (0.75, pytest.approx(0.125**0.5))
+    assert (row["score"], row["score_std"]) == (0.75, pytest.approx(0.125**0.5))
 
 
 def test_what_the_wall_clock_ended_too_often_is_flagged() -> None:
-    points = checkpoint(0, [{}]), checkpoint(200, [{}])
-    found = tables(summary("babyai", "react", 0, *points, wall_clock=3))
+    def played(wall_clock: int) -> dict[str, Table]:
+        points = (checkpoint(at, [{}] * 100, wall_clock=wall_clock) for at in (0, 200))
+        return tables(summary("babyai", "react", 0, *points))
+
+    found = played(3)
     assert found["performance"].flagged == {0, 1}
-    assert [row["flag"] for row in rows(found["endings"]) if row["ending"] == "wall_clock"] == [
-        "too many"
-    ] * 2
-    assert tables(summary("babyai", "react", 0, *points, wall_clock=2))["performance"].flagged == frozenset()
+    flags = [row["flag"] for row in rows(found["terminations"]) if row["termination"] == "wall_clock"]
+    assert flags == ["too many"] * 2
+    assert played(2)["performance"].flagged == frozenset()

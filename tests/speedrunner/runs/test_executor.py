@@ -13,7 +13,7 @@ import pytest
 from serving.errors import EngineDead, InvalidCard, SpendingCapReached
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.usage import Usage
-from speedrunner.results.checkpoints import rollout_costs
+from speedrunner.results.checkpoints import frame_episodes, frame_sleeps, share_sleeps
 from speedrunner.results.ledger import run_costs
 from speedrunner.results.pricing import price_book
 from speedrunner.runs.due import due
@@ -359,7 +359,9 @@ async def test_the_inducer_may_be_another_model(
     by_model = Counter((row.model, row.labels["role"]) for row in run.data.requests)
     assert by_model["large", "inducer"] == len(hosted.requests) == 4
     book = price_book(run.data)
-    costs = rollout_costs(run.data, *run_costs([run.data], [book]))
+    (priced,) = run_costs([run.data], [book])
+    found = share_sleeps(frame_episodes(run.data.episodes, priced), frame_sleeps(run.data, priced))
+    costs = dict(zip(found["episode"], found["usd"], strict=True))
     usage = usage_of(run.data.sleeps[0])
     own = book.models[run.card.name].cost(
         next(row.usage for row in run.data.episodes if row.episode == "train/0000")
