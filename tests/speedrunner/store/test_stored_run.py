@@ -192,6 +192,12 @@ class TestLinksAndSpecialFiles:
             StorageError, match=r"it is a link|it is no regular file|is a directory"
         ) as raised:
             self.read_all(path)
+
+    def test_a_line_that_is_too_large_is_one_line(self, path):
+        play(path)
+        os.truncate(path / "requests.jsonl", 2**33)
+        with pytest.raises(StorageError, match=rf"requests.jsonl has a line of more than {2**26} bytes"):
+            self.read_all(path)
         assert name in str(raised.value)
         assert "\n" not in str(raised.value)
 
@@ -205,7 +211,6 @@ class TestLinksAndSpecialFiles:
         ("name", "most"),
         [
             ("state.json", 8 * 2**20),
-            ("requests.jsonl", 512 * 2**20),
             ("sleeps/0001.json", 64 * 2**20),
             ("config.yaml", 128 * 2**10),
         ],
