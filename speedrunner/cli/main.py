@@ -193,6 +193,7 @@ def evaluate(
     """Evaluate a stored policy without training, also with another model or environment.
 
     It is a run of its own, beside the original: RUN-eval-vVERSION-MODEL unless run.dir says otherwise.
+    To continue one, name it with run.dir.
 
     Example: speedrunner eval runs/demo:2 model=tiny-random run.test_episodes=10
     """

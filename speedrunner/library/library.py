@@ -17,7 +17,14 @@ from serving.errors import InvalidTool
 from serving.tokens.tools import ToolSpec
 from speedrunner.library.checks import problems_of
 from speedrunner.library.definition import Definition, arranged, module_text, read_module, read_text
-from speedrunner.library.rules import DEFINITION_LIMIT, SOURCE_LIMIT, InvalidSkill, Problem, refuse, suggestion
+from speedrunner.library.rules import (
+    DEFINITION_LIMIT,
+    SOURCE_LIMIT,
+    InvalidSkill,
+    Problem,
+    refuse,
+    suggestion,
+)
 from speedrunner.library.signature import Types, read_signature
 from speedrunner.library.source import check_size, compiled, tidied
 from speedrunner.store.policies import InvalidPolicy

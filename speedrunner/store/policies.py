@@ -21,7 +21,6 @@ import msgspec
 from speedrunner.store import files
 from speedrunner.store.records import FORMAT, Policy, Skill
 
-
 MODULE_BYTES = 1_250_000
 """Bytes of a skill library: 1,700 skills of 735 bytes each."""
 
