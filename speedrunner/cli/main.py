@@ -6,6 +6,7 @@ import logging
 import os
 import shlex
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -343,6 +344,17 @@ def _show_messages(config: Config) -> None:
         logging.getLogger(package).setLevel(config.verbosity.upper())
 
 
+READERS = ("show", "compare", "plot", "cost", "tables", "report", "view", "status", "export", "library")
+"""Commands that only read runs, which may be someone else's."""
+
+UNFIT = (LookupError, ArithmeticError, ValueError, TypeError, AttributeError, AssertionError, RecursionError)
+"""What a reader of runs raises where records are well-formed and contradict each other."""
+
+
+def _reads_runs(arguments: Sequence[str]) -> bool:
+    return next(iter(arguments), "") in READERS
+
+
 def _for_people(error: Exception) -> bool:
     """Whether its text is meant for people; everything else is a bug and shows its traceback."""
     from serving.errors import ServingError
@@ -377,6 +389,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except Exception as error:
+        given = sys.argv[1:] if arguments is None else arguments
+        if not _for_people(error) and _reads_runs(given) and isinstance(error, UNFIT):
+            from speedrunner.store.files import StorageError
+
+            at = traceback.extract_tb(error.__traceback__)[-1]
+            error = StorageError(
+                f"records of the run contradict each other: {type(error).__name__}: {error}"
+                f" ({Path(at.filename).name}, line {at.lineno}); `speedrunner verify` may say where"
+            )
         if not _for_people(error):
             raise
         lines = [line.strip() for line in str(error).splitlines()]

@@ -37,7 +37,7 @@ def tidied(source: str) -> str:
 
 
 def parsed(source: str) -> ast.Module:
-    """Parse a text of a library. Raises `InvalidSkill` where it is no Python, or too large or too deep to be read."""
+    """Parse a text of a library. Raises `InvalidSkill` where it is no Python, too large or too deep."""
     check_size(source)
     with _explained(source):
         tree = ast.parse(source)

@@ -230,7 +230,8 @@ def read_record(path: Path, type_: type[Record], limit: int = RECORD_BYTES) -> R
 
 def as_record(content: bytes, type_: type[Record], path: Path) -> Record:
     """Decode what `read_record` reads. Raises as that."""
-    return _decoder(type_)(content, str(path))
+    record: Record = _decoder(type_)(content, str(path))
+    return record
 
 
 def read_json(path: Path, type_: Any = dict[str, Any], limit: int = RECORD_BYTES) -> Any:

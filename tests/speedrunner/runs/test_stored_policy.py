@@ -52,7 +52,7 @@ def test_an_evaluation_has_a_directory_of_its_own_by_default(learnt: ScriptedRun
     assert load(folder).config["run"]["start_from"] == f"{learnt.dir}:1"
     # It is not taken for this run's evaluation again, as it may have come with the run.
     settings = [*learnt.arguments, "run.test_episodes=1", f"env={CORRIDOR}"]
-    with pytest.raises(InvalidConfig, match="is a run already.* run.dir="):
+    with pytest.raises(InvalidConfig, match=r"is a run already.* run.dir="):
         evaluation_config(f"{learnt.dir}:1", settings, [CORRIDOR])
     named = evaluation_config(f"{learnt.dir}:1", [*settings, f"run.dir={folder}"], [CORRIDOR])
     assert named.run.dir == str(folder)

@@ -277,9 +277,7 @@ class TestWholeFiles:
 
 
 class TestWhatDecodingTakes:
-    @pytest.mark.parametrize(
-        "value", ["[]", "[[]]", "{}", '{"":0}', '{"":{}}', "0.5", '"\N{SNOWMAN}"', '"ab"']
-    )
+    @pytest.mark.parametrize("value", ["[]", "[[]]", "{}", '{"":0}', '{"":{}}', "0.5", '"ab"'])
     def test_the_count_is_no_less_than_what_is_taken(self, value):
         text = f"[{','.join([value] * 10_000)}]".encode()
         tracemalloc.start()
@@ -306,6 +304,6 @@ class TestWhatDecodingTakes:
         path = tmp_path / "notes.jsonl"
         line = b'{"text":[' + b",".join([b"{}"] * 100_000) + b'],"format":1}\n'
         path.write_bytes(line * (DECODED_BYTES // (100_000 * 190) + 1))
-        with pytest.raises(StorageError, match="more than .* bytes of memory"):
+        with pytest.raises(StorageError, match=r"more than .* bytes of memory"):
             read_records(path, Note)
         assert next(each_record(path, Note)).text[0] == {}

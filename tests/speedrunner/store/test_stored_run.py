@@ -195,12 +195,6 @@ class TestLinksAndSpecialFiles:
             StorageError, match=r"it is a link|it is no regular file|is a directory"
         ) as raised:
             self.read_all(path)
-
-    def test_a_line_that_is_too_large_is_one_line(self, path):
-        play(path)
-        os.truncate(path / "requests.jsonl", 2**33)
-        with pytest.raises(StorageError, match=rf"requests.jsonl has a line of more than {2**26} bytes"):
-            self.read_all(path)
         assert name in str(raised.value)
         assert "\n" not in str(raised.value)
 
@@ -222,6 +216,12 @@ class TestLinksAndSpecialFiles:
         play(path)
         os.truncate(path / name, 2**33)
         with pytest.raises(StorageError, match=rf"{name} has {2**33} bytes; at most {most} are read"):
+            self.read_all(path)
+
+    def test_a_line_that_is_too_large_is_one_line(self, path):
+        play(path)
+        os.truncate(path / "requests.jsonl", 2**33)
+        with pytest.raises(StorageError, match=rf"requests.jsonl has a line of more than {2**26} bytes"):
             self.read_all(path)
 
 
