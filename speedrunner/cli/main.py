@@ -351,10 +351,6 @@ UNFIT = (LookupError, ArithmeticError, ValueError, TypeError, AttributeError, As
 """What a reader of runs raises where records are well-formed and contradict each other."""
 
 
-def _reads_runs(arguments: Sequence[str]) -> bool:
-    return next(iter(arguments), "") in READERS
-
-
 def _for_people(error: Exception) -> bool:
     """Whether its text is meant for people; everything else is a bug and shows its traceback."""
     from serving.errors import ServingError
@@ -376,6 +372,24 @@ def _for_people(error: Exception) -> bool:
     return isinstance(error, SETUP_ERRORS + others)
 
 
+def explained(error: Exception, arguments: Sequence[str]) -> str | None:
+    """Return the line in which a command's error is told; `None` where it is a bug, and shows its traceback.
+
+    Records of a run that contradict each other can make any step of a reader fail: these are told, too, with
+    the place in our code, so that a bug can still be found.
+    """
+    text = str(error)
+    if not _for_people(error):
+        if next(iter(arguments), "") not in READERS or not isinstance(error, UNFIT):
+            return None
+        at = traceback.extract_tb(error.__traceback__)[-1]
+        text = (
+            f"records of the run contradict each other ({type(error).__name__}: {error}, at"
+            f" {Path(at.filename).name}:{at.lineno}); `speedrunner verify` may find where"
+        )
+    return visible(f"error: {'; '.join(filter(None, map(str.strip, text.splitlines())))}")
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Carry out a command, by default the process's own. Errors for people are one line and exit status 1.
 
@@ -389,17 +403,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except Exception as error:
-        given = sys.argv[1:] if arguments is None else arguments
-        if not _for_people(error) and _reads_runs(given) and isinstance(error, UNFIT):
-            from speedrunner.store.files import StorageError
-
-            at = traceback.extract_tb(error.__traceback__)[-1]
-            error = StorageError(
-                f"records of the run contradict each other: {type(error).__name__}: {error}"
-                f" ({Path(at.filename).name}, line {at.lineno}); `speedrunner verify` may say where"
-            )
-        if not _for_people(error):
+        told = explained(error, sys.argv[1:] if arguments is None else arguments)
+        if told is None:
             raise
-        lines = [line.strip() for line in str(error).splitlines()]
-        print(visible(f"error: {'; '.join(filter(None, lines))}"), file=sys.stderr)
+        print(told, file=sys.stderr)
         sys.exit(1)
