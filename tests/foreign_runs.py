@@ -294,7 +294,6 @@ ATTACKS: dict[str, Attack] = {
     "jobs": _jobs,
     "endless plan": _endless_plan,
     "dense module": lambda run, lure: _module(run, "a=b;" * 500_000),
-    "slow module": lambda run, lure: _module(run, "def home():\n" + " f(a)\n" * 49_000),
     "many definitions": _definitions,
     "dense records": _dense,
     "numbers": _numbers,

@@ -24,8 +24,8 @@ from speedrunner.store.records import FORMAT, Policy, Skill
 MODULE_BYTES = 1_250_000
 """Bytes of a skill library: 1,700 skills of 735 bytes each."""
 
-NOTES_BYTES = 4_000_000
-"""Bytes of a policy's notes, which are part of a prompt: a million tokens."""
+NOTES_BYTES = 1_000_000
+"""Bytes of a policy's notes, which are part of a prompt: some 250,000 tokens."""
 
 
 class InvalidPolicy(files.StorageError):

@@ -71,7 +71,7 @@ def places(value: Any) -> Iterator[Callable[[Any, Any], None]]:
 def change_one(run: Path, chance: random.Random) -> str:
     """Change one value of one record; returns what was changed."""
     files = sorted(each for each in run.rglob("*.json*") if each.is_file() and each.stat().st_size > 2)
-    file = chance.choice(files)
+    file = chance.choice([each for each in files if each.read_text().strip() not in ("{}", "[]", "[\n]")])
     text = file.read_text()
     lines = text.splitlines() if file.suffix == ".jsonl" else [text]
     number = chance.randrange(len(lines))
