@@ -133,7 +133,7 @@ def joined(file: Path, head: str, rank: int, node: str) -> tuple[socket.socket, 
     try:
         notice = msgspec.json.decode(file.read_bytes(), type=Notice)
         lifeline = socket.create_connection((head, notice.port), ANSWER_S)
-    except (OSError, msgspec.DecodeError):
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
         return None
     try:
         say(lifeline, Arrival(notice.followers, rank, node))
@@ -142,7 +142,7 @@ def joined(file: Path, head: str, rank: int, node: str) -> tuple[socket.socket, 
         if hmac.compare_digest(part.word, notice.launchers):
             lifeline.settimeout(None)
             return lifeline, part
-    except (OSError, msgspec.DecodeError):
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
         pass
     lifeline.close()
     return None
@@ -187,6 +187,6 @@ def _arrival(lifeline: socket.socket, notice: Notice) -> Arrival | None:
     lifeline.settimeout(ANSWER_S)
     try:
         arrival = heard(lifeline, Arrival)
-    except (OSError, msgspec.DecodeError):
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
         return None
     return arrival if hmac.compare_digest(arrival.word, notice.followers) else None

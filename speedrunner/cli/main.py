@@ -6,6 +6,7 @@ import logging
 import os
 import shlex
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -193,6 +194,7 @@ def evaluate(
     """Evaluate a stored policy without training, also with another model or environment.
 
     It is a run of its own, beside the original: RUN-eval-vVERSION-MODEL unless run.dir says otherwise.
+    To continue one, name it with run.dir.
 
     Example: speedrunner eval runs/demo:2 model=tiny-random run.test_episodes=10
     """
@@ -342,6 +344,13 @@ def _show_messages(config: Config) -> None:
         logging.getLogger(package).setLevel(config.verbosity.upper())
 
 
+READERS = ("show", "compare", "plot", "cost", "tables", "report", "view", "status", "export", "library")
+"""Commands that only read runs, which may be someone else's."""
+
+UNFIT = (LookupError, ArithmeticError, ValueError, TypeError, AttributeError, AssertionError, RecursionError)
+"""What a reader of runs raises where records are well-formed and contradict each other."""
+
+
 def _for_people(error: Exception) -> bool:
     """Whether its text is meant for people; everything else is a bug and shows its traceback."""
     from serving.errors import ServingError
@@ -363,6 +372,24 @@ def _for_people(error: Exception) -> bool:
     return isinstance(error, SETUP_ERRORS + others)
 
 
+def explained(error: Exception, arguments: Sequence[str]) -> str | None:
+    """Return the line in which a command's error is told; `None` where it is a bug, and shows its traceback.
+
+    Records of a run that contradict each other can make any step of a reader fail: these are told, too, with
+    the place in our code, so that a bug can still be found.
+    """
+    text = str(error)
+    if not _for_people(error):
+        if next(iter(arguments), "") not in READERS or not isinstance(error, UNFIT):
+            return None
+        at = traceback.extract_tb(error.__traceback__)[-1]
+        text = (
+            f"records of the run contradict each other ({type(error).__name__}: {error}, at"
+            f" {Path(at.filename).name}:{at.lineno}); `speedrunner verify` may find where"
+        )
+    return visible(f"error: {'; '.join(filter(None, map(str.strip, text.splitlines())))}")
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Carry out a command, by default the process's own. Errors for people are one line and exit status 1.
 
@@ -376,8 +403,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except Exception as error:
-        if not _for_people(error):
+        told = explained(error, sys.argv[1:] if arguments is None else arguments)
+        if told is None:
             raise
-        lines = [line.strip() for line in str(error).splitlines()]
-        print(visible(f"error: {'; '.join(filter(None, lines))}"), file=sys.stderr)
+        print(told, file=sys.stderr)
         sys.exit(1)

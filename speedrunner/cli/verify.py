@@ -18,10 +18,14 @@ if TYPE_CHECKING:
 def verify(
     run: Annotated[Path, typer.Argument(metavar="RUN", help="A run's directory.", show_default=False)],
     trust: Trust = None,
+    minutes: Annotated[
+        float, typer.Option("--minutes", min=0.0, help="How long it may take. The rest is not checked.")
+    ] = 60.0,
     as_json: AsJson = False,
 ) -> None:
     """Check a run without a model: its files against their seals, every call by playing it again, prompts,
-    accounts, policies, plan. Exit status 1: something differs.
+    accounts, policies, plan. Exit status 1: something differs, or the time was over
+    before all was checked.
 
     Example: speedrunner verify runs/demo
     """
@@ -34,7 +38,8 @@ def verify(
 
     with waiting_line() as status:
         found = carry_out(
-            lambda drain: verified(run, status, say, trust or []), lambda line: typer.echo(line, err=True)
+            lambda drain: verified(run, status, say, trust or [], minutes * 60),
+            lambda line: typer.echo(line, err=True),
         )
     if as_json:
         typer.echo(msgspec.json.encode(found).decode())

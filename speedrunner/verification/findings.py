@@ -14,6 +14,12 @@ CHARS = 60
 """Characters that are told of a value, from a little before it differs from the other one."""
 
 
+OUT_OF_TIME = "the time was over (--minutes allows more)"
+"""Why a check is late."""
+
+Status = Literal["ok", "failed", "not checked"]
+
+
 class Difference(msgspec.Struct, frozen=True):
     """Something in a run that cannot be.
 
@@ -33,13 +39,15 @@ class Check(msgspec.Struct, frozen=True):
         summary: what was checked and counted; of one that was not made, why.
         differences: the first ones.
         found: how many there are in all.
+        is_late: whether the time was over before the check ended.
     """
 
     name: str
-    status: Literal["ok", "failed", "not checked"]
+    status: Status
     summary: str
     differences: list[Difference] = []
     found: int = 0
+    is_late: bool = False
 
     def lines(self) -> list[str]:
         """As people read it: one line, and one for each difference that is told."""
@@ -76,12 +84,14 @@ class Findings:
         if recorded != found:
             self.differs(where, f"{what}: {contrast(recorded, found)}")
 
-    def check(self, summary: str) -> Check:
-        """The check as it ended."""
+    def check(self, summary: str, *, is_late: bool = False) -> Check:
+        """The check as it ended; one that is late has not checked the rest."""
         why = "; ".join(f"{count} left out: {reason}" for reason, count in sorted(self.left_out.items()))
         told = f"{summary}; {why}" if why else summary
-        status: Literal["ok", "failed"] = "failed" if self._found else "ok"
-        return Check(self._name, status, told, self._differences, self._found)
+        if is_late:
+            told += f"; the rest is not checked: {OUT_OF_TIME}"
+        status: Status = "failed" if self._found else "not checked" if is_late else "ok"
+        return Check(self._name, status, told, self._differences, self._found, is_late)
 
 
 def contrast(recorded: object, found: object) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable, Collection, Iterator
 from pathlib import Path
 
@@ -15,12 +16,12 @@ from speedrunner.store import files
 from speedrunner.store.seals import broken, unsealed
 from speedrunner.store.stored_run import StoredRun
 from speedrunner.verification.accounts import accounts
-from speedrunner.verification.findings import Check, Findings
+from speedrunner.verification.findings import OUT_OF_TIME, Check, Findings
 from speedrunner.verification.plan import Plan
 from speedrunner.verification.policies import policies
 from speedrunner.verification.prompts import prompts
 from speedrunner.verification.replay import replay
-from speedrunner.verification.subject import Subject
+from speedrunner.verification.subject import OutOfTime, Subject
 from typed.records import flat
 
 UNREADABLE = (
@@ -30,11 +31,15 @@ UNREADABLE = (
 """What a run brings about that somebody has changed, or that was made elsewhere."""
 
 
+LIMIT_S = 3_600.0
+"""Seconds that a verification may take where the user names no limit."""
+
+
 class Verification(msgspec.Struct, frozen=True):
     """What the verification of a run has found.
 
     Attributes:
-        holds: whether no check has found a difference.
+        holds: whether no check has found a difference, or was late.
         notes: why there may be differences although nobody has changed the run.
     """
 
@@ -45,7 +50,11 @@ class Verification(msgspec.Struct, frozen=True):
 
 
 async def verify(
-    path: Path, status: Status, say: Callable[[Check], None], trust: Collection[str] = ()
+    path: Path,
+    status: Status,
+    say: Callable[[Check], None],
+    trust: Collection[str] = (),
+    limit_s: float = LIMIT_S,
 ) -> Verification:
     """Verify a run; nothing is written into it.
 
@@ -53,6 +62,7 @@ async def verify(
         trust: names of others' classes and model configurations that the run may use.
         status: shows what is done at the moment.
         say: gets each check as soon as it is made.
+        limit_s: seconds that all of it may take. What is not checked by then is `not checked`.
 
     Raises:
         RunDirectoryError: there is no run.
@@ -60,11 +70,12 @@ async def verify(
             not exist here, and its files are as they were sealed.
         SandboxError, HostError: its skills or its environment do not run here.
     """
+    deadline = time.monotonic() + limit_s
     directory = StoredRun.open_for_reading(path)
     checks = [sealed(directory)]
     say(checks[0])
     try:
-        subject = Subject(directory, trust)
+        subject = Subject(directory, trust, deadline)
         plan = Plan(subject)
     except UNREADABLE as error:
         if checks[0].status != "failed":
@@ -79,6 +90,8 @@ async def verify(
         try:
             found = check()
             one = found if isinstance(found, Check) else await found
+        except OutOfTime:
+            one = Check(name, "not checked", OUT_OF_TIME, is_late=True)
         except UNREADABLE as error:
             broken_off = Findings(name)
             broken_off.differs(str(path), str(error))
@@ -91,7 +104,7 @@ async def verify(
     await made("accounts", lambda: accounts(subject, is_finished=plan.is_finished))
     await made("prompts", lambda: prompts(subject))
     await made("replay", lambda: replay(subject, status))
-    holds = all(each.status != "failed" for each in checks)
+    holds = not any(each.status == "failed" or each.is_late for each in checks)
     return Verification(str(path), holds, checks, list(_other_code(subject)))
 
 
