@@ -125,16 +125,24 @@ class TestAScript:
         read = subprocess.run([shell, "-n"], input=text, capture_output=True, text=True, check=False)
         assert (read.returncode, read.stderr) == (0, "")
 
-    def test_of_several_nodes_has_followers_wait_on_the_others(self, folder: Path) -> None:
+    def test_of_several_nodes_starts_the_same_command_on_the_others(self, folder: Path) -> None:
         card = yaml.safe_load((MODELS / "tiny-random.yaml").read_text()) | {"nodes": 3}
         card["server"]["flags"] |= {"tensor-parallel-size": 3, "distributed-executor-backend": "mp"}
         (folder / "card.yaml").write_text(yaml.safe_dump(card))
         text = printed("model=card.yaml", "cluster.container=apptainer exec mine.sif", *CPU)
         assert options(text)["nodes"] == "3"
         assert "exec srun --relative=1 --nodes=2 --ntasks=2 --ntasks-per-node=1 " in text
-        assert " apptainer exec mine.sif speedrunner follow)\n" in text
-        assert f"\nexport SPEEDRUNNER_MEETING={folder}/runs/jobs/$SLURM_JOB_ID.meeting\n" in text
-        assert "follow" not in printed("model=tiny", *CPU)
+        parts, run = re.findall(r"^    (apptainer exec mine.sif speedrunner sweep .*)$", text, re.MULTILINE)
+        assert parts.removesuffix(" --worker-node)") == run.removesuffix(" </dev/null {wanted}>&- &")
+
+    def test_of_one_node_starts_nothing_else(self) -> None:
+        text = printed("model=tiny", *CPU)
+        assert text.count("\nsrun ") == 1
+        assert "--worker-node" not in text
+
+    def test_asks_for_the_nodes_of_the_bundled_model_that_needs_two(self) -> None:
+        asked = options(printed("model=llama-3.1-405b-instruct", "cluster.gpus=8", *GPU))
+        assert (asked["nodes"], asked["gpus-per-node"]) == ("2", "8")
 
     def test_has_one_model_over_several_nodes(self, folder: Path) -> None:
         for name in ("one", "other"):
