@@ -22,8 +22,8 @@ from serving.model_card import ModelCard
 from serving.sizing import adopt
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.weights import model_path
-from speedrunner.cluster.doctor.finding import Finding, failure, ok, warning
 from speedrunner.cluster.subject import Subject
+from speedrunner.findings import Finding, failure, ok, warning
 
 STAMP = "installed.json"
 """What `make venv` leaves in an environment that is complete."""
