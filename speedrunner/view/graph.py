@@ -117,10 +117,11 @@ def _box(name: str, kind: str, x: float, y: float, called: tuple[str, ...] | Non
     """A box around its name; a link where it is a skill, which has a list of what it calls."""
     width = _width(name)
     color, shape = KINDS[kind]
+    fill = f"color-mix(in srgb, {color} 13%, var(--back, white))"  # hides lines that pass behind
     box = Markup(
-        '<rect x="{}" y="{}" width="{}" height="{}" fill="{}" fill-opacity=".13" stroke="{}" {}/>'
+        '<rect x="{}" y="{}" width="{}" height="{}" fill="{}" stroke="{}" {}/>'
         '<text x="{}" y="{}" text-anchor="middle" fill="currentColor">{}</text>'
-    ).format(round(x - width / 2, 1), y, round(width, 1), BOX, color, color, Markup(shape), x, y + 17, name)
+    ).format(round(x - width / 2, 1), y, round(width, 1), BOX, fill, color, Markup(shape), x, y + 17, name)
     if called is None:
         return Markup('<g class="{}"><title>{} ({})</title>{}</g>').format(kind, name, kind, box)
     title = f"{name} ({kind}), calls {', '.join(called) or 'nothing'}"
