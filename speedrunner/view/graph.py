@@ -74,9 +74,13 @@ def _rows(calls: Mapping[str, tuple[str, ...]]) -> list[list[str]]:
 
     The spectral order of the graph puts boxes that are joined near each other, so that few lines cross.
     """
-    graph = networkx.Graph((name, called) for name, names in calls.items() for called in names)
-    graph.add_nodes_from(calls)
-    order = networkx.spectral_ordering(graph, seed=0)
+    names = list(dict.fromkeys([*calls, *(called for each in calls.values() for called in each)]))
+    number = {
+        name: n for n, name in enumerate(names)
+    }  # sets of names would have another order in each process
+    graph = networkx.Graph((number[name], number[called]) for name in calls for called in calls[name])
+    graph.add_nodes_from(number.values())
+    order = [names[n] for n in networkx.spectral_ordering(graph, seed=0)]
     depth = depths({name: [each for each in called if each in calls] for name, called in calls.items()})
     layers = [
         [name for name in order if depth.get(name) == each] for each in range(max(depth.values()), -1, -1)
