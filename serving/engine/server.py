@@ -106,20 +106,24 @@ class VllmServer:
     def command(self) -> list[str]:
         """The exact command, without the environment.
 
-        Each node of a model over several runs it with the same arguments, but for its rank. Raises
-        `ServerFailed` for such a model outside of its job.
+        Raises `ServerFailed` for a model over several nodes outside of its job.
         """
+        return [*API_SERVER, *self.arguments, *node_arguments(self.card.nodes, self._rank)]
+
+    @property
+    def arguments(self) -> list[str]:
+        """The arguments that are the same on each node, but for the socket's path."""
         card = self.card
-        command = [*API_SERVER, "--model", self._model]
+        arguments = ["--model", self._model]
         if card.revision:
-            command += ["--revision", card.revision, "--tokenizer-revision", card.revision]
-        command += ["--served-model-name", card.name]
-        command += ["--max-model-len", str(card.context), "--dtype", card.dtype, "--worker-cls", WORKER]
+            arguments += ["--revision", card.revision, "--tokenizer-revision", card.revision]
+        arguments += ["--served-model-name", card.name]
+        arguments += ["--max-model-len", str(card.context), "--dtype", card.dtype, "--worker-cls", WORKER]
         if self.endpoint.socket:
-            command += ["--uds", str(self.endpoint.socket)]
+            arguments += ["--uds", str(self.endpoint.socket)]
         else:
-            command += ["--host", "127.0.0.1", "--port", str(self._port), "--middleware", KEY_GATE]
-        return command + card.arguments() + node_arguments(card.nodes, self._rank)
+            arguments += ["--host", "127.0.0.1", "--port", str(self._port), "--middleware", KEY_GATE]
+        return arguments + card.arguments()
 
     @property
     def shell_line(self) -> str:

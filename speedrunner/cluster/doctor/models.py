@@ -79,7 +79,7 @@ def flags(subject: Subject) -> Iterator[Finding]:
         return
     names = [f"{number} {card.name}" for number, (card, _) in enumerate(served)]
     lines = {
-        name: VllmServer(card, model_path(card), Path("unused"), port=port).command[3:]
+        name: VllmServer(card, model_path(card), Path("unused"), port=port).arguments
         for name, (card, port) in zip(names, served, strict=True)
     }
     try:
