@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import shlex
@@ -21,7 +22,6 @@ from speedrunner.cli.cost import cost
 from speedrunner.cli.doctor import doctor
 from speedrunner.cli.envs import app as envs_app
 from speedrunner.cli.export import export
-from speedrunner.cli.follow import follow
 from speedrunner.cli.forecast import forecast
 from speedrunner.cli.init import NotWritten, init
 from speedrunner.cli.library import app as library_app
@@ -72,7 +72,6 @@ app.command("serve")(serve)
 app.command("show")(show)
 app.command("submit")(submit)
 app.command("status")(status)
-app.command("follow", hidden=True)(follow)
 app.command("forecast")(forecast)
 app.command("export")(export)
 app.command("cost")(cost)
@@ -143,6 +142,7 @@ def sweep(
             metavar="K/N", help="The K-th of N parts of the runs only, as a job has it.", show_default=False
         ),
     ] = None,
+    worker_node: Annotated[bool, typer.Option("--worker-node", hidden=True)] = False,
     dry_run: DryRun = False,
 ) -> None:
     """Play the runs of an experiment, or of a list, side by side on one server for each model.
@@ -152,16 +152,21 @@ def sweep(
 
     Example: speedrunner sweep experiment=main scale=smoke
     """
+    from serving.worker_node import serve_part
     from speedrunner.experiments.parts import parsed_part, parts
     from speedrunner.experiments.sweep import members
     from speedrunner.experiments.sweep import sweep as play_all
     from speedrunner.runs.executor import RunStopped
 
     grid = grid_of(what, folder)
-    runs = members(grid.runs())
+    runs = members(grid.runs(), plays_here=not worker_node)
     own = None if part is None else parsed_part(part)
     if own is not None:
         runs = parts(runs, own.of, at_once)[own.number - 1]
+    logs = "" if own is None else f"part{own.number}of{own.of}_"
+    if worker_node:  # the job's script gives it the head node's words, so that both serve the same model
+        asyncio.run(serve_part(runs[0].setup.services, Path(runs[0].path).parent, logs, typer.echo))
+        return
     setups = [each.setup for each in runs]
     _show_messages(setups[0].config)
     if dry_run:
@@ -173,7 +178,6 @@ def sweep(
         grid.announce(command, [each.run for each in runs])
     console = plain_console()
     patience_s = max(setup.config.run.drain_s for setup in setups)
-    logs = "" if own is None else f"part{own.number}of{own.of}_"
     result = carry_out(
         lambda drain: play_all(runs, console, drain, at_once, logs), _say(console), KEPT, patience_s
     )

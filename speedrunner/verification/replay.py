@@ -14,13 +14,14 @@ import msgspec
 
 from serving.tokens.tools import ToolCall
 from speedrunner.agents.actor import actor_view
+from speedrunner.findings import Finding
 from speedrunner.hosts.host import HostError
 from speedrunner.hosts.messages import Executed
 from speedrunner.hosts.process_host import ProcessHost
 from speedrunner.measure.measurement import Status
 from speedrunner.store.modules import with_cuts
 from speedrunner.store.records import CallNode, Cut, Ending, Trajectory, Turn
-from speedrunner.verification.findings import Check, Findings, contrast, turn_of
+from speedrunner.verification.differences import Differences, contrast, turn_of
 from speedrunner.verification.subject import OutOfTime, Played, Subject
 
 PATIENCE_S, PATIENCE, MOST_PATIENCE_S = 60.0, 10, 600.0
@@ -65,12 +66,12 @@ class _LeftOut(Exception):
         self.calls = calls
 
 
-async def replay(subject: Subject, status: Status) -> Check:
+async def replay(subject: Subject, status: Status) -> Finding:
     """Play all episodes again, as many at once as there are cores, until the subject's deadline.
 
     Raises `HostError`, `StorageError`.
     """
-    found, counts = Findings("replay"), Counter[str]()
+    found, counts = Differences("replay"), Counter[str]()
     cores, episodes, is_late = len(os.sched_getaffinity(0)), subject.episodes(), False
 
     async def work() -> None:
@@ -101,7 +102,7 @@ async def replay(subject: Subject, status: Status) -> Check:
             is_late = True
         except* Exception as error:
             raise error.exceptions[0] from None
-    return found.check(f"{counts['calls']} calls of {counts['episodes']} episodes", is_late=is_late)
+    return found.finding(f"{counts['calls']} calls of {counts['episodes']} episodes", is_late=is_late)
 
 
 async def _replayed(subject: Subject, played: Played, host: ProcessHost) -> AsyncIterator[None]:

@@ -13,8 +13,8 @@ import pytest
 
 from speedrunner.agents.actor import ActorSpec
 from speedrunner.agents.reading import call_lines
+from speedrunner.findings import Finding
 from speedrunner.store.records import CallNode
-from speedrunner.verification.findings import Check
 from speedrunner.verification.replay import different, replay
 from speedrunner.verification.subject import Played
 from speedrunner.view.turns import shown
@@ -32,7 +32,7 @@ def batched(items: Iterable[T], size: int) -> Iterator[list[T]]:
         yield some
 
 
-async def replayed(run: Path) -> Check:
+async def replayed(run: Path) -> Finding:
     return await replay(subject(run), lambda line: None)
 
 
@@ -155,7 +155,7 @@ async def test_a_call_that_is_a_mistake_repeats_with_its_traceback(corridor: Run
     )
     await run.play("run.eval_every=1")
     check = await replayed(run.dir)
-    assert check.status == "ok", told(check)
+    assert check.level == "ok", told(check)
     last = [each for each in run.data.evaluations(1) if each.turns[0].executed]
     assert "Traceback" in str(last[0].turns[0].executed)
 
@@ -189,7 +189,7 @@ async def test_calls_that_an_episode_had_no_room_to_record_are_no_difference(cor
     assert told_of in [*call_lines(msgspec.to_builtins(nodes[5]))]
     assert shown(nodes[5]).hidden == nodes[5].omitted
     check = await replayed(run.dir)
-    assert (check.status, check.found) == ("ok", 0), told(check)
+    assert (check.level, check.found) == ("ok", 0), told(check)
 
 
 @pytest.mark.parametrize("what", ["load", "call"])
@@ -220,4 +220,4 @@ async def test_a_call_that_outlasts_the_time_is_no_difference(learnt: ScriptedRu
 
     one.spec = spec  # type: ignore[method-assign]
     check = await replay(one, lambda line: None)
-    assert (check.status, check.found, check.is_late) == ("not checked", 0, True)
+    assert (check.level, check.found, check.is_late) == ("not checked", 0, True)
