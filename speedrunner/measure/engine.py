@@ -1,18 +1,24 @@
-"""The engine that is measured: the running one that a configuration names, or one of our own."""
+"""The engine that is measured: a running one, one that is started, or one with canned answers."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from contextlib import AbstractAsyncContextManager
+import asyncio
+import shutil
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 
 import msgspec
 
 from serving.deployment import Deployment, deploy, server_log
+from serving.engine.endpoint import Endpoint
+from serving.engine.folders import private_folder
 from serving.engine.metrics import CacheConfig
 from serving.errors import ServerFailed
 from serving.model_card import ModelCard
 from speedrunner.config.compose import compose
 from speedrunner.config.schema import Config, InvalidConfig
+from speedrunner.measure import canned_answers
 from speedrunner.measure.measurement import Status
 from speedrunner.runs.setup import Setup, set_up
 
@@ -60,3 +66,27 @@ def with_flags(card: ModelCard, **flags: int) -> ModelCard:
     """The card with other flags of its server; `_` stands for `-`."""
     changed = card.server.flags | {name.replace("_", "-"): value for name, value in flags.items()}
     return msgspec.structs.replace(card, server=msgspec.structs.replace(card.server, flags=changed))
+
+
+@asynccontextmanager
+async def canned_engine(answers: Sequence[list[int]], delay_s: float = 0.0) -> AsyncIterator[Endpoint]:
+    """Run a server that gives these answers (token ids) in turn, each after `delay_s` seconds."""
+    folder = private_folder()
+    folder.mkdir(mode=0o700)
+    socket, pipe = folder / "http", asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-P", canned_answers.__file__, str(socket), str(delay_s)), stdin=pipe, stdout=pipe
+    )
+    try:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(msgspec.json.encode(answers))
+        process.stdin.close()
+        if not await process.stdout.readline():
+            raise ServerFailed("the server with canned answers ended before it was ready")
+        yield Endpoint.on_socket(socket)
+    finally:
+        with suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+        shutil.rmtree(folder, ignore_errors=True)
