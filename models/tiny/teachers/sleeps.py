@@ -24,9 +24,9 @@ from serving.model_card import ModelCard, Role, Roles
 from serving.tokens.tools import ToolSpec, checked_call
 from serving.usage import Prices, Usage
 from speedrunner.config.compose import compose
+from speedrunner.data import RunData
 from speedrunner.runs.direct import LocalModel, play_with
 from speedrunner.runs.setup import set_up
-from speedrunner.store.data import RunData
 
 UNFINISHED = ".unfinished"
 """What the name of a run that is being recorded ends with."""

@@ -7,9 +7,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from speedrunner.console import aligned, visible
+from speedrunner.console import visible
 from speedrunner.measure.gpu.record import Record, StepRecord, date_of
-from speedrunner.measure.measurement import NOT_MEASURED, Figure, Table, figure_cells, table_cells
+from speedrunner.measure.measurement import (
+    NOT_MEASURED,
+    Figure,
+    Measurement,
+    Table,
+    figure_cells,
+    table_cells,
+)
+from speedrunner.measure.measurement import as_text as measurement_text
 from speedrunner.store.files import write_atomic
 
 PARTS = {
@@ -28,7 +36,7 @@ PAGE = "record.md"
 
 
 class Part(NamedTuple):
-    """One part of a page. Tables of one name in several steps are one table."""
+    """One part of a page. Tables of several steps with the same name and columns are one table."""
 
     title: str
     steps: list[StepRecord]
@@ -45,14 +53,15 @@ def parts_of(record: Record) -> list[Part]:
     parts = []
     for title, names in PARTS.items():
         steps = [each for each in done if each.step.startswith(names)]
-        tables: dict[str, Table] = {}
+        tables: dict[tuple[str, ...], Table] = {}
         figures: list[Figure] = []
         notes: list[str] = []
         for step in steps:
             assert step.measured is not None
             for table in step.measured.tables:
-                rows = [*tables[table.name].rows, *table.rows] if table.name in tables else table.rows
-                tables[table.name] = replace(table, rows=rows)
+                alike = (table.name, *table.columns.values())
+                rows = [*tables[alike].rows, *table.rows] if alike in tables else table.rows
+                tables[alike] = replace(table, rows=rows)
             named = f"{step.step}: " if len(steps) > 1 else ""
             figures += [replace(each, name=f"{named}{each.name}") for each in step.measured.figures]
             notes += [f"{named}{each}" for each in step.measured.notes]
@@ -93,11 +102,9 @@ def as_text(record: Record) -> str:
     blocks = [[title_of(record), engine_line(record)]]
     for part in parts_of(record):
         blocks.append([f"== {part.title} =="])
-        blocks.append([f"{each.step}: {each.measured.title}" for each in part.steps if each.measured])
-        blocks += [aligned(table_cells(table), turned=table.turned) for table in part.tables]
-        if part.figures:
-            blocks.append(aligned(figure_cells(part.figures)))
-        blocks.append(part.notes)
+        titles = [f"{each.step}: {each.measured.title}" for each in part.steps if each.measured]
+        whole = Measurement("\n".join(titles), part.figures, part.tables, notes=part.notes)
+        blocks.append([measurement_text(whole)])
     if missing := not_measured(record):
         blocks.append(["== Not measured =="])
         blocks.append([f"{step}: {reason}" for step, reason in missing])
