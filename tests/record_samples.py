@@ -6,10 +6,10 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from speedrunner.measure.gpu.record import Record, StepRecord, Subject, open_record
-from speedrunner.measure.measurement import Figure, Measurement, Table, columns
-from speedrunner.measure.rollout_speed import ROLLOUT_COLUMNS
-from speedrunner.measure.rollouts import Rollout
+from speedrunner.bench.gpu.record import Record, StepRecord, Subject, open_record
+from speedrunner.bench.measurement import Figure, Measurement, Table, columns
+from speedrunner.bench.rollout_speed import ROLLOUT_COLUMNS
+from speedrunner.bench.rollouts import Rollout
 
 NOON = 1_790_000_000.0
 

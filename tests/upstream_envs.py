@@ -22,7 +22,7 @@ from typing import Any, Protocol
 import psutil
 
 from envs import Task, make
-from speedrunner.measure.measurement import Figure, Measurement, Table, as_json, as_text, columns
+from speedrunner.bench.measurement import Figure, Measurement, Table, as_json, as_text, columns
 from tests.scienceworld_play import primitive_call
 
 MB = 1_000_000

@@ -68,8 +68,8 @@ def cache(
 
     Example: speedrunner bench cache model=tiny-random --in-flight 1,8
     """
-    from speedrunner.measure.cache_use import measure_cache
-    from speedrunner.measure.engine import playing_setup
+    from speedrunner.bench.cache_use import measure_cache
+    from speedrunner.bench.engine import playing_setup
 
     levels = numbers("--in-flight", in_flight)
     setup = playing_setup(overrides or [])
@@ -93,8 +93,8 @@ def rollout(
 
     Example: speedrunner bench rollout model=tiny-random --pairs 3
     """
-    from speedrunner.measure.engine import playing_setup
-    from speedrunner.measure.rollout_speed import measure_rollout
+    from speedrunner.bench.engine import playing_setup
+    from speedrunner.bench.rollout_speed import measure_rollout
 
     setup = playing_setup(overrides or [])
     show_measured(lambda status: measure_rollout(setup, in_flight, pairs, client_in_flight, status), as_json)
@@ -122,11 +122,11 @@ def gpu(
 
     from serving.gpu_check import require_gpus
     from serving.sizing import fit
-    from speedrunner.measure.engine import playing_setup
-    from speedrunner.measure.gpu.pages import PAGE, as_text, bench_command
-    from speedrunner.measure.gpu.record import make_folder, open_record, subject_of
-    from speedrunner.measure.gpu.schedule import bench_of, steps_of
-    from speedrunner.measure.gpu.session import play_steps
+    from speedrunner.bench.engine import playing_setup
+    from speedrunner.bench.gpu.pages import PAGE, as_text, bench_command
+    from speedrunner.bench.gpu.record import make_folder, open_record, subject_of
+    from speedrunner.bench.gpu.schedule import bench_of, steps_of
+    from speedrunner.bench.gpu.session import play_steps
     from speedrunner.store.lock import RunLock
 
     given = overrides or []

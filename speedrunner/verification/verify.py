@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from serving.errors import ServingError
-from speedrunner.measure.measurement import Status
+from speedrunner.bench.measurement import Status
 from speedrunner.runs.identity import checkout
 from speedrunner.runs.setup import SETUP_ERRORS
 from speedrunner.store import files

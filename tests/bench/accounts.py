@@ -19,10 +19,10 @@ from serving.errors import ServerFailed
 from serving.meter import LedgerRow
 from serving.model_card import ModelCard
 from serving.usage import Usage
+from speedrunner.bench.engine import opened, tokens_route, with_flags
+from speedrunner.bench.measurement import Figure, Measurement, Status, Table
 from speedrunner.config.schema import Config
 from speedrunner.costs.ledger import token_line
-from speedrunner.measure.engine import opened, tokens_route, with_flags
-from speedrunner.measure.measurement import Figure, Measurement, Status, Table
 from tests.bench.traffic import CALM, ROUGH, TIMEOUTS_S, Traffic
 
 CONTEXT, CACHED_CONTEXTS, SEATS, QUEUE = 2048, 3, 16, 14

@@ -19,8 +19,8 @@ from serving.routes.tokens import TokenConversation
 from serving.tokens.formats import FORMATS
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.weights import prepare
-from speedrunner.measure.engine import canned_engine, tokens_route
-from speedrunner.measure.measurement import Figure, Measurement, Status, Table, columns
+from speedrunner.bench.engine import canned_engine, tokens_route
+from speedrunner.bench.measurement import Figure, Measurement, Status, Table, columns
 
 CPU_MS_TARGET = 3.0
 

@@ -11,10 +11,10 @@ from typing import Any
 
 from envs import Task, splits
 from serving.tokens.tools import ToolCall
+from speedrunner.bench import resources
+from speedrunner.bench.measurement import Figure, Measurement, Status, Table, columns
 from speedrunner.hosts.host_pool import HostPool, TooManyHosts
 from speedrunner.hosts.process_host import ProcessHost
-from speedrunner.measure import resources
-from speedrunner.measure.measurement import Figure, Measurement, Status, Table, columns
 from speedrunner.store.records import Module
 
 ENVS = ("babyai", "crafter", "scienceworld")

@@ -14,9 +14,9 @@ from typing import Any
 
 from envs import Limits, Opening, Outcome, Primitive, Task, TextEnv
 from serving.tokens.tools import ToolCall
+from speedrunner.bench.measurement import Figure, Measurement, Status, Table, columns
 from speedrunner.hosts.hosted_episode import HostedEpisode
 from speedrunner.hosts.messages import Execute, Executed, Reset
-from speedrunner.measure.measurement import Figure, Measurement, Status, Table, columns
 from speedrunner.sandbox.child_pool import ChildPool
 from speedrunner.sandbox.child_process import require
 from speedrunner.sandbox.settings import Sandbox

@@ -12,7 +12,7 @@ from serving.cards import load_card
 from serving.engine.metrics import Counters
 from serving.meter import LedgerRow
 from serving.usage import Usage
-from speedrunner.measure.measurement import Measurement, as_json, as_text
+from speedrunner.bench.measurement import Measurement, as_json, as_text
 from tests.bench import accounts
 from tests.bench.accounts import Finished, finished_agree
 

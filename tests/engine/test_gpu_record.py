@@ -11,7 +11,7 @@ from msgspec import to_builtins
 from msgspec.structs import replace
 
 from serving.cards import load_card
-from speedrunner.measure.gpu.record import Record, read_record_folder
+from speedrunner.bench.gpu.record import Record, read_record_folder
 from tests.scripted_runs import in_process
 
 ONCE = "the server takes 8 sequences at a time, which rollout-16 measures"

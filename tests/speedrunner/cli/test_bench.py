@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from speedrunner.bench.gpu import schedule
 from speedrunner.cli.bench import numbers
 from speedrunner.config.schema import InvalidConfig
-from speedrunner.measure.gpu import schedule
 from speedrunner.store.lock import RunLock
 from tests.scripted_runs import Runs, complaint, in_process, script
 

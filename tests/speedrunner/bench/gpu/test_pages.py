@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from speedrunner.measure.gpu.pages import PAGE, as_markdown, as_text, parts_of, write_page
-from speedrunner.measure.gpu.record import Record, StepRecord, open_record
-from speedrunner.measure.measurement import Measurement
+from speedrunner.bench.gpu.pages import PAGE, as_markdown, as_text, parts_of, write_page
+from speedrunner.bench.gpu.record import Record, StepRecord, open_record
+from speedrunner.bench.measurement import Measurement
 from tests.record_samples import SUBJECT, write_record
 
 EXPECTED = Path(__file__).parents[3] / "data" / "gpu_record"

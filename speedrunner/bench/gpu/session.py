@@ -18,12 +18,12 @@ from serving.deployment import Deployment, deploy
 from serving.engine.caches import USUAL as CACHES
 from serving.errors import ServerFailed, ServingError
 from serving.model_card import ModelCard
+from speedrunner.bench.gpu.pages import write_page
+from speedrunner.bench.gpu.record import Record, StepRecord
+from speedrunner.bench.measurement import Measurement, within
+from speedrunner.bench.measurement import Status as Say
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.hosts.host import HostError
-from speedrunner.measure.gpu.pages import write_page
-from speedrunner.measure.gpu.record import Record, StepRecord
-from speedrunner.measure.measurement import Measurement, within
-from speedrunner.measure.measurement import Status as Say
 from speedrunner.runs.drain import Drain
 from speedrunner.runs.executor import RunStopped
 from speedrunner.runs.setup import Setup

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from speedrunner.measure.engine import opened, playing_setup
-from speedrunner.measure.measurement import Measurement
-from speedrunner.measure.rollout_speed import LEAST_CALLS, measure_timed_rollout
+from speedrunner.bench.engine import opened, playing_setup
+from speedrunner.bench.measurement import Measurement
+from speedrunner.bench.rollout_speed import LEAST_CALLS, measure_timed_rollout
 from tests.scripted_engine import call
 from tests.scripted_runs import Runs, script
 

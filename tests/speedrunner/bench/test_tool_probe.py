@@ -12,8 +12,8 @@ from serving.errors import RequestFailed, RequestRefused
 from serving.model_card import ModelCard
 from serving.probes.tool_battery import CODE_TOKENS, battery
 from serving.tokens.tokenizer import ChatTokenizer
-from speedrunner.measure.measurement import Measurement
-from speedrunner.measure.tool_probe import Counts, probe_tools, with_room
+from speedrunner.bench.measurement import Measurement
+from speedrunner.bench.tool_probe import Counts, probe_tools, with_room
 from tests.probe_engines import sample_call
 from tests.scripted_engine import Answer, Request, call, cut, refuse, say
 from tests.scripted_runs import ScriptedModel, scripted_model

@@ -19,12 +19,12 @@ from serving.model import Model
 from serving.model_card import ModelCard
 from serving.probes.start_check import OTHERS, advice, note_tools, text_of
 from serving.together import together
+from speedrunner.bench.cache_use import TARGETS
+from speedrunner.bench.engine import cache_of, cache_text, opened, tokens_route
+from speedrunner.bench.measurement import Figure, Measurement, Status, Table
+from speedrunner.bench.player import Script, play_script
 from speedrunner.config.schema import Config, InvalidConfig
 from speedrunner.costs.ledger import token_line
-from speedrunner.measure.cache_use import TARGETS
-from speedrunner.measure.engine import cache_of, cache_text, opened, tokens_route
-from speedrunner.measure.measurement import Figure, Measurement, Status, Table
-from speedrunner.measure.player import Script, play_script
 
 SYSTEM_TOKENS = 2000
 REPLY_TOKENS = 160

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-
-from serving.cards import load_card
-from serving.engine.metrics import CacheConfig
-from speedrunner.config.schema import InvalidConfig
 from speedrunner.measure import cache_use as cache
 from speedrunner.measure.cache_use import measure_cache
 from speedrunner.measure.engine import playing_setup, with_flags
 from speedrunner.measure.measurement import as_text
 from speedrunner.measure.rollouts import Rollout
+
+from serving.cards import load_card
+from serving.engine.metrics import CacheConfig
+from speedrunner.config.schema import InvalidConfig
 from tests.scripted_runs import Runs, script
 
 

@@ -21,11 +21,11 @@ from serving.errors import RequestFailed
 from serving.model import Model
 from serving.options import REQUEST_TIMEOUT_S
 from serving.together import together
+from speedrunner.bench.episodes import BenchRun, PlayedEpisode
+from speedrunner.bench.measurement import Status
+from speedrunner.bench.resources import Resources
 from speedrunner.costs.ledger import token_line
 from speedrunner.hosts.host_pool import HostPool
-from speedrunner.measure.episodes import BenchRun, PlayedEpisode
-from speedrunner.measure.measurement import Status
-from speedrunner.measure.resources import Resources
 
 PREEMPTIONS = "num_preemptions_total"
 

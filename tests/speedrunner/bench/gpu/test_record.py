@@ -9,16 +9,16 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from speedrunner.config.schema import InvalidConfig
-from speedrunner.measure.engine import playing_setup
-from speedrunner.measure.gpu.record import (
+from speedrunner.bench.engine import playing_setup
+from speedrunner.bench.gpu.record import (
     StepRecord,
     is_record,
     open_record,
     read_record_folder,
     subject_of,
 )
-from speedrunner.measure.measurement import as_text
+from speedrunner.bench.measurement import as_text
+from speedrunner.config.schema import InvalidConfig
 from speedrunner.store.files import StorageError
 from tests.record_samples import SUBJECT, start_step, write_record
 

@@ -12,15 +12,15 @@ import msgspec
 from serving.cards import list_cards
 from serving.engine.metrics import CacheConfig
 from serving.model_card import ModelCard
+from speedrunner.bench.cache_use import smaller
+from speedrunner.bench.engine import with_flags
+from speedrunner.bench.gpu import steps as do
+from speedrunner.bench.gpu.record import Record
+from speedrunner.bench.gpu.session import LONGEST_S, Bench, Play, Step
+from speedrunner.bench.gpu.steps import MAIN
+from speedrunner.bench.measurement import Status
+from speedrunner.bench.rollouts import Rollout
 from speedrunner.config.named import actor_card
-from speedrunner.measure.cache_use import smaller
-from speedrunner.measure.engine import with_flags
-from speedrunner.measure.gpu import steps as do
-from speedrunner.measure.gpu.record import Record
-from speedrunner.measure.gpu.session import LONGEST_S, Bench, Play, Step
-from speedrunner.measure.gpu.steps import MAIN
-from speedrunner.measure.measurement import Status
-from speedrunner.measure.rollouts import Rollout
 from speedrunner.runs.setup import Setup
 
 LEVELS = (16, 64, 128)

@@ -11,8 +11,8 @@ import msgspec
 
 from serving.engine.gpus import read_gpus
 from serving.probes.passed_checks import NOT_SERVED
+from speedrunner.bench.measurement import Measurement
 from speedrunner.config.schema import InvalidConfig
-from speedrunner.measure.measurement import Measurement
 from speedrunner.runs.machine import machine
 from speedrunner.runs.setup import Setup
 from speedrunner.runs.versions import versions

@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from speedrunner.measure.resources import Resources
+from speedrunner.bench.resources import Resources
 
 GPU = "0, GPU-aaaa, Imaginary GPU, 81559, 4, 580.65.06, 9.0, Disabled"
 BUSY = "import time\nwhile True: sum(range(1000))"

@@ -16,13 +16,13 @@ from serving.deployment import Deployment, ServiceOptions
 from serving.errors import RequestFailed
 from serving.model_card import ModelCard
 from serving.tokens.tokenizer import ChatTokenizer
-from speedrunner.measure import rollout_speed
-from speedrunner.measure.engine import opened, playing_setup
-from speedrunner.measure.episodes import bench_run
-from speedrunner.measure.measurement import Figure, as_text
-from speedrunner.measure.resources import Leftovers
-from speedrunner.measure.rollout_speed import measure_client
-from speedrunner.measure.rollouts import BareClient, TokenStream, open_player
+from speedrunner.bench import rollout_speed
+from speedrunner.bench.engine import opened, playing_setup
+from speedrunner.bench.episodes import bench_run
+from speedrunner.bench.measurement import Figure, as_text
+from speedrunner.bench.resources import Leftovers
+from speedrunner.bench.rollout_speed import measure_client
+from speedrunner.bench.rollouts import BareClient, TokenStream, open_player
 from tests.record_samples import ROW
 from tests.scripted_engine import ScriptedEngine, call, refuse, say
 from tests.scripted_runs import Runs, script

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from speedrunner.measure.engine import canned_engine
+from speedrunner.bench.engine import canned_engine
 
 
 async def test_the_engine_gives_its_answers_in_turn_and_the_prompt_back() -> None:

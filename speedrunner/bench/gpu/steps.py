@@ -12,16 +12,16 @@ from serving.engine.gpus import Gpu, read_gpus
 from serving.engine.toolkit import find_toolkit
 from serving.model_card import ModelCard
 from serving.sizing import cache_on
-from speedrunner.measure.cache_probe import probe_cache
-from speedrunner.measure.cache_use import LEVEL_COLUMNS, TARGETS, play_level
-from speedrunner.measure.engine import cache_of, cache_text
-from speedrunner.measure.episodes import bench_run
-from speedrunner.measure.gpu.session import Bench, Result
-from speedrunner.measure.long_prompts import measure_long_prompts
-from speedrunner.measure.measurement import Figure, Measurement, Table, columns
-from speedrunner.measure.rollout_speed import measure_timed_rollout
-from speedrunner.measure.rollouts import Rollout
-from speedrunner.measure.tool_probe import probe_tools
+from speedrunner.bench.cache_probe import probe_cache
+from speedrunner.bench.cache_use import LEVEL_COLUMNS, TARGETS, play_level
+from speedrunner.bench.engine import cache_of, cache_text
+from speedrunner.bench.episodes import bench_run
+from speedrunner.bench.gpu.session import Bench, Result
+from speedrunner.bench.long_prompts import measure_long_prompts
+from speedrunner.bench.measurement import Figure, Measurement, Table, columns
+from speedrunner.bench.rollout_speed import measure_timed_rollout
+from speedrunner.bench.rollouts import Rollout
+from speedrunner.bench.tool_probe import probe_tools
 from speedrunner.runs.machine import machine
 from speedrunner.runs.versions import versions
 

@@ -10,8 +10,8 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from speedrunner.bench.measurement import Figure, Measurement, Table, as_json, as_text, columns
 from speedrunner.cli.command import AsJson, show_measured
-from speedrunner.measure.measurement import Figure, Measurement, Table, as_json, as_text, columns
 
 
 @dataclass

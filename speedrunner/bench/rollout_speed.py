@@ -21,11 +21,11 @@ from serving.model import Model
 from serving.model_card import ModelCard
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.weights import prepare
-from speedrunner.measure.engine import canned_engine, opened
-from speedrunner.measure.episodes import BenchRun, bench_run
-from speedrunner.measure.measurement import Figure, Measurement, Status, Table, within
-from speedrunner.measure.resources import Leftovers, below, memory_mb
-from speedrunner.measure.rollouts import Player, Rollout, open_player
+from speedrunner.bench.engine import canned_engine, opened
+from speedrunner.bench.episodes import BenchRun, bench_run
+from speedrunner.bench.measurement import Figure, Measurement, Status, Table, within
+from speedrunner.bench.resources import Leftovers, below, memory_mb
+from speedrunner.bench.rollouts import Player, Rollout, open_player
 from speedrunner.runs.setup import Setup
 
 RATIO_TARGET, GPU_RATIO_TARGET = 0.90, 0.95

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from speedrunner.console import visible
-from speedrunner.measure.gpu.record import Record, StepRecord, date_of
-from speedrunner.measure.measurement import (
+from speedrunner.bench.gpu.record import Record, StepRecord, date_of
+from speedrunner.bench.measurement import (
     NOT_MEASURED,
     Figure,
     Measurement,
@@ -17,7 +16,8 @@ from speedrunner.measure.measurement import (
     figure_cells,
     table_cells,
 )
-from speedrunner.measure.measurement import as_text as measurement_text
+from speedrunner.bench.measurement import as_text as measurement_text
+from speedrunner.console import visible
 from speedrunner.store.files import write_atomic
 
 PARTS = {

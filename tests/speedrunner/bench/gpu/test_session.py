@@ -12,11 +12,10 @@ from msgspec import structs
 
 from serving.deployment import deploy
 from serving.errors import RequestFailed
-from speedrunner.config.schema import InvalidConfig
-from speedrunner.measure.engine import playing_setup
-from speedrunner.measure.gpu.pages import PAGE
-from speedrunner.measure.gpu.record import open_record, read_record_folder
-from speedrunner.measure.gpu.session import (
+from speedrunner.bench.engine import playing_setup
+from speedrunner.bench.gpu.pages import PAGE
+from speedrunner.bench.gpu.record import open_record, read_record_folder
+from speedrunner.bench.gpu.session import (
     LONGEST_S,
     Bench,
     Left,
@@ -25,7 +24,8 @@ from speedrunner.measure.gpu.session import (
     play_steps,
     with_folder,
 )
-from speedrunner.measure.measurement import Measurement
+from speedrunner.bench.measurement import Measurement
+from speedrunner.config.schema import InvalidConfig
 from speedrunner.runs.drain import Drain, Interrupted
 from speedrunner.store.files import StorageError
 from tests.record_samples import SUBJECT
@@ -183,7 +183,7 @@ async def test_a_server_that_does_not_start_fails_its_steps_after_one_try(
         tries.append(1)
         return deploy(*arguments, **options)
 
-    monkeypatch.setattr("speedrunner.measure.gpu.session.deploy", counted)
+    monkeypatch.setattr("speedrunner.bench.gpu.session.deploy", counted)
     left = await run(bench, played.step("a", server=MAIN), played.step("b", server=MAIN), played.step("c"))
     assert [each.step for each in left] == ["a", "b"]
     assert "/nowhere/http" in left[0].reason

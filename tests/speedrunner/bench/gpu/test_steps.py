@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from serving.sizing import fit
-from speedrunner.measure.engine import playing_setup
-from speedrunner.measure.gpu import schedule
-from speedrunner.measure.gpu.pages import as_text
-from speedrunner.measure.gpu.record import open_record, subject_of
-from speedrunner.measure.gpu.schedule import FOREIGN, UNCACHED, bench_of, sizes_of, steps_of
-from speedrunner.measure.gpu.session import LONGEST_S, Step, play_steps
-from speedrunner.measure.gpu.steps import claims
+from speedrunner.bench.engine import playing_setup
+from speedrunner.bench.gpu import schedule
+from speedrunner.bench.gpu.pages import as_text
+from speedrunner.bench.gpu.record import open_record, subject_of
+from speedrunner.bench.gpu.schedule import FOREIGN, UNCACHED, bench_of, sizes_of, steps_of
+from speedrunner.bench.gpu.session import LONGEST_S, Step, play_steps
+from speedrunner.bench.gpu.steps import claims
 from speedrunner.runs.drain import Drain
 from tests.gpu_kinds import GPUS
 from tests.record_samples import SUBJECT, start_step, write_record

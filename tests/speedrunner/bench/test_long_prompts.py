@@ -7,7 +7,7 @@ import pytest
 from serving.deployment import Deployment, ServiceOptions
 from serving.model_card import ModelCard
 from serving.tokens.tokenizer import ChatTokenizer
-from speedrunner.measure.long_prompts import measure_long_prompts, prompt_lengths
+from speedrunner.bench.long_prompts import measure_long_prompts, prompt_lengths
 from tests.scripted_engine import ScriptedEngine, say
 
 

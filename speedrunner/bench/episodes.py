@@ -17,9 +17,9 @@ from serving.meter import LedgerRow
 from serving.model import Model
 from serving.routes.tokens import TokenConversation
 from speedrunner.agents.actor import Actor
+from speedrunner.bench.measurement import Status
 from speedrunner.config.schema import to_yaml
 from speedrunner.hosts.host_pool import HostPool
-from speedrunner.measure.measurement import Status
 from speedrunner.runs.direct import play_steps
 from speedrunner.runs.due import Due
 from speedrunner.runs.executor import RunStopped

@@ -12,7 +12,7 @@ from serving.deployment import Deployment
 from serving.engine.prompt import Prompt
 from serving.model import Model
 from serving.probes.tool_battery import LABELS
-from speedrunner.measure.measurement import Measurement, Status, Table
+from speedrunner.bench.measurement import Measurement, Status, Table
 
 SHORTEST = 8192
 """Tokens of the first prompt; each further one has twice as many."""

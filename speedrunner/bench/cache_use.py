@@ -11,10 +11,10 @@ import msgspec
 from serving.deployment import Deployment
 from serving.engine.metrics import CacheConfig
 from serving.model_card import ModelCard
-from speedrunner.measure.engine import cache_of, cache_text, opened, with_flags
-from speedrunner.measure.episodes import BenchRun, bench_run
-from speedrunner.measure.measurement import Figure, Measurement, Status, Table, columns, within
-from speedrunner.measure.rollouts import Rollout, open_player
+from speedrunner.bench.engine import cache_of, cache_text, opened, with_flags
+from speedrunner.bench.episodes import BenchRun, bench_run
+from speedrunner.bench.measurement import Figure, Measurement, Status, Table, columns, within
+from speedrunner.bench.rollouts import Rollout, open_player
 from speedrunner.runs.setup import Setup
 
 TARGETS = {"attention": 0.99, "hybrid": 0.97}
