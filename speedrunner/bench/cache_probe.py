@@ -58,7 +58,7 @@ async def probe_cache(deployment: Deployment, turns: int, status: Status) -> Mea
     """Play a conversation of so many turns, then siblings of another one.
 
     Raises:
-        ServerFailed: the engine tells nothing about its cache.
+        ServerFailed: the engine reports no cache.
         ContextOverflow: so many turns do not fit the model's context.
         ServingError: the engine failed.
     """
@@ -94,11 +94,11 @@ async def probe_cache(deployment: Deployment, turns: int, status: Status) -> Mea
         facts={"model": card.name, "cache": cache, "prefix": prefix},
         notes=[f"(siblings share a prefix of {prefix} tokens, which was sent alone before)"],
     )
-    told = advice(card, cache, hits, reported > 0)
+    changes = advice(card, cache, hits, reported > 0)
     if not found.met:
-        told = [*told, *_room(cache, growing, siblings, prefix)] or [OTHERS]
-    found.notes += [f"To change: {line}" for line in told]
-    found.facts["advice"] = told
+        changes = [*changes, *_room(cache, growing, siblings, prefix)] or [OTHERS]
+    found.notes += [f"To change: {line}" for line in changes]
+    found.facts["advice"] = changes
     return found
 
 

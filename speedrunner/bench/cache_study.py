@@ -84,7 +84,7 @@ class RecordedRun:
                 found.setdefault(each.policy, []).append(msgspec.structs.replace(each, turns=turns))
         if not found:
             path = self.data.path
-            raise RunDirectoryError(f"{path} holds no finished episode yet: there is nothing to play again")
+            raise RunDirectoryError(f"{path} has no finished episode yet: there is nothing to play again")
         return found
 
     def script(self, played: Trajectory) -> Script:
@@ -273,7 +273,7 @@ def pass_figures(one: CachePass, prices: Prices) -> dict[str, Any]:
     - output_per_s, total_per_s: tokens by `wall_s`; `total` is prompt and output;
     - first_token_s: mean time to the first token of an answer, from its arrival in the engine;
       first_token_by: where that is from: `replies` or `histogram`;
-    - first_token_p50_s, first_token_p95_s: median and 95th percentile, where replies tell each one's;
+    - first_token_p50_s, first_token_p95_s: median and 95th percentile, if replies report each one's;
     - compared: answers that were whole calls when they were recorded, so that their tokens are known;
       respelled: those of them that took another number of tokens now;
     - unforced: answers whose text is not the recorded one; skipped, foreign: see `CachePass`;

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import msgspec
 
@@ -67,7 +68,9 @@ async def measure_cache(
             for admits in ADMISSION_ORDER if admission else ():
                 await add(whole, deployment, count, admits, f"the last level {_with(admits)} once more")
         if setup.config.serving.url is None:
-            async with opened(smaller(card, cache, levels[-1]), setup.config, status) as deployment:
+            async with opened(
+                smaller(card, cache, msgspec.structs.asdict(levels[-1])), setup.config, status
+            ) as deployment:
                 for admits in ADMISSION_ORDER if admission else (False,):
                     doing = f"the last level {_with(admits)} in half the cache"
                     await add(small, deployment, count, admits, doing)
@@ -91,13 +94,15 @@ async def play_level(
         return await player.play(episodes, status)
 
 
-def smaller(card: ModelCard, cache: CacheConfig, level: Rollout) -> ModelCard:
-    """Return the model configuration with a cache for half of a level's conversations, and a context that
-    fits into it."""
-    assert level.own_blocks is not None
-    assert level.shared_blocks is not None
-    own = math.ceil(level.own_blocks * max(level.in_flight / 2, 1))
-    blocks = level.shared_blocks + own + 1  # the engine keeps one to itself
+def smaller(card: ModelCard, cache: CacheConfig, level: Mapping[str, Any]) -> ModelCard:
+    """Return the model configuration with a cache for half of the conversations of a level, and a context
+    that fits into it.
+
+    Args:
+        level: `in_flight`, `shared_blocks` and `own_blocks` of a `Rollout`.
+    """
+    own = math.ceil(level["own_blocks"] * max(level["in_flight"] / 2, 1))
+    blocks = level["shared_blocks"] + own + 1  # the engine keeps one to itself
     card = msgspec.structs.replace(card, context=min(card.context, (blocks - 1) * cache.block_size))
     named = card.server.flags.get("max-num-seqs")
     sequences = min(named, blocks - 1) if isinstance(named, int) else blocks - 1

@@ -27,8 +27,8 @@ def tokens_route(card: ModelCard) -> ModelCard:
     """The card, which is on the tokens route. Raises `InvalidConfig` where it is not."""
     if card.route != "tokens":
         raise InvalidConfig(
-            f"model {card.name!r} is on the {card.route} route: nobody can look into its cache or replay its"
-            " requests"
+            f"model {card.name!r} is on the {card.route} route: its cache cannot be read and its requests"
+            " cannot be replayed"
         )
     return card
 
@@ -46,10 +46,10 @@ def opened(card: ModelCard, config: Config, status: Status) -> AbstractAsyncCont
 
 
 def cache_of(deployment: Deployment) -> CacheConfig:
-    """The prefix cache of its first replica. Raises `ServerFailed` where it tells none."""
+    """Return the prefix cache of its first replica. Raises `ServerFailed` if it reports none."""
     cache = deployment.replicas[0].cache
     if cache is None:
-        raise ServerFailed(f"the engine at {deployment.endpoint} tells nothing about its prefix cache")
+        raise ServerFailed(f"the engine at {deployment.endpoint} reports no prefix cache")
     return cache
 
 
@@ -63,7 +63,7 @@ def cache_text(card: ModelCard, cache: CacheConfig) -> str:
 
 
 def with_flags(card: ModelCard, **flags: int) -> ModelCard:
-    """The card with other flags of its server; `_` stands for `-`."""
+    """Return the model configuration with other flags of its server; write `_` for `-`."""
     changed = card.server.flags | {name.replace("_", "-"): value for name, value in flags.items()}
     return msgspec.structs.replace(card, server=msgspec.structs.replace(card.server, flags=changed))
 

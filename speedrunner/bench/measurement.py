@@ -1,6 +1,6 @@
-"""What a `bench`, `probe` or `study` measured, as data: figures beside their targets, and rows of tables.
+"""The result of a `bench`, `probe` or `study`, as data: figures with their targets, and tables of records.
 
-A measuring function returns one `Measurement`; `as_text` and `as_json` print every one of them.
+A measuring function returns one `Measurement`; `as_text` and `as_json` print it.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import msgspec
 from speedrunner.console import aligned
 
 Status = Callable[[str], None]
-"""Shows in one line what is measured now, and what was found so far."""
+"""Shows one line: what is measured now, and the results so far."""
 
 
 def within(status: Status, doing: str) -> Status:
-    """Status of a part: `doing` stands before what the part tells."""
+    """Return the status of a part: its lines begin with `doing`."""
     status(doing)
     return lambda line: status(f"{doing}: {line}")
 
@@ -29,13 +29,13 @@ NOT_MEASURED = "not measured"
 
 @dataclass(frozen=True)
 class Figure:
-    """One measured value beside what it should be.
+    """One measured value, with its target.
 
     Attributes:
         name: what was measured, with its unit.
-        value: `None` where it could not be measured.
-        at_least, at_most: its target; neither where nothing is asked for.
-        form: how people see it, as a format specification; empty for one that suits its size.
+        value: `None` if it could not be measured.
+        at_least, at_most: its target, if any.
+        form: format specification for people; empty for one that suits its size.
     """
 
     name: str
@@ -46,7 +46,7 @@ class Figure:
 
     @property
     def target(self) -> dict[str, float]:
-        """The bounds that there are."""
+        """The bounds that are set."""
         bounds = {"at_least": self.at_least, "at_most": self.at_most}
         return {name: bound for name, bound in bounds.items() if bound is not None}
 
@@ -67,14 +67,14 @@ class Figure:
 
 @dataclass(frozen=True)
 class Table:
-    """Records as people see them: a line for each, or a column for each.
+    """Records as people see them: one line each, or one column each.
 
     Attributes:
-        name: of the records in JSON; empty where they stand in facts already.
+        name: key of the records in JSON; empty if `facts` have them already.
         rows: records, or mappings.
         columns: by heading, a field of the records and, after a colon, its format; empty: all fields.
         title: a line above it.
-        turned: whether headings stand at the left, one below the other.
+        turned: whether headings are at the left, and each record is a column.
     """
 
     name: str
@@ -85,19 +85,19 @@ class Table:
 
 
 def columns(*fields: str) -> dict[str, str]:
-    """Columns whose headings are the fields' names."""
+    """Return columns whose headings are the names of the fields."""
     return {each.partition(":")[0].replace("_", " "): each for each in fields}
 
 
 @dataclass
 class Measurement:
-    """All that a command measured.
+    """The result of one command.
 
     Attributes:
         title: what and under which conditions, in one line.
         figures: values that may have a target.
         tables: records.
-        facts: what machines read beside these, by name: numbers, texts, records, lists of them.
+        facts: further values for machines, by name: numbers, texts, records, lists of them.
         notes: further sentences for people.
     """
 
@@ -109,13 +109,13 @@ class Measurement:
 
     @property
     def met(self) -> bool | None:
-        """Whether every target is reached; `None` where there is none."""
+        """Whether every target is reached; `None` without any."""
         verdicts = [figure.met for figure in self.figures if figure.target]
         return all(verdicts) if verdicts else None
 
 
 def as_json(measurement: Measurement) -> str:
-    """One object: the facts and the tables' records by their names, then `figures` and `met`."""
+    """Return one JSON object: facts and tables by their names, then `figures` and `met`."""
     tables = {table.name: table.rows for table in measurement.tables if table.name}
     figures = [
         {"name": each.name, "value": each.value, **each.target, "met": each.met}
@@ -126,7 +126,7 @@ def as_json(measurement: Measurement) -> str:
 
 
 def as_text(measurement: Measurement) -> str:
-    """The title, the tables, the figures with their targets, the notes."""
+    """Return title, tables, figures with their targets, and notes, for people."""
     blocks = [[measurement.title]]
     for table in measurement.tables:
         lines = aligned(table_cells(table), turned=table.turned)

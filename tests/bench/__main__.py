@@ -16,7 +16,9 @@ from speedrunner.config.schema import InvalidConfig
 from speedrunner.hosts.host import HostError
 from speedrunner.sandbox.settings import SandboxError
 
-app = typer.Typer(help="Acceptance checks for developers. Exit status 1: a target is missed.")
+app = typer.Typer(
+    help="Acceptance checks for developers. Exit status 1: a target is missed.", add_completion=False
+)
 
 
 @app.command()

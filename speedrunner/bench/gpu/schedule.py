@@ -19,7 +19,6 @@ from speedrunner.bench.gpu.record import Record
 from speedrunner.bench.gpu.session import LONGEST_S, Bench, Play, Step
 from speedrunner.bench.gpu.steps import MAIN
 from speedrunner.bench.measurement import Status
-from speedrunner.bench.rollouts import Rollout
 from speedrunner.config.named import actor_card
 from speedrunner.runs.setup import Setup
 
@@ -137,8 +136,7 @@ def _without_cache(record: Record, card: ModelCard) -> ModelCard:
 
 def _with_half_the_cache(record: Record, card: ModelCard) -> ModelCard:
     facts = record.facts("cache-share")
-    level = msgspec.convert(facts["level"], Rollout)
-    return smaller(card, msgspec.convert(facts["cache"], CacheConfig), level)
+    return smaller(card, msgspec.convert(facts["cache"], CacheConfig), facts["level"])
 
 
 def _in_8_bits(setup: Setup, name: str, record: Record, card: ModelCard) -> ModelCard:

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from speedrunner.measure.cache_probe import SIBLINGS, CacheRequest, probe_cache
-from speedrunner.measure.cache_use import TARGETS
-from speedrunner.measure.measurement import Measurement
 
 from serving.deployment import ServiceOptions, deploy
 from serving.errors import ContextOverflow
 from serving.model_card import ModelCard
 from serving.tokens.tokenizer import ChatTokenizer
+from speedrunner.bench.cache_probe import SIBLINGS, CacheRequest, probe_cache
+from speedrunner.bench.cache_use import TARGETS
+from speedrunner.bench.measurement import Measurement
 from tests.probe_engines import Forgetful, Off, Probed, Silent, Small
 from tests.scripted_engine import BLOCK
 

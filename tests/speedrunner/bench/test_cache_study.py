@@ -154,7 +154,7 @@ def test_a_run_that_has_played_nothing_cannot_be_played_again(
     (empty / "config.yaml").write_text((learnt.dir / "config.yaml").read_text())
     with (
         ScriptedEngine(tiny_tokenizer, forced) as engine,
-        pytest.raises(RunDirectoryError, match="holds no finished episode yet"),
+        pytest.raises(RunDirectoryError, match="has no finished episode yet"),
     ):
         studied(engine, str(empty))
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from speedrunner.measure import cache_use as cache
-from speedrunner.measure.cache_use import measure_cache
-from speedrunner.measure.engine import playing_setup, with_flags
-from speedrunner.measure.measurement import as_text
-from speedrunner.measure.rollouts import Rollout
 
 from serving.cards import load_card
 from serving.engine.metrics import CacheConfig
+from speedrunner.bench import cache_use as cache
+from speedrunner.bench.cache_use import measure_cache
+from speedrunner.bench.engine import playing_setup, with_flags
+from speedrunner.bench.measurement import as_text
+from speedrunner.bench.rollouts import Rollout
 from speedrunner.config.schema import InvalidConfig
 from tests.scripted_runs import Runs, script
 
@@ -100,13 +100,15 @@ DENSE = CacheConfig(32, 16384, True, 32)
 def test_the_smaller_cache_holds_what_is_shared_and_half_of_the_conversations(
     in_flight: int, blocks: float
 ) -> None:
-    card = cache.smaller(load_card("tiny-random"), DENSE, msgspec.structs.replace(LEVEL, in_flight=in_flight))
+    card = cache.smaller(
+        load_card("tiny-random"), DENSE, {**msgspec.to_builtins(LEVEL), "in_flight": in_flight}
+    )
     assert card.server.flags["num-gpu-blocks-override"] == blocks
     # The engine refuses a context that its cache cannot hold, and a hybrid one more sequences than blocks.
     assert card.context == min(load_card("tiny-random").context, (blocks - 1) * 32)
     assert card.server.flags["max-num-seqs"] == 32
     wide = with_flags(load_card("tiny-random"), max_num_seqs=256)
-    level = msgspec.structs.replace(LEVEL, in_flight=in_flight)
+    level = {**msgspec.to_builtins(LEVEL), "in_flight": in_flight}
     sequences = cache.smaller(wide, DENSE, level).server.flags["max-num-seqs"]
     assert sequences == min(256, blocks - 1)
 
