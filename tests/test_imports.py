@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-CORE = ("agents", "config", "costs", "hosts", "library", "measure", "methods", "runs", "sandbox", "store")
+CORE = ("agents", "bench", "config", "costs", "hosts", "library", "methods", "runs", "sandbox", "store")
 ABOVE = ("cli", "cluster", "data", "experiments", "export", "report", "statistics", "verification", "view")
 """Rooms of `speedrunner`, and those that stand on them."""
 

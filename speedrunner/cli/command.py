@@ -14,10 +14,10 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
+from speedrunner.bench import measurement
+from speedrunner.bench.measurement import Measurement, Status
 from speedrunner.console import visible
 from speedrunner.findings import Finding, Report
-from speedrunner.measure import measurement
-from speedrunner.measure.measurement import Measurement, Status
 from speedrunner.runs.drain import Drain, Interrupted
 from speedrunner.slurm import time_left_s
 

@@ -86,8 +86,8 @@ app.add_typer(study_app, name="study")
 Overrides = Annotated[
     list[str] | None,
     key_values(
-        "What differs from configs/config.yaml: groups (env=babyai method=react model=tiny-random) and single"
-        " keys (run.rollouts=20)."
+        "What differs from the defaults (`list keys`): groups (env=babyai method=react model=tiny-random) and"
+        " single keys (run.rollouts=20)."
     ),
 ]
 

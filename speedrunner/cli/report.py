@@ -37,7 +37,7 @@ def report(
 
     Example: speedrunner report runs/paper --figures figures
     """
-    from speedrunner.measure.gpu_record import is_record
+    from speedrunner.bench.gpu.record import is_record
     from speedrunner.report.facts import facts
     from speedrunner.report.figures import figures, not_begun
     from speedrunner.report.page import page

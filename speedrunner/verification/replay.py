@@ -14,11 +14,11 @@ import msgspec
 
 from serving.tokens.tools import ToolCall
 from speedrunner.agents.actor import actor_view
+from speedrunner.bench.measurement import Status
 from speedrunner.findings import Finding
 from speedrunner.hosts.host import HostError
 from speedrunner.hosts.messages import Executed
 from speedrunner.hosts.process_host import ProcessHost
-from speedrunner.measure.measurement import Status
 from speedrunner.store.modules import with_cuts
 from speedrunner.store.records import CallNode, Cut, Ending, Trajectory, Turn
 from speedrunner.verification.differences import Differences, contrast, turn_of
