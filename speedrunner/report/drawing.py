@@ -10,6 +10,7 @@ from math import ceil
 from typing import Any, NamedTuple
 
 import matplotlib
+import msgspec
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import MaxNLocator
@@ -27,6 +28,9 @@ FAINT = 0.14
 TICKS = 6
 """Checkpoints with a number at the axis, at most."""
 
+MOST = 1e30
+"""Size of a value from which on it is not drawn."""
+
 LETTERS = 18
 """Length of a line of a bar's name, in characters; a name has at most two lines."""
 
@@ -41,6 +45,7 @@ BASE: dict[str, Any] = {
     "xtick.labelcolor": TEXT,
     "ytick.labelcolor": TEXT,
     "ytick.major.size": 0,
+    "axes.prop_cycle": matplotlib.cycler(color=[SOFT]),
     "axes.grid": True,
     "axes.grid.axis": "y",
     "axes.axisbelow": True,
@@ -74,13 +79,14 @@ def drawing_settings(own: Mapping[str, Any]) -> Iterator[None]:
     with matplotlib.rc_context(), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Glyph .* missing")  # other scripts: a browser has fonts for them
         matplotlib.rcdefaults()
-        matplotlib.rcParams.update({**BASE, **own})
+        settings: Any = {**BASE, **own}
+        matplotlib.rcParams.update(settings)
         yield
 
 
 def draw_panel(axes: Axes, panel: Panel) -> Drawn:
     """Draw the marks, ticks and grid of a panel. Its title and the names of its axes are up to the caller."""
-    drawn = Drawn({}, {})
+    panel, drawn = _without_extremes(panel), Drawn({}, {})
     draw = {"lines": _draw_lines, "points": _draw_points, "bars": _draw_bars, "stack": _draw_stack}[
         panel.kind
     ]
@@ -125,14 +131,36 @@ def short_numbers(values: Sequence[float], label: str) -> list[str]:
 
 
 def exact_number(value: float, label: str) -> str:
-    """Write a number for reading it off: four digits, thousands apart, never an exponent."""
-    if abs(value) >= 1000:
+    """Write a number for reading it off: four digits, commas between thousands."""
+    if 1000 <= abs(value) < 1e15:
         return f"{_dollar(label)}{value:,.0f}"
     return f"{_dollar(label)}{_digits(value, 4)}"
 
 
 def _digits(value: float, precision: int) -> str:
+    if value and not 1e-9 < abs(value) < 1e6:
+        return f"{value:.{precision}g}"
     return np.format_float_positional(value, precision, unique=False, fractional=False, trim="-")
+
+
+def _without_extremes(panel: Panel) -> Panel:
+    """Leave out the values that cannot be placed on axes. They stay among the figure's numbers."""
+    lines, over = ([*filter(None, map(_placed, own))] for own in (panel.lines, panel.over))
+    names = {line.name for line in lines}
+    frontier = [name for name in panel.frontier if name in names]
+    return msgspec.structs.replace(panel, lines=lines, over=over, frontier=frontier)
+
+
+def _placed(line: Line) -> Line | None:
+    kept = [
+        (x, y, sd if sd is not None and sd < MOST else None)
+        for x, y, sd in zip(line.x, line.y, line.sd, strict=True)
+        if abs(y) < MOST and (isinstance(x, str) or abs(x) < MOST)
+    ]
+    if not kept:
+        return None
+    x, y, sd = map(list, zip(*kept, strict=True))
+    return msgspec.structs.replace(line, x=x, y=y, sd=sd)
 
 
 def _dollar(label: str) -> str:
@@ -188,7 +216,7 @@ def _draw_stack(axes: Axes, panel: Panel, drawn: Drawn) -> None:
         _note_bars(drawn, bars, number, line, panel.x)
         ends |= {name: ends[name] + length for name, length in zip(here, line.y, strict=True)}
     axes.set_yticks(range(len(names)), [*map(_wrap, names)])
-    axes.set_ylim(len(names) - 0.5, -0.5)
+    axes.set_ylim(max(len(names), 1) - 0.5, -0.5)
     axes.grid(visible=False, axis="y")
     axes.grid(visible=True, axis="x")
     _scale(axes, [Line("", [], [*ends.values()], [None] * len(ends), 1)], panel.x, "x")
@@ -197,7 +225,7 @@ def _draw_stack(axes: Axes, panel: Panel, drawn: Drawn) -> None:
 def _draw_bars(axes: Axes, panel: Panel, drawn: Drawn) -> None:
     """Draw groups of bars, and lines of a second measure with an axis at the right."""
     names = _bar_names([*panel.lines, *panel.over])
-    width = 0.8 / len(panel.lines)
+    width = 0.8 / max(len(panel.lines), 1)
     for number, line in enumerate(panel.lines):
         places = [names.index(str(x)) + (number + 0.5) * width - 0.4 for x in line.x]
         bars = axes.bar(
@@ -205,9 +233,9 @@ def _draw_bars(axes: Axes, panel: Panel, drawn: Drawn) -> None:
             error_kw={"elinewidth": matplotlib.rcParams["axes.linewidth"], "ecolor": TEXT, "clip_on": False},
         )  # fmt: skip
         _note_bars(drawn, bars, number, line, panel.y)
-    turned: dict[str, Any] = {"rotation": 30, "ha": "right"} if max(map(len, names)) > 8 else {}
+    turned: dict[str, Any] = {"rotation": 30, "ha": "right"} if max(map(len, names), default=0) > 8 else {}
     axes.set_xticks(range(len(names)), [*map(_wrap, names)], **turned)
-    axes.set_xlim(-0.5, len(names) - 0.5)
+    axes.set_xlim(-0.5, max(len(names), 1) - 0.5)
     _scale(axes, panel.lines, panel.y, "y")
     if not panel.over:
         return
@@ -258,7 +286,7 @@ def _scale(axes: Axes, lines: Sequence[Line], label: str, which: str) -> None:
 def _checkpoint_ticks(places: Sequence[float]) -> list[float]:
     """Return the checkpoints that get a number: evenly thinned, with the last, none too near to another."""
     known = sorted(set(places))
-    known = known[:: -ceil(len(known) / TICKS)]
+    known = known[:: -ceil(len(known) / TICKS)] if known else []
     ticks: list[float] = []
     for place in known:
         if not ticks or ticks[-1] - place >= (max(places) - min(places)) / (TICKS + 1):

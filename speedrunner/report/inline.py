@@ -105,15 +105,15 @@ def draw_inline(figure: Figure) -> InlineFigure:
 def _canvas(width: float, height: float) -> tuple[Canvas, Axes]:
     canvas = Canvas((width / 72, height / 72))
     canvas.patch.set_visible(False)
-    axes = canvas.add_axes((0.2, 0.2, 0.6, 0.6))
-    axes.patch.set_visible(False)
-    return canvas, axes
+    return canvas, canvas.add_axes((0.2, 0.2, 0.6, 0.6))
 
 
 def _draw(panel: Panel) -> tuple[Canvas, Axes, Drawn]:
     canvas, axes = _canvas(WIDTH, HEIGHT)
     drawn = draw_panel(axes, panel)
     axes.set_xlabel(panel.x)
+    for each in canvas.axes:
+        each.patch.set_visible(False)
     return canvas, axes, drawn
 
 
@@ -132,6 +132,7 @@ def _margins(axes: Axes) -> tuple[float, float, float, float]:
 def _sample(series: str, kind: str, name: str) -> Markup:
     canvas, axes = _canvas(34, 14)
     axes.set_position((0.06, 0.0, 0.88, 1.0))
+    axes.patch.set_visible(False)
     draw_sample(axes, series, kind)
     return _svg(canvas, {}, name)
 
@@ -149,8 +150,7 @@ def _svg(canvas: Canvas, values: Mapping[str, list[str]], name: str) -> Markup:
     for id_, texts in values.items():
         for mark, text in zip(_marks(root, id_), texts, strict=True):
             ElementTree.SubElement(mark, f"{_SVG}title").text = visible(text)
-    width, height = (str(root.get(side)).removesuffix("pt") for side in ("width", "height"))
-    root.attrib = {"viewBox": f"0 0 {width} {height}"}
+    root.attrib = {"viewBox": _NUMBER.sub(_round, root.attrib["viewBox"])}
     _clean(root, name)
     return Markup(ElementTree.tostring(root, encoding="unicode", short_empty_elements=True))
 

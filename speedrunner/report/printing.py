@@ -88,6 +88,8 @@ def _canvas(figure: Figure) -> Canvas:
 def _add_legend(canvas: Canvas, handles: Mapping[str, Any], width: float) -> float:
     """Add a legend with as few rows as fit into a width. Return its height; both are in inches."""
     names = [*map(drawable, handles)]
+    if not names:
+        return 0.0
     for columns in range(len(names), 0, -1):
         legend = canvas.legend(
             handles.values(), names, loc="outside upper center", ncols=columns, columnspacing=1.5
