@@ -65,7 +65,7 @@ class Drawn(NamedTuple):
     """A panel on its axes.
 
     Attributes:
-        handles: what stands for each name in a legend.
+        handles: the artist that a legend shows for each name.
         values: for each artist's group id, the text of each of its marks.
     """
 
@@ -95,7 +95,7 @@ def draw_panel(axes: Axes, panel: Panel) -> Drawn:
 
 
 def drawable(text: str) -> str:
-    """Return a text with what a drawing cannot have written out or replaced: no XML file has U+FFFF."""
+    """Return a text without control characters and without those that XML forbids."""
     return visible(text).translate({0xFFFE: "\ufffd", 0xFFFF: "\ufffd"})
 
 
@@ -111,7 +111,7 @@ def legend_entries(figure: Figure) -> dict[str, tuple[str, str]]:
 
 
 def draw_sample(axes: Axes, series: str, kind: str) -> None:
-    """Draw what stands for a series in a legend, on axes without a frame."""
+    """Draw a series' sample for a legend, on axes without a frame."""
     axes.set(xlim=(0, 1), ylim=(0, 1))
     axes.set_axis_off()
     if kind in ("bars", "stack"):

@@ -27,7 +27,7 @@ from speedrunner.report.drawing import (
 from speedrunner.report.panels import Figure, Panel
 from speedrunner.report.styles import PALETTE
 
-WIDTH, HEIGHT, BAR = 320, 150, 23
+WIDTH, HEIGHT, BAR = 340, 150, 23
 """Pixels: width of a panel, height of its axes, and of each bar that lies."""
 
 PAD = 3
@@ -211,7 +211,7 @@ def _round(found: re.Match[str]) -> str:
 
 
 def _unwrap(parent: ElementTree.Element) -> None:
-    """Replace groups without attributes by what is in them, and leave out what is empty."""
+    """Replace groups without attributes by what is in them, and leave out empty ones."""
     children: list[ElementTree.Element] = []
     for child in parent:
         _unwrap(child)
