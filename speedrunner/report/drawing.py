@@ -13,6 +13,7 @@ import matplotlib
 import msgspec
 import numpy as np
 from matplotlib.axes import Axes
+from matplotlib.rcsetup import cycler
 from matplotlib.ticker import MaxNLocator
 
 from speedrunner.console import visible
@@ -45,7 +46,7 @@ BASE: dict[str, Any] = {
     "xtick.labelcolor": TEXT,
     "ytick.labelcolor": TEXT,
     "ytick.major.size": 0,
-    "axes.prop_cycle": matplotlib.cycler(color=[SOFT]),
+    "axes.prop_cycle": cycler(color=[SOFT]),
     "axes.grid": True,
     "axes.grid.axis": "y",
     "axes.axisbelow": True,
