@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+from typed.numbers import Real, Whole
 from typed.values import converted, shown
 
 
@@ -54,7 +55,7 @@ class Task:
 
     env: str
     name: str
-    index: int
+    index: Whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,7 @@ class Opening:
 class Outcome:
     """How an episode stands. `score` lies in [0, 1]; `detail` holds plain JSON values."""
 
-    score: float
+    score: Real
     success: bool
     detail: dict[str, Any]
 

@@ -10,6 +10,7 @@ import msgspec
 from serving.engine.metrics import Counters
 from serving.meter import Meter
 from serving.usage import Usage
+from typed.numbers import Real, Whole
 
 
 class Balance(msgspec.Struct, frozen=True, kw_only=True):
@@ -35,14 +36,14 @@ class Balance(msgspec.Struct, frozen=True, kw_only=True):
     model: str
     ledger: Counters
     engine: Counters
-    unreported: int
+    unreported: Whole
     at_most: Counters
     ours: bool
-    since: float
-    time: float
-    clients: int = 0
+    since: Real
+    time: Real
+    clients: Whole = 0
     in_passing: bool = False
-    format: int = 1
+    format: Whole = 1
 
     @property
     def residual(self) -> Counters:

@@ -211,7 +211,18 @@ class Deployment:
             await engine.close()
 
     def _count_restart(self, server: VllmServer) -> None:
-        """Note a restart. Raises `EngineDead` where it would be one too many."""
+        """Note a restart. Raises `EngineDead` where it would be one too many.
+
+        A model over several nodes is not restarted: its parts on the other nodes end with it, and only the
+        job's script can start them.
+        """
+        if (nodes := self.card.nodes) > 1:
+            what, _, where = server.failure().partition("\n")
+            log = where.strip().partition("\n")[0]
+            raise EngineDead(
+                f"the engine over {nodes} nodes died: {what}; {log}; the other nodes' logs are in the same"
+                " folder; once the cause is fixed, the same command resumes"
+            )
         now = time.monotonic()
         self._restarts = [began for began in self._restarts if now - began < RESTART_PERIOD_S]
         if len(self._restarts) >= MOST_RESTARTS:

@@ -10,6 +10,7 @@ import msgspec
 
 from serving.errors import SpendingCapReached
 from serving.usage import Prices, Usage
+from typed.numbers import Real, Whole
 
 Status = Literal["ok", "invalid", "truncated", "overflow", "aborted", "failed"]
 """`invalid` and `truncated`: answered, but without a complete valid call. `overflow`: the prompt exceeds the
@@ -41,19 +42,19 @@ class LedgerRow(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     request: str
-    retry: int
-    time: float
+    retry: Whole
+    time: Real
     labels: dict[str, str]
     model: str
     status: Status
     wasted: bool
     usage: Usage | None
-    seconds: float
+    seconds: Real
     error: str | None = None
-    cacheable: int | None = None
+    cacheable: Whole | None = None
     at_most: Usage | None = None
     thought_cut: bool = False
-    format: int = 1
+    format: Whole = 1
 
 
 class Spending:

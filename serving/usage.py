@@ -8,7 +8,9 @@ from typing import Annotated, Self
 import msgspec
 from msgspec.structs import astuple
 
-Tokens = Annotated[int, msgspec.Meta(ge=0)]
+from typed.numbers import WHOLE_LIMIT, Real
+
+Tokens = Annotated[int, msgspec.Meta(ge=0, le=WHOLE_LIMIT)]
 
 
 class Sums(msgspec.Struct, frozen=True):
@@ -54,9 +56,9 @@ class Usage(Sums, frozen=True):
 class Prices(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A price list in USD per million tokens."""
 
-    uncached: float
-    cached: float
-    output: float
+    uncached: Real
+    cached: Real
+    output: Real
 
     def cost(self, usage: Usage) -> float:
         """USD for `usage` (paper, Appendix A.3): p_in * uncached + p_cache * cached + p_out * output."""

@@ -62,6 +62,7 @@ class Commands:
 def _load() -> None:
     """Import what commands import where they need it."""
     import speedrunner.cli.main
+    import speedrunner.report.inline
     import speedrunner.report.printing
     import speedrunner.results.reading
     import speedrunner.verification.verify

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -221,6 +222,50 @@ def _endless_plan(run: Path, lure: Lure) -> None:
     _config(run, run={"rollouts": 10**12, "eval_every": 1, "sleep_every": 1, "test_episodes": 1})
 
 
+def _module(run: Path, source: str) -> None:
+    (run / "policies/v0001/skills.py").write_text(source)
+
+
+def _definitions(run: Path, lure: Lure) -> None:
+    """A valid library of more skills than there are, each of them in the index."""
+    skills = [{"name": f"f{n}", "public": True, "created": 1, "edited": 1} for n in range(40_000)]
+    _module(run, "\n\n\n".join(f"def f{n}(): 0" for n in range(40_000)) + "\n")
+    (run / "policies/v0001/library.json").write_text(json.dumps({"version": 1, "skills": skills}))
+
+
+def _dense(run: Path, lure: Lure) -> None:
+    """Much memory for each byte, in every file that may have a value of any kind, or many rows."""
+    values = "[" + ",".join(["[[]]"] * 2_500_000) + "]"
+    (run / "policies/v0001/method.json").write_text('{"a":' + values + "}")
+    row = json.loads((run / "requests.jsonl").read_text().splitlines()[-1])
+    with (run / "requests.jsonl").open("w") as file:
+        for number in range(40_000):
+            row["labels"] = {f"{number}{letter}": "ab" for letter in range(20)}
+            file.write(json.dumps(row, separators=(",", ":")) + "\n")
+    for name in ("trajectories/batch_0000.jsonl", "evaluations/0000.jsonl"):
+        record = json.loads((run / name).read_text().splitlines()[-1])
+        record["kept"] = {"a": "HERE"}
+        (run / name).write_text(json.dumps(record).replace('"HERE"', values) + "\n")
+
+
+def _numbers(run: Path, lure: Lure) -> None:
+    """Numbers that are too large for sums, for floats, or for a line."""
+    for name in ("requests.jsonl", "episodes.jsonl"):
+        lines = (run / name).read_text()
+        lines = re.sub(r'"(seconds|time|score)":[\d.]+', r'"\1":1e308', lines)
+        (run / name).write_text(re.sub(r'"(prompt|actions|completion)":\d+', rf'"\1":{2**63}', lines))
+
+
+def _own_sweep(run: Path, lure: Lure) -> None:
+    """Notes of sweeps and jobs in the run's own directory, and beside it, of runs elsewhere."""
+    planned = [{"dir": str(lure.folder / str(n))} for n in range(100_000)]
+    sweep = {"command": f"speedrunner sweep x; touch {lure.mark}", "runs": planned, "format": 1}
+    for folder in (run, run.parent):
+        (folder / "sweeps.jsonl").write_text(json.dumps(sweep) + "\n")
+    job = {"job": "1", "log": str(lure.folder / "log"), "runs": [str(n) for n in range(100_000)]}
+    (run / "jobs.jsonl").write_text(json.dumps({"jobs": [job], "format": 1}) + "\n")
+
+
 ATTACKS: dict[str, Attack] = {
     "recipe": _recipe,
     "address": _located,
@@ -248,5 +293,10 @@ ATTACKS: dict[str, Attack] = {
     "links": _links,
     "jobs": _jobs,
     "endless plan": _endless_plan,
+    "dense module": lambda run, lure: _module(run, "a=b;" * 500_000),
+    "many definitions": _definitions,
+    "dense records": _dense,
+    "numbers": _numbers,
+    "own sweep": _own_sweep,
 }
 """By what they abuse."""

@@ -6,9 +6,10 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from speedrunner.measure.gpu_record import Record, StepRecord, Subject, open_record
-from speedrunner.measure.measurement import Figure, Measurement, Table, columns
-from speedrunner.measure.timed_rollout import ROLLOUT_COLUMNS, RolloutRow
+from speedrunner.bench.gpu.record import Record, StepRecord, Subject, open_record
+from speedrunner.bench.measurement import Figure, Measurement, Table, columns
+from speedrunner.bench.rollout_speed import ROLLOUT_COLUMNS
+from speedrunner.bench.rollouts import Rollout
 
 NOON = 1_790_000_000.0
 
@@ -20,7 +21,7 @@ SUBJECT = Subject(
     overrides=["model=qwen3.5-27b", "model.load_format=dummy"],
 )
 
-ROW = RolloutRow(
+ROW = Rollout(
     server="as configured",
     in_flight=16,
     calls=8,
@@ -31,7 +32,18 @@ ROW = RolloutRow(
     output_per_s=800.0,
     replay_per_s=832.0,
     ratio=0.9615,
-    cached=0.931,
+    admission=True,
+    episodes=16,
+    cached=372_400,
+    cacheable=373_000,
+    of_maximum=0.998,
+    hit_rate=0.931,
+    held_back=0,
+    preemptions=0,
+    cpu_ms=1.9,
+    cache_blocks=1000,
+    shared_blocks=10,
+    own_blocks=50.0,
     client_ms=3.14,
     server_ms=1.5,
     server_mb=5120.0,
@@ -41,7 +53,7 @@ ROW = RolloutRow(
 )
 
 
-def rollout_step(row: RolloutRow, step: str, began: float) -> StepRecord:
+def rollout_step(row: Rollout, step: str, began: float) -> StepRecord:
     ratio = f"rollout over bare replay, {row.in_flight} in flight"
     return StepRecord(
         step=step,

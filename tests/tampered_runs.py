@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from speedrunner.config.schema import InvalidConfig
+from speedrunner.findings import Finding
 from speedrunner.store import files
 from speedrunner.store.data import load
 from speedrunner.store.files import StorageError
 from speedrunner.store.seals import Sealer
 from speedrunner.store.stored_run import StoredRun
-from speedrunner.verification.findings import Check
 from speedrunner.verification.subject import Subject
 from speedrunner.verification.verify import verify
 
@@ -64,24 +64,24 @@ def subject(run: Path) -> Subject:
     return Subject(StoredRun.open_for_reading(run), names(run))
 
 
-async def verified(run: Path, trust: Collection[str] | None = None) -> dict[str, Check]:
+async def verified(run: Path, trust: Collection[str] | None = None) -> dict[str, Finding]:
     """All checks of a run, by their names.
 
     Args:
         trust: names that the run may use; by default all of its own.
     """
-    said: list[Check] = []
+    said: list[Finding] = []
     found = await verify(run, lambda line: None, said.append, names(run) if trust is None else trust)
-    assert said == found.checks
-    assert found.holds == all(check.status != "failed" for check in found.checks)
-    return {check.name: check for check in found.checks}
+    assert said == found.findings
+    assert found.passed == all(check.level != "failed" for check in found.findings)
+    return {check.name: check for check in found.findings}
 
 
-def told(check: Check) -> list[str]:
+def told(check: Finding) -> list[str]:
     """The differences that a check has found, as people read them."""
-    return [f"{each.where}: {each.what}" for each in check.differences]
+    return check.details
 
 
-def statuses(checks: dict[str, Check]) -> dict[str, str]:
+def statuses(checks: dict[str, Finding]) -> dict[str, str]:
     """How each check came out."""
-    return {name: check.status for name, check in checks.items()}
+    return {name: check.level for name, check in checks.items()}

@@ -8,18 +8,26 @@ from typing import Any
 
 import pytest
 import yaml
+from msgspec.structs import replace
 
 import envs
 from envs import InvalidOption
 from envs import registry as environments
 from speedrunner.config import compose as composing
-from speedrunner.config.compose import CONFIGS, GROUPS, compose
-from speedrunner.config.schema import Config, InvalidConfig
+from speedrunner.config.compose import CONFIGS, GROUPS, OPEN_GROUPS, compose
+from speedrunner.config.schema import (
+    ClassConfig,
+    Config,
+    InvalidConfig,
+    ModelConfig,
+    RunConfig,
+    default_mapping,
+)
 from speedrunner.methods import registry as methods
 from speedrunner.methods.registry import InvalidMethodOption
 from tests.registered import options
 from typed.classes import Registry
-from typed.records import keys_of
+from typed.records import flat
 
 FILES = sorted(str(path.relative_to(CONFIGS)) for path in CONFIGS.rglob("*.*"))
 APART = ("experiment", "scale", "cluster")
@@ -30,7 +38,7 @@ OWN = {"env": "tests.toy_env:Corridor", "method": "speedrunner.methods.react:ReA
 
 
 def content(file: str) -> dict[str, Any]:
-    loaded = yaml.safe_load((CONFIGS / file).read_text())
+    loaded = yaml.safe_load((CONFIGS / file).read_text()) or {}
     assert isinstance(loaded, dict)
     return loaded
 
@@ -72,25 +80,26 @@ def test_there_are_no_files_but_the_groups() -> None:
     assert all(file.endswith(".yaml") for file in FILES)
 
 
-def test_config_yaml_shows_every_key_with_the_code_s_default() -> None:
-    shown = content("config.yaml")
-    assert [group for default in shown.pop("defaults")[1:] for group in default] == list(GROUPS)
-    keys = {key for key in keys_of(Config) if key.partition(".")[0] not in GROUPS}
-    assert {
-        f"{section}.{key}" if isinstance(values, dict) else section
-        for section, values in shown.items()
-        for key in (values if isinstance(values, dict) else [""])
-    } == keys
-    defaults = compose([])
-    for section, values in shown.items():
-        record = getattr(defaults, section)
-        if section == "run":
-            assert type(record)(**{**values, "dir": record.dir}) == record == type(record)(record.dir)
-        elif isinstance(values, dict):
-            assert type(record)(**values) == record == type(record)()
-        else:
-            own = Config(defaults.run, defaults.env, defaults.method, defaults.model)
-            assert values == record == getattr(own, section)
+def test_config_yaml_chooses_a_file_of_each_group() -> None:
+    (defaults,) = content("config.yaml").values()
+    assert defaults[:2] == ["schema", "_self_"]
+    assert [group for default in defaults[2:] for group in default] == list(GROUPS)
+
+
+def test_the_defaults_are_the_schema_s() -> None:
+    found, nothing = compose([]), ClassConfig("-")
+    bare = Config(RunConfig(found.run.dir), nothing, nothing, ModelConfig(found.model.card))
+    assert replace(found, env=nothing, method=nothing) == bare
+
+
+@pytest.mark.parametrize("file", [file for file in COMPOSED if file.partition("/")[0] not in OPEN_GROUPS])
+def test_no_file_repeats_a_default_of_the_schema(file: str) -> None:
+    """Files of environments and methods list all options: a run is named by what differs from them."""
+    section, _, _ = file.rpartition("/")
+    given = content(file)
+    given.pop("defaults", None)
+    defaults, values = flat(default_mapping()), flat({section: given} if section else given)
+    assert {key: value for key, value in values.items() if defaults[key] == value} == {}
 
 
 def with_options(registry: Registry[Any]) -> dict[str, Any]:
@@ -116,7 +125,7 @@ def test_each_method_has_a_file_with_all_its_options() -> None:
 def test_price_lists_are_the_paper_s() -> None:
     files = {file.stem: content(f"prices/{file.name}") for file in (CONFIGS / "prices").iterdir()}
     assert files == {
-        "card": {"uncached": None, "cached": None, "output": None},
+        "card": {},
         "gpt-5.4-mini": {"uncached": 0.75, "cached": 0.075, "output": 4.50},
         "gemini-3-flash-preview": {"uncached": 0.35, "cached": 0.0875, "output": 1.05},
         "zero": {"uncached": 0, "cached": 0, "output": 0},

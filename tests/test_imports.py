@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-CORE = ("agents", "config", "costs", "hosts", "library", "measure", "methods", "runs", "sandbox", "store")
+CORE = ("agents", "bench", "config", "costs", "hosts", "library", "methods", "runs", "sandbox", "store")
 ABOVE = ("cli", "cluster", "data", "experiments", "export", "report", "statistics", "verification", "view")
 """Rooms of `speedrunner`, and those that stand on them."""
 
@@ -38,7 +38,7 @@ def test_options_and_splits_of_babyai_need_no_simulator() -> None:
 
 
 def test_the_command_line_s_help_waits_for_nothing_that_only_its_commands_need() -> None:
-    drawing = ["plotly", "matplotlib", "starlette", "uvicorn", "jinja2", "pygments"]
+    drawing = ["matplotlib", "starlette", "uvicorn", "jinja2", "pygments"]
     others = ["hydra", "omegaconf", "aiohttp", "prometheus_client", "scienceworld", "psutil"]
     heavy = [*HEAVY, *others, *drawing]
     program = f"import sys, speedrunner.cli.main; print([name for name in {heavy} if name in sys.modules])"

@@ -24,7 +24,7 @@ def commands() -> list[str]:
 
 def test_its_list_names_every_command() -> None:
     named = {line.split()[1] for line in commands()}
-    assert set(get_command(app).commands) - named == {"version", "follow"}  # type: ignore[attr-defined]
+    assert set(get_command(app).commands) - named == {"version"}  # type: ignore[attr-defined]
 
 
 def test_every_file_that_it_links_is_there() -> None:

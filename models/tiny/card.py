@@ -16,10 +16,11 @@ from typing import Any
 import jinja2
 import msgspec
 
+from envs.babyai import BabyAI
 from models.tiny.corpus import reader_of_bytes, whole
 from models.tiny.episodes import episodes
-from models.tiny.sessions import inducer_tools
 from speedrunner.config.compose import compose
+from speedrunner.methods.speedrunner.method import inducer_tools
 from speedrunner.runs.identity import checkout
 from speedrunner.runs.setup import set_up
 
@@ -128,7 +129,7 @@ def seen() -> dict[str, str]:
     """Digests of what the model was shown of the project, as it stands now: prompts, tools, texts."""
     setup = set_up(compose(["env=babyai", "method=speedrunner", "model=tiny-random"]))
     found = checkout(setup)
-    tools = json.dumps([tool.openai for tool in inducer_tools(interpreter=True)])
+    tools = json.dumps([tool.openai for tool in inducer_tools(BabyAI.primitives, interpreter=True)])
     with TemporaryDirectory() as folder:
         reader = reader_of_bytes(Path(folder), 1024)
         played = [next(episodes(reader, -1, skilled)) for skilled in (0.0, 1.0)]

@@ -19,7 +19,7 @@ import msgspec
 
 from models.tiny import card
 from models.tiny.corpus import Damaged
-from speedrunner.store.data import load
+from speedrunner.data import load
 
 COMMAND = (
     *("run", "env=babyai", "method=speedrunner", "model=tiny", "run.rollouts=200", "run.sleep_every=200"),

@@ -9,13 +9,8 @@ from envs.babyai import BabyAI
 from models.tiny.episodes import Example, Written
 from models.tiny.teachers.sleeps import UNFINISHED
 from serving.tokens.tokenizer import ChatTokenizer
-from serving.tokens.tools import ToolSpec
-from speedrunner.agents.toolbox import Tool, Toolbox
-from speedrunner.library.library import Library
-from speedrunner.methods.speedrunner.draft import Draft
-from speedrunner.methods.speedrunner.interpreter import Interpreter
-from speedrunner.methods.speedrunner.method import finish
-from speedrunner.store.data import load
+from speedrunner.data import load
+from speedrunner.methods.speedrunner.method import inducer_tools
 
 
 def sessions(tokenizer: ChatTokenizer, runs: Path) -> Iterator[Example]:
@@ -23,7 +18,7 @@ def sessions(tokenizer: ChatTokenizer, runs: Path) -> Iterator[Example]:
     for folder in sorted(each for each in runs.iterdir() if each.suffix != UNFINISHED):
         data = load(folder)
         options = data.settings.method.options
-        tools = inducer_tools(interpreter=options.get("interpreter") != "off")
+        tools = inducer_tools(BabyAI.primitives, interpreter=options.get("interpreter") != "off")
         for sleep in data.sleeps:
             (agent,) = sleep.agents
             written = Written(tokenizer, agent.turns[0].messages, tools, bounds=(256, 8192))
@@ -35,12 +30,3 @@ def sessions(tokenizer: ChatTokenizer, runs: Path) -> Iterator[Example]:
                 refused = turn.executed is None or turn.executed.error is not None
                 written.answer(turn.reasoning, turn.call, learnt=not refused)
             yield written.example()
-
-
-def inducer_tools(*, interpreter: bool) -> list[ToolSpec]:
-    """What an inducer is offered on BabyAI, with a code interpreter or without."""
-    draft = Draft(Library(BabyAI.primitives), 1, [])
-    offered: list[Tool] = [*draft.tools(all_public=False)]
-    if interpreter:
-        offered.insert(0, Interpreter.execute_code.__get__(draft))
-    return Toolbox(offered, finish).specs

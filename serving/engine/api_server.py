@@ -1,4 +1,7 @@
-"""vLLM's API server, deaf to what Slurm sends to every process of a job (`serving.engine.guard` says why)."""
+"""vLLM's API server, deaf to what Slurm sends to every process of a job (`serving.engine.guard` says why).
+
+With `--headless`, a part of a model on a node without an API server, as `vllm serve --headless` starts it.
+"""
 
 from __future__ import annotations
 
@@ -15,6 +18,18 @@ API_SERVER = (sys.executable, "-P", "-m", "serving.engine.api_server")
 MODULE = "vllm.entrypoints.openai.api_server"
 
 
+def serve_headless() -> None:
+    """Serve a part of a model. The API server's module would start a second API server."""
+    from vllm.entrypoints.cli.serve import run_headless
+    from vllm.entrypoints.launchers.cli_args import make_arg_parser, validate_parsed_serve_args
+    from vllm.utils.argparse_utils import FlexibleArgumentParser
+
+    given = make_arg_parser(FlexibleArgumentParser()).parse_args()  # type: ignore[no-untyped-call]
+    validate_parsed_serve_args(given)
+    given.api_server_count = 0
+    run_headless(given)
+
+
 def be_deaf() -> None:
     """Block those signals, here and in the processes that are started from now on.
 
@@ -27,4 +42,7 @@ def be_deaf() -> None:
 
 if __name__ == "__main__":
     be_deaf()
-    runpy.run_module(MODULE, run_name="__main__", alter_sys=True)
+    if "--headless" in sys.argv:
+        serve_headless()
+    else:
+        runpy.run_module(MODULE, run_name="__main__", alter_sys=True)

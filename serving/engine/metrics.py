@@ -9,6 +9,7 @@ from prometheus_client.samples import Sample
 from serving.engine.endpoint import Endpoint
 from serving.errors import ServerFailed
 from serving.usage import Sums, Usage
+from typed.numbers import Whole
 
 
 class Counters(Sums, frozen=True):
@@ -20,9 +21,9 @@ class Counters(Sums, frozen=True):
         generated: tokens produced, those of aborted requests included.
     """
 
-    prompt: int = 0
-    cached: int = 0
-    generated: int = 0
+    prompt: Whole = 0
+    cached: Whole = 0
+    generated: Whole = 0
 
     @classmethod
     def of(cls, usage: Usage) -> Counters:

@@ -1,114 +1,60 @@
-"""A model that is spread over several nodes of a Slurm job: its API server here, its followers there.
+"""How the parts of a model over several nodes of a Slurm job find each other, by vLLM's own rendezvous.
 
-    python -m serving.engine.nodes NODES NAME,NAME,... OPTIONS OF THE API SERVER
-
-vLLM's own processes find each other by an address and a port of this node. On each other node a follower
-waits (`serving.engine.follower`), started by the job's script: Slurm signals all processes of a run's step,
-and an `srun` among them would end the followers. They get the environment variables NAME, NAME, ... too. If
-either the API server or a follower's part ends, the rest does. Each follower holds a connection to this
-process, and ends its part when that breaks: nothing has to reach it when this process ends, in whatever
-way. What its part prints comes through that connection into this process's own output.
+The job's script starts the run on the first node (the head node, rank 0), and a step with a part of the model
+on each other one (the worker nodes). All of them know the head node's address from Slurm, and the port from
+the script.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
-import select
-import signal
 import socket
-import subprocess
-import sys
-import time
-from collections.abc import Sequence
+from collections.abc import Mapping
 
-from serving.engine.api_server import API_SERVER
-from serving.engine.meeting import Follower, Part, gathered, meeting_file, network, say
+import psutil
+
 from serving.errors import ServerFailed
 
-SPREAD = (sys.executable, "-P", "-m", "serving.engine.nodes")
+PORT = "SPEEDRUNNER_MASTER_PORT"
+"""Environment variable: the port of the head node at which vLLM's parts meet; the job's script sets it."""
 
-POLL_S = 0.2
-FOLLOWERS_END_S = 4.0
-CHUNK = 1 << 16
+HEAD = "SLURM_LAUNCH_NODE_IPADDR"
+"""Environment variable: the address from which the job's steps are started, which is the head node's."""
 
 
-def run(count: int, names: Sequence[str], arguments: Sequence[str]) -> int:
-    """Serve until it is interrupted, or a part of it ends. Returns the status of that as a shell would.
+def worker_rank() -> int:
+    """Return the rank of this worker node, from 1. Raises `ServerFailed` outside a step of such a job."""
+    if PORT not in os.environ or "SLURM_PROCID" not in os.environ:
+        raise ServerFailed("--worker-node is for the scripts that `speedrunner submit` writes")
+    return int(os.environ["SLURM_PROCID"]) + 1
+
+
+def node_arguments(nodes: int, rank: int) -> list[str]:
+    """Return vLLM's arguments for one of the nodes of a model; none for a model on one node.
 
     Raises:
-        ServerFailed: the other nodes' followers did not come.
+        ServerFailed: this is not a job that serves the other nodes' parts.
     """
-    with gathered(meeting_file(count), count - 1) as (followers, notice):
-        own = followers[0].lifeline.getsockname()[0]  # the way that leads to the others
-        place = ["--master-addr", own, "--master-port", str(_free_port(own))]
-        arguments = [*arguments, "--nnodes", str(count), *place]
-        environment = {name: os.environ[name] for name in names if name in os.environ}
-        for each in followers:
-            with contextlib.suppress(OSError):  # is seen below
-                say(each.lifeline, Part(notice.launchers, arguments, environment))
-        head = subprocess.Popen(
-            [*API_SERVER, *arguments, "--node-rank", "0"],
-            env={**os.environ, **network(own, os.environ)},
+    if nodes == 1:
+        return []
+    if PORT not in os.environ or HEAD not in os.environ:
+        raise ServerFailed(
+            f"the model needs {nodes} nodes, and nothing serves it on the others: play it in a job of"
+            " `speedrunner submit LIST cluster=...`"
         )
-        try:
-            if (ended := _until_a_part_ends(head, followers)) is not None:
-                print(f"the part of the model on {ended.node} has ended", flush=True)
-                return 1
-        except KeyboardInterrupt:
-            head.send_signal(signal.SIGINT)
-        finally:
-            _dismiss(followers)
-        status = head.wait()
-    return 128 - status if status < 0 else status
+    place = ["--nnodes", str(nodes), "--node-rank", str(rank)]
+    place += ["--master-addr", os.environ[HEAD], "--master-port", os.environ[PORT]]
+    return [*place, "--headless"] if rank else place
 
 
-def _until_a_part_ends(head: subprocess.Popen[bytes], followers: Sequence[Follower]) -> Follower | None:
-    """Pass on what followers print. Returns the one whose part has ended; `None` where the server has."""
-    by_lifeline = {each.lifeline: each for each in followers}
-    while head.poll() is None:
-        for lifeline in select.select(by_lifeline, [], [], POLL_S)[0]:
-            if not _passed_on(lifeline):
-                return by_lifeline[lifeline]
-    return None
+def node_settings(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return the environment variables by which vLLM, Gloo and NCCL use the network of the head node.
 
-
-def _dismiss(followers: Sequence[Follower]) -> None:
-    """Let them end their parts, and wait until they have, which their ends of the connections tell."""
-    left = {each.lifeline for each in followers}
-    for lifeline in left:
-        with contextlib.suppress(OSError):
-            lifeline.shutdown(socket.SHUT_WR)
-    deadline = time.monotonic() + FOLLOWERS_END_S
-    while left and time.monotonic() < deadline:
-        for lifeline in select.select(left, [], [], POLL_S)[0]:
-            if not _passed_on(lifeline):
-                left.remove(lifeline)
-
-
-def _passed_on(lifeline: socket.socket) -> bool:
-    """Print what has come; false at its end."""
-    try:
-        said = lifeline.recv(CHUNK)
-    except OSError:
-        return False
-    sys.stdout.buffer.write(said)
-    sys.stdout.buffer.flush()
-    return bool(said)
-
-
-def _free_port(address: str) -> int:
-    with socket.socket() as probe:
-        probe.bind((address, 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-if __name__ == "__main__":
-    try:
-        exit_status = run(int(sys.argv[1]), sys.argv[2].split(","), sys.argv[3:])
-    except ServerFailed as error:
-        sys.exit(f"ServerFailed: {error}")
-    except KeyboardInterrupt:
-        exit_status = 130
-    sys.exit(exit_status)
+    An interface that the site has chosen for Gloo or NCCL stays.
+    """
+    with socket.socket(type=socket.SOCK_DGRAM) as probe:
+        probe.connect((environment[HEAD], int(environment[PORT])))  # sends nothing
+        own = probe.getsockname()[0]
+    names = [name for name, each in psutil.net_if_addrs().items() if own in (one.address for one in each)]
+    chosen = {"GLOO_SOCKET_IFNAME": names[0], "NCCL_SOCKET_IFNAME": names[0]} if names else {}
+    return {"VLLM_HOST_IP": own} | {name: environment.get(name, found) for name, found in chosen.items()}

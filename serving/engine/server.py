@@ -25,8 +25,7 @@ from serving.engine.caches import cache_settings
 from serving.engine.endpoint import Endpoint
 from serving.engine.folders import private_folder
 from serving.engine.gpus import Gpu, device_settings
-from serving.engine.meeting import meeting_file
-from serving.engine.nodes import SPREAD
+from serving.engine.nodes import node_arguments, node_settings
 from serving.engine.start_phases import StartPhases
 from serving.engine.toolkit import PROGRAMS, Toolkit, find_toolkit, server_path
 from serving.errors import ServerFailed
@@ -70,6 +69,7 @@ class VllmServer:
         *,
         port: int | None = None,
         gpus: Sequence[Gpu] = (),
+        rank: int = 0,
         start_timeout_s: float = START_TIMEOUT_S,
     ) -> None:
         """Describe a server; nothing is started yet.
@@ -80,6 +80,7 @@ class VllmServer:
             port: serve on 127.0.0.1 with a random API key; without it, on a Unix socket in a folder that
                 only this user can enter.
             gpus: the GPUs of this node that it sees; empty for all that this process sees.
+            rank: of this node among those of the model; only the first one (0) answers requests.
             start_timeout_s: longest wait for a healthy server, in seconds.
 
         Raises:
@@ -91,6 +92,7 @@ class VllmServer:
         self.phases: dict[str, float] = {}
         self._port = port
         self._gpus = gpus
+        self._rank = rank
         self._start_timeout_s = start_timeout_s
         self.folder = private_folder()
         self._process: subprocess.Popen[bytes] | None = None
@@ -102,19 +104,26 @@ class VllmServer:
 
     @property
     def command(self) -> list[str]:
-        """The exact command, without the environment."""
+        """The exact command, without the environment.
+
+        Raises `ServerFailed` for a model over several nodes outside of its job.
+        """
+        return [*API_SERVER, *self.arguments, *node_arguments(self.card.nodes, self._rank)]
+
+    @property
+    def arguments(self) -> list[str]:
+        """The arguments that are the same on each node, but for the socket's path."""
         card = self.card
-        program = API_SERVER if card.nodes == 1 else (*SPREAD, str(card.nodes), ",".join(self._settings()))
-        command = [*program, "--model", self._model]
+        arguments = ["--model", self._model]
         if card.revision:
-            command += ["--revision", card.revision, "--tokenizer-revision", card.revision]
-        command += ["--served-model-name", card.name]
-        command += ["--max-model-len", str(card.context), "--dtype", card.dtype, "--worker-cls", WORKER]
+            arguments += ["--revision", card.revision, "--tokenizer-revision", card.revision]
+        arguments += ["--served-model-name", card.name]
+        arguments += ["--max-model-len", str(card.context), "--dtype", card.dtype, "--worker-cls", WORKER]
         if self.endpoint.socket:
-            command += ["--uds", str(self.endpoint.socket)]
+            arguments += ["--uds", str(self.endpoint.socket)]
         else:
-            command += ["--host", "127.0.0.1", "--port", str(self._port), "--middleware", KEY_GATE]
-        return command + card.arguments()
+            arguments += ["--host", "127.0.0.1", "--port", str(self._port), "--middleware", KEY_GATE]
+        return arguments + card.arguments()
 
     @property
     def shell_line(self) -> str:
@@ -135,17 +144,18 @@ class VllmServer:
     async def start(self, progress: Progress | None = None) -> None:
         """Start and wait until the server calls itself healthy; on any failure nothing of it is left.
 
+        On a worker node nothing answers, so that nothing is waited for.
+
         Raises:
-            ServerFailed: it runs already, its port is in use, its card needs nodes and none wait for it,
-                it ended, or it took too long. The message of the last two holds the log's telling lines, the
-                command and the log's path.
+            ServerFailed: it runs already, its port is in use, its card needs nodes and nothing serves it on
+                the others, it ended, or it took too long. The message of the last two holds the log's telling
+                lines, the command and the log's path.
         """
         if self.alive:
             raise ServerFailed(f"the server of model {self.card.name!r} runs already (process {self.pid})")
         if self._port is not None:
             _require_free(self._port)
-        if self.card.nodes > 1:
-            meeting_file(self.card.nodes)
+        node_arguments(self.card.nodes, self._rank)  # which raises where there is no such job
         self.kill()  # whatever a dead one has left
         try:
             try:
@@ -153,7 +163,8 @@ class VllmServer:
                 self._spawn()
             except OSError as error:
                 raise ServerFailed(f"the server of model {self.card.name!r} cannot start: {error}") from error
-            await self._until_healthy(progress or (lambda seconds, line: None))
+            if self._rank == 0:
+                await self._until_healthy(progress or (lambda seconds, line: None))
         except BaseException:
             self.kill()
             raise
@@ -186,6 +197,11 @@ class VllmServer:
                 process.wait()
         shutil.rmtree(self.folder, ignore_errors=True)
 
+    def require_alive(self) -> None:
+        """Raise `ServerFailed` with what its log says if the server's process has ended."""
+        if not self.alive:
+            raise ServerFailed(self.failure())
+
     def failure(self) -> str:
         """What to tell people when the server is found dead: the log's telling lines, command, log."""
         status = self._process.poll() if self._process else None
@@ -207,7 +223,7 @@ class VllmServer:
             "VLLM_RPC_BASE_PATH": str(self.folder),  # vLLM's own sockets, which it leaves behind
             # Nothing of ours listens to other machines, whatever the machine's name resolves to, unless a
             # model's parts have to find each other there.
-            **(LOOPBACK if self.card.nodes == 1 else {}),
+            **(LOOPBACK if self.card.nodes == 1 else node_settings({**os.environ, **settings})),
             "TMPDIR": str(self.folder),  # whatever else it leaves behind goes with the folder
             **cache_settings({**os.environ, **settings}, self.folder),
             **device_settings(self._gpus),
@@ -215,7 +231,7 @@ class VllmServer:
         }
 
     def _settings(self) -> dict[str, str]:
-        """Return the part of the environment that is the same on all nodes of a model."""
+        """Return the environment variables that the engine and its compilers take, the card's own last."""
         compiling = self.toolkit.settings() if self.toolkit else {}
         return {
             "PYTHONUNBUFFERED": "1",
@@ -260,8 +276,7 @@ class VllmServer:
             self.phases = phases.seconds(now - begun)
             if is_healthy:
                 break
-            if not self.alive:
-                raise ServerFailed(self.failure())
+            self.require_alive()
             if now - begun > self._start_timeout_s:
                 limit = f"{self._start_timeout_s:g} s (serving.start_timeout_s)"
                 raise ServerFailed(

@@ -8,8 +8,6 @@ from typing import Annotated
 import typer
 
 from speedrunner.cli.command import AsJson, EngineOverrides, carry_out, show_measured, waiting_line
-from speedrunner.config.compose import compose
-from speedrunner.config.named import actor_card
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.console import visible
 
@@ -30,49 +28,24 @@ def numbers(option: str, text: str) -> list[int]:
     return found
 
 
-@app.command()
-def sandbox(as_json: AsJson = False) -> None:
-    """Measure what isolating skills costs, for about 30 seconds.
-
-    Example: speedrunner bench sandbox --json
-    """
-    from speedrunner.measure.bench_sandbox import measure_sandbox
-
-    show_measured(measure_sandbox, as_json)
+MOVED = {
+    **{name: f"python -m tests.bench {name}" for name in ("accounts", "client", "hosts", "sandbox")},
+    "envs": "python -m tests.upstream_envs",
+}
+"""Acceptance checks for developers, which are in a checkout only."""
 
 
-@app.command()
-def envs(as_json: AsJson = False) -> None:
-    """Measure how fast the environments are and what memory they take, for about a minute.
+def _refuse_moved(name: str, command: str) -> None:
+    anything = {"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": True}
 
-    Memory is that of the simulator's own process (ScienceWorld's Java), or else of the Python process.
-
-    Example: speedrunner bench envs --json
-    """
-    from speedrunner.measure.bench_envs import measure_envs
-
-    show_measured(measure_envs, as_json)
+    @app.command(name, hidden=True, context_settings=anything)
+    def moved() -> None:
+        typer.echo(f"error: `speedrunner bench {name}` is now `{command}`, in a checkout", err=True)
+        raise typer.Exit(2)
 
 
-@app.command()
-def hosts(
-    env: Annotated[
-        list[str] | None,
-        typer.Option("--env", help="babyai, crafter, scienceworld or another; may be repeated."),
-    ] = None,
-    counts: Annotated[str, typer.Option(help="Numbers of hosts, one after another.")] = "1,8,32,128",
-    as_json: AsJson = False,
-) -> None:
-    """Start hosts, and measure their time, CPU time and memory until all have begun an episode.
-
-    As many as the machine has no memory for are left out, and named. Memory counts shared pages once.
-
-    Example: speedrunner bench hosts --env babyai --counts 1,32
-    """
-    from speedrunner.measure.bench_hosts import ENVS, measure_hosts
-
-    several = numbers("--counts", counts)
-    show_measured(lambda status: measure_hosts(status, env or ENVS, several), as_json)
+for moved_name, new_command in MOVED.items():
+    _refuse_moved(moved_name, new_command)
 
 
 @app.command()
@@ -95,8 +68,8 @@ def cache(
 
     Example: speedrunner bench cache model=tiny-random --in-flight 1,8
     """
-    from speedrunner.measure.bench_cache import measure_cache
-    from speedrunner.measure.engine import playing_setup
+    from speedrunner.bench.cache_use import measure_cache
+    from speedrunner.bench.engine import playing_setup
 
     levels = numbers("--in-flight", in_flight)
     setup = playing_setup(overrides or [])
@@ -120,57 +93,11 @@ def rollout(
 
     Example: speedrunner bench rollout model=tiny-random --pairs 3
     """
-    from speedrunner.measure.bench_rollout import measure_rollout
-    from speedrunner.measure.engine import playing_setup
+    from speedrunner.bench.engine import playing_setup
+    from speedrunner.bench.rollout_speed import measure_rollout
 
     setup = playing_setup(overrides or [])
     show_measured(lambda status: measure_rollout(setup, in_flight, pairs, client_in_flight, status), as_json)
-
-
-@app.command()
-def client(
-    overrides: EngineOverrides = None,
-    in_flight: Annotated[
-        str, typer.Option(help="Conversations at the same time, one level after another.")
-    ] = "1,32,128,512",
-    tokens: Annotated[
-        str, typer.Option(help="Tokens of a prompt; the shortest with each number in flight.")
-    ] = "2000,20000,100000,250000",
-    as_json: AsJson = False,
-) -> None:
-    """Measure the client's CPU time per turn, against a server without a model.
-
-    At most 3 ms are asked for at any level. Only the tokenizer and the tool format of the model are used.
-
-    Example: speedrunner bench client model=tiny --in-flight 1,32 --tokens 2000,100000
-    """
-    from speedrunner.measure.bench_client import measure_client
-
-    card = actor_card(compose(overrides or []))
-    several, lengths = numbers("--in-flight", in_flight), numbers("--tokens", tokens)
-    show_measured(lambda status: measure_client(card, several, lengths, status), as_json)
-
-
-@app.command()
-def accounts(
-    overrides: EngineOverrides = None,
-    requests: Annotated[int, typer.Option(min=1, help="Requests in all.")] = 2000,
-    in_flight: Annotated[int, typer.Option(min=1, help="Requests at the same time.")] = 32,
-    as_json: AsJson = False,
-) -> None:
-    """Send requests that are answered, disconnect, time out, overflow, are preempted, refused and retried.
-
-    Then the ledger is compared with the engine's counters: to the token after the first half of the requests,
-    in which nothing is cut off, and within the bound of what is cut off at the end. A server of our own is
-    given a small cache and a short queue for it; one that runs must be idle.
-
-    Example: speedrunner bench accounts model=tiny-random --requests 500
-    """
-    from speedrunner.measure.bench_accounts import measure_accounts
-
-    config = compose(overrides or [])
-    card = actor_card(config)
-    show_measured(lambda status: measure_accounts(card, config, requests, in_flight, status), as_json)
 
 
 @app.command()
@@ -195,11 +122,11 @@ def gpu(
 
     from serving.gpu_check import require_gpus
     from serving.sizing import fit
-    from speedrunner.measure.engine import playing_setup
-    from speedrunner.measure.gpu_bench import play_steps
-    from speedrunner.measure.gpu_pages import PAGE, as_text, bench_command
-    from speedrunner.measure.gpu_plan import bench_of, steps_of
-    from speedrunner.measure.gpu_record import make_folder, open_record, subject_of
+    from speedrunner.bench.engine import playing_setup
+    from speedrunner.bench.gpu.pages import PAGE, as_text, bench_command
+    from speedrunner.bench.gpu.record import make_folder, open_record, subject_of
+    from speedrunner.bench.gpu.schedule import bench_of, steps_of
+    from speedrunner.bench.gpu.session import play_steps
     from speedrunner.store.lock import RunLock
 
     given = overrides or []

@@ -9,13 +9,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
+import msgspec
 import typer
 from rich.console import Console
 from rich.text import Text
 
+from speedrunner.bench import measurement
+from speedrunner.bench.measurement import Measurement, Status
 from speedrunner.console import visible
-from speedrunner.measure import measurement
-from speedrunner.measure.measurement import Measurement, Status
+from speedrunner.findings import Finding, Report
 from speedrunner.runs.drain import Drain, Interrupted
 from speedrunner.slurm import time_left_s
 
@@ -105,6 +107,23 @@ def show_measured(
     if found.met is False:
         raise typer.Exit(1)
     return found
+
+
+def show_finding(finding: Finding) -> None:
+    """Print what a check has found."""
+    for line in finding.lines():
+        typer.echo(visible(line))
+
+
+def end_report(found: Report, as_json: bool) -> None:
+    """Print the JSON form of a report, or its notes and summary. Exit status 1: something failed."""
+    if as_json:
+        typer.echo(msgspec.json.encode(found).decode())
+    else:
+        for line in (*(f"note: {each}" for each in found.notes), found.summary()):
+            typer.echo(visible(line))
+    if not found.passed:
+        raise typer.Exit(1)
 
 
 def tell_left_out(problems: Iterable[str]) -> None:

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
-import msgspec
 import typer
 
-from speedrunner.cli.command import AsJson, RunsFolder, waiting_line
-from speedrunner.console import visible
-
-if TYPE_CHECKING:
-    from speedrunner.cluster.doctor.finding import Finding
+from speedrunner.cli.command import AsJson, RunsFolder, end_report, show_finding, waiting_line
 
 Runs = Annotated[
     list[str] | None,
@@ -24,24 +19,17 @@ Runs = Annotated[
 
 
 def doctor(what: Runs = None, folder: RunsFolder = None, as_json: AsJson = False) -> None:
-    """Look at this machine before a run: files, GPUs, engine, sandbox, Java, folders, limits, ports.
+    """Check this machine before a run: files, GPUs, engine, sandbox, Java, folders, memory, ports.
 
-    Each line says ok, warning or FAILURE, with what to do. No server is started and nothing is fetched. Exit
-    status 1: something fails. On a cluster, look at a compute node: through srun.
+    Each line says ok, warning or FAILED, with what to do. No server is started and nothing is fetched. Exit
+    status 1: something failed. On a cluster, check a compute node: through srun.
 
     Example: srun --gres=gpu:1 speedrunner doctor model=qwen3.5-27b
     """
     from speedrunner.cluster.doctor.examine import examine
     from speedrunner.cluster.subject import subject_of
 
-    def say(finding: Finding) -> None:
-        if not as_json:
-            for line in finding.lines():
-                typer.echo(visible(line))
-
     subject = subject_of(what or [], folder)
     with waiting_line() as status:
-        found = examine(subject, status, say)
-    typer.echo(msgspec.json.encode(found).decode() if as_json else visible(found.summary()))
-    if not found.healthy:
-        raise typer.Exit(1)
+        found = examine(subject, status, lambda each: None if as_json else show_finding(each))
+    end_report(found, as_json)

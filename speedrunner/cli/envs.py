@@ -8,10 +8,11 @@ from typing import Annotated
 import typer
 
 from envs.random_play import CALLS
+from speedrunner.cli.command import end_report, show_finding
 from speedrunner.config.compose import compose
 from speedrunner.config.named import chosen_task
 from speedrunner.config.schema import TaskConfig
-from speedrunner.console import visible
+from speedrunner.findings import Finding, failure, ok, report
 
 OPTIONS = "The environment's; task.name=... and task.index=... choose what is played, and need no split."
 
@@ -47,16 +48,16 @@ def check(
     config = compose([f"env={name}", *settings])
     task = None if config.task == TaskConfig() else chosen_task(config)
 
-    async def tell() -> int:
-        wrong = 0
-        async for finding in findings_in_hosts(
-            Check(config.env.name, config.env.options, task, calls), seconds
-        ):
-            typer.echo(visible(finding))
-            wrong += 1
-        return wrong
+    async def check_in_hosts() -> list[Finding]:
+        job = Check(config.env.name, config.env.options, task, calls)
+        found = []
+        async for text in findings_in_hosts(job, seconds):
+            found.append(failure(name, text))
+            show_finding(found[-1])
+        return found
 
-    if asyncio.run(tell()):
-        raise typer.Exit(1)
-    plays = f"up to {calls} random primitive calls in each play"
-    typer.echo(f"{name} conforms: {plays}, the same in {PROCESSES} processes")
+    if not (found := asyncio.run(check_in_hosts())):
+        plays = f"up to {calls} random primitive calls in each play"
+        found = [ok(name, f"conforms: {plays}, the same in {PROCESSES} processes")]
+        show_finding(found[0])
+    end_report(report(name, found), as_json=False)

@@ -22,12 +22,12 @@ from speedrunner.config.schema import Config, InvalidConfig
 from speedrunner.console import visible
 from speedrunner.library.definition import Definition, read_text
 from speedrunner.library.library import Library
-from speedrunner.library.rules import MODULE_LIMIT, InvalidSkill
+from speedrunner.library.rules import InvalidSkill
 from speedrunner.library.text import compared_lines, diff_lines, graph_lines, source_text
 from speedrunner.runs.stored_policy import find_policy
 from speedrunner.sandbox.child.values import valid_text
 from speedrunner.store.files import StorageError, read_given, reason
-from speedrunner.store.policies import InvalidPolicy
+from speedrunner.store.policies import MODULE_BYTES, InvalidPolicy
 from speedrunner.store.stored_run import StoredRun
 
 if TYPE_CHECKING:
@@ -168,7 +168,7 @@ def check(file: Module, overrides: Overrides = None) -> None:
         tool_check = ToolCheck(tokenizer, FORMATS[card.tool_format], card.role("actor").string_tokens)
         library = replace(library, check=tool_check.check)
     try:
-        library = library.write(_text(file), sleep=0, limit=MODULE_LIMIT)
+        library = library.write(_text(file), sleep=0, limit=MODULE_BYTES)
         asyncio.run(library.check_loading())
     except InvalidSkill as error:
         for line in str(error).splitlines():
@@ -262,7 +262,7 @@ def _learnt(
 def _text(file: Path) -> str:
     """The text of a file. Raises `InvalidSkill`, which says why there is none, without the file's name."""
     try:
-        return read_given(file)
+        return read_given(file, MODULE_BYTES)
     except UnicodeDecodeError as error:
         raise InvalidSkill(f"is no text in UTF-8: {error.reason}") from None
     except OSError as error:

@@ -7,20 +7,33 @@ from typing import Annotated, Literal
 
 import typer
 
-from speedrunner.config.compose import ELSEWHERE, group_choices
+from speedrunner.cli.command import key_values
+from speedrunner.config.commented import commented_yaml
+from speedrunner.config.compose import ELSEWHERE, compose, group_choices
+from speedrunner.config.schema import InvalidConfig
 from speedrunner.console import visible
 
 
 def list_(
     what: Annotated[
-        Literal["envs", "methods", "models", "experiments"],
+        Literal["envs", "methods", "models", "experiments", "keys"],
         typer.Argument(help="Of what.", show_default=False),
     ],
+    overrides: Annotated[
+        list[str] | None, key_values("With `keys`: what differs from the defaults (env=crafter).")
+    ] = None,
 ) -> None:
-    """Print the names there are of environments, methods, models or experiments, with what each is.
+    """List environments, methods, models, experiments, or all keys of the configuration.
 
-    Example: speedrunner list models
+    `keys` prints the whole configuration as YAML, each key explained.
+
+    Example: speedrunner list keys env=crafter method=voyager
     """
+    if what == "keys":
+        typer.echo(visible(commented_yaml(compose(overrides or []))), nl=False)
+        return
+    if overrides:
+        raise InvalidConfig(f"{overrides[0]}: only `speedrunner list keys` takes values")
     group = what.removesuffix("s")
     files = group_choices(group)
     width = max(map(len, files))

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import shlex
 import sys
+import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -20,7 +22,6 @@ from speedrunner.cli.cost import cost
 from speedrunner.cli.doctor import doctor
 from speedrunner.cli.envs import app as envs_app
 from speedrunner.cli.export import export
-from speedrunner.cli.follow import follow
 from speedrunner.cli.forecast import forecast
 from speedrunner.cli.init import NotWritten, init
 from speedrunner.cli.library import app as library_app
@@ -71,7 +72,6 @@ app.command("serve")(serve)
 app.command("show")(show)
 app.command("submit")(submit)
 app.command("status")(status)
-app.command("follow", hidden=True)(follow)
 app.command("forecast")(forecast)
 app.command("export")(export)
 app.command("cost")(cost)
@@ -86,8 +86,8 @@ app.add_typer(study_app, name="study")
 Overrides = Annotated[
     list[str] | None,
     key_values(
-        "What differs from configs/config.yaml: groups (env=babyai method=react model=tiny-random) and single"
-        " keys (run.rollouts=20)."
+        "What differs from the defaults (`list keys`): groups (env=babyai method=react model=tiny-random) and"
+        " single keys (run.rollouts=20)."
     ),
 ]
 
@@ -142,6 +142,7 @@ def sweep(
             metavar="K/N", help="The K-th of N parts of the runs only, as a job has it.", show_default=False
         ),
     ] = None,
+    worker_node: Annotated[bool, typer.Option("--worker-node", hidden=True)] = False,
     dry_run: DryRun = False,
 ) -> None:
     """Play the runs of an experiment, or of a list, side by side on one server for each model.
@@ -151,16 +152,21 @@ def sweep(
 
     Example: speedrunner sweep experiment=main scale=smoke
     """
+    from serving.worker_node import serve_part
     from speedrunner.experiments.parts import parsed_part, parts
     from speedrunner.experiments.sweep import members
     from speedrunner.experiments.sweep import sweep as play_all
     from speedrunner.runs.executor import RunStopped
 
     grid = grid_of(what, folder)
-    runs = members(grid.runs())
+    runs = members(grid.runs(), plays_here=not worker_node)
     own = None if part is None else parsed_part(part)
     if own is not None:
         runs = parts(runs, own.of, at_once)[own.number - 1]
+    logs = "" if own is None else f"part{own.number}of{own.of}_"
+    if worker_node:  # the job's script gives it the head node's words, so that both serve the same model
+        asyncio.run(serve_part(runs[0].setup.services, Path(runs[0].path).parent, logs, typer.echo))
+        return
     setups = [each.setup for each in runs]
     _show_messages(setups[0].config)
     if dry_run:
@@ -172,7 +178,6 @@ def sweep(
         grid.announce(command, [each.run for each in runs])
     console = plain_console()
     patience_s = max(setup.config.run.drain_s for setup in setups)
-    logs = "" if own is None else f"part{own.number}of{own.of}_"
     result = carry_out(
         lambda drain: play_all(runs, console, drain, at_once, logs), _say(console), KEPT, patience_s
     )
@@ -193,6 +198,7 @@ def evaluate(
     """Evaluate a stored policy without training, also with another model or environment.
 
     It is a run of its own, beside the original: RUN-eval-vVERSION-MODEL unless run.dir says otherwise.
+    To continue one, name it with run.dir.
 
     Example: speedrunner eval runs/demo:2 model=tiny-random run.test_episodes=10
     """
@@ -343,6 +349,13 @@ def _show_messages(config: Config) -> None:
         logging.getLogger(package).setLevel(config.verbosity.upper())
 
 
+READERS = ("show", "compare", "plot", "cost", "tables", "report", "view", "status", "export", "library")
+"""Commands that only read runs, which may be someone else's."""
+
+UNFIT = (LookupError, ArithmeticError, ValueError, TypeError, AttributeError, AssertionError, RecursionError)
+"""What a reader of runs raises where records are well-formed and contradict each other."""
+
+
 def _for_people(error: Exception) -> bool:
     """Whether its text is meant for people; everything else is a bug and shows its traceback."""
     from serving.errors import ServingError
@@ -364,6 +377,24 @@ def _for_people(error: Exception) -> bool:
     return isinstance(error, SETUP_ERRORS + others)
 
 
+def explained(error: Exception, arguments: Sequence[str]) -> str | None:
+    """Return the line in which a command's error is told; `None` where it is a bug, and shows its traceback.
+
+    Records of a run that contradict each other can make any step of a reader fail: these are told, too, with
+    the place in our code, so that a bug can still be found.
+    """
+    text = str(error)
+    if not _for_people(error):
+        if next(iter(arguments), "") not in READERS or not isinstance(error, UNFIT):
+            return None
+        at = traceback.extract_tb(error.__traceback__)[-1]
+        text = (
+            f"records of the run contradict each other ({type(error).__name__}: {error}, at"
+            f" {Path(at.filename).name}:{at.lineno}); `speedrunner verify` may find where"
+        )
+    return visible(f"error: {'; '.join(filter(None, map(str.strip, text.splitlines())))}")
+
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Carry out a command, by default the process's own. Errors for people are one line and exit status 1.
 
@@ -377,8 +408,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(1)
     except Exception as error:
-        if not _for_people(error):
+        told = explained(error, sys.argv[1:] if arguments is None else arguments)
+        if told is None:
             raise
-        lines = [line.strip() for line in str(error).splitlines()]
-        print(visible(f"error: {'; '.join(filter(None, lines))}"), file=sys.stderr)
+        print(told, file=sys.stderr)
         sys.exit(1)

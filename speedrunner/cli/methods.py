@@ -8,8 +8,9 @@ from typing import Annotated
 
 import typer
 
+from speedrunner.cli.command import end_report, show_finding
 from speedrunner.config.compose import GROUPS
-from speedrunner.console import visible
+from speedrunner.findings import failure, ok, report
 
 OPTIONS = "The method's; env=NAME and env.OPTION=VALUE choose what it plays."
 
@@ -40,9 +41,9 @@ def check(
         for each in options or []
     ]
     with TemporaryDirectory() as folder:
-        found = findings([f"method={name}", *settings], Path(folder))
-    for finding in found:
-        typer.echo(visible(finding))
-    if found:
-        raise typer.Exit(1)
-    typer.echo(f"{name} conforms: a small run with made-up answers, its end again in another process")
+        found = [failure(name, text) for text in findings([f"method={name}", *settings], Path(folder))]
+    conforms = "conforms: a small run with made-up answers, its end again in another process"
+    found = found or [ok(name, conforms)]
+    for each in found:
+        show_finding(each)
+    end_report(report(name, found), as_json=False)

@@ -33,7 +33,7 @@ def tools(
 
     Example: speedrunner probe tools model=tiny-random --count 100
     """
-    from speedrunner.measure.probe_tools import measure_tools, thinking_role, with_built_in_calls
+    from speedrunner.bench.tool_probe import measure_tools, thinking_role, with_built_in_calls
 
     config = compose(overrides or [])
     card = actor_card(config)
@@ -55,7 +55,7 @@ def cache(
 
     Example: speedrunner probe cache model=tiny-random
     """
-    from speedrunner.measure.probe_cache import measure_cache_use
+    from speedrunner.bench.cache_probe import measure_cache_use
 
     config = compose(overrides or [])
     show_measured(lambda status: measure_cache_use(actor_card(config), config, turns, status), as_json)

@@ -24,7 +24,7 @@ def report(
         typer.Option(
             "--figures",
             metavar="FOLDER",
-            help="Also write each figure for a paper, as SVG and PNG.",
+            help="Also write each figure for a paper, as PDF, SVG and PNG.",
             show_default=False,
         ),
     ] = None,
@@ -37,7 +37,7 @@ def report(
 
     Example: speedrunner report runs/paper --figures figures
     """
-    from speedrunner.measure.gpu_record import is_record
+    from speedrunner.bench.gpu.record import is_record
     from speedrunner.report.facts import facts
     from speedrunner.report.figures import figures, not_begun
     from speedrunner.report.page import page
@@ -71,9 +71,9 @@ def report(
     for note in found.notes:
         typer.echo(visible(note))
     if printed is not None:
-        from speedrunner.report.printing import print_figures
+        from speedrunner.report.printing import write_figures
 
-        count = len(print_figures(made, printed))
+        count = len(write_figures(made, printed))
         typer.echo(f"{count} files of {len(made)} figures are in {visible(str(printed))}")
     typer.echo(f"the report is {visible(str(out))}")
     tell_problems(found)

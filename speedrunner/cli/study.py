@@ -11,7 +11,7 @@ from speedrunner.cli.command import AsJson, PriceList, Trust, show_measured
 from speedrunner.config.schema import InvalidConfig
 
 if TYPE_CHECKING:
-    from speedrunner.measure.cache_passes import RecordedRun
+    from speedrunner.bench.cache_study import RecordedRun
 
 app = typer.Typer(help="Play recorded runs again under other conditions.", no_args_is_help=True)
 
@@ -44,7 +44,7 @@ def cache(
 
     Example: speedrunner study cache runs/demo --csv cache.csv
     """
-    from speedrunner.measure.study_cache import study_cache, write_csv
+    from speedrunner.bench.cache_study import study_cache, write_csv
     from speedrunner.results.pricing import price_list
 
     recorded = _recorded(runs, in_flight, trust or [])
@@ -59,7 +59,6 @@ def cache(
 
 
 def _recorded(arguments: list[str], in_flight: int | None, trust: list[str]) -> list[RecordedRun]:
-    from speedrunner.measure.cache_passes import RecordedRun
     from speedrunner.runs.setup import set_up
     from speedrunner.runs.stored_setup import compose_stored
     from speedrunner.store.data import RunData

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from speedrunner.experiments.plans import below
+from speedrunner.experiments.plans import MOST, below
 from speedrunner.slurm import SlurmRefused, asked
 from speedrunner.store import files
 from speedrunner.store.records import FORMAT
@@ -85,8 +85,12 @@ def job_status(folder: Path) -> list[JobStatus]:
 
 
 def _noted(folder: Path) -> Iterator[JobPart]:
+    count = 0
     for file in below(folder, JOBS):
         for submitted in files.read_records(file, Submitted):
+            count += sum(1 + len(job.runs) for job in submitted.jobs)
+            if count > MOST:
+                raise files.StorageError(f"{file} names more than {MOST} jobs and runs, the limit")
             yield from submitted.jobs
 
 

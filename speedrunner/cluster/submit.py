@@ -102,7 +102,6 @@ def script(
     }
     options = [f"--{name}={value}" for name, value in asked_for.items() if value is not None]
     program = f"{cluster.container} speedrunner" if cluster.container else shlex.join(_program())
-    logs = shlex.quote(str(root.resolve() / LOGS))
     environment = jinja2.Environment(
         undefined=jinja2.StrictUndefined, keep_trailing_newline=True, trim_blocks=True
     )
@@ -113,8 +112,6 @@ def script(
         folder=shlex.quote(str(Path.cwd())),
         scratch=f'"{cluster.scratch}"' if cluster.scratch else "${SLURM_TMPDIR:-${TMPDIR:-/tmp}}",
         nodes=machines.nodes,
-        meeting=f"{logs}/$SLURM_JOB_ID.meeting",
-        follow=f"{program} follow",
         command=f'{program} {shlex.join(["sweep", *sweep])} --part="$SLURM_ARRAY_TASK_ID/{of}"',
     )
     try:
@@ -157,9 +154,9 @@ def require_free(runs: Sequence[str], root: Path) -> None:
 def _machines(part: Sequence[Member], cluster: Cluster) -> Machines:
     """What the servers of a part need, which all its runs share."""
     run, setup = part[0].run, part[0].setup
-    started = {card.name: card for card in (setup.card, setup.inducer_card) if card.base_url is None}
-    if setup.config.serving.url is not None:
-        started.pop(setup.card.name)
+    started = {
+        card.name: card for card, options in setup.services if card.base_url is None and options.url is None
+    }
     gpus = sum(card.gpus_of_a_node for card in started.values())
     if gpus > cluster.gpus:
         raise InvalidConfig(

@@ -13,7 +13,14 @@ from msgspec.structs import replace
 
 from serving.cards import MODELS, list_cards
 from speedrunner.config.names import CONFIGS, run_name
-from speedrunner.config.schema import Config, InvalidConfig, from_mapping, from_yaml, to_mapping
+from speedrunner.config.schema import (
+    Config,
+    InvalidConfig,
+    default_mapping,
+    from_mapping,
+    from_yaml,
+    to_mapping,
+)
 from typed.records import as_written, keys_of, unknown_key
 from typed.values import suggest
 
@@ -32,6 +39,8 @@ ELSEWHERE = {"model": "model.card=PATH/TO/CARD.yaml"} | dict.fromkeys(OPEN_GROUP
 """What a group takes beside its choices."""
 
 _EXISTING_RUN = "existing_run"
+_SCHEMA = "schema"
+"""The defaults of the typed records, as `configs/config.yaml` names them."""
 _OWN = "custom"
 """The file of an open group that a `package.module:Class` chooses."""
 
@@ -87,6 +96,7 @@ def _chosen(
 
     if base is not None:
         _store_existing_run(from_yaml(base), chosen=dict(choices))
+    ConfigStore.instance().store(name=_SCHEMA, node=default_mapping())
     for card in cards:
         ConfigStore.instance().store(group="model", name=card, node={"card": card})
     with initialize_config_dir(configs, version_base="1.3"):

@@ -80,7 +80,7 @@ class RunConfig(msgspec.Struct, frozen=True):
 
 
 class ClassConfig(msgspec.Struct, frozen=True):
-    """The environment, or the method. In YAML, its options stand beside its name: `env.num_dists`."""
+    """The environment, or the method. In YAML, its options are next to its name: `env.num_dists`."""
 
     #: Registry name, or `package.module:Class`.
     name: Text
@@ -182,6 +182,15 @@ class Config(msgspec.Struct, frozen=True):
     logging: Literal["none", "tensorboard", "wandb", "both"] = "none"
     #: The least severe messages that are shown.
     verbosity: Literal["debug", "info", "warning", "error"] = "info"
+
+
+def default_mapping() -> dict[str, Any]:
+    """Return every key that has a default, in the form that it has in YAML; `run.dir` is null."""
+    nothing = ClassConfig("-")
+    sections = to_mapping(Config(RunConfig("-"), nothing, nothing, ModelConfig("-")))
+    sections["run"]["dir"] = None
+    del sections["env"], sections["method"], sections["model"]["card"]
+    return sections
 
 
 def from_mapping(content: object) -> Config:

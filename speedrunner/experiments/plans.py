@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
@@ -11,6 +13,9 @@ from msgspec.structs import replace
 
 from speedrunner.store import files
 from speedrunner.store.records import FORMAT
+
+MOST = 10_000
+"""Runs that the sweeps, or the jobs, of a folder and those below it may have."""
 
 PLANS = "sweeps.jsonl"
 """The file in the folder of a sweep's runs."""
@@ -47,14 +52,30 @@ def note_sweep(root: Path, plan: SweepPlan) -> None:
 
 
 def noted_sweeps(folder: Path) -> list[SweepPlan]:
-    """The sweeps that were begun in a folder or one below it, oldest first. Raises `StorageError`."""
-    found = []
+    """The sweeps that were begun in a folder or one below it, oldest first.
+
+    Raises:
+        StorageError: a file of them cannot be read, names what cannot be, or there are more than `MOST` runs.
+    """
+    found, count = [], 0
     for file in below(folder, PLANS):
         for plan in files.read_records(file, SweepPlan):
+            count += len(plan.runs)
+            if count > MOST:
+                raise files.StorageError(f"{file} names more than {MOST} runs, the limit")
             if any("\0" in text for run in plan.runs for text in (run.dir, run.after or "")):
                 raise files.StorageError(f"{file} names a folder that cannot be: remove the file")
-            found.append(_moved(plan, file.parent.joinpath))
+            found.append(replace(_moved(plan, file.parent.joinpath), command=_quoted(plan.command)))
     return found
+
+
+def _quoted(command: str) -> str:
+    """A stored command such that the shell takes no word of it for more than a word."""
+    with suppress(ValueError):
+        words = shlex.split(command)
+        if words[:2] == ["speedrunner", "sweep"]:
+            return shlex.join(words)
+    return "speedrunner sweep ..."
 
 
 def _moved(plan: SweepPlan, place: Callable[[Path], Path]) -> SweepPlan:
@@ -78,10 +99,12 @@ def runs_below(folder: Path) -> list[Path]:
 
 
 def below(folder: Path, name: str) -> Iterator[Path]:
-    """Files of a name; what is in a run's directory is its own affair, and links are not followed."""
+    """Files of a name; of a run's directory no other one than its configuration counts, as the run may come
+    from someone else. Links are not followed."""
     for place, folders, names in os.walk(folder):
         folders.sort()
-        if name in names:
+        is_run = "config.yaml" in names
+        if name in names and (not is_run or name == "config.yaml"):
             yield Path(place, name)
-        if "config.yaml" in names:
+        if is_run:
             folders.clear()

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from speedrunner.experiments.damage import DAMAGED, damage
 from speedrunner.experiments.plans import SweepPlan, noted_sweeps, runs_below
@@ -83,6 +84,7 @@ def status(folder: Path, trust: Collection[str] = ()) -> Status:
     except StorageError as error:  # which hides no run
         problem = str(error)
     runs = [run_status(path, trust) for path in runs_below(folder)]
+    base = folder.resolve()
     known = {Path(run.dir).resolve() for run in runs}
     for plan in plans:
         for planned in plan.runs:
@@ -91,7 +93,10 @@ def status(folder: Path, trust: Collection[str] = ()) -> Status:
                 known.add(path)
                 note = f"after {Path(planned.after).name}" if planned.after else ""
                 waits = RunStatus(dir=planned.dir, state="waiting", note=note)
-                runs.append(run_status(path, trust) if (path / "config.yaml").exists() else waits)
+                if not path.is_relative_to(base):
+                    runs.append(replace(waits, state="unknown", note=f"not in {folder}: name it to see it"))
+                else:
+                    runs.append(run_status(path, trust) if (path / "config.yaml").exists() else waits)
     return Status([_sweep(plan, runs) for plan in plans], runs, problem)
 
 
@@ -124,9 +129,9 @@ def _status(path: Path, trust: Collection[str]) -> RunStatus:
     try:
         plan = set_up_stored(directory, trust, plays_here=False).plan(directory.training_end)
     except SETUP_ERRORS as error:  # what it names is not on this machine
-        return msgspec.structs.replace(found, state="running" if owner else "unknown", note=str(error))
+        return replace(found, state="running" if owner else "unknown", note=str(error))
     left = due(plan, directory)
-    return msgspec.structs.replace(
+    return replace(
         found,
         state="finished" if not left else "running" if owner else "stopped",
         of=sum(len(step.tasks) for step in plan if isinstance(step, Wake | Evaluate)),

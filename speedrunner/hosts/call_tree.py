@@ -19,6 +19,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+import msgspec
+
 from speedrunner.sandbox.child.bounds import DEPTH_LIMIT, NODE_LIMIT, TEXT_LIMIT
 from speedrunner.sandbox.child.values import DESCRIPTION_LIMIT, to_json, valid_text
 from speedrunner.store.records import CallNode
@@ -33,7 +35,8 @@ NOT_KEPT = "<not kept"
 """How the record of a value begins that is not kept, not even as a description; its length follows."""
 
 EPISODE_LIMIT = 16_000_000
-"""Characters that the tool calls of one episode may record, with `CALL_CHARS` for each call below them."""
+"""Characters that the tool calls of one episode may record, with `CALL_CHARS` for each call below them, or
+bytes of JSON where a text takes more of these. Readers refuse much larger episodes: `files.RECORD_BYTES`."""
 
 CALL_CHARS = 150
 """Characters that a recorded call counts in addition to its texts: its JSON without them."""
@@ -103,7 +106,7 @@ class CallTree:
             node.result = self._plain(result, least)
         elif depth == 0 and self._episode.left > 0:
             node.error = _shortened(valid_text(error), ERROR_LIMIT)  # one, whatever room the call has left
-            self._take(len(node.error))
+            self._take(len(node.error), node.error)
         else:
             node.error = self._error(error, least)
         for ended, began in zip(self._open[depth:], self._began[depth:], strict=True):
@@ -162,7 +165,7 @@ class CallTree:
         for name, value in arguments.items():
             if self._is_full and not least:
                 break
-            self._take(len(name))
+            self._take(len(name), name)
             kept[name] = self._plain(value, least)
         return kept
 
@@ -175,7 +178,7 @@ class CallTree:
         if self._is_full and not least:
             return _not_kept(to_json(value, sys.maxsize)[1])
         plain, size = to_json(value, max(self._room_left, least))
-        self._take(size)
+        self._take(size, plain)
         return plain
 
     def _error(self, error: str, least: int = 0) -> str:
@@ -184,7 +187,7 @@ class CallTree:
         error = valid_text(error)
         fits = min(len(error), ERROR_LIMIT) <= self._room_left
         error = _shortened(error, ERROR_LIMIT if fits else max(least, DESCRIPTION_LIMIT))
-        self._take(len(error))
+        self._take(len(error), error)
         return error
 
     @property
@@ -197,9 +200,9 @@ class CallTree:
         """Whether not even descriptions are kept: they add up, too."""
         return self._room < -TEXT_LIMIT or self._episode.left <= 0
 
-    def _take(self, characters: int) -> None:
+    def _take(self, characters: int, plain: Any) -> None:
         self._room -= characters
-        self._episode.left -= characters
+        self._episode.left -= max(characters, len(msgspec.json.encode(plain)))
 
 
 def _not_kept(characters: int) -> str:

@@ -15,7 +15,7 @@ from envs.random_play import trace
 from envs.registry import REGISTRY
 from envs.watched import Watched
 from speedrunner.config.named import split
-from speedrunner.hosts.messages import Check, Checking, Fault, Finding, Played, Ready, Reply
+from speedrunner.hosts.messages import Broken, Check, Checking, Fault, Played, Ready, Reply
 from speedrunner.sandbox.child.values import valid_text
 from typed.errors import in_one_line, place
 
@@ -44,7 +44,7 @@ def check(job: Check, say: Say) -> None:
     except EnvironmentFault as error:
         say(Fault(valid_text(str(error)), traceback=""))
     except Exception as error:  # what `findings` does not catch
-        say(Finding(f"{doing} raised {in_one_line(error)} ({place(error)})"))
+        say(Broken(f"{doing} raised {in_one_line(error)} ({place(error)})"))
     say(Ready())
 
 
@@ -54,7 +54,7 @@ def _carry_out(job: Check, say: Say) -> None:
     wrong = False
     if job.number == 0:
         for text in findings(_made(job, say), tasks, calls=job.calls):
-            say(Finding(text))
+            say(Broken(text))
             wrong = True
         if not wrong:  # else it may tell again what was told
             say(Checking("preload", is_call=False))
@@ -63,7 +63,7 @@ def _carry_out(job: Check, say: Say) -> None:
         _play(job, tasks, say)
     say(Checking("close"))
     if left := _processes_left():
-        say(Finding(f"close: leaves processes behind: {left}"))
+        say(Broken(f"close: leaves processes behind: {left}"))
 
 
 def _made(job: Check, say: Say) -> Watched:
@@ -79,7 +79,7 @@ def _play(job: Check, tasks: Split | Task, say: Say) -> None:
             say(Played(task, trace(env, task, calls=job.calls)))
         env.close()
     except Exception as error:  # an environment under test may raise anything
-        say(Finding(f"in another process or order, {env.raised(error)}"))
+        say(Broken(f"in another process or order, {env.raised(error)}"))
 
 
 def _processes_left() -> str:

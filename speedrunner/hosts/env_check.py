@@ -16,7 +16,7 @@ import psutil
 from envs import Task
 from envs.random_play import difference
 from speedrunner.hosts.host import HostDied, HostTimedOut
-from speedrunner.hosts.messages import Check, Checking, Finding, Played
+from speedrunner.hosts.messages import Broken, Check, Checking, Played
 from speedrunner.hosts.process_host import ProcessHost
 from speedrunner.hosts.template import START_LIMIT_S, Template
 
@@ -41,7 +41,7 @@ async def findings_in_hosts(job: Check, limit_s: float) -> AsyncIterator[str]:
     for number in range(PROCESSES):
         wrong = False
         for message in await _said(msgspec.structs.replace(job, number=number), limit_s):
-            if isinstance(message, Finding):
+            if isinstance(message, Broken):
                 wrong = True
                 yield message.text
             elif found := difference(known.setdefault(message.task, message.trace), message.trace):
@@ -51,9 +51,9 @@ async def findings_in_hosts(job: Check, limit_s: float) -> AsyncIterator[str]:
             return
 
 
-async def _said(job: Check, limit_s: float) -> list[Finding | Played]:
+async def _said(job: Check, limit_s: float) -> list[Broken | Played]:
     """Do a job in a new process; its end before its time, and its silence, are findings."""
-    said: list[Finding | Played] = []
+    said: list[Broken | Played] = []
     doing = Checking("loading", is_call=False)
     try:
         template = await Template(job.env, hash_seed=job.number, shown=True).loaded()
@@ -63,7 +63,7 @@ async def _said(job: Check, limit_s: float) -> list[Finding | Played]:
             template.end()
         try:
             reply = await host.request(job, None)
-            while isinstance(reply, Checking | Finding | Played):
+            while isinstance(reply, Checking | Broken | Played):
                 if isinstance(reply, Checking):
                     doing = reply
                 else:
@@ -74,9 +74,9 @@ async def _said(job: Check, limit_s: float) -> list[Finding | Played]:
             _end(host)
     except (TimeoutError, HostTimedOut):
         limit_s = limit_s if doing.is_call else START_LIMIT_S
-        said.append(Finding(f"{doing.what} did not return within {limit_s:g} s"))
+        said.append(Broken(f"{doing.what} did not return within {limit_s:g} s"))
     except HostDied as died:
-        said.append(Finding(f"{doing.what} ended the process ({died.cause})"))
+        said.append(Broken(f"{doing.what} ended the process ({died.cause})"))
     return said
 
 

@@ -66,7 +66,7 @@ class Finish(msgspec.Struct, tag=True, frozen=True):
 
 
 class Check(msgspec.Struct, tag=True, frozen=True):
-    """Check an environment; the first and only request. `Checking`, `Finding`, `Played` follow, then `Ready`.
+    """Check an environment; the first and only request. `Checking`, `Broken`, `Played` follow, then `Ready`.
 
     Attributes:
         env: name of the environment, as for `envs.make`.
@@ -129,7 +129,7 @@ class Checking(msgspec.Struct, tag=True, frozen=True):
     is_call: bool = True
 
 
-class Finding(msgspec.Struct, tag=True, frozen=True):
+class Broken(msgspec.Struct, tag=True, frozen=True):
     """A promise that the environment does not keep."""
 
     text: str
@@ -143,7 +143,7 @@ class Played(msgspec.Struct, tag=True, frozen=True):
 
 
 Request = Start | Reset | Load | Execute | Finish | Check
-Reply = Ready | Opened | Executed | Fault | Checking | Finding | Played
+Reply = Ready | Opened | Executed | Fault | Checking | Broken | Played
 
 _REQUESTS: msgspec.json.Decoder[Request] = msgspec.json.Decoder(Request)
 _REPLIES: msgspec.json.Decoder[Reply] = msgspec.json.Decoder(Reply)

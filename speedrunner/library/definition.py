@@ -9,12 +9,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from graphlib import CycleError, TopologicalSorter
+from itertools import islice
 from typing import Any, Literal, NamedTuple
 
 from pyflakes import checker, messages  # type: ignore[import-untyped]
 
-from speedrunner.library.rules import InvalidSkill
-from speedrunner.library.source import first_line, parsed, text_of, tidied
+from speedrunner.library.rules import DEFINITION_LIMIT, InvalidSkill
+from speedrunner.library.source import check_size, first_line, parsed, text_of, tidied
 
 HEADER = "from __future__ import annotations"
 """First line of every library module: annotations are documentation there and are never evaluated."""
@@ -137,16 +138,20 @@ class Definition:
 
 
 def read_text(source: str) -> list[Definition]:
-    """Read the definitions in a text. Raises `InvalidSkill` where it is no Python."""
+    """Read the definitions in a text. Raises `InvalidSkill` where it is no Python, or too large."""
+    check_size(source)
     source = tidied(source)
-    lines = source.split("\n")
-    return [each for statement in parsed(source).body for each in _definitions(statement, lines)]
+    lines, body = source.split("\n"), parsed(source).body
+    return _limited(each for statement in body for each in _definitions(statement, lines))
 
 
 def read_module(source: str) -> list[Definition]:
-    """Read what `module_text` wrote. Raises `InvalidSkill` where it is no Python."""
+    """Read what `module_text` wrote. Raises `InvalidSkill` where it is no Python, or too large."""
+    check_size(source)
     try:  # piece by piece: that takes little memory, and little time where most pieces are known
-        return [each for piece in _CUT.split(source) for each in _read_piece(piece)]
+        return _limited(each for piece in _CUT.split(source) for each in _read_piece(piece))
+    except _TooMany:
+        raise
     except InvalidSkill:
         return read_text(source)
 
@@ -191,6 +196,18 @@ def arranged(definitions: Sequence[Definition]) -> tuple[Definition, ...]:
         classes = list(TopologicalSorter(needs).static_order())
     imports.sort(key=lambda each: each.source)
     return (*imports, *constants, *classes, *functions)
+
+
+class _TooMany(InvalidSkill):
+    pass
+
+
+def _limited(definitions: Iterable[Definition]) -> list[Definition]:
+    """Return them all. Raises `InvalidSkill` where there are more than `DEFINITION_LIMIT`."""
+    found = list(islice(definitions, DEFINITION_LIMIT + 1))
+    if len(found) > DEFINITION_LIMIT:
+        raise _TooMany(f"the module has more than {DEFINITION_LIMIT} definitions, the limit")
+    return found
 
 
 @lru_cache(maxsize=8192)

@@ -17,9 +17,16 @@ from serving.errors import InvalidTool
 from serving.tokens.tools import ToolSpec
 from speedrunner.library.checks import problems_of
 from speedrunner.library.definition import Definition, arranged, module_text, read_module, read_text
-from speedrunner.library.rules import MODULE_LIMIT, SOURCE_LIMIT, InvalidSkill, Problem, refuse, suggestion
+from speedrunner.library.rules import (
+    DEFINITION_LIMIT,
+    SOURCE_LIMIT,
+    InvalidSkill,
+    Problem,
+    refuse,
+    suggestion,
+)
 from speedrunner.library.signature import Types, read_signature
-from speedrunner.library.source import compiled, tidied
+from speedrunner.library.source import check_size, compiled, tidied
 from speedrunner.store.policies import InvalidPolicy
 from speedrunner.store.records import Module, Policy, Skill
 
@@ -319,8 +326,9 @@ class Library:
                 old = Skill(name=name, public=public, created=old.created if old else sleep, edited=sleep)
             skills.append(old)
         edited = replace(edited, definitions=arranged(edited.definitions), skills=tuple(skills))
-        if (size := len(edited.source)) > MODULE_LIMIT:
-            raise InvalidSkill(f"the library would have {size} characters; {MODULE_LIMIT} are allowed")
+        check_size(edited.source)
+        if len(edited.definitions) > DEFINITION_LIMIT:
+            raise InvalidSkill(f"the library would have more than {DEFINITION_LIMIT} definitions, the limit")
         edited._check_tools(changed)
         return edited if edited != self else self
 

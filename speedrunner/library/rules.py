@@ -6,8 +6,12 @@ import difflib
 from collections.abc import Iterable
 from typing import NamedTuple
 
-MODULE_LIMIT = 4_000_000
-"""Characters that a whole library may have."""
+TOKEN_LIMIT = 250_000
+"""Words and signs that a module may have, those in texts and comments included. Python's parser takes up to
+900 bytes for one, and pyflakes some 20 microseconds."""
+
+DEFINITION_LIMIT = 5_000
+"""Imports, constants, classes and functions of a module."""
 
 SOURCE_LIMIT = 20_000
 """Characters that the source of one edit may have, and so each function and each constant."""

@@ -12,7 +12,21 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from types import CodeType
 
-from speedrunner.library.rules import DEPTH_LIMIT, SHOWN_CHARS, InvalidSkill
+from speedrunner.library.rules import DEPTH_LIMIT, SHOWN_CHARS, TOKEN_LIMIT, InvalidSkill
+from speedrunner.store.policies import MODULE_BYTES
+
+_TOKEN = re.compile(r"\w+|[^\w\s]")
+
+
+def check_size(source: str) -> None:
+    """Raise `InvalidSkill` where parsing a text could take much more memory or time than a library does.
+
+    Nothing parses a text that someone else has written before this.
+    """
+    if len(source) > MODULE_BYTES or len(source.encode(errors="replace")) > MODULE_BYTES:
+        raise InvalidSkill(f"the module has more than {MODULE_BYTES} bytes, the limit")
+    if len(source) > TOKEN_LIMIT and sum(1 for _ in _TOKEN.finditer(source)) > TOKEN_LIMIT:
+        raise InvalidSkill(f"the module has more than {TOKEN_LIMIT} words and signs, the limit")
 
 
 def tidied(source: str) -> str:
@@ -23,7 +37,8 @@ def tidied(source: str) -> str:
 
 
 def parsed(source: str) -> ast.Module:
-    """Parse a text of a library. Raises `InvalidSkill` where it is no Python, or too deep to be read."""
+    """Parse a text of a library. Raises `InvalidSkill` where it is no Python, too large or too deep."""
+    check_size(source)
     with _explained(source):
         tree = ast.parse(source)
     waiting: list[tuple[ast.AST, int, int]] = [(tree, 1, 0)]
@@ -38,6 +53,7 @@ def parsed(source: str) -> ast.Module:
 
 def compiled(source: str) -> CodeType:
     """Compile a text, which finds what the parser alone does not. Raises `InvalidSkill`."""
+    check_size(source)
     with _explained(source):
         flags = __future__.annotations.compiler_flag  # the library's module has it, too
         code: CodeType = compile(source, "<skill>", "exec", flags, dont_inherit=True)

@@ -1,212 +1,336 @@
-"""Figures drawn by Plotly, in a style that survives greyscale and two columns."""
+"""Draw panels with matplotlib. The page and the files for papers share this code, at different sizes."""
 
 from __future__ import annotations
 
-import html
-from collections.abc import Sequence
-from typing import Any
+import textwrap
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from math import ceil
+from typing import Any, NamedTuple
 
-import plotly.graph_objects as graphs
-from plotly.subplots import make_subplots
+import matplotlib
+import msgspec
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.rcsetup import cycler
+from matplotlib.ticker import MaxNLocator
 
 from speedrunner.console import visible
 from speedrunner.report.panels import Figure, Line, Panel
-from speedrunner.report.styles import FAINT, style
+from speedrunner.report.styles import style
 
-PANEL_HEIGHT = 270
-BETWEEN = 85
-"""Pixels of a row of panels, and of what stands between two of them."""
+GRID, TEXT, SOFT, BACK = "#dcdcdc", "#1b1b1b", "#8c8c8c", "#ffffff"
+"""Colours of grid lines, of text and deviations, of axes, and of the page."""
 
-FONT = 13
-GRID = "#d9d9d9"
+FAINT = 0.14
+"""Opacity of a band."""
+
+TICKS = 6
+"""Checkpoints with a number at the axis, at most."""
+
+MOST = 1e30
+"""Size of a value from which on it is not drawn."""
+
+LETTERS = 18
+"""Length of a line of a bar's name, in characters; a name has at most two lines."""
+
+BASE: dict[str, Any] = {
+    "font.family": "DejaVu Sans",  # comes with matplotlib: the same everywhere
+    "text.parse_math": False,
+    "text.color": TEXT,
+    "axes.labelcolor": TEXT,
+    "axes.edgecolor": SOFT,
+    "xtick.color": SOFT,
+    "ytick.color": SOFT,
+    "xtick.labelcolor": TEXT,
+    "ytick.labelcolor": TEXT,
+    "ytick.major.size": 0,
+    "axes.prop_cycle": cycler(color=[SOFT]),
+    "axes.grid": True,
+    "axes.grid.axis": "y",
+    "axes.axisbelow": True,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.spines.left": False,
+    "grid.color": GRID,
+    "legend.frameon": False,
+    "legend.handlelength": 3.2,
+    "svg.fonttype": "none",
+    "svg.hashsalt": "speedrunner",
+    "pdf.fonttype": 42,
+}
 
 
-def draw(figure: Figure) -> graphs.Figure:
-    """A figure as Plotly has it."""
-    rows, columns = len(figure.rows), max(map(len, figure.rows))
-    specs = [
-        [{"secondary_y": bool(row[n].over)} if n < len(row) else None for n in range(columns)]
-        for row in figure.rows
+class Drawn(NamedTuple):
+    """A panel on its axes.
+
+    Attributes:
+        handles: the artist that a legend shows for each name.
+        values: for each artist's group id, the text of each of its marks.
+    """
+
+    handles: dict[str, Any]
+    values: dict[str, list[str]]
+
+
+@contextmanager
+def drawing_settings(own: Mapping[str, Any]) -> Iterator[None]:
+    """Apply the shared settings and a medium's own ones, whatever a `matplotlibrc` says."""
+    with matplotlib.rc_context(), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph .* missing")  # other scripts: a browser has fonts for them
+        matplotlib.rcdefaults()
+        settings: Any = {**BASE, **own}
+        matplotlib.rcParams.update(settings)
+        yield
+
+
+def draw_panel(axes: Axes, panel: Panel) -> Drawn:
+    """Draw the marks, ticks and grid of a panel. Its title and the names of its axes are up to the caller."""
+    panel, drawn = _without_extremes(panel), Drawn({}, {})
+    draw = {"lines": _draw_lines, "points": _draw_points, "bars": _draw_bars, "stack": _draw_stack}[
+        panel.kind
     ]
-    titles = [_text(row[n].title) if n < len(row) else "" for row in figure.rows for n in range(columns)]
-    height = PANEL_HEIGHT * rows
-    drawn = make_subplots(
-        rows=rows,
-        cols=columns,
-        specs=specs,
-        subplot_titles=titles,
-        vertical_spacing=BETWEEN / height,
-        horizontal_spacing=0.3 / columns if columns > 1 else 0.1,
-    )
-    named: set[str] = set()
-    for number, row in enumerate(figure.rows, start=1):
-        for column, panel in enumerate(row, start=1):
-            for trace, second in _traces(panel, named):
-                drawn.add_trace(
-                    trace, row=number, col=column, **({"secondary_y": second} if panel.over else {})
-                )
-            mode = "tozero" if panel.kind == "points" else "normal"
-            drawn.update_xaxes(title_text=panel.x, rangemode=mode, row=number, col=column)
-            side = {"secondary_y": False} if panel.over else {}
-            drawn.update_yaxes(title_text=panel.y, row=number, col=column, **side)
-            if panel.over:
-                own = {"title_text": panel.over_y, "tickmode": "auto", "showgrid": False}
-                drawn.update_yaxes(own, row=number, col=column, secondary_y=True)
-    stacked = any(panel.kind == "stack" for row in figure.rows for panel in row)
-    drawn.update_xaxes(gridcolor=GRID, zerolinecolor=GRID)
-    drawn.update_yaxes(gridcolor=GRID, zerolinecolor=GRID, rangemode="tozero", ticklabelstandoff=4)
-    if stacked:
-        drawn.update_yaxes(autorange="reversed", showgrid=False)
-    drawn.update_layout(
-        template="plotly_white",
-        font={"size": FONT, "family": "Helvetica, Arial, sans-serif", "color": "#1b1b1b"},
-        height=height + 110,
-        margin={"l": 70, "r": 20, "t": 50, "b": 60},
-        legend={"orientation": "h", "yanchor": "bottom", "y": 1.0 + 35 / height, "x": 0},
-        barmode="stack" if stacked else "group",
-        hovermode="closest",
-        paper_bgcolor="rgba(0,0,0,0)",
-        plot_bgcolor="rgba(0,0,0,0)",
-    )
+    draw(axes, panel, drawn)
     return drawn
 
 
-def _traces(panel: Panel, named: set[str]) -> list[tuple[Any, bool]]:
-    """The traces of a panel, and whether each goes by the second axis. A name is in the legend once."""
-    make = {"lines": _curve, "points": _point, "bars": _bar, "stack": _lying_bar}[panel.kind]
-    found: list[tuple[Any, bool]] = []
-    for line in panel.lines:
-        for trace in make(line, first=line.name not in named):
-            found.append((trace, False))
-        named.add(line.name)
-    for line in panel.over:
-        found.append((_over(line), True))
+def drawable(text: str) -> str:
+    """Return a text without control characters and without those that XML forbids."""
+    return visible(text).translate({0xFFFE: "\ufffd", 0xFFFF: "\ufffd"})
+
+
+def legend_entries(figure: Figure) -> dict[str, tuple[str, str]]:
+    """Return the entries of a figure's legend: for each name, a series and the kind of its marks."""
+    entries: dict[str, tuple[str, str]] = {}
+    for panel in (panel for row in figure.rows for panel in row):
+        for line in panel.lines:
+            entries.setdefault(line.name, (line.name, panel.kind))
+        for line in panel.over:
+            entries.setdefault(_name_over(line, panel), (line.name, "over"))
+    return entries
+
+
+def draw_sample(axes: Axes, series: str, kind: str) -> None:
+    """Draw a series' sample for a legend, on axes without a frame."""
+    axes.set(xlim=(0, 1), ylim=(0, 1))
+    axes.set_axis_off()
+    if kind in ("bars", "stack"):
+        axes.bar([0.5], [0.8], 0.8, bottom=0.1, **_fill(series), clip_on=False)
+    elif kind == "points":
+        axes.plot([0.5], [0.5], **_point(series), clip_on=False)
+    else:
+        look = _over(series) if kind == "over" else _line(series)
+        axes.plot([0.0, 0.5, 1.0], [0.5] * 3, markevery=[1], **look, clip_on=False)
+
+
+def short_numbers(values: Sequence[float], label: str) -> list[str]:
+    """Write the numbers of an axis, all in one unit: three digits at most, `$` where the axis is in USD."""
+    most = max(map(abs, values), default=0.0)
+    size, unit = (1e6, "M") if most >= 1e6 else (1e3, "k") if most >= 1e4 else (1.0, "")
+    return [f"{_dollar(label)}{_digits(value / size, 3)}{unit if value else ''}" for value in values]
+
+
+def exact_number(value: float, label: str) -> str:
+    """Write a number for reading it off: four digits, commas between thousands."""
+    if 1000 <= abs(value) < 1e15:
+        return f"{_dollar(label)}{value:,.0f}"
+    return f"{_dollar(label)}{_digits(value, 4)}"
+
+
+def _digits(value: float, precision: int) -> str:
+    if value and not 1e-9 < abs(value) < 1e6:
+        return f"{value:.{precision}g}"
+    return np.format_float_positional(value, precision, unique=False, fractional=False, trim="-")
+
+
+def _without_extremes(panel: Panel) -> Panel:
+    """Leave out the values that cannot be placed on axes. They stay among the figure's numbers."""
+    lines, over = ([*filter(None, map(_placed, own))] for own in (panel.lines, panel.over))
+    names = {line.name for line in lines}
+    frontier = [name for name in panel.frontier if name in names]
+    return msgspec.structs.replace(panel, lines=lines, over=over, frontier=frontier)
+
+
+def _placed(line: Line) -> Line | None:
+    kept = [
+        (x, y, sd if sd is not None and sd < MOST else None)
+        for x, y, sd in zip(line.x, line.y, line.sd, strict=True)
+        if abs(y) < MOST and (isinstance(x, str) or abs(x) < MOST)
+    ]
+    if not kept:
+        return None
+    x, y, sd = map(list, zip(*kept, strict=True))
+    return msgspec.structs.replace(line, x=x, y=y, sd=sd)
+
+
+def _dollar(label: str) -> str:
+    return "$" if label.startswith("USD") else ""
+
+
+def _draw_lines(axes: Axes, panel: Panel, drawn: Drawn) -> None:
+    for number, line in enumerate(panel.lines):
+        x, y = np.array(line.x, dtype=float), np.array(line.y)
+        around = np.array([sd or 0.0 for sd in line.sd])
+        if around.any():
+            axes.fill_between(x, y - around, y + around, color=style(line.name).ink, alpha=FAINT, linewidth=0)
+        (drawn.handles[line.name],) = axes.plot(x, y, **_line(line.name), gid=f"line{number}", clip_on=False)
+        drawn.values[f"line{number}"] = [
+            f"{line.name}: {value}\nafter {exact_number(at, '')} {panel.x}"
+            for value, at in zip(_values(line, panel.y), x, strict=True)
+        ]
+    ticks = _checkpoint_ticks([float(x) for line in panel.lines for x in line.x])
+    axes.set_xticks(ticks, short_numbers(ticks, panel.x))
+    _scale(axes, panel.lines, panel.y, "y")
+
+
+def _draw_points(axes: Axes, panel: Panel, drawn: Drawn) -> None:
+    where = {line.name: (float(line.x[0]), line.y[0]) for line in panel.lines}
     if len(panel.frontier) > 1:
-        found.append((_frontier(panel), False))
-    return found
+        x, y = zip(*(where[name] for name in panel.frontier), strict=True)
+        axes.plot(x, y, color=SOFT, linestyle=(0, (3, 2)), marker="", zorder=1)
+    for number, line in enumerate(panel.lines):
+        drawn.handles[line.name] = found = axes.errorbar(
+            [float(x) for x in line.x], line.y, yerr=_deviations(line), **_point(line.name),
+            ecolor=SOFT, elinewidth=matplotlib.rcParams["axes.linewidth"], clip_on=False,
+        )  # fmt: skip
+        found.lines[0].set_gid(f"point{number}")
+        drawn.values[f"point{number}"] = [
+            f"{line.name}: {value}\nat {exact_number(float(x), panel.x)} {panel.x}"
+            for value, x in zip(_values(line, panel.y), line.x, strict=True)
+        ]
+    axes.grid(visible=True, axis="x")
+    _scale(axes, [Line(line.name, [], [float(x) for x in line.x], [None] * len(line.x), 1)
+                  for line in panel.lines], panel.x, "x")  # fmt: skip
+    _scale(axes, panel.lines, panel.y, "y")
 
 
-def _curve(line: Line, *, first: bool) -> list[Any]:
-    color, dash, symbol, _ = style(line.name)
-    known = [each or 0.0 for each in line.sd]
-    traces = []
-    if any(known):
-        high = [y + sd for y, sd in zip(line.y, known, strict=True)]
-        low = [y - sd for y, sd in zip(line.y, known, strict=True)]
-        traces.append(
-            graphs.Scatter(
-                x=[*line.x, *reversed(line.x)],
-                y=[*high, *reversed(low)],
-                fill="toself",
-                fillcolor=_faint(color),
-                line={"width": 0},
-                mode="lines",
-                hoverinfo="skip",
-                showlegend=False,
-                legendgroup=_text(line.name),
-            )
+def _draw_stack(axes: Axes, panel: Panel, drawn: Drawn) -> None:
+    """Draw bars that lie, as their names are long."""
+    names = _bar_names(panel.lines)
+    ends = dict.fromkeys(names, 0.0)
+    for number, line in enumerate(panel.lines):
+        here = [*map(str, line.x)]
+        bars = axes.barh(
+            [*map(names.index, here)], line.y, 0.66, [ends[name] for name in here], **_fill(line.name)
         )
-    traces.append(
-        graphs.Scatter(
-            x=line.x,
-            y=line.y,
-            name=_text(line.name),
-            mode="lines+markers",
-            line={"color": color, "dash": dash, "width": 2},
-            marker={"symbol": symbol, "size": 7},
-            legendgroup=_text(line.name),
-            showlegend=first,
-            customdata=["one seed" if sd is None else f"± {sd:.2g}" for sd in line.sd],
-            hovertemplate="%{fullData.name}, %{x}: %{y:.4g} (%{customdata})<extra></extra>",
-        )
-    )
-    return traces
+        _note_bars(drawn, bars, number, line, panel.x)
+        ends |= {name: ends[name] + length for name, length in zip(here, line.y, strict=True)}
+    axes.set_yticks(range(len(names)), [*map(_wrap, names)])
+    axes.set_ylim(max(len(names), 1) - 0.5, -0.5)
+    axes.grid(visible=False, axis="y")
+    axes.grid(visible=True, axis="x")
+    _scale(axes, [Line("", [], [*ends.values()], [None] * len(ends), 1)], panel.x, "x")
 
 
-def _point(line: Line, *, first: bool) -> list[Any]:
-    color, _, symbol, _ = style(line.name)
+def _draw_bars(axes: Axes, panel: Panel, drawn: Drawn) -> None:
+    """Draw groups of bars, and lines of a second measure with an axis at the right."""
+    names = _bar_names([*panel.lines, *panel.over])
+    width = 0.8 / max(len(panel.lines), 1)
+    for number, line in enumerate(panel.lines):
+        places = [names.index(str(x)) + (number + 0.5) * width - 0.4 for x in line.x]
+        bars = axes.bar(
+            places, line.y, width, yerr=_deviations(line), **_fill(line.name),
+            error_kw={"elinewidth": matplotlib.rcParams["axes.linewidth"], "ecolor": TEXT, "clip_on": False},
+        )  # fmt: skip
+        _note_bars(drawn, bars, number, line, panel.y)
+    turned: dict[str, Any] = {"rotation": 30, "ha": "right"} if max(map(len, names), default=0) > 8 else {}
+    axes.set_xticks(range(len(names)), [*map(_wrap, names)], **turned)
+    axes.set_xlim(-0.5, max(len(names), 1) - 0.5)
+    _scale(axes, panel.lines, panel.y, "y")
+    if not panel.over:
+        return
+    right = axes.twinx()
+    right.grid(visible=False)
+    right.set_ylabel(textwrap.fill(panel.over_y, LETTERS))
+    for number, line in enumerate(panel.over):
+        name = _name_over(line, panel)
+        (drawn.handles[name],) = right.plot(
+            [names.index(str(x)) for x in line.x], line.y, **_over(line.name), gid=f"over{number}",
+            clip_on=False,
+        )  # fmt: skip
+        drawn.values[f"over{number}"] = [
+            f"{name}, {x}: {value}" for x, value in zip(line.x, _values(line, panel.over_y), strict=True)
+        ]
+    _scale(right, panel.over, panel.over_y, "y")
+
+
+def _note_bars(drawn: Drawn, bars: Any, number: int, line: Line, label: str) -> None:
+    drawn.handles[line.name] = bars
+    for place, (bar, x, value) in enumerate(zip(bars, line.x, _values(line, label), strict=True)):
+        bar.set_gid(f"bar{number}_{place}")
+        drawn.values[f"bar{number}_{place}"] = [f"{line.name}, {x}: {value}"]
+
+
+def _values(line: Line, label: str) -> list[str]:
+    """Return the text of each value of a line, with its deviation."""
     return [
-        graphs.Scatter(
-            x=line.x,
-            y=line.y,
-            name=_text(line.name),
-            mode="markers",
-            marker={"color": color, "symbol": symbol, "size": 12, "line": {"width": 1, "color": "black"}},
-            error_y=_deviations(line),
-            legendgroup=_text(line.name),
-            showlegend=first,
-            hovertemplate="%{fullData.name}: %{x:.4g}, %{y:.4g}<extra></extra>",
-        )
+        exact_number(y, label) + (" (one seed)" if sd is None else f" ± {exact_number(sd, label)}")
+        for y, sd in zip(line.y, line.sd, strict=True)
     ]
 
 
-def _frontier(panel: Panel) -> Any:
-    where = {line.name: (line.x[0], line.y[0]) for line in panel.lines}
-    x, y = zip(*(where[name] for name in panel.frontier), strict=True)
-    return graphs.Scatter(
-        x=x, y=y, mode="lines", line={"color": "#888888", "dash": "dot", "width": 1}, showlegend=False,
-        hoverinfo="skip",
-    )  # fmt: skip
-
-
-def _bar(line: Line, *, first: bool) -> list[Any]:
-    color, _, _, hatching = style(line.name)
-    return [
-        graphs.Bar(
-            x=_places(line.x),
-            y=line.y,
-            name=_text(line.name),
-            marker={
-                "color": color,
-                "line": {"width": 1, "color": "black"},
-                "pattern": {"shape": hatching, "fgcolor": "black", "size": 6},
-            },
-            error_y=_deviations(line),
-            legendgroup=_text(line.name),
-            showlegend=first,
-            hovertemplate="%{fullData.name}, %{x}: %{y:.4g}<extra></extra>",
-        )
-    ]
-
-
-def _lying_bar(line: Line, *, first: bool) -> list[Any]:
-    (bar,) = _bar(line, first=first)
-    return [
-        bar.update(
-            x=line.y, y=bar.x, orientation="h", error_y=None,
-            hovertemplate="%{fullData.name}, %{y}: %{x:.4g}<extra></extra>",
-        )
-    ]  # fmt: skip
-
-
-def _over(line: Line) -> Any:
-    color, _, symbol, _ = style(line.name)
-    return graphs.Scatter(
-        x=_places(line.x),
-        y=line.y,
-        name=_text(f"{line.name}, combat"),
-        mode="lines+markers",
-        line={"color": color, "dash": "dot", "width": 2},
-        marker={"symbol": symbol, "size": 8, "line": {"width": 1, "color": "black"}},
-        hovertemplate="%{fullData.name}, %{x}: %{y:.4g} %<extra></extra>",
+def _scale(axes: Axes, lines: Sequence[Line], label: str, which: str) -> None:
+    """Let an axis begin at zero, and end at a round number above all values and deviations."""
+    low = min([0.0, *(y for line in lines for y in line.y)])
+    high = max([0.0, *(y + (sd or 0.0) for line in lines for y, sd in zip(line.y, line.sd, strict=True))])
+    ticks = MaxNLocator(4 if which == "y" else 3, steps=[1, 2, 2.5, 5, 10]).tick_values(
+        low, high or (0.0 if low else 1.0)
     )
+    set_ticks, set_limits = (
+        (axes.set_xticks, axes.set_xlim) if which == "x" else (axes.set_yticks, axes.set_ylim)
+    )
+    set_ticks(ticks, short_numbers([float(tick) for tick in ticks], label))
+    set_limits(ticks[0], ticks[-1])
 
 
-def _text(text: str) -> str:
-    """A text that Plotly, which reads tags and entities, shows as it is."""
-    return html.escape(visible(text), quote=False)
+def _checkpoint_ticks(places: Sequence[float]) -> list[float]:
+    """Return the checkpoints that get a number: evenly thinned, with the last, none too near to another."""
+    known = sorted(set(places))
+    known = known[:: -ceil(len(known) / TICKS)] if known else []
+    ticks: list[float] = []
+    for place in known:
+        if not ticks or ticks[-1] - place >= (max(places) - min(places)) / (TICKS + 1):
+            ticks.append(place)
+    return ticks[::-1]
 
 
-def _places(places: Sequence[float | str]) -> list[float | str]:
-    return [_text(place) if isinstance(place, str) else place for place in places]
+def _bar_names(lines: Sequence[Line]) -> list[str]:
+    return list(dict.fromkeys(str(x) for line in lines for x in line.x))
 
 
-def _deviations(line: Line) -> dict[str, Any]:
-    """Error bars; Plotly takes `None` for 0, and draws nothing where it finds no number."""
-    return {"array": ["unknown" if sd is None else sd for sd in line.sd], "thickness": 1}
+def _wrap(name: str) -> str:
+    """Return a bar's name on at most two lines, and shortened where it is longer."""
+    return "\n".join(textwrap.wrap(drawable(name), LETTERS, max_lines=2, placeholder=" …"))
 
 
-def _faint(color: str) -> str:
-    """A colour of a band: the same, nearly transparent."""
-    red, green, blue = (int(color[n : n + 2], 16) for n in (1, 3, 5))
-    return f"rgba({red}, {green}, {blue}, {FAINT})"
+def _name_over(line: Line, panel: Panel) -> str:
+    return f"{line.name}, {panel.over_y}"
+
+
+def _deviations(line: Line) -> list[float]:
+    return [float("nan") if sd is None else sd for sd in line.sd]
+
+
+def _mark(name: str) -> dict[str, Any]:
+    own = style(name)
+    size = matplotlib.rcParams["lines.markersize"] * {"*": 1.5, "^": 1.15}.get(own.marker, 1)
+    return {"color": own.ink, "marker": own.marker, "markersize": size}
+
+
+def _point(name: str) -> dict[str, Any]:
+    return {**_mark(name), "linestyle": "none", "markeredgecolor": TEXT, "markeredgewidth": 0.5}
+
+
+def _line(name: str) -> dict[str, Any]:
+    return {**_mark(name), "linestyle": style(name).dash, "markeredgewidth": 0}
+
+
+def _over(name: str) -> dict[str, Any]:
+    return {**_mark(name), "linestyle": (0, (1, 1.4)), "markeredgecolor": TEXT, "markeredgewidth": 0.5}
+
+
+def _fill(name: str) -> dict[str, Any]:
+    own = style(name)
+    dense = 2 if matplotlib.rcParams["font.size"] < 9 else 1  # bars in print are small
+    return {"color": own.ink, "hatch": own.hatch * dense, "edgecolor": BACK, "linewidth": 0.8}

@@ -10,12 +10,12 @@ from importlib.resources import files
 from typing import Any, NamedTuple
 
 from markupsafe import Markup
-from plotly.offline import get_plotlyjs
 
 from speedrunner.markup import templates
-from speedrunner.report.drawing import draw
 from speedrunner.report.facts import Facts
+from speedrunner.report.inline import draw_inline
 from speedrunner.report.panels import Figure
+from speedrunner.report.styles import palette_css
 from speedrunner.results.writing import Cell, Table
 
 ROWS = 200
@@ -64,12 +64,11 @@ def page(
     environment = templates(__package__)
     environment.filters |= {"cell": _cell, "numbers": _numbers}
     here = files(__package__)
-    plotly = get_plotlyjs().replace("</script", "<\\/script")
     script = (here / "report.js").read_text(encoding="utf-8")
     return environment.get_template("report.jinja").render(
         title=title,
         written=datetime.now().astimezone().strftime("%Y-%m-%d %H:%M %Z"),
-        figures=[(figure, _json(draw(figure).to_json())) for figure in figures],
+        figures=[(figure, draw_inline(figure)) for figure in figures],
         sections=[
             *([Section("records", "Measured on this hardware", [*records], "")] if records else []),
             *_sections(tables, NO_EFFECT + "; ".join(cache)),
@@ -80,9 +79,8 @@ def page(
         remarks=remarks,
         problems=problems,
         not_begun=not_begun,
-        policy=" ".join(map(_digest, (plotly, script))),
-        plotly=Markup(plotly),
-        style=Markup((here / "report.css").read_text(encoding="utf-8")),
+        policy=_digest(script),
+        style=Markup(palette_css() + (here / "report.css").read_text(encoding="utf-8")),
         script=Markup(script),
     )
 
@@ -102,11 +100,6 @@ def _sections(tables: Sequence[Table], no_effect: str) -> Iterator[Section]:
 def _digest(script: str) -> str:
     """By which a policy lets one script run, and no other."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
-
-
-def _json(text: str) -> Markup:
-    """JSON that cannot end the element that it stands in."""
-    return Markup(text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029"))
 
 
 def _cell(cell: Cell) -> str:

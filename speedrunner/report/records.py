@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from speedrunner.measure.gpu_pages import engine_line, not_measured, parts_of, title_of
-from speedrunner.measure.gpu_record import read_record_folder
-from speedrunner.measure.measurement import figure_cells, table_cells
+from speedrunner.bench.gpu.pages import engine_line, not_measured, parts_of, title_of
+from speedrunner.bench.gpu.record import read_record_folder
+from speedrunner.bench.measurement import figure_cells, table_cells
 from speedrunner.results.writing import Table
 
 

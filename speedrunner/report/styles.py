@@ -1,47 +1,69 @@
-"""What each method looks like, on the screen and in print: told apart in greyscale, too."""
+"""The look of each method in every figure: readable without colours, and by colour-blind readers."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+PALETTE = {
+    "navy": ("#10306f", "#dfe8ff"),
+    "green": ("#086658", "#528d5b"),
+    "sky": ("#1f8dd0", "#59c6e7"),
+    "orange": ("#d87d24", "#ecd738"),
+    "red": ("#c44e00", "#e78127"),
+    "pink": ("#b5528f", "#d070a8"),
+    "gray": ("#797979", "#707070"),
+    "silver": ("#b5b5b5", "#5c5c5c"),
+}
+"""Each colour on a light and on a dark background."""
 
 
 class Style(NamedTuple):
-    """Dash, marker and hatching as Plotly calls them."""
+    """A colour of the palette, with dash, marker and hatch as matplotlib knows them."""
 
     color: str
-    dash: str
+    dash: Any
     marker: str
-    hatching: str
+    hatch: str
+
+    @property
+    def ink(self) -> str:
+        """The colour on a light background, as #rrggbb."""
+        return PALETTE[self.color][0]
 
 
-# Okabe and Ito's colours, for people who see few; each has another lightness, dash, marker and hatching.
+_SOLID, _DOTTED, _DASHED, _DASH_DOT = "-", (0, (1, 1.4)), (0, (4, 1.6)), (0, (5, 1.4, 1, 1.4))
+_LONG, _LONG_DOT = (0, (8, 2)), (0, (8, 1.6, 1, 1.6))
+
 STYLES = {
-    "react": Style("#7f7f7f", "dot", "circle", "."),
-    "opo": Style("#e69f00", "dash", "square", "/"),
-    "asi": Style("#56b4e9", "dashdot", "diamond", "\\"),
-    "asi_replay": Style("#cc79a7", "longdash", "cross", "x"),
-    "voyager": Style("#009e73", "longdashdot", "triangle-up", "-"),
-    "speedrunner": Style("#0b3c8a", "solid", "star", ""),
-    "speedrunner-interpreter_off": Style("#d55e00", "dash", "x", "+"),
-    "speedrunner-prompt_asi_style": Style("#56b4e9", "dot", "diamond", "\\"),
-    "speedrunner-visibility_all_public": Style("#009e73", "dashdot", "square", "/"),
-    "uncached": Style("#d55e00", "solid", "circle", ""),
-    "cached": Style("#c9c9c9", "dot", "square", "/"),
-    "output": Style("#0b3c8a", "dash", "diamond", "x"),
-    "with prefix cache": Style("#c9c9c9", "dot", "square", "/"),
-    "without": Style("#d55e00", "solid", "circle", ""),
+    "react": Style("gray", _DOTTED, "o", ".."),
+    "opo": Style("orange", _DASHED, "s", "//"),
+    "asi": Style("sky", _DASH_DOT, "D", "\\\\"),
+    "asi_replay": Style("pink", _LONG, "P", "xx"),
+    "voyager": Style("green", _LONG_DOT, "^", "--"),
+    "speedrunner": Style("navy", _SOLID, "*", ""),
+    "speedrunner-interpreter_off": Style("red", _DASHED, "X", "++"),
+    "speedrunner-prompt_asi_style": Style("sky", _DOTTED, "D", "\\\\"),
+    "speedrunner-visibility_all_public": Style("green", _DASH_DOT, "s", "//"),
+    "uncached": Style("red", _SOLID, "o", ""),
+    "cached": Style("silver", _DOTTED, "s", "//"),
+    "output": Style("navy", _DASHED, "D", "xx"),
+    "with prefix cache": Style("silver", _DOTTED, "s", "//"),
+    "without": Style("red", _SOLID, "o", ""),
 }
 
 OTHERS = (
-    Style("#e69f00", "dash", "square", "/"),
-    Style("#009e73", "dot", "x", "x"),
-    Style("#cc79a7", "dashdot", "cross", "-"),
+    Style("orange", _DASHED, "s", "//"),
+    Style("green", _DOTTED, "X", "xx"),
+    Style("pink", _DASH_DOT, "P", "--"),
 )
-
-FAINT = 0.13
-"""Opacity of a band."""
 
 
 def style(name: str) -> Style:
-    """Of a method, or of what else a line is; the same for a name wherever it is drawn."""
+    """Return the look of a method or of another series; a name has the same one in all figures."""
     return STYLES.get(name) or OTHERS[sum(name.encode()) % len(OTHERS)]
+
+
+def palette_css() -> str:
+    """Return CSS variables of the palette, such as `--navy`, for light and for dark pages."""
+    light, dark = (" ".join(f"--{name}: {colors[n]};" for name, colors in PALETTE.items()) for n in range(2))
+    return f":root {{ {light} }}\n@media (prefers-color-scheme: dark) {{ :root {{ {dark} }} }}\n"

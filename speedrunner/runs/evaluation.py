@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Collection, Sequence
+from pathlib import Path
 
 from msgspec.structs import replace
 
-from speedrunner.config.schema import Config
+from speedrunner.config.schema import Config, InvalidConfig
 from speedrunner.runs.stored_policy import find_policy
 from speedrunner.runs.stored_setup import compose_stored
 
@@ -20,7 +22,8 @@ def evaluation_config(source: str, overrides: Sequence[str], trust: Collection[s
         trust: names of others' classes and model configurations that the run may use.
 
     Raises:
-        RunDirectoryError, InvalidConfig: the run, its policy or an override does not exist.
+        RunDirectoryError, InvalidConfig: the run, its policy or an override does not exist, or the default
+            directory is a run already.
     """
     directory, version = find_policy(source)
     config = compose_stored(directory, [*overrides, "run.rollouts=0"], trust)
@@ -29,5 +32,12 @@ def evaluation_config(source: str, overrides: Sequence[str], trust: Collection[s
         what = re.sub(r"[^\w.-]+", "_", f"{config.env.name}-{config.model.card}")
         if config.library.visible_last is not None:
             what += f"-last{config.library.visible_last}"
-        run = replace(run, dir=f"{directory.path}-eval-v{version:04d}-{what}")
+        folder = Path(f"{directory.path}-eval-v{version:04d}-{what}")
+        if (folder / "config.yaml").exists():
+            # It may have come with the run, from someone else.
+            raise InvalidConfig(
+                f"{folder} is a run already. If it is your evaluation, and to be continued, name it:"
+                f" run.dir={shlex.quote(str(folder))}"
+            )
+        run = replace(run, dir=str(folder))
     return replace(config, run=run)

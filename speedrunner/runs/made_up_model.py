@@ -8,14 +8,12 @@ import random
 from typing import Any
 
 from serving.conversation import Completion, Conversation
-from serving.engine.client import Engine
-from serving.engine.endpoint import Endpoint
 from serving.errors import InvalidCall
-from serving.meter import Meter
-from serving.model import Messages, Model
+from serving.model import Messages
 from serving.model_card import ModelCard, Role, Roles
 from serving.tokens.tools import Schema, ToolCall, ToolSpec
 from serving.usage import Prices, Usage
+from speedrunner.runs.direct import LocalModel
 
 CALLS = 20
 """Requests of one agent's work: enough to try each of its tools, in their order."""
@@ -37,12 +35,11 @@ SKILL = 'def idea_{number}() -> str:\n    """Say a number."""\n    return "{numb
 """What half of all strings are, so that programs that agents write are tried as well."""
 
 
-class MadeUpModel(Model):
+class MadeUpModel(LocalModel):
     """Its answers follow from the conversation alone, in any process. Nothing is sent."""
 
     def __init__(self) -> None:
-        nowhere = Endpoint("http://localhost")
-        super().__init__(CARD, Engine(nowhere, CARD.name, Meter(lambda row: None, CARD.prices)), None)
+        super().__init__(CARD)
 
     def converse(
         self, role: str, messages: Messages, tools: list[ToolSpec], labels: dict[str, str]

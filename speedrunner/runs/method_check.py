@@ -8,7 +8,6 @@ where the method is made anew and sets have another order.
 from __future__ import annotations
 
 import asyncio
-import io
 import os
 import shutil
 from collections.abc import Iterator, Sequence
@@ -19,20 +18,17 @@ from pathlib import Path
 from traceback import walk_tb
 
 import msgspec
-from rich.console import Console
 
-from speedrunner.agents.actor import Actor
 from speedrunner.config.compose import compose
 from speedrunner.config.schema import from_yaml, to_yaml
 from speedrunner.hosts.host import HostError
 from speedrunner.methods import registry as methods
 from speedrunner.methods.base import MethodBroke
-from speedrunner.runs.drain import Drain
+from speedrunner.runs.direct import play_steps
 from speedrunner.runs.due import due
-from speedrunner.runs.executor import Executor, RunStopped
+from speedrunner.runs.executor import RunStopped
 from speedrunner.runs.made_up_model import MadeUpModel
 from speedrunner.runs.plan import Sleep
-from speedrunner.runs.progress import Progress
 from speedrunner.runs.setup import Setup, set_up
 from speedrunner.sandbox.settings import SandboxError
 from speedrunner.store.data import RunData, load
@@ -123,16 +119,7 @@ async def _played(setup: Setup, folder: Path, copy: Path | None) -> None:
     last = max((n for n, step in enumerate(steps) if isinstance(step, Sleep)), default=len(steps) - 1)
 
     async def execute(first: int, end: int) -> None:
-        executor = Executor(
-            directory=directory,
-            method=setup.method,
-            actor=Actor(setup.env, model, setup.config),
-            pool=pool,
-            progress=Progress(Console(file=io.StringIO()), 0, 0),
-            drain=Drain(lambda line: None),
-            attempts={},
-        )
-        await executor.execute(due(steps[first:end], directory))
+        await play_steps(setup, directory, model, pool, due(steps[first:end], directory))
 
     with RunDirectory.open_for_writing(folder) as directory:
         async with setup.hosts(setup.config.run.in_flight) as pool:

@@ -142,10 +142,7 @@ async def deployed(setup: Setup, log: Path, inducer_log: Path, progress: Progres
 
     Raises `InvalidCard`, `ServerFailed`.
     """
-    services = [(setup.card, setup.config.serving)]
-    if setup.inducer_card is not setup.card:
-        # A server that is named by address or port is the actor's.
-        services.append((setup.inducer_card, setup.config.serving.elsewhere()))
+    services = setup.services
     divided = await server_gpus(services, progress.say)  # before the first server takes minutes to start
     async with AsyncExitStack() as stack:
         found = [

@@ -10,6 +10,7 @@ from envs import EnvironmentFault, Split, TextEnv
 from serving.deployment import running_endpoint
 from serving.errors import InvalidCard
 from serving.model_card import ModelCard
+from serving.options import ServiceOptions
 from serving.usage import Prices
 from speedrunner.config.named import actor_card, inducer_card
 from speedrunner.config.schema import Config, InvalidConfig
@@ -49,6 +50,15 @@ class Setup:
         cards = (self.card, self.inducer_card)
         return {card.name: self.config.prices.in_place_of(card.prices) for card in cards}
 
+    @property
+    def services(self) -> list[tuple[ModelCard, ServiceOptions]]:
+        """How each model is served: the actor's, and the inducer's if it is another."""
+        served: list[tuple[ModelCard, ServiceOptions]] = [(self.card, self.config.serving)]
+        if self.inducer_card is not self.card:
+            # A server that is named by address or port is the actor's.
+            served.append((self.inducer_card, self.config.serving.elsewhere()))
+        return served
+
     def plan(self, ended: TrainingEnd | None = None) -> list[Step]:
         """The steps of the run, whose training may have ended before. Raises `InvalidPlan`."""
         method = self.method
@@ -58,9 +68,8 @@ class Setup:
 
     def check_keys(self) -> None:
         """Raise `InvalidCard` or `ServerFailed` where an API key is missing, or is none."""
-        running_endpoint(self.card, self.config.serving)
-        if self.inducer_card is not self.card:
-            running_endpoint(self.inducer_card, self.config.serving.elsewhere())
+        for card, options in self.services:
+            running_endpoint(card, options)
 
     def hosts(self, size: int, log: Path | None = None) -> HostPool:
         """Hosts of the environment, whose error streams go to `log`, if anywhere."""

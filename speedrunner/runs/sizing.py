@@ -28,10 +28,7 @@ async def sized_setup(setup: Setup, say: Callable[[str], None]) -> Setup:
     Raises:
         InvalidCard, ServerFailed: see `serving.sizing.sized`.
     """
-    options = setup.config.serving
-    services = [(setup.card, options)]
-    if setup.inducer_card is not setup.card:
-        services.append((setup.inducer_card, options.elsewhere()))
+    services = setup.services
     endpoints = [running_endpoint(*service) for service in services]
     # A server that runs takes no GPU here.
     started = [card for (card, _), place in zip(services, endpoints, strict=True) if place is None]

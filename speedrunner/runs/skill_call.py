@@ -13,8 +13,9 @@ from envs import Task
 from serving.tokens.tools import ToolCall
 from speedrunner.hosts.host import HostError
 from speedrunner.library.library import Library
-from speedrunner.library.rules import MODULE_LIMIT, InvalidSkill
+from speedrunner.library.rules import InvalidSkill
 from speedrunner.runs.setup import Setup
+from speedrunner.store.policies import MODULE_BYTES
 from speedrunner.store.records import CallNode, Ending
 
 CALL_WALL_S = 60.0
@@ -83,7 +84,7 @@ def _left_s(limit_s: float) -> float:
 
 def _checked(setup: Setup, source: str, skill: str, arguments: str) -> tuple[Library, ToolCall]:
     """The module as a library that shows a skill, and a call of it, read as strictly as a model's."""
-    library = Library(setup.env.primitives).write(source, sleep=0, public=False, limit=MODULE_LIMIT)
+    library = Library(setup.env.primitives).write(source, sleep=0, public=False, limit=MODULE_BYTES)
     library = library.set_visibility(skill, public=True, sleep=0)
     try:
         given = msgspec.json.decode(arguments.encode(), type=dict[str, Any])

@@ -11,10 +11,12 @@ from __future__ import annotations
 import errno
 import mmap
 import os
+import re
 import shutil
 import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from itertools import accumulate, count
 from operator import sub
 from pathlib import Path
@@ -27,8 +29,11 @@ Record = TypeVar("Record", bound=msgspec.Struct)
 RECORD_BYTES = 64 * 2**20
 """Bytes of one record, a line or a whole file, that are read; longer ones are refused."""
 
-LIST_BYTES = 512 * 2**20
-"""Bytes of a JSON-lines file whose records are all kept in memory."""
+DECODED_BYTES = 192 * 2**20
+"""Bytes of memory that one record, or all records of a list, may take at most; see `decoded_bytes`.
+
+A genuine record takes two or three times its length. The densest one that a run of ours can write, of calls
+whose results are lists of empty objects, takes 168 MB by this count."""
 
 LEVELS = 300
 """Lists and objects within each other in one record. Call trees of 100 levels with their values take 230."""
@@ -87,15 +92,16 @@ def open_regular(path: Path, flags: int) -> int:
     return descriptor
 
 
-def read_given(path: Path) -> str:
-    """Return the text of a file that somebody has named, which may be a link.
+def read_given(path: Path, limit: int = RECORD_BYTES) -> str:
+    """Return the text of a file that the user has named, which may be a link.
 
     Raises:
         OSError: it cannot be read, or is no regular file.
         UnicodeDecodeError: it is no text.
+        StorageError: it has more than `limit` bytes.
     """
-    with os.fdopen(open_regular(Path(os.path.realpath(path)), os.O_RDONLY), encoding="utf-8") as file:
-        return file.read()
+    with os.fdopen(open_regular(Path(os.path.realpath(path)), os.O_RDONLY), "rb") as file:
+        return file.read(_bounded(file, path, limit)).decode()
 
 
 def make_folder(path: Path) -> None:
@@ -165,24 +171,32 @@ def read_records(path: Path, type_: type[Record]) -> list[Record]:
     """Read a JSON-lines file; a missing one is empty, and a torn tail is left out.
 
     Raises:
-        StorageError: the file cannot be read or has more than `LIST_BYTES`, or another line than the last is
-            broken.
+        StorageError: the file cannot be read, its records would take more than `DECODED_BYTES`, or another
+            line than the last is broken.
         UnknownFormat: a record's `format` is not the default of its type.
     """
-    return list(each_record(path, type_, lambda number, line: True, LIST_BYTES))
+    room = DECODED_BYTES
+
+    def is_wanted(number: int, line: bytes) -> bool:
+        nonlocal room
+        room -= decoded_bytes(line, room)
+        if room < 0:
+            raise StorageError(f"{path}, line {number}: {_TOO_DENSE}")
+        return True
+
+    return list(each_record(path, type_, is_wanted))
 
 
 def each_record(
-    path: Path, type_: type[Record], wanted: Callable[[int, bytes], bool], limit: int | None = None
+    path: Path, type_: type[Record], wanted: Callable[[int, bytes], bool] = lambda number, line: True
 ) -> Iterator[Record]:
     """The same, one record at a time in memory, and of those lines alone that are wanted.
 
     Args:
         wanted: of a line's number, from 1, and its text.
-        limit: bytes of the whole file; `None` for any number.
     """
     decode = _decoder(type_)
-    lines = enumerate(whole_lines(path, limit), start=1)
+    lines = enumerate(whole_lines(path), start=1)
     current = next(lines, None)
     while current is not None:
         (number, line), current = current, next(lines, None)
@@ -192,18 +206,15 @@ def each_record(
             yield decode(line, f"{path}, line {number},")
 
 
-def whole_lines(path: Path, limit: int | None = None) -> Iterator[bytes]:
+def whole_lines(path: Path) -> Iterator[bytes]:
     """The lines of a JSON-lines file as they stand there, one at a time in memory; a missing file has none,
-    and a torn tail is left out. Raises `StorageError`, also where a line exceeds `RECORD_BYTES`, or the file
-    `limit` bytes."""
+    and a torn tail is left out. Raises `StorageError`, also where a line exceeds `RECORD_BYTES`."""
     with explained(path, "read"):
         try:
             descriptor = open_regular(path, os.O_RDONLY)
         except FileNotFoundError:
             return
         with os.fdopen(descriptor, "rb") as file:
-            if limit is not None:
-                _bounded(file, path, limit)
             while line := file.readline(RECORD_BYTES + 1):
                 if len(line) > RECORD_BYTES:
                     raise StorageError(f"{path} has a line of more than {RECORD_BYTES} bytes, the limit")
@@ -214,7 +225,23 @@ def whole_lines(path: Path, limit: int | None = None) -> Iterator[bytes]:
 def read_record(path: Path, type_: type[Record], limit: int = RECORD_BYTES) -> Record:
     """Read a file of at most `limit` bytes that `write_atomic` wrote. Raises `StorageError`,
     `UnknownFormat`."""
-    return _decoder(type_)(read_content(path, limit), str(path))
+    return as_record(read_content(path, limit), type_, path)
+
+
+def as_record(content: bytes, type_: type[Record], path: Path) -> Record:
+    """Decode what `read_record` reads. Raises as that."""
+    record: Record = _decoder(type_)(content, str(path))
+    return record
+
+
+def read_json(path: Path, type_: Any = dict[str, Any], limit: int = RECORD_BYTES) -> Any:
+    """Read a file of JSON without a layout of ours. Raises `StorageError`."""
+    content = read_content(path, limit)
+    check_content(content, str(path))
+    try:
+        return msgspec.json.decode(content, type=type_)
+    except _NOT_JSON as error:
+        raise StorageError(f"{path} is damaged: {error}") from error
 
 
 def _bounded(file: BinaryIO, path: Path, limit: int) -> int:
@@ -353,6 +380,7 @@ class _Versioned(msgspec.Struct):
     format: int | None = None
 
 
+@cache
 def _decoder(type_: type[Record]) -> Callable[[bytes, str], Record]:
     """What decodes a record, given where it stands, and checks the version of its layout."""
     decoder = msgspec.json.Decoder(type_)
@@ -360,7 +388,7 @@ def _decoder(type_: type[Record]) -> Callable[[bytes, str], Record]:
     known = defaults.get("format")
 
     def decode(line: bytes, where: str) -> Record:
-        check_levels(line, where)
+        check_content(line, where)
         try:
             record = decoder.decode(line)
             written = getattr(record, "format", None)
@@ -381,9 +409,11 @@ def _decoder(type_: type[Record]) -> Callable[[bytes, str], Record]:
     return decode
 
 
-def check_levels(text: bytes, where: str) -> None:
-    """Raise `StorageError` where a text of JSON has more than `LEVELS` levels, which `msgspec` may still
-    decode, and no one encode or print."""
+def check_content(text: bytes, where: str) -> None:
+    """Raise `StorageError` where decoding a text of JSON would take more than `DECODED_BYTES`, or where it
+    has more than `LEVELS` levels, which `msgspec` may still decode, and nothing else encode or print."""
+    if decoded_bytes(text, DECODED_BYTES) > DECODED_BYTES:
+        raise StorageError(f"{where} {_TOO_DENSE}")
     if text.count(b"[") + text.count(b"{") <= LEVELS:
         return
     unescaped = text.replace(b"\\\\", b"").replace(b'\\"', b"").translate(None, _NO_BRACKETS)
@@ -393,13 +423,39 @@ def check_levels(text: bytes, where: str) -> None:
         raise StorageError(f"{where} has lists and objects within each other on more than {LEVELS} levels")
 
 
+def decoded_bytes(text: bytes, enough: int) -> int:
+    """Return the memory that a text of JSON takes at most once it is decoded, in bytes.
+
+    It is counted before decoding: two bytes of JSON may take eighty of memory. A short look, which takes
+    signs within strings for others, comes first; where it finds more than `enough`, signs are counted one by
+    one until there are more.
+    """
+    # A string with one wide character has four bytes for each of its characters.
+    size = len(text) * (1 if text.isascii() else 4)
+    most = size + sum(cost * text.count(sign) for sign, cost in _COSTS.items())
+    if most <= enough:
+        return most
+    for found in _SIGN_OR_STRING.finditer(text):
+        size += _COSTS.get(found[0], 0)
+        if size > enough:
+            break
+    return size
+
+
+_COSTS = {b",": 64, b":": 60, b"[": 80, b"{": 130}
+"""Bytes of memory for each list, object, member of an object and further value, as measured on 64-bit
+Python, rounded up."""
+
+_SIGN_OR_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[][{},:]', re.DOTALL)
+
+_TOO_DENSE = f"would take more than {DECODED_BYTES} bytes of memory, the limit"
 _NO_BRACKETS = bytes(set(range(256)) - set(b'[]{}"'))
 _STEPS = bytes.maketrans(b"[{]}", b"\2\2\0\0")
 
 
 def _is_json(line: bytes) -> bool:
     try:
-        msgspec.json.decode(line)
+        msgspec.json.decode(line, type=msgspec.Raw)  # which makes no objects of it
     except _NOT_JSON:
         return False
     return True

@@ -21,6 +21,12 @@ import msgspec
 from speedrunner.store import files
 from speedrunner.store.records import FORMAT, Policy, Skill
 
+MODULE_BYTES = 1_250_000
+"""Bytes of a skill library: 1,700 skills of 735 bytes each."""
+
+NOTES_BYTES = 1_000_000
+"""Bytes of a policy's notes, which are part of a prompt: some 250,000 tokens."""
+
 
 class InvalidPolicy(files.StorageError):
     """A policy cannot be stored such that it would be read back the same, or a stored one is damaged."""
@@ -107,14 +113,13 @@ def _write(folder: Path, policy: Policy) -> None:
 
 def _read(folder: Path) -> Policy:
     index = files.read_record(folder / "library.json", _Index)
-    module, notes, method = (
-        files.read_content(folder / name) for name in ("skills.py", "notes.md", "method.json")
-    )
-    files.check_levels(method, str(folder / "method.json"))
+    module = files.read_content(folder / "skills.py", MODULE_BYTES)
+    notes = files.read_content(folder / "notes.md", NOTES_BYTES)
+    method: dict[str, Any] = files.read_json(folder / "method.json")
     return Policy(
         version=index.version,
         module=module.decode(),
         skills=index.skills,
         notes=notes.decode(),
-        method=msgspec.json.decode(method, type=dict[str, Any]),
+        method=method,
     )

@@ -16,6 +16,7 @@ from envs import Outcome, Task
 from serving.model_card import ModelCard
 from serving.tokens.tools import ToolCall
 from serving.usage import Prices, Usage
+from typed.numbers import Real, Whole
 
 FORMAT = 1
 """Version of the layout of every record below."""
@@ -77,10 +78,10 @@ class CallNode(msgspec.Struct):
     arguments: dict[str, Any]
     result: Any = None
     error: str | None = None
-    actions: int = 0
-    seconds: float = 0.0
+    actions: Whole = 0
+    seconds: Real = 0.0
     calls: list[CallNode] = []
-    omitted: int = 0
+    omitted: Whole = 0
 
     def below(self) -> Iterator[CallNode]:
         """Every call below this one, in their order."""
@@ -107,21 +108,21 @@ class Turn(msgspec.Struct):
     messages: list[Message]
     text: str
     usage: Usage
-    seconds: float
-    held_s: float = 0.0
+    seconds: Real
+    held_s: Real = 0.0
     reasoning: str = ""
     call: ToolCall | None = None
     executed: CallNode | None = None
     error: str | None = None
     role: str = "actor"
-    conversation: int = 0
+    conversation: Whole = 0
 
 
 class Cut(msgspec.Struct, frozen=True):
     """Lines of a text, from `first` to before `end`, and those that take their place."""
 
-    first: int
-    end: int
+    first: Whole
+    end: Whole
     lines: list[str]
 
 
@@ -135,7 +136,7 @@ class WorldStep(msgspec.Struct, frozen=True, omit_defaults=True):
         load: other skills took the place of those before; see `speedrunner.store.modules`.
     """
 
-    turn: int | None = None
+    turn: Whole | None = None
     call: CallNode | None = None
     load: list[Cut] | None = None
 
@@ -159,19 +160,19 @@ class Trajectory(msgspec.Struct, kw_only=True):
 
     episode: str
     task: Task
-    policy: int
-    attempt: int
+    policy: Whole
+    attempt: Whole
     turns: list[Turn]
     ending: Ending
     outcome: Outcome | None
     error: str | None = None
     kept: dict[str, Any] = {}
     prompt_hash: str = ""
-    seconds: float = 0.0
-    started: float = 0.0
+    seconds: Real = 0.0
+    started: Real = 0.0
     world: list[WorldStep] | None = None
     module: list[Cut] | None = None
-    format: int = FORMAT
+    format: Whole = FORMAT
 
     @property
     def usage(self) -> Usage:
@@ -200,20 +201,20 @@ class EpisodeRow(msgspec.Struct, kw_only=True):
 
     episode: str
     phase: Phase
-    checkpoint: int
+    checkpoint: Whole
     task: Task
-    policy: int
-    attempt: int
+    policy: Whole
+    attempt: Whole
     ending: Ending
-    score: float | None
+    score: Real | None
     success: bool | None
-    llm_calls: int
-    actions: int
-    skill_calls: int
-    invalid_calls: int
+    llm_calls: Whole
+    actions: Whole
+    skill_calls: Whole
+    invalid_calls: Whole
     usage: Usage
-    seconds: float
-    format: int = FORMAT
+    seconds: Real
+    format: Whole = FORMAT
 
     @classmethod
     def of(cls, trajectory: Trajectory, phase: Phase, checkpoint: int) -> Self:
@@ -250,8 +251,8 @@ class Skill(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     public: bool
-    created: int
-    edited: int
+    created: Whole
+    edited: Whole
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
@@ -265,12 +266,12 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
         method: the method's own JSON.
     """
 
-    version: int
+    version: Whole
     module: str = ""
     skills: tuple[Skill, ...] = ()
     notes: str = ""
     method: dict[str, Any] = {}
-    format: int = FORMAT
+    format: Whole = FORMAT
 
 
 class Module(msgspec.Struct, frozen=True):
@@ -328,9 +329,9 @@ class PrefixChange(msgspec.Struct, frozen=True):
     What the engine's cache gave when the new prefix was sent first stands in the ledger, role `warming`.
     """
 
-    before: int
-    after: int
-    kept: int
+    before: Whole
+    after: Whole
+    kept: Whole
 
 
 class SleepRecord(msgspec.Struct, kw_only=True):
@@ -344,23 +345,23 @@ class SleepRecord(msgspec.Struct, kw_only=True):
         prefix: what it invalidated of the prompt prefix; `None` on routes of messages.
     """
 
-    sleep: int
-    rollouts: int
-    attempt: int
+    sleep: Whole
+    rollouts: Whole
+    attempt: Whole
     agents: list[AgentRecord]
     edits: list[Edit]
-    seconds: float
+    seconds: Real
     error: str | None = None
     attempts: list[Trajectory] = []
     prefix: PrefixChange | None = None
-    format: int = FORMAT
+    format: Whole = FORMAT
 
 
 class TrainingEnd(msgspec.Struct, frozen=True):
     """Where training ended before its plan did: after so many rollouts and sleeps its tokens were spent."""
 
-    rollouts: int
-    sleeps: int
+    rollouts: Whole
+    sleeps: Whole
 
 
 class Machine(msgspec.Struct, frozen=True):
@@ -374,8 +375,8 @@ class Machine(msgspec.Struct, frozen=True):
     """
 
     cpu: str
-    cores: int
-    memory_gb: float
+    cores: Whole
+    memory_gb: Real
     gpus: list[str]
 
 
@@ -400,9 +401,9 @@ class Process(msgspec.Struct, kw_only=True):
         seals: whether it seals what it records.
     """
 
-    started: float
+    started: Real
     host: str
-    pid: int
+    pid: Whole
     actor: ModelCard
     inducer: ModelCard
     models: dict[str, dict[str, str]]
@@ -415,4 +416,4 @@ class Process(msgspec.Struct, kw_only=True):
     sandbox: str = ""
     changes: list[str] = []
     seals: bool = False
-    format: int = FORMAT
+    format: Whole = FORMAT

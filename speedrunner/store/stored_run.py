@@ -23,8 +23,9 @@ import hmac
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, TypeVar, get_args
+from typing import TYPE_CHECKING, Annotated, Literal, TypeVar, get_args
 
 import msgspec
 
@@ -60,6 +61,23 @@ _BEFORE_CONFIG = {"lock", "server.log", "inducer_server.log", "hosts.log", *FOLD
 
 STATE_BYTES = 8 * 2**20
 """Bytes of `state.json` that are read: the seals of some 50,000 files."""
+
+
+LEDGER_BYTES = 256 * 2**20
+"""Bytes of memory that a ledger's rows may take: some 480,000 rows of 5,000 episodes."""
+
+ROW_BYTES, LABELS_BYTES = 500, 2_000
+"""Bytes of memory for a row, and for what commands note of each set of labels (one for each attempt at an
+episode, role and replica). Measured with `speedrunner cost`: 480 and 1,600."""
+
+SLEEPS_BYTES = 512 * 2**20
+"""Bytes of memory that the records of all sleeps may take; see `files.decoded_bytes`."""
+
+EPISODES = 100_000
+"""Episodes of one batch or evaluation."""
+
+KEY_CHARS = 1_000
+"""Characters of an episode's key."""
 
 
 class RunDirectoryError(files.StorageError):
@@ -203,15 +221,26 @@ class StoredRun:
                 path, Trajectory, lambda place, line: newest.get(_key(line)) == place
             )
 
-    def played(self, phase: Phase, number: int) -> list[Trajectory]:
-        """The same, with every attempt that ended."""
-        return self._read(self._numbered(phase, number), Trajectory)
+    def played(self, phase: Phase, number: int) -> Iterator[Trajectory]:
+        """The same, one at a time in memory, with every attempt that ended."""
+        with as_run_directory_error(self.path):
+            yield from files.each_record(self._numbered(phase, number), Trajectory)
 
     def sleeps(self) -> list[SleepRecord]:
         """Sleeps whose record is written, ascending."""
+        room, found = SLEEPS_BYTES, []
         with as_run_directory_error(self.path):
-            paths = (self._numbered("sleep", number) for number in self.numbers("sleep"))
-            return [files.read_record(path, SleepRecord) for path in paths]
+            for number in self.numbers("sleep"):
+                path = self._numbered("sleep", number)
+                content = files.read_content(path)
+                room -= files.decoded_bytes(content, room)
+                if room < 0:
+                    raise RunDirectoryError(
+                        f"{path}: the records of sleeps up to this one would take more than {SLEEPS_BYTES}"
+                        " bytes of memory, the limit"
+                    )
+                found.append(files.as_record(content, SleepRecord, path))
+        return found
 
     def episodes(self) -> list[EpisodeRow]:
         """One summary row per finished episode, also where a kill came before the row was written."""
@@ -224,12 +253,27 @@ class StoredRun:
 
     def count(self, phase: Phase) -> int:
         """How many episodes of a phase are finished; their texts are not decoded."""
-        keys = (self._read(self._numbered(phase, number), _Key) for number in self.numbers(phase))
+        keys = (self._keys(self._numbered(phase, number)) for number in self.numbers(phase))
         return sum(len(_newest(each)) for each in keys)
 
     def requests(self) -> list[LedgerRow]:
-        """Rows of the ledger."""
-        return self._read(self._requests, LedgerRow)
+        """Rows of the ledger; those of an episode share their labels."""
+        room, found = LEDGER_BYTES, list[LedgerRow]()
+        shared: dict[tuple[tuple[str, str], ...], dict[str, str]] = {}
+        with as_run_directory_error(self.path):
+            for row in files.each_record(self._requests, LedgerRow):
+                key = tuple(row.labels.items())
+                room -= ROW_BYTES + len(row.request) + len(row.model) + len(row.error or "")
+                if key not in shared:
+                    room -= LABELS_BYTES + sum(len(name) + len(value) + 160 for name, value in key)
+                if room < 0:
+                    raise RunDirectoryError(
+                        f"{self._requests}, line {len(found) + 1}: the rows up to this one would take more"
+                        f" than {LEDGER_BYTES} bytes of memory, the limit"
+                    )
+                msgspec.structs.force_setattr(row, "labels", shared.setdefault(key, row.labels))
+                found.append(row)
+        return found
 
     def processes(self) -> list[Process]:
         """Those that worked on it, in their order."""
@@ -260,12 +304,8 @@ class StoredRun:
         if not self._reading.exists():
             return []
         with as_run_directory_error(self.path):
-            content = files.read_content(self._reading)
-            files.check_levels(content, str(self._reading))
-        try:
-            return msgspec.json.decode(content, type=list[Balance])
-        except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise RunDirectoryError(f"{self._reading} is damaged ({error}): remove it") from None
+            found: list[Balance] = files.read_json(self._reading, list[Balance])
+            return found
 
     def _missing(self, rows: list[EpisodeRow]) -> list[EpisodeRow]:
         """Summaries of finished episodes that `rows` lacks, as after a kill between the two appends."""
@@ -275,15 +315,22 @@ class StoredRun:
         for phase in get_args(Phase):
             for number in self.numbers(phase):
                 path = self._numbered(phase, number)
-                keys = self._read(path, _Key)
+                keys = self._keys(path)
                 if not written.issuperset((key.episode, key.attempt) for key in keys):
-                    point, episodes = played if phase == "train" else number, self._read(path, Trajectory)
-                    missing += [EpisodeRow.of(episode, phase, point) for episode in episodes]
+                    point = played if phase == "train" else number
+                    missing += [EpisodeRow.of(each, phase, point) for each in self.played(phase, number)]
                 played += len(_newest(keys))
         return [row for row in missing if (row.episode, row.attempt) not in written]
 
     def _numbered(self, phase: str, number: int) -> Path:
         return self.path / _NUMBERED[phase].replace("*", f"{number:04d}")
+
+    def _keys(self, path: Path) -> list[_Key]:
+        with as_run_directory_error(self.path):
+            found = list(islice(files.each_record(path, _Key), EPISODES + 1))
+        if len(found) > EPISODES:
+            raise RunDirectoryError(f"{path} has more than {EPISODES} episodes, the limit")
+        return found
 
     def _read(self, path: Path, type_: type[files.Record]) -> list[files.Record]:
         with as_run_directory_error(self.path):
@@ -293,7 +340,7 @@ class StoredRun:
 class _Key(msgspec.Struct):
     """What tells a finished episode; the rest of its trajectory is not decoded."""
 
-    episode: str
+    episode: Annotated[str, msgspec.Meta(max_length=KEY_CHARS)]
     attempt: int
     format: int = FORMAT
 
@@ -302,10 +349,11 @@ def _key(line: bytes) -> str:
     """The key of a trajectory, which comes first in a line as it is written here."""
     begin = b'{"episode":"'
     if line.startswith(begin):
-        return line[len(begin) :].partition(b'"')[0].decode(errors="replace")
+        end = line.find(b'"', len(begin), len(begin) + KEY_CHARS)
+        return line[len(begin) : end].decode(errors="replace") if end >= 0 else ""
     try:
         return msgspec.json.decode(line, type=_Key).episode
-    except (msgspec.MsgspecError, RecursionError):
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         return ""  # whoever reads the record says what is wrong with it
 
 

@@ -10,34 +10,35 @@ from msgspec.structs import astuple
 from serving.balance import Balance
 from serving.usage import Usage
 from speedrunner.experiments.damage import DAMAGED
+from speedrunner.findings import Finding
 from speedrunner.results.accounts import StoredAccounts, server_of, stored_accounts
 from speedrunner.store.data import RunData, load
 from speedrunner.store.labels import Labels
 from speedrunner.store.records import EpisodeRow
 from speedrunner.store.stored_run import sleep_key
-from speedrunner.verification.findings import Check, Findings, contrast
+from speedrunner.verification.differences import Differences, contrast
 from speedrunner.verification.subject import Subject
 
 SHARED = "an account of an engine that several runs shared, not all of which lie beside this one"
 
 
-def accounts(subject: Subject, *, is_finished: bool) -> Check:
+def accounts(subject: Subject, *, is_finished: bool) -> Finding:
     """Compare them. Raises `StorageError`.
 
     Args:
         is_finished: whether the run is. Of others the ledger may be ahead of the episodes, and these of their
             summary rows.
     """
-    found = Findings("accounts")
+    found = Differences("accounts")
     used = _used(subject, found, is_finished)
     summaries = _summarised(subject, found, is_finished)
     stored = _stored(subject.data, found)
-    return found.check(
+    return found.finding(
         f"{used} episodes and sleeps with their rows in the ledger, {summaries} summary rows, {stored}"
     )
 
 
-def _used(subject: Subject, found: Findings, is_finished: bool) -> int:
+def _used(subject: Subject, found: Differences, is_finished: bool) -> int:
     """Each episode and each sleep has the tokens of its own rows, and no others have any."""
     told: dict[tuple[str, int], Usage] = {}
     attempts = {row.episode: row.attempt for row in subject.data.episodes}
@@ -65,7 +66,7 @@ def _used(subject: Subject, found: Findings, is_finished: bool) -> int:
     return len(told)
 
 
-def _summarised(subject: Subject, found: Findings, is_finished: bool) -> int:
+def _summarised(subject: Subject, found: Differences, is_finished: bool) -> int:
     """Each summary row is what its episode gives."""
     written = subject.directory.rows()
     rows = {(row.episode, row.attempt): row for row in written}
@@ -88,7 +89,7 @@ def _summarised(subject: Subject, found: Findings, is_finished: bool) -> int:
     return len(written)
 
 
-def _stored(run: RunData, found: Findings) -> str:
+def _stored(run: RunData, found: Differences) -> str:
     """The sums that each process stored are those of the ledger; told in words."""
     result = stored_accounts([run])
     clients = {_key(each): each.clients for each in run.accounts}

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import Counter
 
 from envs import Task
+from speedrunner.findings import Finding
 from speedrunner.runs.budget import TokenBudget
 from speedrunner.runs.plan import Evaluate, Sleep, Wake, number_of, step_key, step_name
 from speedrunner.store.labels import Labels
 from speedrunner.store.records import TrainingEnd
 from speedrunner.store.stored_run import sleep_key
-from speedrunner.verification.findings import Check, Findings
+from speedrunner.verification.differences import Differences
 from speedrunner.verification.subject import Subject
 
 
@@ -23,14 +24,14 @@ class Plan:
 
     def __init__(self, subject: Subject) -> None:
         self._subject = subject
-        self._found = Findings("plan")
+        self._found = Differences("plan")
         self._end = subject.directory.training_end
         self._steps = subject.setup.plan(self._end)
         self._finished = subject.directory.finished()
         keys = {step_key(step) for step in self._steps}
         self.is_finished = keys <= set(self._finished)
 
-    def check(self) -> Check:
+    def check(self) -> Finding:
         """Compare them. Raises `StorageError`."""
         found, steps = self._found, self._steps
         planned = {step_key(step): step for step in steps}
@@ -52,7 +53,7 @@ class Plan:
         slept = sum(isinstance(step, Sleep) for step in steps)
         end = "" if self._end is None else "; training ended before its plan did, by its budget"
         unfinished = "" if self.is_finished else "; the run is not finished: checked as far as it goes"
-        return found.check(
+        return found.finding(
             f"{played} of {episodes} planned episodes and {sleeps} of {slept} sleeps{end}{unfinished}"
         )
 

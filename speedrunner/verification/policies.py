@@ -6,21 +6,22 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 
+from speedrunner.findings import Finding
 from speedrunner.library.definition import Definition
 from speedrunner.library.library import Library
 from speedrunner.library.rules import InvalidSkill
 from speedrunner.store.policies import InvalidPolicy
 from speedrunner.store.records import Edit, EditAction, Policy
 from speedrunner.store.stored_run import sleep_key
-from speedrunner.verification.findings import Check, Findings
+from speedrunner.verification.differences import Differences
 from speedrunner.verification.subject import Subject
 
 UNNAMED = "sleeps of an earlier layout, in which the new names of renamed skills were not recorded"
 
 
-def policies(subject: Subject) -> Check:
+def policies(subject: Subject) -> Finding:
     """Follow the edits of all sleeps. Raises `StorageError`."""
-    found = Findings("policies")
+    found = Differences("policies")
     versions, records = (
         subject.directory.policies.versions(),
         {each.sleep: each for each in subject.data.sleeps},
@@ -53,10 +54,10 @@ def policies(subject: Subject) -> Check:
             else:
                 _Sleep(version, before, after, shown, found).follow(accepted)
         before, shown = after, _shown(subject, policy)
-    return found.check(f"{len(versions)} versions, to which {edits} accepted edits lead")
+    return found.finding(f"{len(versions)} versions, to which {edits} accepted edits lead")
 
 
-def _check_first(subject: Subject, policy: Policy, found: Findings) -> None:
+def _check_first(subject: Subject, policy: Policy, found: Differences) -> None:
     """Version 0 is the method's own, where it is not another run's."""
     setup = subject.setup
     if setup.config.run.start_from is None and policy != setup.method.initial():
@@ -82,7 +83,7 @@ class _Sleep:
     """One sleep's accepted edits, between the libraries before and after it."""
 
     def __init__(
-        self, number: int, before: Library, after: Library, shown: dict[str, bool], found: Findings
+        self, number: int, before: Library, after: Library, shown: dict[str, bool], found: Differences
     ) -> None:
         self._number = number
         self._before = before

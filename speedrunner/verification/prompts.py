@@ -19,11 +19,12 @@ from serving.tokens.transcript import Transcript
 from serving.weights import prepare
 from speedrunner.agents.actor import SUBMIT_ANSWER
 from speedrunner.agents.loop import plain_messages
+from speedrunner.findings import Finding
 from speedrunner.methods.base import Method
 from speedrunner.runs.identity import model_files
 from speedrunner.store.records import Message, Process, Turn
 from speedrunner.store.stored_run import sleep_key
-from speedrunner.verification.findings import Check, Findings, turn_of
+from speedrunner.verification.differences import Differences, turn_of
 from speedrunner.verification.subject import Played, Subject
 
 OTHER_ROUTE = "prompts of an engine that is sent messages, not token ids"
@@ -84,7 +85,7 @@ def composer(card: ModelCard, own: ModelCard | None, process: Process | None) ->
         return None
 
 
-def prompts(subject: Subject) -> Check:
+def prompts(subject: Subject) -> Finding:
     """Check the conversations of all episodes and sleeps. Raises `StorageError`."""
     return _Prompts(subject).check()
 
@@ -96,10 +97,10 @@ class _Prompts:
         self._subject = subject
         self._setup = subject.setup
         self._composers: dict[str, Composer | None] = {}
-        self._found = Findings("prompts")
+        self._found = Differences("prompts")
         self._counts: Counter[str] = Counter()
 
-    def check(self) -> Check:
+    def check(self) -> Finding:
         """All of them."""
         for played in self._subject.episodes():
             key, talks = played.trajectory.episode, dict[int, list[tuple[int, Turn]]]()
@@ -114,10 +115,10 @@ class _Prompts:
                 self._conversation(sleep_key(record.sleep), agent.role, list(enumerate(agent.turns)))
         counts = self._counts
         if not counts.total() and self._found.left_out:
-            return Check("prompts", "not checked", OTHER_ROUTE)
+            return Finding("prompts", "not checked", OTHER_ROUTE)
         how = f"replies composed again in {counts['exact']}, recorded usage alone in {counts['usage']}"
         first = f"{counts['first']} first prompts composed again"
-        return self._found.check(f"{counts['exact'] + counts['usage']} continued prompts ({how}); {first}")
+        return self._found.finding(f"{counts['exact'] + counts['usage']} continued prompts ({how}); {first}")
 
     def _conversation(self, key: str, role: str, talk: list[tuple[int, Turn]]) -> None:
         """Each prompt but the first continues the one before."""

@@ -14,14 +14,15 @@ import msgspec
 
 from serving.tokens.tools import ToolCall
 from speedrunner.agents.actor import actor_view
+from speedrunner.bench.measurement import Status
+from speedrunner.findings import Finding
 from speedrunner.hosts.host import HostError
 from speedrunner.hosts.messages import Executed
 from speedrunner.hosts.process_host import ProcessHost
-from speedrunner.measure.measurement import Status
 from speedrunner.store.modules import with_cuts
 from speedrunner.store.records import CallNode, Cut, Ending, Trajectory, Turn
-from speedrunner.verification.findings import Check, Findings, contrast, turn_of
-from speedrunner.verification.subject import Played, Subject
+from speedrunner.verification.differences import Differences, contrast, turn_of
+from speedrunner.verification.subject import OutOfTime, Played, Subject
 
 PATIENCE_S, PATIENCE, MOST_PATIENCE_S = 60.0, 10, 600.0
 """What a call may take again, in seconds: so long, or so many times what it took if that is more. The last is
@@ -65,10 +66,13 @@ class _LeftOut(Exception):
         self.calls = calls
 
 
-async def replay(subject: Subject, status: Status) -> Check:
-    """Play all episodes again, as many at once as there are cores. Raises `HostError`, `StorageError`."""
-    found, counts = Findings("replay"), Counter[str]()
-    cores, episodes = len(os.sched_getaffinity(0)), subject.episodes()
+async def replay(subject: Subject, status: Status) -> Finding:
+    """Play all episodes again, as many at once as there are cores, until the subject's deadline.
+
+    Raises `HostError`, `StorageError`.
+    """
+    found, counts = Differences("replay"), Counter[str]()
+    cores, episodes, is_late = len(os.sched_getaffinity(0)), subject.episodes(), False
 
     async def work() -> None:
         for played in episodes:  # shared: each takes the next one
@@ -77,8 +81,11 @@ async def replay(subject: Subject, status: Status) -> Check:
             found.left_out += Counter({BY_A_FAULT: sum(_is_lost(turn) for turn in episode.turns)})
             async with pool.host() as host:
                 try:
-                    async for _ in _replayed(subject, played, host):
-                        counts["calls"] += 1
+                    async with asyncio.timeout_at(subject.deadline):
+                        async for _ in _replayed(subject, played, host):
+                            counts["calls"] += 1
+                except TimeoutError:
+                    raise OutOfTime from None
                 except _Differs as error:
                     where = episode.episode
                     found.differs(where if error.turn is None else turn_of(where, error.turn), str(error))
@@ -91,9 +98,11 @@ async def replay(subject: Subject, status: Status) -> Check:
             async with asyncio.TaskGroup() as group:
                 for _ in range(cores):
                     group.create_task(work())
-        except BaseExceptionGroup as error:
+        except* OutOfTime:
+            is_late = True
+        except* Exception as error:
             raise error.exceptions[0] from None
-    return found.check(f"{counts['calls']} calls of {counts['episodes']} episodes")
+    return found.finding(f"{counts['calls']} calls of {counts['episodes']} episodes", is_late=is_late)
 
 
 async def _replayed(subject: Subject, played: Played, host: ProcessHost) -> AsyncIterator[None]:

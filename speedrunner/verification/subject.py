@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Iterator
 from functools import cache
 from typing import Literal, get_args
@@ -13,6 +14,10 @@ from speedrunner.runs.stored_setup import reader_cards, set_up_stored
 from speedrunner.store.data import RunData
 from speedrunner.store.records import Phase, Policy, Trajectory
 from speedrunner.store.stored_run import StoredRun
+
+
+class OutOfTime(Exception):
+    """The time for the verification is over."""
 
 
 class Played(msgspec.Struct, frozen=True):
@@ -30,6 +35,8 @@ class Subject:
         data: its records.
         process: what played it last, as far as that is recorded.
         setup: what its configuration names, with the recorded model configurations.
+        deadline: when the verification has to end, in seconds of `time.monotonic`. After it, `episodes` and
+            `policy` raise `OutOfTime`.
         cards: the reader's own model configurations, by model name: those say where tokenizers are.
 
     Raises:
@@ -38,16 +45,33 @@ class Subject:
         SandboxUnavailable: skills cannot be isolated on this machine.
     """
 
-    def __init__(self, directory: StoredRun, trust: Collection[str] = ()) -> None:
+    def __init__(
+        self, directory: StoredRun, trust: Collection[str] = (), deadline: float | None = None
+    ) -> None:
         self.directory = directory
+        self.deadline = deadline
         self.data = RunData(directory)
         self.process = next(reversed(directory.processes()), None)
         self.setup = set_up_stored(directory, trust)
         self.cards = reader_cards(self.setup.config, trust)
-        self.policy = cache(directory.policies.load)
+        self._policy = cache(directory.policies.load)
 
     def episodes(self) -> Iterator[Played]:
         """All recorded episodes, every attempt that ended: those of batches, evaluations, sleeps."""
+        for played in self._episodes():
+            self._check_time()
+            yield played
+
+    def policy(self, version: int) -> Policy:
+        """A version of the run's policy. Raises `InvalidPolicy`."""
+        self._check_time()
+        return self._policy(version)
+
+    def _check_time(self) -> None:
+        if self.deadline is not None and time.monotonic() >= self.deadline:
+            raise OutOfTime
+
+    def _episodes(self) -> Iterator[Played]:
         for phase in get_args(Phase):
             for number in self.directory.numbers(phase):
                 for each in self.directory.played(phase, number):
@@ -59,7 +83,7 @@ class Subject:
     def spec(self, played: Played) -> ActorSpec:
         """What the method gives the actor of an episode. Raises `InvalidPolicy`."""
         setup, episode = self.setup, played.trajectory
-        policy: Policy = self.policy(episode.policy)
+        policy = self.policy(episode.policy)
         training = played.phase == "train"
         spec = setup.method.agent(policy, episode.task, setup.env, training=training)
         return spec.last_visible(setup.config.library.visible_last)

@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Awaitable, Callable, Collection, Iterator
 from pathlib import Path
 
-import msgspec
-
 from serving.errors import ServingError
-from speedrunner.measure.measurement import Status
+from speedrunner.bench.measurement import Status
+from speedrunner.findings import Finding, Report, report
 from speedrunner.runs.identity import checkout
 from speedrunner.runs.setup import SETUP_ERRORS
 from speedrunner.store import files
 from speedrunner.store.seals import broken, unsealed
 from speedrunner.store.stored_run import StoredRun
 from speedrunner.verification.accounts import accounts
-from speedrunner.verification.findings import Check, Findings
+from speedrunner.verification.differences import OUT_OF_TIME, Differences
 from speedrunner.verification.plan import Plan
 from speedrunner.verification.policies import policies
 from speedrunner.verification.prompts import prompts
 from speedrunner.verification.replay import replay
-from speedrunner.verification.subject import Subject
+from speedrunner.verification.subject import OutOfTime, Subject
 from typed.records import flat
 
 UNREADABLE = (
@@ -30,29 +30,24 @@ UNREADABLE = (
 """What a run brings about that somebody has changed, or that was made elsewhere."""
 
 
-class Verification(msgspec.Struct, frozen=True):
-    """What the verification of a run has found.
-
-    Attributes:
-        holds: whether no check has found a difference.
-        notes: why there may be differences although nobody has changed the run.
-    """
-
-    run: str
-    holds: bool
-    checks: list[Check]
-    notes: list[str]
+LIMIT_S = 3_600.0
+"""Seconds that a verification may take where the user names no limit."""
 
 
 async def verify(
-    path: Path, status: Status, say: Callable[[Check], None], trust: Collection[str] = ()
-) -> Verification:
-    """Verify a run; nothing is written into it.
+    path: Path,
+    status: Status,
+    say: Callable[[Finding], None],
+    trust: Collection[str] = (),
+    limit_s: float = LIMIT_S,
+) -> Report:
+    """Verify a run; nothing is written into it. The notes say why a run that no one changed may differ.
 
     Args:
         trust: names of others' classes and model configurations that the run may use.
         status: shows what is done at the moment.
-        say: gets each check as soon as it is made.
+        say: gets each finding as soon as it is made.
+        limit_s: seconds that all of it may take. What is not checked by then is `not checked`.
 
     Raises:
         RunDirectoryError: there is no run.
@@ -60,29 +55,32 @@ async def verify(
             not exist here, and its files are as they were sealed.
         SandboxError, HostError: its skills or its environment do not run here.
     """
+    deadline = time.monotonic() + limit_s
     directory = StoredRun.open_for_reading(path)
     checks = [sealed(directory)]
     say(checks[0])
     try:
-        subject = Subject(directory, trust)
+        subject = Subject(directory, trust, deadline)
         plan = Plan(subject)
     except UNREADABLE as error:
-        if checks[0].status != "failed":
+        if checks[0].level != "failed":
             raise
         for name in NAMES:
-            checks.append(Check(name, "not checked", str(error)))
+            checks.append(Finding(name, "not checked", str(error)))
             say(checks[-1])
-        return Verification(str(path), False, checks, [])
+        return report(str(path), checks)
 
-    async def made(name: str, check: Callable[[], Check | Awaitable[Check]]) -> None:
+    async def made(name: str, check: Callable[[], Finding | Awaitable[Finding]]) -> None:
         status(f"checking {name}")
         try:
             found = check()
-            one = found if isinstance(found, Check) else await found
+            one = found if isinstance(found, Finding) else await found
+        except OutOfTime:
+            one = Finding(name, "not checked", OUT_OF_TIME, is_late=True)
         except UNREADABLE as error:
-            broken_off = Findings(name)
+            broken_off = Differences(name)
             broken_off.differs(str(path), str(error))
-            one = broken_off.check("it could not be made to its end")
+            one = broken_off.finding("it could not be made to its end")
         checks.append(one)
         say(one)
 
@@ -91,27 +89,26 @@ async def verify(
     await made("accounts", lambda: accounts(subject, is_finished=plan.is_finished))
     await made("prompts", lambda: prompts(subject))
     await made("replay", lambda: replay(subject, status))
-    holds = all(each.status != "failed" for each in checks)
-    return Verification(str(path), holds, checks, list(_other_code(subject)))
+    return report(str(path), checks, list(_other_code(subject)))
 
 
 NAMES = ("plan", "policies", "accounts", "prompts", "replay")
 """The checks that follow that of the files."""
 
 
-def sealed(directory: StoredRun) -> Check:
+def sealed(directory: StoredRun) -> Finding:
     """Whether every file is as it was sealed. Raises `StorageError` where `state.json` is none."""
-    found, state = Findings("files"), directory.state()
+    found, state = Differences("files"), directory.state()
     path = directory.path / "state.json"
     text = files.read_content(path) if path.exists() else b""
     if not text and directory.episodes():
         found.differs("state.json", "is missing, although episodes were played")
-        return found.check("nothing says what was sealed")
+        return found.finding("nothing says what was sealed")
     if not state.digest and not any(word in text for word in (b"seal", b"diges", b"sha256")):
         if not any(each.seals for each in directory.processes()):
-            return Check("files", "not checked", "not sealed: the run was recorded by an earlier version")
+            return Finding("files", "not checked", "not sealed: the run was recorded by an earlier version")
         found.differs("state.json", "has no seals, although those who played the run made some")
-        return found.check("nothing says what was sealed")
+        return found.finding("nothing says what was sealed")
     if text != files.indented(state) or (state.digest != state.own_digest):
         found.differs("state.json", "is not as it was written")
     for name, what in broken(directory.path, state.seals):
@@ -119,7 +116,7 @@ def sealed(directory: StoredRun) -> Check:
     size = sum(seal.size for seal in state.seals.values())
     rest = unsealed(directory.path, state.seals)
     told = f"; {sum(rest.values())} bytes of {', '.join(rest)} are behind the seals" if rest else ""
-    return found.check(f"{len(state.seals)} files, {size} bytes as they were sealed{told}")
+    return found.finding(f"{len(state.seals)} files, {size} bytes as they were sealed{told}")
 
 
 def _other_code(subject: Subject) -> Iterator[str]:

@@ -10,6 +10,7 @@ import msgspec
 
 from speedrunner.agents.reading import written
 from speedrunner.store.data import RunData
+from speedrunner.store.files import as_record
 from speedrunner.store.records import EpisodeRow, Phase, Trajectory, Turn
 from speedrunner.view.turns import came
 
@@ -97,7 +98,7 @@ def search(run: RunData, query: Query) -> list[Hit]:
         for key, line in run.lines(phase):
             turns.pop(key, None)  # of several attempts the last one counts
             if key in rows and all(each in line.lower() for each in wanted):
-                turn = _first(msgspec.json.decode(line, type=Trajectory), query)
+                turn = _first(as_record(line, Trajectory, run.path), query)
                 if turn is not None:
                     turns[key] = turn
     return [Hit(row, turns[key]) for key, row in rows.items() if key in turns]

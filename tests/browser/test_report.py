@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+import re
+from itertools import combinations, pairwise
 from pathlib import Path
 
 import pytest
@@ -27,10 +28,10 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> str:
     return Path(runs, "report.html").as_uri()
 
 
-AREAS = """[...document.querySelectorAll(".drawing")].map(drawing =>
-  [...drawing.querySelectorAll(".trace path, .point path")].map(mark => mark.getBoundingClientRect())
+AREAS = """[...document.querySelectorAll(".panel svg")].map(drawing =>
+  [...drawing.querySelectorAll("[data-value]")].map(mark => mark.getBoundingClientRect())
     .reduce((sum, box) => sum + box.width * box.height, 0))"""
-"""Square pixels of the marks of each drawing."""
+"""Square pixels of the marks of each panel."""
 
 
 @pytest.mark.parametrize(("width", "dark"), [(WIDE, False), (NARROW, True)])
@@ -39,8 +40,8 @@ def test_figures_are_drawn_and_the_page_is_no_wider_than_the_window(
 ) -> None:
     page = pages.open(report, width=width, dark=dark)
     areas = page.evaluate(AREAS)
-    assert len(areas) == 4
-    assert min(areas) > 100
+    assert len(areas) == 12  # six in each of two environments: three curves, two kinds of points, tokens
+    assert min(areas) > 30
     assert page.evaluate("document.documentElement.scrollWidth") == width
     text, back = map(lightness, page.evaluate(COLORS))
     assert abs(text - back) > 0.7
@@ -53,13 +54,45 @@ def lightness(color: str) -> float:
 
 
 def test_figures_follow_the_width_of_the_window(report: str, pages: Pages) -> None:
+    page = pages.open(report, width=1600)
+    first, second = page.locator(".panel").nth(0), page.locator(".panel").nth(1)
+    assert first.bounding_box()["y"] == second.bounding_box()["y"]
+    page.set_viewport_size({"width": NARROW, "height": 800})
+    assert first.bounding_box()["y"] < second.bounding_box()["y"]
+    for place in page.locator(".panel svg").all():
+        box = place.bounding_box()
+        assert 0 < box["x"] < box["x"] + box["width"] < NARROW
+
+
+def test_panels_of_a_figure_have_the_same_size(report: str, pages: Pages) -> None:
     page = pages.open(report)
-    drawing = page.locator(".drawing .main-svg").first
-    before = drawing.bounding_box()
-    page.set_viewport_size({"width": 800, "height": 800})
-    page.wait_for_function(
-        "before => document.querySelector('.main-svg').clientWidth < before", arg=before["width"]
-    )
+    for figure in page.locator("figure").all():
+        sizes = {(box["width"], box["height"]) for each in figure.locator(".panel svg").all()
+                 if (box := each.bounding_box())}  # fmt: skip
+        assert len(sizes) == 1
+
+
+def test_texts_of_a_drawing_do_not_overlap(report: str, pages: Pages) -> None:
+    page = pages.open(report)
+    for drawing in page.locator(".panel svg").all():
+        boxes = drawing.evaluate("""drawing => [...drawing.querySelectorAll("text")].map(text => {
+          const box = text.getBoundingClientRect();
+          return [box.left, box.right, box.top + 2, box.bottom - 2];
+        })""")
+        for one, other in combinations(boxes, 2):
+            beside = one[1] <= other[0] or other[1] <= one[0]
+            assert beside or one[3] <= other[2] or other[3] <= one[2]
+
+
+def test_a_mark_near_the_pointer_shows_its_value(report: str, pages: Pages) -> None:
+    page = pages.open(report)
+    tip = page.locator(".tip")
+    assert not tip.is_visible()
+    box = page.locator(".panel [data-value]").nth(1).bounding_box()
+    page.mouse.move(box["x"] + box["width"] / 2 + 5, box["y"] + box["height"] / 2 + 5)
+    assert re.fullmatch(r"\w+: [\d.]+ ± [\d.]+\nafter \d+ training rollouts", tip.inner_text())
+    page.mouse.move(2, 2)
+    assert not tip.is_visible()
 
 
 def test_links_lead_somewhere(report: str, pages: Pages) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from speedrunner.measure.bench_accounts import compare_accounts
-from speedrunner.measure.traffic import ROUGH
+from tests.bench.accounts import compare_accounts
+from tests.bench.traffic import ROUGH
 
 CUT_OFF = ("cut off (difference)", "cut off, at most")
 

@@ -12,12 +12,11 @@ SERVED = {card.name: card for card in map(load_card, list_cards()) if not card.h
 
 
 def test_the_engine_knows_every_flag_of_every_card() -> None:
-    lines = {
-        name: VllmServer(card, "some/model", Path("unused")).command[3:] + card.arguments()
-        for name, card in SERVED.items()
-    }
+    lines = {name: VllmServer(card, "some/model", Path("unused")).arguments for name, card in SERVED.items()}
     lines |= {
-        f"{name} adapted": adapted(card, 2, "dummy").arguments() for name, card in SERVED.items() if card.gpus
+        f"{name} adapted": adapted(card, 2 if card.nodes == 1 else 1, "dummy").arguments()
+        for name, card in SERVED.items()
+        if card.gpus
     }
     lines["misspelt"] = ["--enable-prefix-cachin"]
     lines["no number"] = ["--max-num-seqs", "many"]

@@ -11,8 +11,8 @@ import pytest
 from serving.engine.endpoint import Endpoint
 from serving.engine.metrics import Counters
 from serving.probes.start_check import KINDS, check_engine
-from speedrunner.measure.probe_cache import SIBLINGS, probe_cache
-from speedrunner.measure.probe_tools import Counts, probe_tools
+from speedrunner.bench.cache_probe import SIBLINGS, probe_cache
+from speedrunner.bench.tool_probe import Counts, probe_tools
 from tests.scripted_runs import in_process
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +20,6 @@ from tests.slurm.test_jobs import Slurm, check, lines
 
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(missing()), reason=missing())]
 
-FOLLOWS = "-m speedrunner follow"
 ROLLOUTS = 6
 EPISODES = ROLLOUTS + 2 * 2
 
@@ -37,8 +37,7 @@ def slurm(tmp_path: Path, environment: dict[str, str]) -> Iterator[Slurm]:
     yield slurm
     for job in slurm.jobs:
         slurm.command("scancel", job, check=False)
-    slurm.until(lambda: not slurm.workers() and not followers(slurm), "the end of all processes")
-    assert list(slurm.runs.glob("jobs/*.meeting*")) == []
+    slurm.until(lambda: not slurm.workers(), "the end of all processes")
     left = [file for file in slurm.scratch.rglob("*") if file.is_socket() or file.match("job-*")]
     left += slurm.scratch.glob("speedrunner-????????")
     shutil.rmtree(slurm.scratch)
@@ -58,15 +57,20 @@ def submitted(slurm: Slurm) -> str:
     return job
 
 
-def followers(slurm: Slurm) -> list[psutil.Process]:
-    """The processes that wait on the second node."""
-    return [
-        each
-        for each in psutil.process_iter()
-        if words(each).endswith(FOLLOWS)
-        and "srun" not in words(each)
-        and str(slurm.runs) in each.environ().get("SPEEDRUNNER_MEETING", "")
-    ]
+def played(slurm: Slurm) -> psutil.Process:
+    """The run on the head node."""
+    (found,) = [each for each in of_steps(slurm) if "--worker-node" not in words(each)]
+    return found
+
+
+def served(slurm: Slurm) -> psutil.Process:
+    """What serves the model's part on the worker node."""
+    (found,) = [each for each in of_steps(slurm) if "--worker-node" in words(each)]
+    return found
+
+
+def of_steps(slurm: Slurm) -> list[psutil.Process]:
+    return [each for each in slurm.workers() if each.name() != "srun" and " sweep " in words(each)]
 
 
 def in_wake(slurm: Slurm) -> bool:
@@ -74,31 +78,32 @@ def in_wake(slurm: Slurm) -> bool:
     return bool(slurm.directories) and 0 < lines(slurm.run / file) < ROLLOUTS - 2
 
 
-def test_a_run_over_two_nodes_drains_and_goes_on(slurm: Slurm) -> None:
+def test_a_run_over_two_nodes_drains_and_resumes(slurm: Slurm) -> None:
     job = submitted(slurm)
     slurm.until(lambda: in_wake(slurm), "wake")
-    (follower,) = followers(slurm)
-    (worker,) = [
-        each for each in slurm.workers() if each.environ().get("SLURM_STEP_ID") and " sweep " in words(each)
-    ]
-    assert follower.environ()["SLURMD_NODENAME"] != worker.environ()["SLURMD_NODENAME"]
+    nodes = {each.environ()["SLURMD_NODENAME"] for each in (played(slurm), served(slurm))}
+    assert len(nodes) == 2
     slurm.command("scancel", "--signal=TERM", job)
     slurm.until(lambda: slurm.restarts(job) == 1, "the second start")
     assert "stopped by SIGTERM; what is recorded stays" in slurm.log(job)
     slurm.wait(job)
-    assert "the engine died" not in slurm.log(job)
+    assert "died" not in slurm.log(job)
     check(slurm, slurm.run, EPISODES, sleeps=1)
 
 
-def test_a_run_finishes_after_the_death_of_its_part_on_another_node(slurm: Slurm) -> None:
+def test_the_death_of_a_part_ends_the_job_which_can_be_submitted_again(slurm: Slurm) -> None:
     job = submitted(slurm)
     slurm.until(lambda: in_wake(slurm), "wake")
-    (follower,) = followers(slurm)
-    part = tree(follower.pid)[1:]
+    part = tree(served(slurm).pid)
     next(each for each in part if words(each).startswith("VLLM::Worker_TP1")).kill()
     assert all_end(part)
-    slurm.wait(job)
-    assert "the engine died" in slurm.log(job)
+    slurm.until(lambda: slurm.job(job)["JobState"] == "FAILED", "the job's end")
+    # Whoever sees it first: the script, or the server, whose next step fails.
+    assert re.search(
+        "a part of the model on another node has ended|the engine over 2 nodes died", slurm.log(job)
+    )
+    slurm.until(lambda: not slurm.workers(), "the end of all processes")
+    slurm.wait(submitted(slurm))
     data = load(slurm.run)
     assert len(data.rows) == len({row.episode for row in data.rows}) == EPISODES
 
@@ -106,10 +111,7 @@ def test_a_run_finishes_after_the_death_of_its_part_on_another_node(slurm: Slurm
 def test_nothing_stays_on_the_other_node_when_the_run_is_killed(slurm: Slurm) -> None:
     job = submitted(slurm)
     slurm.until(lambda: in_wake(slurm), "wake")
-    (follower,) = followers(slurm)
-    following = tree(follower.pid)
-    for worker in slurm.workers():
-        if worker.name() != "srun":
-            worker.kill()
-    assert all_end(following)
+    part = tree(served(slurm).pid)
+    played(slurm).kill()
+    assert all_end(part)
     slurm.until(lambda: slurm.job(job)["JobState"] == "FAILED", "the job's end")

@@ -7,14 +7,10 @@ interpreter. Their worlds are in neither split. The same seed gives the same ses
 from __future__ import annotations
 
 import asyncio
-import io
 import random
 import shutil
-from contextlib import AsyncExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-
-from rich.console import Console
 
 from envs import Split, Task
 from envs.babyai import TASKS
@@ -23,25 +19,14 @@ from models.tiny.teachers import programs
 from models.tiny.teachers.actor import player
 from models.tiny.teachers.inducer import Work, session
 from serving.conversation import Completion, Conversation
-from serving.engine.client import Engine
-from serving.engine.endpoint import Endpoint
-from serving.meter import Meter
-from serving.model import Messages, Model
+from serving.model import Messages
 from serving.model_card import ModelCard, Role, Roles
 from serving.tokens.tools import ToolSpec, checked_call
 from serving.usage import Prices, Usage
-from speedrunner.agents.actor import Actor
 from speedrunner.config.compose import compose
-from speedrunner.config.schema import to_yaml
-from speedrunner.runs.drain import Drain
-from speedrunner.runs.due import due
-from speedrunner.runs.executor import Executor
-from speedrunner.runs.plan import Evaluate
-from speedrunner.runs.progress import Progress
+from speedrunner.data import RunData
+from speedrunner.runs.direct import LocalModel, play_with
 from speedrunner.runs.setup import set_up
-from speedrunner.store.data import RunData, load
-from speedrunner.store.records import Policy
-from speedrunner.store.rundir import RunDirectory
 
 UNFINISHED = ".unfinished"
 """What the name of a run that is being recorded ends with."""
@@ -121,12 +106,11 @@ class _Programmed(Conversation):
         self._read += _tokens(text)
 
 
-class _Programs(Model):
+class _Programs(LocalModel):
     """The actor and the inducer of a run as one model. Nothing is sent."""
 
     def __init__(self, plan: Plan) -> None:
-        nowhere = Endpoint("http://localhost")
-        super().__init__(CARD, Engine(nowhere, CARD.name, Meter(lambda row: None, CARD.prices)), None)
+        super().__init__(CARD)
         self._plan = plan
 
     def converse(
@@ -164,22 +148,8 @@ async def play(plan: Plan, folder: Path) -> RunData:
     }
     setup = set_up(compose(["env=babyai", *(f"{key}={value}" for key, value in settings.items())]))
     setup = replace(setup, split=Split(train=plan.worlds, test=setup.split.test))
-    async with AsyncExitStack() as stack:
-        directory = stack.enter_context(RunDirectory.open_for_writing(folder))
-        directory.write_config(to_yaml(setup.config))
-        directory.write_policy(Policy(version=0) if plan.parts is None else programs.policy(plan.parts))
-        executor = Executor(
-            directory=directory,
-            method=setup.method,
-            actor=Actor(setup.env, _Programs(plan), setup.config),
-            pool=await stack.enter_async_context(setup.hosts(setup.config.run.in_flight, directory.host_log)),
-            progress=Progress(Console(file=io.StringIO()), 0, 0),
-            drain=Drain(lambda line: None),
-            attempts={},
-        )
-        steps = [step for step in setup.plan() if not (isinstance(step, Evaluate) and step.policy == 0)]
-        await executor.execute(due(steps, directory))
-    return load(folder)
+    policy = None if plan.parts is None else programs.policy(plan.parts)
+    return await play_with(_Programs(plan), setup, policy)
 
 
 def record(out: Path, runs: int, seed: int) -> None:

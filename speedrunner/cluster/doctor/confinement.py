@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from speedrunner.cluster.doctor.finding import Finding, failure, ok, warning
 from speedrunner.cluster.subject import Subject
+from speedrunner.findings import Finding, failure, ok, warning
 from speedrunner.runs.machine import confinement
 from speedrunner.sandbox.child_process import require
 from speedrunner.sandbox.settings import SandboxError

@@ -1,18 +1,17 @@
-"""All checks, in the order in which they are told."""
+"""All checks, in the order in which they are reported."""
 
 from __future__ import annotations
 
-import os
 import socket
 from collections.abc import Callable, Iterable, Iterator
 
 from envs import EnvironmentFault
 from envs.scienceworld_jvm import NoJava
+from speedrunner.bench.measurement import Status
 from speedrunner.cluster.doctor import confinement, folders, gpu, machine, models
-from speedrunner.cluster.doctor.finding import Examination, Finding, failure, ok
 from speedrunner.cluster.environments import opened
 from speedrunner.cluster.subject import Subject
-from speedrunner.measure.measurement import Status
+from speedrunner.findings import Finding, Report, failure, ok, report
 
 Check = Callable[[Subject], Iterable[Finding]]
 
@@ -40,15 +39,14 @@ CHECKS: dict[str, Check] = {
     "sandbox": confinement.sandboxes,
     "environments": environments,
     "run folders": folders.run_folders,
-    "quota": folders.quota,
     "scratch": folders.scratch,
     "caches": folders.caches,
-    "limits": machine.limits,
+    "processes": machine.processes,
     "memory": machine.memory,
     "cores": machine.cores,
     "ports": machine.ports,
 }
-"""By what is said of them while they go on."""
+"""By what is shown while they run."""
 
 
 def examine(
@@ -56,21 +54,20 @@ def examine(
     status: Status,
     say: Callable[[Finding], None],
     checks: dict[str, Check] = CHECKS,
-) -> Examination:
-    """Look at this machine.
+) -> Report:
+    """Check this machine.
 
     Args:
-        status: shows what is looked at at the moment.
+        status: shows what is being checked.
         say: called with each finding.
     """
     found = []
     for name, check in checks.items():
-        status(f"looking at {name}")
+        status(f"checking {name}")
         for each in _carried_out(name, check, subject):
             say(each)
             found.append(each)
-    healthy = all(each.level != "failure" for each in found)
-    return Examination(healthy, socket.gethostname(), os.environ.get("SLURM_JOB_ID"), found)
+    return report(socket.gethostname(), found)
 
 
 def _carried_out(name: str, check: Check, subject: Subject) -> Iterator[Finding]:
@@ -78,5 +75,5 @@ def _carried_out(name: str, check: Check, subject: Subject) -> Iterator[Finding]
     try:
         yield from check(subject)
     except Exception as error:
-        text = f"could not be looked at: {type(error).__name__}: {error}"
+        text = f"could not be checked: {type(error).__name__}: {error}"
         yield failure(name, text, "report this line with the output of `speedrunner version`")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,9 +13,9 @@ from serving.engine.server import VllmServer
 from serving.errors import ServerFailed
 from serving.hub import cache_folder
 from serving.weights import model_path
-from speedrunner.cluster.doctor.finding import Finding, failure, ok, warning
-from speedrunner.cluster.doctor.mounts import Mount, mount_of, nearest, quotas
+from speedrunner.cluster.doctor.mounts import Mount, mount_of, nearest
 from speedrunner.cluster.subject import Subject
+from speedrunner.findings import Finding, failure, ok, warning
 
 RUN_GB = 0.5
 """Room for one run of the paper's size; an estimate: most are far smaller, Crafter's are the largest."""
@@ -27,13 +26,6 @@ RUN_FILES = 500
 SCRATCH_GB = 5.0
 """Room for what the engine compiles and for sockets: an estimate."""
 
-NEARLY_FULL = 0.9
-"""Share of a quota from which a run may meet its end."""
-
-CLOCK_S = 60.0
-"""By how much the clocks of a machine and of its file server may differ. The age of a lock tells others
-whether its owner lives."""
-
 WRITTEN = 2**20
 """Bytes that are written on trial: a full quota refuses them, and an empty file may still be made."""
 
@@ -42,13 +34,13 @@ COMPILED = {**USUAL, "NUMBA_CACHE_DIR": tempfile.gettempdir()}
 
 
 def run_folders(subject: Subject) -> Iterator[Finding]:
-    """Whether runs can be written: room, files, clock and type of file system."""
+    """Check that runs can be written: room, files and type of file system."""
     for folder in subject.folders:
         name, base = f"folder {folder}", nearest(folder)
         runs = sum(Path(each.run.dir).absolute().parent == folder for each in subject.configs)
         elsewhere = "another folder: run.dir=..., or --dir of a list"
         try:
-            ahead_s = _written_ahead_s(base)
+            _try_to_write(base)
         except OSError as error:
             yield failure(name, f"cannot be written ({error.strerror})", elsewhere)
             continue
@@ -65,28 +57,6 @@ def run_folders(subject: Subject) -> Iterator[Finding]:
             yield warning(name, f"{text}: what is in memory ends with the job or the machine", elsewhere)
         else:
             yield ok(name, text)
-        if abs(ahead_s) > CLOCK_S:
-            what = f"the file system of {folder} is {ahead_s:+.0f} s from this machine"
-            yield warning(
-                "clock", f"{what}: locks of live runs may look stale", "ask for clocks in step (NTP)"
-            )
-        else:
-            yield ok("clock", f"that of {folder} is within {CLOCK_S:.0f} s of this machine's")
-
-
-def quota(subject: Subject) -> Iterator[Finding]:
-    """What is left of the user's quotas."""
-    told = {each.place: each for folder in subject.folders for each in quotas(folder)}
-    if not told:
-        yield ok("quota", "not measured: no program here tells one")
-    for each in told.values():
-        used = f"{_gb(each.used_kb)} of {_gb(each.most_kb)} GB" if each.most_kb else "no limit on size"
-        files = f"{each.used_files} of {each.most_files} files" if each.most_files else "no limit on files"
-        if each.share >= NEARLY_FULL:
-            remedy = "clear some, or move: run.dir=/scratch/..., export HF_HOME=/scratch/..."
-            yield warning("quota", f"{each.place}: {used}, {files}", remedy)
-        else:
-            yield ok("quota", f"{each.place}: {used}, {files}")
 
 
 def scratch(subject: Subject) -> Iterator[Finding]:
@@ -96,12 +66,12 @@ def scratch(subject: Subject) -> Iterator[Finding]:
     remedy = f"export TMPDIR={own}"
     if wanted := os.environ.get("TMPDIR"):
         try:
-            _written_ahead_s(Path(wanted))
+            _try_to_write(Path(wanted))
         except OSError as error:
             told = f"TMPDIR={wanted} cannot be used ({error.strerror}), and {folder} is used instead"
             yield warning(name, told, f"make it a folder that you can write, or {remedy}")
     try:
-        _written_ahead_s(folder)
+        _try_to_write(folder)
         for card, _ in subject.served[:1]:
             taken = VllmServer(card, model_path(card), Path("unused")).folder.parent
             if taken != folder:
@@ -148,7 +118,7 @@ def _weights(subject: Subject) -> Finding:
             os.scandir(home).close()
         except FileNotFoundError:
             try:
-                _written_ahead_s(nearest(home))
+                _try_to_write(nearest(home))
             except OSError as error:
                 return warning(name, f"{home} cannot be made ({error.strerror})", remedy)
         except OSError as error:
@@ -164,17 +134,9 @@ def _shared_caches() -> Iterator[tuple[str, tuple[Path, Mount]]]:
             yield variable, (path, mount)
 
 
-def _gb(kib: int) -> str:
-    return f"{kib * 1024 / 1e9:.1f}"
-
-
-def _written_ahead_s(folder: Path) -> float:
-    """Write a file and remove it; by how many seconds its time is ahead of this machine's clock.
-
-    Raises `OSError`.
-    """
+def _try_to_write(folder: Path) -> None:
+    """Write a file and remove it. Raises `OSError`."""
     with tempfile.NamedTemporaryFile(dir=folder, prefix=".speedrunner-doctor-") as file:
         file.write(bytes(WRITTEN))
         file.flush()
         os.fsync(file.fileno())
-        return os.fstat(file.fileno()).st_mtime - time.time()

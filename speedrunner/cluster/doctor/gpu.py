@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from serving.engine.gpus import read_gpus
 from serving.engine.toolkit import Problem, find_toolkit
 from serving.gpu_check import all_problems, too_few, toolkit_problems
-from speedrunner.cluster.doctor.finding import Finding, ok
 from speedrunner.cluster.subject import Subject
+from speedrunner.findings import Finding, ok
 
 
 def gpus(subject: Subject) -> Iterator[Finding]:
@@ -32,4 +32,4 @@ def gpus(subject: Subject) -> Iterator[Finding]:
 
 
 def _finding(name: str, problem: Problem) -> Finding:
-    return Finding(name, "failure" if problem.fatal else "warning", problem.text, problem.remedy)
+    return Finding(name, "failed" if problem.fatal else "warning", problem.text, problem.remedy)

@@ -11,14 +11,11 @@ from contextlib import suppress
 from pathlib import Path
 
 from envs.registry import REGISTRY
-from speedrunner.cluster.doctor.finding import Finding, failure, ok, warning
 from speedrunner.cluster.subject import Subject
+from speedrunner.findings import Finding, failure, ok, warning
 from speedrunner.hosts.host_pool import SKILLS_MB
 from speedrunner.hosts.memory import available_mb, own_cgroups
 from speedrunner.slurm import time_left_s
-
-OPEN_FILES = 4096
-"""Descriptors: pipes of hosts, sockets of requests, and the engine's own; an estimate with room."""
 
 EPISODE_PROCESSES = 40
 """Processes and threads of one episode: host, sandboxes, and Java's threads; an estimate."""
@@ -32,18 +29,9 @@ SHARED_GB = 1.0
 CORES = {False: 2, True: 4}
 """The least for a model on the CPU, and on GPUs, whose hosts have to keep up: an estimate."""
 
-UNLIMITED = resource.RLIM_INFINITY
 
-
-def limits(subject: Subject) -> Iterator[Finding]:
-    """Open files and processes."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    text = f"{_told(soft)}, can be raised to {_told(hard)}"
-    if hard != UNLIMITED and hard < OPEN_FILES:
-        remedy = f"ask the administrators for {OPEN_FILES} or more (limits.conf, LimitNOFILE of slurmd)"
-        yield warning("open files", text, remedy)
-    else:
-        yield ok("open files", text)
+def processes(subject: Subject) -> Iterator[Finding]:
+    """Check that as many processes may be started as episodes in flight take."""
     needed = ENGINE_PROCESSES + EPISODE_PROCESSES * _in_flight(subject)
     most = min(_process_limits(), default=None)
     if most is not None and most < needed:
@@ -131,7 +119,7 @@ def _in_flight(subject: Subject) -> int:
 def _process_limits() -> Iterator[int]:
     """How many more processes each limit allows."""
     _, hard = resource.getrlimit(resource.RLIMIT_NPROC)
-    if hard != UNLIMITED and os.geteuid() != 0:  # which does not hold for root
+    if hard != resource.RLIM_INFINITY and os.geteuid() != 0:  # which does not hold for root
         yield hard - _own_threads()
     for folder in own_cgroups("pids"):
         with suppress(OSError, ValueError):  # the outermost has no limit, others say "max"
@@ -146,7 +134,3 @@ def _own_threads() -> int:
             if process.stat().st_uid == os.getuid():
                 count += len(list((process / "task").iterdir()))
     return count
-
-
-def _told(limit: int) -> str:
-    return "any number" if limit == UNLIMITED else str(limit)

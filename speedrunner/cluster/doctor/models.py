@@ -22,8 +22,8 @@ from serving.model_card import ModelCard
 from serving.sizing import adopt
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.weights import model_path
-from speedrunner.cluster.doctor.finding import Finding, failure, ok, warning
 from speedrunner.cluster.subject import Subject
+from speedrunner.findings import Finding, failure, ok, warning
 
 STAMP = "installed.json"
 """What `make venv` leaves in an environment that is complete."""
@@ -79,7 +79,7 @@ def flags(subject: Subject) -> Iterator[Finding]:
         return
     names = [f"{number} {card.name}" for number, (card, _) in enumerate(served)]
     lines = {
-        name: VllmServer(card, model_path(card), Path("unused"), port=port).command[3:]
+        name: VllmServer(card, model_path(card), Path("unused"), port=port).arguments
         for name, (card, port) in zip(names, served, strict=True)
     }
     try:

@@ -11,8 +11,9 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from envs import Task, TextEnv
+from envs import Primitive, Task, TextEnv
 from serving.together import together
+from serving.tokens.tools import ToolSpec
 from speedrunner.agents.actor import ActorSpec
 from speedrunner.agents.reading import headline, slept_lines
 from speedrunner.agents.texts import render, trajectory_text
@@ -58,6 +59,13 @@ def _take_back(edits: list[Edit], why: str) -> None:
 def finish(summary: str) -> str:
     """End your work. `summary` says in a few sentences what you changed and why."""
     return "The library is stored."
+
+
+def inducer_tools(primitives: tuple[Primitive, ...], *, interpreter: bool) -> list[ToolSpec]:
+    """Return the tools of the inducer as it sees them, with a code interpreter or without one."""
+    draft = Draft(Library(primitives), 1, [])
+    offered: list[Tool] = [Interpreter.execute_code.__get__(draft)] if interpreter else []
+    return Toolbox([*offered, *draft.tools(all_public=False)], finish).specs
 
 
 def reading(

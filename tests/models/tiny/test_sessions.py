@@ -7,14 +7,16 @@ from pathlib import Path
 
 import pytest
 
+from envs.babyai import BabyAI
 from models.tiny import corpus
 from models.tiny.recipe import Vocabulary
-from models.tiny.sessions import inducer_tools, sessions
+from models.tiny.sessions import sessions
 from models.tiny.teachers import sleeps
 from models.tiny.teachers.sleeps import SLEEPS, UNFINISHED, Plan
 from serving.conversation import Conversation
 from serving.model import Messages
 from serving.tokens.tools import ToolSpec
+from speedrunner.methods.speedrunner.method import inducer_tools
 
 OFFERED: list[list[ToolSpec]] = []
 
@@ -40,7 +42,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_tools_are_those_that_the_inducer_was_offered(runs: Path) -> None:
-    assert [inducer_tools(interpreter=True)] * SLEEPS == OFFERED
+    assert [inducer_tools(BabyAI.primitives, interpreter=True)] * SLEEPS == OFFERED
 
 
 def test_each_sleep_is_the_conversation_that_serving_would_have(runs: Path, tmp_path: Path) -> None:

@@ -2,94 +2,75 @@
 
 from __future__ import annotations
 
-import socket
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import msgspec
 import pytest
 
 from serving.cards import load_card
-from serving.engine.meeting import MEETING, Arrival, Notice, Part, gathered, heard, joined, network, say
+from serving.engine.nodes import HEAD, PORT, node_arguments, node_settings, worker_rank
 from serving.engine.server import VllmServer
 from serving.errors import ServerFailed
 
 HERE = "127.0.0.1"
+JOB = {HEAD: HERE, PORT: "20007"}
+ON_LOOPBACK = {"VLLM_HOST_IP": HERE, "GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo"}
 
 
-async def test_outside_of_such_a_job_nothing_is_started(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.delenv(MEETING, raising=False)
-    card = msgspec.structs.replace(load_card("tiny-random"), nodes=2)
-    server = VllmServer(card, "model", tmp_path / "log")
-    with pytest.raises(
-        ServerFailed, match=r"^the model needs 2 nodes, and nothing waits .*`speedrunner submit"
-    ):
-        await server.start()
-    assert not server.log.exists()
-    assert "--nnodes" not in server.command
-    assert "VLLM_HOST_IP" not in server.shell_line  # loopback, where nobody would find it
+@pytest.fixture
+def job(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in JOB.items():
+        monkeypatch.setenv(name, value)
 
 
-def test_the_parts_meet_where_the_way_to_the_other_leads() -> None:
-    on_loopback = {"VLLM_HOST_IP": HERE, "GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo"}
-    assert network(HERE, {}) == on_loopback
-    chosen = {"NCCL_SOCKET_IFNAME": "ib0"}
-    assert network(HERE, chosen) == on_loopback | chosen
+@pytest.fixture
+def no_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in (*JOB, "SLURM_PROCID"):
+        monkeypatch.delenv(name, raising=False)
 
 
-class TestAMeeting:
-    @pytest.fixture
-    def file(self, tmp_path: Path) -> Path:
-        return tmp_path / "job.meeting"
+def server(folder: Path, rank: int = 0) -> VllmServer:
+    card = msgspec.structs.replace(load_card("tiny-random"), nodes=3)
+    return VllmServer(card, "model", folder / "log", rank=rank)
 
-    def test_is_kept_by_the_followers_of_all_ranks_and_its_file_goes(self, file: Path) -> None:
-        def follow(rank: int) -> Part:
-            while (found := joined(file, HERE, rank, f"node-{rank}")) is None:
-                pass
-            lifeline, part = found
-            with lifeline:
-                return part
 
-        with ThreadPoolExecutor(2) as pool:
-            parts = [pool.submit(follow, rank) for rank in (2, 1)]
-            with gathered(file, 2) as (followers, notice):
-                assert [each.node for each in followers] == ["node-1", "node-2"]
-                assert not file.exists()
-                wanted = Part(notice.launchers, ["--model", "m"], {"OMP_NUM_THREADS": "1"})
-                for each in followers:
-                    say(each.lifeline, wanted)
-                assert [part.result() for part in parts] == [wanted, wanted]
-                assert followers[0].lifeline.recv(1) == b""
+@pytest.mark.usefixtures("no_job")
+class TestOutsideOfAJob:
+    async def test_nothing_is_started(self, tmp_path: Path) -> None:
+        own = server(tmp_path)
+        with pytest.raises(ServerFailed, match=r"^the model needs 3 nodes.*`speedrunner submit"):
+            await own.start()
+        assert not own.log.exists()
 
-    def test_is_for_those_who_have_read_the_file_and_names_who_is_missing(self, file: Path) -> None:
-        with ThreadPoolExecutor(1) as pool:
-            gathering = pool.submit(lambda: gathered(file, 2, within_s=1.0).__enter__())
-            while not file.exists():
-                pass
-            assert file.stat().st_mode & 0o777 == 0o600
-            port = msgspec.json.decode(file.read_bytes(), type=Notice).port
-            with socket.create_connection((HERE, port)) as stranger:
-                say(stranger, Arrival("guessed", 1, "node-1"))
-                assert stranger.recv(1) == b""
-            with pytest.raises(ServerFailed, match=r"^0 of 2 other nodes came within 1 s; missing: 1, 2 "):
-                gathering.result()
-        assert list(file.parent.iterdir()) == []
+    def test_there_are_no_worker_nodes(self) -> None:
+        with pytest.raises(ServerFailed, match="--worker-node"):
+            worker_rank()
 
-    def test_takes_no_orders_from_who_got_the_port_since(self, file: Path) -> None:
-        with ThreadPoolExecutor(1) as pool, socket.create_server((HERE, 0)) as other:
-            file.write_bytes(msgspec.json.encode(Notice(other.getsockname()[1], "ours", "theirs")))
-            joining = pool.submit(joined, file, HERE, 1, "node-1")
-            asked, _ = other.accept()
-            with asked:
-                assert heard(asked, Arrival).rank == 1
-                say(asked, Part("guessed", ["--worker-cls", "evil.Worker"], {}))
-                assert joining.result() is None
+    def test_a_model_on_one_node_needs_no_job(self) -> None:
+        assert node_arguments(1, 0) == []
 
-    def test_is_not_to_be_had_where_nobody_asks(self, file: Path) -> None:
-        assert joined(file, HERE, 1, "node-1") is None
-        with socket.create_server((HERE, 0)) as closed:
-            port = closed.getsockname()[1]
-        file.write_bytes(msgspec.json.encode(Notice(port, "ours", "theirs")))  # of a server that was killed
-        assert joined(file, HERE, 1, "node-1") is None
+
+@pytest.mark.usefixtures("job")
+class TestInAJob:
+    def test_all_nodes_serve_with_the_same_arguments_but_for_their_rank(self, tmp_path: Path) -> None:
+        head, *workers = (server(tmp_path, rank).command for rank in range(3))
+        place = ["--nnodes", "3", "--node-rank", "0", "--master-addr", HERE, "--master-port", "20007"]
+        assert head[-8:] == place
+        for rank, worker in enumerate(workers, start=1):
+            as_head = [
+                word if word != str(rank) or at != len(worker) - 6 else "0" for at, word in enumerate(worker)
+            ]
+            socket = head.index("--uds") + 1
+            assert worker[-1] == "--headless"
+            assert [*as_head[:socket], head[socket], *as_head[socket + 1 : -1]] == head
+
+    def test_the_ranks_of_worker_nodes_follow_the_head_node_s(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("SLURM_PROCID", "0")
+        assert worker_rank() == 1
+
+    def test_they_meet_on_the_network_of_the_head_node(self) -> None:
+        assert node_settings(JOB) == ON_LOOPBACK
+
+    def test_an_interface_that_the_site_has_chosen_stays(self) -> None:
+        chosen = {"NCCL_SOCKET_IFNAME": "ib0"}
+        assert node_settings(JOB | chosen) == ON_LOOPBACK | chosen

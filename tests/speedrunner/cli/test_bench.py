@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
+from speedrunner.bench.gpu import schedule
 from speedrunner.cli.bench import numbers
 from speedrunner.config.schema import InvalidConfig
-from speedrunner.measure import gpu_plan
 from speedrunner.store.lock import RunLock
 from tests.scripted_runs import Runs, complaint, in_process, script
 
@@ -25,19 +25,33 @@ def test_what_is_no_list_of_numbers_is_told_with_the_option(text: str) -> None:
         numbers("--in-flight", text)
 
 
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [
+        ("sandbox", "python -m tests.bench sandbox"),
+        ("accounts", "python -m tests.bench accounts"),
+        ("envs", "python -m tests.upstream_envs"),
+    ],
+)
+def test_a_benchmark_that_moved_names_its_new_command(name: str, command: str) -> None:
+    done = in_process("bench", name, "model=tiny-random", "--json")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"error: `speedrunner bench {name}` is now `{command}`, in a checkout\n"
+
+
 class TestGpu:
     """`bench gpu` as a user meets it."""
 
     def test_a_running_server_gives_what_it_can_and_the_same_command_has_nothing_left(
         self, corridor: Runs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(gpu_plan, "ON_CPU", replace(gpu_plan.ON_CPU, aim_s=0.1))
-        monkeypatch.setattr(gpu_plan, "LEVELS", (2, 4))
+        monkeypatch.setattr(schedule, "ON_CPU", replace(schedule.ON_CPU, aim_s=0.1))
+        monkeypatch.setattr(schedule, "LEVELS", (2, 4))
         overrides, out = corridor(script()).overrides(), tmp_path / "record"
         done = in_process("bench", "gpu", *overrides, "--minutes=30", f"--out={out}")
         assert done.returncode == 0, done.stderr
         assert "== Rollouts ==" in done.stdout
-        assert f"start-cold: skipped: {gpu_plan.FOREIGN}" in done.stdout
+        assert f"start-cold: skipped: {schedule.FOREIGN}" in done.stdout
         assert "Left" not in done.stdout
         assert done.stdout.endswith(f"The tables are in {out / 'record.md'}\n")
         steps = {path: path.stat().st_mtime_ns for path in out.glob("step-*.json")}

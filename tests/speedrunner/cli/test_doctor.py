@@ -20,11 +20,12 @@ def test_a_line_for_each_thing_and_their_number_at_the_end(tmp_path: Path) -> No
     done = in_process("doctor", "model=gpt-5.4-mini", f"run.dir={tmp_path}/one")
     assert (done.returncode, done.stderr) == (0, "")
     *lines, summary = done.stdout.splitlines()
-    told = [line for line in lines if not line.startswith("         -> ")]
-    assert all(line.startswith(("ok       ", "warning  ")) for line in told)
-    assert f"ok       folder {tmp_path}: " in done.stdout
-    assert summary.endswith(" 0 failures")
-    assert sum(int(word) for word in summary.split() if word.isdigit()) == len(told)
+    told = [line for line in lines if not line.startswith("             -> ")]
+    assert all(line.startswith(("ok           ", "warning      ")) for line in told)
+    assert f"ok           folder {tmp_path}: " in done.stdout
+    counted = summary.partition(": ")[2]
+    assert "failed" not in counted
+    assert sum(int(word) for word in counted.split() if word.isdigit()) == len(told)
 
 
 def test_a_failure_is_told_with_its_remedy_and_is_the_exit_status(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -32,19 +33,21 @@ def test_a_failure_is_told_with_its_remedy_and_is_the_exit_status(monkeypatch: p
     done = in_process("doctor", "model=gpt-5.4-mini", "run.dir=/proc/runs/one")
     assert done.returncode == 1
     lines = done.stdout.splitlines()
-    at = next(n for n, line in enumerate(lines) if line.startswith("FAILURE  folder /proc/runs: cannot be"))
-    assert lines[at + 1] == "         -> another folder: run.dir=..., or --dir of a list"
-    assert "FAILURE  files of gpt-5.4-mini: " in done.stdout
-    assert lines[-1].endswith(" 2 failures")
+    at = next(
+        n for n, line in enumerate(lines) if line.startswith("FAILED       folder /proc/runs: cannot be")
+    )
+    assert lines[at + 1] == "             -> another folder: run.dir=..., or --dir of a list"
+    assert "FAILED       files of gpt-5.4-mini: " in done.stdout
+    assert "2 failed" in lines[-1]
 
 
 def test_scripts_get_one_object(tmp_path: Path) -> None:
     done = in_process("doctor", "model=gpt-5.4-mini", f"run.dir={tmp_path}/one", "--json")
     assert done.returncode == 0
     found = json.loads(done.stdout)
-    assert found["healthy"] is True
+    assert found["passed"] is True
     assert {each["level"] for each in found["findings"]} <= {"ok", "warning"}
-    assert set(found["findings"][0]) == {"name", "level", "text", "remedy"}
+    assert set(found["findings"][0]) == {"name", "level", "text", "remedy", "details", "found"}
 
 
 def test_what_does_not_exist_is_one_line() -> None:

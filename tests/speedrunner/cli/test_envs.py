@@ -24,9 +24,8 @@ from tests.toy_env import Corridor
 def test_ours_conform(options: list[str]) -> None:
     done = in_process("envs", "check", *options, "--calls", "40")
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout == (
-        f"{options[0]} conforms: up to 40 random primitive calls in each play, the same in 3 processes\n"
-    )
+    plays = "conforms: up to 40 random primitive calls in each play, the same in 3 processes"
+    assert done.stdout.splitlines() == [f"ok           {options[0]}: {plays}", f"{options[0]}: 1 ok"]
 
 
 @pytest.mark.slow
@@ -42,7 +41,7 @@ def test_somebody_s_own_in_the_current_folder_and_whatever_it_prints(tmp_path: P
     (tmp_path / "my_world.py").write_text(toy)
     done = speedrunner("envs", "check", "my_world:Corridor", "pit=-50", cwd=tmp_path)
     assert done.returncode == 0, done.stdout
-    assert done.stdout.startswith("my_world:Corridor conforms: ")
+    assert done.stdout.startswith("ok           my_world:Corridor: conforms: ")
     assert "walking" in done.stderr
 
 
@@ -54,11 +53,14 @@ def test_each_broken_promise_is_a_line(tmp_path: Path) -> None:
     done = speedrunner("envs", "check", "my_world:Corridor", cwd=tmp_path)
     assert done.returncode == 1
     lines = done.stdout.splitlines()
-    assert lines == ["primitive 'walk': has no documentation"]
+    assert lines == [
+        "FAILED       my_world:Corridor: primitive 'walk': has no documentation",
+        "my_world:Corridor: 1 failed",
+    ]
     (tmp_path / "my_world.py").write_text(broken.replace('" "', '"Walk."'))
     done = speedrunner("envs", "check", "my_world:Corridor", cwd=tmp_path)
     assert done.returncode == 1
-    assert any(line.startswith("determinism: ") for line in done.stdout.splitlines()), done.stdout
+    assert any(": determinism: " in line for line in done.stdout.splitlines()), done.stdout
 
 
 class ShowsAHash(Corridor):
@@ -155,7 +157,7 @@ def test_what_shows_from_outside_only_is_a_line_too(kind: type[TextEnv], finding
     limit = ["--seconds", "5"] if kind is Hangs else []
     done = in_process("envs", "check", kind.name, "--calls", "20", *limit)
     assert done.returncode == 1
-    (line,) = done.stdout.splitlines()
+    line, _ = done.stdout.splitlines()
     assert finding in line
     assert "Traceback" not in done.stderr
     assert all_end([each for each in psutil.process_iter(["cmdline"]) if each.info["cmdline"] == LEFT])

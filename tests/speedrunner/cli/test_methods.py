@@ -23,7 +23,9 @@ from tests.toy_env import Corridor
 def test_ours_conform(arguments: list[str]) -> None:
     done = in_process("methods", "check", *arguments, f"env={CORRIDOR}")
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith(f"{arguments[0]} conforms: a small run with made-up answers, ")
+    assert done.stdout.startswith(
+        f"ok           {arguments[0]}: conforms: a small run with made-up answers, "
+    )
 
 
 class Learner(ReAct):
@@ -97,8 +99,8 @@ class KeepsASet(Learner):
 def test_each_broken_promise_is_a_line(kind: type[Method], found: list[str]) -> None:
     done = in_process("methods", "check", f"{__name__}:{kind.__name__}", f"env={CORRIDOR}")
     assert (done.returncode, done.stderr) == (1, "")
-    lines = done.stdout.splitlines()
-    assert len(lines) == len(found)
+    *lines, summary = done.stdout.splitlines()
+    assert summary.endswith(f": {len(found)} failed")
     for line, begin in zip(lines, found, strict=True):
         assert begin in line
 

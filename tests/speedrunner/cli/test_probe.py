@@ -18,9 +18,9 @@ from serving.cards import load_card
 from serving.errors import ServerFailed
 from serving.model_card import ModelCard
 from serving.tokens.tokenizer import ChatTokenizer
+from speedrunner.bench.tool_probe import THINKING_TOKENS, thinking_role, with_built_in_calls
 from speedrunner.cli.probe import app
 from speedrunner.config.schema import InvalidConfig
-from speedrunner.measure.probe_tools import THINKING_TOKENS, thinking_role, with_built_in_calls
 from tests.probe_engines import Forgetful, Probed, sample_call
 from tests.scripted_engine import Answer, Request, call, refuse, say
 

@@ -44,7 +44,7 @@ def test_a_run_as_the_machinery_left_it(learnt: ScriptedRun, tmp_path: Path) -> 
     assert "Endings of all episodes: success 10" in text
     names = {path.stem for path in figures.iterdir()}
     assert {path.name for path in figures.iterdir()} == {
-        f"{n}.{kind}" for n in names for kind in ("svg", "png")
+        f"{n}.{kind}" for n in names for kind in ("pdf", "svg", "png")
     }
     assert names == {
         f"{name}_scripted"

@@ -263,6 +263,6 @@ def test_a_sweep_of_the_paper_s_size_fits_into_two_gigabytes(tmp_path: Path) -> 
         process.returncode = os.waitstatus_to_exitcode(status)
         assert process.returncode == 0
         assert used.ru_maxrss < 2 * 2**20  # KiB, of this process alone
-    assert page.stat().st_size < 15e6
+    assert page.stat().st_size < 1.5e6
     assert len(pandas.read_csv(tmp_path / "out" / "performance.csv")) == 17 * 5
     shutil.rmtree(tmp_path / "runs")

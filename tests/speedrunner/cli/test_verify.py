@@ -12,9 +12,10 @@ from tests.tampered_runs import change, copy_of, trusting
 def test_one_line_for_each_check_of_a_run_that_holds(learnt: ScriptedRun) -> None:
     done = in_process("verify", str(learnt.dir), *trusting(learnt.dir))
     assert (done.returncode, done.stderr) == (0, "")
-    words = [line.split(": ")[0].split() for line in done.stdout.splitlines()]
+    *lines, summary = done.stdout.splitlines()
     checks = ("files", "plan", "policies", "accounts", "prompts", "replay")
-    assert words == [[check, "ok"] for check in checks]
+    assert [line.split(": ")[0].split() for line in lines] == [["ok", check] for check in checks]
+    assert summary == f"{learnt.dir}: 6 ok"
 
 
 def test_differences_are_named_and_so_is_other_code(learnt: ScriptedRun, tmp_path: Path) -> None:
@@ -24,16 +25,16 @@ def test_differences_are_named_and_so_is_other_code(learnt: ScriptedRun, tmp_pat
     change(run, "trajectories/batch_0000.jsonl", lambda it: it["outcome"].update(score=0.25))
     done = in_process("verify", str(run), *trusting(run))
     assert done.returncode == 1
-    assert "\nreplay    FAILED: " in done.stdout
-    assert f"\n          {first.episode}: outcome: recorded is " in done.stdout
-    assert "\nnote      not as when it was played: code.envs; what differs may" in done.stdout
+    assert "\nFAILED       replay: " in done.stdout
+    assert f"\n             {first.episode}: outcome: recorded is " in done.stdout
+    assert "\nnote: not as when it was played: code.envs; what differs may" in done.stdout
     as_json = in_process("verify", str(run), *trusting(run), "--json")
     assert as_json.returncode == 1
     found = json.loads(as_json.stdout)
-    assert found["holds"] is False
-    failed = {each["name"]: each["found"] for each in found["checks"] if each["status"] == "failed"}
+    assert found["passed"] is False
+    failed = {each["name"]: each["found"] for each in found["findings"] if each["level"] == "failed"}
     assert failed == {"accounts": 1, "replay": 1}
-    assert found["notes"] == [line[10:] for line in done.stdout.splitlines() if line.startswith("note ")]
+    assert found["notes"] == [line[6:] for line in done.stdout.splitlines() if line.startswith("note: ")]
 
 
 def test_one_byte_is_enough(learnt: ScriptedRun, tmp_path: Path) -> None:
@@ -42,7 +43,7 @@ def test_one_byte_is_enough(learnt: ScriptedRun, tmp_path: Path) -> None:
     file.write_bytes(file.read_bytes().replace(b"Walk to", b"walk to"))
     done = in_process("verify", str(run), *trusting(run))
     assert done.returncode == 1
-    assert "\n          policies/v0001/skills.py: is not as it was sealed" in done.stdout
+    assert "\n             policies/v0001/skills.py: is not as it was sealed" in done.stdout
 
 
 def test_what_is_no_run_is_one_line(tmp_path: Path) -> None:

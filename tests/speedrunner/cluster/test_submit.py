@@ -59,6 +59,13 @@ def command(text: str) -> str:
     return str(line)
 
 
+def write_spread_model(file: Path, nodes: int, name: str = "tiny-random") -> None:
+    """Write the configuration of a model over several nodes."""
+    content = yaml.safe_load((MODELS / "tiny-random.yaml").read_text()) | {"nodes": nodes, "name": name}
+    content["server"]["flags"] |= {"tensor-parallel-size": nodes, "distributed-executor-backend": "mp"}
+    file.write_text(yaml.safe_dump(content))
+
+
 def refused(*given: str) -> str:
     return complaint(in_process("submit", "runs.yaml", *given))
 
@@ -125,22 +132,52 @@ class TestAScript:
         read = subprocess.run([shell, "-n"], input=text, capture_output=True, text=True, check=False)
         assert (read.returncode, read.stderr) == (0, "")
 
-    def test_of_several_nodes_has_followers_wait_on_the_others(self, folder: Path) -> None:
-        card = yaml.safe_load((MODELS / "tiny-random.yaml").read_text()) | {"nodes": 3}
-        card["server"]["flags"] |= {"tensor-parallel-size": 3, "distributed-executor-backend": "mp"}
-        (folder / "card.yaml").write_text(yaml.safe_dump(card))
+    def test_of_several_nodes_starts_the_same_command_on_the_others(self, folder: Path) -> None:
+        write_spread_model(folder / "card.yaml", nodes=3)
         text = printed("model=card.yaml", "cluster.container=apptainer exec mine.sif", *CPU)
         assert options(text)["nodes"] == "3"
         assert "exec srun --relative=1 --nodes=2 --ntasks=2 --ntasks-per-node=1 " in text
-        assert " apptainer exec mine.sif speedrunner follow)\n" in text
-        assert f"\nexport SPEEDRUNNER_MEETING={folder}/runs/jobs/$SLURM_JOB_ID.meeting\n" in text
-        assert "follow" not in printed("model=tiny", *CPU)
+        parts, run = re.findall(r"^    (apptainer exec mine.sif speedrunner sweep .*)$", text, re.MULTILINE)
+        assert parts.removesuffix(" --worker-node)") == run.removesuffix(" </dev/null {wanted}>&- &")
+
+    def test_of_several_nodes_stops_the_run_when_a_part_ends(self, folder: Path) -> None:
+        write_spread_model(folder / "card.yaml", nodes=2)
+        (folder / "job.sbatch").write_text(printed("model=card.yaml", f"cluster.scratch={folder}", *CPU))
+        programs = folder / "bin"
+        programs.mkdir()
+        stop = folder / "stop"  # a pipe, by which the run hears of scancel
+        os.mkfifo(stop)
+        for name, text in {
+            "srun": f'case "$*" in *--worker-node*) exit 1;; esac\nread -r _ < {stop}\nexit 130',
+            "scancel": f'echo "scancel $*"; echo > {stop}',
+        }.items():
+            (programs / name).write_text(f"#!/bin/sh\n{text}\n")
+            (programs / name).chmod(0o755)
+        job = {"SLURM_JOB_ID": "8", "SLURM_ARRAY_JOB_ID": "7", "SLURM_ARRAY_TASK_ID": "1"}
+        done = subprocess.run(
+            ["bash", "job.sbatch"],
+            cwd=folder,
+            env={"PATH": f"{programs}:/usr/bin:/bin", "SLURM_CPUS_PER_TASK": "1", **job},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        error, cancelled = done.stdout.splitlines()
+        assert error.startswith("error: a part of the model on another node has ended ")
+        assert (cancelled, done.returncode) == ("scancel --signal=INT 7_1", 130)
+
+    def test_of_one_node_starts_nothing_else(self) -> None:
+        text = printed("model=tiny", *CPU)
+        assert text.count("\nsrun ") == 1
+        assert "--worker-node" not in text
+
+    def test_asks_for_the_nodes_of_the_bundled_model_that_needs_two(self) -> None:
+        asked = options(printed("model=llama-3.1-405b-instruct", "cluster.gpus=8", *GPU))
+        assert (asked["nodes"], asked["gpus-per-node"]) == ("2", "8")
 
     def test_has_one_model_over_several_nodes(self, folder: Path) -> None:
         for name in ("one", "other"):
-            card = yaml.safe_load((MODELS / "tiny-random.yaml").read_text()) | {"nodes": 2, "name": name}
-            card["server"]["flags"] |= {"tensor-parallel-size": 2, "distributed-executor-backend": "mp"}
-            (folder / f"{name}.yaml").write_text(yaml.safe_dump(card))
+            write_spread_model(folder / f"{name}.yaml", nodes=2, name=name)
         words = "one and other need several nodes each, and a job has one such model: "
         assert words in refused("model=one.yaml", "model.inducer_card=other.yaml", *CPU)
 

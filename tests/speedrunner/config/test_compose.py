@@ -167,7 +167,7 @@ class TestExistingRun:
         ("\xff", "configs cannot be read: .*invalid start byte"),
         ("uncached: -1", "prices.uncached must be float >= 0 or null, not -1"),
         ("price: 3", r"no prices\.price .*given as 3; there are prices\.uncached"),
-        ("- 3", "prices must be a mapping"),
+        ("- 3", "In .prices/zero.: .*Cannot merge DictConfig with ListConfig"),
     ],
 )
 def test_a_file_that_cannot_be_used_is_told(

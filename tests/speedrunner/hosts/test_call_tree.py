@@ -16,6 +16,7 @@ from speedrunner.hosts.call_tree import (
 )
 from speedrunner.sandbox.child.bounds import DEPTH_LIMIT, NODE_LIMIT, TEXT_LIMIT, VALUE_CHARS
 from speedrunner.sandbox.child.values import DESCRIPTION_LIMIT
+from speedrunner.store.files import DECODED_BYTES, RECORD_BYTES, decoded_bytes
 
 
 def tree(episode: EpisodeRoom | None = None) -> CallTree:
@@ -168,7 +169,7 @@ class TestAnEpisode:
                 recorded.end(1, self.LONG, None)
             recorded.end(0, self.LONG, None)
             total += size(recorded)
-        assert total < 6 * (EPISODE_LIMIT + self.CALLS * TOOL_CALL_CHARS)
+        assert total < EPISODE_LIMIT + 6 * (TEXT_LIMIT + self.CALLS * TOOL_CALL_CHARS) < RECORD_BYTES
 
     def test_records_a_bounded_number_of_calls(self) -> None:
         episode, total = EpisodeRoom(), 0
@@ -180,6 +181,26 @@ class TestAnEpisode:
             assert recorded.root.actions == NODE_LIMIT
             assert len(recorded.root.calls) + recorded.root.omitted == NODE_LIMIT
         assert total < EPISODE_LIMIT + self.CALLS * TOOL_CALL_CHARS
+
+    @pytest.mark.parametrize(
+        "value",
+        [[{}] * 40_000, [[]] * 40_000, [{"": 0}] * 20_000, ["\U0001f600"] * 40_000, "\U0001f600" * 900_000],
+        ids=["objects", "lists", "members", "short texts", "text"],
+    )
+    def test_can_be_read_again_whatever_it_records(self, value: object) -> None:
+        episode, calls = EpisodeRoom(), []
+        while episode.left > 0:
+            recorded = tree(episode)
+            for _ in range(NODE_LIMIT // 4):
+                primitive(recorded, "walk", acted=True)
+            for _ in range(3):
+                recorded.begin("note", {"value": value})
+                recorded.end(1, value, None)
+            recorded.end(0, value, None)
+            calls.append(recorded.root)
+        record = msgspec.json.encode(calls)
+        assert len(record) < RECORD_BYTES * 3 // 4  # and what models and actors said
+        assert decoded_bytes(record, DECODED_BYTES) < DECODED_BYTES
 
     def test_counts_long_names(self) -> None:
         episode = EpisodeRoom()

@@ -12,11 +12,12 @@ import pytest
 from serving.errors import InvalidTool
 from serving.tokens.tools import ToolSpec
 from speedrunner.library.checks import CLASS_LIMIT
+from speedrunner.library.definition import read_text
 from speedrunner.library.library import Library
-from speedrunner.library.rules import MODULE_LIMIT, SOURCE_LIMIT, InvalidSkill
+from speedrunner.library.rules import DEFINITION_LIMIT, SOURCE_LIMIT, TOKEN_LIMIT, InvalidSkill
 from speedrunner.library.signature import SUPPORTED
 from speedrunner.sandbox.child.bounds import ALLOWED_MODULES
-from speedrunner.store.policies import InvalidPolicy, PolicyStore
+from speedrunner.store.policies import MODULE_BYTES, InvalidPolicy, PolicyStore
 from speedrunner.store.records import Policy, Skill
 from tests.toy_env import Corridor
 
@@ -49,7 +50,7 @@ def write(library: Library, source: str, public: bool | None = True, sleep: int 
 
 
 def of_module(library: Library, source: str) -> Library:
-    return library.write(source, sleep=0, limit=MODULE_LIMIT)
+    return library.write(source, sleep=0, limit=MODULE_BYTES)
 
 
 def texts(library: Library) -> list[str]:
@@ -500,7 +501,7 @@ class TestManyFunctions:
             f'def step_{n}(a: int) -> str:\n    """Walk."""\n    return walk(steps=a)'
             for n in range(self.COUNT)
         )
-        return Library(Corridor().primitives).write(functions, sleep=1, limit=MODULE_LIMIT)
+        return Library(Corridor().primitives).write(functions, sleep=1, limit=MODULE_BYTES)
 
     def test_a_library_holds_them_and_goes_on(self, many: Library) -> None:
         library = write(many, WALK_FAR.replace("walk(steps=steps)", "step_7(steps)"))
@@ -680,9 +681,9 @@ class TestTheFunctionItself:
             of_module(empty, function(body=f"return '{'x' * SOURCE_LIMIT}'"))
 
     def test_a_library_has_a_limit_too(self, empty: Library, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("speedrunner.library.library.MODULE_LIMIT", 200)
+        monkeypatch.setattr("speedrunner.library.source.MODULE_BYTES", 200)
         library = write(empty, WALK_FAR)
-        with pytest.raises(InvalidSkill, match=r"^the library would have 2\d\d characters; 200 are allowed$"):
+        with pytest.raises(InvalidSkill, match=r"^the module has more than 200 bytes, the limit$"):
             write(write(library, RUN), function())
 
     @pytest.mark.parametrize("public", [True, False])
@@ -912,3 +913,29 @@ def test_a_module_that_an_earlier_version_stored_is_read() -> None:
     library = Library(Corridor().primitives).of(policy, trusted=False)
     assert [each.name for each in library.tools()] == ["walk", "look", "far"]
     assert library.shared == {"math": "import math", "LIMIT": "LIMIT = 4"}
+
+
+@pytest.mark.parametrize(
+    ("source", "what"),
+    [
+        ("a=b;" * (TOKEN_LIMIT // 4 + 1), "words and signs"),
+        ("\n\n\n".join(["def f(): 0"] * (TOKEN_LIMIT // 6 + 1)), "words and signs"),
+        ("a=b;" * (DEFINITION_LIMIT + 1), "definitions"),
+        (f"import {', '.join(['a'] * (DEFINITION_LIMIT + 1))}", "definitions"),
+        ("\n\n\n".join(["def f(): 0"] * (DEFINITION_LIMIT + 1)), "definitions"),
+        ("#" * (MODULE_BYTES + 1), "bytes"),
+        ("#" + "\u00e4" * (MODULE_BYTES // 2), "bytes"),
+    ],
+)
+def test_a_module_that_would_take_long_to_parse_is_refused_before(
+    empty: Library, source: str, what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    policy = Policy(version=1, module=source, skills=())
+    with pytest.raises(InvalidPolicy, match=f"has more than .* {what}, the limit"):
+        empty.of(policy)
+    with pytest.raises(InvalidSkill, match=f"has more than .* {what}, the limit|characters; .* are allowed"):
+        of_module(empty, source)
+    if what != "definitions":  # those are counted in the tree
+        monkeypatch.setattr("speedrunner.library.source.ast.parse", None)
+        with pytest.raises(InvalidSkill, match=what):
+            read_text(source)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 import re
 from hashlib import sha256
 
@@ -45,9 +44,13 @@ def hostile() -> Elements:
 
 
 def test_no_text_becomes_markup_or_script(hostile: Elements) -> None:
-    plain = Elements(whole())
-    assert hostile.names == plain.names
-    assert "alert" not in "".join(script for script in hostile.scripts if not script.startswith("{"))
+    made, plain = (
+        # A long name of a bar takes several lines, each a `text`.
+        [name for name in elements.names if name not in ("text", "g")]
+        for elements in (hostile, Elements(whole()))
+    )
+    assert made == plain
+    assert "alert" not in "".join(hostile.scripts)
     assert not any(name.startswith("on") for _, attributes in hostile.elements for name in attributes)
 
 
@@ -58,26 +61,9 @@ def test_control_characters_are_written_out(hostile: Elements) -> None:
     assert "{{ 7 * 7 }}" in hostile.text
 
 
-def test_figures_are_json_that_stays_in_its_element() -> None:
-    found = re.findall(
-        r'<script type="application/json" id="data-[^"]*">(.*?)</script>', whole(HOSTILE), re.S
-    )
-    assert found
-    for text in found:
-        assert json.loads(text)["data"]
-        assert "<" not in text
-
-
-def test_names_are_no_markup_to_plotly() -> None:
-    found = dict(re.findall(r'id="data-([a-z]+)_[^"]*">(.*?)</script>', whole(HOSTILE), re.S))
-    tokens, curves = (json.loads(found[name]) for name in ("tokens", "combined"))
-    names = {trace.get("name") for trace in curves["data"]}
-    titles = {title["text"] for title in tokens["layout"]["annotations"]}
-    bars = {place for trace in tokens["data"] for place in trace["y"]}
-    for texts in (names, titles, bars):
-        (hostile,) = (text for text in texts if text and "alert" in text)
-        assert hostile.startswith("&lt;/script&gt;&lt;script&gt;alert(1)")
-        assert hostile.endswith("\\x1b[31m\\u202e\\u2028'\"&amp;{{ 7 * 7 }}")
+def test_names_are_text_in_figures(hostile: Elements) -> None:
+    assert "svg" in hostile.names
+    assert "<img src=x onerror=alert(2)>\\x1b[31m\\u202e" in hostile.text
 
 
 def test_a_policy_lets_the_page_s_own_scripts_run_and_no_other() -> None:
@@ -85,7 +71,8 @@ def test_a_policy_lets_the_page_s_own_scripts_run_and_no_other() -> None:
     (policy,) = (str(attrs["content"]) for _, attrs in Elements(text).elements if "http-equiv" in attrs)
     scripts = re.findall("<script>(.*?)</script>", text, re.S)
     digests = [base64.b64encode(sha256(script.encode()).digest()).decode() for script in scripts]
-    assert f"script-src 'sha256-{digests[0]}' 'sha256-{digests[1]}';" in policy
+    assert len(digests) == 1
+    assert f"script-src 'sha256-{digests[0]}';" in policy
 
 
 def test_nothing_is_loaded_from_anywhere() -> None:

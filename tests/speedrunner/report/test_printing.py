@@ -1,73 +1,38 @@
-"""Figures for papers: the sizes of columns, text that stays text, told apart without colours."""
+"""Figures for papers: the sizes of columns, embedded fonts, nothing clipped, the same bytes each time."""
 
 from __future__ import annotations
 
-from itertools import combinations
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 from PIL import Image
 
-from speedrunner.report.panels import Figure, Line, Panel
-from speedrunner.report.printing import DPI, print_figures
-from speedrunner.report.styles import style
-
-TOGETHER = (
-    ("react", "opo", "asi", "voyager", "speedrunner"),
-    ("asi", "asi_replay", "speedrunner"),
-    ("speedrunner", "speedrunner-interpreter_off", "speedrunner-prompt_asi_style",
-     "speedrunner-visibility_all_public"),
-    ("uncached", "cached", "output"),
-    ("with prefix cache", "without"),
-)  # fmt: skip
-"""What stands in one panel."""
-
-ODD = "$x^{ <b>&\x1b[31m_"
-
-
-def figure(*panels: Panel) -> Figure:
-    return Figure("some", "A figure", "", [list(panels)], [], "")
-
-
-def curves(*names: str) -> Panel:
-    return Panel("BabyAI", "rollouts", "score", [Line(n, [0, 50], [0.1, 0.2], [None, 0.1], 1) for n in names])
-
-
-BARS = Panel(
-    "Crafter", "zombies", "score", [Line("react", ["0x", "1x"], [0.1, 0.2], [None, None], 1)],
-    kind="bars", over=[Line("react", ["0x", "1x"], [10.0, 20.0], [None, None], 1)], over_y="%",
-)  # fmt: skip
-STACK = Panel(
-    ODD, "tokens", "", [Line("cached", [ODD, "asi"], [2e6, 1e6], [None, None], 1)] * 2, kind="stack"
-)
-POINTS = Panel(
-    "BabyAI", "USD", "score",
-    [Line("react", [0.1], [0.2], [None], 1), Line("asi", [0.2], [0.3], [0.1], 2)],
-    kind="points", frontier=["react", "asi"],
-)  # fmt: skip
+from speedrunner.report.panels import Line, Panel
+from speedrunner.report.printing import DPI, write_figures
+from tests.speedrunner.report.panel_samples import BARS, ODD, POINTS, STACK, curves, figure
 
 
 @pytest.mark.parametrize(("panels", "inches"), [((curves("react"),), 3.3), ((BARS, POINTS), 7.0)])
 def test_a_panel_is_as_wide_as_a_column_and_several_as_the_page(
     tmp_path: Path, panels: tuple[Panel, ...], inches: float
 ) -> None:
-    _, png = print_figures([figure(*panels)], tmp_path)
+    *_, png = write_figures([figure(*panels)], tmp_path)
     with Image.open(png) as image:
         assert image.width == round(inches * DPI)
         assert image.info["dpi"] == pytest.approx((DPI, DPI), abs=0.1)
 
 
 def test_every_kind_is_drawn_with_its_texts_as_text_whatever_stands_in_them(tmp_path: Path) -> None:
-    svg, _ = print_figures([figure(curves("react", ODD), BARS, STACK, POINTS)], tmp_path)
+    _, svg, _ = write_figures([figure(curves("react", ODD), BARS, STACK, POINTS)], tmp_path)
     texts = "\n".join(ElementTree.fromstring(svg.read_text()).itertext())
-    for text in ("react", "zombies", "react, combat", "2M", "$x^{ <b>&\\x1b[31m_"):
+    for text in ("react", "zombies", "react, combat (%)", "2M", "$x^{ <b>&\\x1b[31m_"):
         assert text in texts
 
 
 def test_the_same_figure_gives_the_same_bytes(tmp_path: Path) -> None:
     first, second = (
-        [path.read_bytes() for path in print_figures([figure(curves("react"), BARS)], tmp_path / name)]
+        [path.read_bytes() for path in write_figures([figure(curves("react"), BARS)], tmp_path / name)]
         for name in ("one", "two")
     )
     assert first == second
@@ -76,15 +41,36 @@ def test_the_same_figure_gives_the_same_bytes(tmp_path: Path) -> None:
 def test_bars_of_several_seeds_keep_their_deviations_beside_one_of_one_seed(tmp_path: Path) -> None:
     def errors(*sd: float | None) -> int:
         bars = Panel("", "", "score", [Line("react", ["0x", "1x"], [0.1, 0.2], [*sd], 1)], kind="bars")
-        svg, _ = print_figures([figure(bars)], tmp_path)
+        _, svg, _ = write_figures([figure(bars)], tmp_path)
         return svg.read_text().partition('<g id="LineCollection')[2].partition("</g>")[0].count("<path d=")
 
     assert [errors(None, None), errors(None, 0.1), errors(0.1, 0.1)] == [0, 1, 2]
 
 
-@pytest.mark.parametrize("names", TOGETHER)
-def test_what_stands_together_differs_without_colours(names: tuple[str, ...]) -> None:
-    for one, other in combinations(map(style, names), 2):
-        assert one.dash != other.dash
-        assert one.marker != other.marker
-        assert one.hatching != other.hatching
+def test_a_pdf_embeds_its_fonts_as_outlines_of_truetype(tmp_path: Path) -> None:
+    pdf, *_ = write_figures([figure(curves("react"), BARS)], tmp_path)
+    content = pdf.read_bytes()
+    assert pdf.suffix == ".pdf"
+    assert b"/Subtype /Type3" not in content
+    assert b"/FontFile2" in content
+
+
+def test_markers_are_not_clipped_at_the_axes(tmp_path: Path) -> None:
+    top = Panel("", "rollouts", "score", [Line("react", [0, 50], [0.0, 1.0], [None, None], 1)])
+    _, svg, _ = write_figures([figure(top)], tmp_path)
+    root = ElementTree.fromstring(svg.read_text())
+    line = next(each for each in root.iter() if each.get("id") == "line0")
+    assert [each.tag.rpartition("}")[2] for each in line.iter()].count("use") == 2
+    assert not any("clip-path" in each.attrib for each in line.iter())
+
+
+@pytest.mark.parametrize("count", [1, 5, 9])
+def test_a_legend_is_no_wider_than_the_figure(tmp_path: Path, count: int) -> None:
+    names = [f"a-method-of-some-length-{n}" for n in range(count)]
+    _, svg, _ = write_figures([figure(curves(*names))], tmp_path)
+    root = ElementTree.fromstring(svg.read_text())
+    width = float(root.attrib["width"].removesuffix("pt"))
+    legend = next(each for each in root.iter() if each.get("id") == "legend_1")
+    starts = [float(each.attrib["x"]) for each in legend.iter() if each.tag.endswith("}text")]
+    assert len(starts) == count
+    assert all(0 < x < width - 0.45 * 7 * len(names[0]) for x in starts)

@@ -12,6 +12,7 @@ import pytest
 from rich.console import Console
 
 from serving.tokens.tokenizer import ChatTokenizer
+from speedrunner.config.schema import InvalidConfig
 from speedrunner.runs.drain import Drain
 from speedrunner.runs.evaluation import evaluation_config
 from speedrunner.runs.run import run as carry_out
@@ -49,6 +50,12 @@ def test_an_evaluation_has_a_directory_of_its_own_by_default(learnt: ScriptedRun
     (folder,) = learnt.folder.glob("run-eval-v0001-*")
     assert "they agree to the token" in done.stdout
     assert load(folder).config["run"]["start_from"] == f"{learnt.dir}:1"
+    # It is not taken for this run's evaluation again, as it may have come with the run.
+    settings = [*learnt.arguments, "run.test_episodes=1", f"env={CORRIDOR}"]
+    with pytest.raises(InvalidConfig, match=r"is a run already.* run.dir="):
+        evaluation_config(f"{learnt.dir}:1", settings, [CORRIDOR])
+    named = evaluation_config(f"{learnt.dir}:1", [*settings, f"run.dir={folder}"], [CORRIDOR])
+    assert named.run.dir == str(folder)
 
 
 def test_the_run_s_server_is_gone_unless_one_is_named(learnt: ScriptedRun) -> None:

@@ -5,6 +5,7 @@ import resource
 import subprocess
 import sys
 import tempfile
+import tracemalloc
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from speedrunner.store.files import (
+    DECODED_BYTES,
     StorageError,
     UnknownFormat,
     append_record,
+    decoded_bytes,
+    each_record,
     publish_folder,
     read_record,
     read_records,
@@ -270,3 +274,36 @@ class TestWholeFiles:
             "policies/v0000",
             "state.json",
         ]
+
+
+class TestWhatDecodingTakes:
+    @pytest.mark.parametrize("value", ["[]", "[[]]", "{}", '{"":0}', '{"":{}}', "0.5", '"ab"'])
+    def test_the_count_is_no_less_than_what_is_taken(self, value):
+        text = f"[{','.join([value] * 10_000)}]".encode()
+        tracemalloc.start()
+        decoded = msgspec.json.decode(text)
+        taken = tracemalloc.get_traced_memory()[0]
+        tracemalloc.stop()
+        assert len(decoded) == 10_000
+        assert taken <= decoded_bytes(text, DECODED_BYTES)
+
+    def test_signs_within_texts_cost_nothing(self):
+        text = b'{"text":"' + b'[{\\",:' * 1_000_000 + b'"}'
+        assert decoded_bytes(text, DECODED_BYTES) < 2 * len(text)
+
+    @pytest.mark.parametrize("value", [b"[[[[]]]]", b'{"":0}', b"{}", b'""'])
+    def test_a_dense_record_is_refused_before_it_is_decoded(self, tmp_path, value):
+        path = tmp_path / "notes.jsonl"
+        path.write_bytes(b'{"text":[' + b",".join([value] * (DECODED_BYTES // 50)) + b'],"format":1}\n')
+        for read in (read_record, read_records):
+            with pytest.raises(StorageError, match=f"more than {DECODED_BYTES} bytes of memory") as error:
+                read(path, Note)
+            assert one_line(error).startswith(str(path))
+
+    def test_a_list_of_many_dense_records_is_refused(self, tmp_path):
+        path = tmp_path / "notes.jsonl"
+        line = b'{"text":[' + b",".join([b"{}"] * 100_000) + b'],"format":1}\n'
+        path.write_bytes(line * (DECODED_BYTES // (100_000 * 190) + 1))
+        with pytest.raises(StorageError, match=r"more than .* bytes of memory"):
+            read_records(path, Note)
+        assert next(each_record(path, Note)).text[0] == {}

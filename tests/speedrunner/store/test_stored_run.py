@@ -5,14 +5,17 @@ import stat
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 
+import msgspec
 import pytest
+from msgspec.structs import replace
 
 from speedrunner.store.files import StorageError
 from speedrunner.store.records import Policy
 from speedrunner.store.rundir import RunDirectory
-from speedrunner.store.stored_run import RunDirectoryError, StoredRun
+from speedrunner.store.stored_run import LABELS_BYTES, ROW_BYTES, RunDirectoryError, StoredRun
 from tests.speedrunner.run_samples import play, sleep, trajectory
 
 
@@ -205,7 +208,6 @@ class TestLinksAndSpecialFiles:
         ("name", "most"),
         [
             ("state.json", 8 * 2**20),
-            ("requests.jsonl", 512 * 2**20),
             ("sleeps/0001.json", 64 * 2**20),
             ("config.yaml", 128 * 2**10),
         ],
@@ -215,3 +217,31 @@ class TestLinksAndSpecialFiles:
         os.truncate(path / name, 2**33)
         with pytest.raises(StorageError, match=rf"{name} has {2**33} bytes; at most {most} are read"):
             self.read_all(path)
+
+    def test_a_line_that_is_too_large_is_one_line(self, path):
+        play(path)
+        os.truncate(path / "requests.jsonl", 2**33)
+        with pytest.raises(StorageError, match=rf"requests.jsonl has a line of more than {2**26} bytes"):
+            self.read_all(path)
+
+
+class TestLedger:
+    @staticmethod
+    def write(path: Path, rows: int, labels: Callable[[int], dict[str, str]]) -> StoredRun:
+        play(path)
+        (row, *_) = StoredRun(path).requests()
+        lines = (msgspec.json.encode(replace(row, labels=labels(number))) for number in range(rows))
+        (path / "requests.jsonl").write_bytes(b"".join(line + b"\n" for line in lines))
+        return StoredRun.open_for_reading(path)
+
+    def test_rows_of_an_episode_share_their_labels(self, path):
+        rows = self.write(path, 3, lambda number: {"episode": f"train/{number // 2:04d}"}).requests()
+        assert rows[0].labels is rows[1].labels
+        assert [row.labels["episode"] for row in rows] == ["train/0000", "train/0000", "train/0001"]
+
+    def test_rows_that_would_fill_the_memory_are_refused(self, path, monkeypatch):
+        run = self.write(path, 100, lambda number: {"episode": str(number)})
+        assert len(run.requests()) == 100
+        monkeypatch.setattr("speedrunner.store.stored_run.LEDGER_BYTES", 100 * (ROW_BYTES + LABELS_BYTES))
+        with pytest.raises(RunDirectoryError, match=r"requests.jsonl, line \d+: the rows up to this one"):
+            run.requests()

@@ -12,14 +12,14 @@ from rich.console import Console
 
 from speedrunner.experiments.grid import Grid
 from speedrunner.experiments.sweep import members, sweep
+from speedrunner.findings import Finding
 from speedrunner.runs.drain import Drain
 from speedrunner.verification.accounts import SHARED, accounts
-from speedrunner.verification.findings import Check
 from tests.scripted_runs import Runs, ScriptedRun, script
 from tests.tampered_runs import change, copy_of, seal, subject, told
 
 
-def checked(run: Path, *, is_finished: bool = True) -> Check:
+def checked(run: Path, *, is_finished: bool = True) -> Finding:
     return accounts(subject(run), is_finished=is_finished)
 
 
@@ -100,7 +100,7 @@ async def test_an_account_of_a_shared_engine_is_that_of_all_runs_beside_it(
     console, drain = Console(file=io.StringIO()), Drain(lambda line: None, 60.0)
     await sweep(members(Grid(file, shared).runs()), console, drain)
     check = checked(one.folder / "a")
-    assert (check.status, "left out" in check.summary) == ("ok", False)
+    assert (check.level, "left out" in check.text) == ("ok", False)
     check = checked(copy_of(one.folder / "a", tmp_path / "elsewhere"))
-    assert check.status == "ok"
-    assert f"1 left out: {SHARED}" in check.summary
+    assert check.level == "ok"
+    assert f"1 left out: {SHARED}" in check.text

@@ -9,16 +9,16 @@ from typing import Any
 
 import pytest
 
+from speedrunner.findings import Finding
 from speedrunner.store import files
 from speedrunner.store.records import TrainingEnd
 from speedrunner.store.stored_run import StoredRun
-from speedrunner.verification.findings import Check
 from speedrunner.verification.plan import Plan
 from tests.scripted_runs import Runs, ScriptedRun, script
 from tests.tampered_runs import change, copy_of, seal, subject, told
 
 
-def checked(run: Path) -> Check:
+def checked(run: Path) -> Finding:
     return Plan(subject(run)).check()
 
 
@@ -118,8 +118,8 @@ class TestATrainingThatEndsByItsBudget:
         run = corridor(script(), "run.budget_tokens=1")
         await run.play()
         check = checked(run.dir)
-        assert check.status == "ok"
-        assert "training ended before its plan did, by its budget" in check.summary
+        assert check.level == "ok"
+        assert "training ended before its plan did, by its budget" in check.text
         end = StoredRun.open_for_reading(run.dir).training_end
         assert end is not None
 

@@ -12,7 +12,7 @@ import pytest
 
 from serving.model_card import ModelCard
 from serving.tokens.tokenizer import ChatTokenizer
-from speedrunner.verification.findings import Check
+from speedrunner.findings import Finding
 from speedrunner.verification.policies import UNNAMED, policies
 from tests.scripted_engine import Answer, Request, ScriptedEngine, call
 from tests.scripted_runs import SCHEDULE, Runs, ScriptedRun, roomy, script, walker
@@ -60,8 +60,8 @@ def edited(
 
 def test_every_kind_of_edit_leads_to_the_next_version(edited: Path) -> None:
     check = policies(subject(edited))
-    assert (check.status, told(check)) == ("ok", [])
-    assert check.summary == "3 versions, to which 7 accepted edits lead"
+    assert (check.level, told(check)) == ("ok", [])
+    assert check.text == "3 versions, to which 7 accepted edits lead"
 
 
 def text(old: str, new: str) -> Callable[[Path], None]:
@@ -177,5 +177,5 @@ async def test_a_library_of_another_run_of_which_the_method_shows_every_skill(co
 def test_renames_of_an_earlier_layout_are_left_out(edited: Path, tmp_path: Path) -> None:
     run = copy_of(edited, tmp_path)
     edits(lambda all_: all_[0].update(new_name=None))(run)
-    check: Check = policies(subject(run))
-    assert (check.status, f"1 left out: {UNNAMED}" in check.summary) == ("ok", True)
+    check: Finding = policies(subject(run))
+    assert (check.level, f"1 left out: {UNNAMED}" in check.text) == ("ok", True)

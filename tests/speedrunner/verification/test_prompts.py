@@ -81,8 +81,8 @@ async def test_without_the_model_s_own_tokenizer_the_recorded_usage_is_all_there
 
     change(run, "processes.jsonl", edit)
     check = prompts(subject(run))
-    assert check.status == "ok"
-    assert "replies composed again in 0, recorded usage alone in 20); 0 first prompts" in check.summary
+    assert check.level == "ok"
+    assert "replies composed again in 0, recorded usage alone in 20); 0 first prompts" in check.text
 
 
 async def test_answers_that_are_cut_or_no_calls(corridor: Runs) -> None:
@@ -98,15 +98,15 @@ async def test_answers_that_are_cut_or_no_calls(corridor: Runs) -> None:
     (played,) = run.data.trajectories()
     assert [turn.call is None for turn in played.turns][:3] == [True, True, False]
     check = prompts(subject(run.dir))
-    assert check.status == "ok", told(check)
-    assert "recorded usage alone in 0" in check.summary
+    assert check.level == "ok", told(check)
+    assert "recorded usage alone in 0" in check.text
 
 
 async def test_routes_of_messages_are_not_checked(corridor: Runs) -> None:
     run = corridor(script(), "run.rollouts=1", "run.test_episodes=0", route="chat", thinking="none")
     await run.play()
-    assert prompts(subject(run.dir)).status == "not checked"
+    assert prompts(subject(run.dir)).level == "not checked"
 
 
 def test_roles_of_one_episode_are_conversations_of_their_own(programmed: ScriptedRun) -> None:
-    assert prompts(subject(programmed.dir)).status == "ok"
+    assert prompts(subject(programmed.dir)).level == "ok"

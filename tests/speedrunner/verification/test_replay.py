@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterable, Iterator
 from itertools import islice
 from pathlib import Path
@@ -10,10 +11,12 @@ from typing import Any, TypeVar
 import msgspec
 import pytest
 
+from speedrunner.agents.actor import ActorSpec
 from speedrunner.agents.reading import call_lines
+from speedrunner.findings import Finding
 from speedrunner.store.records import CallNode
-from speedrunner.verification.findings import Check
 from speedrunner.verification.replay import different, replay
+from speedrunner.verification.subject import Played
 from speedrunner.view.turns import shown
 from tests.scripted_engine import Answer, Request, call
 from tests.scripted_runs import Runs, ScriptedRun, script, walker
@@ -29,7 +32,7 @@ def batched(items: Iterable[T], size: int) -> Iterator[list[T]]:
         yield some
 
 
-async def replayed(run: Path) -> Check:
+async def replayed(run: Path) -> Finding:
     return await replay(subject(run), lambda line: None)
 
 
@@ -152,7 +155,7 @@ async def test_a_call_that_is_a_mistake_repeats_with_its_traceback(corridor: Run
     )
     await run.play("run.eval_every=1")
     check = await replayed(run.dir)
-    assert check.status == "ok", told(check)
+    assert check.level == "ok", told(check)
     last = [each for each in run.data.evaluations(1) if each.turns[0].executed]
     assert "Traceback" in str(last[0].turns[0].executed)
 
@@ -186,7 +189,7 @@ async def test_calls_that_an_episode_had_no_room_to_record_are_no_difference(cor
     assert told_of in [*call_lines(msgspec.to_builtins(nodes[5]))]
     assert shown(nodes[5]).hidden == nodes[5].omitted
     check = await replayed(run.dir)
-    assert (check.status, check.found) == ("ok", 0), told(check)
+    assert (check.level, check.found) == ("ok", 0), told(check)
 
 
 @pytest.mark.parametrize("what", ["load", "call"])
@@ -205,3 +208,16 @@ async def test_what_was_done_between_the_turns_counts(
     change(run, "trajectories/batch_0000.jsonl", leave_out)
     check = await replayed(run)
     assert check.found == 1
+
+
+async def test_a_call_that_outlasts_the_time_is_no_difference(learnt: ScriptedRun) -> None:
+    one = subject(learnt.dir)
+    waited = one.spec
+
+    def spec(played: Played) -> ActorSpec:
+        one.deadline = time.monotonic()  # it is over once the first episode has begun
+        return waited(played)
+
+    one.spec = spec  # type: ignore[method-assign]
+    check = await replay(one, lambda line: None)
+    assert (check.level, check.found, check.is_late) == ("not checked", 0, True)

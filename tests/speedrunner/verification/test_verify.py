@@ -34,11 +34,11 @@ GOOD = dict.fromkeys(ALL, "ok")
 async def test_a_run_as_it_was_recorded(learnt: ScriptedRun) -> None:
     before = {file: file.read_bytes() for file in learnt.dir.rglob("*") if file.is_file()}
     found = await verify(learnt.dir, lambda line: None, lambda check: None, names(learnt.dir))
-    assert {check.name: check.status for check in found.checks} == GOOD
+    assert {check.name: check.level for check in found.findings} == GOOD
     assert found.notes == []
     calls = sum(turn.executed is not None for each in learnt.data.trajectories() for turn in each.turns)
     calls += sum(turn.executed is not None for each in learnt.data.evaluations() for turn in each.turns)
-    summaries = {check.name: check.summary for check in found.checks}
+    summaries = {check.name: check.text for check in found.findings}
     assert summaries["replay"] == f"{calls} calls of 10 episodes"
     assert summaries["plan"] == "10 of 10 planned episodes and 2 of 2 sleeps"
     assert summaries["prompts"].endswith("recorded usage alone in 0); 10 first prompts composed again")
@@ -49,7 +49,7 @@ async def test_every_file_that_matters_is_sealed(learnt: ScriptedRun) -> None:
     names = {str(file.relative_to(learnt.dir)) for file in learnt.dir.rglob("*") if file.is_file()}
     directory = StoredRun.open_for_reading(learnt.dir)
     assert names - directory.state().seals.keys() == {"state.json", "hosts.log"}
-    assert "not sealed" not in sealed(directory).summary
+    assert "not sealed" not in sealed(directory).text
 
 
 @pytest.mark.parametrize(
@@ -68,8 +68,8 @@ def test_one_byte_that_is_changed_is_found(learnt: ScriptedRun, tmp_path: Path, 
     for place in {0, len(content) // 3, len(content) // 2, len(content) - 1} if content else {0}:
         if content:
             (run / name).write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
-        (difference,) = sealed(StoredRun.open_for_reading(run)).differences
-        assert difference.where == name
+        (difference,) = sealed(StoredRun.open_for_reading(run)).details
+        assert difference.startswith(f"{name}: ")
     (run / name).unlink()
     if name == "config.yaml":
         return
@@ -82,13 +82,13 @@ def test_so_is_one_of_the_state_itself(learnt: ScriptedRun, tmp_path: Path) -> N
     for place in range(len(content)):
         (run / "state.json").write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
         try:
-            where = sealed(StoredRun.open_for_reading(run)).differences[0].where
+            where = sealed(StoredRun.open_for_reading(run)).details[0]
         except files.StorageError as error:  # it is no JSON any more, or of another layout
             where = str(error)
         assert "state.json" in where
     (run / "state.json").unlink()
-    (difference,) = sealed(StoredRun.open_for_reading(run)).differences
-    assert (difference.where, difference.what) == ("state.json", "is missing, although episodes were played")
+    (difference,) = sealed(StoredRun.open_for_reading(run)).details
+    assert difference == "state.json: is missing, although episodes were played"
 
 
 async def test_what_cannot_be_read_any_more_is_told_with_the_file_that_was_changed(
@@ -99,8 +99,8 @@ async def test_what_cannot_be_read_any_more_is_told_with_the_file_that_was_chang
     (run / "config.yaml").write_text(text.replace("rollouts: 4", "rollouts: x"))
     found = await verified(run)
     assert statuses(found) == {"files": "failed"} | dict.fromkeys(ALL[1:], "not checked")
-    assert found["files"].differences[0].where == "config.yaml"
-    assert "run.rollouts" in found["plan"].summary
+    assert found["files"].details[0].startswith("config.yaml: ")
+    assert "run.rollouts" in found["plan"].text
     seal(run)
     with pytest.raises(InvalidConfig, match=r"run\.rollouts"):
         await verified(run)
@@ -119,12 +119,12 @@ async def test_a_run_of_an_earlier_layout_is_not_sealed_and_verifies(
     )
     assert "verbosity" not in (run / "config.yaml").read_text()
     taken_off = await verified(run)
-    assert taken_off["files"].differences[0].what.startswith("has no seals, although")
+    assert taken_off["files"].details[0].startswith("state.json: has no seals, although")
     processes = (run / "processes.jsonl").read_text()
     (run / "processes.jsonl").write_text(processes.replace('"seals":true,', ""))
     found = await verified(run)
     assert statuses(found) == GOOD | {"files": "not checked"}
-    assert found["files"].summary.startswith("not sealed")
+    assert found["files"].text.startswith("not sealed")
 
 
 class TestAnUnfinishedRun:
@@ -140,13 +140,13 @@ class TestAnUnfinishedRun:
             await run.play(drain=drain)
         found = await verified(run.dir)
         assert statuses(found) == GOOD
-        assert found["plan"].summary.endswith("not finished: checked as far as it goes")
-        assert "behind the seals" not in found["files"].summary  # its process gave it back
+        assert found["plan"].text.endswith("not finished: checked as far as it goes")
+        assert "behind the seals" not in found["files"].text  # its process gave it back
         run.server.script = script(walker, LEARN)
         await run.play()
         found = await verified(run.dir)
         assert statuses(found) == GOOD
-        assert found["plan"].summary == "10 of 10 planned episodes and 2 of 2 sleeps"
+        assert found["plan"].text == "10 of 10 planned episodes and 2 of 2 sleeps"
 
     async def test_a_killed_process_leaves_tails_without_a_seal(
         self, learnt: ScriptedRun, tmp_path: Path
@@ -162,7 +162,7 @@ class TestAnUnfinishedRun:
         (run / "evaluations/0004.jsonl").write_bytes(torn)
         found = await verified(run)
         assert statuses(found) | {"accounts": ""} == GOOD | {"accounts": ""}
-        assert found["files"].summary.endswith("accounts.jsonl, evaluations/0004.jsonl are behind the seals")
+        assert found["files"].text.endswith("accounts.jsonl, evaluations/0004.jsonl are behind the seals")
 
     async def test_the_next_process_seals_no_change_of_somebody_s(
         self, learnt: ScriptedRun, tmp_path: Path
@@ -172,8 +172,8 @@ class TestAnUnfinishedRun:
         (run / "requests.jsonl").write_bytes(content.replace(b'"cached":', b'"cached": ', 1)[:-1] + b"\n")
         with RunDirectory.open_for_writing(run) as directory:
             directory.append_request(directory.requests()[0])
-        (difference,) = sealed(StoredRun.open_for_reading(run)).differences
-        assert difference.where == "requests.jsonl"
+        (difference,) = sealed(StoredRun.open_for_reading(run)).details
+        assert difference.startswith("requests.jsonl: ")
 
 
 async def test_what_methods_load_and_do_on_the_way_is_played_again(programmed: ScriptedRun) -> None:
@@ -182,7 +182,7 @@ async def test_what_methods_load_and_do_on_the_way_is_played_again(programmed: S
     assert {"load", "turn", "call"} == {key for step in first.world for key in msgspec.to_builtins(step)}
     found = await verified(programmed.dir)
     assert statuses(found) == GOOD
-    assert "left out" not in found["replay"].summary
+    assert "left out" not in found["replay"].text
 
 
 async def test_attempts_in_sleeps_are_played_again_with_the_skills_that_they_tried(corridor: Runs) -> None:
@@ -196,7 +196,7 @@ async def test_attempts_in_sleeps_are_played_again_with_the_skills_that_they_tri
     assert attempt.module
     found = await verified(run.dir)
     assert statuses(found) == GOOD
-    assert found["replay"].summary == "4 calls of 3 episodes"  # the task again: a stride, and a walk
+    assert found["replay"].text == "4 calls of 3 episodes"  # the task again: a stride, and a walk
 
 
 async def test_what_cannot_be_replayed_is_counted_and_told(corridor: Runs) -> None:
@@ -217,7 +217,7 @@ async def test_what_cannot_be_replayed_is_counted_and_told(corridor: Runs) -> No
     assert Ending.ENGINE_ERROR in {row.ending for row in run.data.episodes}
     found = await verified(run.dir)
     assert statuses(found) == GOOD
-    summary = found["replay"].summary
+    summary = found["replay"].text
     assert f"1 left out: {BY_THE_CLOCK}" in summary
 
 
@@ -242,7 +242,7 @@ async def test_crafter_played_by_programs(corridor: Runs) -> None:
     assert len(run.data.policies.load(1).skills) >= 2
     found = await verified(run.dir)
     assert statuses(found) == GOOD
-    assert "left out" not in found["replay"].summary
+    assert "left out" not in found["replay"].text
 
 
 @pytest.mark.slow
@@ -260,7 +260,7 @@ async def test_two_hundred_episodes_of_babyai_verify_in_less_than_a_minute(corri
     found = await verified(run.dir)
     assert time.monotonic() - began < 60
     assert statuses(found) == GOOD
-    assert found["replay"].summary.endswith(" calls of 200 episodes")
+    assert found["replay"].text.endswith(" calls of 200 episodes")
 
 
 @pytest.mark.slow
@@ -278,3 +278,11 @@ async def test_scienceworld(corridor: Runs) -> None:
     )
     await run.play()
     assert statuses(await verified(run.dir)) == GOOD
+
+
+async def test_what_is_not_checked_in_time_is_not_taken_for_right(learnt: ScriptedRun) -> None:
+    found = await verify(learnt.dir, lambda line: None, lambda check: None, names(learnt.dir), limit_s=0.0)
+    late = {check.name: check.level for check in found.findings if check.is_late}
+    assert late == dict.fromkeys(("plan", "policies", "accounts", "prompts", "replay"), "not checked")
+    assert not found.passed
+    assert found.findings[-1].text.startswith("0 calls of 0 episodes; the rest is not checked: the time was")

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
 from xml.etree import ElementTree
 
+from serving.cards import CHECKOUT
 from speedrunner.library.library import Library
 from speedrunner.view.graph import WIDEST, call_graph
 from tests.toy_env import Corridor
@@ -87,3 +91,22 @@ def test_many_skills_stay_within_rows_and_beside_each_other() -> None:
         assert len(row) <= WIDEST
         for (one, name), (other, following) in zip(sorted(row), sorted(row)[1:], strict=False):
             assert other - one > 3.65 * (len(name) + len(following)) + 18
+
+
+def test_the_same_library_is_drawn_alike_in_each_process() -> None:
+    program = """
+from tests.speedrunner.view.test_graph import call_graph, library
+calls = {f"skill_{n}": f"_part_{n % 3} walk" for n in range(9)} | {f"_part_{n}": "" for n in range(3)}
+print(call_graph(library(**calls)))
+"""
+    drawn = {
+        subprocess.run(
+            [sys.executable, "-c", program],
+            cwd=CHECKOUT,
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(drawn) == 1

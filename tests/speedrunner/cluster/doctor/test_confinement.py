@@ -33,7 +33,7 @@ def test_limits_alone_are_a_warning() -> None:
 def test_a_system_without_user_namespaces_is_told_with_what_to_ask_for() -> None:
     look = shlex.join([sys.executable, "-c", LOOK])
     level, text, remedy = in_namespaces(f"echo 0 > /proc/sys/user/max_user_namespaces; {look}").splitlines()
-    assert level == "failure"
+    assert level == "failed"
     assert "exceeded" in text
     assert "ask the administrators to set the sysctl user.max_user_namespaces to 15000" in text
     assert remedy.startswith("docs/troubleshooting.md says how")

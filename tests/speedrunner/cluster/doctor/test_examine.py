@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from speedrunner.cluster.doctor.examine import environments, examine
-from speedrunner.cluster.doctor.finding import Finding, ok, warning
 from speedrunner.cluster.subject import Subject, subject_of
+from speedrunner.findings import Finding, ok, warning
 
 
 def good(subject: Subject) -> Iterator[Finding]:
@@ -25,18 +25,17 @@ def broken(subject: Subject) -> Iterator[Finding]:
 def test_warnings_never_fail() -> None:
     said: list[Finding] = []
     found = examine(subject_of([]), print, said.append, {"good": good, "doubtful": doubtful})
-    assert found.healthy
+    assert found.passed
     assert found.findings == said
-    assert found.summary() == f"{found.host}: 1 ok, 1 warning, 0 failures"
-    assert said[1].lines() == ["warning  doubtful: perhaps", "         -> look again"]
+    assert found.summary() == f"{found.subject}: 1 ok, 1 warning"
 
 
 def test_a_check_that_breaks_is_a_failure_and_the_others_go_on() -> None:
     found = examine(subject_of([]), print, lambda each: None, {"broken": broken, "good": good})
-    assert not found.healthy
-    assert [each.level for each in found.findings] == ["ok", "failure", "ok"]
+    assert not found.passed
+    assert [each.level for each in found.findings] == ["ok", "failed", "ok"]
     line, remedy = found.findings[1].lines()
-    assert line == "FAILURE  broken: could not be looked at: RuntimeError: what nobody expects"
+    assert line == "FAILED       broken: could not be checked: RuntimeError: what nobody expects"
     assert "report this line" in remedy
 
 
@@ -55,7 +54,7 @@ class TestEnvironments:
 
     def test_another_java_that_is_none(self) -> None:
         (found,) = environments(subject_of(["env=scienceworld", "env.java=/nowhere/java"]))
-        assert found.level == "failure"
+        assert found.level == "failed"
         assert found.text.startswith(
             "no Java runtime at '/nowhere/java' (No such file or directory); install"
         )

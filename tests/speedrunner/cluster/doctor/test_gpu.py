@@ -39,7 +39,7 @@ def test_each_bad_input_is_one_finding_with_its_remedy(
         monkeypatch.setenv("PATH", "/nowhere")
     for name, value in bad.environment.items():
         monkeypatch.setenv(name, value)
-    level = "failure" if bad.fatal else "warning"
+    level = "failed" if bad.fatal else "warning"
     asks = bad.remedy.startswith(MACHINES[:-1])  # the doctor gives the whole command
     remedy = f"srun --gres=gpu:{bad.remedy[-1]} speedrunner doctor model={bad.model}" if asks else bad.remedy
     name = "CUDA toolkit" if "CUDA_HOME" in bad.environment else "GPU"
@@ -64,7 +64,7 @@ def test_replicas_take_their_own(smi: Smi) -> None:
     smi(H100, SECOND)
     assert found("model=qwen3.5-27b", "model.replicas=2")[0][0] == "ok"
     level, _, text, remedy = found("model=qwen3.5-27b-2gpu", "model.replicas=2")[0]
-    assert (level, text) == ("failure", "4 GPUs needed, and 2 can be used: the machine has 2")
+    assert (level, text) == ("failed", "4 GPUs needed, and 2 can be used: the machine has 2")
     assert remedy.startswith("srun --gres=gpu:4 ")
 
 
@@ -76,7 +76,7 @@ def test_those_that_slurm_has_not_given_do_not_count(
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", chosen)
     assert found("model=qwen3.5-27b")[0][2].startswith("1 needed; here: NVIDIA H100 80GB HBM3 (80 GiB);")
     level, _, text, _ = found("model=qwen3.5-27b-2gpu")[0]
-    assert level == "failure"
+    assert level == "failed"
     assert text == f"2 GPUs needed, and 1 can be used: the machine has 2, CUDA_VISIBLE_DEVICES={chosen}"
 
 
@@ -84,7 +84,7 @@ def test_an_inducer_s_server_is_judged_on_its_own_gpu(smi: Smi) -> None:
     smi(H100, SECOND.replace("81559", "24564"))
     assert found("model=qwen3.5-27b", "model.inducer_card=qwen3.5-4b")[0][0] == "ok"
     level, _, text, _ = found("model=qwen3.5-4b", "model.inducer_card=qwen3.5-27b")[0]
-    assert level == "failure"
+    assert level == "failed"
     assert text.startswith("qwen3.5-27b on 1 x NVIDIA H100 80GB HBM3 (24 GiB)")
 
 

@@ -15,9 +15,9 @@ from huggingface_hub import constants
 
 from serving.cards import CHECKOUT
 from serving.errors import ServerFailed
-from speedrunner.cluster.doctor.finding import Finding
 from speedrunner.cluster.doctor.models import files, flags, installation, servers
 from speedrunner.cluster.subject import subject_of
+from speedrunner.findings import Finding
 from tests.hub_server import BUNDLED, COMMIT, MODEL, hub_card
 from tests.stand_in_smi import H100
 
@@ -49,7 +49,7 @@ class TestServers:
 
     def test_nothing_answers(self) -> None:
         found = the(servers, "model=tiny", "serving.url=http://127.0.0.1:1")
-        assert (found.name, found.level) == ("server of tiny", "failure")
+        assert (found.name, found.level) == ("server of tiny", "failed")
         assert found.text.startswith("nothing answers at http://127.0.0.1:1/v1 (")
         assert "correct serving.url" in found.remedy
 
@@ -63,7 +63,7 @@ class TestServers:
             finally:
                 server.shutdown()
         assert (found.level, found.text) == ("ok", f"{url} serves it with a context of 16,384 tokens")
-        assert other.level == "failure"
+        assert other.level == "failed"
         assert other.text == f"the server at {url} serves tiny, not 'tiny-random'"
 
 
@@ -80,7 +80,7 @@ class TestFiles:
     ) -> None:
         monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
         found = the(files, "model=qwen3-8b")
-        assert found.level == "failure"
+        assert found.level == "failed"
         assert f"is not in {tmp_path}" in found.text
         assert found.remedy.endswith("with the same HF_HOME: speedrunner prepare model=qwen3-8b")
 
@@ -97,7 +97,7 @@ class TestFiles:
         assert the(files, given).level == "ok"
         (folder / "model.safetensors").unlink()
         found = the(files, given)
-        assert (found.level, found.text) == ("failure", f"{folder} lacks *.safetensors")
+        assert (found.level, found.text) == ("failed", f"{folder} lacks *.safetensors")
 
     def test_a_folder_without_a_tokenizer(self, tmp_path: Path) -> None:
         weights = tmp_path / "weights"
@@ -108,7 +108,7 @@ class TestFiles:
             (CHECKOUT / "models/tiny.yaml").read_text().replace("models/tiny/weights", str(weights))
         )
         found = the(files, f"model.card={card}")
-        assert found.level == "failure"
+        assert found.level == "failed"
         assert found.text == f"{weights} lacks tokenizer.json or vocab.json or tokenizer.model"
 
     def test_random_weights_are_not_looked_for(self) -> None:
@@ -126,7 +126,7 @@ class TestFiles:
     def test_a_hosted_model_needs_its_key_alone(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv("OPENAI_API_KEY", raising=False)
         found = the(files, "model=gpt-5.4-mini")
-        assert found.level == "failure"
+        assert found.level == "failed"
         assert found.remedy == "export OPENAI_API_KEY=..., in the job as well"
         monkeypatch.setenv("OPENAI_API_KEY", "sk-none")
         assert the(files, "model=gpt-5.4-mini").level == "ok"
@@ -157,7 +157,7 @@ class TestInstallation:
     def test_the_cpu_build_serves_no_card_for_gpus(self, stamp: Stamp) -> None:
         stamp("cpu")
         found = the(installation, "model=qwen3-8b")
-        assert (found.level, found.remedy) == ("failure", "make venv KIND=gpu")
+        assert (found.level, found.remedy) == ("failed", "make venv KIND=gpu")
 
     def test_the_gpu_build_needs_a_gpu_for_any_model(
         self, stamp: Stamp, smi: Callable[..., None], monkeypatch: pytest.MonkeyPatch
@@ -169,7 +169,7 @@ class TestInstallation:
         assert (found.level, found.text, found.remedy) == ("warning", text, "make venv KIND=cpu")
         monkeypatch.setenv("PATH", "/nowhere")
         found = the(installation, "model=tiny")
-        assert (found.level, found.text) == ("failure", f"{text}, which needs a GPU")
+        assert (found.level, found.text) == ("failed", f"{text}, which needs a GPU")
 
     def test_a_lock_that_has_changed_since(self, stamp: Stamp) -> None:
         stamp("cpu", "another")
@@ -219,5 +219,5 @@ class TestFlags:
         stamp("gpu")
         smi(H100)
         found = the(flags, "model=qwen3.5-27b")
-        assert (found.name, found.level) == ("engine", "failure")
+        assert (found.name, found.level) == ("engine", "failed")
         assert found.remedy.endswith("; make venv KIND=gpu installs the engine again")

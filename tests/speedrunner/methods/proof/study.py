@@ -8,14 +8,12 @@ tools and records are real.
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable, Generator, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
-from rich.console import Console
 
 from serving.conversation import Completion, Conversation
 from serving.engine.client import Engine
@@ -25,14 +23,11 @@ from serving.model_card import ModelCard, Role, Roles
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.tokens.tools import ToolCall, ToolSpec, checked_call
 from serving.usage import Usage
-from speedrunner.agents.actor import Actor
 from speedrunner.config.compose import compose
 from speedrunner.config.schema import to_yaml
-from speedrunner.runs.drain import Drain
+from speedrunner.runs.direct import play_steps
 from speedrunner.runs.due import due
-from speedrunner.runs.executor import Executor
 from speedrunner.runs.plan import Evaluate
-from speedrunner.runs.progress import Progress
 from speedrunner.runs.setup import set_up
 from speedrunner.store.data import RunData, load
 from speedrunner.store.records import Trajectory
@@ -157,16 +152,8 @@ async def play(study: Study, card: ModelCard, tokenizer: ChatTokenizer, folder: 
         for calls, part in ((WEAK_CALLS, steps[:-1]), (SKILLED_CALLS, steps[-1:])):
             roles = Roles(Role(string_tokens=1024, max_calls=calls), Role(string_tokens=8192))
             used = msgspec.structs.replace(card, context=CONTEXT, roles=roles)
-            executor = Executor(
-                directory=directory,
-                method=setup.method,
-                actor=Actor(setup.env, _Models(study, used, engine, tokenizer), setup.config),
-                pool=pool,
-                progress=Progress(Console(file=io.StringIO()), 0, 0),
-                drain=Drain(lambda line: None),
-                attempts={},
-            )
-            await executor.execute(due(part, directory))
+            models = _Models(study, used, engine, tokenizer)
+            await play_steps(setup, directory, models, pool, due(part, directory))
     return load(folder)
 
 

@@ -1,0 +1,54 @@
+"""The part of a model on a worker node of a Slurm job, for as long as the job's script wants it."""
+
+from __future__ import annotations
+
+import asyncio
+import select
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from serving.deployment import server_gpus
+from serving.engine import guard
+from serving.engine.nodes import worker_rank
+from serving.engine.server import VllmServer
+from serving.model_card import ModelCard
+from serving.options import ServiceOptions
+from serving.sizing import sized
+from serving.weights import prepare
+
+POLL_S = 0.5
+
+
+async def serve_part(
+    services: Sequence[tuple[ModelCard, ServiceOptions]],
+    folder: Path,
+    prefix: str,
+    say: Callable[[str], None],
+) -> None:
+    """Serve this node's part of a model until standard input ends.
+
+    The signals that Slurm sends to each process of a job are ignored: the run on the head node gets them too,
+    and its episodes still need the model.
+
+    Args:
+        services: the models of the job, one of them over several nodes.
+        folder: for the log of vLLM's output, `PREFIXserver_nodeRANK.log`.
+        say: gets lines about what happens.
+
+    Raises:
+        InvalidCard, ServerFailed: the part cannot start, or ended by itself.
+    """
+    signal.pthread_sigmask(signal.SIG_BLOCK, guard.OF_A_JOB)
+    rank = worker_rank()
+    card, options = next(each for each in services if each[0].nodes > 1)
+    (gpus,) = await server_gpus([(card, options)], say)
+    card, weights = await sized(card, None, gpus, say), prepare(card, say)
+    server = VllmServer(card, weights, folder / f"{prefix}server_node{rank}.log", gpus=gpus, rank=rank)
+    try:
+        await server.start()
+        while not (await asyncio.to_thread(select.select, [sys.stdin], [], [], POLL_S))[0]:
+            server.require_alive()
+    finally:
+        await server.stop()

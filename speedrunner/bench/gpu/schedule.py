@@ -1,0 +1,144 @@
+"""The steps of `speedrunner bench gpu` for a configuration, in order of value, with their times."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from serving.cards import list_cards
+from serving.engine.metrics import CacheConfig
+from serving.model_card import ModelCard
+from speedrunner.bench.cache_use import smaller
+from speedrunner.bench.engine import with_flags
+from speedrunner.bench.gpu import steps as do
+from speedrunner.bench.gpu.record import Record
+from speedrunner.bench.gpu.session import LONGEST_S, Bench, Play, Step
+from speedrunner.bench.gpu.steps import MAIN
+from speedrunner.bench.measurement import Status
+from speedrunner.config.named import actor_card
+from speedrunner.runs.setup import Setup
+
+LEVELS = (16, 64, 128)
+"""Episodes at the same time, if the server takes so many sequences."""
+
+FOREIGN = "it starts a server, and serving.url names a running one"
+UNCACHED = "the prefix cache is off"
+
+
+class Sizes(msgspec.Struct, frozen=True):
+    """Seconds on one kind of machine: bounds of a start, a step and a short step, and what a step aims at."""
+
+    start_s: float
+    bound_s: float
+    short_s: float
+    aim_s: float
+
+
+ON_GPU = Sizes(start_s=LONGEST_S, bound_s=300, short_s=60, aim_s=90)
+ON_CPU = Sizes(start_s=240, bound_s=180, short_s=60, aim_s=15)
+
+
+def sizes_of(card: ModelCard) -> Sizes:
+    """Return how long steps with a model configuration take."""
+    return ON_GPU if card.gpus else ON_CPU
+
+
+def bench_of(setup: Setup, record: Record, status: Status) -> Bench:
+    """Return what the steps share, with the times for the model configuration."""
+    sizes = sizes_of(setup.card)
+    return Bench(setup, record, sizes.start_s, sizes.aim_s, status)
+
+
+def steps_of(setup: Setup, overrides: Sequence[str]) -> list[Step]:
+    """Return all steps for a configuration; those that cannot be played here have a reason."""
+    card, sizes, given = setup.card, sizes_of(setup.card), shlex.join(overrides)
+    foreign = FOREIGN if setup.config.serving.url is not None else ""
+    uncached = UNCACHED if card.server.flags.get("enable-prefix-caching") is False else ""
+    fp8 = f"{card.name}-fp8"
+    no_fp8 = "" if fp8 in list_cards() else f"there is no model configuration {fp8}"
+    as_fp8 = shlex.join(f"model={fp8}" if each.startswith("model=") else each for each in overrides)
+
+    def step(name: str, play: Play, server: str = MAIN, bound_s: float = sizes.bound_s, **more: Any) -> Step:
+        return Step(name=name, play=play, server=server, bound_s=bound_s, **more)
+
+    levels = {f"rollout-{level}": _in_flight(card, level) for level in LEVELS}
+    first, middle, *_ = levels
+    rollouts = []
+    for name, in_flight in levels.items():
+        same = next(other for other in levels if levels[other] == in_flight)
+        capped = f"the server takes {in_flight} sequences at a time, which {same} measures"
+        play = partial(do.measure_rollout, in_flight, given)
+        rollouts.append(step(name, play, skip="" if same == name else capped))
+    if rollouts[1].skip:
+        middle = first
+    uncached_rollout = partial(
+        do.repeat_rollout, middle, "without prefix cache", f"{given} model.prefix_caching=false"
+    )
+    return [
+        step("environment", do.measure_environment, server="", bound_s=sizes.short_s),
+        step("start-cold", do.start_cold, server="", bound_s=sizes.start_s, starts=MAIN, skip=foreign),
+        step("capacity", do.measure_capacity, bound_s=sizes.short_s),
+        step("tools", partial(do.measure_tool_calls, levels[first], given)),
+        step("cache-probe", partial(do.measure_cache_probe, given), skip=uncached),
+        *rollouts,
+        step("long-prompts", do.measure_prompts),
+        step("cache-share", partial(do.measure_cache_share, levels[first], first, given), skip=uncached),
+        step("grammar", partial(do.measure_grammar, levels[middle], given)),
+        step(
+            "start-warm",
+            do.start_warm,
+            server="",
+            bound_s=sizes.start_s,
+            starts=MAIN,
+            needs="start-cold",
+            skip=foreign,
+        ),
+        step(
+            "no-cache",
+            uncached_rollout,
+            server="no-cache",
+            card=_without_cache,
+            needs=middle,
+            skip=foreign or uncached,
+        ),
+        step(
+            "half-cache",
+            do.repeat_in_half_the_cache,
+            server="half-cache",
+            card=_with_half_the_cache,
+            needs="cache-share",
+            skip=foreign or uncached,
+        ),
+        step(
+            "fp8",
+            partial(do.repeat_rollout, middle, "FP8", as_fp8),
+            server="fp8",
+            card=partial(_in_8_bits, setup, fp8),
+            needs=middle,
+            skip=foreign or no_fp8,
+        ),
+    ]
+
+
+def _in_flight(card: ModelCard, level: int) -> int:
+    """Return so many episodes, or fewer if the server takes fewer sequences at a time."""
+    most = card.server.flags.get("max-num-seqs")
+    return min(level, most * card.replicas) if isinstance(most, int) else level
+
+
+def _without_cache(record: Record, card: ModelCard) -> ModelCard:
+    return with_flags(card, enable_prefix_caching=False)
+
+
+def _with_half_the_cache(record: Record, card: ModelCard) -> ModelCard:
+    facts = record.facts("cache-share")
+    return smaller(card, msgspec.convert(facts["cache"], CacheConfig), facts["level"])
+
+
+def _in_8_bits(setup: Setup, name: str, record: Record, card: ModelCard) -> ModelCard:
+    model = msgspec.structs.replace(setup.config.model, card=name)
+    return actor_card(msgspec.structs.replace(setup.config, model=model))

@@ -1,0 +1,280 @@
+"""Plays the steps of a record one by one, on one server at a time: `speedrunner bench gpu`."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import traceback
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from envs import EnvironmentFault
+from serving.deployment import Deployment, deploy
+from serving.engine.caches import USUAL as CACHES
+from serving.errors import ServerFailed, ServingError
+from serving.model_card import ModelCard
+from speedrunner.bench.gpu.pages import write_page
+from speedrunner.bench.gpu.record import Record, StepRecord
+from speedrunner.bench.measurement import Measurement, within
+from speedrunner.bench.measurement import Status as Say
+from speedrunner.config.schema import InvalidConfig
+from speedrunner.hosts.host import HostError
+from speedrunner.runs.drain import Drain
+from speedrunner.runs.executor import RunStopped
+from speedrunner.runs.setup import Setup
+from speedrunner.sandbox.settings import SandboxError
+from speedrunner.store.files import StorageError
+
+LONGEST_S = 480.0
+"""Longest time of one step in seconds, the start of its server included."""
+
+FOR_PEOPLE = (
+    *(EnvironmentFault, HostError, InvalidConfig, RunStopped, SandboxError, ServingError, StorageError),
+)
+"""Errors with a text of one line for people."""
+
+STARTS = ("start-cold", "start-warm")
+"""Steps that measure a start; `total` is among their facts."""
+
+
+class Result(NamedTuple):
+    """The measurement of a step, and the command that measures the same alone (see `StepRecord`)."""
+
+    measured: Measurement
+    command: str = ""
+
+
+Play = Callable[["Bench"], Awaitable[Result]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """One part of a record.
+
+    Attributes:
+        name: of its file.
+        bound_s: seconds after which it counts as failed, without the start of its server.
+        play: measures.
+        server: name of the server that it needs, which `card` describes; empty for none.
+        card: the model configuration of that server.
+        starts: name of a server that the step starts itself and leaves running.
+        needs: name of a step that must have a result before.
+        skip: why it cannot be played here.
+    """
+
+    name: str
+    bound_s: float
+    play: Play
+    server: str = ""
+    card: Callable[[Record, ModelCard], ModelCard] = lambda record, card: card
+    starts: str = ""
+    needs: str = ""
+    skip: str = ""
+
+
+@dataclass(frozen=True)
+class Left:
+    """A step that has not succeeded: why, and the seconds to allow for it."""
+
+    step: str
+    reason: str
+    needed_s: float
+
+
+@dataclass
+class Bench:
+    """The record and the one server that runs, shared by all steps.
+
+    Attributes:
+        longest_start_s: seconds to allow for a start while none was measured.
+        aim_s: seconds that the timed part of a step should take.
+        status: shows what is done now.
+        running: name of the server that runs; empty if none does.
+    """
+
+    setup: Setup
+    record: Record
+    longest_start_s: float
+    aim_s: float
+    status: Say
+    running: str = ""
+    _deployment: Deployment | None = None
+    _stack: AsyncExitStack = field(default_factory=AsyncExitStack)
+    _broken: dict[str, str] = field(default_factory=dict)
+    """Why servers did not start in this process."""
+
+    @property
+    def deployment(self) -> Deployment:
+        """The server that runs, in service."""
+        assert self._deployment is not None
+        return self._deployment
+
+    @property
+    def compiled(self) -> Path:
+        """Folder for the code that servers compile. It travels with the record."""
+        return self.record.folder / "compiled"
+
+    @property
+    def start_s(self) -> float:
+        """Seconds to allow for a start: 1.5 times the longest measured one, and 30 more."""
+        totals = [self.record.facts(step).get("total", 0.0) for step in STARTS]
+        return min(1.5 * max(totals) + 30, self.longest_start_s) if any(totals) else self.longest_start_s
+
+    def is_running(self, server: str) -> bool:
+        """Whether this server runs and its process is alive."""
+        if self._deployment is None or self.running != server:
+            return False
+        return self._deployment.server is None or self._deployment.server.alive
+
+    async def start(self, server: str, card: ModelCard) -> dict[str, float]:
+        """Stop the server that runs and start this one. Return the seconds of the start by phase.
+
+        Raises `ServerFailed`, `InvalidCard`; again without a try if it has failed in this process.
+        """
+        if server in self._broken:
+            raise ServerFailed(f"its server did not start: {self._broken[server]}")
+        await self.stop()
+        began = time.monotonic()
+        try:
+            self._deployment = await self._stack.enter_async_context(
+                deploy(
+                    with_folder(card, self.compiled),
+                    self.setup.config.serving,
+                    log=self.record.folder / "server.log",
+                    say=self.status,
+                    waiting=self.status,
+                )
+            )
+        except (ServingError, TimeoutError) as error:
+            self._broken[server] = first_line(error)
+            raise
+        except asyncio.CancelledError:
+            self._broken[server] = "it took too long"
+            raise
+        self.running = server
+        started = self._deployment.server
+        return {**(started.phases if started else {}), "total": time.monotonic() - began}
+
+    async def stop(self) -> None:
+        """Stop the server that runs, if any."""
+        self.running, self._deployment = "", None
+        await self._stack.aclose()
+
+    def needed_s(self, step: Step) -> float:
+        """Return the seconds to allow for a step."""
+        start_s = self.start_s if step.server and not self.is_running(step.server) else 0.0
+        return min(step.bound_s + start_s, LONGEST_S)
+
+
+async def play_steps(bench: Bench, steps: Sequence[Step], minutes: float, drain: Drain) -> list[Left]:
+    """Play the steps that the record lacks, in order, as long as the next one fits into the minutes.
+
+    A step that fails is recorded with its reason, and the others follow. Whatever ends this, the server is
+    stopped.
+
+    Returns what has not succeeded.
+
+    Raises:
+        InvalidConfig: the minutes are too short for any step that is left.
+        StorageError: a result cannot be written.
+    """
+    end = time.monotonic() + 60 * minutes
+    record = bench.record
+    for step in steps:
+        if step.skip and not record.is_finished(step.name):
+            record.keep(StepRecord(step=step.name, status="skipped", reason=step.skip, began=time.time()))
+    tried: set[str] = set()
+    try:
+        while True:
+            write_page(record)
+            open_ = [each for each in steps if not record.is_finished(each.name)]
+            untried = [each for each in open_ if each.name not in tried]
+            chosen = _next(bench, untried, end - time.monotonic())
+            if chosen is None:
+                break
+            tried.add(chosen.name)
+            number = f"step {len(steps) - len(open_) + 1} of {len(steps)}, {chosen.name}"
+            with drain.unit(chosen.name, chosen.name):
+                await _play(bench, chosen, within(bench.status, number))
+    finally:
+        await bench.stop()
+    if open_ and not tried:
+        first = min(open_, key=bench.needed_s)
+        least = bench.needed_s(first) / 60
+        raise InvalidConfig(
+            f"--minutes {minutes:g} is too short: the shortest step that is left, {first.name}, may take"
+            f" {least:.1f} minutes"
+        )
+    return [_left(bench, each) for each in open_]
+
+
+def _next(bench: Bench, steps: Sequence[Step], left_s: float) -> Step | None:
+    """The first step that fits into the seconds left.
+
+    A step that starts a server comes before any other for which that server would have to be started.
+    """
+    for step in steps:
+        starting = [each for each in steps if each.starts == step.server]
+        first = starting[0] if step.server and starting and not bench.is_running(step.server) else step
+        if bench.needed_s(first) <= left_s:
+            return first
+    return None
+
+
+async def _play(bench: Bench, step: Step, status: Say) -> None:
+    """Play one step and keep its result, or the reason of its failure."""
+    began, clock = time.time(), time.monotonic()
+    outer, bench.status = bench.status, status
+    bound_s = bench.needed_s(step)
+    found: Result | None = None
+    reason = trace = ""
+    try:
+        async with asyncio.timeout(bound_s) as limit:
+            if step.needs and not bench.record.has_succeeded(step.needs):
+                raise InvalidConfig(f"it needs the result of step {step.needs}")
+            if step.server and not bench.is_running(step.server):
+                await bench.start(step.server, step.card(bench.record, bench.setup.card))
+            found = await step.play(bench)
+    except FOR_PEOPLE as error:
+        reason = first_line(error)
+    except Exception as error:
+        if limit.expired():
+            reason = f"it took longer than its bound of {bound_s:.0f} s"
+        else:
+            reason, trace = f"{type(error).__name__}: {first_line(error)}", traceback.format_exc()
+    finally:
+        bench.status = outer
+    bench.record.keep(
+        StepRecord(
+            step=step.name,
+            status="failed" if found is None else "done",
+            reason=reason,
+            traceback=trace,
+            began=began,
+            seconds=time.monotonic() - clock,
+            command=found.command if found else "",
+            measured=found.measured if found else None,
+        )
+    )
+
+
+def _left(bench: Bench, step: Step) -> Left:
+    known = bench.record.steps.get(step.name)
+    return Left(step.name, known.reason if known else "not started", bench.needed_s(step))
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of an error's text. A server's further lines are also in its log."""
+    return next(filter(None, map(str.strip, str(error).splitlines())), type(error).__name__)
+
+
+def with_folder(card: ModelCard, compiled: Path) -> ModelCard:
+    """Return the model configuration with a server that keeps compiled code in this folder."""
+    folders = {name: str(compiled.resolve() / name.lower()) for name in CACHES}
+    server = msgspec.structs.replace(card.server, env={**card.server.env, **folders})
+    return msgspec.structs.replace(card, server=server)

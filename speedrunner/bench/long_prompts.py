@@ -1,0 +1,116 @@
+"""Single prompts from 8k tokens up to the context: first token cold and cached, output tokens/s."""
+
+from __future__ import annotations
+
+import random
+import secrets
+import time
+
+import msgspec
+
+from serving.deployment import Deployment
+from serving.engine.prompt import Prompt
+from serving.model import Model
+from serving.probes.tool_battery import LABELS
+from speedrunner.bench.measurement import Measurement, Status, Table
+
+SHORTEST = 8192
+"""Tokens of the first prompt; each further one has twice as many."""
+
+MORE, WRITTEN = 16, 32
+"""Tokens of the next turn's new text, and tokens that are generated behind it."""
+
+IDS = (100, 1000)
+"""Range of the random token ids of prompts; every vocabulary has them."""
+
+
+class PromptRow(msgspec.Struct, frozen=True):
+    """One prompt.
+
+    Attributes:
+        tokens: its length.
+        cold_s: seconds until the first token, with nothing of it in the cache.
+        cold_per_s: prompt tokens per second then.
+        next_turn_s: seconds until the first token of the same prompt with a few tokens more.
+        cached: tokens of that one that the cache gave.
+        output_per_s: tokens per second generated behind it, one request alone.
+    """
+
+    tokens: int
+    cold_s: float
+    cold_per_s: float
+    next_turn_s: float
+    cached: int
+    output_per_s: float | None
+
+
+COLUMNS = {
+    "prompt tokens": "tokens",
+    "first token, cold, s": "cold_s:.2f",
+    "prompt tokens/s, cold": "cold_per_s:.0f",
+    "first token, next turn, s": "next_turn_s:.3f",
+    "cached tokens": "cached",
+    "output tokens/s": "output_per_s:.1f",
+}
+"""How people see a `PromptRow`."""
+
+
+def prompt_lengths(context: int) -> list[int]:
+    """Return lengths in tokens: doubling from `SHORTEST`, then the longest that leaves room to write."""
+    longest = context - MORE - WRITTEN - 1
+    lengths = [SHORTEST << n for n in range(32) if SHORTEST << n < longest]
+    return [*lengths, longest]
+
+
+async def measure_long_prompts(deployment: Deployment, seconds: float, status: Status) -> Measurement:
+    """Send random prompts one after another, the longest last.
+
+    Args:
+        seconds: a prompt that would probably not end in this time from the start is left out, and named.
+
+    Raises `ServingError`.
+    """
+    card = deployment.card
+    rows: list[PromptRow] = []
+    notes = []
+    began = time.monotonic()
+    async with deployment.client(lambda row: None, admission=False) as model:
+        for tokens in prompt_lengths(card.context):
+            if rows:
+                # Attention takes time with the square of the length.
+                expected_s = (rows[-1].cold_s + 1) * (tokens / rows[-1].tokens) ** 2
+                if time.monotonic() - began + expected_s > seconds:
+                    notes.append(
+                        f"{tokens} tokens: not measured, they would take up to {expected_s:.0f} s more"
+                    )
+                    break
+            status(f"a prompt of {tokens} tokens")
+            rows.append(await _measure(model, tokens))
+    title = f"{card.name}: single prompts of random tokens, nothing else in flight"
+    return Measurement(title, tables=[Table("prompts", rows, COLUMNS)], notes=notes)
+
+
+async def _measure(model: Model, tokens: int) -> PromptRow:
+    draw = random.Random(secrets.token_bytes(8))
+    ids = [draw.randrange(*IDS) for _ in range(tokens + MORE)]
+    cold_s, _, _ = await _complete(model, ids[:tokens], 1)
+    next_s, cached, _ = await _complete(model, ids, 1)
+    whole_s, _, written = await _complete(model, ids, 1 + WRITTEN)
+    writing_s = whole_s - next_s
+    return PromptRow(
+        tokens=tokens,
+        cold_s=cold_s,
+        cold_per_s=tokens / cold_s,
+        next_turn_s=next_s,
+        cached=cached,
+        output_per_s=(written - 1) / writing_s if written > 1 and writing_s > 0 else None,
+    )
+
+
+async def _complete(model: Model, ids: list[int], most: int) -> tuple[float, int, int]:
+    """Send one prompt; return seconds, cached tokens and generated tokens."""
+    reply = await model.engine.complete(
+        Prompt(ids), max_tokens=most, labels=LABELS, replica=model.replicas[0].address, ignore_eos=True
+    )
+    reply.record("ok", reply.usage)
+    return reply.seconds, reply.usage.cached, reply.usage.completion

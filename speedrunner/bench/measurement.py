@@ -1,0 +1,161 @@
+"""The result of a `bench`, `probe` or `study`, as data: figures with their targets, and tables of records.
+
+A measuring function returns one `Measurement`; `as_text` and `as_json` print it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from speedrunner.console import aligned
+
+Status = Callable[[str], None]
+"""Shows one line: what is measured now, and the results so far."""
+
+
+def within(status: Status, doing: str) -> Status:
+    """Return the status of a part: its lines begin with `doing`."""
+    status(doing)
+    return lambda line: status(f"{doing}: {line}")
+
+
+NOT_MEASURED = "not measured"
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One measured value, with its target.
+
+    Attributes:
+        name: what was measured, with its unit.
+        value: `None` if it could not be measured.
+        at_least, at_most: its target, if any.
+        form: format specification for people; empty for one that suits its size.
+    """
+
+    name: str
+    value: float | None
+    at_least: float | None = None
+    at_most: float | None = None
+    form: str = ""
+
+    @property
+    def target(self) -> dict[str, float]:
+        """The bounds that are set."""
+        bounds = {"at_least": self.at_least, "at_most": self.at_most}
+        return {name: bound for name, bound in bounds.items() if bound is not None}
+
+    @property
+    def met(self) -> bool | None:
+        """Whether the target is reached; `None` without one."""
+        if not self.target:
+            return None
+        least = self.target.get("at_least", float("-inf"))
+        return self.value is not None and least <= self.value <= self.target.get("at_most", float("inf"))
+
+    @property
+    def verdict(self) -> str:
+        """The target and whether it is met, for people."""
+        asked = (f"{name.replace('_', ' ')} {_shown(each, self.form)}" for name, each in self.target.items())
+        return f"{' and '.join(asked)}: {'met' if self.met else 'MISSED'}" if self.target else ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """Records as people see them: one line each, or one column each.
+
+    Attributes:
+        name: key of the records in JSON; empty if `facts` have them already.
+        rows: records, or mappings.
+        columns: by heading, a field of the records and, after a colon, its format; empty: all fields.
+        title: a line above it.
+        turned: whether headings are at the left, and each record is a column.
+    """
+
+    name: str
+    rows: Sequence[Any]
+    columns: Mapping[str, str] = field(default_factory=dict)
+    title: str = ""
+    turned: bool = False
+
+
+def columns(*fields: str) -> dict[str, str]:
+    """Return columns whose headings are the names of the fields."""
+    return {each.partition(":")[0].replace("_", " "): each for each in fields}
+
+
+@dataclass
+class Measurement:
+    """The result of one command.
+
+    Attributes:
+        title: what and under which conditions, in one line.
+        figures: values that may have a target.
+        tables: records.
+        facts: further values for machines, by name: numbers, texts, records, lists of them.
+        notes: further sentences for people.
+    """
+
+    title: str
+    figures: list[Figure] = field(default_factory=list)
+    tables: list[Table] = field(default_factory=list)
+    facts: dict[str, Any] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def met(self) -> bool | None:
+        """Whether every target is reached; `None` without any."""
+        verdicts = [figure.met for figure in self.figures if figure.target]
+        return all(verdicts) if verdicts else None
+
+
+def as_json(measurement: Measurement) -> str:
+    """Return one JSON object: facts and tables by their names, then `figures` and `met`."""
+    tables = {table.name: table.rows for table in measurement.tables if table.name}
+    figures = [
+        {"name": each.name, "value": each.value, **each.target, "met": each.met}
+        for each in measurement.figures
+    ]
+    parts = {**measurement.facts, **tables, "figures": figures, "met": measurement.met}
+    return json.dumps(msgspec.to_builtins(parts))
+
+
+def as_text(measurement: Measurement) -> str:
+    """Return title, tables, figures with their targets, and notes, for people."""
+    blocks = [[measurement.title]]
+    for table in measurement.tables:
+        lines = aligned(table_cells(table), turned=table.turned)
+        blocks.append([table.title, *lines] if table.title else lines)
+    if measurement.figures:
+        blocks.append(aligned(figure_cells(measurement.figures)))
+    blocks.append(measurement.notes)
+    return "\n\n".join("\n".join(lines) for lines in blocks if lines)
+
+
+def table_cells(table: Table) -> list[list[str]]:
+    """Return a table's headings, then the texts of its rows."""
+    rows = msgspec.to_builtins(table.rows)
+    headings = table.columns or columns(*rows[0])
+    fields = [each.partition(":") for each in headings.values()]
+    return [list(headings), *([_shown(row[name], form) for name, _, form in fields] for row in rows)]
+
+
+def figure_cells(figures: Sequence[Figure]) -> list[list[str]]:
+    """Return headings, then name, value and verdict of each figure as texts."""
+    cells = [[each.name, _shown(each.value, each.form), each.verdict] for each in figures]
+    return [["", "measured", "target"], *cells]
+
+
+def _shown(value: Any, form: str = "") -> str:
+    if value is None:
+        return NOT_MEASURED
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float) and not form:
+        form = ".0f" if abs(value) >= 1000 else ".4g"
+    return format(value, form)

@@ -1,0 +1,104 @@
+"""Plays conversations on an engine: synthetic ones, and recorded ones whose answers it forces."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from serving.conversation import Completion
+from serving.errors import ContextOverflow
+from serving.model import Messages, Model
+from serving.routes.tokens import TokenConversation
+from serving.tokens.grammar import constant, sequence, structural_tag
+from serving.tokens.tools import ToolSpec
+from speedrunner.store.records import Turn
+
+
+@dataclass(frozen=True)
+class Script:
+    """A conversation to play.
+
+    Attributes:
+        messages, tools: its opening.
+        replies: what follows each answer but the last: there is one request more than replies.
+        answers: recorded answers to force, one for each request; none: the model answers freely.
+        labels: of its rows in the ledger.
+    """
+
+    messages: Messages
+    tools: list[ToolSpec]
+    replies: Sequence[str]
+    answers: Sequence[Turn] = ()
+    labels: dict[str, str] = field(default_factory=dict)
+
+
+class Forcing(NamedTuple):
+    """How recorded answers are forced.
+
+    Attributes:
+        salt: gives each request's `cache_salt`; requests with the same one share the prefix cache.
+        cut: characters after which the grammar of an answer is split in two. The engine keeps the grammars
+            that it compiled; split elsewhere, the same answer needs another grammar.
+    """
+
+    salt: Callable[[], str]
+    cut: int = 0
+
+
+class Played(NamedTuple):
+    """One request's answer, and the recorded one that it was forced to, if any."""
+
+    recorded: Turn | None
+    answer: Completion
+
+
+async def play_script(
+    model: Model,
+    script: Script,
+    forcing: Forcing | None = None,
+    check: Callable[[int], None] = lambda tokens: None,
+) -> list[Played]:
+    """Play a conversation until its end, or until a recorded answer does not fit the context.
+
+    Args:
+        check: gets the tokens of the first prompt before it is sent; what it raises ends the conversation.
+
+    Raises `ServingError`; `ContextOverflow` only where the model answers freely.
+    """
+    talk = model.converse("actor", script.messages, script.tools, script.labels)
+    assert isinstance(talk, TokenConversation)
+    played: list[Played] = []
+    try:
+        check(len(talk.transcript.ids))
+        for number in range(len(script.replies) + 1):
+            if number:
+                talk.tell(script.replies[number - 1])
+            recorded = script.answers[number] if script.answers else None
+            if recorded is not None and forcing is not None:
+                if model.card.context - len(talk.transcript.ids) < recorded.usage.completion:
+                    break
+                _force(talk, recorded, forcing)
+                await talk.ready()
+            try:
+                played.append(Played(recorded, await talk.ask()))
+            except ContextOverflow:
+                if recorded is None:
+                    raise
+                break
+    finally:
+        talk.close()
+    return played
+
+
+def _force(talk: TokenConversation, turn: Turn, forcing: Forcing) -> None:
+    """Allow the recorded answer only."""
+    written = talk.transcript.written(turn.reasoning, turn.text)
+    parts = (written[: forcing.cut], written[forcing.cut :])
+    grammar = sequence(*(constant(part) for part in parts if part))
+    talk.transcript.grammar = grammar
+    talk.options |= {
+        "structured_outputs": {"structural_tag": structural_tag(grammar)},
+        "temperature": 0.0,
+        "cache_salt": forcing.salt(),
+    }

@@ -1,0 +1,209 @@
+"""Are an engine's tool calls valid, and what does the grammar cost? `speedrunner probe tools`."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections import Counter
+from collections.abc import Awaitable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from serving.conversation import sampling
+from serving.engine.prompt import Prompt
+from serving.errors import RequestRefused, ServerFailed
+from serving.meter import Spending
+from serving.model import Model
+from serving.model_card import ModelCard, Role, Roles
+from serving.probes.tool_battery import LABELS, OpenProbe, ProbeAnswer, ToolProbe, battery
+from serving.together import together
+from speedrunner.bench.engine import opened
+from speedrunner.bench.measurement import Figure, Measurement, Status, Table
+from speedrunner.config.schema import Config, InvalidConfig
+
+ROUND = 4
+"""Probes of each slot in flight between two changes from constrained to free decoding."""
+
+PROBLEMS_SHOWN = 5
+
+THINKING_TOKENS = 64
+"""Budget of --thinking where the card's actor has none."""
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Calls of one kind of probe by what they are worth."""
+
+    probe: str
+    valid: int
+    invalid: int
+    truncated: int
+
+    @classmethod
+    def of(cls, kind: str, answers: Sequence[ProbeAnswer]) -> Counts:
+        """Count answers."""
+        found = Counter(answer.validity for answer in answers)
+        return cls(kind, found["valid"], found["invalid"], found["truncated"])
+
+
+@dataclass
+class Speed:
+    """Output tokens of many requests, and the seconds that they took together."""
+
+    tokens: int = 0
+    seconds: float = 0.0
+
+    @property
+    def tokens_per_s(self) -> float | None:
+        """`None` while nothing was measured."""
+        return self.tokens / self.seconds if self.tokens else None
+
+    async def time(self, requests: Awaitable[list[ProbeAnswer]]) -> list[ProbeAnswer]:
+        """Wait for requests, and add what they come to."""
+        began = time.monotonic()
+        answers = await requests
+        self.seconds += time.monotonic() - began
+        self.tokens += sum(each.usage.completion for each in answers)
+        return answers
+
+
+async def measure_tools(
+    card: ModelCard, config: Config, role: Role, count: int, in_flight: int, status: Status
+) -> Measurement:
+    """Send the probes to the card's engine. Raises as `probe_tools`; `ServerFailed` if it cannot be used."""
+    async with opened(card, config, status) as deployment:
+        spending = Spending(config.serving.spending_cap_usd)
+        # Nothing is held back, as what is measured is the engine.
+        async with deployment.client(lambda row: None, spending=spending, admission=False) as model:
+            try:
+                return await probe_tools(model, role, count, in_flight, status)
+            except RequestRefused as error:
+                if card.route == "tokens" or card.hosted or deployment.server is not None:
+                    raise
+                raise ServerFailed(
+                    f"the server at {deployment.endpoint} refuses built-in tool calls ({error}); start it"
+                    f" with --enable-auto-tool-choice --tool-call-parser {card.tool_format or 'NAME'}"
+                ) from error
+
+
+async def probe_tools(model: Model, role: Role, count: int, in_flight: int, status: Status) -> Measurement:
+    """Send `count` probes of the battery in turn, and count what comes back.
+
+    On the tokens route, each round of them is followed by requests with the same prompts and lengths that
+    are free of a grammar, so that what else the machine does slows both alike. The first twelve probes are
+    not timed: they compile the grammars and put the prompts into the cache.
+
+    Args:
+        role: sampling and budgets; strings are given more room where a probe needs it.
+        in_flight: requests at the same time.
+
+    Raises:
+        ServingError: the engine failed. On routes of messages also where it refuses a probe.
+    """
+    answers: list[ProbeAnswer] = []
+    constrained, free = Speed(), Speed()
+    validities: Counter[str] = Counter()
+
+    async def play(batch: list[ToolProbe], speed: Speed) -> None:
+        # Rendering prompts is work of ours, so it is done before the time counts.
+        probes = [OpenProbe(model, with_room(role, probe), probe) for probe in batch]
+        answers.extend(await speed.time(together(answered, probes, in_flight)))
+
+    async def answered(probe: OpenProbe) -> ProbeAnswer:
+        found = await probe.answer()
+        validities[found.validity] += 1
+        wrong = validities.total() - validities["valid"]
+        speeds = "" if free.tokens_per_s is None else f", {free.tokens_per_s:.0f} free of a grammar"
+        per_s = (
+            "" if constrained.tokens_per_s is None else f"; {constrained.tokens_per_s:.0f} output tokens/s"
+        )
+        status(f"{validities.total()} of {count} probes, {wrong} of them not valid{per_s}{speeds}")
+        return found
+
+    turns = itertools.islice(itertools.cycle(battery()), count)
+    await play(list(itertools.islice(turns, len(battery()))), Speed())
+    while batch := list(itertools.islice(turns, ROUND * in_flight)):
+        await play(batch, constrained)
+        if model.card.route == "tokens":
+            again = answers[-len(batch) :]
+            await free.time(together(lambda answer: _free(model, role, answer), again, in_flight))
+    return _measurement(model.card, role, in_flight, answers, constrained, free)
+
+
+def _measurement(
+    card: ModelCard, role: Role, in_flight: int, answers: list[ProbeAnswer], constrained: Speed, free: Speed
+) -> Measurement:
+    kinds = [Counts.of(probe.kind, [each for each in answers if each.probe is probe]) for probe in battery()]
+    total = Counts.of("all", answers)
+    problems = [f"{each.probe.kind}: {each.problem}" for each in answers if each.problem is not None]
+    shown = problems[:PROBLEMS_SHOWN]
+    one, other = constrained.tokens_per_s, free.tokens_per_s
+    thought = f"{role.thinking_tokens} tokens of thinking" if role.thinking_tokens else "no thinking"
+    return Measurement(
+        f"{card.name}: {len(answers)} probes on the {card.route} route, {in_flight} in flight, {thought}",
+        figures=[
+            Figure(
+                "calls invalid or truncated",
+                total.invalid + total.truncated,
+                at_most=0 if card.route == "tokens" else None,
+            ),
+            Figure("output tokens/s, constrained", one),
+            Figure("output tokens/s, free (same prompts and lengths, in turn)", other),
+            Figure("constrained over free", one / other if one and other else None),
+        ],
+        tables=[Table("kinds", [*kinds, total])],
+        facts={
+            "model": card.name,
+            "route": card.route,
+            "thinking_tokens": role.thinking_tokens,
+            "in_flight": in_flight,
+            "problems": shown,
+        },
+        notes=[f"not valid, such as: {problem}" for problem in shown],
+    )
+
+
+def with_room(role: Role, probe: ToolProbe) -> Role:
+    """The role with strings as long as the probe needs them."""
+    return msgspec.structs.replace(role, string_tokens=max(role.string_tokens, probe.string_tokens))
+
+
+async def _free(model: Model, role: Role, answer: ProbeAnswer) -> ProbeAnswer:
+    """Send a probe's prompt again, for as many tokens, without a grammar."""
+    if not answer.token_ids:
+        return answer
+    most = len(answer.token_ids)
+    reply = await model.engine.complete(
+        Prompt(answer.prompt), max_tokens=most, labels=LABELS, ignore_eos=True, **sampling(role)
+    )
+    reply.record("ok", reply.usage)
+    return msgspec.structs.replace(answer, usage=reply.usage)
+
+
+def thinking_role(card: ModelCard, thinking: bool | None) -> Role:
+    """The actor's role with the thinking that is asked for. Raises `InvalidConfig`."""
+    role = card.role("actor")
+    if thinking and card.route != "tokens":
+        raise InvalidConfig(f"--thinking is for the tokens route: on the {card.route} route it has no budget")
+    if thinking and card.thinking == "none":
+        raise InvalidConfig(f"--thinking: model {card.name!r} does not think (its card says thinking: none)")
+    if thinking is None:
+        return role
+    tokens = (role.thinking_tokens or THINKING_TOKENS) if thinking else 0
+    return msgspec.structs.replace(role, thinking_tokens=tokens)
+
+
+def with_built_in_calls(card: ModelCard) -> ModelCard:
+    """The card on the chat route, and its server with what vLLM's own calls need. Raises `InvalidConfig`."""
+    if card.hosted:
+        raise InvalidConfig(f"--built-in is for a vLLM server, and model {card.name!r} is hosted")
+    silent = msgspec.structs.replace(card.roles.actor, thinking_tokens=0)
+    flags: dict[str, Any] = {"enable-auto-tool-choice": True}
+    if card.tool_format is not None:
+        flags["tool-call-parser"] = card.tool_format  # the parsers have the formats' names
+    if card.thinking != "none":
+        flags["default-chat-template-kwargs"] = {"enable_thinking": False}
+    server = msgspec.structs.replace(card.server, flags={**flags, **card.server.flags})
+    return msgspec.structs.replace(card, route="chat", roles=Roles(silent, silent), server=server)

@@ -1,0 +1,70 @@
+"""A configuration as YAML in which comments explain the keys."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import textwrap
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import yaml
+
+from speedrunner.config.names import CONFIGS
+from speedrunner.config.schema import ClassConfig, Config, to_mapping
+
+WIDTH = 100
+"""Columns of a comment."""
+
+
+def commented_yaml(config: Config) -> str:
+    """Return a configuration as YAML, with an explanation of each section and key.
+
+    They are from the typed records; those of bundled environments' and methods' options from `configs/`.
+    """
+    sections = to_mapping(config)
+    lines: list[str] = []
+    for field in msgspec.structs.fields(Config):
+        content = sections[field.name]
+        if not isinstance(content, dict):
+            lines += ["", *_comment(key_comments(Config)[field.name]), *_entry(field.name, content)]
+            continue
+        explained = key_comments(field.type)
+        lines += ["", *_comment((field.type.__doc__ or "").partition("\n")[0]), f"{field.name}:"]
+        if field.type is ClassConfig:
+            file = CONFIGS / field.name / f"{content['name']}.yaml"
+            explained |= dict(
+                re.findall(r"(?m)^(\w+): .* # (.*)$", file.read_text() if file.is_file() else "")
+            )
+        for key, value in content.items():
+            entry = [*_comment(explained.get(key, ""), indent=2), *_entry(key, value)]
+            lines += textwrap.indent("\n".join(entry), "  ").split("\n")
+    return "\n".join(lines[1:]) + "\n"
+
+
+def key_comments(kind: type[msgspec.Struct]) -> dict[str, str]:
+    """Return the `#:` comment above each field of a record and its bases, in one line each."""
+    found: dict[str, str] = {}
+    for base in reversed(kind.__mro__):
+        if issubclass(base, msgspec.Struct) and base is not msgspec.Struct:
+            found |= dict(_comments_in(inspect.getsource(base)))
+    return found
+
+
+def _comments_in(source: str) -> Iterator[tuple[str, str]]:
+    above: list[str] = []
+    for line in source.splitlines():
+        if comment := re.fullmatch(r"\s*#: (.*)", line):
+            above.append(comment[1])
+        elif above and (field := re.match(r"\s*(\w+):", line)):
+            yield field[1], " ".join(above).replace("`None`", "null")
+            above = []
+
+
+def _comment(text: str, indent: int = 0) -> list[str]:
+    return textwrap.wrap(text, WIDTH - indent, initial_indent="# ", subsequent_indent="# ")
+
+
+def _entry(key: str, value: Any) -> list[str]:
+    return yaml.safe_dump({key: value}, sort_keys=False, allow_unicode=True).splitlines()

@@ -1,0 +1,223 @@
+"""Figures as SVG in the page: text stays text, colours follow the page, marks show their values."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+from xml.etree import ElementTree
+
+from markupsafe import Markup
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure as Canvas
+
+from speedrunner.console import visible
+from speedrunner.report.drawing import (
+    BACK,
+    GRID,
+    SOFT,
+    TEXT,
+    Drawn,
+    draw_panel,
+    draw_sample,
+    drawing_settings,
+    legend_entries,
+)
+from speedrunner.report.panels import Figure, Panel
+from speedrunner.report.styles import PALETTE
+
+WIDTH, HEIGHT, BAR = 340, 150, 23
+"""Pixels: width of a panel, height of its axes, and of each bar that lies."""
+
+PAD = 3
+"""Pixels around a panel, for markers at its corners."""
+
+FONT = 11
+SCREEN = {
+    "figure.dpi": 72,  # one pixel is one point
+    "savefig.dpi": 72,
+    "font.size": FONT,
+    "axes.titlesize": FONT,
+    "axes.labelsize": FONT,
+    "xtick.labelsize": FONT,
+    "ytick.labelsize": FONT,
+    "lines.linewidth": 1.8,
+    "lines.markersize": 6,
+    "axes.linewidth": 1,
+    "grid.linewidth": 0.8,
+    "hatch.linewidth": 1,
+    "errorbar.capsize": 2.5,
+}
+
+COLORS = {ink: f"var(--{name})" for name, (ink, _) in PALETTE.items()} | {
+    GRID: "var(--line)", SOFT: "var(--soft)", TEXT: "currentColor", BACK: "var(--back)",
+}  # fmt: skip
+
+_NUMBER = re.compile(r"-?\d+\.\d{2,}")
+_SVG = "{http://www.w3.org/2000/svg}"
+_HREF = "{http://www.w3.org/1999/xlink}href"
+
+
+class InlinePanel(NamedTuple):
+    """A panel for the page: its headings, and its drawing."""
+
+    title: str
+    measure: str
+    svg: Markup
+
+
+class InlineFigure(NamedTuple):
+    """Rows of panels, and a legend of names with their samples."""
+
+    rows: list[list[InlinePanel]]
+    legend: list[tuple[str, Markup]]
+
+
+def draw_inline(figure: Figure) -> InlineFigure:
+    """Draw each panel of a figure as an SVG of its own, all with axes of the same size."""
+    with drawing_settings(SCREEN):
+        panels = [panel for row in figure.rows for panel in row]
+        drawn = [_draw(panel) for panel in panels]
+        margins = [_margins(axes) for _, axes, _ in drawn]
+        left, right, below, above = (max(sides) for sides in zip(*margins, strict=True))
+        bars = max((len({x for line in panel.lines for x in line.x}) for panel in panels), default=0)
+        inner = BAR * bars + 8 if panels[0].kind == "stack" else HEIGHT
+        height = inner + below + above
+        for canvas, _, _ in drawn:
+            canvas.set_size_inches(WIDTH / 72, height / 72)
+            for each in canvas.axes:
+                each.set_position(
+                    (left / WIDTH, below / height, (WIDTH - left - right) / WIDTH, inner / height)
+                )
+        svgs = iter(
+            _svg(canvas, found.values, f"{figure.name}-{number}")
+            for number, (canvas, _, found) in enumerate(drawn)
+        )
+        rows = [[InlinePanel(panel.title, panel.y, next(svgs)) for panel in row] for row in figure.rows]
+        legend = [
+            (name, _sample(*entry, f"{figure.name}-legend-{number}"))
+            for number, (name, entry) in enumerate(legend_entries(figure).items())
+        ]
+    return InlineFigure(rows, legend)
+
+
+def _canvas(width: float, height: float) -> tuple[Canvas, Axes]:
+    canvas = Canvas((width / 72, height / 72))
+    canvas.patch.set_visible(False)
+    return canvas, canvas.add_axes((0.2, 0.2, 0.6, 0.6))
+
+
+def _draw(panel: Panel) -> tuple[Canvas, Axes, Drawn]:
+    canvas, axes = _canvas(WIDTH, HEIGHT)
+    drawn = draw_panel(axes, panel)
+    axes.set_xlabel(panel.x)
+    for each in canvas.axes:
+        each.patch.set_visible(False)
+    return canvas, axes, drawn
+
+
+def _margins(axes: Axes) -> tuple[float, float, float, float]:
+    """Return the pixels that texts and marks need at the left, right, bottom and top of the axes."""
+    inner = axes.get_window_extent()
+    outer = [each.get_tightbbox() for each in axes.figure.axes]
+    return (
+        PAD + max(inner.x0 - box.x0 for box in outer if box),
+        PAD + max(4.0, *(box.x1 - inner.x1 for box in outer if box)),
+        PAD + max(inner.y0 - box.y0 for box in outer if box),
+        PAD + max(4.0, *(box.y1 - inner.y1 for box in outer if box)),
+    )
+
+
+def _sample(series: str, kind: str, name: str) -> Markup:
+    canvas, axes = _canvas(34, 14)
+    axes.set_position((0.06, 0.0, 0.88, 1.0))
+    axes.patch.set_visible(False)
+    draw_sample(axes, series, kind)
+    return _svg(canvas, {}, name)
+
+
+def _svg(canvas: Canvas, values: Mapping[str, list[str]], name: str) -> Markup:
+    """Return a drawing as an element of the page.
+
+    Args:
+        values: the texts of marks, by the group id of their artist.
+        name: begins all ids of the drawing.
+    """
+    content = io.StringIO()
+    canvas.savefig(content, format="svg", metadata=dict.fromkeys(("Date", "Creator", "Format", "Type")))
+    root = ElementTree.fromstring(content.getvalue())
+    for id_, texts in values.items():
+        for mark, text in zip(_marks(root, id_), texts, strict=True):
+            ElementTree.SubElement(mark, f"{_SVG}title").text = visible(text)
+    root.attrib = {"viewBox": _NUMBER.sub(_round, root.attrib["viewBox"])}
+    _clean(root, name)
+    return Markup(ElementTree.tostring(root, encoding="unicode", short_empty_elements=True))
+
+
+def _marks(root: ElementTree.Element, id_: str) -> Iterator[ElementTree.Element]:
+    """Yield the marks of an artist: the uses of its marker, or its one path."""
+    (group,) = (each for each in root.iter(f"{_SVG}g") if each.get("id") == id_)
+    return iter([*group.iter(f"{_SVG}use")] or [*group.iter(f"{_SVG}path")])
+
+
+def _clean(root: ElementTree.Element, name: str) -> None:
+    """Remove what a page does not need. Take colours and fonts from the page; name ids after the drawing."""
+    text = ElementTree.tostring(root, encoding="unicode")
+    used = set(re.findall(r"url\(#([^)]+)\)", text)) | {
+        str(each.get(_HREF))[1:] for each in root.iter(f"{_SVG}use")
+    }
+    for parent in [*root.iter()]:
+        for child in [*parent]:
+            if child.tag == f"{_SVG}metadata" or (
+                child.tag == f"{_SVG}defs" and child.find(f"{_SVG}style") is not None
+            ):
+                parent.remove(child)
+    for each in root.iter():
+        each.tag = each.tag.removeprefix(_SVG)
+        each.tail = None
+        if each.tag not in ("text", "tspan", "title"):
+            each.text = None
+        own: dict[str, Any] = {}
+        for key, value in each.attrib.items():
+            if key == "id":
+                if value in used:
+                    own["id"] = f"{name}-{value}"
+            elif key == _HREF:
+                own["href"] = f"#{name}-{value[1:]}"
+            elif key == "style":
+                own |= _style(value, each.tag, name)
+            elif key in ("d", "x", "y", "transform", "width", "height"):
+                own[key] = _NUMBER.sub(_round, value).replace("\n", "").strip()
+            else:
+                own[key] = COLORS.get(value, value).replace("url(#", f"url(#{name}-")
+        each.attrib = own
+    _unwrap(root)
+
+
+def _style(text: str, tag: str, name: str) -> dict[str, str]:
+    """Return a style with the page's colours, and without its fonts."""
+    kept = []
+    for part in text.split(";"):
+        key, _, value = (each.strip() for each in part.partition(":"))
+        if key and not key.startswith("font"):
+            value = COLORS.get(value, value).replace("url(#", f"url(#{name}-")
+            kept.append(f"{key}:{value}")
+    return {"style": ";".join(kept)} if kept else {}
+
+
+def _round(found: re.Match[str]) -> str:
+    return f"{float(found.group()):.2f}".rstrip("0").rstrip(".")
+
+
+def _unwrap(parent: ElementTree.Element) -> None:
+    """Replace groups without attributes by what is in them, and leave out empty ones."""
+    children: list[ElementTree.Element] = []
+    for child in parent:
+        _unwrap(child)
+        plain = child.tag in ("g", "defs") and not child.attrib
+        if plain and child.tag == "g":
+            children += [*child]
+        elif len(child) or child.tag not in ("g", "defs"):
+            children.append(child)
+    parent[:] = children

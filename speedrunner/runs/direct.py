@@ -1,0 +1,77 @@
+"""Play runs with a given `Model`, without starting an engine: for programs as agents, and for checks."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable
+from pathlib import Path
+
+from rich.console import Console
+
+from serving.engine.client import Engine
+from serving.engine.endpoint import Endpoint
+from serving.meter import Meter
+from serving.model import Model
+from serving.model_card import ModelCard
+from speedrunner.agents.actor import Actor
+from speedrunner.agents.episode import Watch, unwatched
+from speedrunner.config.schema import to_yaml
+from speedrunner.hosts.host_pool import HostPool
+from speedrunner.runs.drain import Drain
+from speedrunner.runs.due import Due, due
+from speedrunner.runs.executor import Executor
+from speedrunner.runs.progress import Progress
+from speedrunner.runs.setup import Setup
+from speedrunner.store.data import RunData, load
+from speedrunner.store.records import Policy
+from speedrunner.store.rundir import RunDirectory
+
+
+class LocalModel(Model):
+    """A model whose answers are made in this process: subclasses implement `converse`. Nothing is sent."""
+
+    def __init__(self, card: ModelCard) -> None:
+        nowhere = Endpoint("http://localhost")
+        super().__init__(card, Engine(nowhere, card.name, Meter(lambda row: None, card.prices)), None)
+
+
+async def play_with(model: Model, setup: Setup, policy: Policy | None = None) -> RunData:
+    """Play a whole new run in `run.dir`, silently. All roles are played by `model`.
+
+    Args:
+        policy: the first one; `None`: the method's own.
+
+    Raises `RunStopped`, `HostError`, `StorageError`, and what the model raises.
+    """
+    with RunDirectory.open_for_writing(Path(setup.config.run.dir)) as directory:
+        directory.write_config(to_yaml(setup.config))
+        directory.write_policy(setup.initial_policy() if policy is None else policy)
+        async with setup.hosts(setup.config.run.in_flight, directory.host_log) as pool:
+            await play_steps(setup, directory, model, pool, due(setup.plan(), directory))
+    return load(setup.config.run.dir)
+
+
+async def play_steps(
+    setup: Setup,
+    directory: RunDirectory,
+    model: Model,
+    pool: HostPool,
+    steps: Iterable[Due],
+    watch: Watch = unwatched,
+) -> None:
+    """Play these steps of a run, silently. Raises as `play_with`.
+
+    Args:
+        watch: called with each episode's conversation, and with each turn.
+    """
+    executor = Executor(
+        directory=directory,
+        method=setup.method,
+        actor=Actor(setup.env, model, setup.config),
+        pool=pool,
+        progress=Progress(Console(file=io.StringIO()), 0, 0),
+        drain=Drain(lambda line: None),
+        attempts={},
+        watch=watch,
+    )
+    await executor.execute(steps)

@@ -1,0 +1,76 @@
+"""What a check of a run has found to differ."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import msgspec
+
+from speedrunner.findings import Finding, Level
+
+SHOWN = 5
+"""Differences of a check that are shown; more are counted."""
+
+CHARS = 60
+"""Characters that are shown of a value, from a little before it differs from the other one."""
+
+OUT_OF_TIME = "the time was over (--minutes allows more)"
+"""Why a check is late."""
+
+
+class Differences:
+    """Collects what one check finds to differ."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._first: list[str] = []
+        self._found = 0
+        self.left_out: Counter[str] = Counter()
+        """What could not be checked, by the reason."""
+
+    def differs(self, where: str, what: str) -> None:
+        """Note a difference.
+
+        Args:
+            where: a file, or an episode or sleep with the turn (from 1).
+        """
+        one = f"{where}: {what}"
+        if one in self._first:
+            return  # noted, for another row
+        self._found += 1
+        if len(self._first) < SHOWN:
+            self._first.append(one)
+
+    def expect(self, where: str, what: str, recorded: object, found: object) -> None:
+        """Note a difference where what was recorded is not what it should be."""
+        if recorded != found:
+            self.differs(where, f"{what}: {contrast(recorded, found)}")
+
+    def finding(self, summary: str, *, is_late: bool = False) -> Finding:
+        """Return the finding of the check, with what was checked and counted; a late one lacks the rest."""
+        why = "; ".join(f"{count} left out: {reason}" for reason, count in sorted(self.left_out.items()))
+        text = f"{summary}; {why}" if why else summary
+        if is_late:
+            text += f"; the rest is not checked: {OUT_OF_TIME}"
+        level: Level = "failed" if self._found else "not checked" if is_late else "ok"
+        return Finding(self._name, level, text, details=self._first, found=self._found, is_late=is_late)
+
+
+def contrast(recorded: object, found: object) -> str:
+    """Two values that differ, each from a little before the place where it does."""
+    one, other = (
+        each if isinstance(each, str) else msgspec.json.encode(each).decode() for each in (recorded, found)
+    )
+    shorter = min(len(one), len(other))
+    place = next((n for n in range(shorter) if one[n] != other[n]), shorter)
+    start = max(place - CHARS // 3, 0)
+    first, second = (
+        f"{'...' * (start > 0)}{each[start : start + CHARS]}{'...' * (len(each) > start + CHARS)}"
+        for each in (one, other)
+    )
+    return f"recorded is {first!r}, and it should be {second!r}"
+
+
+def turn_of(episode: str, number: int) -> str:
+    """How a turn, counted from 0, is named to people."""
+    return f"{episode}, turn {number + 1}"

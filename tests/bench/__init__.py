@@ -1,0 +1,1 @@
+"""Acceptance checks for developers, which pytest does not run: `python -m tests.bench --help`."""

@@ -1,0 +1,95 @@
+"""`python -m tests.bench`: measure the parts of SpeedRunner against the targets that developers keep to."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from envs import EnvironmentFault
+from serving.errors import ServingError
+from speedrunner.cli.bench import numbers
+from speedrunner.cli.command import AsJson, EngineOverrides, show_measured
+from speedrunner.config.compose import compose
+from speedrunner.config.named import actor_card
+from speedrunner.config.schema import InvalidConfig
+from speedrunner.hosts.host import HostError
+from speedrunner.sandbox.settings import SandboxError
+
+app = typer.Typer(
+    help="Acceptance checks for developers. Exit status 1: a target is missed.", add_completion=False
+)
+
+
+@app.command()
+def accounts(
+    overrides: EngineOverrides = None,
+    requests: Annotated[int, typer.Option(min=1, help="Requests in all.")] = 2000,
+    in_flight: Annotated[int, typer.Option(min=1, help="Requests at the same time.")] = 32,
+    as_json: AsJson = False,
+) -> None:
+    """Compare the ledger with the engine's counters while requests fail in every way.
+
+    A server that is started gets a small cache and a short queue; a running one must be idle.
+    """
+    from tests.bench.accounts import measure_accounts
+
+    config = compose(overrides or [])
+    card = actor_card(config)
+    show_measured(lambda status: measure_accounts(card, config, requests, in_flight, status), as_json)
+
+
+@app.command()
+def client(
+    overrides: EngineOverrides = None,
+    in_flight: Annotated[
+        str, typer.Option(help="Conversations at the same time, by level.")
+    ] = "1,32,128,512",
+    tokens: Annotated[str, typer.Option(help="Tokens of a prompt, by level.")] = "2000,20000,100000,250000",
+    as_json: AsJson = False,
+) -> None:
+    """Measure the client's CPU time per turn against a server without a model.
+
+    Only the tokenizer and the tool format of the model are used.
+    """
+    from tests.bench.client import measure_client
+
+    card = actor_card(compose(overrides or []))
+    several, lengths = numbers("--in-flight", in_flight), numbers("--tokens", tokens)
+    show_measured(lambda status: measure_client(card, several, lengths, status), as_json)
+
+
+@app.command()
+def hosts(
+    env: Annotated[list[str] | None, typer.Option("--env", help="An environment; may be repeated.")] = None,
+    counts: Annotated[str, typer.Option(help="Numbers of hosts, one after another.")] = "1,8,32,128",
+    as_json: AsJson = False,
+) -> None:
+    """Measure time, CPU time and memory until hosts have started an episode.
+
+    Numbers for which the memory is too small are left out, and named.
+    """
+    from tests.bench.hosts import ENVS, measure_hosts
+
+    several = numbers("--counts", counts)
+    show_measured(lambda status: measure_hosts(status, env or ENVS, several), as_json)
+
+
+@app.command()
+def sandbox(as_json: AsJson = False) -> None:
+    """Measure the cost of isolating skills, for about 30 seconds."""
+    from tests.bench.sandbox import measure_sandbox
+
+    show_measured(measure_sandbox, as_json)
+
+
+def main() -> None:
+    """Run a check. Errors for people are one line and exit status 1."""
+    try:
+        app()
+    except (EnvironmentFault, HostError, InvalidConfig, SandboxError, ServingError) as error:
+        raise SystemExit(f"error: {error}") from None
+
+
+if __name__ == "__main__":
+    main()

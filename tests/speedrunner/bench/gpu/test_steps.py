@@ -1,0 +1,130 @@
+"""The steps of the record: which there are for a configuration, and all of them on a scripted engine."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from serving.sizing import fit
+from speedrunner.bench.engine import playing_setup
+from speedrunner.bench.gpu import schedule
+from speedrunner.bench.gpu.pages import as_text
+from speedrunner.bench.gpu.record import open_record, subject_of
+from speedrunner.bench.gpu.schedule import FOREIGN, UNCACHED, bench_of, sizes_of, steps_of
+from speedrunner.bench.gpu.session import LONGEST_S, Step, play_steps
+from speedrunner.bench.gpu.steps import claims
+from speedrunner.runs.drain import Drain
+from tests.gpu_kinds import GPUS
+from tests.record_samples import SUBJECT, start_step, write_record
+from tests.scripted_runs import Runs, script
+
+
+def steps(*overrides: str) -> dict[str, Step]:
+    return {each.name: each for each in steps_of(playing_setup(overrides), overrides)}
+
+
+def test_the_steps_of_a_large_model_are_in_order_of_value() -> None:
+    given = ("model=qwen3.5-27b", "model.load_format=dummy")
+    setup = playing_setup(given)
+    on_h100 = replace(setup, card=fit(setup.card, [GPUS["H100"]]))
+    found = {each.name: each for each in steps_of(on_h100, given)}
+    assert list(found) == [
+        *("environment", "start-cold", "capacity", "tools", "cache-probe"),
+        *("rollout-16", "rollout-64", "rollout-128", "long-prompts", "cache-share", "grammar"),
+        *("start-warm", "no-cache", "half-cache", "fp8"),
+    ]
+    assert [name for name, step in found.items() if step.skip] == ["rollout-128"]
+    assert all(step.bound_s <= LONGEST_S for step in found.values())
+
+
+def test_a_level_that_the_server_caps_is_measured_once() -> None:
+    found = steps("model=tiny-hybrid")
+    assert found["rollout-128"].skip == "the server takes 32 sequences at a time, which rollout-64 measures"
+    assert found["no-cache"].needs == "rollout-64"
+
+
+def test_without_an_fp8_configuration_that_step_is_skipped() -> None:
+    assert steps("model=tiny-random")["fp8"].skip == "there is no model configuration tiny-random-fp8"
+
+
+def test_without_a_prefix_cache_its_steps_are_skipped() -> None:
+    found = steps("model=tiny-random", "model.prefix_caching=false")
+    skipped = [name for name, step in found.items() if step.skip == UNCACHED]
+    assert skipped == ["cache-probe", "cache-share", "no-cache", "half-cache"]
+
+
+def test_a_running_server_is_neither_started_nor_changed() -> None:
+    found = steps("model=qwen3.5-27b", "serving.url=http://127.0.0.1:1/v1")
+    skipped = [name for name, step in found.items() if step.skip == FOREIGN]
+    assert skipped == ["start-cold", "start-warm", "no-cache", "half-cache", "fp8"]
+
+
+def test_other_servers_differ_in_what_they_are_compared_by(tmp_path: Path) -> None:
+    setup = playing_setup(["model=qwen3.5-27b", "model.load_format=dummy"])
+    found, record = steps("model=qwen3.5-27b", "model.load_format=dummy"), write_record(tmp_path)
+    uncached = found["no-cache"].card(record, setup.card)
+    assert uncached.server.flags["enable-prefix-caching"] is False
+    fp8 = found["fp8"].card(record, setup.card)
+    assert (fp8.name, fp8.load_format) == ("qwen3.5-27b-fp8", "dummy")
+    servers = [step.server for step in found.values() if step.server != "main" and step.server]
+    assert len(set(servers)) == len(servers) == 3
+
+
+def test_a_start_that_was_measured_bounds_the_next(tmp_path: Path) -> None:
+    setup = playing_setup(["model=qwen3.5-27b"])
+    record = open_record(tmp_path, SUBJECT)
+    assert bench_of(setup, record, print).start_s == LONGEST_S
+    record.keep(start_step("cold", 100.0, 1.0))
+    assert bench_of(setup, record, print).start_s == 180.0
+    record.keep(start_step("warm", 1000.0, 1.0))
+    assert bench_of(setup, record, print).start_s == LONGEST_S
+
+
+def test_steps_on_a_cpu_are_shorter() -> None:
+    cpu, gpu = (sizes_of(playing_setup([f"model={name}"]).card) for name in ("tiny-hybrid", "qwen3.5-27b"))
+    assert cpu.aim_s < gpu.aim_s
+    assert cpu.bound_s < gpu.bound_s
+
+
+@pytest.fixture
+def silent() -> Drain:
+    return Drain(lambda line: None)
+
+
+async def test_all_steps_that_a_running_server_allows_have_a_result(
+    corridor: Runs, tmp_path: Path, silent: Drain, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(schedule, "LEVELS", (2, 4))  # environments of more would need much memory
+    overrides = corridor(script()).overrides()
+    setup = playing_setup(overrides)
+    record = open_record(tmp_path / "record", subject_of(setup, overrides))
+    said: list[str] = []
+    bench = bench_of(setup, record, said.append)
+    bench.aim_s = 0.1
+    assert await play_steps(bench, steps_of(setup, overrides), 60.0, silent) == []
+    done = [name for name, step in record.steps.items() if step.status == "done"]
+    assert set(done) == {
+        *("environment", "capacity", "tools", "cache-probe", "rollout-2", "rollout-4"),
+        *("long-prompts", "cache-share", "grammar"),
+    }
+    assert any("rollout-2: 2 episodes of at most 2 requests" in line for line in said)
+    assert "--in-flight 2 --pairs 1" in record.steps["rollout-2"].command
+    assert record.facts("rollout-2") == {"calls": 2, "in_flight": 2}
+    text = as_text(record)
+    for heading in ("Machine", "Capacity", "Tool calls and grammar", "Prefix cache", "Rollouts"):
+        assert f"== {heading} ==" in text
+    assert rows(record, "capacity")[0]["conversations"] == 1000 // (8192 // 32)
+
+
+def rows(record: object, step: str) -> list[dict[str, int]]:
+    (table,) = record.steps[step].measured.tables  # type: ignore[attr-defined]
+    return list(table.rows)
+
+
+def test_claims_come_from_the_memory_of_the_gpus() -> None:
+    card = fit(playing_setup(["model=qwen3.5-27b"]).card, [GPUS["H100"]])
+    assert claims(card, [GPUS["H100"]]) == {8192: 17, 32_768: 7, 131_072: 2}
+    assert claims(card, []) == {}
+    assert claims(playing_setup(["model=tiny-random"]).card, [GPUS["H100"]]) == {}

@@ -1,0 +1,103 @@
+"""What a prefix cache gives, beside the most that it can, and what to change."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from serving.deployment import ServiceOptions, deploy
+from serving.errors import ContextOverflow
+from serving.model_card import ModelCard
+from serving.tokens.tokenizer import ChatTokenizer
+from speedrunner.bench.cache_probe import SIBLINGS, CacheRequest, probe_cache
+from speedrunner.bench.cache_use import TARGETS
+from speedrunner.bench.measurement import Measurement
+from tests.probe_engines import Forgetful, Off, Probed, Silent, Small
+from tests.scripted_engine import BLOCK
+
+
+@pytest.fixture
+def bare(tiny_card: ModelCard, tiny_folder: str) -> ModelCard:
+    """The random model's card without its recipe, which would run each time."""
+    return msgspec.structs.replace(tiny_card, recipe=None)
+
+
+def silent(line: str) -> None:
+    pass
+
+
+async def probed(
+    kind: Callable[..., Probed], card: ModelCard, tokenizer: ChatTokenizer, folder: Path, turns: int
+) -> Measurement:
+    with kind(tokenizer) as server:
+        options = ServiceOptions(url=str(server.endpoint))
+        async with deploy(card, options, log=folder / "unused.log") as deployment:
+            return await probe_cache(deployment, turns, silent)
+
+
+def requests(found: Measurement, part: str) -> list[CacheRequest]:
+    return [each for each in found.tables[0].rows if each.cached_tokens.startswith(part)]
+
+
+async def test_an_exact_cache_gives_all_that_it_can(
+    bare: ModelCard, tiny_tokenizer: ChatTokenizer, tmp_path: Path
+) -> None:
+    found = await probed(Probed, bare, tiny_tokenizer, tmp_path, turns=4)
+    turns, siblings, (whole,) = (requests(found, part) for part in ("turn", "sibling", "all"))
+    assert len(turns) == 4
+    assert turns[0].expected == turns[0].reported == 0
+    for earlier, later in itertools.pairwise(turns):
+        assert earlier.prompt // BLOCK * BLOCK <= later.expected == later.reported < later.prompt
+    assert len(siblings) == SIBLINGS
+    assert {each.expected for each in siblings} == {found.facts["prefix"] // BLOCK * BLOCK}
+    assert whole.reported == whole.expected == sum(each.expected for each in [*turns, *siblings])
+    assert (found.figures[0].value, found.met, found.facts["advice"]) == (1.0, True, [])
+
+
+async def test_a_second_probe_of_the_same_engine_begins_anew(
+    bare: ModelCard, tiny_tokenizer: ChatTokenizer, tmp_path: Path
+) -> None:
+    with Probed(tiny_tokenizer) as server:
+        options = ServiceOptions(url=str(server.endpoint))
+        async with deploy(bare, options, log=tmp_path / "unused.log") as deployment:
+            for _ in range(2):
+                report = await probe_cache(deployment, 2, silent)
+                assert requests(report, "turn")[0].reported == 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "told"),
+    [
+        (Silent, "does not report cached tokens: start it with --enable-prompt-tokens-details"),
+        (Off, "its prefix cache is off: start it with --enable-prefix-caching"),
+        (Small, "its cache of 40 blocks is too small"),
+        (Forgetful, "other requests may have pushed it out"),
+    ],
+)
+async def test_what_keeps_tokens_from_the_cache_is_named(
+    bare: ModelCard,
+    tiny_tokenizer: ChatTokenizer,
+    tmp_path: Path,
+    kind: Callable[..., Probed],
+    told: str,
+) -> None:
+    report = await probed(kind, bare, tiny_tokenizer, tmp_path, turns=2)
+    assert (report.figures[0].value, report.met) == (0.0, False)
+    (line,) = report.facts["advice"]
+    assert told in line
+
+
+async def test_more_turns_than_the_context_takes_are_an_error(
+    bare: ModelCard, tiny_tokenizer: ChatTokenizer, tmp_path: Path
+) -> None:
+    small = msgspec.structs.replace(bare, context=1_500)
+    with pytest.raises(ContextOverflow):
+        await probed(Probed, small, tiny_tokenizer, tmp_path, turns=20)
+
+
+def test_targets() -> None:
+    assert TARGETS == {"attention": 0.99, "hybrid": 0.97}

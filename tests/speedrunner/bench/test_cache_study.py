@@ -1,0 +1,164 @@
+"""Recorded runs, played again: the same prompts, the same answers, with the cache and without."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import json
+import shutil
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+import yaml
+from typer.testing import CliRunner
+
+from serving.tokens.tokenizer import ChatTokenizer
+from speedrunner.cli.study import cache
+from speedrunner.config.schema import InvalidConfig
+from speedrunner.store.stored_run import RunDirectoryError
+from tests.scripted_engine import Answer, Request, ScriptedEngine, cut, say
+from tests.scripted_runs import LEARN, Runs, ScriptedRun, script, walker
+from tests.tampered_runs import trusting
+
+app = typer.Typer()
+app.command()(cache)
+
+
+def forced(request: Request) -> Answer:
+    """What the request's tag leaves as the only answer."""
+    if not request.tools:
+        return say("")
+    tag = json.loads(request.body["structured_outputs"]["structural_tag"])["format"]
+    parts = tag["elements"] if tag["type"] == "sequence" else [tag]
+    assert {part["type"] for part in parts} == {"const_string"}
+    return say("".join(part["value"] for part in parts))
+
+
+def studied(engine: ScriptedEngine, *arguments: str) -> dict[str, Any]:
+    trust = [word for run in arguments if Path(run, "config.yaml").exists() for word in trusting(Path(run))]
+    result = CliRunner().invoke(app, [*arguments, f"serving.url={engine.endpoint}", *trust, "--json"])
+    if result.exception is not None:
+        raise result.exception
+    found: dict[str, Any] = json.loads(result.stdout)
+    return found
+
+
+def actors(requests: list[Request]) -> list[Request]:
+    return [each for each in requests if "walk" in each.tools and "write_skill" not in each.tools]
+
+
+def prompts(requests: list[Request]) -> list[tuple[int, ...]]:
+    return sorted(each.prompt for each in actors(requests))
+
+
+def salts(requests: list[Request]) -> dict[str, list[Request]]:
+    found: dict[str, list[Request]] = {}
+    for each in actors(requests):
+        found.setdefault(each.body["cache_salt"], []).append(each)
+    return found
+
+
+def check_same_prompts(run: ScriptedRun, again: ScriptedEngine) -> None:
+    """Both passes sent what the run had sent, id by id."""
+    recorded = prompts(run.server.requests)
+    shared, *fresh = sorted(salts(again.requests).values(), key=len, reverse=True)
+    assert prompts(shared) == recorded
+    assert {len(each) for each in fresh} == {1}
+    alone = Counter(prompts([each for one in fresh for each in one]))
+    # One request goes before all others, so that the engine has done its first work.
+    assert (alone - Counter(recorded)).total() == 1
+    assert not Counter(recorded) - alone
+
+
+def test_a_run_s_prompts_come_again_id_by_id(learnt: ScriptedRun, tiny_tokenizer: ChatTokenizer) -> None:
+    with ScriptedEngine(tiny_tokenizer, forced) as engine:
+        found = studied(engine, str(learnt.dir))
+    check_same_prompts(learnt, engine)
+    (method,) = found["methods"]
+    (cached, fresh) = method["passes"]
+    assert method["method"] == "speedrunner on tests.toy_env:Corridor"
+    assert cached["requests"] == fresh["requests"] == len(prompts(learnt.server.requests))
+    assert cached["compared"] == cached["requests"]
+    assert [each["respelled"] + each["unforced"] for each in (cached, fresh)] == [0, 0]
+    # What the engine does not tell is not made up.
+    assert cached["inference_s"] is cached["first_token_s"] is cached["first_token_by"] is None
+    others = [row for row in learnt.data.requests if row.labels["role"] not in ("actor", "warming")]
+    assert method["left_out"] == len(others)
+
+
+def test_answers_without_a_call_come_again_too(corridor: Runs, tiny_tokenizer: ChatTokenizer) -> None:
+    def actor(request: Request) -> Answer:
+        answers = {0: say("Let me see."), 1: cut(walker(request), 5)}
+        return answers.get(request.turn, walker(request))
+
+    run = corridor(script(actor, LEARN))
+    asyncio.run(run.play("run.rollouts=2", "run.test_episodes=1"))
+    with ScriptedEngine(tiny_tokenizer, forced) as engine:
+        found = studied(engine, str(run.dir))
+    check_same_prompts(run, engine)
+    cached = found["methods"][0]["passes"][0]
+    assert cached["unforced"] == 0
+    assert cached["compared"] == cached["requests"] - 2 * found["methods"][0]["episodes"]
+
+
+def test_runs_of_several_methods_are_told_apart(
+    learnt: ScriptedRun, tiny_tokenizer: ChatTokenizer, tmp_path: Path
+) -> None:
+    file = tmp_path / "cache.csv"
+    other = tmp_path / "other"
+    changed = yaml.safe_load((learnt.dir / "config.yaml").read_text())
+    shutil.copytree(learnt.dir, other)
+    changed["method"] = {"name": "speedrunner.methods.speedrunner.method:SpeedRunner"}
+    (other / "config.yaml").write_text(yaml.safe_dump(changed))
+    with ScriptedEngine(tiny_tokenizer, forced) as engine:
+        found = studied(engine, str(learnt.dir), str(other), "--csv", str(file), "--prices", "gpt-5.4-mini")
+    assert len(found["methods"]) == 2
+    with file.open() as stream:
+        rows = list(csv.DictReader(stream))
+    assert [(row["method"].partition(" ")[0], row["cache"]) for row in rows] == [
+        ("speedrunner", "with"),
+        ("speedrunner", "without"),
+        ("speedrunner.methods.speedrunner.method:SpeedRunner", "with"),
+        ("speedrunner.methods.speedrunner.method:SpeedRunner", "without"),
+    ]
+    assert {row["first_token_s"] for row in rows} == {""}  # not measured
+    for row in rows:
+        prompt, cached, output = (int(row[name]) for name in ("prompt", "cached", "output"))
+        assert float(row["usd_at_0.1"]) == pytest.approx(
+            (0.75 * (prompt - cached) + 0.075 * cached + 4.5 * output) / 1e6
+        )
+
+
+def test_a_template_that_has_changed_since_is_noticed(
+    learnt: ScriptedRun, tiny_tokenizer: ChatTokenizer, tmp_path: Path
+) -> None:
+    changed = tmp_path / "changed"
+    shutil.copytree(learnt.dir, changed)
+    for file in changed.glob("*/*.jsonl"):
+        file.write_text(file.read_text().replace("corridor", "long corridor"))
+    with (
+        ScriptedEngine(tiny_tokenizer, forced) as engine,
+        pytest.raises(RunDirectoryError, match="changed since"),
+    ):
+        studied(engine, str(changed))
+
+
+def test_a_run_that_has_played_nothing_cannot_be_played_again(
+    learnt: ScriptedRun, tiny_tokenizer: ChatTokenizer, tmp_path: Path
+) -> None:
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    (empty / "config.yaml").write_text((learnt.dir / "config.yaml").read_text())
+    with (
+        ScriptedEngine(tiny_tokenizer, forced) as engine,
+        pytest.raises(RunDirectoryError, match="has no finished episode yet"),
+    ):
+        studied(engine, str(empty))
+
+
+def test_it_needs_a_run() -> None:
+    with pytest.raises(InvalidConfig, match="name at least one run's directory"):
+        CliRunner().invoke(app, ["serving.url=unix:/nowhere"], standalone_mode=False, catch_exceptions=False)

@@ -1,0 +1,138 @@
+"""The cache's benchmark: what it counts, which smaller cache it chooses, and what it asks for."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from serving.cards import load_card
+from serving.engine.metrics import CacheConfig
+from speedrunner.bench import cache_use as cache
+from speedrunner.bench.cache_use import measure_cache
+from speedrunner.bench.engine import playing_setup, with_flags
+from speedrunner.bench.measurement import as_text
+from speedrunner.bench.rollouts import Rollout
+from speedrunner.config.schema import InvalidConfig
+from tests.scripted_runs import Runs, script
+
+
+def silent(line: str) -> None:
+    pass
+
+
+async def test_an_engine_that_caches_all_it_can_gives_the_whole_maximum(corridor: Runs) -> None:
+    setup = playing_setup(corridor(script()).overrides())
+    said: list[str] = []
+    found = await measure_cache(setup, [1, 2], episodes=2, turns=3, status=said.append)
+    assert "2 episodes, 1 in flight: 4 turns of 2 of 2 episodes" in said
+    assert said[-1].startswith("100.00%, ")  # what was found so far
+    assert said[-1].endswith(
+        " output tokens/s; the last level with admission once more: 6 turns of 2 of 2 episodes"
+    )
+    levels, whole = found.tables  # the server is not ours: its cache stays as it is
+    assert [(each.in_flight, each.admission, each.episodes) for each in whole.rows] == [
+        (2, True, 2),
+        (2, False, 2),
+        (2, False, 2),
+        (2, True, 2),
+    ]
+    assert [(each.in_flight, each.admission) for each in levels.rows] == [(1, True), (2, True)]
+    for level in [*levels.rows, *whole.rows]:
+        assert (level.episodes, level.turns) == (2, 6)  # three turns each, as was asked for
+        assert level.of_maximum == 1.0
+        assert 0 < level.cacheable <= level.cached < level.prompt
+        assert level.own_blocks > 0
+    share, speed, cpu = found.figures
+    assert speed.value is not None
+    assert cpu.value is None  # nor is its CPU time
+    assert (share.value, share.at_least, found.met) == (1.0, 0.99, True)
+    assert "room is short is not measured" in found.notes[0]
+
+
+async def test_a_level_has_two_episodes_for_each_one_in_flight_at_most(corridor: Runs) -> None:
+    setup = playing_setup(corridor(script()).overrides("serving.admission=false"))
+    found = await measure_cache(setup, [1], episodes=9, turns=2, status=silent)
+    assert [(each.episodes, each.admission) for each in found.tables[0].rows] == [(2, False)]
+
+
+async def test_an_engine_that_caches_nothing_misses_the_target(
+    corridor: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = corridor(script())
+
+    class Forgetful(set):  # type: ignore[type-arg]
+        def __contains__(self, block: object) -> bool:
+            return False
+
+    monkeypatch.setattr(run.server, "_blocks", Forgetful())
+    monkeypatch.setattr(Forgetful, "__ior__", lambda self, other: self)
+    found = await measure_cache(playing_setup(run.overrides()), [2], episodes=2, turns=2, status=silent)
+    assert (found.figures[0].value, found.met) == (0.0, False)
+
+
+LEVEL = Rollout(
+    cache_blocks=16384,
+    in_flight=16,
+    admission=True,
+    episodes=16,
+    turns=480,
+    prompt=1_000_000,
+    cached=970_000,
+    cacheable=975_000,
+    of_maximum=0.994,
+    hit_rate=0.97,
+    output_per_s=600.0,
+    cpu_ms=1.5,
+    held_back=0,
+    preemptions=0,
+    shared_blocks=47,
+    own_blocks=50.5,
+    calls=30,
+    output=30_000,
+    seconds=50.0,
+    client_ms=2.0,
+    **dict.fromkeys(("server_ms", "server_mb", "gpu_mib", "watts", "joules")),
+)
+DENSE = CacheConfig(32, 16384, True, 32)
+
+
+@pytest.mark.parametrize(("in_flight", "blocks"), [(16, 47 + 8 * 50.5 + 1), (1, 47 + 51 + 1)])
+def test_the_smaller_cache_holds_what_is_shared_and_half_of_the_conversations(
+    in_flight: int, blocks: float
+) -> None:
+    card = cache.smaller(
+        load_card("tiny-random"), DENSE, {**msgspec.to_builtins(LEVEL), "in_flight": in_flight}
+    )
+    assert card.server.flags["num-gpu-blocks-override"] == blocks
+    # The engine refuses a context that its cache cannot hold, and a hybrid one more sequences than blocks.
+    assert card.context == min(load_card("tiny-random").context, (blocks - 1) * 32)
+    assert card.server.flags["max-num-seqs"] == 32
+    wide = with_flags(load_card("tiny-random"), max_num_seqs=256)
+    level = {**msgspec.to_builtins(LEVEL), "in_flight": in_flight}
+    sequences = cache.smaller(wide, DENSE, level).server.flags["max-num-seqs"]
+    assert sequences == min(256, blocks - 1)
+
+
+def test_people_see_a_line_for_each_level_and_what_admission_does() -> None:
+    small = [
+        msgspec.structs.replace(LEVEL, cache_blocks=452, hit_rate=0.95, held_back=8),
+        msgspec.structs.replace(LEVEL, admission=False, hit_rate=0.6, output_per_s=200.0),
+    ]
+    fast = msgspec.structs.replace(LEVEL, output_per_s=660.0)
+    free = msgspec.structs.replace(LEVEL, admission=False)
+    text = as_text(
+        cache._measurement(load_card("tiny-random"), DENSE, [LEVEL], [fast, free, free, LEVEL], small)
+    )
+    lines = [" ".join(line.split()) for line in text.splitlines()]
+    assert "16384 16 yes 480 1000000 97.0% 99.40% 600 1.500 0 0" in lines
+    assert "452 16 yes 480 1000000 95.0% 99.40% 600 1.500 8 0" in lines
+    assert "least share of the maximum 99.40% at least 99.00%: met" in lines
+    assert "whole cache: output tokens/s with admission over without 1.050" in lines
+    assert "whole cache: CPU time per output token with admission over without 1.000" in lines
+    assert "half the cache: hit rate without admission 60.0%" in lines
+    assert "half the cache: output tokens/s with admission over without 3.000" in lines
+
+
+def test_a_model_on_a_route_of_messages_cannot_be_looked_into() -> None:
+    with pytest.raises(InvalidConfig, match=r"'gpt-5\.4-mini' is on the responses route"):
+        playing_setup(["model=gpt-5.4-mini"])

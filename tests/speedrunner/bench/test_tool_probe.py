@@ -1,0 +1,187 @@
+"""Sending the battery: what counts as valid, and what is measured beside it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from serving.errors import RequestFailed, RequestRefused
+from serving.model_card import ModelCard
+from serving.probes.tool_battery import CODE_TOKENS, battery
+from serving.tokens.tokenizer import ChatTokenizer
+from speedrunner.bench.measurement import Measurement
+from speedrunner.bench.tool_probe import Counts, probe_tools, with_room
+from tests.probe_engines import sample_call
+from tests.scripted_engine import Answer, Request, call, cut, refuse, say
+from tests.scripted_runs import ScriptedModel, scripted_model
+
+
+async def played(
+    policy: Callable[[Request], Answer],
+    card: ModelCard,
+    tokenizer: ChatTokenizer,
+    count: int,
+    in_flight: int = 4,
+) -> tuple[Measurement, ScriptedModel]:
+    async with scripted_model(policy, card, tokenizer) as scripted:
+        found = await probe_tools(scripted.model, card.roles.actor, count, in_flight, lambda line: None)
+        return found, scripted
+
+
+def kinds(found: Measurement) -> dict[str, Counts]:
+    return {each.probe: each for each in found.tables[0].rows}
+
+
+def overhead(found: Measurement) -> float | None:
+    """Output tokens/s constrained over free."""
+    return found.figures[-1].value
+
+
+def constrained(request: Request) -> bool:
+    return "structured_outputs" in request.body
+
+
+async def test_the_battery_is_sent_in_turn_and_valid_calls_are_counted_by_kind(
+    tiny_card: ModelCard, tiny_tokenizer: ChatTokenizer
+) -> None:
+    report, scripted = await played(sample_call, tiny_card, tiny_tokenizer, count=14)
+    assert kinds(report)["all"] == Counts("all", 14, 0, 0)
+    assert [counts.valid for counts in kinds(report).values()] == [2, 2, *[1] * 10, 14]
+    assert (report.facts["problems"], report.met) == ([], True)
+    assert all(row.labels["role"] == "probe" for row in scripted.rows)
+
+
+async def test_calls_that_are_invalid_or_cut_are_told_apart(
+    tiny_card: ModelCard, tiny_tokenizer: ChatTokenizer
+) -> None:
+    def policy(request: Request) -> Answer:
+        (first, *_) = request.tools
+        match first:
+            case "probe_turn":
+                return call("probe_turn", direction="up")
+            case "probe_count":
+                return cut(sample_call(request))
+            case "probe_weigh":
+                return say("Gladly.")
+            case "probe_switch":
+                return refuse(400, "no such grammar")
+        return sample_call(request)
+
+    report, _ = await played(policy, tiny_card, tiny_tokenizer, count=12)
+    assert kinds(report)["all"] == Counts("all", 8, 3, 1)
+    assert kinds(report)["integer"].truncated == 1
+    assert (report.figures[0].value, report.met) == (4, False)
+    assert [problem.partition(":")[0] for problem in report.facts["problems"]] == [
+        *("enum", "integer", "float", "boolean")
+    ]
+    assert "no such grammar" in report.facts["problems"][-1]
+
+
+async def test_a_call_that_does_not_fit_the_context_is_truncated(
+    tiny_card: ModelCard, tiny_tokenizer: ChatTokenizer
+) -> None:
+    small = msgspec.structs.replace(tiny_card, context=2_000)
+    report, _ = await played(sample_call, small, tiny_tokenizer, count=12)
+    assert kinds(report)["all"] == Counts("all", 11, 0, 1)
+    assert report.facts["problems"] == [report.facts["problems"][0]]
+    assert report.facts["problems"][0].startswith("60 tools: the conversation has")
+
+
+async def test_free_requests_repeat_prompts_and_lengths_without_a_grammar(
+    tiny_card: ModelCard, tiny_tokenizer: ChatTokenizer
+) -> None:
+    def policy(request: Request) -> Answer:
+        return sample_call(request) if constrained(request) else say("x" * 4096)
+
+    report, scripted = await played(policy, tiny_card, tiny_tokenizer, count=40)
+    requests = scripted.server.requests
+    answer_tokens = [row.usage.completion for row in scripted.rows if row.usage]
+    pairs = zip(requests, answer_tokens, strict=True)
+    by_kind: dict[bool, list[tuple[tuple[int, ...], int]]] = {True: [], False: []}
+    for request, tokens in pairs:
+        by_kind[constrained(request)].append((request.prompt, tokens))
+    assert len(by_kind[True]) == 40
+    # The first twelve compile grammars and fill the cache: they are not timed.
+    timed = by_kind[True][12:]
+    assert sorted(prompt for prompt, _ in timed) == sorted(prompt for prompt, _ in by_kind[False])
+    tokens = [sum(tokens for _, tokens in each) for each in (timed, by_kind[False])]
+    assert tokens[0] == tokens[1] > 0
+    assert all(request.body["ignore_eos"] for request in requests if not constrained(request))
+    # In turn: rounds of four for each slot.
+    assert [constrained(request) for request in requests] == (
+        [True] * 12 + [True] * 16 + [False] * 16 + [True] * 12 + [False] * 12
+    )
+    assert (overhead(report) or 0) > 0
+
+
+async def test_a_single_pass_of_the_battery_measures_no_speed(
+    tiny_card: ModelCard, tiny_tokenizer: ChatTokenizer
+) -> None:
+    report, scripted = await played(sample_call, tiny_card, tiny_tokenizer, count=12)
+    assert overhead(report) is None
+    assert all(map(constrained, scripted.server.requests))
+
+
+async def test_no_more_requests_than_allowed_are_in_flight(
+    tiny_card: ModelCard, tiny_tokenizer: ChatTokenizer
+) -> None:
+    seen: list[int] = []
+    waiting = 0
+    async with scripted_model(sample_call, tiny_card, tiny_tokenizer) as scripted:
+        engine = scripted.model.engine
+        complete = engine.complete
+
+        async def counted(*given: Any, **options: Any) -> Any:
+            nonlocal waiting
+            waiting += 1
+            seen.append(waiting)
+            try:
+                return await complete(*given, **options)
+            finally:
+                waiting -= 1
+
+        engine.complete = counted  # type: ignore[method-assign]
+        await probe_tools(scripted.model, tiny_card.roles.actor, 30, 3, lambda line: None)
+    assert max(seen) == 3
+
+
+def test_strings_get_the_room_that_a_probe_needs(tiny_card: ModelCard) -> None:
+    actor = tiny_card.roles.actor
+    rooms = {probe.kind: with_room(actor, probe).string_tokens for probe in battery()}
+    assert rooms.pop("2 kB of code") == CODE_TOKENS
+    assert set(rooms.values()) == {actor.string_tokens}
+
+
+async def test_vllms_own_calls_are_asked_to_be_strict(
+    tiny_card: ModelCard, tiny_tokenizer: ChatTokenizer
+) -> None:
+    chat = msgspec.structs.replace(tiny_card, route="chat")
+    report, scripted = await played(sample_call, chat, tiny_tokenizer, count=26)
+    assert kinds(report)["all"].valid == 26
+    assert (report.figures[1].value or 0) > 0
+    assert overhead(report) is None
+    for request in scripted.server.requests:
+        assert request.path.endswith("/chat/completions")
+        assert all(tool["function"]["strict"] for tool in request.tools.values())
+        assert request.body["tool_choice"] == "required"
+
+
+async def test_hosted_models_get_the_tools_as_they_are(
+    tiny_card: ModelCard, tiny_tokenizer: ChatTokenizer
+) -> None:
+    hosted = msgspec.structs.replace(tiny_card, route="chat", path=None, base_url="https://api.example/v1")
+    _, scripted = await played(sample_call, hosted, tiny_tokenizer, count=2)
+    assert "strict" not in str(scripted.server.requests[0].tools)
+
+
+async def test_an_engine_that_refuses_or_fails_ends_the_probe(
+    tiny_card: ModelCard, tiny_tokenizer: ChatTokenizer
+) -> None:
+    chat = msgspec.structs.replace(tiny_card, route="chat")
+    with pytest.raises(RequestRefused, match="auto tool choice"):
+        await played(lambda request: refuse(400, "needs auto tool choice"), chat, tiny_tokenizer, count=4)
+    with pytest.raises(RequestFailed):
+        await played(lambda request: refuse(503, "busy"), tiny_card, tiny_tokenizer, count=4)

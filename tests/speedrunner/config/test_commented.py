@@ -1,0 +1,45 @@
+"""The configuration as commented YAML: `speedrunner list keys`."""
+
+from __future__ import annotations
+
+import pytest
+import yaml
+
+from speedrunner.config.commented import commented_yaml, key_comments
+from speedrunner.config.compose import compose
+from speedrunner.config.schema import Config, RunConfig, ServingConfig, from_mapping
+from tests.scripted_runs import complaint, in_process
+from typed.records import keys_of
+
+
+@pytest.mark.parametrize("overrides", [[], ["env=crafter", "method=voyager", "model.actor.max_calls=3"]])
+def test_it_reads_back_as_the_configuration(overrides: list[str]) -> None:
+    config = compose(overrides)
+    assert from_mapping(yaml.safe_load(commented_yaml(config))) == config
+
+
+def test_every_key_is_explained() -> None:
+    lines = commented_yaml(compose(["env=scienceworld"])).splitlines()
+    bare = [
+        line
+        for above, line in zip(["", *lines], lines, strict=False)
+        if line and not line.lstrip().startswith("#") and not above.lstrip().startswith("#")
+    ]
+    assert bare == []
+    assert len(lines) > 2 * len(keys_of(Config))
+
+
+def test_comments_of_a_base_record_are_its_heirs_too_and_none_is_null() -> None:
+    comments = key_comments(ServingConfig)
+    assert comments["port"] == "TCP port on loopback for the server that is started; null for a Unix socket."
+    assert "spending_cap_usd" in comments
+    assert set(key_comments(RunConfig)) == set(RunConfig.__struct_fields__)
+
+
+def test_the_command_prints_it_with_values_and_refuses_them_elsewhere() -> None:
+    assert (
+        "\n  zombie_frequency: 2"
+        in in_process("list", "keys", "env=crafter", "env.zombie_frequency=2").stdout
+    )
+    told = complaint(in_process("list", "models", "env=crafter"))
+    assert told == "env=crafter: only `speedrunner list keys` takes values"

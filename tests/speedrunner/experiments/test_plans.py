@@ -1,0 +1,50 @@
+"""What a folder's notes of sweeps may make a reader do, whoever wrote them."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+
+import pytest
+
+from speedrunner.experiments.plans import MOST, PLANS, PlannedRun, SweepPlan, note_sweep, noted_sweeps
+from speedrunner.experiments.status import status
+from speedrunner.store.files import StorageError
+
+
+def test_notes_in_a_run_s_directory_do_not_count(tmp_path: Path) -> None:
+    note_sweep(tmp_path / "run", SweepPlan("speedrunner sweep x", [PlannedRun("one")]))
+    assert len(noted_sweeps(tmp_path)) == 1
+    (tmp_path / "run/config.yaml").write_text("run: {dir: x}\n")
+    assert noted_sweeps(tmp_path) == noted_sweeps(tmp_path / "run") == []
+
+
+def test_no_more_than_so_many_runs_are_planned(tmp_path: Path) -> None:
+    note_sweep(tmp_path, SweepPlan("speedrunner sweep x", [PlannedRun(str(n)) for n in range(MOST + 1)]))
+    with pytest.raises(StorageError, match=f"{PLANS} names more than {MOST} runs"):
+        noted_sweeps(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("stored", "shown"),
+    [
+        ("speedrunner sweep x '--dir=a b'", "speedrunner sweep x '--dir=a b'"),
+        ("speedrunner sweep x; touch y", "speedrunner sweep 'x;' touch y"),
+        ("speedrunner sweep $(touch y)", "speedrunner sweep '$(touch' 'y)'"),
+        ("touch y", "speedrunner sweep ..."),
+        ("speedrunner sweep 'x", "speedrunner sweep ..."),
+    ],
+)
+def test_a_stored_command_is_quoted(tmp_path: Path, stored: str, shown: str) -> None:
+    note_sweep(tmp_path, SweepPlan(stored, []))
+    assert [plan.command for plan in noted_sweeps(tmp_path)] == [shown]
+    assert shlex.join(shlex.split(shown)) == shown
+
+
+def test_a_planned_run_elsewhere_is_not_read(tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "config.yaml").write_text("no run")
+    note_sweep(tmp_path / "runs", SweepPlan("speedrunner sweep x", [PlannedRun(str(elsewhere))]))
+    (found,) = status(tmp_path / "runs").runs
+    assert (found.state, found.note) == ("unknown", f"not in {tmp_path / 'runs'}: name it to see it")

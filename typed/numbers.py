@@ -1,0 +1,15 @@
+"""Numbers that a record may hold: finite, and so small that sums and squares of them stay finite."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+
+WHOLE_LIMIT = 2**53
+"""Whole numbers up to this one are floats, too."""
+
+REAL_LIMIT = 1e15
+
+Whole = Annotated[int, msgspec.Meta(ge=-WHOLE_LIMIT, le=WHOLE_LIMIT)]
+Real = Annotated[float, msgspec.Meta(ge=-REAL_LIMIT, le=REAL_LIMIT)]
