@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-CORE = ("agents", "bench", "config", "costs", "hosts", "library", "methods", "runs", "sandbox", "store")
-ABOVE = ("cli", "cluster", "data", "experiments", "export", "report", "statistics", "verification", "view")
+CORE = ("agents", "bench", "config", "hosts", "library", "methods", "runs", "sandbox", "store")
+ABOVE = ("cli", "cluster", "data", "experiments", "export", "report", "verification", "view")
 """Rooms of `speedrunner`, and those that stand on them."""
 
 ROOT = Path(__file__).parents[1]

@@ -14,6 +14,7 @@ Definitions:
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -38,7 +39,7 @@ MEANS = ("score", "llm_calls", "actions", "uncached", "cached", "output", "usd")
 def frame_episodes(rows: Sequence[EpisodeRow], costs: RunCosts | None = None) -> pandas.DataFrame:
     """Return one row per finished episode.
 
-    Columns: `episode`, `number` (its last part), `phase`, `checkpoint`, `policy`, `task`, `termination`,
+    Columns: `episode`, `number` (its last part, or -1), `phase`, `checkpoint`, `policy`, `task`, `termination`,
     `score`, `success`, `actions`, `skill_calls`, `llm_calls`, `uncached`, `cached`, `output` (tokens),
     `usd`, `seconds`, `unreported` (requests whose tokens are not known), `at_most` (tokens that these can
     have taken). What is not known is NaN.
@@ -70,7 +71,7 @@ def frame_episodes(rows: Sequence[EpisodeRow], costs: RunCosts | None = None) ->
         found.append(
             {
                 "episode": row.episode,
-                "number": int(row.episode.rpartition("/")[2]),
+                "number": _number(row.episode),
                 "phase": row.phase,
                 "checkpoint": row.checkpoint,
                 "policy": row.policy,
@@ -90,6 +91,12 @@ def frame_episodes(rows: Sequence[EpisodeRow], costs: RunCosts | None = None) ->
     columns += ["success", "actions", "skill_calls", *COSTS, "seconds", "unreported", "at_most"]
     numbers = ["score", "success", *COSTS, "at_most"]
     return pandas.DataFrame(found, columns=columns).astype(dict.fromkeys(numbers, float))
+
+
+def _number(episode: str) -> int:
+    """Return the last part of an episode's key, as a number; -1 where it is none."""
+    last = episode.rpartition("/")[2]
+    return int(last) if re.fullmatch(r"[0-9]{1,9}", last) else -1
 
 
 def frame_sleeps(run: RunData, costs: RunCosts | None) -> pandas.DataFrame:

@@ -57,8 +57,8 @@ def test_another_list_prices_the_checkpoints_too(learnt: ScriptedRun) -> None:
         json.loads(printed(str(learnt.dir), "--json", *prices))["runs"][0]["checkpoints"]
         for prices in ([], ["--prices", "zero"])
     )
-    assert all(row["cost"] > 0 for row in own)
-    assert all(row["cost"] == 0 for row in other)
+    assert all(row["actor_usd"] > 0 for row in own)
+    assert all(row["actor_usd"] == 0 for row in other)
     assert [row["score"] for row in own] == [row["score"] for row in other]
 
 

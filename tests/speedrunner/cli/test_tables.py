@@ -16,6 +16,7 @@ import pytest
 
 from serving.cards import CHECKOUT
 from speedrunner.experiments.plans import SweepPlan, note_sweep
+from speedrunner.results.tables import MEASURES
 from speedrunner.store.data import load
 from tests.scripted_runs import ScriptedRun, complaint, in_process
 from tests.synthetic_sweep import write_sweep
@@ -23,8 +24,9 @@ from tests.synthetic_sweep import write_sweep
 PLAN = ("run.rollouts=4", "run.sleep_every=2", "run.eval_every=2", "run.test_episodes=3")
 SETTINGS = ((("env=babyai",), "method=react"), (("env=babyai",), "method=speedrunner"))
 COLUMNS = (
-    *("env", "method", "model", "checkpoint", "seeds", "episodes", "unscored", "score_mean", "score_std"),
-    *("llm_calls", "actions", "uncached", "cached", "output", "cost_usd"),
+    *("env", "method", "model", "checkpoint", "seeds", "episodes", "unscored", "silent"),
+    *("wall_clock", "context_overflow"),
+    *(f"{name}{part}" for name in MEASURES for part in ("", "_std")),
 )
 
 
@@ -59,7 +61,16 @@ def test_the_command_that_fills_a_gap_has_the_scale_of_the_sweep_there(copied: P
 
 def test_the_files_are_there_in_both_kinds(made: Path) -> None:
     names = {
-        *("performance", "seeds", "training", "ttests", "bootstrap", "libraries", "endings", "sleeps"),
+        *(
+            "performance",
+            "seeds",
+            "training",
+            "ttests",
+            "paper_ttests",
+            "libraries",
+            "terminations",
+            "sleeps",
+        ),
         *("skills", "forecast", "intervals", "cache", "cache_shares"),
         *("combined_performance", "complexity_summary", "complexity_global", "zombie_library_methods"),
         *("voyager_truncation", "prose"),
@@ -79,14 +90,14 @@ def test_performance_is_what_the_frames_of_the_runs_say(sweep: Path, made: Path)
             made_by = sleeps[sleeps.sleep == played.policy.iloc[0]]
             share = (made_by.usd / made_by.rollouts).sum()
             seeds.append({
-                "score_mean": played.score.mean(), "llm_calls": played.llm_calls.mean(),
+                "score": played.score.mean(), "llm_calls": played.llm_calls.mean(),
                 "actions": played.actions.mean(), "cached": played.usage_cached.mean(),
                 "uncached": (played.usage_prompt - played.usage_cached).mean(),
                 "output": played.usage_completion.mean(), "cost_usd": played.usd.mean() + share,
             })  # fmt: skip
         for name in seeds[0]:
             assert row[name] == pytest.approx(fmean(each[name] for each in seeds)), name
-        assert row["score_std"] == pytest.approx(stdev(each["score_mean"] for each in seeds))
+        assert row["score_std"] == pytest.approx(stdev(each["score"] for each in seeds))
         assert (row["seeds"], row["episodes"], row["unscored"]) == (2, 6, 0)
     assert {(row.method, row.checkpoint) for row in table.itertuples()} == {
         (method, point) for method in ("react", "speedrunner") for point in (0, 2, 4)
@@ -104,12 +115,14 @@ def test_ttests_are_those_of_the_episodes(sweep: Path, made: Path) -> None:
             for method in ("speedrunner", "react")
         )
         differences += [ours[key] - theirs[key] for key in ours if key.startswith("test/0004/")]  # type: ignore[operator]
-    table = pandas.read_csv(made / "ttests.csv").set_index("metric")
-    found = table.loc["score"]
-    assert (found["a"], found["b"], found["pairs"]) == ("speedrunner", "react", 6)
-    assert found["difference"] == pytest.approx(fmean(differences))
-    assert found["t"] == pytest.approx(fmean(differences) / (stdev(differences) / math.sqrt(6)))
-    assert list(table.index) == ["score", "output", "cost_usd"]
+    means = [fmean(differences[:3]), fmean(differences[3:])]
+    for name, values in (("ttests", means), ("paper_ttests", differences)):
+        table = pandas.read_csv(made / f"{name}.csv").set_index("metric")
+        found = table.loc["score"]
+        assert (found["a"], found["b"], found["seeds"], found["pairs"]) == ("speedrunner", "react", 2, 6)
+        assert found["difference"] == pytest.approx(fmean(values))
+        assert found["t"] == pytest.approx(fmean(values) / (stdev(values) / math.sqrt(len(values))))
+        assert list(table.index) == ["score", "output", "cost_usd"]
 
 
 def test_the_paper_s_numbers_stand_beside_ours(made: Path) -> None:
