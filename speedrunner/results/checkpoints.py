@@ -39,10 +39,10 @@ MEANS = ("score", "llm_calls", "actions", "uncached", "cached", "output", "usd")
 def frame_episodes(rows: Sequence[EpisodeRow], costs: RunCosts | None = None) -> pandas.DataFrame:
     """Return one row per finished episode.
 
-    Columns: `episode`, `number` (its last part, or -1), `phase`, `checkpoint`, `policy`, `task`, `termination`,
-    `score`, `success`, `actions`, `skill_calls`, `llm_calls`, `uncached`, `cached`, `output` (tokens),
-    `usd`, `seconds`, `unreported` (requests whose tokens are not known), `at_most` (tokens that these can
-    have taken). What is not known is NaN.
+    Columns: `episode`, `number` (its last part, or -1), `phase`, `checkpoint`, `policy`, `task`,
+    `termination`, `score`, `success`, `actions`, `skill_calls`, `llm_calls`, `uncached`, `cached`, `output`
+    (tokens), `usd`, `seconds`, `unreported` (requests whose tokens are not known), `at_most` (tokens that
+    these can have taken). What is not known is NaN.
 
     Args:
         costs: the run's priced ledger, with the requests of all roles; without it, tokens are those of the
