@@ -16,7 +16,7 @@ if __name__ == "__main__":
     from vllm.entrypoints.launchers.cli_args import make_arg_parser, validate_parsed_serve_args
     from vllm.utils.argparse_utils import FlexibleArgumentParser
 
-    given = make_arg_parser(FlexibleArgumentParser()).parse_args()  # type: ignore[no-untyped-call]
+    given = make_arg_parser(FlexibleArgumentParser()).parse_args()
     validate_parsed_serve_args(given)
     given.api_server_count = 0
     run_headless(given)

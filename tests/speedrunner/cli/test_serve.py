@@ -29,6 +29,7 @@ def stand_in(tiny_folder: str, tmp_path: Path) -> str:
     module.write_text(HEALTHY)
     for folder in list(module.parents)[:3]:
         (folder / "__init__.py").touch()
+    (tmp_path / "vllm" / "platforms.py").write_text("class current_platform:\n    is_cpu = bool\n")
     return str(tmp_path)
 
 
