@@ -15,6 +15,7 @@ from serving.tokens.formats import FORMATS, ToolFormat
 from serving.tokens.grammar import Part
 from serving.weights import prepare
 from tests.llama3 import make_folder
+from tests.process_guard import guard
 
 if TYPE_CHECKING:
     from tests.grammar_walks import Walks
@@ -74,5 +75,6 @@ def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     if card is None:
         folder = make_folder(tmp_path_factory.mktemp("llama3"))
     else:
-        folder = prepare(load_card(card), lambda line: None)
+        with guard.paused():
+            folder = prepare(load_card(card), lambda line: None)
     return Served(request.param, FORMATS[request.param], folder)

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from tests.models.conftest import run_recipe
 
+pytestmark = pytest.mark.process
+
 CONTROL = [
     *("<|endoftext|>", "<|im_start|>", "<|im_end|>"),
     *("<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>", "<think>", "</think>"),

@@ -16,6 +16,8 @@ from serving.conversation import Conversation
 from serving.model import Messages
 from serving.tokens.tools import ToolSpec
 
+pytestmark = pytest.mark.process
+
 OFFERED: list[list[ToolSpec]] = []
 
 

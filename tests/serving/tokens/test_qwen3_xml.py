@@ -60,6 +60,7 @@ def everything(
 ) -> None: ...
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("string_tokens", [1, 80, 3000])
 def test_tools_of_every_type_pass_the_check_that_skills_must_pass(
     tokenizer: ChatTokenizer, string_tokens: int

@@ -10,6 +10,8 @@ import pytest
 from tests.hub_server import BUNDLED, COMMIT, MODEL, HubServer, hub_card
 from tests.scripted_runs import complaint, in_process, speedrunner
 
+pytestmark = pytest.mark.process
+
 NOBODY = "http://127.0.0.1:9"
 
 

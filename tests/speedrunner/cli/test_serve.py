@@ -20,6 +20,8 @@ from speedrunner.config.schema import InvalidConfig
 from tests.serve_command import check_serving_on_a_port, lines_until, serving
 from tests.stand_in_server import HEALTHY
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture
 def stand_in(tiny_folder: str, tmp_path: Path) -> str:

@@ -117,6 +117,7 @@ class TestAScript:
         assert "\nbase=${SLURM_TMPDIR:-${TMPDIR:-/tmp}}\n" in printed("model=tiny", *CPU)
         assert '\nbase="/local/$USER"\n' in printed("model=tiny", "cluster.scratch=/local/$USER", *CPU)
 
+    @pytest.mark.process
     @pytest.mark.parametrize("more", [[], ["cluster.setup=module load cuda", "cluster.scratch=/local/$USER"]])
     def test_is_one_that_bash_reads(self, more: list[str]) -> None:
         text = printed("model=tiny", *more, *CPU)
@@ -213,6 +214,7 @@ def test_what_cannot_be_asked_for_is_one_line(given: list[str], words: str) -> N
     assert re.search(words, refused(*given))
 
 
+@pytest.mark.process
 class TestWhatIsFinished:
     @pytest.fixture
     def given(self, folder: Path, tiny_card: ModelCard, tiny_tokenizer: ChatTokenizer) -> list[str]:
@@ -232,6 +234,7 @@ class TestWhatIsFinished:
         assert refused(*given, one, *CPU) == "all 1 runs are finished: nothing is to submit"
 
 
+@pytest.mark.process
 class TestSubmitting:
     GIVEN = ("model=tiny", "cluster=cpu", "--dir=out", "--jobs=2")
 

@@ -50,6 +50,7 @@ def one(found: Status, words: str) -> RunStatus:
     return run
 
 
+@pytest.mark.process
 def test_what_is_finished_and_what_was_only_planned(played: Path) -> None:
     found = status(played)
     first, again, react = (one(found, words) for words in ("speedrunner-[^f]", "-from_", "-react-"))

@@ -61,6 +61,7 @@ def split(dataset: Path, name: str) -> pandas.DataFrame:
 
 
 class TestADataset:
+    @pytest.mark.process
     def test_has_a_row_for_each_conversation_with_all_that_was_told(
         self, run: RunData, dataset: Path
     ) -> None:

@@ -19,6 +19,8 @@ from speedrunner.hosts.host_pool import SKILLS_MB, HostPool, TooManyHosts
 from speedrunner.library.library import Library
 from tests.processes import runs, tree
 
+pytestmark = pytest.mark.process
+
 CORRIDOR = "tests.toy_env:Corridor"
 PLENTY_S = 60.0
 PLANT = Task("scienceworld", "find-plant", 0)

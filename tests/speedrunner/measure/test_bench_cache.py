@@ -14,6 +14,8 @@ from speedrunner.measure.engine import playing_setup, with_flags
 from speedrunner.measure.measurement import as_text
 from tests.scripted_runs import Runs, script
 
+pytestmark = pytest.mark.process
+
 
 def silent(line: str) -> None:
     pass

@@ -13,6 +13,8 @@ from speedrunner.hosts import host_pool
 from speedrunner.measure import bench_hosts
 from tests.toy_env import Corridor
 
+pytestmark = pytest.mark.process
+
 
 async def test_each_number_of_hosts_has_its_figures_and_leaves_no_process() -> None:
     before = psutil.Process().children(recursive=True)

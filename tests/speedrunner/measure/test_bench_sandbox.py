@@ -10,6 +10,8 @@ from typer.testing import CliRunner
 from speedrunner.cli.main import app
 from speedrunner.measure import bench_sandbox as sandbox
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,7 +39,7 @@ from tests.speedrunner.sandbox.attacks import (
     Attack,
 )
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.process, pytest.mark.asyncio(loop_scope="module")]
 
 ENV = "tests.toy_env:Corridor"
 MEMORY_MB = 300 + os.getpid() % 200

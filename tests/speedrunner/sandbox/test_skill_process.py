@@ -19,6 +19,8 @@ from speedrunner.sandbox.child_process import Child
 from speedrunner.sandbox.settings import Sandbox, SandboxError
 from speedrunner.sandbox.skill_process import Granted, SkillModule, Skills
 
+pytestmark = pytest.mark.process
+
 SOURCE = """
 def harmless():
     return look()

@@ -125,10 +125,12 @@ class TestQuota:
         (found,) = folders.quota(subject_of([f"run.dir={closed}/runs/one"]))
         assert found.level == "ok"
 
+    @pytest.mark.process
     def test_room_is_left(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         found = self.told(tmp_path, monkeypatch, "server:/home 10000000 50000000 60000000 0 1000 0 0 0")
         assert (found.level, found.text) == ("ok", "server:/home: 10.2 of 51.2 GB, no limit on files")
 
+    @pytest.mark.process
     def test_files_count_too(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         found = self.told(
             tmp_path, monkeypatch, "server:/home 1000 50000000 60000000 0 99000* 98000 100000 0"

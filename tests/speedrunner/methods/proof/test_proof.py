@@ -53,6 +53,7 @@ every = pytest.mark.parametrize(
 )
 
 
+@pytest.mark.process
 @every
 def test_a_session_ends_within_its_calls_and_context(name: str, played: Played) -> None:
     ((agent,),) = (sleep.agents for sleep in played(name).sleeps)

@@ -132,6 +132,7 @@ def batch(run: ScriptedRun, number: int) -> list[Trajectory]:
 
 
 class TestTheFirstSleep:
+    @pytest.mark.process
     def test_it_counts_failures_by_code(self, run: ScriptedRun) -> None:
         assert told(run)[0] == "[(('after', False), 3), (('after', True), 1), (('then', True), 2)]"
         assert [played.ending for played in batch(run, 0)].count(Ending.CALL_LIMIT) == 3
