@@ -48,12 +48,13 @@ def played(
     return played
 
 
+pytestmark = pytest.mark.process
+
 every = pytest.mark.parametrize(
     "name", [pytest.param(name, marks=[pytest.mark.slow] * (name == "scienceworld")) for name in STUDIES]
 )
 
 
-@pytest.mark.process
 @every
 def test_a_session_ends_within_its_calls_and_context(name: str, played: Played) -> None:
     ((agent,),) = (sleep.agents for sleep in played(name).sleeps)
