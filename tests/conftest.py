@@ -17,7 +17,7 @@ from xdist.scheduler import LoadScopeScheduling
 from serving.cards import load_card
 from serving.model_card import ModelCard
 from serving.tokens.tokenizer import ChatTokenizer
-from serving.weights import prepare
+from tests.bundled_models import bundled_folder
 from tests.process_guard import StartsProcess, guard
 from tests.stand_in_smi import write_smi
 
@@ -124,8 +124,7 @@ def tiny_card() -> ModelCard:
 @pytest.fixture(scope="session")
 def tiny_folder(tiny_card: ModelCard) -> str:
     """The bundled model, built on first use."""
-    with guard.paused():
-        return prepare(tiny_card, lambda line: None)
+    return bundled_folder(tiny_card.name)
 
 
 @pytest.fixture(scope="session")

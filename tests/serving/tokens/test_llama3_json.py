@@ -63,7 +63,6 @@ def test_everything_else_is_an_invalid_call_that_keeps_its_text(text: str, probl
     assert caught.value.text == text
 
 
-@pytest.mark.process
 def test_a_conversation_is_what_the_template_writes_of_it(
     transcript: Transcript, tokenizer: ChatTokenizer
 ) -> None:
@@ -94,6 +93,5 @@ def test_an_answer_ends_with_the_end_of_its_turn_alone(
     assert isinstance(read.problem, TruncatedCall)
 
 
-@pytest.mark.process
 def test_its_folder_is_a_model_s(tmp_path: Path) -> None:
     assert ChatTokenizer(make_folder(tmp_path)).control_id("<|eot_id|>") > 0

@@ -10,7 +10,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from typing_extensions import TypedDict
 
-from serving.cards import load_card
 from serving.errors import InvalidCall, InvalidTool
 from serving.tokens.formats import FORMATS
 from serving.tokens.formats.qwen3_xml import call, parse
@@ -19,7 +18,7 @@ from serving.tokens.tokenizer import ChatTokenizer
 from serving.tokens.tool_check import ToolCheck
 from serving.tokens.tools import ToolCall, ToolSpec
 from serving.tokens.transcript import Transcript
-from serving.weights import prepare
+from tests.bundled_models import bundled_folder
 from tests.grammar_walks import Walks
 from tests.tool_samples import ANY_TEXT, BOOLEAN, ENDS_OF_XML_STRINGS, INTEGER, TOOLS, record
 
@@ -28,7 +27,7 @@ FORMAT = FORMATS["qwen3_xml"]
 
 @pytest.fixture(scope="module")
 def folder() -> str:
-    return prepare(load_card("tiny-hybrid"), lambda line: None)
+    return bundled_folder("tiny-hybrid")
 
 
 @pytest.fixture(scope="module")
@@ -60,7 +59,6 @@ def everything(
 ) -> None: ...
 
 
-@pytest.mark.process
 @pytest.mark.parametrize("string_tokens", [1, 80, 3000])
 def test_tools_of_every_type_pass_the_check_that_skills_must_pass(
     tokenizer: ChatTokenizer, string_tokens: int

@@ -24,6 +24,8 @@ from tests.scripted_engine import ScriptedEngine
 from tests.scripted_runs import LEARN, SCHEDULE, ScriptedRun, complaint, in_process, roomy, script, walker
 from tests.stand_in_slurm import last_call, stand_in
 
+pytestmark = pytest.mark.process
+
 GPU = ("cluster=gpu", "--dry-run")
 CPU = ("cluster=cpu", "--dry-run")
 
@@ -117,7 +119,6 @@ class TestAScript:
         assert "\nbase=${SLURM_TMPDIR:-${TMPDIR:-/tmp}}\n" in printed("model=tiny", *CPU)
         assert '\nbase="/local/$USER"\n' in printed("model=tiny", "cluster.scratch=/local/$USER", *CPU)
 
-    @pytest.mark.process
     @pytest.mark.parametrize("more", [[], ["cluster.setup=module load cuda", "cluster.scratch=/local/$USER"]])
     def test_is_one_that_bash_reads(self, more: list[str]) -> None:
         text = printed("model=tiny", *more, *CPU)
@@ -214,7 +215,6 @@ def test_what_cannot_be_asked_for_is_one_line(given: list[str], words: str) -> N
     assert re.search(words, refused(*given))
 
 
-@pytest.mark.process
 class TestWhatIsFinished:
     @pytest.fixture
     def given(self, folder: Path, tiny_card: ModelCard, tiny_tokenizer: ChatTokenizer) -> list[str]:
@@ -234,7 +234,6 @@ class TestWhatIsFinished:
         assert refused(*given, one, *CPU) == "all 1 runs are finished: nothing is to submit"
 
 
-@pytest.mark.process
 class TestSubmitting:
     GIVEN = ("model=tiny", "cluster=cpu", "--dir=out", "--jobs=2")
 

@@ -78,6 +78,7 @@ def added(calls: Iterator[ToolCall], *parts: str, empty: bool = False) -> set[st
     return has(edited.source) - set(parts)
 
 
+@pytest.mark.process
 class TestARun:
     @pytest.mark.process
     def test_ends_with_a_library_that_solves_what_is_held_out_in_one_call_each(self, run: RunData) -> None:
