@@ -57,8 +57,9 @@ STARTS_PROCESSES = frozenset(
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Let a test and its fixtures start processes only if it has the marker `process`."""
-    guard.watch(None if item.get_closest_marker("process") else item.nodeid)
+    """Let a test and its fixtures start processes only if it has the marker `process` or `slow`."""
+    free = any(map(item.get_closest_marker, ("process", "slow")))
+    guard.watch(None if free else item.nodeid)
     try:
         return (yield)
     finally:

@@ -1,4 +1,4 @@
-"""The README's commands run from top to bottom, the longest with fewer episodes, and its links lead to files."""
+"""The README's commands run from top to bottom, the longest with fewer episodes; its links lead to files."""
 
 from __future__ import annotations
 
