@@ -19,6 +19,8 @@ from speedrunner.store.rundir import RunDirectory
 from tests.scripted_engine import ScriptedEngine
 from tests.scripted_runs import CORRIDOR, LEARN, SCHEDULE, ScriptedRun, in_process, roomy, script, walker
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture(scope="module")
 def played(
@@ -50,7 +52,6 @@ def one(found: Status, words: str) -> RunStatus:
     return run
 
 
-@pytest.mark.process
 def test_what_is_finished_and_what_was_only_planned(played: Path) -> None:
     found = status(played)
     first, again, react = (one(found, words) for words in ("speedrunner-[^f]", "-from_", "-react-"))

@@ -19,6 +19,8 @@ from speedrunner.store.records import Ending, Trajectory
 from tests.scripted_engine import ScriptedEngine
 from tests.scripted_runs import LEARN, SCHEDULE, ScriptedRun, complaint, in_process, roomy, script, walker
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture(scope="module")
 def run(
@@ -61,7 +63,6 @@ def split(dataset: Path, name: str) -> pandas.DataFrame:
 
 
 class TestADataset:
-    @pytest.mark.process
     def test_has_a_row_for_each_conversation_with_all_that_was_told(
         self, run: RunData, dataset: Path
     ) -> None:

@@ -321,6 +321,7 @@ while won < wins:
 """
 
 
+@pytest.mark.process
 class TestRaces:
     @pytest.mark.process
     def test_a_slow_taker_does_not_remove_the_one_that_was_faster(self, path, other, monkeypatch):

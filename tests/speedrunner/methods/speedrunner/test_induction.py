@@ -21,6 +21,8 @@ from tests.babyai_player import APPROACH, NEXT_STEP, next_step
 from tests.scripted_engine import Answer, Request, ScriptedEngine, call, refuse
 from tests.scripted_runs import TO_FLAG, Runs, ScriptedRun, check_whole, roomy, script
 
+pytestmark = pytest.mark.process
+
 PARSE_MISSION = '''import re
 
 def _parse_mission(mission: str) -> list:
@@ -132,7 +134,6 @@ def batch(run: ScriptedRun, number: int) -> list[Trajectory]:
 
 
 class TestTheFirstSleep:
-    @pytest.mark.process
     def test_it_counts_failures_by_code(self, run: ScriptedRun) -> None:
         assert told(run)[0] == "[(('after', False), 3), (('after', True), 1), (('then', True), 2)]"
         assert [played.ending for played in batch(run, 0)].count(Ending.CALL_LIMIT) == 3

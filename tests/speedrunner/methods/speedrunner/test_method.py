@@ -272,6 +272,7 @@ class TestAblations:
         assert goal in on.requests[0].system
         assert goal in off.requests[0].system
 
+    @pytest.mark.process
     async def test_what_does_not_fit_half_the_context_is_named(
         self, night: Nights, history: History, tiny_card: ModelCard
     ) -> None:
