@@ -384,6 +384,7 @@ class TestBadInput:
             make("scienceworld", java="/no/java").reset(WORKSHOP)
 
 
+@pytest.mark.slow
 class TestProcess:
     def test_it_starts_with_the_first_episode_and_serves_the_next(self) -> None:
         env = ScienceWorld()

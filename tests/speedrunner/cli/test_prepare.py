@@ -29,6 +29,7 @@ def test_what_is_bundled_is_ready(env: list[str]) -> None:
     assert then == f"now, on a node: srun speedrunner doctor model=tiny {' '.join(env)}"
 
 
+@pytest.mark.slow
 def test_weights_come_from_the_hub_once_and_are_enough_without_it(tmp_path: Path) -> None:
     hub_card(tmp_path)
     given = f"model.card={tmp_path / 'card.yaml'}"
