@@ -166,8 +166,8 @@ def reached(process: subprocess.Popen[str], there: Callable[[], bool]) -> bool:
 
 @pytest.mark.slow
 def test_killed_at_fifteen_instants_it_loses_and_doubles_nothing(ring: Ring) -> None:
-    # Besides random ones: before the ledger begins, and in the middle of what each sleep writes. Distances are
-    # short: a run that is killed makes little progress, and must end after the last kill only.
+    # Besides random ones: before the ledger begins, and in the middle of what each sleep writes. Distances
+    # are short: a run that is killed makes little progress, and must end after the last kill only.
     instants = [
         lambda: (ring.folder / "lock").exists(),
         *ring.after_lines(seed=6, count=6, most=5),
