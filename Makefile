@@ -1,7 +1,7 @@
 # `make demo` and `make test` do all their own set-up: they build .venv when it is missing or its lock has changed.
 PYTHON ?= $(shell command -v python3.11 || command -v python3 || echo python3)
 
-# Two workers, in the order that tests/conftest.py gives: the engine's tests on one, all others beside them.
+# In the order that tests/conftest.py gives: the engine's tests on one worker, all others on the other.
 WORKERS = .venv/bin/python -m pytest -n 2 --no-loadscope-reorder
 
 .PHONY: help venv demo demo-full tiny paper-smoke check test test-slow check-gpu sbom lint clean
@@ -34,8 +34,8 @@ paper-smoke: venv  ## the paper's main comparison with the bundled model, on the
 	@.venv/bin/speedrunner tables runs/smoke --out runs/smoke/tables
 	@.venv/bin/speedrunner report runs/smoke
 
-check: lint  ## lint, and the tests that need no engine: for the loop at the desk
-	@$(WORKERS) -m "not slow" --ignore tests/engine
+check: lint  ## lint, types, and the tests that start no process: run it while developing
+	@$(WORKERS) -m "not slow and not process"
 
 test: venv  ## all tests but the slow ones; some start a real vLLM on the CPU
 	@$(WORKERS) -m "not slow"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,8 @@ from xdist.scheduler import LoadScopeScheduling
 from serving.cards import load_card
 from serving.model_card import ModelCard
 from serving.tokens.tokenizer import ChatTokenizer
-from serving.weights import prepare
+from tests.bundled_models import bundled_folder
+from tests.process_guard import StartsProcess, guard
 from tests.stand_in_smi import write_smi
 
 ENGINE = "tests/engine"
@@ -30,6 +31,9 @@ SLOW_WITH_ENGINE = (
     "tests/speedrunner/verification/test_verify.py",
 )
 """Slow tests for the worker that has the engine's: they start servers as well, or have a time limit."""
+
+PROCESS_FOLDERS = (f"{ENGINE}/", "tests/browser/", "tests/slurm/", "tests/gpu/")
+"""Folders whose tests all have the marker `process`."""
 
 # Started in the background, a test run ignores these signals, and so would every process that it starts.
 for number, handler in ((signal.SIGINT, signal.default_int_handler), (signal.SIGHUP, signal.SIG_DFL)):
@@ -45,12 +49,46 @@ os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
 
 
-LONG = ("test_hostile.py", "test_scienceworld.py", "test_main.py", "test_envs.py", "test_host_pool.py")
+STARTS_PROCESSES = frozenset(
+    ("browser", "corridor", "dense_folder", "engine_server", "hybrid_folder", "learnt", "programmed", "smi")
+)
+"""Shared fixtures that start processes: a test that needs one has the marker `process` by itself."""
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Let a test and its fixtures start processes only if it has the marker `process` or `slow`."""
+    free = any(map(item.get_closest_marker, ("process", "slow")))
+    guard.watch(None if free else item.nodeid)
+    try:
+        return (yield)
+    finally:
+        guard.watch(None)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown() -> Generator[None, object, object]:
+    """Fail a test that tried to start a process, also where the code under test caught the exception."""
+    result = yield
+    if guard.started:
+        raise StartsProcess(guard.complaint())
+    return result
+
+
+LONG = (
+    *("test_foreign_runs.py", "test_hostile.py", "test_scienceworld.py", "test_main.py", "test_envs.py"),
+    *("test_host_pool.py", "test_lock.py", "test_verify.py", "test_packages.py"),
+)
 """Files that take longest without an engine: last, they would keep one worker busy while the other rests."""
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let the engine's tests begin, and the longest files follow."""
+    """Let the engine's tests begin, and the longest files follow; mark those that start processes."""
+    for item in items:
+        fixtures = getattr(item, "fixturenames", ())
+        if item.nodeid.startswith(PROCESS_FOLDERS) or not STARTS_PROCESSES.isdisjoint(fixtures):
+            item.add_marker(pytest.mark.process)
     items.sort(key=lambda item: (group(item.nodeid) != ENGINE, item.path.name not in LONG))
 
 
@@ -90,7 +128,7 @@ def tiny_card() -> ModelCard:
 @pytest.fixture(scope="session")
 def tiny_folder(tiny_card: ModelCard) -> str:
     """The bundled model, built on first use."""
-    return prepare(tiny_card, lambda line: None)
+    return bundled_folder(tiny_card.name)
 
 
 @pytest.fixture(scope="session")

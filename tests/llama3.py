@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from serving.cards import MODELS, load_card
-from serving.weights import prepare
+from serving.cards import MODELS
+from tests.bundled_models import bundled_folder
 
 CONTROL = (
     *("<|begin_of_text|>", "<|end_of_text|>", "<|start_header_id|>", "<|end_header_id|>"),
@@ -18,7 +18,7 @@ def make_folder(folder: Path) -> str:
     """Write it to a folder."""
     from transformers import AutoTokenizer
 
-    tokenizer = AutoTokenizer.from_pretrained(prepare(load_card("tiny-random"), lambda line: None))
+    tokenizer = AutoTokenizer.from_pretrained(bundled_folder("tiny-random"))
     tokenizer.add_special_tokens({"additional_special_tokens": [*CONTROL], "eos_token": "<|eot_id|>"})
     tokenizer.chat_template = (MODELS / "shapes" / "llama3.jinja").read_text()
     tokenizer.save_pretrained(folder)

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.process
+
 CORE = ("agents", "bench", "config", "hosts", "library", "methods", "runs", "sandbox", "store")
 ABOVE = ("cli", "cluster", "data", "experiments", "export", "report", "verification", "view")
 """Rooms of `speedrunner`, and those that stand on them."""

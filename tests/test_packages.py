@@ -62,6 +62,7 @@ def test_each_package_of_a_lock_is_pinned_by_version_and_hash(kind: str) -> None
         assert re.fullmatch(r" {4}--hash=sha256:[0-9a-f]{64}( \\)?", lines[number + 1])
 
 
+@pytest.mark.slow
 def test_the_list_for_auditors_names_every_package_with_its_version(tmp_path: Path) -> None:
     file = tmp_path / "sbom.json"
     listed = [Path(sys.executable).with_name("cyclonedx-py"), "environment", "-o", file, sys.executable]

@@ -30,6 +30,7 @@ def java() -> psutil.Process:
     return found
 
 
+@pytest.mark.process
 class TestScienceWorld:
     def test_it_plays(self, scienceworld: UpstreamScienceWorld) -> None:
         scienceworld.reset(Task("scienceworld", "find-plant", 0))

@@ -5,10 +5,12 @@ With `--headless`, a part of a model on a node without an API server, as `vllm s
 
 from __future__ import annotations
 
+import os
 import runpy
 import signal
 import sys
 from multiprocessing import resource_tracker
+from typing import Any
 
 from serving.engine.guard import OF_A_JOB
 
@@ -24,7 +26,7 @@ def serve_headless() -> None:
     from vllm.entrypoints.launchers.cli_args import make_arg_parser, validate_parsed_serve_args
     from vllm.utils.argparse_utils import FlexibleArgumentParser
 
-    given = make_arg_parser(FlexibleArgumentParser()).parse_args()  # type: ignore[no-untyped-call]
+    given = make_arg_parser(FlexibleArgumentParser()).parse_args()
     validate_parsed_serve_args(given)
     given.api_server_count = 0
     run_headless(given)
@@ -40,9 +42,33 @@ def be_deaf() -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, OF_A_JOB)
 
 
+def fork_cpu_engine() -> None:
+    """Let a server on the CPU fork its engine, as vLLM does on GPUs, if it computes on one thread.
+
+    On CPUs vLLM starts the engine as a new Python process, because a fork loses OpenMP's threads. With one
+    thread there are none to lose. A forked engine has all modules, whose import is most of the work of a
+    start.
+    """
+    if os.environ.get("OMP_NUM_THREADS") != "1":
+        return
+    from vllm.platforms import current_platform
+
+    if not current_platform.is_cpu():
+        return
+    platform: Any = type(current_platform)
+    check = platform.check_and_update_config
+
+    def check_and_fork(config: Any) -> None:
+        check(config)
+        os.environ["VLLM_WORKER_MULTIPROC_METHOD"] = "fork"
+
+    platform.check_and_update_config = staticmethod(check_and_fork)
+
+
 if __name__ == "__main__":
     be_deaf()
     if "--headless" in sys.argv:
         serve_headless()
     else:
+        fork_cpu_engine()
         runpy.run_module(MODULE, run_name="__main__", alter_sys=True)

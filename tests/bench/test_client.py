@@ -9,6 +9,8 @@ from serving.model_card import ModelCard
 from speedrunner.config.schema import InvalidConfig
 from tests.bench.client import measure_client
 
+pytestmark = pytest.mark.process
+
 
 async def test_every_number_in_flight_and_every_length_is_a_level(tiny_card: ModelCard) -> None:
     found = await measure_client(tiny_card, [1, 3], [500, 2000], lambda line: None)

@@ -11,6 +11,8 @@ from tests.bench import hosts as bench_hosts
 from tests.bench.__main__ import app
 from tests.toy_env import Corridor
 
+pytestmark = pytest.mark.process
+
 
 async def test_each_number_of_hosts_has_its_figures_and_leaves_no_process() -> None:
     before = psutil.Process().children(recursive=True)

@@ -10,6 +10,8 @@ from typer.testing import CliRunner
 from tests.bench import sandbox
 from tests.bench.__main__ import app
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -54,8 +54,10 @@ PAGES = (
 )
 
 
-@pytest.mark.parametrize("path", PAGES)
-@pytest.mark.parametrize("kind", ["served", "written"])
+@pytest.mark.parametrize(
+    ("kind", "path"),
+    [*(("served", path) for path in PAGES), *(("written", path) for path in PAGES[:4])],
+)
 def test_every_page_is_quiet_and_readable(
     request: pytest.FixtureRequest, pages: Pages, kind: str, path: str
 ) -> None:

@@ -10,7 +10,7 @@ from serving.engine.endpoint import Endpoint
 from speedrunner.store.data import load
 from speedrunner.store.records import Ending
 from tests.engine.conftest import ShortCard
-from tests.scripted_runs import check_finished, speedrunner
+from tests.scripted_runs import check_finished, in_process
 
 PLANNED = ["test/0000/0000", "test/0002/0000", "train/0000", "train/0001"]
 
@@ -33,11 +33,10 @@ OTHERS = [*((method, env) for method in ("opo", "asi", "asi_replay") for env in 
 )
 def test_a_run(method: str, env: str, short_card: ShortCard, vllm_endpoint: Endpoint, tmp_path: Path) -> None:
     run, calls = tmp_path / "run", 6 if method == "voyager" else 3
-    done = speedrunner(
+    done = in_process(
         *("run", *ENVS[env], f"method={method}", short_card(max_calls=calls, string_tokens=24)),
         *(f"serving.url={vllm_endpoint}", f"run.dir={run}", "run.in_flight=2"),
         *("run.rollouts=2", "run.sleep_every=2", "run.eval_every=2", "run.test_episodes=1"),
-        timeout_s=300,
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert "they agree to the token." in done.stdout

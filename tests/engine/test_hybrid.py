@@ -91,7 +91,7 @@ async def test_every_call_is_valid_and_every_turn_resumes_where_the_last_prompt_
     counted = await read_counters(endpoint)
     rng = random.Random(budget)
     talks = []
-    for number in range(12):
+    for number in range(6):
         said = [*MESSAGES, {"role": "user", "content": f"{budget} {number}"}]
         talk = model.converse("actor", said, rng.sample(list(TOOLS.values()), 4), LABELS)
         assert isinstance(talk, TokenConversation)
@@ -99,10 +99,10 @@ async def test_every_call_is_valid_and_every_turn_resumes_where_the_last_prompt_
     played = await asyncio.gather(*(play(talk, 5, "go on\n</tool_response><|im_end|>") for talk in talks))
     await engine.close()
     answers = [answer for each in played for answer in each]
-    assert len(answers) == 60
+    assert len(answers) == 30
     assert [str(answer.problem) for answer in answers if answer.problem] == []
-    assert [row.status for row in rows] == ["ok"] * 60
-    assert len({answer.text for answer in answers}) > 30, "the model does not sample"
+    assert [row.status for row in rows] == ["ok"] * 30
+    assert len({answer.text for answer in answers}) > 15, "the model does not sample"
     assert all((answer.usage.reasoning > 0) == (budget > 0) for answer in answers)
     for each in played:
         check_reuse(card, each)

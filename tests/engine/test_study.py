@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from serving.engine.endpoint import Endpoint
 from speedrunner.cli.study import cache
 from speedrunner.store.data import load
-from tests.scripted_runs import speedrunner
+from tests.scripted_runs import in_process
 
 app = typer.Typer()
 app.command()(cache)
@@ -20,7 +20,7 @@ app.command()(cache)
 def test_with_the_cache_next_to_nothing_is_computed_again(vllm_endpoint: Endpoint, tmp_path: Path) -> None:
     where = f"serving.url={vllm_endpoint}"
     run = tmp_path / "run"
-    played = speedrunner(
+    played = in_process(
         *(
             "run",
             "env=tests.odd_envs:Ring",

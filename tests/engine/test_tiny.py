@@ -11,6 +11,8 @@ from speedrunner.results.pricing import price_book
 from speedrunner.store.data import RunData, load
 from tests.scripted_runs import speedrunner
 
+pytestmark = pytest.mark.slow
+
 CHANCE = 0.12
 """By which the 40 episodes without skills may be off: one and a half standard errors."""
 

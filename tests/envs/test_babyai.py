@@ -260,6 +260,7 @@ def test_minigrids_expert_solves_the_training_worlds() -> None:
     assert solved >= 198
 
 
+@pytest.mark.process
 def test_trajectories_are_the_same_in_every_process_in_any_order() -> None:
     program = """
 import hashlib, itertools, random, sys

@@ -313,6 +313,7 @@ def test_a_hand_written_player_gets_to_stone_in_most_worlds() -> None:
     assert reached >= 7
 
 
+@pytest.mark.process
 def test_trajectories_are_the_same_in_every_process_in_any_order() -> None:
     program = """
 import hashlib, random, sys

@@ -43,6 +43,7 @@ def generated(**environment: str) -> tuple[str, int, str]:
     return world, int(hits), run.stderr
 
 
+@pytest.mark.process
 def test_a_second_process_finds_what_the_first_compiled(tmp_path: Path) -> None:
     first, second = generated(TMPDIR=str(tmp_path)), generated(TMPDIR=str(tmp_path))
     assert (first[1], second[1]) == (0, 1)
@@ -52,6 +53,7 @@ def test_a_second_process_finds_what_the_first_compiled(tmp_path: Path) -> None:
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
 
 
+@pytest.mark.process
 def test_without_compiling_the_worlds_are_the_same() -> None:
     world, _, said = generated()
     assert said == ""

@@ -33,6 +33,8 @@ from envs.scienceworld_phrases import PHRASES
 from envs.scienceworld_tasks import FAMILIES, VARIATIONS, variations_for_test
 from tests.scienceworld_play import gold_path, play, primitive_call
 
+pytestmark = pytest.mark.process
+
 ROOT = Path(__file__).parents[2]
 GOLD: list[dict[str, Any]] = json.loads((ROOT / "tests/data/scienceworld_gold.json").read_text())["episodes"]
 
@@ -382,6 +384,7 @@ class TestBadInput:
             make("scienceworld", java="/no/java").reset(WORKSHOP)
 
 
+@pytest.mark.slow
 class TestProcess:
     def test_it_starts_with_the_first_episode_and_serves_the_next(self) -> None:
         env = ScienceWorld()

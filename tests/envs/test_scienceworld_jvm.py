@@ -21,6 +21,8 @@ from envs import EnvironmentFault, scienceworld_jvm
 from envs.scienceworld_jvm import HEAP_MB, NoJava, Simulator, SimulatorFailed
 from tests.processes import all_end, words
 
+pytestmark = pytest.mark.process
+
 ROOT = Path(__file__).parents[2]
 DATA = ROOT / "tests/data"
 GOLD: list[dict[str, Any]] = json.loads((DATA / "scienceworld_gold.json").read_text())["episodes"]

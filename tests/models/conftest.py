@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -23,9 +24,11 @@ def dense_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def hybrid_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A new build of the hybrid model."""
-    return built("hybrid.py", tmp_path_factory.mktemp("models") / "hybrid")
+def hybrid_folder(dense_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A new build of the hybrid model in place of the other recipe's, and of a file that is no part of it."""
+    out = shutil.copytree(dense_folder, tmp_path_factory.mktemp("models") / "hybrid")
+    (out / "stale").touch()
+    return built("hybrid.py", out)
 
 
 def built(recipe: str, out: Path) -> Path:

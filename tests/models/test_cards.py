@@ -111,11 +111,11 @@ def test_every_shape_has_a_card() -> None:
     assert set(SHAPES) == {card.shape for card in ON_GPUS.values()}
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("name", "config_class"),
     [
         ("qwen3.5-27b-fp8", "Qwen3_5TextConfig"),
-        ("qwen3-8b", "Qwen3Config"),
         ("llama-3.1-8b-instruct", "LlamaConfig"),
     ],
 )
@@ -144,6 +144,7 @@ def test_a_shape_is_a_model_folder_without_weights(name: str, config_class: str)
     assert "Walk." in tokenizer.decode(prompt)
 
 
+@pytest.mark.process
 def test_a_shape_s_further_tokens_are_text_that_no_encoding_uses(tiny_tokenizer: ChatTokenizer) -> None:
     wide = ChatTokenizer(prepare(adapted(CARDS["qwen3-8b"], load_format="dummy"), lambda line: None))
     text = "You see a red ball 2 steps forward; turn left, then pick it up."
@@ -151,6 +152,7 @@ def test_a_shape_s_further_tokens_are_text_that_no_encoding_uses(tiny_tokenizer:
     assert all(wide.decode([id_]).isascii() for id_ in range(100_000, 100_100))
 
 
+@pytest.mark.process
 def test_an_unknown_shape_is_told() -> None:
     command = recipe_command(adapted(CARDS["qwen3-8b"], load_format="dummy"))
     assert command is not None

@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from serving.cards import load_card
 from serving.tokens.formats import FORMATS, ToolFormat
 from serving.tokens.grammar import Part
-from serving.weights import prepare
+from tests.bundled_models import bundled_folder
 from tests.llama3 import make_folder
 
 if TYPE_CHECKING:
@@ -71,8 +70,5 @@ class Served:
 def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Served:
     """Each format in turn."""
     card = SERVED_BY[request.param]
-    if card is None:
-        folder = make_folder(tmp_path_factory.mktemp("llama3"))
-    else:
-        folder = prepare(load_card(card), lambda line: None)
+    folder = make_folder(tmp_path_factory.mktemp("llama3")) if card is None else bundled_folder(card)
     return Served(request.param, FORMATS[request.param], folder)

@@ -31,6 +31,8 @@ from tests.hub_server import COMMIT, MODEL, TEXTS, hub_card
 from tests.scripted_engine import ScriptedEngine, call, refuse, say
 from tests.stand_in_server import HEALTHY
 
+pytestmark = pytest.mark.process
+
 
 class TestAttaching:
     """To a server that runs already."""

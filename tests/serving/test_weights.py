@@ -29,6 +29,7 @@ def test_a_missing_folder_without_a_recipe_is_named(tmp_path: Path) -> None:
         prepare(card, print)
 
 
+@pytest.mark.process
 def test_a_recipe_makes_the_folder_and_its_lines_are_passed_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -42,6 +43,7 @@ def test_a_recipe_makes_the_folder_and_its_lines_are_passed_on(
     assert lines == ["drawing"]
 
 
+@pytest.mark.process
 def test_a_failed_recipe_says_its_last_line_and_its_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -16,6 +16,8 @@ from speedrunner.store.stored_run import RunDirectoryError
 from tests.scripted_engine import ScriptedEngine
 from tests.scripted_runs import LEARN, SCHEDULE, ScriptedRun, in_process, roomy, script, walker
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture(scope="module")
 def folder(

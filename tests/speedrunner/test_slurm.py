@@ -11,6 +11,8 @@ import pytest
 from speedrunner.slurm import RESERVE_S, SlurmRefused, asked, has_ended, time_left_s
 from tests.stand_in_slurm import stand_in
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture(autouse=True)
 def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 
 from tests.models.conftest import run_recipe
 
+pytestmark = pytest.mark.process
+
 CONTROL = [
     *("<|endoftext|>", "<|im_start|>", "<|im_end|>"),
     *("<tool_call>", "</tool_call>", "<tool_response>", "</tool_response>", "<think>", "</think>"),
@@ -38,16 +40,10 @@ def test_building_leaves_the_model_folder_and_nothing_else(folder: Path) -> None
     }
 
 
-def test_a_build_in_place_of_another_recipe_s_has_the_same_bytes(folder: Path, tmp_path: Path) -> None:
-    out = tmp_path / "tiny-random"
-    out.mkdir()
-    (out / "recipe.json").write_text("{}")
-    (out / "stale").touch()
-    assert run_recipe("build.py", out).returncode == 0
-    assert [path.name for path in tmp_path.iterdir()] == ["tiny-random"]
+def test_another_build_has_the_same_bytes(folder: Path, tiny_folder: str) -> None:
     names = sorted(path.name for path in folder.iterdir())
-    assert names == sorted(path.name for path in out.iterdir())
-    assert filecmp.cmpfiles(folder, out, names, shallow=False) == (names, [], [])
+    assert names == sorted(path.name for path in Path(tiny_folder).iterdir())
+    assert filecmp.cmpfiles(folder, tiny_folder, names, shallow=False) == (names, [], [])
 
 
 def test_a_finished_build_is_left_as_it_is(folder: Path) -> None:

@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
+pytestmark = pytest.mark.process
+
 LOOK = {"type": "function", "function": {"name": "look", "parameters": {"type": "object", "properties": {}}}}
 GO = {
     "type": "function",

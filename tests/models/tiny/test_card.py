@@ -29,6 +29,7 @@ def test_the_recipe_is_the_one_that_it_was_made_by() -> None:
     assert card.recipe_files() == card.read().made_of.recipe, f"the recipe has changed since: {WHY}"
 
 
+@pytest.mark.process
 def test_a_model_that_was_shown_other_prompts_or_tools_is_told() -> None:
     then, now = card.read().made_of.seen, card.seen()
     if changed := [name for name in sorted({*then, *now}) if then.get(name) != now.get(name)]:
@@ -55,6 +56,7 @@ def test_it_is_what_the_model_card_serves() -> None:
     assert load_card("tiny").remark
 
 
+@pytest.mark.process
 def test_a_prompt_or_a_text_that_changes_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     before = card.seen()
     monkeypatch.setattr("models.tiny.episodes.actor_view", lambda executed, limit: "You see nothing.")

@@ -18,6 +18,8 @@ from serving.model import Messages
 from serving.tokens.tools import ToolSpec
 from speedrunner.methods.speedrunner.method import inducer_tools
 
+pytestmark = pytest.mark.process
+
 OFFERED: list[list[ToolSpec]] = []
 
 

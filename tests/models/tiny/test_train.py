@@ -120,6 +120,7 @@ def test_what_is_exported_is_a_model_folder(
     assert ChatTokenizer(tmp_path).decode(tokenizer.outside_text("a red ball")) == "a red ball"
 
 
+@pytest.mark.process
 class TestTheWorkFolder:
     def test_is_gone_on_with_by_the_same_recipe(self, tmp_path: Path) -> None:
         first, again = (train.open_work(tmp_path / "work") for _ in range(2))

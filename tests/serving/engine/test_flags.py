@@ -10,6 +10,8 @@ import pytest
 from serving.engine.flags import flag_problems
 from serving.errors import ServerFailed
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture
 def engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

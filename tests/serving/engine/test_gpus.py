@@ -19,6 +19,8 @@ from serving.engine.gpus import (
 )
 from tests.stand_in_smi import A100, H100, SECOND, SLICES, SPLIT
 
+pytestmark = pytest.mark.process
+
 Smi = Callable[..., None]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 import threading
 from collections.abc import Iterator
@@ -104,6 +105,14 @@ def address(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
         serving.join()
 
 
+def whole_answer(client: socket.socket) -> bytes:
+    """Read an answer to its end, in however many packets it comes."""
+    with client.makefile("rb") as file:
+        head = b"".join(iter(file.readline, b"\r\n"))
+        (length,) = re.findall(rb"content-length: (\d+)", head, re.IGNORECASE)
+        return head + file.read(int(length))
+
+
 def upload(address: tuple[str, int], size: int, *headers: str) -> tuple[int, bytes]:
     """Send a body; how much of it was taken, and what was answered."""
     sent, answer = 0, b""
@@ -113,7 +122,7 @@ def upload(address: tuple[str, int], size: int, *headers: str) -> tuple[int, byt
         try:
             while sent < size:
                 sent += client.send(b"x" * min(MIB, size - sent))
-            answer = client.recv(MIB)
+            answer = whole_answer(client)
         except ConnectionError:
             pass
     return sent, answer

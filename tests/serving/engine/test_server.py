@@ -89,6 +89,7 @@ def folder(server: VllmServer) -> Path:
     return server.endpoint.socket.parent
 
 
+@pytest.mark.process
 async def test_start_waits_for_health_and_stop_leaves_nothing(server_of) -> None:
     server = server_of(HEALTHY)
     assert not server.alive
@@ -105,6 +106,7 @@ async def test_start_waits_for_health_and_stop_leaves_nothing(server_of) -> None
     await server.stop()
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(("gpus", "niceness"), [(0, COMPUTE_NICENESS), (1, 0)])
 async def test_on_a_cpu_what_computes_gives_way_and_the_api_server_does_not(
     server_of, gpus: int, niceness: int
@@ -118,6 +120,7 @@ async def test_on_a_cpu_what_computes_gives_way_and_the_api_server_does_not(
     assert [process.nice() for process in below] == [min(own + niceness, 19)] * 2
 
 
+@pytest.mark.process
 async def test_the_command_is_built_from_the_card(server_of) -> None:
     server = server_of(HEALTHY)
     line = " ".join(server.command)
@@ -133,6 +136,7 @@ async def test_the_command_is_built_from_the_card(server_of) -> None:
     assert program.environ()["VLLM_CPU_KVCACHE_SPACE"] == "1"
 
 
+@pytest.mark.process
 async def test_the_interpreters_programs_come_first_on_the_servers_path(server_of) -> None:
     server = server_of(HEALTHY)
     programs = str(Path(sys.executable).parent)
@@ -162,6 +166,7 @@ def test_a_server_on_gpus_gets_what_fits_the_toolkit_and_one_on_a_cpu_nothing(
     assert " VLLM_USE_DEEP_GEMM=" not in line(on_gpu)
 
 
+@pytest.mark.process
 async def test_a_server_that_dies_fails_the_start_at_once_with_the_cause(server_of) -> None:
     server = server_of(DYING)
     with pytest.raises(ServerFailed) as caught:
@@ -174,6 +179,7 @@ async def test_a_server_that_dies_fails_the_start_at_once_with_the_cause(server_
     assert not folder(server).exists()
 
 
+@pytest.mark.process
 async def test_a_server_that_never_becomes_healthy_is_given_up_and_ended(server_of) -> None:
     server = server_of(SILENT, start_timeout_s=2.5)
     told: list[tuple[float, str]] = []
@@ -197,6 +203,7 @@ async def test_a_server_that_never_becomes_healthy_is_given_up_and_ended(server_
     assert all_end(processes)
 
 
+@pytest.mark.process
 async def test_children_that_ignore_sigterm_go_too(server_of) -> None:
     server = server_of(STUBBORN)
     await server.start()
@@ -206,6 +213,7 @@ async def test_children_that_ignore_sigterm_go_too(server_of) -> None:
     assert all_end(processes)
 
 
+@pytest.mark.process
 async def test_when_the_server_is_killed_its_children_go_and_it_can_be_restarted(server_of) -> None:
     server = server_of(STUBBORN)
     await server.start()
@@ -222,6 +230,7 @@ async def test_when_the_server_is_killed_its_children_go_and_it_can_be_restarted
     assert server.log.read_text().count("ready") == 2
 
 
+@pytest.mark.process
 async def test_when_the_guard_was_killed_its_session_goes_and_a_start_works(server_of) -> None:
     server = server_of(STUBBORN)
     await server.start()
@@ -237,6 +246,7 @@ async def test_when_the_guard_was_killed_its_session_goes_and_a_start_works(serv
             process.kill()
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP, signal.SIGINT])
 async def test_what_slurm_sends_to_each_process_of_a_job_is_for_the_owner(server_of, number) -> None:
     server = server_of(HEALTHY)
@@ -251,6 +261,7 @@ async def test_what_slurm_sends_to_each_process_of_a_job_is_for_the_owner(server
     assert all_end(processes)
 
 
+@pytest.mark.process
 async def test_a_cancelled_start_leaves_nothing(server_of) -> None:
     server = server_of(SILENT)
     begun = asyncio.Event()
@@ -264,6 +275,7 @@ async def test_a_cancelled_start_leaves_nothing(server_of) -> None:
     assert not folder(server).exists()
 
 
+@pytest.mark.process
 async def test_a_cancelled_stop_still_leaves_nothing(server_of) -> None:
     server = server_of(STUBBORN)
     await server.start()
@@ -276,6 +288,7 @@ async def test_a_cancelled_stop_still_leaves_nothing(server_of) -> None:
     assert all_end(processes)
 
 
+@pytest.mark.process
 async def test_it_outlives_the_thread_and_the_event_loop_that_started_it(server_of) -> None:
     server = server_of(HEALTHY)
     thread = threading.Thread(target=lambda: asyncio.run(server.start()))
@@ -308,6 +321,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_when_the_owner_ends_by_a_signal_everything_goes(tmp_path: Path, number: signal.Signals) -> None:
     (tmp_path / "stand_in.py").write_text(STUBBORN)
@@ -337,6 +351,7 @@ def free_port() -> int:
         return port
 
 
+@pytest.mark.process
 async def test_on_a_port_it_asks_for_a_random_key_that_no_command_line_shows(server_of) -> None:
     server = server_of(HEALTHY, port=free_port())
     key = server.endpoint.api_key
@@ -362,6 +377,7 @@ async def test_a_port_in_use_is_told_before_anything_is_started(server_of) -> No
     assert not server.log.exists()
 
 
+@pytest.mark.process
 async def test_it_does_not_start_twice(server_of) -> None:
     server = server_of(HEALTHY)
     await server.start()
@@ -370,6 +386,7 @@ async def test_it_does_not_start_twice(server_of) -> None:
     assert server.alive
 
 
+@pytest.mark.process
 async def test_a_log_is_its_owners_alone_and_no_link_is_followed(server_of, tmp_path: Path) -> None:
     server = server_of(HEALTHY)
     await server.start()

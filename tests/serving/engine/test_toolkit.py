@@ -11,6 +11,8 @@ import pytest
 from serving.engine import toolkit
 from serving.engine.toolkit import Toolkit, find_toolkit, server_path
 
+pytestmark = pytest.mark.process
+
 Install = Callable[..., Path]
 
 OFF = {"VLLM_USE_FLASHINFER_SAMPLER": "0", "VLLM_USE_DEEP_GEMM": "0"}

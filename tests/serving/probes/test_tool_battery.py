@@ -9,13 +9,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from serving.cards import load_card
 from serving.model_card import ModelCard
 from serving.probes.tool_battery import MANY_TOOLS, OpenProbe, ToolProbe, battery
 from serving.tokens.formats import FORMATS, ToolFormat
 from serving.tokens.grammar import Part, one_of
 from serving.tokens.tokenizer import ChatTokenizer
-from serving.weights import prepare
+from tests.bundled_models import bundled_folder
 from tests.grammar_walks import Walks, avoids
 from tests.probe_engines import sample_call
 from tests.scripted_runs import scripted_model
@@ -29,7 +28,7 @@ PROBES = {probe.kind: probe for probe in battery()}
 @pytest.fixture(scope="module", params=SERVED_BY)
 def served(request: pytest.FixtureRequest) -> tuple[ToolFormat, str]:
     """A format, and the folder of a model that uses it."""
-    return FORMATS[request.param], prepare(load_card(SERVED_BY[request.param]), lambda line: None)
+    return FORMATS[request.param], bundled_folder(SERVED_BY[request.param])
 
 
 @pytest.fixture(scope="module")

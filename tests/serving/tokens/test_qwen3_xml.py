@@ -10,7 +10,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from typing_extensions import TypedDict
 
-from serving.cards import load_card
 from serving.errors import InvalidCall, InvalidTool
 from serving.tokens.formats import FORMATS
 from serving.tokens.formats.qwen3_xml import call, parse
@@ -19,7 +18,7 @@ from serving.tokens.tokenizer import ChatTokenizer
 from serving.tokens.tool_check import ToolCheck
 from serving.tokens.tools import ToolCall, ToolSpec
 from serving.tokens.transcript import Transcript
-from serving.weights import prepare
+from tests.bundled_models import bundled_folder
 from tests.grammar_walks import Walks
 from tests.tool_samples import ANY_TEXT, BOOLEAN, ENDS_OF_XML_STRINGS, INTEGER, TOOLS, record
 
@@ -28,7 +27,7 @@ FORMAT = FORMATS["qwen3_xml"]
 
 @pytest.fixture(scope="module")
 def folder() -> str:
-    return prepare(load_card("tiny-hybrid"), lambda line: None)
+    return bundled_folder("tiny-hybrid")
 
 
 @pytest.fixture(scope="module")

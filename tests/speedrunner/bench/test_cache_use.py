@@ -15,6 +15,8 @@ from speedrunner.bench.rollouts import Rollout
 from speedrunner.config.schema import InvalidConfig
 from tests.scripted_runs import Runs, script
 
+pytestmark = pytest.mark.process
+
 
 def silent(line: str) -> None:
     pass

@@ -89,6 +89,7 @@ def test_each_target_counts(ratio: float, left: list[str], met: bool) -> None:
     assert found.notes == [f"LEFT BEHIND: {each}" for each in left]
 
 
+@pytest.mark.process
 async def test_what_is_left_behind_is_named() -> None:
     leftovers, end = Leftovers(), threading.Event()
     assert await leftovers.found() == []

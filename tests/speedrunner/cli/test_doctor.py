@@ -9,6 +9,8 @@ import pytest
 
 from tests.scripted_runs import complaint, in_process
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture(autouse=True)
 def key(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,8 @@ from tests.processes import all_end
 from tests.scripted_runs import CORRIDOR, complaint, in_process, speedrunner
 from tests.toy_env import Corridor
 
+pytestmark = pytest.mark.process
+
 
 @pytest.mark.parametrize("options", [["babyai", "num_dists=2"], ["crafter", "env.view=all"]])
 def test_ours_conform(options: list[str]) -> None:

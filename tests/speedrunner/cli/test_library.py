@@ -18,6 +18,8 @@ from speedrunner.store.files import StorageError
 from speedrunner.store.stored_run import RunDirectoryError
 from tests.scripted_runs import CORRIDOR, TO_FLAG, ScriptedRun, speedrunner
 
+pytestmark = pytest.mark.process
+
 MODULE = f'''{TO_FLAG}
 
 

@@ -45,6 +45,8 @@ from tests.scripted_runs import (
     walker,
 )
 
+pytestmark = pytest.mark.process
+
 
 class TestSignals:
     """To the command itself."""

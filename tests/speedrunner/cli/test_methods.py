@@ -18,6 +18,8 @@ from speedrunner.store.records import Policy
 from tests.scripted_runs import CORRIDOR, complaint, in_process
 from tests.toy_env import Corridor
 
+pytestmark = pytest.mark.process
+
 
 @pytest.mark.parametrize("arguments", [["speedrunner", "inducer_calls=12", "env.pit=-50"], ["react"]])
 def test_ours_conform(arguments: list[str]) -> None:

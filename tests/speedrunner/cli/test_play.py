@@ -19,6 +19,8 @@ from speedrunner.cli.play import UnreadableLine, read_call
 from tests.scripted_runs import CORRIDOR, command, complaint, speedrunner
 from tests.toy_env import Corridor
 
+pytestmark = pytest.mark.process
+
 SIGNATURES = {each.name: each.signature for each in (*Corridor().primitives, *ScienceWorld.primitives)}
 
 

@@ -10,6 +10,8 @@ import pytest
 from tests.hub_server import BUNDLED, COMMIT, MODEL, HubServer, hub_card
 from tests.scripted_runs import complaint, in_process, speedrunner
 
+pytestmark = pytest.mark.process
+
 NOBODY = "http://127.0.0.1:9"
 
 
@@ -27,6 +29,7 @@ def test_what_is_bundled_is_ready(env: list[str]) -> None:
     assert then == f"now, on a node: srun speedrunner doctor model=tiny {' '.join(env)}"
 
 
+@pytest.mark.slow
 def test_weights_come_from_the_hub_once_and_are_enough_without_it(tmp_path: Path) -> None:
     hub_card(tmp_path)
     given = f"model.card={tmp_path / 'card.yaml'}"

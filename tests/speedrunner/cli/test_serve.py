@@ -20,6 +20,8 @@ from speedrunner.config.schema import InvalidConfig
 from tests.serve_command import check_serving_on_a_port, lines_until, serving
 from tests.stand_in_server import HEALTHY
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture
 def stand_in(tiny_folder: str, tmp_path: Path) -> str:
@@ -29,6 +31,7 @@ def stand_in(tiny_folder: str, tmp_path: Path) -> str:
     module.write_text(HEALTHY)
     for folder in list(module.parents)[:3]:
         (folder / "__init__.py").touch()
+    (tmp_path / "vllm" / "platforms.py").write_text("class current_platform:\n    is_cpu = bool\n")
     return str(tmp_path)
 
 

@@ -14,6 +14,8 @@ from speedrunner.store.files import StorageError
 from tests.scripted_runs import in_process
 from tests.stand_in_slurm import stand_in
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture(autouse=True)
 def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

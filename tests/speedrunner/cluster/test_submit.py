@@ -24,6 +24,8 @@ from tests.scripted_engine import ScriptedEngine
 from tests.scripted_runs import LEARN, SCHEDULE, ScriptedRun, complaint, in_process, roomy, script, walker
 from tests.stand_in_slurm import last_call, stand_in
 
+pytestmark = pytest.mark.process
+
 GPU = ("cluster=gpu", "--dry-run")
 CPU = ("cluster=cpu", "--dry-run")
 

@@ -46,6 +46,8 @@ from tests.scripted_runs import (
     walker,
 )
 
+pytestmark = pytest.mark.process
+
 PLAN = ("env=babyai", "run.rollouts=10", "run.sleep_every=5", "run.eval_every=10", "run.test_episodes=3")
 """10 training episodes, 2 x 3 test episodes, 2 sleeps."""
 

@@ -12,6 +12,8 @@ from speedrunner.experiments.grid import Grid
 from speedrunner.experiments.parts import parsed_part, parts
 from speedrunner.experiments.sweep import Member, members
 
+pytestmark = pytest.mark.process
+
 MODELS = """
 - env: babyai
   model: [tiny, tiny-random]

@@ -19,6 +19,8 @@ from speedrunner.store.rundir import RunDirectory
 from tests.scripted_engine import ScriptedEngine
 from tests.scripted_runs import CORRIDOR, LEARN, SCHEDULE, ScriptedRun, in_process, roomy, script, walker
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture(scope="module")
 def played(

@@ -40,6 +40,8 @@ from tests.scripted_runs import (
     walker,
 )
 
+pytestmark = pytest.mark.process
+
 
 class Sweep:
     """A list of runs on one scripted engine."""

@@ -64,7 +64,7 @@ async def pool() -> AsyncIterator[HostPool]:
         yield started
 
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.process, pytest.mark.asyncio(loop_scope="module")]
 
 
 @contextlib.asynccontextmanager

@@ -19,6 +19,8 @@ from speedrunner.hosts.host_pool import SKILLS_MB, HostPool, TooManyHosts
 from speedrunner.library.library import Library
 from tests.processes import runs, tree
 
+pytestmark = pytest.mark.process
+
 CORRIDOR = "tests.toy_env:Corridor"
 PLENTY_S = 60.0
 PLANT = Task("scienceworld", "find-plant", 0)
@@ -133,6 +135,7 @@ class TestScienceWorld:
                 executed = await other.execute(ToolCall("look_around", {}), PLENTY_S)
             assert executed.node.error is None
 
+    @pytest.mark.slow
     async def test_one_that_dies_between_episodes_is_replaced_unnoticed(self) -> None:
         async with HostPool(1, "scienceworld") as pool, pool.host() as host:
             await host.reset(PLANT, EMPTY.module(), None)

@@ -26,6 +26,8 @@ from tests.processes import words
 from tests.speedrunner.hosts.test_host import PLENTY_S, alive, until
 from tests.toy_env import Corridor
 
+pytestmark = pytest.mark.process
+
 
 class Loaded(Corridor):
     """Shows which process has loaded it."""

@@ -14,6 +14,8 @@ from speedrunner.sandbox.code_session import load_failure
 from speedrunner.sandbox.settings import Sandbox
 from tests.toy_env import Corridor
 
+pytestmark = pytest.mark.process
+
 SKILL = 'def skill() -> str:\n    """Do it."""\n    return str(P)\n'
 DATACLASS = "from dataclasses import dataclass\n\n@dataclass\nclass P:\n    x: int = 0\n"
 

@@ -14,6 +14,8 @@ from speedrunner.store.data import RunData, load
 from tests.scripted_engine import ScriptedEngine
 from tests.scripted_runs import LEARN, SCHEDULE, ScriptedRun, complaint, in_process, roomy, script, walker
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture(scope="module")
 def run(

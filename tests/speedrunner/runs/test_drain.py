@@ -203,6 +203,7 @@ async def test_what_is_not_over_after_most_of_the_time_would_not_be_in_the_next_
         await job.drain.run(work())
 
 
+@pytest.mark.process
 async def test_signals_of_a_job_do_not_reach_the_processes_that_work_starts() -> None:
     async def blocked() -> int:
         program = "import re; print(re.search(r'SigBlk:\\s*(\\w+)', open('/proc/self/status').read())[1])"
@@ -271,6 +272,7 @@ finally:
 """
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("number", SIGNALS)
 def test_a_second_signal_ends_the_process_at_once(number: signal.Signals) -> None:
     process = subprocess.Popen([sys.executable, "-c", TWICE], stdout=subprocess.PIPE, text=True)

@@ -21,6 +21,8 @@ from speedrunner.store.records import Machine, Process
 from speedrunner.store.stored_run import RunDirectoryError
 from tests.scripted_runs import CORRIDOR
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture
 def process(tiny_card: ModelCard) -> Process:

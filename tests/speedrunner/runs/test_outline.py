@@ -13,6 +13,8 @@ from speedrunner.store.stored_run import RunDirectoryError
 from tests.scripted_engine import refuse
 from tests.scripted_runs import CORRIDOR, Runs, script
 
+pytestmark = pytest.mark.process
+
 SMALL = ("env.train=8", "run.rollouts=8", "run.sleep_every=4", "run.eval_every=4", "run.test_episodes=2")
 
 

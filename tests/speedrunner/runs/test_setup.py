@@ -10,6 +10,8 @@ from speedrunner.methods.react import ReAct
 from speedrunner.methods.registry import InvalidMethodOption, UnknownMethod
 from speedrunner.runs.setup import set_up
 
+pytestmark = pytest.mark.process
+
 CORRIDOR = "tests.toy_env:Corridor"
 MAKER = "tests.speedrunner.runs.test_setup:Maker"
 

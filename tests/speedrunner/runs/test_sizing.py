@@ -24,6 +24,8 @@ from tests.models.test_cards import ON_GPUS
 from tests.scripted_engine import refuse
 from tests.scripted_runs import CORRIDOR, LEARN, Runs, ScriptedRun, complaint, script, walker
 
+pytestmark = pytest.mark.process
+
 LONG = ("env.train=8", "run.rollouts=8", "run.sleep_every=8")
 
 

@@ -22,6 +22,8 @@ from speedrunner.sandbox.child_process import Child, require
 from speedrunner.sandbox.code_session import CodeSession
 from speedrunner.sandbox.settings import MIB, Level, Sandbox, SandboxError, SandboxUnavailable
 
+pytestmark = pytest.mark.process
+
 ISOLATING = ("bubblewrap", "namespaces")
 KINDS = (*ISOLATING, "rlimits")
 

@@ -17,7 +17,7 @@ from speedrunner.sandbox.child.bounds import ERROR_CHARS
 from speedrunner.sandbox.code_session import CodeSession
 from speedrunner.sandbox.settings import Level, Sandbox, SandboxError
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.process, pytest.mark.asyncio(loop_scope="module")]
 
 PLENTY_S = 30.0
 CHARS = 400

@@ -21,6 +21,8 @@ from speedrunner.sandbox.settings import Sandbox
 from speedrunner.sandbox.skill_process import Granted, Refused, SkillModule, Skills
 from tests.speedrunner.sandbox.attacks import GONE, KILLED, PRELUDE, TIME
 
+pytestmark = pytest.mark.process
+
 END = """
 def end(value):
     return b'["end",%d,0,' % mine() + value + b',null]'

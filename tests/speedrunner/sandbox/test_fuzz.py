@@ -49,7 +49,7 @@ from tests.speedrunner.sandbox.attacks import GONE, KILLED, PRELUDE, TIME
 from tests.speedrunner.sandbox.mutants import FROM_SESSIONS, FROM_SKILLS, NUMBER, RUNNING_SKILLS, mutant
 from tests.toy_env import Corridor
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.process, pytest.mark.slow]
 
 DECODED, REPLIES, EPISODES, SESSIONS, TOLD, VALUES = 30_000, 10_000, 20_000, 15_000, 10_000, 300
 """Messages that each test reads at least; `DECODED` counts for two tests."""

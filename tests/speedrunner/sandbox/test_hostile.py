@@ -39,7 +39,7 @@ from tests.speedrunner.sandbox.attacks import (
     Attack,
 )
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = [pytest.mark.process, pytest.mark.asyncio(loop_scope="module")]
 
 ENV = "tests.toy_env:Corridor"
 MEMORY_MB = 300 + os.getpid() % 200
@@ -56,6 +56,8 @@ PLENTY_S = 30.0
 
 ISOLATING = ("bubblewrap", "namespaces")
 KINDS = (*ISOLATING, "rlimits")
+EACH_KIND = ("bubblewrap", pytest.param("namespaces", marks=pytest.mark.slow), "rlimits")
+"""The same where every attack is tried: the second isolator's turn comes in the slow tier."""
 
 
 def unchecked(body: str) -> Module:
@@ -175,7 +177,7 @@ def limit_s(attack: Attack) -> float:
 
 
 @pytest.mark.parametrize("name", ATTACKS | ATTACKS_OF_SKILLS)
-@pytest.mark.parametrize("pool", KINDS, indirect=True)
+@pytest.mark.parametrize("pool", EACH_KIND, indirect=True)
 async def test_an_attack_by_a_skill_is_contained(pool: HostPool, name: str) -> None:
     """What an attack leaves behind is found by the next one, which begins with an honest call."""
     attack = chosen(name, pool._sandbox)
@@ -194,7 +196,7 @@ async def test_an_attack_by_a_skill_is_contained(pool: HostPool, name: str) -> N
 
 
 @pytest.mark.parametrize("name", ATTACKS)
-@pytest.mark.parametrize("session", KINDS, indirect=True)
+@pytest.mark.parametrize("session", EACH_KIND, indirect=True)
 async def test_an_attack_by_a_code_session_is_contained(session: CodeSession, name: str) -> None:
     attack = chosen(name, session._sandbox)
     executed = await session.execute(f"{function(attack.body)}\nattack()", limit_s(attack))

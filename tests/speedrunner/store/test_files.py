@@ -191,6 +191,7 @@ def small_disk(tmp_path):
     subprocess.run(["umount", str(folder)], check=True)
 
 
+@pytest.mark.process
 class TestFullDisk:
     def test_a_full_disk_keeps_what_was_recorded_and_says_what_to_do(self, small_disk):
         message, count = fill(small_disk)

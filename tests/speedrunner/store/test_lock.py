@@ -86,6 +86,7 @@ class TestOwnership:
         with RunLock(path), pytest.raises(LockHeld, match=f"process {os.getpid()} "), RunLock(path):
             pass
 
+    @pytest.mark.process
     def test_a_second_process_is_refused_with_the_first_ones_name(self, path, other):
         with pytest.raises(LockHeld) as error, RunLock(path):
             pass
@@ -104,6 +105,7 @@ class TestOwnership:
             lock.refresh()
             lock.check()
 
+    @pytest.mark.process
     def test_a_forked_child_that_unwinds_does_not_release_it(self, path):
         with RunLock(path) as lock:
             child = os.fork()
@@ -122,24 +124,28 @@ class TestOwnership:
 
 
 class TestStaleLocks:
+    @pytest.mark.process
     def test_a_killed_owner_on_this_machine_is_recognised_at_once(self, path, other):
         other.kill()
         other.wait()
         with RunLock(path) as lock:
             lock.check()
 
+    @pytest.mark.process
     def test_a_killed_owner_whose_parent_has_not_noticed_is_gone_too(self, path, other):
         other.kill()
         os.waitid(os.P_PID, other.pid, os.WEXITED | os.WNOWAIT)
         with RunLock(path) as lock:
             lock.check()
 
+    @pytest.mark.process
     def test_a_stopped_owner_on_this_machine_still_owns_it_however_silent(self, path, other):
         other.send_signal(signal.SIGSTOP)
         os.utime(owner_file(path), (0, 0))
         with pytest.raises(LockHeld), RunLock(path):
             pass
 
+    @pytest.mark.process
     def test_a_reused_process_id_is_not_the_owner(self, path, other):
         file = owner_file(path)
         owner = msgspec.json.decode(file.read_bytes(), type=Owner)
@@ -147,16 +153,19 @@ class TestStaleLocks:
         with RunLock(path) as lock:
             lock.check()
 
+    @pytest.mark.process
     def test_an_owner_on_another_machine_is_believed_while_it_gives_signs_of_life(self, path, other):
         move_to_another_machine(path, silent_for=STALE_S - 30)
         with pytest.raises(LockHeld, match=r"on node7 .*expires 120 s .* (89|9\d) s ago"), RunLock(path):
             pass
 
+    @pytest.mark.process
     def test_an_owner_on_another_machine_that_fell_silent_is_gone(self, path, other):
         move_to_another_machine(path, silent_for=STALE_S + 5)
         with RunLock(path) as lock:
             lock.check()
 
+    @pytest.mark.process
     def test_an_owner_in_a_former_start_of_our_own_job_is_gone(self, path, other, monkeypatch):
         move_to_another_machine(path, silent_for=45)
         monkeypatch.setenv("SLURM_JOB_ID", "4711")
@@ -166,6 +175,7 @@ class TestStaleLocks:
         with RunLock(path) as lock:
             lock.check()
 
+    @pytest.mark.process
     @pytest.mark.parametrize(
         ("answer", "gone"),
         [
@@ -195,6 +205,7 @@ class TestStaleLocks:
             with pytest.raises(LockHeld, match="on node7"), RunLock(path):
                 pass
 
+    @pytest.mark.process
     @pytest.mark.parametrize(
         ("silent_for", "elsewhere"),
         [
@@ -217,12 +228,14 @@ class TestStaleLocks:
             with pytest.raises(LockHeld, match="last sign of life"), RunLock(path):
                 pass
 
+    @pytest.mark.process
     def test_silence_is_measured_by_the_file_systems_clock(self, path, other, monkeypatch):
         move_to_another_machine(path, silent_for=5)
         monkeypatch.setattr(time, "time", lambda: 4e9)
         with pytest.raises(LockHeld), RunLock(path):
             pass
 
+    @pytest.mark.process
     @pytest.mark.parametrize(
         "field", [None, {"since": 1e300}, {"since": -1e18}, {"pid": 10**30}, {"pid": -1}]
     )
@@ -308,7 +321,9 @@ while won < wins:
 """
 
 
+@pytest.mark.process
 class TestRaces:
+    @pytest.mark.process
     def test_a_slow_taker_does_not_remove_the_one_that_was_faster(self, path, other, monkeypatch):
         other.kill()
         other.wait()

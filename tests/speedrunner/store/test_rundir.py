@@ -169,6 +169,7 @@ with RunDirectory.open_for_writing(Path(sys.argv[1])) as run:
 """
 
 
+@pytest.mark.process
 def test_a_kill_at_any_instant_loses_and_doubles_nothing(path):
     """A process that plays without pause is killed again and again; each time it is gone on with."""
     acknowledged = []

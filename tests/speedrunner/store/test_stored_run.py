@@ -131,6 +131,7 @@ class TestForeignDirectories:
         with pytest.raises(RunDirectoryError, match=r"line 4, has format 2"):
             run.trajectories("train", 0)
 
+    @pytest.mark.process
     @pytest.mark.parametrize("how", ["read", "write"])
     def test_no_permission_to_read(self, open_folder, how):
         path = open_folder / "run"
@@ -144,6 +145,7 @@ class TestForeignDirectories:
             f"RunDirectoryError {path} cannot be used as a run's directory: permission denied"
         )
 
+    @pytest.mark.process
     @pytest.mark.skipif(os.geteuid() != 0, reason="the owner may always write")
     def test_no_permission_to_write(self, open_folder):
         path = open_folder / "run"

@@ -18,6 +18,8 @@ from tests.scripted_engine import Answer, Request, ScriptedEngine, call
 from tests.scripted_runs import SCHEDULE, Runs, ScriptedRun, roomy, script, walker
 from tests.tampered_runs import change, copy_of, seal, subject, told
 
+pytestmark = pytest.mark.process
+
 STEP = 'LONG = 2\n\n\ndef step() -> str:\n    """Walk."""\n    return walk(LONG)'
 TWICE = 'def twice() -> str:\n    """Step twice."""\n    step()\n    return step()'
 SPARE = 'def spare() -> str:\n    """Look."""\n    return look()'

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import time
 from pathlib import Path
 
 import msgspec
@@ -245,22 +244,19 @@ async def test_crafter_played_by_programs(corridor: Runs) -> None:
     assert "left out" not in found["replay"].text
 
 
-@pytest.mark.slow
-async def test_two_hundred_episodes_of_babyai_verify_in_less_than_a_minute(corridor: Runs) -> None:
+async def test_babyai_played_by_a_skill_that_calls_another(corridor: Runs) -> None:
     skills = (
         call("write_skill", source=NEXT_STEP, public=False),
         call("write_skill", source=APPROACH, public=True),
     )
     run = corridor(
         script(babyai_player.play, skills),
-        *("env=babyai", "run.rollouts=80", "run.sleep_every=20", "run.eval_every=20", "run.test_episodes=24"),
+        *("env=babyai", "run.rollouts=4", "run.sleep_every=2", "run.eval_every=4", "run.test_episodes=2"),
     )
     await run.play()
-    began = time.monotonic()
     found = await verified(run.dir)
-    assert time.monotonic() - began < 60
     assert statuses(found) == GOOD
-    assert found["replay"].text.endswith(" calls of 200 episodes")
+    assert found["replay"].text.endswith(" calls of 8 episodes")
 
 
 @pytest.mark.slow

@@ -15,6 +15,8 @@ import pytest
 from tests.scripted_runs import complaint, in_process
 from tests.speedrunner.view.runs import long_run
 
+pytestmark = pytest.mark.process
+
 
 class Server:
     """A viewer of one run."""

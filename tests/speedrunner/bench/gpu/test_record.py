@@ -78,6 +78,7 @@ def test_the_same_subject_continues_whatever_the_command_line_was(tmp_path: Path
     assert len(open_record(tmp_path, replace(SUBJECT, overrides=["model=other"])).steps) == 6
 
 
+@pytest.mark.process
 def test_prices_and_remarks_are_not_compared_but_the_context_is(tmp_path: Path) -> None:
     subject = subject_of(playing_setup(["model=tiny-random"]), ["model=tiny-random"])
     assert subject.model == "tiny-random"

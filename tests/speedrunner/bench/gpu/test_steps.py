@@ -20,6 +20,8 @@ from tests.gpu_kinds import GPUS
 from tests.record_samples import SUBJECT, start_step, write_record
 from tests.scripted_runs import Runs, script
 
+pytestmark = pytest.mark.process
+
 
 def steps(*overrides: str) -> dict[str, Step]:
     return {each.name: each for each in steps_of(playing_setup(overrides), overrides)}

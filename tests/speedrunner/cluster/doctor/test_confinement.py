@@ -5,9 +5,13 @@ from __future__ import annotations
 import shlex
 import sys
 
+import pytest
+
 from speedrunner.cluster.doctor.confinement import sandboxes
 from speedrunner.cluster.subject import subject_of
 from tests.processes import in_namespaces
+
+pytestmark = pytest.mark.process
 
 LOOK = """
 from speedrunner.cluster.doctor.confinement import sandboxes

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import pytest
+
 from speedrunner.cluster.doctor.examine import environments, examine
 from speedrunner.cluster.subject import Subject, subject_of
 from speedrunner.findings import Finding, ok, warning
@@ -42,16 +44,19 @@ def test_a_check_that_breaks_is_a_failure_and_the_others_go_on() -> None:
 class TestEnvironments:
     """Each is opened."""
 
+    @pytest.mark.process
     def test_java_runs_scienceworld(self) -> None:
         (found,) = environments(subject_of(["env=scienceworld", "env.family=3"]))
         assert found.level == "ok"
         assert " opens (" in found.text
 
+    @pytest.mark.process
     def test_without_a_family_it_is_java_alone(self) -> None:
         (found,) = environments(subject_of(["env=scienceworld"]))
         assert found.level == "ok"
         assert found.text.startswith("it starts; no task of it was opened (option 'family' ")
 
+    @pytest.mark.process
     def test_another_java_that_is_none(self) -> None:
         (found,) = environments(subject_of(["env=scienceworld", "env.java=/nowhere/java"]))
         assert found.level == "failed"

@@ -53,6 +53,7 @@ class TestPorts:
     def test_loopback_answers(self) -> None:
         assert [each.level for each in machine.ports(subject_of(["model=tiny"]))] == ["ok"]
 
+    @pytest.mark.process
     @pytest.mark.parametrize(("before", "level"), [("true", "failed"), ("ip link set lo up", "ok")])
     def test_a_node_without_any_network_needs_loopback_alone(self, before: str, level: str) -> None:
         look = shlex.join([sys.executable, "-c", PORTS])
@@ -73,6 +74,7 @@ class TestPorts:
 
 
 class TestSlurm:
+    @pytest.mark.process
     def test_a_job_is_named(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setenv("SLURM_JOB_ID", "4711")
         monkeypatch.setenv("SLURMD_NODENAME", "gpu07")

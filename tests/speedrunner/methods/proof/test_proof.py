@@ -48,8 +48,10 @@ def played(
     return played
 
 
+pytestmark = pytest.mark.process
+
 every = pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name == "scienceworld")) for name in STUDIES]
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name != "babyai")) for name in STUDIES]
 )
 
 
@@ -78,6 +80,7 @@ class TestWhatIsHeldOut:
         assert share(tasks, success) >= 0.9
         assert all(len(each.turns) <= SKILLED_CALLS for each in tasks)
 
+    @pytest.mark.slow
     def test_crafters_worlds_give_a_wood_pickaxe(self, played: Played) -> None:
         def made(task: Trajectory) -> bool:
             found = task.outcome.detail["achievements"] if task.outcome else []

@@ -182,6 +182,7 @@ class TestEditing:
             assert said.startswith(f"{name} is added. ")
         assert [edit.name for edit in edits] == [name]
 
+    @pytest.mark.process
     async def test_a_class_that_cannot_be_defined_is_refused(self, draft: Drafts, edits: list[Edit]) -> None:
         shared = "class Area:\n    size = 4 // 2"
         source = f'{shared}\n\ndef size() -> int:\n    """The size."""\n    return Area.size'

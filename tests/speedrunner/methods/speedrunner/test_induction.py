@@ -21,6 +21,8 @@ from tests.babyai_player import APPROACH, NEXT_STEP, next_step
 from tests.scripted_engine import Answer, Request, ScriptedEngine, call, refuse
 from tests.scripted_runs import TO_FLAG, Runs, ScriptedRun, check_whole, roomy, script
 
+pytestmark = pytest.mark.process
+
 PARSE_MISSION = '''import re
 
 def _parse_mission(mission: str) -> list:

@@ -21,6 +21,8 @@ from speedrunner.store.records import AgentRecord, Edit, Ending, Policy, SleepRe
 from speedrunner.store.rundir import RunDirectory
 from tests.speedrunner.run_samples import trajectory
 
+pytestmark = pytest.mark.process
+
 ENV = envs.make("babyai")
 AIM = 'def aim(at: Literal["left", "right"]) -> None:\n    """Turn."""\n    turn_left()'
 STEP = 'def _step() -> str:\n    """Go."""\n    return go_forward()'

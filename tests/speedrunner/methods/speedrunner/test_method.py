@@ -95,6 +95,7 @@ def night(
     return night
 
 
+@pytest.mark.process
 async def test_the_edited_library_is_the_next_policy(night: Nights) -> None:
     slept = await night([WRITE, call("write_skill", source="def broken(", public=True), FINISH])
     assert [skill.name for skill in slept.policy.skills] == ["advance"]
@@ -105,6 +106,7 @@ async def test_the_edited_library_is_the_next_policy(night: Nights) -> None:
     assert slept.tools.error is None
 
 
+@pytest.mark.process
 async def test_its_code_runs_over_the_trajectories_with_the_draft_at_hand(night: Nights) -> None:
     count = "failed = [t for t in load_trajectories() if not t['outcome']['success']]; len(failed)"
     slept = await night(
@@ -114,6 +116,7 @@ async def test_its_code_runs_over_the_trajectories_with_the_draft_at_hand(night:
     assert "NotAvailable: go_forward is not available here" in slept.seen[3]
 
 
+@pytest.mark.process
 async def test_each_reply_says_how_many_calls_and_tokens_are_left(
     night: Nights, tiny_card: ModelCard
 ) -> None:
@@ -126,6 +129,7 @@ async def test_each_reply_says_how_many_calls_and_tokens_are_left(
         assert 0 <= int(found[2]) - (tiny_card.context - len(request.prompt)) < 100  # the reply's frame
 
 
+@pytest.mark.process
 async def test_the_end_of_its_calls_ends_it_and_keeps_its_edits(night: Nights) -> None:
     slept = await night([WRITE] * 2, inducer_calls=2)
     assert slept.tools.agents[0].ending is Ending.CALL_LIMIT
@@ -133,6 +137,7 @@ async def test_the_end_of_its_calls_ends_it_and_keeps_its_edits(night: Nights) -
     assert slept.tools.error is None
 
 
+@pytest.mark.process
 async def test_or_discards_them_and_says_so(night: Nights) -> None:
     before = Policy(version=0, notes="kept")
     slept = await night([WRITE] * 2, before, inducer_calls=2, on_limit="discard")
@@ -141,6 +146,7 @@ async def test_or_discards_them_and_says_so(night: Nights) -> None:
     assert [edit.error for edit in slept.tools.edits] == [slept.tools.error]
 
 
+@pytest.mark.process
 async def test_a_context_overflow_ends_it_and_keeps_its_edits(night: Nights) -> None:
     slept = await night([WRITE, overflow()])
     assert [skill.name for skill in slept.policy.skills] == ["advance"]
@@ -151,6 +157,7 @@ async def test_a_context_overflow_ends_it_and_keeps_its_edits(night: Nights) -> 
     assert [edit.error for edit in slept.tools.edits] == [None]
 
 
+@pytest.mark.process
 async def test_or_discards_them_there_as_well(night: Nights) -> None:
     before = Policy(version=0, notes="kept")
     slept = await night([WRITE, overflow()], before, on_limit="discard")
@@ -158,6 +165,7 @@ async def test_or_discards_them_there_as_well(night: Nights) -> None:
     assert slept.tools.error == "the context of inducer overflowed after 1 call"
 
 
+@pytest.mark.process
 async def test_it_is_told_when_little_of_its_context_is_left(night: Nights, tiny_card: ModelCard) -> None:
     roomy, tight = [
         (await night([LIST, LIST, FINISH], card={"context": context})).seen[1]
@@ -167,6 +175,7 @@ async def test_it_is_told_when_little_of_its_context_is_left(night: Nights, tiny
     assert re.search(r"\d tokens left: finish soon\)\n", tight)
 
 
+@pytest.mark.process
 async def test_a_card_may_allow_fewer_calls_than_the_method(night: Nights, tiny_card: ModelCard) -> None:
     slept = await night([LIST] * 9, card={"roles": tiny_card.roles})
     assert len(slept.tools.agents[0].turns) == tiny_card.roles.inducer.max_calls == 6
@@ -193,6 +202,7 @@ class TestWholeEpisodesInThePrompt:
         assert shown == ([self.TEXTS[0], self.TEXTS[2]], trajectory_text(long).splitlines()[:1])
 
 
+@pytest.mark.process
 class TestTheLibraryInThePrompt:
     @staticmethod
     def policy(source: str) -> Policy:
@@ -222,6 +232,7 @@ class TestTheLibraryInThePrompt:
 
 
 class TestAblations:
+    @pytest.mark.process
     async def test_asi_style_asks_for_observed_behaviour_with_the_same_tools(self, night: Nights) -> None:
         goal, asi = await night([FINISH]), await night([FINISH], prompt="asi_style")
         assert goal.requests[0].tools == asi.requests[0].tools
@@ -229,6 +240,7 @@ class TestAblations:
         assert "Find failures" not in asi.requests[0].system
         assert "behaviour that was observed" in asi.requests[0].system
 
+    @pytest.mark.process
     async def test_without_private_skills_all_are_shown_to_the_actor(
         self, night: Nights, babyai: envs.TextEnv
     ) -> None:
@@ -248,6 +260,7 @@ class TestAblations:
         spec = SpeedRunner(visibility="all_public").agent(before, TASK, babyai)
         assert spec.library.public == ()
 
+    @pytest.mark.process
     async def test_without_an_interpreter_the_batch_is_in_the_prompt(self, night: Nights) -> None:
         on, off = await night([FINISH]), await night([FINISH], interpreter="off")
         assert set(on.requests[0].tools) - set(off.requests[0].tools) == {"execute_code"}
@@ -259,6 +272,7 @@ class TestAblations:
         assert goal in on.requests[0].system
         assert goal in off.requests[0].system
 
+    @pytest.mark.process
     async def test_what_does_not_fit_half_the_context_is_named(
         self, night: Nights, history: History, tiny_card: ModelCard
     ) -> None:

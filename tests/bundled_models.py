@@ -1,0 +1,13 @@
+"""The bundled models' folders. A recipe builds each once in a clone, for tests of every tier."""
+
+from __future__ import annotations
+
+from serving.cards import load_card
+from serving.weights import prepare
+from tests.process_guard import guard
+
+
+def bundled_folder(name: str) -> str:
+    """Return the folder of a bundled model, built on first use, also for a test that may start no process."""
+    with guard.paused():
+        return prepare(load_card(name), lambda line: None)
