@@ -48,7 +48,7 @@ def average_seeds(frame: pandas.DataFrame, columns: Sequence[str]) -> pandas.Dat
     """Return, by condition and checkpoint, `seeds` (that have the first column), then each column's mean over
     seeds and `NAME_std`, the sample's standard deviation."""
     by = frame.groupby(CONDITION)[[*columns]]
-    found = by.mean().join(by.std(), rsuffix="_std")
+    found = by.mean().join(by.std().add_suffix("_std"))
     found.insert(0, "seeds", by.count()[columns[0]])
     return found[["seeds", *(name for column in columns for name in (column, f"{column}_std"))]]
 

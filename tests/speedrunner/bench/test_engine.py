@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from speedrunner.bench.engine import canned_engine
 
 
+@pytest.mark.process
 async def test_the_engine_gives_its_answers_in_turn_and_the_prompt_back() -> None:
     async with canned_engine([[1, 2], [3]]) as endpoint, endpoint.client(60.0) as client:
         replies = [

@@ -69,7 +69,7 @@ def test_a_name_must_do(kind: str, name: str, said: str, tmp_path: Path) -> None
         ("methods", ["react        ReAct (paper, section 4.1): primitives only", "or package.module:Class"]),
         (
             "models",
-            ["tiny-hybrid             The bundled model for trying", "or model.card=PATH/TO/CARD.yaml"],
+            ["tiny-hybrid              The bundled model for trying", "or model.card=PATH/TO/CARD.yaml"],
         ),
         ("experiments", ["demo         Wake-sleep learning on a laptop"]),
     ],

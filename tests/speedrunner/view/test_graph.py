@@ -8,6 +8,8 @@ import subprocess
 import sys
 from xml.etree import ElementTree
 
+import pytest
+
 from serving.cards import CHECKOUT
 from speedrunner.library.library import Library
 from speedrunner.view.graph import WIDEST, call_graph
@@ -93,6 +95,7 @@ def test_many_skills_stay_within_rows_and_beside_each_other() -> None:
             assert other - one > 3.65 * (len(name) + len(following)) + 18
 
 
+@pytest.mark.process
 def test_the_same_library_is_drawn_alike_in_each_process() -> None:
     program = """
 from tests.speedrunner.view.test_graph import call_graph, library
