@@ -132,9 +132,10 @@ def _points(
 ) -> Panel:
     found: dict[str, tuple[Spread, Spread]] = {}
     for name in names:
-        cost, score = builder.curve(envs, name, measure).last, builder.curve(envs, name, SCORE).last
-        if cost is not None and score is not None:
-            found[name] = cost, score
+        cost, score = builder.curve(envs, name, measure), builder.curve(envs, name, SCORE)
+        last = max(score.points, default=0)
+        if last in cost.points:  # else no episode there sent a request, or no price is known
+            found[name] = cost.points[last], score.points[last]
     lines = [
         Line(name, [cost.mean], [score.mean], [score.sd], score.seeds)
         for name, (cost, score) in found.items()

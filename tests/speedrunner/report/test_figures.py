@@ -156,3 +156,11 @@ def test_tokens_are_stacked_by_class() -> None:
         ("cached", ["react"], [900.0]),
         ("output", ["react"], [40.0]),
     ]
+
+
+def test_a_method_whose_episodes_sent_no_request_is_on_no_frontier() -> None:
+    nothing = {name: float("nan") for name in ("llm_calls", "uncached", "cached", "output", "usd")}
+    points = checkpoint(0, [{"score": 0.9}]), checkpoint(50, [{"score": 0.0, **nothing}])
+    found = drawn(summary("crafter", "voyager", 0, *points), run("crafter", "react", 0, 0.1, 0.2))
+    ((panel,),) = found["pareto_frontier_tiny_random"].rows
+    assert [line.name for line in panel.lines] == panel.frontier == ["react"]
