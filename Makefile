@@ -17,21 +17,19 @@ venv:  ## build .venv if needed; `make venv KIND=gpu` for vLLM's GPU build
 
 demo: venv  ## watch the bundled model learn skills for BabyAI, on the CPU
 	@.venv/bin/speedrunner run experiment=demo
-	@.venv/bin/speedrunner plot runs/demo
+	@.venv/bin/speedrunner compare runs/demo
 	@.venv/bin/speedrunner report runs/demo
 
 demo-full: venv  ## the same over five seeds, and the other methods beside it
 	@.venv/bin/speedrunner sweep experiment=demo-full --dir runs/demo-full
-	@.venv/bin/speedrunner tables runs/demo-full --out runs/demo-full/tables
 	@.venv/bin/speedrunner report runs/demo-full
 
 tiny: venv  ## train the bundled model anew, and measure it
 	@.venv/bin/python -m models.tiny.train
 	@.venv/bin/python -m models.tiny.evaluate
 
-paper-smoke: venv  ## the paper's main comparison with the bundled model, on the CPU, ending with its tables and its report
+paper-smoke: venv  ## the paper's main comparison with the bundled model, on the CPU, ending with its report
 	@.venv/bin/speedrunner sweep experiment=main scale=smoke
-	@.venv/bin/speedrunner tables runs/smoke --out runs/smoke/tables
 	@.venv/bin/speedrunner report runs/smoke
 
 check: lint  ## lint, types, and the tests that start no process: run it while developing

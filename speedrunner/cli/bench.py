@@ -7,7 +7,14 @@ from typing import Annotated
 
 import typer
 
-from speedrunner.cli.command import AsJson, EngineOverrides, carry_out, show_measured, waiting_line
+from speedrunner.cli.command import (
+    AsJson,
+    EngineOverrides,
+    carry_out,
+    refuse_moved,
+    show_measured,
+    waiting_line,
+)
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.console import visible
 
@@ -35,17 +42,8 @@ MOVED = {
 """Acceptance checks for developers, which are in a checkout only."""
 
 
-def _refuse_moved(name: str, command: str) -> None:
-    anything = {"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": True}
-
-    @app.command(name, hidden=True, context_settings=anything)
-    def moved() -> None:
-        typer.echo(f"error: `speedrunner bench {name}` is now `{command}`, in a checkout", err=True)
-        raise typer.Exit(2)
-
-
 for moved_name, new_command in MOVED.items():
-    _refuse_moved(moved_name, new_command)
+    refuse_moved(app, moved_name, f"speedrunner bench {moved_name}", new_command)
 
 
 @app.command()

@@ -109,6 +109,16 @@ def show_measured(
     return found
 
 
+def refuse_moved(app: typer.Typer, name: str, old: str, new: str) -> None:
+    """Answer a command of an old name with its new one and exit status 2."""
+    anything = {"allow_extra_args": True, "ignore_unknown_options": True, "allow_interspersed_args": True}
+
+    @app.command(name, hidden=True, context_settings=anything)
+    def moved() -> None:
+        typer.echo(f"error: `{old}` is now `{new}`", err=True)
+        raise typer.Exit(2)
+
+
 def show_finding(finding: Finding) -> None:
     """Print what a check has found."""
     for line in finding.lines():

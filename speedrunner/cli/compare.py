@@ -1,4 +1,4 @@
-"""`speedrunner compare`: runs side by side, checkpoint by checkpoint."""
+"""`speedrunner compare`: learning curves, and runs side by side at each checkpoint."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import msgspec
 import typer
 
-from speedrunner.cli.command import AsJson, PriceList
+from speedrunner.cli.command import AsJson, PriceList, plain_console
 from speedrunner.console import visible
 
 if TYPE_CHECKING:
@@ -34,44 +34,63 @@ def compare(
     runs: Annotated[
         list[Path],
         typer.Argument(
-            metavar="RUN RUN...", help="Run directories; each is compared with the first.", show_default=False
+            metavar="RUN...", help="Run directories; each is compared with the first.", show_default=False
         ),
     ],
     prices: PriceList = None,
     as_json: AsJson = False,
 ) -> None:
-    """Put runs side by side at each checkpoint: scores, tokens, USD, and differences paired by test task.
+    """Draw learning curves of runs, and compare each with the first, paired by test task.
+
+    Curves are means over the test episodes of each checkpoint. With several runs, a table follows: scores,
+    tokens, USD and their differences at the checkpoints that all runs have finished. --json prints the table.
 
     Example: speedrunner compare runs/react runs/speedrunner
     """
+    from speedrunner.cli.curves import BLOCKS, Plotted, draw_curves
     from speedrunner.config.schema import InvalidConfig
     from speedrunner.results import comparison
+    from speedrunner.results.checkpoints import frame_checkpoints
     from speedrunner.results.cost_text import price_text
     from speedrunner.results.inference import CONFIDENCE
     from speedrunner.results.ledger import run_costs
+    from speedrunner.results.plain_rows import list_rows
     from speedrunner.results.pricing import GPU_HOURS, price_book
+    from speedrunner.runs.identity import remarks
     from speedrunner.store.data import load
 
     if prices == GPU_HOURS:
         raise InvalidConfig(
             f"--prices {GPU_HOURS} is for `speedrunner cost`: here runs are priced by the token"
         )
-    loaded = [load(path) for path in dict.fromkeys(runs)]
+    loaded = [load(path) for path in {path.resolve(): path for path in runs}.values()]
     if len(loaded) > len(ascii_uppercase):
         raise InvalidConfig(f"{len(loaded)} runs at once: name at most {len(ascii_uppercase)}")
     books = [price_book(run, prices) for run in loaded]
     costs = [run_costs([run], [book])[0] for run, book in zip(loaded, books, strict=True)]
-    found = comparison.compare(loaded, costs)
     if as_json:
-        typer.echo(msgspec.json.encode(found).decode())
+        typer.echo(msgspec.json.encode(comparison.compare(loaded, costs)).decode())
         return
+    console = plain_console()
+    plotted = {
+        str(run.path): Plotted(list_rows(frame_checkpoints(run, priced)), run.settings.run.test_episodes)
+        for run, priced in zip(loaded, costs, strict=True)
+    }
+    blocks = BLOCKS if console.encoding.startswith("utf") else "#"
+    notes = remarks(process for run in loaded for process in run.processes)
+    for line in (*draw_curves(plotted, blocks), *(notes if len(loaded) == 1 else ())):
+        console.print(visible(line), soft_wrap=True)
+    if len(loaded) == 1:
+        return
+    found = comparison.compare(loaded, costs)
+    typer.echo("")
     names = {str(run.path): letter for run, letter in zip(loaded, ascii_uppercase, strict=False)}
     for (path, letter), book in zip(names.items(), books, strict=False):
         typer.echo(visible(f"{letter}: {path}, prices: {price_text(book)}"))
     about = (
         f"Means over test tasks, with {CONFIDENCE:.0%} bootstrap intervals over tasks. Against A: differences"
         " by task, over the tasks that both played. Tokens (uncached and cached prompt, output) and USD are"
-        " of test episodes; `speedrunner cost` tells those of rollouts and sleeps."
+        " of test episodes; `speedrunner cost` shows those of rollouts and sleeps."
     )
     for line in ("", *_lines(found, names), "", about, *found.notes):
         typer.echo(visible(line))

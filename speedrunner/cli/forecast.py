@@ -47,7 +47,7 @@ def forecast(
     """Say what runs will take, from what a few episodes of their settings took: `scale=pilot` plays such.
 
     Requests, tokens by class, engine time, USD, disk, with an interval. The forecast is kept beside the runs,
-    and `speedrunner tables` prints it beside what they took.
+    and `speedrunner report` compares it with what they took.
 
     Example: speedrunner forecast experiment=main model=qwen3.5-27b --from runs/pilot
     """

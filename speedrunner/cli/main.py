@@ -16,7 +16,14 @@ import typer
 from rich.console import Console
 
 from speedrunner.cli.bench import app as bench_app
-from speedrunner.cli.command import RunsFolder, Trust, carry_out, key_values, plain_console
+from speedrunner.cli.command import (
+    RunsFolder,
+    Trust,
+    carry_out,
+    key_values,
+    plain_console,
+    refuse_moved,
+)
 from speedrunner.cli.compare import compare
 from speedrunner.cli.cost import cost
 from speedrunner.cli.doctor import doctor
@@ -27,7 +34,6 @@ from speedrunner.cli.init import NotWritten, init
 from speedrunner.cli.library import app as library_app
 from speedrunner.cli.listing import list_
 from speedrunner.cli.methods import app as methods_app
-from speedrunner.cli.plot import plot
 from speedrunner.cli.prepare import prepare
 from speedrunner.cli.probe import app as probe_app
 from speedrunner.cli.report import report
@@ -36,7 +42,6 @@ from speedrunner.cli.show import show
 from speedrunner.cli.status import status
 from speedrunner.cli.study import app as study_app
 from speedrunner.cli.submit import submit
-from speedrunner.cli.tables import tables
 from speedrunner.cli.verify import verify
 from speedrunner.cli.view import view
 from speedrunner.config.compose import compose
@@ -75,13 +80,13 @@ app.command("status")(status)
 app.command("forecast")(forecast)
 app.command("export")(export)
 app.command("cost")(cost)
-app.command("plot")(plot)
 app.command("view")(view)
 app.command("report")(report)
 app.command("compare")(compare)
-app.command("tables")(tables)
 app.command("verify")(verify)
 app.add_typer(study_app, name="study")
+refuse_moved(app, "plot", "speedrunner plot", "speedrunner compare RUN")
+refuse_moved(app, "tables", "speedrunner tables", "speedrunner report DIR... --out OUT")
 
 Overrides = Annotated[
     list[str] | None,
@@ -349,7 +354,7 @@ def _show_messages(config: Config) -> None:
         logging.getLogger(package).setLevel(config.verbosity.upper())
 
 
-READERS = ("show", "compare", "plot", "cost", "tables", "report", "view", "status", "export", "library")
+READERS = ("show", "compare", "cost", "report", "view", "status", "export", "library")
 """Commands that only read runs, which may be someone else's."""
 
 UNFIT = (LookupError, ArithmeticError, ValueError, TypeError, AttributeError, AssertionError, RecursionError)

@@ -1,4 +1,4 @@
-"""`speedrunner report`: what runs came to, as one page for a browser."""
+"""`speedrunner report`: the results of runs as a page, tables and figures in one folder."""
 
 from __future__ import annotations
 
@@ -7,42 +7,41 @@ from typing import Annotated
 
 import typer
 
-from speedrunner.cli.command import PriceList
-from speedrunner.cli.tables import Folders, read_tables, tell_problems
+from speedrunner.cli.command import PriceList, plain_console, waiting_line
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.console import visible
 
 
 def report(
-    folders: Folders,
+    folders: Annotated[
+        list[Path], typer.Argument(metavar="DIR...", help="Runs, and folders with runs in them or below.")
+    ],
     out: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="The page; DIR/report.html by default.", show_default=False),
-    ] = None,
-    printed: Annotated[
-        Path | None,
-        typer.Option(
-            "--figures",
-            metavar="FOLDER",
-            help="Also write each figure for a paper, as PDF, SVG and PNG.",
-            show_default=False,
-        ),
+        typer.Option(metavar="OUT", help="The folder to write; DIR/report by default.", show_default=False),
     ] = None,
     prices: PriceList = None,
+    holm: Annotated[
+        bool, typer.Option("--holm", help="Correct p-values by Holm's procedure, per metric and table.")
+    ] = False,
 ) -> None:
-    """Write figures and tables of all runs below some folders, finished or not, as one HTML file.
+    """Write the results of runs, finished or not: report.html, tables (CSV, LaTeX) and figures.
 
-    A folder of `speedrunner bench gpu` among them adds its tables.
-    The exit status is 1 when a run is damaged, which is left out, or a folder holds none.
+    Runs that differ only in their seed are grouped. OUT gets report.html for a browser, tables/ and figures/
+    (PDF, SVG, PNG). A folder of `speedrunner bench gpu` among the DIRs adds its tables to the page. The exit
+    status is 1 when a run is damaged, which is left out, or a folder holds none.
 
-    Example: speedrunner report runs/paper --figures figures
+    Example: speedrunner report runs/paper --prices gpt-5.4-mini
     """
     from speedrunner.bench.gpu.record import is_record
+    from speedrunner.report.collected import collect, describe
     from speedrunner.report.facts import facts
     from speedrunner.report.figures import figures, not_begun
     from speedrunner.report.page import page
+    from speedrunner.report.printing import write_figures
     from speedrunner.report.records import record_tables
     from speedrunner.results.paper import played_models, sweep_command
+    from speedrunner.results.writing import write
     from speedrunner.store import files
 
     measured = [folder for folder in folders if is_record(folder)]
@@ -51,29 +50,48 @@ def report(
         raise InvalidConfig(
             f"{measured[0]} is a record of `bench gpu`, with its tables in record.md: name runs as well"
         )
-    found = read_tables(folders, prices, corrected=False)
-    made = figures(found.groups, found.options)
-    out = out or next(folder for folder in folders if folder.is_dir()) / "report.html"
-    text = page(
-        title=", ".join(folder.resolve().name for folder in folders),
-        figures=made,
-        tables=found.tables,
-        facts=facts([run for group in found.groups for run in group.runs]),
-        remarks=[*found.remarks, *found.notes],
-        problems=found.problems,
-        not_begun=not_begun(found.groups, found.options),
-        cache=[
-            sweep_command("cache", model, found.options) for model in played_models(found.groups).values()
-        ],
-        records=[table for folder in measured for table in record_tables(folder)],
-    )
-    files.write_atomic(out.resolve(), text.encode())  # where a link leads
-    for note in found.notes:
-        typer.echo(visible(note))
-    if printed is not None:
-        from speedrunner.report.printing import write_figures
+    with waiting_line() as status:
+        found = collect(folders, prices, status, corrected=holm)
+        made = figures(found.conditions, found.options)
+        out = out or _own_folder(folders)
+        text = page(
+            title=", ".join(folder.resolve().name for folder in folders),
+            figures=made,
+            tables=found.tables,
+            facts=facts([run for condition in found.conditions for run in condition.runs]),
+            remarks=[*found.remarks, *found.notes],
+            problems=found.problems,
+            not_begun=not_begun(found.conditions, found.options),
+            cache=[
+                sweep_command("cache", model, found.options)
+                for model in played_models(found.conditions).values()
+            ],
+            records=[table for folder in measured for table in record_tables(folder)],
+        )
+        status("writing tables and figures")
+        write(out / "tables", found.tables, found.remarks)
+        write_figures(made, out / "figures")
+        files.write_atomic(out / "report.html", text.encode())
+    console = plain_console()
+    for line in [*describe(found), *found.notes, *found.remarks]:
+        console.print(visible(line), soft_wrap=True)
+    counts = f"report.html, {len(found.tables)} tables, {len(made)} figures"
+    console.print(f"the report is in {visible(str(out))}: {counts}", soft_wrap=True)
+    for problem in found.problems:
+        typer.echo(visible(f"error: {problem}"), err=True)
+    if found.problems:
+        raise typer.Exit(1)
 
-        count = len(write_figures(made, printed))
-        typer.echo(f"{count} files of {len(made)} figures are in {visible(str(printed))}")
-    typer.echo(f"the report is {visible(str(out))}")
-    tell_problems(found)
+
+def _own_folder(folders: list[Path]) -> Path:
+    """Return `report` in the first folder. Raises `StorageError` where a link there leads elsewhere.
+
+    The folder may be someone else's: a link in it must not choose which of the user's files are written.
+    """
+    from speedrunner.store.files import StorageError
+
+    out = next(folder for folder in folders if folder.is_dir()) / "report"
+    for place in (out, out / "tables", out / "figures"):
+        if place.is_symlink():
+            raise StorageError(f"{place} is a link: name a folder for the report with --out")
+    return out

@@ -19,7 +19,7 @@ from speedrunner.report.styles import palette_css
 from speedrunner.results.writing import Cell, Table
 
 ROWS = 200
-"""Rows of a table that the page shows; the files of `speedrunner tables` have all."""
+"""Rows of a table that the page shows; the files in tables/ have all."""
 
 OPEN = 20
 """Rows up to which a table is shown at once."""

@@ -82,11 +82,9 @@ def compare(runs: Sequence[RunData], costs: Sequence[RunCosts]) -> Comparison:
         costs: of each run.
 
     Raises:
-        CannotCompare: there are fewer than two, they play different environments, or no checkpoint is common.
+        CannotCompare: they play different environments, or have no finished checkpoint in common.
         InvalidConfig, StorageError: a run cannot be read.
     """
-    if len(runs) < 2:
-        raise CannotCompare("name at least two different runs to compare")
     sides = [_side(run, cost) for run, cost in zip(runs, costs, strict=True)]
     first, *others = sides
     for side in others:

@@ -25,7 +25,7 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> str:
     list(write_sweep(runs, PLAN, settings=SETTINGS, seeds=2, model="gpt-5.4-mini", shrink=0.1))
     done = in_process("report", str(runs))
     assert (done.returncode, done.stderr) == (0, "")
-    return Path(runs, "report.html").as_uri()
+    return Path(runs, "report", "report.html").as_uri()
 
 
 AREAS = """[...document.querySelectorAll(".panel svg")].map(drawing =>

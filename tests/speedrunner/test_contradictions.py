@@ -27,10 +27,10 @@ VALUES: list[Any] = [
 
 COMMANDS = (
     *(["show", "RUN", "train/0"], ["show", "RUN", "sleep/1"], ["show", "RUN", "test/2/0"]),
-    *(["plot", "RUN"], ["cost", "RUN"], ["compare", "RUN", "GOOD"], ["status", "FOLDER"]),
+    *(["compare", "RUN"], ["cost", "RUN"], ["compare", "RUN", "GOOD"], ["status", "FOLDER"]),
     *(["library", "show", "RUN"], ["library", "blame", "RUN"], ["library", "stats", "RUN"]),
     *(["library", "graph", "RUN"], ["library", "diff", "RUN:1", "GOOD:1"]),
-    *(["tables", "FOLDER", "--out", "OUT"], ["report", "FOLDER", "--out", "OUT.html"]),
+    *(["report", "FOLDER", "--out", "OUT"],),
     *(["view", "FOLDER", "--static", "OUT"], ["export", "FOLDER", "--to", "inspect", "--out", "OUT"]),
 )
 

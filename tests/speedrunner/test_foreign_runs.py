@@ -32,10 +32,9 @@ READERS: dict[str, Callable[[str, str, str], list[str]]] = {
     "show": lambda run, folder, out: ["show", run, "train/0"],
     "show, a sleep": lambda run, folder, out: ["show", run, "sleep/1"],
     "view": lambda run, folder, out: ["view", folder, "--static", f"{out}/view"],
-    "report": lambda run, folder, out: ["report", folder, "--out", f"{out}/r.html"],
-    "tables": lambda run, folder, out: ["tables", folder, "--out", f"{out}/tables"],
+    "report": lambda run, folder, out: ["report", folder, "--out", f"{out}/report"],
     "compare": lambda run, folder, out: ["compare", run, f"{folder}/good"],
-    "plot": lambda run, folder, out: ["plot", run],
+    "compare alone": lambda run, folder, out: ["compare", run],
     "cost": lambda run, folder, out: ["cost", run],
     "status": lambda run, folder, out: ["status", folder],
     "verify": lambda run, folder, out: ["verify", run],
@@ -62,7 +61,7 @@ READERS: dict[str, Callable[[str, str, str], list[str]]] = {
 """Every command that reads runs, with one of them, the folder that it is in, and one for what is written."""
 
 NO_READERS = {
-    *("play", "version", "init", "list", "prepare", "doctor", "serve", "follow"),
+    *("play", "plot", "tables", "version", "init", "list", "prepare", "doctor", "serve", "follow"),
     *("library check", "library try", "envs check", "methods check", "probe cache", "probe tools"),
     *("bench sandbox", "bench envs", "bench hosts", "bench cache", "bench rollout", "bench accounts"),
     *("bench client", "bench gpu"),
@@ -71,8 +70,7 @@ NO_READERS = {
 
 OF_FOLDERS = {
     "view": r"^\d\d pages",
-    "report": r"(?m)^the report is",
-    "tables": r"^[12] runs of",
+    "report": r"(?m)^the report is in",
     "status": r"(?m)^good +stopped",
     "export": r"^[24] conversations in",
     "export, logs": r"^[24] logs",
@@ -235,14 +233,12 @@ def test_suggested_commands_quote_what_a_run_says(
     shutil.copytree(sound, folder / "run")
     config = folder / "run/config.yaml"
     config.write_text(config.read_text().replace("card: tiny-random", f"card: '{hostile}'"))
-    ended = commands.run(tmp_path, "tables", str(folder), "--out", str(tmp_path / "tables"))
+    ended = commands.run(tmp_path, "report", str(folder), "--out", str(tmp_path / "out"))
     suggested = [line for line in ended.out.splitlines() if "speedrunner sweep" in line]
     assert suggested
     for line in suggested:
         assert f"model={hostile}" in shlex.split(line.partition("speedrunner ")[2])
-    page = tmp_path / "report.html"
-    commands.run(tmp_path, "report", str(folder), "--out", str(page))
-    text = html.unescape(page.read_text())
+    text = html.unescape((tmp_path / "out" / "report.html").read_text())
     assert f"speedrunner sweep experiment=cache 'model={hostile}'" in text
     assert f" model={hostile}" not in text
 

@@ -36,7 +36,7 @@ def test_what_is_no_list_of_numbers_is_told_with_the_option(text: str) -> None:
 def test_a_benchmark_that_moved_names_its_new_command(name: str, command: str) -> None:
     done = in_process("bench", name, "model=tiny-random", "--json")
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == f"error: `speedrunner bench {name}` is now `{command}`, in a checkout\n"
+    assert done.stderr == f"error: `speedrunner bench {name}` is now `{command}`\n"
 
 
 class TestGpu:

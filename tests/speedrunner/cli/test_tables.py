@@ -1,4 +1,4 @@
-"""`speedrunner tables` and `library stats`, on an invented sweep and on what is no sweep."""
+"""The tables of `speedrunner report` and `library stats`, on an invented sweep and on what is no sweep."""
 
 from __future__ import annotations
 
@@ -41,11 +41,11 @@ def sweep(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def made(sweep: Path) -> Path:
     """Its tables."""
-    done = in_process("tables", str(sweep), "--out", str(sweep.parent / "tables"))
+    done = in_process("report", str(sweep), "--out", str(sweep.parent / "out"))
     assert (done.returncode, done.stderr) == (0, "")
-    assert "4 runs of 2 settings" in done.stdout
+    assert "4 runs of 2 conditions" in done.stdout
     assert "speedrunner sweep experiment=interpreter model=gpt-5.4-mini" in done.stdout
-    return sweep.parent / "tables"
+    return sweep.parent / "out" / "tables"
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def copied(sweep: Path, tmp_path: Path) -> Path:
 
 def test_the_command_that_fills_a_gap_has_the_scale_of_the_sweep_there(copied: Path, tmp_path: Path) -> None:
     note_sweep(copied, SweepPlan("speedrunner sweep experiment=main scale=smoke '--dir=a b'", []))
-    done = in_process("tables", str(copied), "--out", str(tmp_path / "tables"))
+    done = in_process("report", str(copied), "--out", str(tmp_path / "out"))
     assert "experiment=interpreter model=gpt-5.4-mini scale=smoke '--dir=a b'\n" in done.stdout
 
 
@@ -143,32 +143,32 @@ def test_the_paper_s_numbers_stand_beside_ours(made: Path) -> None:
 
 
 def test_another_price_list_and_holm(sweep: Path, made: Path, tmp_path: Path) -> None:
-    done = in_process("tables", str(sweep), "--out", str(tmp_path), "--prices", "zero", "--holm")
+    done = in_process("report", str(sweep), "--out", str(tmp_path), "--prices", "zero", "--holm")
     assert done.returncode == 0
-    assert set(pandas.read_csv(tmp_path / "performance.csv").cost_usd) == {0.0}
+    assert set(pandas.read_csv(tmp_path / "tables" / "performance.csv").cost_usd) == {0.0}
     plain, holm = (
-        pandas.read_csv(folder / "ttests.csv").set_index("metric").p for folder in (made, tmp_path)
+        pandas.read_csv(folder / "ttests.csv").set_index("metric").p for folder in (made, tmp_path / "tables")
     )
     assert holm["score"] == plain["score"]  # one test of this metric is a family of one
-    assert "Holm" in (tmp_path / "ttests.tex").read_text()
+    assert "Holm" in (tmp_path / "tables" / "ttests.tex").read_text()
 
 
 def test_a_run_alone_and_twice_named_is_a_sweep_too(sweep: Path, tmp_path: Path) -> None:
     run = next(sweep.iterdir())
     done = in_process(
-        "tables", str(run), f"{run}/", str(sweep / ".." / "runs" / run.name), "--out", str(tmp_path)
+        "report", str(run), f"{run}/", str(sweep / ".." / "runs" / run.name), "--out", str(tmp_path)
     )
-    assert "1 runs of 1 settings" in done.stdout
+    assert "1 runs of 1 conditions" in done.stdout
     assert done.returncode == 0
 
 
 def test_a_run_as_the_machinery_left_it(learnt: ScriptedRun, tmp_path: Path) -> None:
-    done = in_process("tables", str(learnt.dir), "--out", str(tmp_path))
+    done = in_process("report", str(learnt.dir), "--out", str(tmp_path))
     assert (done.returncode, done.stderr) == (0, "")
-    table = pandas.read_csv(tmp_path / "performance.csv")
+    table = pandas.read_csv(tmp_path / "tables" / "performance.csv")
     assert set(table.env) == {"tests.toy_env_Corridor"}
     assert list(table.checkpoint) == [0, 2, 4]
-    (skill,) = pandas.read_csv(tmp_path / "skills.csv").to_dict("records")
+    (skill,) = pandas.read_csv(tmp_path / "tables" / "skills.csv").to_dict("records")
     assert (skill["skill"], skill["created"], skill["inner_calls"]) == ("to_flag", 1, 0)
     played = [row for row in learnt.data.episodes if row.policy > 0]
     assert skill["calls"] == sum(row.skill_calls for row in played)
@@ -185,12 +185,12 @@ class TestHostile:
         ledger = (second / "requests.jsonl").read_text()
         (second / "requests.jsonl").write_text(ledger.replace('"retry"', '"retry', 1))
         (third / "policies" / "v0002" / "skills.py").write_text("def skill_0(")
-        done = in_process("tables", str(copied), "--out", str(tmp_path / "out"))
+        done = in_process("report", str(copied), "--out", str(tmp_path / "out"))
         assert done.returncode == 1
         assert [line.startswith("error: ") for line in done.stderr.splitlines()] == [True] * 3
         for run, line in zip((first, second, third), done.stderr.splitlines(), strict=True):
             assert str(run) in line
-        found = pandas.read_csv(tmp_path / "out" / "performance.csv")
+        found = pandas.read_csv(tmp_path / "out" / "tables" / "performance.csv")
         assert set(found.seeds) == {1}
         assert set(found.method) == {fourth.name.split("-")[1]}
 
@@ -200,10 +200,10 @@ class TestHostile:
         sleeping = sorted(copied.glob("*speedrunner*/sleeps/0001.json"))[0]
         record = json.loads(sleeping.read_text()) | {"error": "=HYPERLINK(1) & 5%\n\\end{tabular}"}
         sleeping.write_text(json.dumps(record))
-        assert in_process("tables", str(copied), "--out", str(tmp_path / "out")).returncode == 0
-        errors = pandas.read_csv(tmp_path / "out" / "sleeps.csv").error.dropna()
+        assert in_process("report", str(copied), "--out", str(tmp_path / "out")).returncode == 0
+        errors = pandas.read_csv(tmp_path / "out" / "tables" / "sleeps.csv").error.dropna()
         assert list(errors) == ["'=HYPERLINK(1) & 5% \\end{tabular}"]
-        assert (tmp_path / "out" / "sleeps.tex").read_text().count(r"\end{tabular}") == 1
+        assert (tmp_path / "out" / "tables" / "sleeps.tex").read_text().count(r"\end{tabular}") == 1
 
     def test_folders_without_runs_and_places_that_cannot_be_written(
         self, sweep: Path, tmp_path: Path
@@ -214,21 +214,19 @@ class TestHostile:
         lines = {
             (str(tmp_path / "empty"), out): "holds no run: no folder in it has a config.yaml",
             (str(tmp_path / "none"), out): "none could not be read: no such file or directory",
-            (str(sweep), str(tmp_path / "file")): "is a file: name a folder for the tables",
+            (str(sweep), str(tmp_path / "file")): "could not be made: not a directory",
             (str(sweep), str(tmp_path / "file" / "out")): "could not be made: not a directory",
         }
         for (folder, place), text in lines.items():
-            assert text in complaint(in_process("tables", folder, "--out", place))
+            assert text in complaint(in_process("report", folder, "--out", place))
         assert not Path(out).exists()
-        wrong = complaint(in_process("tables", str(sweep), "--out", out, "--prices", "gpu-hours"))
-        assert "is for `speedrunner cost`" in wrong
 
     def test_an_unfinished_run_is_named(self, copied: Path, tmp_path: Path) -> None:
         run = sorted(copied.iterdir())[0]
         (run / "evaluations" / "0004.jsonl").unlink()
         rows = (run / "episodes.jsonl").read_text().splitlines(keepends=True)
         (run / "episodes.jsonl").write_text("".join(row for row in rows if "test/0004" not in row))
-        done = in_process("tables", str(copied), "--out", str(tmp_path))
+        done = in_process("report", str(copied), "--out", str(tmp_path))
         assert done.returncode == 0
         assert f"{run} is not finished: no whole evaluation after 4 rollouts" in done.stdout
 
@@ -267,15 +265,14 @@ class TestLibrary:
 @pytest.mark.slow
 def test_a_sweep_of_the_paper_s_size_fits_into_two_gigabytes(tmp_path: Path) -> None:
     list(write_sweep(tmp_path / "runs"))
-    page = tmp_path / "report.html"
-    for command in (["tables", tmp_path / "runs", "--out", tmp_path / "out"],
-                    ["report", tmp_path / "runs", "--out", page]):  # fmt: skip
-        whole = [sys.executable, "-m", "speedrunner", *command, "--prices", "gpt-5.4-mini"]
-        process = subprocess.Popen(whole, cwd=CHECKOUT)
-        _, status, used = os.wait4(process.pid, 0)
-        process.returncode = os.waitstatus_to_exitcode(status)
-        assert process.returncode == 0
-        assert used.ru_maxrss < 2 * 2**20  # KiB, of this process alone
+    whole = [sys.executable, "-m", "speedrunner", "report", tmp_path / "runs", "--prices", "gpt-5.4-mini"]
+    process = subprocess.Popen(whole, cwd=CHECKOUT)
+    _, status, used = os.wait4(process.pid, 0)
+    process.returncode = os.waitstatus_to_exitcode(status)
+    assert process.returncode == 0
+    assert used.ru_maxrss < 2 * 2**20  # KiB, of this process alone
+    out = tmp_path / "runs" / "report"
+    page = out / "report.html"
     assert page.stat().st_size < 1.5e6
-    assert len(pandas.read_csv(tmp_path / "out" / "performance.csv")) == 17 * 5
+    assert len(pandas.read_csv(out / "tables" / "performance.csv")) == 17 * 5
     shutil.rmtree(tmp_path / "runs")

@@ -130,10 +130,6 @@ def test_of_an_unfinished_run_whole_evaluations_are_compared_and_it_is_said(tmp_
 
 
 class TestRefused:
-    def test_a_run_alone(self, tmp_path: Path) -> None:
-        with pytest.raises(CannotCompare, match="name at least two different runs"):
-            compared(run(tmp_path / "one", SAME))
-
     def test_no_common_checkpoint(self, tmp_path: Path) -> None:
         one, other = run(tmp_path / "one", {0: SAME[0]}), run(tmp_path / "other", {10: SAME[10]})
         with pytest.raises(CannotCompare, match=r"finished by all runs: .*/one has 0; .*/other has 10$"):

@@ -1,16 +1,10 @@
-"""`speedrunner plot`: learning curves on the terminal."""
+"""Learning curves as bars on a terminal."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Annotated, Any
-
-import typer
-
-from speedrunner.cli.command import plain_console
-from speedrunner.console import visible
+from typing import Any
 
 MEASURES = {
     "score": ("score", "{:.3f}"),
@@ -29,31 +23,6 @@ BLOCKS = "▏▎▍▌▋▊▉█"
 """Parts of a character, up to a whole one."""
 
 
-def plot(runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run directories.")]) -> None:
-    """Draw what the test episodes of runs came to at each checkpoint: score, calls, tokens by class, USD.
-
-    Example: speedrunner plot runs/demo
-    """
-    from speedrunner.results.checkpoints import frame_checkpoints
-    from speedrunner.results.ledger import run_costs
-    from speedrunner.results.plain_rows import list_rows
-    from speedrunner.results.pricing import price_book
-    from speedrunner.runs.identity import remarks
-    from speedrunner.store.data import load
-
-    loaded = [load(path) for path in {path.resolve(): path for path in runs}.values()]
-    found: dict[str, Plotted] = {}
-    for run in loaded:  # one after the other, as ledgers are large
-        (costs,) = run_costs([run], [price_book(run)])
-        found[str(run.path)] = Plotted(
-            list_rows(frame_checkpoints(run, costs)), run.settings.run.test_episodes
-        )
-    console = plain_console()
-    blocks = BLOCKS if console.encoding.startswith("utf") else "#"
-    for line in (*curves(found, blocks), *remarks(process for run in loaded for process in run.processes)):
-        console.print(visible(line), soft_wrap=True)
-
-
 @dataclass(frozen=True)
 class Plotted:
     """A run's checkpoints, and how many test episodes a whole one has."""
@@ -62,7 +31,7 @@ class Plotted:
     whole: int
 
 
-def curves(runs: Mapping[str, Plotted], blocks: str = BLOCKS) -> Iterator[str]:
+def draw_curves(runs: Mapping[str, Plotted], blocks: str = BLOCKS) -> Iterator[str]:
     """The lines of all curves: a block for each measure, in it each run by name, if there are several.
 
     Args:

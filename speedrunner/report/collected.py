@@ -1,76 +1,37 @@
-"""`speedrunner tables`: what runs came to, as CSV and LaTeX, beside the paper's numbers."""
+"""All runs below some folders with their tables: what `speedrunner report` writes."""
 
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
 
 import msgspec
-import typer
 
-from speedrunner.cli.command import PriceList, plain_console, waiting_line
-from speedrunner.console import visible
-
-if TYPE_CHECKING:
-    from speedrunner.results.conditions import Condition
-    from speedrunner.results.paper import Beside
-    from speedrunner.results.run_result import RunResult
-    from speedrunner.results.writing import Table
-
-
-Folders = Annotated[
-    list[Path], typer.Argument(metavar="DIR...", help="Runs, and folders with runs in them or below.")
-]
-
-
-def tables(
-    folders: Folders,
-    out: Annotated[Path, typer.Option(metavar="OUT", help="Where the tables go.", show_default=False)],
-    prices: PriceList = None,
-    holm: Annotated[
-        bool, typer.Option("--holm", help="Correct p-values by Holm's procedure, per metric and table.")
-    ] = False,
-) -> None:
-    """Write tables of all runs below some folders, finished or not, as CSV and LaTeX.
-
-    They are grouped by what they differ in but for the seed; docs/statistics.md says what each table holds.
-    The exit status is 1 when a run is damaged, which is left out, or a folder holds none.
-
-    Example: speedrunner tables runs --out tables --prices gpt-5.4-mini
-    """
-    from speedrunner.results.writing import write
-    from speedrunner.store.files import StorageError
-
-    if out.exists() and not out.is_dir():
-        raise StorageError(f"--out {out} is a file: name a folder for the tables")
-    found = read_tables(folders, prices, corrected=holm)
-    write(out, found.tables, found.remarks)
-    console = plain_console()
-    for line in [*_said(found), *found.notes, *found.remarks]:
-        console.print(visible(line), soft_wrap=True)
-    count = len(found.tables)
-    console.print(f"{count} tables, each as .csv and .tex, are in {visible(str(out))}", soft_wrap=True)
-    tell_problems(found)
-
-
-def tell_problems(found: Found) -> None:
-    """Name the runs that are left out on standard error; the exit status is 1 then."""
-    for problem in found.problems:
-        typer.echo(visible(f"error: {problem}"), err=True)
-    if found.problems:
-        raise typer.Exit(1)
+from speedrunner.bench.measurement import Status
+from speedrunner.config.schema import InvalidConfig, RunConfig
+from speedrunner.experiments.plans import noted_sweeps, runs_below
+from speedrunner.results.conditions import Condition, group_runs
+from speedrunner.results.forecasts import forecast_table
+from speedrunner.results.paper import Beside, beside, published
+from speedrunner.results.paper_tables import paper_tables
+from speedrunner.results.pricing import GPU_HOURS, price_list
+from speedrunner.results.reading import read_results
+from speedrunner.results.run_result import RunResult
+from speedrunner.results.tables import make_tables
+from speedrunner.results.writing import Table
+from speedrunner.store.files import StorageError
 
 
 @dataclass(frozen=True)
-class Found:
+class Collected:
     """What was read of some folders.
 
     Attributes:
         runs: in the order of their folders.
-        groups: the same by setting.
+        conditions: the same, grouped.
         beside: the paper's numbers and ours.
         tables: all of them.
         notes: runs that are left out as another one has their setting and seed.
@@ -80,7 +41,7 @@ class Found:
     """
 
     runs: list[RunResult]
-    groups: list[Condition]
+    conditions: list[Condition]
     beside: list[Beside]
     tables: list[Table]
     notes: list[str]
@@ -89,55 +50,43 @@ class Found:
     options: str
 
 
-def read_tables(folders: list[Path], prices: str | None, *, corrected: bool) -> Found:
+def collect(folders: Sequence[Path], prices: str | None, status: Status, *, corrected: bool) -> Collected:
     """Read all runs below some folders, and make the tables.
 
     Args:
         prices: a file of `configs/prices/`; `None`: each run's own list.
+        status: shows which run is being read.
         corrected: whether p-values are corrected by Holm's procedure.
 
     Raises:
         InvalidConfig: there is no such price list.
         StorageError: there is no run that can be read.
     """
-    from speedrunner.config.schema import InvalidConfig
-    from speedrunner.results.conditions import group_runs
-    from speedrunner.results.forecasts import forecast_table
-    from speedrunner.results.paper import beside, published
-    from speedrunner.results.paper_tables import paper_tables
-    from speedrunner.results.pricing import GPU_HOURS, price_list
-    from speedrunner.results.tables import make_tables
-    from speedrunner.store.files import StorageError
-
     if prices == GPU_HOURS:
         raise InvalidConfig(
             f"--prices {GPU_HOURS} is for `speedrunner cost`: here runs are priced by the token"
         )
     if prices is not None:
         price_list(prices)
-    runs, problems = _read(folders, prices)
+    runs, problems = _read(folders, prices, status)
     if not runs:
         raise StorageError("; ".join(problems))
-    groups, notes = group_runs(runs)
+    conditions, notes = group_runs(runs)
     names = ", ".join(dict.fromkeys(run.prices for run in runs))
     options = _options(folders, runs)
-    rows = beside(published(), groups, options)
-    made = [*make_tables(groups, prices=names, corrected=corrected), *paper_tables(rows)]
+    rows = beside(published(), conditions, options)
+    made = [*make_tables(conditions, prices=names, corrected=corrected), *paper_tables(rows)]
     try:
         made.append(forecast_table(runs))
     except StorageError as error:
         problems.append(str(error))
     remarks = sorted({remark for run in runs for remark in run.remarks})
-    return Found(runs, groups, rows, made, notes, remarks, problems, options)
+    return Collected(runs, conditions, rows, made, notes, remarks, problems, options)
 
 
-def _options(folders: list[Path], runs: list[RunResult]) -> str:
+def _options(folders: Sequence[Path], runs: list[RunResult]) -> str:
     """Scale and folder of the newest sweep that was begun there, as its command had them; without a scale,
     the sizes in which all runs differ from the paper's."""
-    from speedrunner.config.schema import RunConfig
-    from speedrunner.experiments.plans import noted_sweeps
-    from speedrunner.store.files import StorageError
-
     words: list[str] = []
     for folder in folders:
         with suppress(StorageError, ValueError):
@@ -152,12 +101,8 @@ def _options(folders: list[Path], runs: list[RunResult]) -> str:
     return "".join(f" {shlex.quote(each)}" for each in words)
 
 
-def _read(folders: list[Path], prices: str | None) -> tuple[list[RunResult], list[str]]:
+def _read(folders: Sequence[Path], prices: str | None, status: Status) -> tuple[list[RunResult], list[str]]:
     """All runs that can be read, each once, and what is wrong with the others."""
-    from speedrunner.experiments.plans import runs_below
-    from speedrunner.results.reading import read_results
-    from speedrunner.store.files import StorageError
-
     found: dict[Path, Path] = {}
     problems = []
     for folder in folders:
@@ -170,21 +115,20 @@ def _read(folders: list[Path], prices: str | None) -> tuple[list[RunResult], lis
             problems.append(f"{folder} holds no run: no folder in it has a config.yaml")
         found |= {path.resolve(): path for path in here}
     runs = []
-    with waiting_line() as status:
-        status(f"reading {len(found)} runs")
-        for number, summary in enumerate(read_results(list(found.values()), prices), start=1):
-            status(f"{number} of {len(found)} runs are read")
-            if isinstance(summary, str):
-                problems.append(summary)
-            else:
-                runs.append(summary)
+    status(f"reading {len(found)} runs")
+    for number, result in enumerate(read_results(list(found.values()), prices), start=1):
+        status(f"{number} of {len(found)} runs are read")
+        if isinstance(result, str):
+            problems.append(result)
+        else:
+            runs.append(result)
     return runs, problems
 
 
-def _said(found: Found) -> list[str]:
+def describe(found: Collected) -> list[str]:
     """What was read, and what is missing."""
     rows = found.beside
-    lines = [f"{len(found.runs)} runs of {len(found.groups)} settings"]
+    lines = [f"{len(found.runs)} runs of {len(found.conditions)} conditions"]
     for run in found.runs:
         if run.unfinished:
             points = ", ".join(map(str, run.unfinished))
