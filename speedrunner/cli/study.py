@@ -59,6 +59,7 @@ def cache(
 
 
 def _recorded(arguments: list[str], in_flight: int | None, trust: list[str]) -> list[RecordedRun]:
+    from speedrunner.bench.cache_study import RecordedRun
     from speedrunner.runs.setup import set_up
     from speedrunner.runs.stored_setup import compose_stored
     from speedrunner.store.data import RunData

@@ -62,7 +62,8 @@ def engine_config(card: ModelCard, model: str) -> Any:
     from vllm.usage.usage_lib import UsageContext
     from vllm.utils.argparse_utils import FlexibleArgumentParser
 
-    arguments = VllmServer(card, model, Path("unused")).command[3:]
+    server = VllmServer(card, model, Path("unused"))
+    arguments = [*server.arguments, "--nnodes", str(card.nodes), "--node-rank", "0"]
     options = make_arg_parser(FlexibleArgumentParser()).parse_args(arguments)
     validate_parsed_serve_args(options)
     engine = AsyncEngineArgs.from_cli_args(options)

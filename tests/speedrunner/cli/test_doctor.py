@@ -49,7 +49,7 @@ def test_scripts_get_one_object(tmp_path: Path) -> None:
     found = json.loads(done.stdout)
     assert found["passed"] is True
     assert {each["level"] for each in found["findings"]} <= {"ok", "warning"}
-    assert set(found["findings"][0]) == {"name", "level", "text", "remedy", "details", "found"}
+    assert set(found["findings"][0]) == {"name", "level", "text", "remedy", "details", "found", "is_late"}
 
 
 def test_what_does_not_exist_is_one_line() -> None:
