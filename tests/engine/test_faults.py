@@ -61,10 +61,11 @@ class Command:
         )
 
     @property
-    def lines(self) -> int:
-        """Rows of the ledger that belong to episodes and sleeps."""
+    def answered(self) -> int:
+        """Requests of episodes and sleeps that the engine has answered."""
         file = self.run / "requests.jsonl"
-        return file.read_bytes().count(b'"episode":') if file.exists() else 0
+        rows = file.read_bytes().splitlines() if file.exists() else []
+        return sum(b'"episode":' in row and b'"usage":{' in row for row in rows)
 
     def wait_for(self, there: Callable[[], bool]) -> None:
         """Until the run has come as far as that."""
@@ -74,21 +75,26 @@ class Command:
 
     def requests(self, further: int) -> None:
         """Until that many more requests were answered."""
-        target = self.lines + further
-        self.wait_for(lambda: self.lines >= target)
+        target = self.answered + further
+        self.wait_for(lambda: self.answered >= target)
 
     @property
     def tree(self) -> list[psutil.Process]:
         """Its process and all below."""
         return tree(self.process.pid)
 
-    def api_server(self) -> psutil.Process:
-        """vLLM's API server below it."""
-        (server,) = (
+    @property
+    def api_servers(self) -> list[psutil.Process]:
+        """vLLM's API servers below it."""
+        return [
             each
             for each in self.tree
             if "serving.engine.api_server" in words(each) and "guard.py" not in words(each)
-        )
+        ]
+
+    def api_server(self) -> psutil.Process:
+        """vLLM's API server below it."""
+        (server,) = self.api_servers
         return server
 
     def end(self) -> subprocess.CompletedProcess[str]:
@@ -144,9 +150,7 @@ def test_a_server_that_is_killed_too_often_stops_the_run_which_resumes(
     for _ in range(MOST_RESTARTS):
         killed.append(run.api_server())
         killed[-1].kill()
-        run.wait_for(
-            lambda: any("api_server" in words(each) and each not in killed for each in run.tree),
-        )
+        run.wait_for(lambda: any(each not in killed for each in run.api_servers))
         run.requests(5)
     everything = run.tree
     run.api_server().kill()
