@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from speedrunner.config.names import setting
-from speedrunner.experiments.plans import runs_below
 from speedrunner.store.data import RunData, load
+from speedrunner.store.discovery import runs_below
 from speedrunner.store.stored_run import RunDirectoryError
 
 if TYPE_CHECKING:

@@ -38,8 +38,8 @@ def plot(runs: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Run 
     from speedrunner.results.ledger import run_costs
     from speedrunner.results.plain_rows import list_rows
     from speedrunner.results.pricing import price_book
-    from speedrunner.runs.identity import remarks
     from speedrunner.store.data import load
+    from speedrunner.store.processes import remarks
 
     loaded = [load(path) for path in {path.resolve(): path for path in runs}.values()]
     found: dict[str, Plotted] = {}

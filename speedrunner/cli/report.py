@@ -38,10 +38,10 @@ def report(
     Example: speedrunner report runs/paper --figures figures
     """
     from speedrunner.bench.gpu.record import is_record
+    from speedrunner.bench.gpu.report_tables import record_tables
     from speedrunner.report.facts import facts
     from speedrunner.report.figures import figures, not_begun
     from speedrunner.report.page import page
-    from speedrunner.report.records import record_tables
     from speedrunner.results.paper import played_models, sweep_command
     from speedrunner.store import files
 

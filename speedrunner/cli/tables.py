@@ -135,8 +135,8 @@ def _options(folders: list[Path], runs: list[RunResult]) -> str:
     """Scale and folder of the newest sweep that was begun there, as its command had them; without a scale,
     the sizes in which all runs differ from the paper's."""
     from speedrunner.config.schema import RunConfig
-    from speedrunner.experiments.plans import noted_sweeps
     from speedrunner.store.files import StorageError
+    from speedrunner.store.sweep_plans import noted_sweeps
 
     words: list[str] = []
     for folder in folders:
@@ -154,8 +154,8 @@ def _options(folders: list[Path], runs: list[RunResult]) -> str:
 
 def _read(folders: list[Path], prices: str | None) -> tuple[list[RunResult], list[str]]:
     """All runs that can be read, each once, and what is wrong with the others."""
-    from speedrunner.experiments.plans import runs_below
     from speedrunner.results.reading import read_results
+    from speedrunner.store.discovery import runs_below
     from speedrunner.store.files import StorageError
 
     found: dict[Path, Path] = {}

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from speedrunner.experiments.plans import MOST, PLANS, PlannedRun, SweepPlan, note_sweep, noted_sweeps
 from speedrunner.experiments.status import status
 from speedrunner.store.files import StorageError
+from speedrunner.store.sweep_plans import MOST, PLANS, PlannedRun, SweepPlan, note_sweep, noted_sweeps
 
 
 def test_notes_in_a_run_s_directory_do_not_count(tmp_path: Path) -> None:
