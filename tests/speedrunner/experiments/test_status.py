@@ -15,7 +15,7 @@ from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.experiments.status import RunStatus, Status
 from speedrunner.experiments.status import status as status_of
 from speedrunner.store.rundir import RunDirectory
-from speedrunner.store.sweep_plans import PLANS
+from speedrunner.store.sweep_plans import PLANS, PlannedRun, SweepPlan, note_sweep
 from tests.scripted_engine import ScriptedEngine
 from tests.scripted_runs import CORRIDOR, LEARN, SCHEDULE, ScriptedRun, in_process, roomy, script, walker
 
