@@ -1,4 +1,4 @@
-"""The forecasts that a folder of runs keeps, and the measures that they are about."""
+"""Forecasts as they are stored in a folder of runs, and the measured amounts that they predict."""
 
 from __future__ import annotations
 
@@ -22,27 +22,26 @@ CONFIDENCE = 0.9
 Kind = Literal["train", "test", "sleep"]
 
 MEASURES = ("requests", "uncached", "cached", "output", "engine_s", "usd", "bytes")
-"""What is added up: requests, tokens by class, seconds of engines of ours, USD, bytes on the disk. What was
-wasted is in it: it is taken, too."""
+"""Requests, tokens by class, seconds of our engines, USD and bytes on disk, wasted ones included."""
 
 FORECASTS = "forecasts.jsonl"
-"""The file in the folder of the runs."""
+"""The file of forecasts, in the folder of the runs."""
 
 
 class Forecast(msgspec.Struct, frozen=True):
-    """What one run is expected to take.
+    """The expected requests, tokens, time, disk and cost of one run.
 
     Attributes:
         dir: the run's directory.
-        setting: how its setting is called.
+        setting: the setting of the run.
         counts: its training episodes, test episodes and sleeps.
-        files: on the disk.
-        mean, sd: of each measure, the expected amount and the standard deviation around it; a measure that
-            is not known (no price, no engine of ours) is missing.
-        measured: how many of each kind it is made from.
-        prices: what the price list is called.
-        made: when, in Unix seconds.
-        source: the setting that was measured, where it is not its own.
+        files: number of files on disk.
+        mean, sd: the expected amount and its standard deviation, by measure; an unknown measure (without a
+            price or an engine of ours) is missing.
+        measured: how many measured episodes and sleeps of each kind the forecast uses.
+        prices: name of the price list.
+        made: time of the forecast in Unix seconds.
+        source: the setting that was measured, if it is another one.
     """
 
     dir: str
@@ -59,8 +58,10 @@ class Forecast(msgspec.Struct, frozen=True):
 
 
 class Sum(msgspec.Struct, frozen=True):
-    """Several runs' amount of one measure, with the interval that holds it with `CONFIDENCE`; none where a
-    kind was measured only once."""
+    """The total of one measure over several runs, with its interval at `CONFIDENCE`.
+
+    The interval is missing if a kind of step was measured only once.
+    """
 
     mean: float
     low: float | None
@@ -68,7 +69,7 @@ class Sum(msgspec.Struct, frozen=True):
 
 
 def total(forecasts: Sequence[Forecast], measure: str) -> Sum | None:
-    """Their sum of one measure; `None` where it is not known of all. Errors of one setting go together."""
+    """Return the sum of one measure; `None` if a forecast lacks it. Errors in one setting are correlated."""
     if not forecasts or any(measure not in each.mean for each in forecasts):
         return None
     mean = sum(each.mean[measure] for each in forecasts)
@@ -85,7 +86,7 @@ def total(forecasts: Sequence[Forecast], measure: str) -> Sum | None:
 
 
 def keep(forecasts: Sequence[Forecast]) -> None:
-    """Note forecasts beside their runs, to be held against what these take. Raises `StorageError`."""
+    """Store forecasts next to their runs, for comparison with the measured amounts. Raises `StorageError`."""
     for each in forecasts:
         folder = Path(each.dir).parent
         with files.explained(folder, "made"):
@@ -95,12 +96,12 @@ def keep(forecasts: Sequence[Forecast]) -> None:
 
 
 def kept(folder: Path) -> list[Forecast]:
-    """The forecasts of a folder's runs, oldest first, with their names as `dir`. Raises `StorageError`."""
+    """Return a folder's forecasts, oldest first; `dir` is the run's name. Raises `StorageError`."""
     return files.read_records(folder / FORECASTS, Forecast)
 
 
 def truth(run: RunData, costs: RunCosts) -> dict[str, float]:
-    """What a run has taken, by measure, as far as it is known. Raises `StorageError`."""
+    """Return the known amounts that a run took, by measure. Raises `StorageError`."""
     taken = amounts_of(costs.total)
     if costs.unpriced:
         taken.pop("usd", None)
@@ -121,11 +122,11 @@ def amounts_of(line: Line) -> dict[str, float]:
 
 
 def file_sizes(path: Path) -> dict[str, float]:
-    """Bytes of a run's files, by what they grow with."""
+    """Return the bytes of a run's files by the kind of step that adds to them."""
     folders = {"trajectories": "train", "evaluations": "test", "sleeps": "sleep", "policies": "sleep"}
     sizes = {"train": 0.0, "test": 0.0, "sleep": 0.0, "all": 0.0}
     for file in path.rglob("*"):
-        with suppress(FileNotFoundError):  # it was there for a moment: the run goes on
+        with suppress(FileNotFoundError):  # the run is writing
             found = file.lstat()
             if stat.S_ISREG(found.st_mode):
                 sizes[folders.get(file.relative_to(path).parts[0], "all")] += found.st_size

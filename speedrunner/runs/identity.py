@@ -23,7 +23,7 @@ from speedrunner.library.library import Library
 from speedrunner.runs.machine import confinement, machine
 from speedrunner.runs.setup import Setup
 from speedrunner.runs.versions import versions
-from speedrunner.store.processes import ACCEPTABLE, TOLD, changes
+from speedrunner.store.processes import ACCEPTABLE, REPORTED, changes
 from speedrunner.store.records import Process
 from speedrunner.store.stored_run import RunDirectoryError
 
@@ -107,13 +107,13 @@ def continued(path: Path, before: Process | None, after: Process, *, accept: boo
         RunDirectoryError: it would make another run of it, or its changes are not accepted.
     """
     found = [NOT_KNOWN] if before is None else changes(before, after)
-    refused = [each for each in found if not each.startswith((*ACCEPTABLE, *TOLD, NOT_KNOWN))]
+    refused = [each for each in found if not each.startswith((*ACCEPTABLE, *REPORTED, NOT_KNOWN))]
     if refused:
         raise RunDirectoryError(
             f"{path} was played with something else: {'; '.join(found)};"
             " take the change back, or name another directory with run.dir"
         )
-    if not accept and not all(each.startswith(TOLD) for each in found):
+    if not accept and not all(each.startswith(REPORTED) for each in found):
         raise RunDirectoryError(
             f"{path} was played by other code: {'; '.join(found)}; go back to it, name another directory with"
             " run.dir, or accept the change, which the run then records: run.accept_changes=true"

@@ -1,4 +1,4 @@
-"""The sweeps that were started in a folder, and the runs that they plan."""
+"""Record the sweeps of a folder with their planned runs, and read them."""
 
 from __future__ import annotations
 
