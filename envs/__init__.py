@@ -1,6 +1,6 @@
 """Text environments: their primitives, texts, outcomes and splits. Nothing here knows about language models.
 
-`from envs import ...` has all that an environment is written with. `TextEnv` is the contract.
+`from envs import ...` has everything that an environment needs. `TextEnv` is the contract.
 """
 
 from envs.base import (

@@ -1,6 +1,6 @@
 """The engine: start it, reach it, meter it. Nothing here knows about skills or environments.
 
-`from serving import ...` has all that code about model configurations needs. The rest is in its modules.
+`from serving import ...` has everything about model configurations. The rest is in the modules.
 """
 
 from serving.cards import list_cards, load_card

@@ -1,4 +1,4 @@
-"""Which rooms may import which, what people who extend import, and that a bare import stays light."""
+"""Imports: which rooms may import which, the public places, and bare imports that stay light."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ BASE = {"typed", "console", "findings", "markup", "optional", "slurm"}
 """Packages and modules of the room `base`, which import only each other."""
 
 EXCEPTIONS: set[tuple[str, str]] = set()
-"""Pairs of a module and a room that it imports although the room is not below it. Pairs may only go."""
+"""Modules with a room that they import although it is not below. This set may only shrink."""
 
 PUBLIC = ("envs", "serving", "speedrunner.data", "speedrunner.methods")
-"""What people who extend import: environments, model configurations, analysis, methods."""
+"""The imports for own environments, model configurations, analyses and methods."""
 
 HEAVY = ["torch", "transformers", "vllm", "minigrid", "gymnasium", "pygame", "numpy", "pandas"]
 
@@ -99,7 +99,7 @@ def imports(file: Path) -> Iterator[str]:
 
 
 def crossings() -> Iterator[tuple[str, str]]:
-    """Yield each module of ours with a room that it imports, other than its own."""
+    """Yield each of our modules with each other room that it imports."""
     for package in PACKAGES:
         for file in (ROOT / package).rglob("*.py"):
             module = ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")

@@ -1,4 +1,4 @@
-"""All that a method is written with, in one import. `Method` is the contract.
+"""Everything that a method needs, in one import. `Method` is the contract.
 
 `speedrunner init method NAME` writes a method that works, `speedrunner methods check` tests one. The bundled
 methods are in this package, under their names in `registry`.

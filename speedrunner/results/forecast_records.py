@@ -37,7 +37,7 @@ class Forecast(msgspec.Struct, frozen=True):
         counts: its training episodes, test episodes and sleeps.
         files: number of files on disk.
         mean, sd: the expected amount and its standard deviation, by measure; an unknown measure (without a
-            price or an engine of ours) is missing.
+            price or our own engine) is missing.
         measured: how many measured episodes and sleeps of each kind the forecast uses.
         prices: name of the price list.
         made: time of the forecast in Unix seconds.
