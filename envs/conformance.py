@@ -15,7 +15,7 @@ from envs.watched import Watched
 from typed.errors import in_one_line
 
 
-def findings(env: TextEnv, tasks: Split | Task, *, calls: int = CALLS) -> Iterator[str]:
+def check_env(env: TextEnv, tasks: Split | Task, *, calls: int = CALLS) -> Iterator[str]:
     """Check an environment against the promises of `TextEnv`.
 
     Two training tasks are played with random primitive calls, the first of them three times.

@@ -1,9 +1,12 @@
-"""Text on a person's terminal: from outside, and in columns."""
+"""Text on a terminal: from outside, in columns, and as the status of long work."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+
+Status = Callable[[str], None]
+"""Shows one line: the current step, and the results so far."""
 
 _CONTROL = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f"
@@ -31,3 +34,9 @@ def aligned(rows: Sequence[Sequence[str]], *, turned: bool = False) -> list[str]
     rows = list(zip(*rows, strict=True)) if turned else rows
     first, *others = (max(map(len, column)) for column in zip(*rows, strict=True))
     return ["  ".join([head.ljust(first), *map(str.rjust, cells, others)]).rstrip() for head, *cells in rows]
+
+
+def within(status: Status, doing: str) -> Status:
+    """Return the status of a part: its lines begin with `doing`."""
+    status(doing)
+    return lambda line: status(f"{doing}: {line}")

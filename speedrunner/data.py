@@ -10,8 +10,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from speedrunner.config.names import setting
-from speedrunner.experiments.plans import runs_below
 from speedrunner.store.data import RunData, load
+from speedrunner.store.discovery import runs_below
+from speedrunner.store.files import StorageError
+from speedrunner.store.records import (
+    AgentRecord,
+    CallNode,
+    Edit,
+    Ending,
+    EpisodeRow,
+    Message,
+    Policy,
+    Process,
+    Skill,
+    SleepRecord,
+    Trajectory,
+    Turn,
+)
 from speedrunner.store.stored_run import RunDirectoryError
 
 if TYPE_CHECKING:
@@ -19,7 +34,25 @@ if TYPE_CHECKING:
 
     from speedrunner.store.frames import Table
 
-__all__ = ["RunData", "Runs", "load", "load_all"]
+__all__ = [
+    "AgentRecord",
+    "CallNode",
+    "Edit",
+    "Ending",
+    "EpisodeRow",
+    "Message",
+    "Policy",
+    "Process",
+    "RunData",
+    "Runs",
+    "Skill",
+    "SleepRecord",
+    "StorageError",
+    "Trajectory",
+    "Turn",
+    "load",
+    "load_all",
+]
 
 
 class Runs:

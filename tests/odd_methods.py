@@ -6,17 +6,25 @@ import asyncio
 
 import msgspec
 
-from envs import Task, TextEnv
-from serving.tokens.tools import ToolCall
-from speedrunner.agents.actor import ActorSpec
-from speedrunner.agents.episode import Stage
-from speedrunner.agents.loop import ToolReply
-from speedrunner.agents.toolbox import Toolbox, ToolError
-from speedrunner.library.library import InvalidSkill, Library
-from speedrunner.methods.base import Method, SleepTools
+from speedrunner.methods import (
+    ActorSpec,
+    Ending,
+    History,
+    InvalidSkill,
+    Library,
+    Message,
+    Method,
+    Policy,
+    SleepTools,
+    Stage,
+    Task,
+    TextEnv,
+    Toolbox,
+    ToolCall,
+    ToolError,
+    ToolReply,
+)
 from speedrunner.methods.react import ReAct
-from speedrunner.store.data import History
-from speedrunner.store.records import Ending, Message, Policy
 
 
 class Workshop:

@@ -1,25 +1,51 @@
-"""Importing our packages stays light: what is heavy is imported where it is used."""
+"""Imports: which rooms may import which, the public places, and bare imports that stay light."""
 
 from __future__ import annotations
 
-import re
+import ast
 import subprocess
 import sys
+from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 
 import pytest
 
-pytestmark = pytest.mark.process
-
-CORE = ("agents", "bench", "config", "hosts", "library", "methods", "runs", "sandbox", "store")
-ABOVE = ("cli", "cluster", "data", "experiments", "export", "report", "verification", "view")
-"""Rooms of `speedrunner`, and those that stand on them."""
-
 ROOT = Path(__file__).parents[1]
+
+FLOORS = (
+    ("base", "sandbox"),
+    ("envs", "serving"),
+    ("config",),
+    ("store",),
+    ("data", "hosts", "library"),
+    ("agents", "results"),
+    ("methods",),
+    ("runs",),
+    ("bench", "experiments", "verification"),
+    ("cluster", "export", "report", "scaffold", "view"),
+    ("cli", "models"),
+)
+"""Rooms by floor, the lowest first. A room imports only from lower floors, inside functions too."""
+
+FLOOR_OF = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
+
+PACKAGES = ("typed", "serving", "envs", "models", "speedrunner")
+
+BASE = {"typed", "console", "findings", "markup", "optional", "slurm"}
+"""Packages and modules of the room `base`, which import only each other."""
+
+EXCEPTIONS: set[tuple[str, str]] = set()
+"""Modules with a room that they import although it is not below. This set may only shrink."""
+
+PUBLIC = ("envs", "serving", "speedrunner.data", "speedrunner.methods")
+"""The imports for own environments, model configurations, analyses and methods."""
+
 HEAVY = ["torch", "transformers", "vllm", "minigrid", "gymnasium", "pygame", "numpy", "pandas"]
 
 
-@pytest.mark.parametrize("package", ["envs", "serving", "speedrunner"])
+@pytest.mark.process
+@pytest.mark.parametrize("package", ["speedrunner", *PUBLIC])
 def test_a_bare_import_is_quiet_and_loads_nothing_heavy(package: str) -> None:
     program = f"import sys, {package}; print([name for name in {HEAVY} if name in sys.modules])"
     run = subprocess.run(
@@ -28,6 +54,7 @@ def test_a_bare_import_is_quiet_and_loads_nothing_heavy(package: str) -> None:
     assert (run.stdout.strip(), run.stderr) == ("[]", "")
 
 
+@pytest.mark.process
 def test_options_and_splits_of_babyai_need_no_simulator() -> None:
     program = (
         "import sys, envs, envs.registry; envs.splits('babyai'); envs.registry.REGISTRY.find('babyai'); "
@@ -39,6 +66,7 @@ def test_options_and_splits_of_babyai_need_no_simulator() -> None:
     assert (run.stdout.strip(), run.stderr) == ("[]", "")
 
 
+@pytest.mark.process
 def test_the_command_line_s_help_waits_for_nothing_that_only_its_commands_need() -> None:
     drawing = ["matplotlib", "starlette", "uvicorn", "jinja2", "pygments"]
     others = ["hydra", "omegaconf", "aiohttp", "prometheus_client", "scienceworld", "psutil"]
@@ -50,12 +78,72 @@ def test_the_command_line_s_help_waits_for_nothing_that_only_its_commands_need()
     assert (run.stdout.strip(), run.stderr) == ("[]", "")
 
 
-def test_nothing_of_the_core_imports_what_stands_on_it() -> None:
-    pattern = re.compile(rf"^\s*(?:from|import) speedrunner\.({'|'.join(ABOVE)})\b", re.MULTILINE)
-    found = {
-        f"{file.relative_to(ROOT)}: {name}"
-        for room in CORE
-        for file in (ROOT / "speedrunner" / room).rglob("*.py")
-        for name in pattern.findall(file.read_text())
+def room_of(module: str) -> str:
+    """Return the room of one of our modules: a package, or a package or module of `speedrunner`."""
+    first, _, rest = module.partition(".")
+    room = rest.partition(".")[0] if first == "speedrunner" else first
+    return "base" if room in BASE else room
+
+
+def imports(file: Path) -> Iterator[str]:
+    """Yield the modules that a file imports, inside functions too."""
+    for node in ast.walk(ast.parse(file.read_bytes())):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module is not None:
+            is_whole = node.module == "speedrunner"  # from speedrunner import view
+            names = [f"speedrunner.{each.name}" for each in node.names] if is_whole else [node.module]
+        else:
+            continue
+        yield from (name for name in names if name.partition(".")[0] in PACKAGES)
+
+
+def crossings() -> Iterator[tuple[str, str]]:
+    """Yield each of our modules with each other room that it imports."""
+    for package in PACKAGES:
+        for file in (ROOT / package).rglob("*.py"):
+            module = ".".join(file.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+            rooms = {room_of(each) for each in imports(file)} - {room_of(module)}
+            yield from ((module, room) for room in rooms)
+
+
+def test_each_room_imports_only_from_the_floors_below_it() -> None:
+    upward = {
+        (module, room)
+        for module, room in crossings()
+        if module not in ("speedrunner", "speedrunner.__main__")
+        and FLOOR_OF[room] >= FLOOR_OF[room_of(module)]
     }
-    assert found == set()
+    assert upward == EXCEPTIONS
+
+
+def test_each_room_has_a_floor() -> None:
+    files = (ROOT / "speedrunner").rglob("*.py")
+    modules = (".".join(file.relative_to(ROOT).with_suffix("").parts) for file in files)
+    rooms = {room_of(module) for module in modules} - {"__init__", "__main__"}
+    assert rooms | {room_of(name) for name in PACKAGES[:-1]} == FLOOR_OF.keys()
+
+
+@pytest.mark.parametrize("name", PUBLIC)
+def test_each_public_name_can_be_imported_from_the_one_place(name: str) -> None:
+    public = import_module(name)
+    assert sorted(set(public.__all__)) == sorted(public.__all__)
+    assert [each for each in public.__all__ if not hasattr(public, each)] == []
+
+
+@pytest.mark.parametrize(
+    "file",
+    [
+        *(f"speedrunner/scaffold/my_{kind}.py" for kind in ("env", "method")),
+        *(f"speedrunner/methods/{name}.py" for name in ("react", "opo")),
+        "models/tiny/libraries.py",
+    ],
+)
+def test_what_people_begin_with_imports_only_from_the_public_places(file: str) -> None:
+    assert {each for each in imports(ROOT / file) if not each.startswith("models.")} <= set(PUBLIC)
+
+
+def test_the_scaffold_s_tests_add_only_the_check_of_a_method() -> None:
+    found = {each for file in (ROOT / "speedrunner/scaffold").glob("test_*.py") for each in imports(file)}
+    own = {f"speedrunner.scaffold.my_{kind}" for kind in ("env", "method")}
+    assert found - own - set(PUBLIC) == {"speedrunner.runs.method_check"}

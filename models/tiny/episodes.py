@@ -18,12 +18,16 @@ from serving.tokens.frame import CHATML
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.tokens.tools import ToolCall, ToolSpec
 from serving.tokens.transcript import Transcript
-from speedrunner.agents.actor import ActorSpec, actor_view
-from speedrunner.agents.loop import plain_messages
 from speedrunner.config.compose import compose
-from speedrunner.hosts.messages import Executed
-from speedrunner.library.library import Library
-from speedrunner.store.records import CallNode, Message
+from speedrunner.methods import (
+    ActorSpec,
+    CallNode,
+    Executed,
+    Library,
+    Message,
+    actor_view,
+    plain_messages,
+)
 
 CALLS = 30
 """The most turns of an episode, as the environment allows."""

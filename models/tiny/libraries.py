@@ -15,9 +15,7 @@ import yaml
 
 from envs import TextEnv
 from models.tiny.teachers.bot import SkillUse
-from speedrunner.agents.actor import ActorSpec
-from speedrunner.library.library import Library
-from speedrunner.store.records import Policy, Skill
+from speedrunner.methods import ActorSpec, Library, Policy, Skill
 
 WORDINGS: dict[str, Any] = yaml.safe_load(Path(__file__).with_name("wordings.yaml").read_text("utf-8"))
 

@@ -26,9 +26,9 @@ from models.tiny.learning import Progress, train
 from models.tiny.recipe import Recipe
 from models.tiny.teachers import sleeps
 from serving.tokens.tokenizer import ChatTokenizer
+from speedrunner.data import StorageError
 from speedrunner.hosts.host import HostError
 from speedrunner.sandbox.settings import SandboxError
-from speedrunner.store.files import StorageError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel

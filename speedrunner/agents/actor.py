@@ -41,7 +41,7 @@ class ActorSpec:
         library: the skills that can be called.
         notes: prose at the end of its system prompt.
         tools: what it may call; `None` for primitives and public skills. A method that names others runs them
-            itself, see `speedrunner.methods.base.Method.play`.
+            itself, see `speedrunner.methods.Method.play`.
         role: whose sampling and budgets hold, and whose model plays it; see `ModelCard.role`.
     """
 

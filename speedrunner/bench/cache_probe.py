@@ -21,9 +21,10 @@ from serving.probes.start_check import OTHERS, advice, note_tools, text_of
 from serving.together import together
 from speedrunner.bench.cache_use import TARGETS
 from speedrunner.bench.engine import cache_of, cache_text, opened, tokens_route
-from speedrunner.bench.measurement import Figure, Measurement, Status, Table
+from speedrunner.bench.measurement import Figure, Measurement, Table
 from speedrunner.bench.player import Script, play_script
 from speedrunner.config.schema import Config, InvalidConfig
+from speedrunner.console import Status
 from speedrunner.results.ledger import token_line
 
 SYSTEM_TOKENS = 2000

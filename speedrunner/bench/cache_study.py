@@ -37,9 +37,10 @@ from serving.together import together
 from serving.usage import Prices, Usage
 from speedrunner.agents.loop import plain_messages
 from speedrunner.bench.engine import opened, tokens_route
-from speedrunner.bench.measurement import NOT_MEASURED, Measurement, Status, Table
+from speedrunner.bench.measurement import NOT_MEASURED, Measurement, Table
 from speedrunner.bench.player import Forcing, Played, Script, play_script
 from speedrunner.config.schema import InvalidConfig
+from speedrunner.console import Status
 from speedrunner.runs.setup import Setup
 from speedrunner.store.data import RunData
 from speedrunner.store.records import Trajectory

@@ -14,8 +14,9 @@ from serving.engine.metrics import CacheConfig
 from serving.model_card import ModelCard
 from speedrunner.bench.engine import cache_of, cache_text, opened, with_flags
 from speedrunner.bench.episodes import BenchRun, bench_run
-from speedrunner.bench.measurement import Figure, Measurement, Status, Table, columns, within
+from speedrunner.bench.measurement import Figure, Measurement, Table, columns
 from speedrunner.bench.rollouts import Rollout, open_player
+from speedrunner.console import Status, within
 from speedrunner.runs.setup import Setup
 
 TARGETS = {"attention": 0.99, "hybrid": 0.97}

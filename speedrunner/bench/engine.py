@@ -17,9 +17,9 @@ from serving.engine.metrics import CacheConfig
 from serving.errors import ServerFailed
 from serving.model_card import ModelCard
 from speedrunner.bench import canned_answers
-from speedrunner.bench.measurement import Status
 from speedrunner.config.compose import compose
 from speedrunner.config.schema import Config, InvalidConfig
+from speedrunner.console import Status
 from speedrunner.runs.setup import Setup, set_up
 
 

@@ -17,8 +17,8 @@ from serving.meter import LedgerRow
 from serving.model import Model
 from serving.routes.tokens import TokenConversation
 from speedrunner.agents.actor import Actor
-from speedrunner.bench.measurement import Status
 from speedrunner.config.schema import to_yaml
+from speedrunner.console import Status
 from speedrunner.hosts.host_pool import HostPool
 from speedrunner.runs.direct import play_steps
 from speedrunner.runs.due import Due

@@ -12,7 +12,8 @@ from serving.deployment import Deployment
 from serving.engine.prompt import Prompt
 from serving.model import Model
 from serving.probes.tool_battery import LABELS
-from speedrunner.bench.measurement import Measurement, Status, Table
+from speedrunner.bench.measurement import Measurement, Table
+from speedrunner.console import Status
 
 SHORTEST = 8192
 """Tokens of the first prompt; each further one has twice as many."""

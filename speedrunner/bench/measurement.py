@@ -6,23 +6,13 @@ A measuring function returns one `Measurement`; `as_text` and `as_json` print it
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
 from speedrunner.console import aligned
-
-Status = Callable[[str], None]
-"""Shows one line: what is measured now, and the results so far."""
-
-
-def within(status: Status, doing: str) -> Status:
-    """Return the status of a part: its lines begin with `doing`."""
-    status(doing)
-    return lambda line: status(f"{doing}: {line}")
-
 
 NOT_MEASURED = "not measured"
 

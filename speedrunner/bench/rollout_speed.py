@@ -23,9 +23,10 @@ from serving.tokens.tokenizer import ChatTokenizer
 from serving.weights import prepare
 from speedrunner.bench.engine import canned_engine, opened
 from speedrunner.bench.episodes import BenchRun, bench_run
-from speedrunner.bench.measurement import Figure, Measurement, Status, Table, within
+from speedrunner.bench.measurement import Figure, Measurement, Table
 from speedrunner.bench.resources import Leftovers, below, memory_mb
 from speedrunner.bench.rollouts import Player, Rollout, open_player
+from speedrunner.console import Status, within
 from speedrunner.runs.setup import Setup
 
 RATIO_TARGET, GPU_RATIO_TARGET = 0.90, 0.95

@@ -22,8 +22,8 @@ from serving.model import Model
 from serving.options import REQUEST_TIMEOUT_S
 from serving.together import together
 from speedrunner.bench.episodes import BenchRun, PlayedEpisode
-from speedrunner.bench.measurement import Status
 from speedrunner.bench.resources import Resources
+from speedrunner.console import Status
 from speedrunner.hosts.host_pool import HostPool
 from speedrunner.results.ledger import token_line
 

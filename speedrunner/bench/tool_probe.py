@@ -20,8 +20,9 @@ from serving.model_card import ModelCard, Role, Roles
 from serving.probes.tool_battery import LABELS, OpenProbe, ProbeAnswer, ToolProbe, battery
 from serving.together import together
 from speedrunner.bench.engine import opened
-from speedrunner.bench.measurement import Figure, Measurement, Status, Table
+from speedrunner.bench.measurement import Figure, Measurement, Table
 from speedrunner.config.schema import Config, InvalidConfig
+from speedrunner.console import Status
 
 ROUND = 4
 """Probes of each slot in flight between two changes from constrained to free decoding."""

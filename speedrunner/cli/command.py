@@ -15,8 +15,8 @@ from rich.console import Console
 from rich.text import Text
 
 from speedrunner.bench import measurement
-from speedrunner.bench.measurement import Measurement, Status
-from speedrunner.console import visible
+from speedrunner.bench.measurement import Measurement
+from speedrunner.console import Status, visible
 from speedrunner.findings import Finding, Report
 from speedrunner.runs.drain import Drain, Interrupted
 from speedrunner.slurm import time_left_s

@@ -56,8 +56,8 @@ def compare(
     from speedrunner.results.ledger import run_costs
     from speedrunner.results.plain_rows import list_rows
     from speedrunner.results.pricing import GPU_HOURS, price_book
-    from speedrunner.runs.identity import remarks
     from speedrunner.store.data import load
+    from speedrunner.store.processes import remarks
 
     if prices == GPU_HOURS:
         raise InvalidConfig(

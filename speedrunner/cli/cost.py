@@ -45,8 +45,8 @@ def cost(
     from speedrunner.results.ledger import run_costs
     from speedrunner.results.plain_rows import list_rows
     from speedrunner.results.pricing import price_book
-    from speedrunner.runs.identity import process_lines, remarks
     from speedrunner.store.data import load
+    from speedrunner.store.processes import process_lines, remarks
 
     loaded = [load(path) for path in dict.fromkeys(runs)]
     costs = run_costs(loaded, [price_book(run, prices, gpu_hour) for run in loaded])

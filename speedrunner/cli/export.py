@@ -32,11 +32,10 @@ def export(
 
     Example: speedrunner export runs/demo --to dataset --out demo-episodes
     """
-    from speedrunner.experiments.damage import readable
-    from speedrunner.experiments.plans import runs_below
     from speedrunner.export.conversations import check
     from speedrunner.export.dataset import write_dataset
     from speedrunner.export.inspect_log import write_logs
+    from speedrunner.store.discovery import readable, runs_below
 
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InvalidConfig(f"{out} exists and is not empty: name a folder that is to be made")

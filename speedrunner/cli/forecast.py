@@ -14,7 +14,7 @@ from speedrunner.cli.command import AsJson, PriceList, RunsFolder, tell_left_out
 from speedrunner.console import aligned, visible
 
 if TYPE_CHECKING:
-    from speedrunner.experiments.forecast import Forecast, Sum
+    from speedrunner.results.forecast_records import Forecast, Sum
 
 SHOWN = {
     **{name: (name, 1.0) for name in ("requests", "uncached", "cached", "output")},
@@ -54,6 +54,7 @@ def forecast(
     from speedrunner.experiments import forecast as forecasts
     from speedrunner.experiments.grid import grid_of
     from speedrunner.experiments.sweep import members
+    from speedrunner.results.forecast_records import keep, total
     from speedrunner.results.pricing import OWN
 
     grid = grid_of(what, folder)
@@ -61,9 +62,9 @@ def forecast(
     known, problems = forecasts.measured(sources or [Path("runs")], prices)
     tell_left_out(problems)
     found = forecasts.forecast(setups, known, prices or OWN)
-    forecasts.keep(found)
+    keep(found)
     left_out = {setup.config.run.dir for setup in setups}.difference(each.dir for each in found)
-    totals = {measure: forecasts.total(found, measure) for measure in SHOWN}
+    totals = {measure: total(found, measure) for measure in SHOWN}
     if as_json:
         content = {"runs": found, "total": totals, "not_measured": sorted(left_out)}
         typer.echo(msgspec.json.encode(content).decode())
@@ -76,7 +77,7 @@ def forecast(
 
 def _table(found: Sequence[Forecast], totals: Mapping[str, Sum | None]) -> list[str]:
     """A line for each setting, then their sum and the ends of its interval."""
-    from speedrunner.experiments.forecast import total
+    from speedrunner.results.forecast_records import total
 
     rows = [["", "runs", "episodes", "sleeps", *(title for title, _ in SHOWN.values()), "files"]]
     for setting in dict.fromkeys(each.setting for each in found):
@@ -113,7 +114,7 @@ def _amount(sums: Mapping[str, Sum | None], measure: str, which: str) -> str:
 
 
 def _about(found: Sequence[Forecast], left_out: Sequence[str], again: str) -> Iterator[str]:
-    from speedrunner.experiments.forecast import CONFIDENCE
+    from speedrunner.results.forecast_records import CONFIDENCE
 
     yield (
         f"low, high: the {CONFIDENCE:.0%} interval of the sum. It is about chance alone: what learning"

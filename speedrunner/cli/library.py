@@ -135,8 +135,8 @@ def blame(run: Run) -> None:
     which the actor called it.
     """
     from speedrunner.results.skills import blame_lines
-    from speedrunner.runs.identity import remarks
     from speedrunner.store.data import load
+    from speedrunner.store.processes import remarks
 
     data = load(run)
     for line in (*blame_lines(data), *remarks(data.processes)):

@@ -300,8 +300,8 @@ def _show_runs(setups: Sequence[Setup], console: Console, balances: Sequence[Bal
     from speedrunner.results.ledger import run_costs
     from speedrunner.results.plain_rows import list_rows
     from speedrunner.results.pricing import price_book
-    from speedrunner.runs.identity import process_lines, remarks
     from speedrunner.store.data import load
+    from speedrunner.store.processes import process_lines, remarks
 
     rows, books, processes = {}, [], []
     lines: dict[str, list[str]] = {}

@@ -1,4 +1,4 @@
-"""`speedrunner methods check`: does a method keep to what `speedrunner.methods.base.Method` promises?"""
+"""`speedrunner methods check`: does a method keep to what `speedrunner.methods.Method` promises?"""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import typer
 
 from speedrunner.cli.command import end_report, show_finding
 from speedrunner.config.compose import GROUPS
-from speedrunner.findings import failure, ok, report
+from speedrunner.findings import failure, ok, report, warning
 
 OPTIONS = "The method's; env=NAME and env.OPTION=VALUE choose what it plays."
 
@@ -34,16 +34,19 @@ def check(
 
     Example: speedrunner methods check speedrunner env=crafter
     """
-    from speedrunner.runs.method_check import findings
+    from speedrunner.runs.method_check import check_method, inner_imports
 
     settings = [
         each if each.partition("=")[0].partition(".")[0] in GROUPS else f"method.{each}"
         for each in options or []
     ]
     with TemporaryDirectory() as folder:
-        found = [failure(name, text) for text in findings([f"method={name}", *settings], Path(folder))]
+        found = [failure(name, text) for text in check_method([f"method={name}", *settings], Path(folder))]
     conforms = "conforms: a small run with made-up answers, its end again in another process"
     found = found or [ok(name, conforms)]
+    if names := inner_imports(name):
+        remedy = f"from speedrunner.methods import {', '.join(names)}"
+        found.append(warning(name, "it imports from inner modules, which may change", remedy))
     for each in found:
         show_finding(each)
     end_report(report(name, found), as_json=False)

@@ -34,12 +34,12 @@ def report(
     Example: speedrunner report runs/paper --prices gpt-5.4-mini
     """
     from speedrunner.bench.gpu.record import is_record
+    from speedrunner.bench.gpu.report_tables import record_tables
     from speedrunner.report.collected import collect, describe
     from speedrunner.report.facts import facts
     from speedrunner.report.figures import figures, not_begun
     from speedrunner.report.page import page
     from speedrunner.report.printing import write_figures
-    from speedrunner.report.records import record_tables
     from speedrunner.results.paper import played_models, sweep_command
     from speedrunner.results.writing import write
     from speedrunner.store import files

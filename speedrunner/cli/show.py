@@ -27,8 +27,8 @@ def show(
     Example: speedrunner show runs/demo test/10/3
     """
     from speedrunner.agents.texts import sleep_lines, whole_lines
-    from speedrunner.runs.identity import remarks
     from speedrunner.store.data import load
+    from speedrunner.store.processes import remarks
 
     data, (kind, _, number) = load(run), episode.partition("/")
     if kind == "sleep" and number.isdecimal():

@@ -7,10 +7,11 @@ from pathlib import Path
 
 import msgspec
 
-from speedrunner.experiments.plans import MOST, below
 from speedrunner.slurm import SlurmRefused, asked
 from speedrunner.store import files
+from speedrunner.store.discovery import below
 from speedrunner.store.records import FORMAT
+from speedrunner.store.sweep_plans import MOST
 
 JOBS = "jobs.jsonl"
 """The file in the folder of a sweep's runs."""

@@ -9,82 +9,28 @@ changes later: the interval is about chance alone.
 
 from __future__ import annotations
 
-import stat
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from math import sqrt
 from pathlib import Path
 from statistics import fmean, variance
-from typing import Literal
 
 import msgspec
 
 from speedrunner.config.names import Setting, setting
 from speedrunner.config.schema import Config
-from speedrunner.experiments.damage import readable
-from speedrunner.experiments.plans import runs_below
+from speedrunner.results.forecast_records import MEASURES, Forecast, Kind, amounts_of, file_sizes
 from speedrunner.results.ledger import Line, RunCosts, ledger, run_costs
 from speedrunner.results.pricing import OWN, PriceBook, price_book, price_list
 from speedrunner.runs.plan import Evaluate, Sleep, Step, Wake
 from speedrunner.runs.setup import Setup
-from speedrunner.store import files
 from speedrunner.store.data import RunData, load
-from speedrunner.store.records import FORMAT
+from speedrunner.store.discovery import readable, runs_below
 from speedrunner.store.stored_run import sleep_key
-
-CONFIDENCE = 0.9
-
-Kind = Literal["train", "test", "sleep"]
-
-MEASURES = ("requests", "uncached", "cached", "output", "engine_s", "usd", "bytes")
-"""What is added up: requests, tokens by class, seconds of engines of ours, USD, bytes on the disk. What was
-wasted is in it: it is taken, too."""
-
-FORECASTS = "forecasts.jsonl"
-"""The file in the folder of the runs."""
 
 
 class NothingMeasured(Exception):
     """There is no run from which a forecast could be made."""
-
-
-class Forecast(msgspec.Struct, frozen=True):
-    """What one run is expected to take.
-
-    Attributes:
-        dir: the run's directory.
-        setting: how its setting is called.
-        counts: its training episodes, test episodes and sleeps.
-        files: on the disk.
-        mean, sd: of each measure, the expected amount and the standard deviation around it; a measure that
-            is not known (no price, no engine of ours) is missing.
-        measured: how many of each kind it is made from.
-        prices: what the price list is called.
-        made: when, in Unix seconds.
-        source: the setting that was measured, where it is not its own.
-    """
-
-    dir: str
-    setting: Setting
-    counts: dict[Kind, int]
-    files: int
-    mean: dict[str, float]
-    sd: dict[str, float]
-    measured: dict[Kind, int]
-    prices: str
-    made: float
-    source: Setting | None = None
-    format: int = FORMAT
-
-
-class Sum(msgspec.Struct, frozen=True):
-    """Several runs' amount of one measure, with the interval that holds it with `CONFIDENCE`; none where a
-    kind was measured only once."""
-
-    mean: float
-    low: float | None
-    high: float | None
 
 
 Basis = dict[Kind, list[dict[str, float]]]
@@ -152,56 +98,16 @@ def forecast(setups: Sequence[Setup], known: Known, prices: str = OWN) -> list[F
     return found
 
 
-def total(forecasts: Sequence[Forecast], measure: str) -> Sum | None:
-    """Their sum of one measure; `None` where it is not known of all. Errors of one setting go together."""
-    if not forecasts or any(measure not in each.mean for each in forecasts):
-        return None
-    mean = sum(each.mean[measure] for each in forecasts)
-    deviations: dict[Setting, float] = {}
-    for each in forecasts:
-        deviations[each.setting] = deviations.get(each.setting, 0.0) + each.sd[measure]
-    freedom = min(min(each.measured.values()) for each in forecasts) - 1
-    if freedom < 1:
-        return Sum(mean, None, None)
-    from scipy import stats  # type: ignore[import-untyped]
-
-    half = stats.t.ppf((1 + CONFIDENCE) / 2, freedom) * sqrt(sum(sd**2 for sd in deviations.values()))
-    return Sum(mean, float(max(mean - half, 0.0)), float(mean + half))
-
-
-def keep(forecasts: Sequence[Forecast]) -> None:
-    """Note forecasts beside their runs, to be held against what these take. Raises `StorageError`."""
-    for each in forecasts:
-        folder = Path(each.dir).parent
-        with files.explained(folder, "made"):
-            folder.mkdir(parents=True, exist_ok=True)
-        inside = msgspec.structs.replace(each, dir=Path(each.dir).name)
-        files.append_record(folder / FORECASTS, inside, durable=False)
-
-
-def kept(folder: Path) -> list[Forecast]:
-    """The forecasts of a folder's runs, oldest first, with their names as `dir`. Raises `StorageError`."""
-    return files.read_records(folder / FORECASTS, Forecast)
-
-
-def truth(run: RunData, costs: RunCosts) -> dict[str, float]:
-    """What a run has taken, by measure, as far as it is known. Raises `StorageError`."""
-    taken = _amounts(costs.total)
-    if costs.unpriced:
-        taken.pop("usd", None)
-    return taken | {"bytes": sum(_sizes(run.path).values())}
-
-
 def _taken(run: RunData, costs: RunCosts) -> list[tuple[Kind, dict[str, float]]]:
     """What each episode and sleep of a run took; what the run took beside them is spread over all alike."""
     kinds: dict[str, Kind] = {row.episode: row.phase for row in run.episodes}
     kinds |= {sleep_key(record.sleep): "sleep" for record in run.sleeps}
     lines = {key: costs.episodes.get(key, Line()) for key in kinds}
-    total = _amounts(costs.total)
+    total = amounts_of(costs.total)
     nothing = dict.fromkeys(total, 0.0)
-    amounts = {key: _amounts(line) if line.requests else nothing for key, line in lines.items()}
+    amounts = {key: amounts_of(line) if line.requests else nothing for key, line in lines.items()}
     rest = {name: total[name] - sum(each.get(name, 0.0) for each in amounts.values()) for name in total}
-    sizes = _sizes(run.path)
+    sizes = file_sizes(run.path)
     many = {kind: sum(other == kind for other in kinds.values()) for kind in ("train", "test", "sleep")}
     found = []
     for key, kind in kinds.items():
@@ -209,30 +115,6 @@ def _taken(run: RunData, costs: RunCosts) -> list[tuple[Kind, dict[str, float]]]
         taken = {name: own[name] + amount / len(kinds) for name, amount in rest.items() if name in own}
         found.append((kind, taken | {"bytes": sizes[kind] / many[kind] + sizes["all"] / len(kinds)}))
     return found
-
-
-def _amounts(line: Line) -> dict[str, float]:
-    tokens = line.tokens
-    known = {"engine_s": line.engine_s, "usd": line.usd}
-    amounts = {
-        "requests": float(line.requests),
-        "uncached": tokens.computed,
-        "cached": tokens.cached,
-        "output": tokens.reasoning + tokens.action,
-    }
-    return amounts | {name: amount for name, amount in known.items() if amount is not None}
-
-
-def _sizes(path: Path) -> dict[str, float]:
-    """Bytes of a run's files, by what they grow with."""
-    folders = {"trajectories": "train", "evaluations": "test", "sleeps": "sleep", "policies": "sleep"}
-    sizes = {"train": 0.0, "test": 0.0, "sleep": 0.0, "all": 0.0}
-    for file in path.rglob("*"):
-        with suppress(FileNotFoundError):  # it was there for a moment: the run goes on
-            found = file.lstat()
-            if stat.S_ISREG(found.st_mode):
-                sizes[folders.get(file.relative_to(path).parts[0], "all")] += found.st_size
-    return sizes
 
 
 def _forecast(setup: Setup, known: Known, prices: str) -> Forecast | None:

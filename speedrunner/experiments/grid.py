@@ -32,8 +32,8 @@ from msgspec.structs import replace
 from speedrunner.config.compose import compose, group_file
 from speedrunner.config.names import run_name
 from speedrunner.config.schema import Config, InvalidConfig, differences
-from speedrunner.experiments.plans import PlannedRun, SweepPlan, note_sweep
 from speedrunner.store.files import read_given, reason
+from speedrunner.store.sweep_plans import PlannedRun, SweepPlan, note_sweep
 
 Cell = dict[str, Any]
 """The settings of one run, by key; `run.start_from` may be a mapping of changes."""

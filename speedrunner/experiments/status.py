@@ -10,18 +10,18 @@ from typing import Literal
 import msgspec
 from msgspec.structs import replace
 
-from speedrunner.experiments.damage import DAMAGED, damage
-from speedrunner.experiments.plans import SweepPlan, noted_sweeps, runs_below
 from speedrunner.results.checkpoints import average_tests, frame_episodes
 from speedrunner.results.plain_rows import list_rows
 from speedrunner.runs.due import due
-from speedrunner.runs.identity import remarks
 from speedrunner.runs.plan import Evaluate, Sleep, Wake
 from speedrunner.runs.setup import SETUP_ERRORS
 from speedrunner.runs.stored_setup import set_up_stored
+from speedrunner.store.discovery import DAMAGED, damage, runs_below
 from speedrunner.store.files import StorageError
 from speedrunner.store.lock import owner_of
+from speedrunner.store.processes import remarks
 from speedrunner.store.stored_run import StoredRun
+from speedrunner.store.sweep_plans import SweepPlan, noted_sweeps
 
 State = Literal["finished", "running", "stopped", "waiting", "unknown"]
 

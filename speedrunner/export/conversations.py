@@ -18,7 +18,7 @@ from speedrunner.store.records import Phase, SleepRecord, Trajectory, Turn
 def check(path: Path) -> Path:
     """Read once all that is exported of a run, a file at a time: half of it is not to be written.
 
-    Raises what `speedrunner.experiments.damage` knows.
+    Raises what `speedrunner.store.discovery` knows.
     """
     run = load(path)
     _ = run.settings, run.episodes, run.sleeps

@@ -16,9 +16,9 @@ import msgspec
 from speedrunner.config.names import setting
 from speedrunner.export.conversations import Conversation, of_episode, of_sleep
 from speedrunner.optional import optional
-from speedrunner.runs.identity import remarks
 from speedrunner.store.data import RunData, load
 from speedrunner.store.files import explained
+from speedrunner.store.processes import remarks
 from speedrunner.store.records import Trajectory
 from speedrunner.store.stored_run import sleep_key
 

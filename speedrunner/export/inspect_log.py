@@ -15,9 +15,9 @@ from speedrunner.config.names import setting
 from speedrunner.config.schema import to_mapping
 from speedrunner.export.conversations import ChatMessage, of_episode
 from speedrunner.optional import optional
-from speedrunner.runs.identity import remarks
 from speedrunner.store.data import RunData, load
 from speedrunner.store.files import explained
+from speedrunner.store.processes import remarks
 from speedrunner.store.records import Trajectory
 
 SCORER = "score"

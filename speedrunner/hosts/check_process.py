@@ -10,7 +10,7 @@ import psutil
 
 import envs
 from envs import EnvironmentFault, Split, Task
-from envs.conformance import findings, played_tasks
+from envs.conformance import check_env, played_tasks
 from envs.random_play import trace
 from envs.registry import REGISTRY
 from envs.watched import Watched
@@ -43,7 +43,7 @@ def check(job: Check, say: Say) -> None:
         _carry_out(job, told)
     except EnvironmentFault as error:
         say(Fault(valid_text(str(error)), traceback=""))
-    except Exception as error:  # what `findings` does not catch
+    except Exception as error:  # what `check_env` does not catch
         say(Broken(f"{doing} raised {in_one_line(error)} ({place(error)})"))
     say(Ready())
 
@@ -53,7 +53,7 @@ def _carry_out(job: Check, say: Say) -> None:
     tasks = job.task or split(job.env, job.options)
     wrong = False
     if job.number == 0:
-        for text in findings(_made(job, say), tasks, calls=job.calls):
+        for text in check_env(_made(job, say), tasks, calls=job.calls):
             say(Broken(text))
             wrong = True
         if not wrong:  # else it may tell again what was told

@@ -29,7 +29,7 @@ SHOWN_NAMES = 50
 """Names that are listed where none is near to the one that was not found."""
 
 
-class InvalidSkill(Exception):
+class InvalidSkill(ValueError):
     """An edit of the library is refused. The text tells its author why, a line per problem."""
 
 

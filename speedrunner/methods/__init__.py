@@ -1,1 +1,67 @@
-"""The methods, by name in `registry`; `base.Method` is what one is."""
+"""Everything that a method needs, in one import. `Method` is the contract.
+
+`speedrunner init method NAME` writes a method that works, `speedrunner methods check` tests one. The bundled
+methods are in this package, under their names in `registry`.
+"""
+
+from envs import Outcome, Primitive, Task, TextEnv
+from serving.tokens.tools import ToolCall, ToolSpec
+from speedrunner.agents.actor import SUBMIT_ANSWER, ActorSpec, actor_view
+from speedrunner.agents.episode import Stage
+from speedrunner.agents.loop import ToolReply, plain_messages
+from speedrunner.agents.reading import headline
+from speedrunner.agents.texts import render, trajectory_text
+from speedrunner.agents.toolbox import Tool, Toolbox, ToolError
+from speedrunner.hosts.messages import Executed
+from speedrunner.library.definition import function_names
+from speedrunner.library.library import Library
+from speedrunner.library.rules import InvalidSkill
+from speedrunner.methods.base import TRIES, Method, SleepTools, UnfitEnvironment
+from speedrunner.methods.batch import Overflow, fitting, newest_batch, places
+from speedrunner.methods.texts import primitives, skill_rules, world
+from speedrunner.store.data import History
+from speedrunner.store.records import CallNode, Edit, Ending, Message, Policy, Skill, Trajectory
+
+__all__ = [
+    "SUBMIT_ANSWER",
+    "TRIES",
+    "ActorSpec",
+    "CallNode",
+    "Edit",
+    "Ending",
+    "Executed",
+    "History",
+    "InvalidSkill",
+    "Library",
+    "Message",
+    "Method",
+    "Outcome",
+    "Overflow",
+    "Policy",
+    "Primitive",
+    "Skill",
+    "SleepTools",
+    "Stage",
+    "Task",
+    "TextEnv",
+    "Tool",
+    "ToolCall",
+    "ToolError",
+    "ToolReply",
+    "ToolSpec",
+    "Toolbox",
+    "Trajectory",
+    "UnfitEnvironment",
+    "actor_view",
+    "fitting",
+    "function_names",
+    "headline",
+    "newest_batch",
+    "places",
+    "plain_messages",
+    "primitives",
+    "render",
+    "skill_rules",
+    "trajectory_text",
+    "world",
+]

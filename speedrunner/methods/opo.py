@@ -7,16 +7,27 @@ from dataclasses import dataclass
 
 import msgspec
 
-from envs import Task, TextEnv
-from speedrunner.agents.actor import SUBMIT_ANSWER, ActorSpec
-from speedrunner.agents.reading import headline
-from speedrunner.agents.texts import render, trajectory_text
-from speedrunner.agents.toolbox import ToolError
-from speedrunner.library.library import Library
-from speedrunner.methods.base import TRIES, Method, SleepTools
-from speedrunner.methods.batch import Overflow, newest_batch, places
-from speedrunner.store.data import History
-from speedrunner.store.records import Message, Policy, Trajectory
+from speedrunner.methods import (
+    SUBMIT_ANSWER,
+    TRIES,
+    ActorSpec,
+    History,
+    Library,
+    Message,
+    Method,
+    Overflow,
+    Policy,
+    SleepTools,
+    Task,
+    TextEnv,
+    ToolError,
+    Trajectory,
+    headline,
+    newest_batch,
+    places,
+    render,
+    trajectory_text,
+)
 
 
 @dataclass(kw_only=True)

@@ -2,12 +2,7 @@
 
 from __future__ import annotations
 
-from envs import Task, TextEnv
-from speedrunner.agents.actor import ActorSpec
-from speedrunner.library.library import Library
-from speedrunner.methods.base import Method, SleepTools
-from speedrunner.store.data import History
-from speedrunner.store.records import Policy
+from speedrunner.methods import ActorSpec, History, Library, Method, Policy, SleepTools, Task, TextEnv
 
 
 class ReAct(Method):

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import msgspec
 
-from speedrunner.bench.measurement import Status
 from speedrunner.config.schema import InvalidConfig, RunConfig
-from speedrunner.experiments.plans import noted_sweeps, runs_below
+from speedrunner.console import Status
 from speedrunner.results.conditions import Condition, group_runs
 from speedrunner.results.forecasts import forecast_table
 from speedrunner.results.paper import Beside, beside, published
@@ -22,7 +21,9 @@ from speedrunner.results.reading import read_results
 from speedrunner.results.run_result import RunResult
 from speedrunner.results.tables import make_tables
 from speedrunner.results.writing import Table
+from speedrunner.store.discovery import runs_below
 from speedrunner.store.files import StorageError
+from speedrunner.store.sweep_plans import noted_sweeps
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,8 @@ from speedrunner.config.schema import Config, differences
 from speedrunner.results.checkpoints import frame_episodes
 from speedrunner.results.inference import Estimate, bootstrap_mean
 from speedrunner.results.ledger import RunCosts
-from speedrunner.runs.identity import ACCEPTABLE, changes, process_lines, remarks
 from speedrunner.store.data import RunData
+from speedrunner.store.processes import ACCEPTABLE, changes, process_lines, remarks
 
 if TYPE_CHECKING:
     import pandas

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from speedrunner.experiments.forecast import CONFIDENCE, Forecast, kept, total
+from speedrunner.results.forecast_records import CONFIDENCE, Forecast, kept, total
 from speedrunner.results.run_result import RunResult
 from speedrunner.results.server_time import server_seconds
 from speedrunner.results.writing import Cell, Table

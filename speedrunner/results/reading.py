@@ -14,8 +14,8 @@ from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
 
-from speedrunner.experiments.damage import DAMAGED, damage
 from speedrunner.results.run_result import RunResult, read_result
+from speedrunner.store.discovery import DAMAGED, damage
 from speedrunner.store.files import StorageError
 
 WORKERS = 4

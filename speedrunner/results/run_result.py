@@ -13,16 +13,16 @@ import pandas
 
 from speedrunner.config.names import Setting, setting
 from speedrunner.config.schema import Config
-from speedrunner.experiments.forecast import truth
 from speedrunner.results.checkpoints import add_costs, frame_episodes, frame_sleeps
+from speedrunner.results.forecast_records import truth
 from speedrunner.results.ledger import run_costs
 from speedrunner.results.libraries import LibraryStatistics, library_statistics
 from speedrunner.results.pricing import OWN, price_book
 from speedrunner.results.server_time import ServerUse, server_uses
 from speedrunner.results.skill_costs import SkillCost, skill_costs
 from speedrunner.results.skills import SkillHistory, skill_history
-from speedrunner.runs.identity import remarks
 from speedrunner.store.data import load
+from speedrunner.store.processes import remarks
 from speedrunner.store.records import Process
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class RunResult:
         episodes, sleeps: see `speedrunner.results.checkpoints`.
         skills: one row per skill, with the fields of `SkillCost`.
         processes: oldest first.
-        taken: what the run has taken, by measure of `speedrunner.experiments.forecast`; without engine time,
+        taken: what the run has taken, by measure of `forecast_records`; without engine time,
             which only all runs of a server can share out.
         servers: its uses of servers, for that.
         remarks: notes on the results from the models' configurations.
@@ -90,7 +90,7 @@ def read_result(path: Path, prices: str | None) -> RunResult:
 
     Raises:
         StorageError, InvalidConfig: it is damaged; there are other errors where its records contradict each
-            other (`speedrunner.experiments.damage` lists them).
+            other (`speedrunner.store.discovery` lists them).
     """
     run = load(path)
     config = run.settings

@@ -9,12 +9,10 @@ import platform
 import sys
 import sysconfig
 import time
-from collections.abc import Callable, Iterable, Sequence
-from datetime import datetime
+from collections.abc import Callable, Iterable
 from functools import cache
 from importlib.util import resolve_name
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -25,9 +23,9 @@ from speedrunner.library.library import Library
 from speedrunner.runs.machine import confinement, machine
 from speedrunner.runs.setup import Setup
 from speedrunner.runs.versions import versions
+from speedrunner.store.processes import ACCEPTABLE, REPORTED, changes
 from speedrunner.store.records import Process
 from speedrunner.store.stored_run import RunDirectoryError
-from typed.records import flat, shown_differences
 
 PACKAGES = ("typed", "serving", "envs", "speedrunner")
 """Our code."""
@@ -49,21 +47,7 @@ BLOCK, STRIDE = 4096, 4 * 2**20
 """Bytes that are read of each stretch of weights: all of them would take minutes, and other weights differ in
 every large tensor."""
 
-ACCEPTABLE = ("code.", "versions.", "actor.server.", "inducer.server.")
-"""What may change within a run when somebody says so: neither settings nor texts, but results can move."""
-
-TOLD = ("prices.",)
-"""What changes nothing but the cost: a run is shown at the prices of its newest process."""
-
 NOT_KNOWN = "what it was played with before is not known"
-
-HARMLESS = ("tried", "remark", "gpus", "replicas", "prices", "path", "recipe", "api_key_env")
-"""Fields of a card that say nothing about what the model writes; the files behind `path` are compared."""
-
-HARMLESS_FLAGS = ("max-num-seqs", "max-num-batched-tokens")
-"""Flags that say how much the engine computes at once. They are derived from the GPU's memory, so a run has
-other values on an H200 than on an H100. Like the number of requests in flight, they do not change what the
-model may write."""
 
 
 def identity(setup: Setup, say: Callable[[str], None]) -> Process:
@@ -113,15 +97,6 @@ def checkout(setup: Setup) -> dict[str, dict[str, str]]:
     }
 
 
-def changes(before: Process, after: Process) -> list[str]:
-    """What differs between two processes of one run, such as `actor.roles.actor.temperature: 0.7 -> 1`.
-
-    Begins with what cannot be accepted, ends with what need not be; see `ACCEPTABLE` and `TOLD`.
-    """
-    found = shown_differences(_compared(before), _compared(after))
-    return sorted(found, key=lambda line: line.startswith(ACCEPTABLE) + 2 * line.startswith(TOLD))
-
-
 def continued(path: Path, before: Process | None, after: Process, *, accept: bool) -> Process:
     """Return `after` with its changes, if it may go on with what `before` has played.
 
@@ -132,50 +107,18 @@ def continued(path: Path, before: Process | None, after: Process, *, accept: boo
         RunDirectoryError: it would make another run of it, or its changes are not accepted.
     """
     found = [NOT_KNOWN] if before is None else changes(before, after)
-    refused = [each for each in found if not each.startswith((*ACCEPTABLE, *TOLD, NOT_KNOWN))]
+    refused = [each for each in found if not each.startswith((*ACCEPTABLE, *REPORTED, NOT_KNOWN))]
     if refused:
         raise RunDirectoryError(
             f"{path} was played with something else: {'; '.join(found)};"
             " take the change back, or name another directory with run.dir"
         )
-    if not accept and not all(each.startswith(TOLD) for each in found):
+    if not accept and not all(each.startswith(REPORTED) for each in found):
         raise RunDirectoryError(
             f"{path} was played by other code: {'; '.join(found)}; go back to it, name another directory with"
             " run.dir, or accept the change, which the run then records: run.accept_changes=true"
         )
     return msgspec.structs.replace(after, changes=found)
-
-
-def remarks(processes: Iterable[Process]) -> list[str]:
-    """What the cards of the models say of their results, each once."""
-    cards = (card for process in processes for card in (process.actor, process.inducer))
-    return sorted({f"{card.name}: {card.remark.rstrip('.')}" for card in cards if card.remark})
-
-
-def process_lines(processes: Sequence[Process]) -> list[str]:
-    """Which of a run's processes were not as those before them, and in what."""
-    return [
-        f"Process {number} of {len(processes)} (from {datetime.fromtimestamp(process.started):%Y-%m-%d %H:%M}"
-        f" on) was not as the one before it: {'; '.join(process.changes)}."
-        for number, process in enumerate(processes, start=1)
-        if process.changes
-    ]
-
-
-def _compared(process: Process) -> dict[str, Any]:
-    """What is compared of it, by dotted key."""
-    content = msgspec.to_builtins(process)
-    content["versions"].pop("code", None)  # a commit; the digests say more
-    for role in ("actor", "inducer"):
-        for name in HARMLESS:
-            content[role].pop(name, None)
-        for flag in HARMLESS_FLAGS:
-            content[role]["server"]["flags"].pop(flag, None)
-    if content["inducer"] == content["actor"]:  # one model: its changes are told once
-        del content["inducer"]
-    for name in ("started", "host", "pid", "machine", "sandbox", "changes", "seals", "format"):
-        content.pop(name, None)
-    return flat(content)
 
 
 def _prompts(whose: str, folder: Path, pattern: str = "**/*.jinja") -> dict[str, str]:

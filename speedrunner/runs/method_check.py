@@ -1,4 +1,4 @@
-"""Does a method keep to what `speedrunner.methods.base.Method` promises? A small run of it shows that.
+"""Does a method keep to what `speedrunner.methods.Method` promises? A small run of it shows that.
 
 It is played with made-up answers (`made_up_model`), without an engine, by the machinery of any run. Its last
 sleep, and what follows that, are played twice from the same records: the second time in a process of its own,
@@ -7,9 +7,11 @@ where the method is made anew and sets have another order.
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import os
 import shutil
+import sys
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -19,6 +21,7 @@ from traceback import walk_tb
 
 import msgspec
 
+from speedrunner import methods as public
 from speedrunner.config.compose import compose
 from speedrunner.config.schema import from_yaml, to_yaml
 from speedrunner.hosts.host import HostError
@@ -40,7 +43,7 @@ SIZE = ("run.rollouts=4", "run.sleep_every=2", "run.eval_every=4", "run.test_epi
 """Two batches with their sleeps, and an evaluation before and after them."""
 
 
-def findings(overrides: Sequence[str], folder: Path) -> list[str]:
+def check_method(overrides: Sequence[str], folder: Path) -> list[str]:
     """Check a method.
 
     Args:
@@ -61,6 +64,29 @@ def findings(overrides: Sequence[str], folder: Path) -> list[str]:
     (first / "config.yaml").write_text(to_yaml(config))
     found = _in_process(0, first, again) or _in_process(1, again, None)
     return found or list(_differences(load(first), load(again)))
+
+
+def inner_imports(name: str) -> list[str]:
+    """Return what a method's module imports from inner modules although `speedrunner.methods` has it.
+
+    Inner modules may change. The bundled methods change with them, so nothing is returned for these.
+
+    Args:
+        name: as in `method=NAME`.
+
+    Raises:
+        UnknownMethod: no method has this name.
+    """
+    module = sys.modules[methods.REGISTRY.find(name).__module__]
+    if module.__file__ is None or module.__name__.startswith(f"{public.__name__}."):
+        return []
+    return [
+        alias.name
+        for node in ast.walk(ast.parse(Path(module.__file__).read_bytes()))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(("speedrunner.", "serving."))
+        for alias in node.names
+        if node.module != public.__name__ and alias.name in public.__all__
+    ]
 
 
 def _in_process(number: int, folder: Path, copy: Path | None) -> list[str]:

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import msgspec
 
-from envs import Task, TextEnv
-from speedrunner.agents.actor import ActorSpec
-from speedrunner.agents.texts import trajectory_text
-from speedrunner.agents.toolbox import Toolbox, ToolError
-from speedrunner.library.definition import function_names
-from speedrunner.library.library import Library
-from speedrunner.library.rules import InvalidSkill
-from speedrunner.methods.base import Method, SleepTools
-from speedrunner.store.data import History
-from speedrunner.store.records import Edit, Message, Policy
+from speedrunner.methods import (
+    ActorSpec,
+    Edit,
+    History,
+    InvalidSkill,
+    Library,
+    Message,
+    Method,
+    Policy,
+    SleepTools,
+    Task,
+    TextEnv,
+    Toolbox,
+    ToolError,
+    function_names,
+    trajectory_text,
+)
 
 TASK = (
     "You improve an agent that plays many episodes in this world:\n\n{rules}\n\nYou are shown some of its"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from serving.cards import load_card
+from serving import load_card
 
 
 def test_it_loads() -> None:

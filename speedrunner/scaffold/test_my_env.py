@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from envs import Task
-from envs.conformance import findings
+from envs import Task, check_env
 from speedrunner.scaffold.my_env import MyEnv
 
 
 def test_it_conforms() -> None:
-    assert list(findings(MyEnv(), MyEnv.splits())) == []
+    assert list(check_env(MyEnv(), MyEnv.splits())) == []
 
 
 def test_the_treasure_is_found_and_scored() -> None:

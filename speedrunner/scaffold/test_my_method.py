@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from speedrunner.runs.method_check import findings
+from speedrunner.methods import Policy
+from speedrunner.runs.method_check import check_method
 from speedrunner.scaffold.my_method import MyMethod
-from speedrunner.store.records import Policy
 
 
 def test_it_begins_with_nothing() -> None:
@@ -14,4 +14,4 @@ def test_it_begins_with_nothing() -> None:
 
 
 def test_it_conforms(tmp_path: Path) -> None:
-    assert findings([f"method={MyMethod.__module__}:MyMethod"], tmp_path) == []
+    assert check_method([f"method={MyMethod.__module__}:MyMethod"], tmp_path) == []

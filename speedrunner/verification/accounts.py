@@ -9,10 +9,10 @@ from msgspec.structs import astuple
 
 from serving.balance import Balance
 from serving.usage import Usage
-from speedrunner.experiments.damage import DAMAGED
 from speedrunner.findings import Finding
 from speedrunner.results.accounts import StoredAccounts, server_of, stored_accounts
 from speedrunner.store.data import RunData, load
+from speedrunner.store.discovery import DAMAGED
 from speedrunner.store.labels import Labels
 from speedrunner.store.records import EpisodeRow
 from speedrunner.store.stored_run import sleep_key

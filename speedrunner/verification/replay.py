@@ -14,7 +14,7 @@ import msgspec
 
 from serving.tokens.tools import ToolCall
 from speedrunner.agents.actor import actor_view
-from speedrunner.bench.measurement import Status
+from speedrunner.console import Status
 from speedrunner.findings import Finding
 from speedrunner.hosts.host import HostError
 from speedrunner.hosts.messages import Executed

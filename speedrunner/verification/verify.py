@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterator
 from pathlib import Path
 
 from serving.errors import ServingError
-from speedrunner.bench.measurement import Status
+from speedrunner.console import Status
 from speedrunner.findings import Finding, Report, report
 from speedrunner.runs.identity import checkout
 from speedrunner.runs.setup import SETUP_ERRORS

@@ -19,17 +19,17 @@ from speedrunner.agents.reading import slept
 from speedrunner.config.names import setting
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.console import visible
-from speedrunner.experiments.damage import DAMAGED, damage
 from speedrunner.library.library import Library
 from speedrunner.library.text import compared_lines, diff_lines
 from speedrunner.results.checkpoints import average_tests, frame_episodes
 from speedrunner.results.plain_rows import list_rows
 from speedrunner.results.skills import SkillHistory, skill_events
-from speedrunner.runs.identity import remarks
 from speedrunner.runs.stored_setup import usable
 from speedrunner.store.data import RunData, load
+from speedrunner.store.discovery import DAMAGED, damage
 from speedrunner.store.lock import owner_of
 from speedrunner.store.policies import InvalidPolicy
+from speedrunner.store.processes import remarks
 from speedrunner.store.records import Ending, Policy, SleepRecord, Trajectory, Turn
 from speedrunner.store.stored_run import RunDirectoryError
 from speedrunner.view.curve import curve

@@ -14,11 +14,10 @@ from typing import Any
 
 import msgspec
 
-from speedrunner.experiments.damage import DAMAGED
-from speedrunner.experiments.plans import runs_below
 from speedrunner.markup import templates
 from speedrunner.results.skills import SkillHistory, skill_history
 from speedrunner.store.data import RunData, load
+from speedrunner.store.discovery import DAMAGED, runs_below
 from speedrunner.store.records import Trajectory
 from speedrunner.view import pages
 from speedrunner.view.pages import Context, NotFound

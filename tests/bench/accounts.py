@@ -20,8 +20,9 @@ from serving.meter import LedgerRow
 from serving.model_card import ModelCard
 from serving.usage import Usage
 from speedrunner.bench.engine import opened, tokens_route, with_flags
-from speedrunner.bench.measurement import Figure, Measurement, Status, Table
+from speedrunner.bench.measurement import Figure, Measurement, Table
 from speedrunner.config.schema import Config
+from speedrunner.console import Status
 from speedrunner.results.ledger import token_line
 from tests.bench.traffic import CALM, ROUGH, TIMEOUTS_S, Traffic
 

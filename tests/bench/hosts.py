@@ -12,7 +12,8 @@ from typing import Any
 from envs import Task, splits
 from serving.tokens.tools import ToolCall
 from speedrunner.bench import resources
-from speedrunner.bench.measurement import Figure, Measurement, Status, Table, columns
+from speedrunner.bench.measurement import Figure, Measurement, Table, columns
+from speedrunner.console import Status
 from speedrunner.hosts.host_pool import HostPool, TooManyHosts
 from speedrunner.hosts.process_host import ProcessHost
 from speedrunner.store.records import Module

@@ -14,7 +14,8 @@ from typing import Any
 
 from envs import Limits, Opening, Outcome, Primitive, Task, TextEnv
 from serving.tokens.tools import ToolCall
-from speedrunner.bench.measurement import Figure, Measurement, Status, Table, columns
+from speedrunner.bench.measurement import Figure, Measurement, Table, columns
+from speedrunner.console import Status
 from speedrunner.hosts.hosted_episode import HostedEpisode
 from speedrunner.hosts.messages import Execute, Executed, Reset
 from speedrunner.sandbox.child_pool import ChildPool

@@ -18,7 +18,7 @@ from serving.model import Model
 from serving.probes.tool_battery import SYSTEM, as_role, battery
 from serving.routes.tokens import TokenConversation
 from serving.together import together
-from speedrunner.bench.measurement import Status
+from speedrunner.console import Status
 
 CALM = {"answered": 10, "long": 4, "too long": 1, "cut": 1, "refused": 1}
 """What is to happen to the first half of the requests, and how often: the engine finishes or refuses each."""

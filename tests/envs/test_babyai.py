@@ -24,7 +24,7 @@ from envs import (
     make,
     splits,
 )
-from envs.conformance import findings
+from envs.conformance import check_env
 
 ROOT = Path(__file__).parents[2]
 RECORDINGS: list[dict[str, Any]] = json.loads((ROOT / "tests/data/babyai.json").read_text())["episodes"]
@@ -52,7 +52,7 @@ def label(episode: dict[str, Any]) -> str:
 
 
 def test_it_keeps_to_the_interface() -> None:
-    assert list(findings(make("babyai"), splits("babyai"))) == []
+    assert list(check_env(make("babyai"), splits("babyai"))) == []
 
 
 class TestRecordingsOfTheOriginal:

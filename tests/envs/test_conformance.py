@@ -13,7 +13,7 @@ from typing import Any, Literal
 import pytest
 
 from envs import EpisodeOver, Limits, Opening, Outcome, Primitive, Split, Task, TextEnv, UnknownTask
-from envs.conformance import findings
+from envs.conformance import check_env
 from envs.random_play import trace
 
 
@@ -77,7 +77,7 @@ def elevator_split(env_name: str) -> Split:
 
 
 def check(env: TextEnv) -> list[str]:
-    return list(findings(env, elevator_split(env.name)))
+    return list(check_env(env, elevator_split(env.name)))
 
 
 def test_a_sound_environment_has_no_findings() -> None:
@@ -284,9 +284,9 @@ def test_what_reading_changes_is_not_blamed_on_invalid_calls() -> None:
 
 def test_one_task_can_be_checked_without_a_split() -> None:
     task = Task(Elevator.name, "default", 9)
-    assert list(findings(Elevator(), task)) == []
+    assert list(check_env(Elevator(), task)) == []
     assert "differs in opening" in "; ".join(
-        findings(CountsItsResets(), replace(task, env=CountsItsResets.name))
+        check_env(CountsItsResets(), replace(task, env=CountsItsResets.name))
     )
 
 
@@ -337,7 +337,7 @@ def test_what_an_environment_says_of_itself_is_checked(env: TextEnv, finding: st
 
 def test_the_split_is_checked() -> None:
     def found(train: Iterable[Task], test: Iterable[Task]) -> str:
-        return "; ".join(findings(Elevator(), Split(list(train), list(test))))
+        return "; ".join(check_env(Elevator(), Split(list(train), list(test))))
 
     sound = elevator_split(Elevator.name)
     assert "held-out tasks are missing" in found(sound.train, [])

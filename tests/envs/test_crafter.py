@@ -27,7 +27,7 @@ from envs import (
     make,
     splits,
 )
-from envs.conformance import findings
+from envs.conformance import check_env
 from envs.crafter_text import describe
 from tests.crafter_player import Explorer
 
@@ -70,8 +70,8 @@ def checked(env: TextEnv, state: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_it_keeps_to_the_interface() -> None:
-    assert list(findings(make("crafter"), splits("crafter"))) == []
-    assert list(findings(make("crafter", view="all", zombie_frequency=2.0), splits("crafter"))) == []
+    assert list(check_env(make("crafter"), splits("crafter"))) == []
+    assert list(check_env(make("crafter", view="all", zombie_frequency=2.0), splits("crafter"))) == []
 
 
 class TestRecordingsOfTheOriginal:

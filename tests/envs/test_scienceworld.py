@@ -26,7 +26,7 @@ from envs import (
     scienceworld,
     splits,
 )
-from envs.conformance import findings
+from envs.conformance import check_env
 from envs.scienceworld import MAX_ARGUMENT_CHARS, ScienceWorld
 from envs.scienceworld_jvm import NoJava, SimulatorFailed
 from envs.scienceworld_phrases import PHRASES
@@ -96,7 +96,7 @@ def moves(env: ScienceWorld) -> int:
 
 
 def test_it_keeps_to_the_interface() -> None:
-    assert list(findings(make("scienceworld"), splits("scienceworld", family=4), calls=60)) == []
+    assert list(check_env(make("scienceworld"), splits("scienceworld", family=4), calls=60)) == []
 
 
 class TestPrimitives:

@@ -12,8 +12,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from envs import make
-from speedrunner.library.library import Library
-from speedrunner.store.records import Policy
+from speedrunner.methods import Library, Policy
 
 
 def _text(name: str) -> str:

@@ -18,11 +18,10 @@ from models.tiny.recipe import WORLDS
 from models.tiny.teachers import programs
 from models.tiny.teachers.actor import player
 from models.tiny.teachers.inducer import Work, session
+from serving import ModelCard, Prices, Role, Roles, Usage
 from serving.conversation import Completion, Conversation
 from serving.model import Messages
-from serving.model_card import ModelCard, Role, Roles
 from serving.tokens.tools import ToolSpec, checked_call
-from serving.usage import Prices, Usage
 from speedrunner.config.compose import compose
 from speedrunner.data import RunData
 from speedrunner.runs.direct import LocalModel, play_with

@@ -8,14 +8,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from speedrunner.bench.gpu.record import Record, StepRecord, date_of
-from speedrunner.bench.measurement import (
-    NOT_MEASURED,
-    Figure,
-    Measurement,
-    Table,
-    figure_cells,
-    table_cells,
-)
+from speedrunner.bench.measurement import NOT_MEASURED, Figure, Measurement, Table, figure_cells, table_cells
 from speedrunner.bench.measurement import as_text as measurement_text
 from speedrunner.console import visible
 from speedrunner.store.files import write_atomic

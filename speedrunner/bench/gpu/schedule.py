@@ -18,8 +18,8 @@ from speedrunner.bench.gpu import steps as do
 from speedrunner.bench.gpu.record import Record
 from speedrunner.bench.gpu.session import LONGEST_S, Bench, Play, Step
 from speedrunner.bench.gpu.steps import MAIN
-from speedrunner.bench.measurement import Status
 from speedrunner.config.named import actor_card
+from speedrunner.console import Status
 from speedrunner.runs.setup import Setup
 
 LEVELS = (16, 64, 128)

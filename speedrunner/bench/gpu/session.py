@@ -20,9 +20,10 @@ from serving.errors import ServerFailed, ServingError
 from serving.model_card import ModelCard
 from speedrunner.bench.gpu.pages import write_page
 from speedrunner.bench.gpu.record import Record, StepRecord
-from speedrunner.bench.measurement import Measurement, within
-from speedrunner.bench.measurement import Status as Say
+from speedrunner.bench.measurement import Measurement
 from speedrunner.config.schema import InvalidConfig
+from speedrunner.console import Status as Say
+from speedrunner.console import within
 from speedrunner.hosts.host import HostError
 from speedrunner.runs.drain import Drain
 from speedrunner.runs.executor import RunStopped

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Iterator
 
 from envs import EnvironmentFault
 from envs.scienceworld_jvm import NoJava
-from speedrunner.bench.measurement import Status
 from speedrunner.cluster.doctor import confinement, folders, gpu, machine, models
 from speedrunner.cluster.environments import opened
 from speedrunner.cluster.subject import Subject
+from speedrunner.console import Status
 from speedrunner.findings import Finding, Report, failure, ok, report
 
 Check = Callable[[Subject], Iterable[Finding]]

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import os
 import random
+from pathlib import Path
 
 import msgspec
 import pytest
 
-from envs import Opening, Task, TextEnv
-from speedrunner.agents.actor import ActorSpec
-from speedrunner.library.library import Library
-from speedrunner.methods.base import Method, SleepTools
+from envs import Opening
+from speedrunner.methods import ActorSpec, History, Library, Method, Policy, SleepTools, Task, TextEnv
 from speedrunner.methods.react import ReAct
-from speedrunner.store.data import History
-from speedrunner.store.records import Policy
-from tests.scripted_runs import CORRIDOR, complaint, in_process
+from tests.scripted_runs import CORRIDOR, complaint, in_process, speedrunner
 from tests.toy_env import Corridor
 
 pytestmark = pytest.mark.process
@@ -105,6 +102,18 @@ def test_each_broken_promise_is_a_line(kind: type[Method], found: list[str]) -> 
     assert summary.endswith(f": {len(found)} failed")
     for line, begin in zip(lines, found, strict=True):
         assert begin in line
+
+
+def test_imports_from_inner_modules_are_a_warning(tmp_path: Path) -> None:
+    source = (
+        "from speedrunner.library.library import Library\n"
+        "from speedrunner.methods.react import ReAct\n"
+        "class Digs(ReAct):\n    library = Library\n"
+    )
+    (tmp_path / "digs.py").write_text(source)
+    done = speedrunner("methods", "check", "digs:Digs", cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "-> from speedrunner.methods import Library\n" in done.stdout
 
 
 class Collapses(Corridor):

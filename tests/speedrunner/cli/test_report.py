@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from speedrunner.experiments.plans import SweepPlan, note_sweep
 from speedrunner.store.data import load
+from speedrunner.store.sweep_plans import SweepPlan, note_sweep
 from tests.record_samples import write_record
 from tests.scripted_runs import ScriptedRun, complaint, in_process
 from tests.synthetic_sweep import write_sweep

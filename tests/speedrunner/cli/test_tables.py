@@ -15,9 +15,9 @@ import pandas
 import pytest
 
 from serving.cards import CHECKOUT
-from speedrunner.experiments.plans import SweepPlan, note_sweep
 from speedrunner.results.tables import MEASURES
 from speedrunner.store.data import load
+from speedrunner.store.sweep_plans import SweepPlan, note_sweep
 from tests.scripted_runs import ScriptedRun, complaint, in_process
 from tests.synthetic_sweep import write_sweep
 

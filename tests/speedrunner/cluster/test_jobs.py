@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from speedrunner.cluster.jobs import JOBS, JobPart, JobStatus, Submitted, job_status, note_jobs
-from speedrunner.experiments.plans import PlannedRun, SweepPlan, note_sweep
 from speedrunner.store.files import StorageError
+from speedrunner.store.sweep_plans import PlannedRun, SweepPlan, note_sweep
 from tests.scripted_runs import in_process
 from tests.stand_in_slurm import stand_in
 

@@ -15,20 +15,8 @@ from serving.model_card import ModelCard
 from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.config.compose import compose
 from speedrunner.config.names import setting
-from speedrunner.experiments.forecast import (
-    FORECASTS,
-    MEASURES,
-    Basis,
-    Forecast,
-    Known,
-    NothingMeasured,
-    budgets_of,
-    forecast,
-    kept,
-    measured,
-    total,
-    truth,
-)
+from speedrunner.experiments.forecast import Basis, Known, NothingMeasured, budgets_of, forecast, measured
+from speedrunner.results.forecast_records import FORECASTS, MEASURES, Forecast, kept, total, truth
 from speedrunner.results.ledger import run_costs
 from speedrunner.results.pricing import price_book
 from speedrunner.runs.setup import Setup, set_up

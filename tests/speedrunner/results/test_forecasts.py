@@ -11,8 +11,8 @@ import pytest
 
 from serving.cards import load_card
 from speedrunner.config.names import Setting
-from speedrunner.experiments.forecast import Forecast, keep
 from speedrunner.results.engine_time import EngineUse
+from speedrunner.results.forecast_records import Forecast, keep
 from speedrunner.results.forecasts import forecast_table
 from speedrunner.results.run_result import RunResult
 from speedrunner.results.server_time import ServerUse

@@ -13,10 +13,11 @@ from serving.model_card import ModelCard, ServerOptions
 from serving.usage import Prices
 from speedrunner.config.compose import compose
 from speedrunner.runs import identity as identities
-from speedrunner.runs.identity import STRIDE, changes, continued, identity, process_lines, remarks
+from speedrunner.runs.identity import STRIDE, continued, identity
 from speedrunner.runs.machine import confinement
 from speedrunner.runs.setup import set_up
 from speedrunner.sandbox.settings import Sandbox
+from speedrunner.store.processes import changes, process_lines, remarks
 from speedrunner.store.records import Machine, Process
 from speedrunner.store.stored_run import RunDirectoryError
 from tests.scripted_runs import CORRIDOR

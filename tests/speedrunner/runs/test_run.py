@@ -27,9 +27,9 @@ from speedrunner.results.pricing import price_book
 from speedrunner.runs import identity
 from speedrunner.runs.drain import Drain, Interrupted, TimeIsUp
 from speedrunner.runs.executor import RunStopped
-from speedrunner.runs.identity import process_lines
 from speedrunner.runs.plan import Evaluate, Sleep, Wake, step_key
 from speedrunner.runs.setup import set_up
+from speedrunner.store.processes import process_lines
 from speedrunner.store.records import Ending
 from speedrunner.store.rundir import RunDirectory
 from speedrunner.store.stored_run import RunDirectoryError

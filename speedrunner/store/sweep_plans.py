@@ -1,10 +1,9 @@
-"""What sweeps were begun in a folder, and the runs that there are: both are needed to say what is missing."""
+"""Record the sweeps of a folder with their planned runs, and read them."""
 
 from __future__ import annotations
 
-import os
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from speedrunner.store import files
+from speedrunner.store.discovery import below
 from speedrunner.store.records import FORMAT
 
 MOST = 10_000
@@ -85,26 +85,3 @@ def _moved(plan: SweepPlan, place: Callable[[Path], Path]) -> SweepPlan:
         for run in plan.runs
     ]
     return replace(plan, runs=runs)
-
-
-def runs_below(folder: Path) -> list[Path]:
-    """The directories of runs in a folder and those below it, or the folder itself, by name.
-
-    Raises:
-        StorageError: there is no such folder.
-    """
-    with files.explained(folder, "read"):
-        os.scandir(folder).close()
-    return [file.parent for file in below(folder, "config.yaml")]
-
-
-def below(folder: Path, name: str) -> Iterator[Path]:
-    """Files of a name; of a run's directory no other one than its configuration counts, as the run may come
-    from someone else. Links are not followed."""
-    for place, folders, names in os.walk(folder):
-        folders.sort()
-        is_run = "config.yaml" in names
-        if name in names and (not is_run or name == "config.yaml"):
-            yield Path(place, name)
-        if is_run:
-            folders.clear()

@@ -7,9 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from speedrunner.experiments.plans import MOST, PLANS, PlannedRun, SweepPlan, note_sweep, noted_sweeps
-from speedrunner.experiments.status import status
 from speedrunner.store.files import StorageError
+from speedrunner.store.sweep_plans import MOST, PLANS, PlannedRun, SweepPlan, note_sweep, noted_sweeps
 
 
 def test_notes_in_a_run_s_directory_do_not_count(tmp_path: Path) -> None:
@@ -39,12 +38,3 @@ def test_a_stored_command_is_quoted(tmp_path: Path, stored: str, shown: str) -> 
     note_sweep(tmp_path, SweepPlan(stored, []))
     assert [plan.command for plan in noted_sweeps(tmp_path)] == [shown]
     assert shlex.join(shlex.split(shown)) == shown
-
-
-def test_a_planned_run_elsewhere_is_not_read(tmp_path: Path) -> None:
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
-    (elsewhere / "config.yaml").write_text("no run")
-    note_sweep(tmp_path / "runs", SweepPlan("speedrunner sweep x", [PlannedRun(str(elsewhere))]))
-    (found,) = status(tmp_path / "runs").runs
-    assert (found.state, found.note) == ("unknown", f"not in {tmp_path / 'runs'}: name it to see it")

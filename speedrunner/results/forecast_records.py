@@ -1,0 +1,133 @@
+"""Forecasts as they are stored in a folder of runs, and the measured amounts that they predict."""
+
+from __future__ import annotations
+
+import stat
+from collections.abc import Sequence
+from contextlib import suppress
+from math import sqrt
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from speedrunner.config.names import Setting
+from speedrunner.results.ledger import Line, RunCosts
+from speedrunner.store import files
+from speedrunner.store.data import RunData
+from speedrunner.store.records import FORMAT
+
+CONFIDENCE = 0.9
+
+Kind = Literal["train", "test", "sleep"]
+
+MEASURES = ("requests", "uncached", "cached", "output", "engine_s", "usd", "bytes")
+"""Requests, tokens by class, seconds of our engines, USD and bytes on disk, wasted ones included."""
+
+FORECASTS = "forecasts.jsonl"
+"""The file of forecasts, in the folder of the runs."""
+
+
+class Forecast(msgspec.Struct, frozen=True):
+    """The expected requests, tokens, time, disk and cost of one run.
+
+    Attributes:
+        dir: the run's directory.
+        setting: the setting of the run.
+        counts: its training episodes, test episodes and sleeps.
+        files: number of files on disk.
+        mean, sd: the expected amount and its standard deviation, by measure; an unknown measure (without a
+            price or our own engine) is missing.
+        measured: how many measured episodes and sleeps of each kind the forecast uses.
+        prices: name of the price list.
+        made: time of the forecast in Unix seconds.
+        source: the setting that was measured, if it is another one.
+    """
+
+    dir: str
+    setting: Setting
+    counts: dict[Kind, int]
+    files: int
+    mean: dict[str, float]
+    sd: dict[str, float]
+    measured: dict[Kind, int]
+    prices: str
+    made: float
+    source: Setting | None = None
+    format: int = FORMAT
+
+
+class Sum(msgspec.Struct, frozen=True):
+    """The total of one measure over several runs, with its interval at `CONFIDENCE`.
+
+    The interval is missing if a kind of step was measured only once.
+    """
+
+    mean: float
+    low: float | None
+    high: float | None
+
+
+def total(forecasts: Sequence[Forecast], measure: str) -> Sum | None:
+    """Return the sum of one measure; `None` if a forecast lacks it. Errors in one setting are correlated."""
+    if not forecasts or any(measure not in each.mean for each in forecasts):
+        return None
+    mean = sum(each.mean[measure] for each in forecasts)
+    deviations: dict[Setting, float] = {}
+    for each in forecasts:
+        deviations[each.setting] = deviations.get(each.setting, 0.0) + each.sd[measure]
+    freedom = min(min(each.measured.values()) for each in forecasts) - 1
+    if freedom < 1:
+        return Sum(mean, None, None)
+    from scipy import stats  # type: ignore[import-untyped]
+
+    half = stats.t.ppf((1 + CONFIDENCE) / 2, freedom) * sqrt(sum(sd**2 for sd in deviations.values()))
+    return Sum(mean, float(max(mean - half, 0.0)), float(mean + half))
+
+
+def keep(forecasts: Sequence[Forecast]) -> None:
+    """Store forecasts next to their runs, for comparison with the measured amounts. Raises `StorageError`."""
+    for each in forecasts:
+        folder = Path(each.dir).parent
+        with files.explained(folder, "made"):
+            folder.mkdir(parents=True, exist_ok=True)
+        inside = msgspec.structs.replace(each, dir=Path(each.dir).name)
+        files.append_record(folder / FORECASTS, inside, durable=False)
+
+
+def kept(folder: Path) -> list[Forecast]:
+    """Return a folder's forecasts, oldest first; `dir` is the run's name. Raises `StorageError`."""
+    return files.read_records(folder / FORECASTS, Forecast)
+
+
+def truth(run: RunData, costs: RunCosts) -> dict[str, float]:
+    """Return the known amounts that a run took, by measure. Raises `StorageError`."""
+    taken = amounts_of(costs.total)
+    if costs.unpriced:
+        taken.pop("usd", None)
+    return taken | {"bytes": sum(file_sizes(run.path).values())}
+
+
+def amounts_of(line: Line) -> dict[str, float]:
+    """Return the amounts of a line of costs by measure; unknown seconds and USD are left out."""
+    tokens = line.tokens
+    known = {"engine_s": line.engine_s, "usd": line.usd}
+    amounts = {
+        "requests": float(line.requests),
+        "uncached": tokens.computed,
+        "cached": tokens.cached,
+        "output": tokens.reasoning + tokens.action,
+    }
+    return amounts | {name: amount for name, amount in known.items() if amount is not None}
+
+
+def file_sizes(path: Path) -> dict[str, float]:
+    """Return the bytes of a run's files by the kind of step that adds to them."""
+    folders = {"trajectories": "train", "evaluations": "test", "sleeps": "sleep", "policies": "sleep"}
+    sizes = {"train": 0.0, "test": 0.0, "sleep": 0.0, "all": 0.0}
+    for file in path.rglob("*"):
+        with suppress(FileNotFoundError):  # the run is writing
+            found = file.lstat()
+            if stat.S_ISREG(found.st_mode):
+                sizes[folders.get(file.relative_to(path).parts[0], "all")] += found.st_size
+    return sizes
