@@ -38,6 +38,7 @@ def report(
     Example: speedrunner report runs/paper --figures figures
     """
     from speedrunner.bench.gpu.record import is_record
+    from speedrunner.experiments.damage import readable
     from speedrunner.report.facts import facts
     from speedrunner.report.figures import figures, not_begun
     from speedrunner.report.page import page
@@ -52,7 +53,14 @@ def report(
             f"{measured[0]} is a record of `bench gpu`, with its tables in record.md: name runs as well"
         )
     found = read_tables(folders, prices, corrected=False)
+    try:
+        records, damaged = readable(measured, record_tables)
+    except files.StorageError as error:
+        records, damaged = [], [str(error)]
+    found.problems.extend(damaged)
     made = figures(found.groups, found.options)
+    # Only a link that the user names is followed: one in the folder of the runs may be someone else's.
+    place = out and out.resolve()
     out = out or next(folder for folder in folders if folder.is_dir()) / "report.html"
     text = page(
         title=", ".join(folder.resolve().name for folder in folders),
@@ -65,9 +73,9 @@ def report(
         cache=[
             sweep_command("cache", model, found.options) for model in played_models(found.groups).values()
         ],
-        records=[table for folder in measured for table in record_tables(folder)],
+        records=[table for tables in records for table in tables],
     )
-    files.write_atomic(out.resolve(), text.encode())  # where a link leads
+    files.write_atomic(place or out, text.encode())
     for note in found.notes:
         typer.echo(visible(note))
     if printed is not None:

@@ -101,6 +101,7 @@ def read_tables(folders: list[Path], prices: str | None, *, corrected: bool) -> 
         StorageError: there is no run that can be read.
     """
     from speedrunner.config.schema import InvalidConfig
+    from speedrunner.experiments.damage import DAMAGED
     from speedrunner.results.conditions import group_runs
     from speedrunner.results.forecasts import forecast_table
     from speedrunner.results.paper import beside, published
@@ -125,8 +126,8 @@ def read_tables(folders: list[Path], prices: str | None, *, corrected: bool) -> 
     made = [*make_tables(groups, prices=names, corrected=corrected), *paper_tables(rows)]
     try:
         made.append(forecast_table(runs))
-    except StorageError as error:
-        problems.append(str(error))
+    except DAMAGED as error:
+        problems.append(f"the forecasts of runs cannot be used: {error or type(error).__name__}")
     remarks = sorted({remark for run in runs for remark in run.remarks})
     return Found(runs, groups, rows, made, notes, remarks, problems, options)
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import re
 import shutil
 from pathlib import Path
 
@@ -169,3 +171,50 @@ def test_experiments_that_were_not_begun_are_named_with_the_sizes_of_the_runs(
     assert in_process("report", str(learnt.dir), "--out", str(out)).returncode == 0
     assert "speedrunner sweep experiment=zombies model=" in out.read_text()
     assert " run.rollouts=4 run.sleep_every=2 " in out.read_text()
+
+
+def test_a_link_that_came_with_the_runs_is_not_followed(copied: Path, tmp_path: Path) -> None:
+    own = tmp_path / "own"
+    own.write_text("precious")
+    (copied / "report.html").unlink(missing_ok=True)
+    (copied / "report.html").symlink_to(own)
+    assert in_process("report", str(copied)).returncode == 0
+    assert own.read_text() == "precious"
+    assert "<html" in (copied / "report.html").read_text()
+    (tmp_path / "link").symlink_to(own)
+    assert in_process("report", str(copied), "--out", str(tmp_path / "link")).returncode == 0
+    assert "<html" in own.read_text()
+
+
+@pytest.mark.parametrize(
+    ("step", "problem"),
+    [
+        ({"figures": [{"name": "f", "value": 1.0, "form": "999999999.1f"}]}, "is no format of a number"),
+        ({"tables": [{"name": "t", "rows": [{"a": 1}], "columns": {"a": "a:>999999999"}}]}, "is no format"),
+        ({"tables": [{"name": "t", "rows": []}]}, "index out of range"),
+        ({"tables": [{"name": "t", "rows": [{"a": 1}], "columns": {"b": "b"}}]}, "cannot be read: 'b'"),
+        (None, None),
+    ],
+)
+def test_a_damaged_record_hides_no_run(
+    step: dict[str, object] | None, problem: str | None, copied: Path, tmp_path: Path
+) -> None:
+    write_record(tmp_path / "h100")
+    for file in (tmp_path / "h100").glob("step-*"):
+        file.unlink()
+    measured = None if step is None else {"title": "a step", **step}
+    content = {"step": "capacity", "status": "done", "began": 1.0, "measured": measured}
+    (tmp_path / "h100/step-capacity.json").write_text(json.dumps({**content, "format": 1}))
+    done = in_process("report", str(copied), str(tmp_path / "h100"))
+    assert done.stdout == f"the report is {copied / 'report.html'}\n"
+    assert (done.returncode, problem or "") == (int(problem is not None), problem or done.stderr)
+    assert (problem or "") in done.stderr
+    assert "One seed alone, so no deviation: react, speedrunner." in (copied / "report.html").read_text()
+
+
+def test_a_run_of_no_possible_date_hides_no_other(copied: Path) -> None:
+    bad = min(copied.glob("*/processes.jsonl"))
+    bad.write_text(re.sub(r'"started":[0-9.]+', '"started":1e15', bad.read_text()))
+    done = in_process("report", str(copied))
+    assert done.stdout.splitlines()[-1] == f"the report is {copied / 'report.html'}"
+    assert f"{bad}, line 1, is not a valid Process" in done.stderr
