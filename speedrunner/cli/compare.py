@@ -7,11 +7,10 @@ from pathlib import Path
 from string import ascii_uppercase
 from typing import TYPE_CHECKING, Annotated
 
-import msgspec
 import typer
 
 from speedrunner.cli.command import AsJson, PriceList
-from speedrunner.console import visible
+from speedrunner.console import json_text, visible
 
 if TYPE_CHECKING:
     from speedrunner.results.comparison import Comparison
@@ -63,7 +62,7 @@ def compare(
     costs = [run_costs([run], [book])[0] for run, book in zip(loaded, books, strict=True)]
     found = comparison.compare(loaded, costs)
     if as_json:
-        typer.echo(msgspec.json.encode(found).decode())
+        typer.echo(json_text(found))
         return
     names = {str(run.path): letter for run, letter in zip(loaded, ascii_uppercase, strict=False)}
     for (path, letter), book in zip(names.items(), books, strict=False):

@@ -9,6 +9,7 @@ changes later: the interval is about chance alone.
 
 from __future__ import annotations
 
+import os
 import stat
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -227,11 +228,13 @@ def _sizes(path: Path) -> dict[str, float]:
     """Bytes of a run's files, by what they grow with."""
     folders = {"trajectories": "train", "evaluations": "test", "sleeps": "sleep", "policies": "sleep"}
     sizes = {"train": 0.0, "test": 0.0, "sleep": 0.0, "all": 0.0}
-    for file in path.rglob("*"):
-        with suppress(FileNotFoundError):  # it was there for a moment: the run goes on
-            found = file.lstat()
-            if stat.S_ISREG(found.st_mode):
-                sizes[folders.get(file.relative_to(path).parts[0], "all")] += found.st_size
+    for place, _, names in os.walk(path):  # which leaves out what it cannot read
+        parts = Path(place).relative_to(path).parts
+        for name in names:
+            with suppress(OSError):  # it was there for a moment, or its path is too long
+                found = Path(place, name).lstat()
+                if stat.S_ISREG(found.st_mode):
+                    sizes[folders.get(parts[0] if parts else "", "all")] += found.st_size
     return sizes
 
 

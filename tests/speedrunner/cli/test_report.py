@@ -218,3 +218,33 @@ def test_a_run_of_no_possible_date_hides_no_other(copied: Path) -> None:
     done = in_process("report", str(copied))
     assert done.stdout.splitlines()[-1] == f"the report is {copied / 'report.html'}"
     assert f"{bad}, line 1, is not a valid Process" in done.stderr
+
+
+@pytest.mark.parametrize("mean", [1e300, 1.0])
+def test_forecasts_that_came_with_the_runs_hide_no_run(mean: float, copied: Path) -> None:
+    forecasts = []
+    for run in copied.glob("*/config.yaml"):
+        data = load(run.parent)
+        kinds = [row.phase for row in data.rows]
+        counts = {"train": kinds.count("train"), "test": kinds.count("test"), "sleep": len(data.sleeps)}
+        amounts = {"mean": {"requests": mean}, "sd": {"requests": mean}, "measured": {}}
+        setting = {"env": "babyai", "method": "react", "model": "m"}
+        about = {"dir": run.parent.name, "setting": setting, "counts": counts, "files": 1, "prices": "x"}
+        forecasts.append(json.dumps({**about, **amounts, "made": -1.0, "format": 1}))
+    (copied / "forecasts.jsonl").write_text("\n".join(forecasts) + "\n")
+    done = in_process("report", str(copied))
+    assert (done.returncode, done.stdout) == (1, f"the report is {copied / 'report.html'}\n")
+    assert "the forecasts of runs cannot be used" in done.stderr
+
+
+def test_a_folder_that_is_too_deep_hides_no_run(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as there:
+        there.chdir(min(copied.glob("*/config.yaml")).parent)
+        for _ in range(25):
+            Path("d" * 200).mkdir()
+            os.chdir("d" * 200)
+    try:
+        done = in_process("report", str(copied))
+    finally:
+        shutil.rmtree(copied)
+    assert done.returncode == 0, done.stderr

@@ -156,3 +156,8 @@ def test_tokens_are_stacked_by_class() -> None:
         ("cached", ["react"], [900.0]),
         ("output", ["react"], [40.0]),
     ]
+
+
+def test_a_long_name_of_a_model_makes_no_name_that_a_file_cannot_have() -> None:
+    found = drawn(*(run("babyai", "react", 0, 0.2, model=f"{'m' * 5_000}{end}") for end in "ab"))
+    assert {"tokens_" + "m" * 50, "tokens_" + "m" * 50 + "_2"} <= set(found)
