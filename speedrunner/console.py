@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
 
 Status = Callable[[str], None]
 """Shows one line: the current step, and the results so far."""
@@ -19,6 +22,12 @@ def visible(text: str) -> str:
     """`text` with control characters other than tab and newline written out, so that no skill, game or log
     can steer the terminal on which it is shown, or show there what it does not say."""
     return _CONTROL.sub(lambda found: _written(ord(found.group())), text)
+
+
+def json_text(value: Any) -> str:
+    """Return JSON in one line, with the same characters escaped, so that it can be printed as it is."""
+    text = msgspec.json.encode(value).decode()
+    return _CONTROL.sub(lambda found: f"\\u{ord(found.group()):04x}", text)
 
 
 def _written(code: int) -> str:

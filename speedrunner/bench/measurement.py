@@ -6,6 +6,7 @@ A measuring function returns one `Measurement`; `as_text` and `as_json` print it
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -141,7 +142,13 @@ def figure_cells(figures: Sequence[Figure]) -> list[list[str]]:
     return [["", "measured", "target"], *cells]
 
 
+_FORM = re.compile(r"[+,]?(\.\d\d?)?[a-z%]?", re.ASCII)
+"""Format specifications without a width: a stored record could ask for a billion characters."""
+
+
 def _shown(value: Any, form: str = "") -> str:
+    if not _FORM.fullmatch(form):
+        raise ValueError(f"{form!r} is no format of a number")
     if value is None:
         return NOT_MEASURED
     if isinstance(value, bool):

@@ -9,14 +9,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
-import msgspec
 import typer
 from rich.console import Console
 from rich.text import Text
 
 from speedrunner.bench import measurement
 from speedrunner.bench.measurement import Measurement
-from speedrunner.console import Status, visible
+from speedrunner.console import Status, json_text, visible
 from speedrunner.findings import Finding, Report
 from speedrunner.runs.drain import Drain, Interrupted
 from speedrunner.slurm import time_left_s
@@ -128,7 +127,7 @@ def show_finding(finding: Finding) -> None:
 def end_report(found: Report, as_json: bool) -> None:
     """Print the JSON form of a report, or its notes and summary. Exit status 1: something failed."""
     if as_json:
-        typer.echo(msgspec.json.encode(found).decode())
+        typer.echo(json_text(found))
     else:
         for line in (*(f"note: {each}" for each in found.notes), found.summary()):
             typer.echo(visible(line))

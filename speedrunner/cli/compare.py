@@ -7,11 +7,10 @@ from pathlib import Path
 from string import ascii_uppercase
 from typing import TYPE_CHECKING, Annotated
 
-import msgspec
 import typer
 
 from speedrunner.cli.command import AsJson, PriceList, plain_console
-from speedrunner.console import visible
+from speedrunner.console import json_text, visible
 
 if TYPE_CHECKING:
     from speedrunner.results.comparison import Comparison
@@ -69,7 +68,7 @@ def compare(
     books = [price_book(run, prices) for run in loaded]
     costs = [run_costs([run], [book])[0] for run, book in zip(loaded, books, strict=True)]
     if as_json:
-        typer.echo(msgspec.json.encode(comparison.compare(loaded, costs)).decode())
+        typer.echo(json_text(comparison.compare(loaded, costs)))
         return
     console = plain_console()
     plotted = {

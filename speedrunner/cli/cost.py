@@ -9,7 +9,7 @@ import msgspec
 import typer
 
 from speedrunner.cli.command import AsJson, plain_console
-from speedrunner.console import visible
+from speedrunner.console import json_text, visible
 
 if TYPE_CHECKING:
     from speedrunner.results.ledger import RunCosts
@@ -56,7 +56,7 @@ def cost(
     ]
     if as_json:
         content = {"runs": [_content(*each) for each in found], "accounts": accounts}
-        typer.echo(msgspec.json.encode(content).decode())
+        typer.echo(json_text(content))
         return
     console = plain_console()
     for run, one, points in found:

@@ -7,11 +7,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import msgspec
 import typer
 
 from speedrunner.cli.command import AsJson, PriceList, RunsFolder, tell_left_out
-from speedrunner.console import aligned, visible
+from speedrunner.console import aligned, json_text, visible
 
 if TYPE_CHECKING:
     from speedrunner.results.forecast_records import Forecast, Sum
@@ -67,7 +66,7 @@ def forecast(
     totals = {measure: total(found, measure) for measure in SHOWN}
     if as_json:
         content = {"runs": found, "total": totals, "not_measured": sorted(left_out)}
-        typer.echo(msgspec.json.encode(content).decode())
+        typer.echo(json_text(content))
         return
     scaled = any(each.startswith("scale=") for each in what)
     again = shlex.join([*what, *([] if scaled else ["scale=pilot"]), "run.seed=0"])

@@ -19,7 +19,7 @@ from speedrunner.cli.command import AsJson, Trust, key_values
 from speedrunner.config.compose import GROUPS, compose
 from speedrunner.config.named import chosen_task
 from speedrunner.config.schema import Config, InvalidConfig
-from speedrunner.console import visible
+from speedrunner.console import json_text, visible
 from speedrunner.library.definition import Definition, read_text
 from speedrunner.library.library import Library
 from speedrunner.library.rules import InvalidSkill
@@ -121,7 +121,7 @@ def stats(
         definitions = _learnt(*find_policy(source))[0].definitions
     found = library_statistics(definitions)
     if as_json:
-        typer.echo(msgspec.json.encode(found).decode())
+        typer.echo(json_text(found))
         return
     for name, value in msgspec.structs.asdict(found).items():
         typer.echo(f"{name:11} {'-' if value is None else f'{value:.4g}'}")
@@ -237,7 +237,7 @@ def _json(call: SkillCall) -> str:
     """The object of `try --json`; what it was given on the command line may be no text."""
     if call.error is not None:
         call.error = valid_text(call.error)
-    return msgspec.json.encode(call).decode()
+    return json_text(call)
 
 
 def _find(run: Path, version: int | None) -> tuple[StoredRun, int]:

@@ -43,6 +43,7 @@ def report(
     from speedrunner.results.paper import played_models, sweep_command
     from speedrunner.results.writing import write
     from speedrunner.store import files
+    from speedrunner.store.discovery import readable
 
     measured = [folder for folder in folders if is_record(folder)]
     folders = [folder for folder in folders if folder not in measured]
@@ -52,6 +53,11 @@ def report(
         )
     with waiting_line() as status:
         found = collect(folders, prices, status, corrected=holm)
+        try:
+            records, damaged = readable(measured, record_tables)
+        except files.StorageError as error:
+            records, damaged = [], [str(error)]
+        found.problems.extend(damaged)
         made = figures(found.conditions, found.options)
         out = out or _own_folder(folders)
         text = page(
@@ -66,7 +72,7 @@ def report(
                 sweep_command("cache", model, found.options)
                 for model in played_models(found.conditions).values()
             ],
-            records=[table for folder in measured for table in record_tables(folder)],
+            records=[table for tables in records for table in tables],
         )
         status("writing tables and figures")
         write(out / "tables", found.tables, found.remarks)

@@ -10,7 +10,7 @@ import msgspec
 import typer
 
 from speedrunner.cli.command import AsJson, Trust, tell_left_out
-from speedrunner.console import visible
+from speedrunner.console import json_text, visible
 from speedrunner.store.files import StorageError, open_regular
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def status(
         jobs = []
         tell_left_out([str(error)])
     if as_json:
-        typer.echo(msgspec.json.encode({**msgspec.structs.asdict(found), "jobs": jobs}).decode())
+        typer.echo(json_text({**msgspec.structs.asdict(found), "jobs": jobs}))
         return
     if not found.runs:
         typer.echo(f"{folder} holds no run, and no sweep was begun there")

@@ -6,12 +6,11 @@ import shlex
 from pathlib import Path
 from typing import Annotated
 
-import msgspec
 import typer
 
 from speedrunner.cli.command import AsJson, RunsFolder
 from speedrunner.config.schema import InvalidConfig
-from speedrunner.console import visible
+from speedrunner.console import json_text, visible
 from speedrunner.experiments.grid import grid_of
 
 
@@ -64,13 +63,13 @@ def submit(
     found = submission.arrays(dealt, wanted, cluster, sweep, grid.root)
     if dry_run:
         plain = "\n".join(each.script for each in found)
-        typer.echo(msgspec.json.encode({"arrays": found}).decode() if as_json else plain, nl=as_json)
+        typer.echo(json_text({"arrays": found}) if as_json else plain, nl=as_json)
         return
     submission.require_free([each.path for number in wanted for each in dealt[number - 1]], grid.root)
     submitted = [job for each in found for job in submission.submit(each, grid.root)]
     grid.announce(["speedrunner", "sweep", *shared], [each.run for each in runs])
     if as_json:
-        typer.echo(msgspec.json.encode({"jobs": submitted}).decode())
+        typer.echo(json_text({"jobs": submitted}))
         return
     for job in submitted:
         names = ", ".join(Path(each).name for each in job.runs)

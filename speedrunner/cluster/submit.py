@@ -17,7 +17,7 @@ from speedrunner.cluster.settings import Cluster
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.experiments.sweep import Member
 from speedrunner.slurm import asked
-from speedrunner.store.files import explained
+from speedrunner.store.files import FOLDER_MODE, explained, make_folder
 
 TEMPLATE = CHECKOUT / "slurm" / "job.sbatch.jinja"
 LOGS = "jobs"
@@ -130,8 +130,9 @@ def submit(array: Array, root: Path) -> list[JobPart]:
         StorageError: the folder cannot be written.
     """
     logs = root / LOGS
-    with explained(logs, "made"):
-        logs.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with explained(root, "made"):
+        root.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+    make_folder(logs)
     number = asked("sbatch", "--parsable", text=array.script).strip().partition(";")[0]
     jobs = [
         JobPart(f"{number}_{part}", _log(root, number, str(part)), runs) for part, runs in array.parts.items()

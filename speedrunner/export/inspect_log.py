@@ -19,6 +19,7 @@ from speedrunner.store.data import RunData, load
 from speedrunner.store.files import explained
 from speedrunner.store.processes import remarks
 from speedrunner.store.records import Trajectory
+from typed.numbers import MOMENT_LIMIT
 
 SCORER = "score"
 
@@ -164,4 +165,4 @@ def _usage(usage: Usage) -> Any:
 
 
 def _time(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat()
+    return datetime.fromtimestamp(min(max(seconds, 0.0), MOMENT_LIMIT), UTC).isoformat()

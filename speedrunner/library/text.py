@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import difflib
+from collections import Counter
 from collections.abc import Iterator
 
 from speedrunner.library.library import Library
+
+PAIRS = 2_000_000
+"""Pairs of equal lines in two texts. Very frequent lines do not count: `difflib` ignores them as well."""
 
 EMPTY = "(the library is empty)"
 
@@ -24,7 +28,17 @@ def source_text(library: Library, notes: str = "") -> str:
 
 
 def diff_lines(before: list[str], after: list[str], names: tuple[str, str]) -> Iterator[str]:
-    """What changed, as a unified diff of `compared_lines`; nothing where both are the same."""
+    """What changed, as a unified diff of `compared_lines`; nothing where both are the same.
+
+    Where so many lines are alike that finding the shortest diff would take minutes, all lines are shown as
+    changed.
+    """
+    counts = Counter(after)
+    if sum(counts[line] for line in before if counts[line] <= max(len(after) // 100, 1)) > PAIRS:
+        yield from (f"--- {names[0]}", f"+++ {names[1]}", f"@@ -1,{len(before)} +1,{len(after)} @@")
+        yield from (f"-{line}" for line in before)
+        yield from (f"+{line}" for line in after)
+        return
     yield from difflib.unified_diff(before, after, *names, lineterm="", n=2)
 
 

@@ -21,7 +21,7 @@ from speedrunner.results.reading import read_results
 from speedrunner.results.run_result import RunResult
 from speedrunner.results.tables import make_tables
 from speedrunner.results.writing import Table
-from speedrunner.store.discovery import runs_below
+from speedrunner.store.discovery import DAMAGED, runs_below
 from speedrunner.store.files import StorageError
 from speedrunner.store.sweep_plans import noted_sweeps
 
@@ -79,8 +79,8 @@ def collect(folders: Sequence[Path], prices: str | None, status: Status, *, corr
     made = [*make_tables(conditions, prices=names, corrected=corrected), *paper_tables(rows)]
     try:
         made.append(forecast_table(runs))
-    except StorageError as error:
-        problems.append(str(error))
+    except DAMAGED as error:
+        problems.append(f"the forecasts of runs cannot be used: {error or type(error).__name__}")
     remarks = sorted({remark for run in runs for remark in run.remarks})
     return Collected(runs, conditions, rows, made, notes, remarks, problems, options)
 

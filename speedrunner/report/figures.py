@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from itertools import chain, count
+from itertools import chain, count, islice
 
 import msgspec
 
@@ -25,6 +25,9 @@ from speedrunner.results.cache_effects import cache_effects
 from speedrunner.results.conditions import FAMILIES, Condition, Spread
 from speedrunner.results.paper import played_models, sweep_command
 from speedrunner.results.series import PLACES, frontier, methods, places
+
+MOST_PLACES, MOST_METHODS = 12, 24
+"""Environments, and methods besides the main ones, that a figure shows. The tables have all."""
 
 MAIN = ("react", "opo", "asi", "voyager", "speedrunner")
 ABLATIONS = (
@@ -84,17 +87,19 @@ def _learning(groups: Sequence[Condition], model: str, options: str) -> Figure |
     text = (
         "Means over test episodes and seeds at each checkpoint, bands one standard deviation over seeds:"
         " score, output tokens and USD per test episode. ScienceWorld is the mean of its two families."
+        f" At most {MOST_PLACES} environments, each with {MOST_METHODS} further methods, are drawn."
     )
     return builder.figure("combined_performance", "Performance and cost over training", text, rows)
 
 
 def _places(groups: Sequence[Condition]) -> dict[str, tuple[str, ...]]:
     """Those of the main experiment, and any others that are none of its variants."""
-    return {
+    found = {
         title: envs
         for title, envs in places(groups).items()
         if title in PLACES or envs[0] not in ZOMBIES.values()
     }
+    return dict(islice(found.items(), MOST_PLACES))
 
 
 def _main(groups: Sequence[Condition], envs: Sequence[str], model: str) -> list[str]:
@@ -103,7 +108,8 @@ def _main(groups: Sequence[Condition], envs: Sequence[str], model: str) -> list[
     played = sorted(set.intersection(*({*methods(groups, [env], model)} for env in envs)))
     known = [name for name in MAIN if name != "voyager" or envs == ("crafter",) or name in played]
     variants = tuple(f"{name}-" for name in (*MAIN, "asi_replay"))
-    return [*known, *(name for name in played if name not in MAIN and not name.startswith(variants))]
+    others = [name for name in played if name not in MAIN and not name.startswith(variants)]
+    return [*known, *others[:MOST_METHODS]]
 
 
 def _curves(

@@ -22,6 +22,9 @@ LABELS = {
 }
 ROLLOUTS = "training rollouts"
 
+LETTERS = 50
+"""Letters of a model's name in those of files, at most: a name of a file has 255 bytes."""
+
 
 class Line(msgspec.Struct, frozen=True):
     """One line, bar or point of a panel.
@@ -131,7 +134,7 @@ class FigureBuilder:
         gaps = [f"missing: {', '.join(self._gaps)}: {self._command}"] if self._gaps else []
         if self._unpriced:
             gaps.append("USD are not known, or all zero: speedrunner report DIR --prices NAME")
-        suffix = "".join(each if each.isalnum() else "_" for each in self._model)
+        suffix = "".join(each if each.isalnum() else "_" for each in self._model[:LETTERS])
         return Figure(
             f"{name}_{suffix}", f"{title}, {self._model}", text, kept, [*self._runs], "; ".join(gaps)
         )

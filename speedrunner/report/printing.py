@@ -21,6 +21,9 @@ COLUMN, PAGE, ROW = 3.3, 7.0, 1.55
 LETTERS = 10
 """Letters of a panel's title in an inch."""
 
+COLUMNS = 8
+"""Columns of a legend, at most."""
+
 DPI = 300
 """Pixels of an inch in a PNG."""
 
@@ -90,7 +93,7 @@ def _add_legend(canvas: Canvas, handles: Mapping[str, Any], width: float) -> flo
     names = [*map(drawable, handles)]
     if not names:
         return 0.0
-    for columns in range(len(names), 0, -1):
+    for columns in range(min(len(names), COLUMNS), 0, -1):
         legend = canvas.legend(
             handles.values(), names, loc="outside upper center", ncols=columns, columnspacing=1.5
         )

@@ -78,9 +78,14 @@ def stored_accounts(runs: Sequence[RunData]) -> StoredAccounts:
 
 def with_accounts(run: RunData) -> Iterator[tuple[list[LedgerRow], Balance | None]]:
     """The rows of each process of a run and each engine that it used, with the account that it left."""
-    for model in dict.fromkeys(row.model for row in run.requests):
-        processes = sessions(row for row in run.requests if row.model == model)
-        left = sorted((each for each in run.accounts if each.model == model), key=lambda each: each.time)
+    by_model: dict[str, list[LedgerRow]] = {}
+    for row in run.requests:
+        by_model.setdefault(row.model, []).append(row)
+    accounts: dict[str, list[Balance]] = {}
+    for account in sorted(run.accounts, key=lambda each: each.time):
+        accounts.setdefault(account.model, []).append(account)
+    for model, rows in by_model.items():
+        processes, left = sessions(rows), accounts.get(model, [])
         for process, following in pairwise([*processes, []]):
             # It left the first account after its last row, or was killed after one in passing.
             until = following[0].time if following else float("inf")

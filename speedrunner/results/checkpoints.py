@@ -182,12 +182,17 @@ def add_costs(run: RunData, episodes: pandas.DataFrame, sleeps: pandas.DataFrame
     found["rollout_usd"] = means["usd"]
     spent = since["usd"].sum(min_count=1).reindex(found.index)
     found["training_usd"] = spent.where(found["actor_usd"].isna(), spent.fillna(0.0)).cumsum()
-    policies = [run.policies.load(int(version)) for version in found["policy"]]
-    found["public"] = [sum(skill.public for skill in policy.skills) for policy in policies]
-    found["skills"] = [len(policy.skills) for policy in policies]
-    found["notes"] = [bool(policy.notes) for policy in policies]
+    libraries = {version: _count_skills(run, int(version)) for version in found["policy"].unique()}
+    for column, name in enumerate(("public", "skills", "notes")):
+        found[name] = [libraries[version][column] for version in found["policy"]]
     found["whole"] = found["episodes"] >= run.settings.run.test_episodes
     return found
+
+
+def _count_skills(run: RunData, version: int) -> tuple[int, int, bool]:
+    """Return how many skills a policy has, public and all, and whether it has notes."""
+    policy = run.policies.load(version)
+    return sum(skill.public for skill in policy.skills), len(policy.skills), bool(policy.notes)
 
 
 def share_sleeps(episodes: pandas.DataFrame, sleeps: pandas.DataFrame) -> pandas.DataFrame:

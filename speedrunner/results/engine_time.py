@@ -71,16 +71,18 @@ def sessions(rows: Iterable[LedgerRow]) -> list[list[LedgerRow]]:
 def engine_time(runs: Sequence[Sequence[LedgerRow]]) -> list[EngineTime]:
     """Split the lives of engines among the runs whose ledgers these are. An engine is known by its model."""
     shares = [EngineTime([None] * len(rows), {}) for rows in runs]
-    for model in dict.fromkeys(row.model for row in chain(*runs)):
-        places = [[place for place, row in enumerate(rows) if row.model == model] for rows in runs]
-        uses = [EngineUse.of([rows[place] for place in own]) for rows, own in zip(runs, places, strict=True)]
+    by_model: dict[str, dict[int, list[int]]] = {}
+    for number, rows in enumerate(runs):
+        for place, row in enumerate(rows):
+            by_model.setdefault(row.model, {}).setdefault(number, []).append(place)
+    for model, places in by_model.items():
+        uses = [EngineUse.of([runs[number][place] for place in own]) for number, own in places.items()]
         if any(use.flights and not use.going_on for use in uses):
             continue
-        for share, own, (waited, idle) in zip(shares, places, _split(uses), strict=True):
+        for (number, own), (waited, idle) in zip(places.items(), _split(uses), strict=True):
             for place, seconds in zip(own, waited.tolist(), strict=True):
-                share.requests[place] = seconds
-            if own:
-                share.idle[model] = float(idle.sum())
+                shares[number].requests[place] = seconds
+            shares[number].idle[model] = float(idle.sum())
     return shares
 
 

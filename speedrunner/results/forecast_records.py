@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 from collections.abc import Sequence
 from contextlib import suppress
@@ -122,12 +123,14 @@ def amounts_of(line: Line) -> dict[str, float]:
 
 
 def file_sizes(path: Path) -> dict[str, float]:
-    """Return the bytes of a run's files by the kind of step that adds to them."""
+    """Return the bytes of a run's files, by what they grow with: `train`, `test`, `sleep` or `all`."""
     folders = {"trajectories": "train", "evaluations": "test", "sleeps": "sleep", "policies": "sleep"}
     sizes = {"train": 0.0, "test": 0.0, "sleep": 0.0, "all": 0.0}
-    for file in path.rglob("*"):
-        with suppress(FileNotFoundError):  # the run is writing
-            found = file.lstat()
-            if stat.S_ISREG(found.st_mode):
-                sizes[folders.get(file.relative_to(path).parts[0], "all")] += found.st_size
+    for place, _, names in os.walk(path):  # which leaves out what it cannot read
+        parts = Path(place).relative_to(path).parts
+        for name in names:
+            with suppress(OSError):  # it was there for a moment, or its path is too long
+                found = Path(place, name).lstat()
+                if stat.S_ISREG(found.st_mode):
+                    sizes[folders.get(parts[0] if parts else "", "all")] += found.st_size
     return sizes

@@ -8,16 +8,20 @@ test treats all pairs of seed and episode as independent; it is kept for compari
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
 
 if TYPE_CHECKING:
     from numpy import ndarray
+    from numpy.random import Generator
 
 CONFIDENCE = 0.95
 RESAMPLES = 10_000
+DRAWN = 2_000_000
+"""Values that are drawn at once, at most: 32 MB."""
+
 SEED = 0
 """Fixed, so that the same values always have the same interval."""
 
@@ -75,9 +79,7 @@ def bootstrap_seeds(values: Mapping[int, Sequence[float]]) -> Estimate | None:
     if count < 2:
         return Estimate(mean, None, None, count)
     random = numpy.random.default_rng(SEED)
-    drawn: ndarray = numpy.stack(
-        [own[random.integers(len(own), size=(RESAMPLES, len(own)))].mean(axis=1) for own in seeds]
-    )
+    drawn: ndarray = numpy.stack([numpy.concatenate([*_resampled_means(own, random)]) for own in seeds])
     if len(seeds) > 1:  # another draw of episodes for each seed, also where a seed is drawn twice
         chosen = random.integers(len(seeds), size=(len(seeds), RESAMPLES))
         which = numpy.stack([random.permutation(RESAMPLES) for _ in seeds])
@@ -85,6 +87,14 @@ def bootstrap_seeds(values: Mapping[int, Sequence[float]]) -> Estimate | None:
     tail = (1 - CONFIDENCE) / 2
     low, high = numpy.quantile(drawn.mean(axis=0), [tail, 1 - tail])
     return Estimate(mean, float(low), float(high), count)
+
+
+def _resampled_means(values: ndarray, random: Generator) -> Iterator[ndarray]:
+    """Yield the means of `RESAMPLES` resamples, as many at a time as `DRAWN` allows."""
+    at_once = max(DRAWN // len(values), 1)
+    for first in range(0, RESAMPLES, at_once):
+        size = min(at_once, RESAMPLES - first), len(values)
+        yield values[random.integers(len(values), size=size)].mean(axis=1)
 
 
 def ttest_seeds(values: Mapping[int, Sequence[float]]) -> TTest | None:

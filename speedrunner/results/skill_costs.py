@@ -13,6 +13,9 @@ from speedrunner.results.skills import START, SkillHistory, SkillVersion
 from speedrunner.store.data import RunData
 from speedrunner.store.stored_run import sleep_key
 
+STEPS = 20_000_000
+"""Training episodes times versions of skills: some ten seconds."""
+
 
 class SkillCost(msgspec.Struct, frozen=True, kw_only=True):
     """One skill over a whole run; what is not known, or of no skill that was ever public, is `None`.
@@ -30,7 +33,8 @@ class SkillCost(msgspec.Struct, frozen=True, kw_only=True):
         steps_saved: primitives that advanced the world in the actor's calls, less one for each call.
         break_even: the first training episode after which it had saved more than it had cost: the steps
             saved, each worth the run's mean LLM call in training, against its induction and, in every turn
-            of the actor, its schema from the prefix cache.
+            of the actor, its schema from the prefix cache. Not known of a run with so many episodes and
+            versions of skills that finding it would take more than `STEPS`.
     """
 
     skill: str
@@ -100,6 +104,9 @@ def skill_costs(run: RunData, costs: RunCosts, history: SkillHistory) -> list[Sk
     for version in history.versions:
         by_name.setdefault(version.name, []).append(version)
     worth = _Worth(run, costs)
+    used = {name for use in history.uses for name in use.saved}
+    if len(history.uses) * len(history.versions) > STEPS:
+        used = set()
     found = []
     for name, own in by_name.items():
         sleeps = [each.sleep for each in own if each.change != START]
@@ -123,7 +130,9 @@ def skill_costs(run: RunData, costs: RunCosts, history: SkillHistory) -> list[Sk
                 steps_saved=sum(each.steps_saved for each in own),
                 break_even=_break_even(
                     name, {sleep: shares[sleep][1] for sleep in sleeps}, worth, history, schemas
-                ),
+                )
+                if worth.known and name in used
+                else None,
             )
         )
     return found
@@ -147,8 +156,6 @@ class _Worth:
 def _break_even(
     name: str, induction: dict[int, float], worth: _Worth, history: SkillHistory, schemas: _Schemas
 ) -> str | None:
-    if not worth.known or not any(name in use.saved for use in history.uses):
-        return None
     carried, saved = 0.0, 0
     for use in history.uses:
         if _public(history.libraries.get(use.policy), name):

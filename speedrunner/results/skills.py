@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -10,9 +10,17 @@ import msgspec
 from speedrunner.library.definition import Definition
 from speedrunner.library.library import Library
 from speedrunner.store.data import RunData
+from speedrunner.store.policies import InvalidPolicy
 from speedrunner.store.records import CallNode, Skill, Trajectory
 
 START = "from the start"
+
+HISTORY_BYTES = 192 * 2**20
+"""Bytes of memory that all versions of a run's library may take. What a sleep left as it was counts once."""
+
+VERSION_BYTES, DEFINITION_BYTES = 50_000, 3_000
+"""Bytes for each version and for each definition, besides its text: 2,200 as measured, rounded up. A version
+takes less memory, but time."""
 
 
 class SkillVersion(msgspec.Struct):
@@ -90,7 +98,19 @@ def skill_history(run: RunData) -> SkillHistory:
     """
     played_with = {row.policy for row in run.episodes}
     stored = sorted(played_with.union(run.policies.versions()))
-    libraries = {version: Library(()).of(run.policies.load(version)) for version in stored}
+    libraries: dict[int, Library] = {}
+    room, known = HISTORY_BYTES, set[int]()
+    for version in stored:
+        libraries[version] = library = Library(()).of(run.policies.load(version))
+        new = [each for each in library.definitions if id(each) not in known]
+        known.update(map(id, new))
+        room -= VERSION_BYTES + 100 * len(library.skills)
+        room -= sum(DEFINITION_BYTES + 4 * len(each.source) for each in new)
+        if room < 0:
+            raise InvalidPolicy(
+                f"{run.path}: the libraries up to v{version:04d} would take more than {HISTORY_BYTES} bytes"
+                " of memory, the limit"
+            )
     versions: list[SkillVersion] = []
     current: dict[int, dict[str, SkillVersion]] = {}
     before, there = Library(()), dict[str, SkillVersion]()
@@ -99,8 +119,9 @@ def skill_history(run: RunData) -> SkillHistory:
         for name in [name for name in there if name not in library.by_name]:
             gone = there.pop(name)
             gone.until, gone.removed = number, True
+        vanished = [each for each in before.skills if each.name not in library.by_name]
         for name, skill in library.by_name.items():
-            change = START if first else _change(skill, before, library, number)
+            change = START if first else _change(skill, before, library, number, vanished)
             if change is not None:
                 if name in there:
                     there[name].until = number
@@ -159,11 +180,16 @@ def _batch_of(run: RunData, sleep: int) -> str:
     return f"{keys[0]} to {keys[-1]}" if keys else "no episodes"
 
 
-def _change(skill: Skill, before: Library, after: Library, sleep: int) -> str | None:
-    """What a sleep did to a skill; `None` where it is as it was."""
+def _change(
+    skill: Skill, before: Library, after: Library, sleep: int, vanished: Sequence[Skill]
+) -> str | None:
+    """Return what a sleep did to a skill; `None` where it is as it was.
+
+    Args:
+        vanished: skills of the library before that the sleep removed or renamed.
+    """
     name, old = skill.name, before.by_name.get(skill.name)
     if old is None:
-        vanished = [each for each in before.skills if each.name not in after.by_name]
         same = [each.name for each in vanished if each.created == skill.created < sleep]
         if not same:
             return "written"

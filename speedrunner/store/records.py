@@ -16,7 +16,7 @@ from envs import Outcome, Task
 from serving.model_card import ModelCard
 from serving.tokens.tools import ToolCall
 from serving.usage import Prices, Usage
-from typed.numbers import Real, Whole
+from typed.numbers import Moment, Real, Whole
 
 FORMAT = 1
 """Version of the layout of every record below."""
@@ -169,7 +169,7 @@ class Trajectory(msgspec.Struct, kw_only=True):
     kept: dict[str, Any] = {}
     prompt_hash: str = ""
     seconds: Real = 0.0
-    started: Real = 0.0
+    started: Moment = 0.0
     world: list[WorldStep] | None = None
     module: list[Cut] | None = None
     format: Whole = FORMAT
@@ -401,7 +401,7 @@ class Process(msgspec.Struct, kw_only=True):
         seals: whether it seals what it records.
     """
 
-    started: Real
+    started: Moment
     host: str
     pid: Whole
     actor: ModelCard

@@ -73,8 +73,14 @@ episode, role and replica). Measured with `speedrunner cost`: 480 and 1,600."""
 SLEEPS_BYTES = 512 * 2**20
 """Bytes of memory that the records of all sleeps may take; see `files.decoded_bytes`."""
 
-EPISODES = 100_000
-"""Episodes of one batch or evaluation."""
+EPISODES = 50_000
+"""Episodes of a run, with every attempt: rows of `episodes.jsonl` and those that it lacks."""
+
+CHECKPOINTS = 2_000
+"""Evaluations of a run."""
+
+PROCESSES = 1_000
+"""Rows of `processes.jsonl`."""
 
 KEY_CHARS = 1_000
 """Characters of an episode's key."""
@@ -245,11 +251,11 @@ class StoredRun:
     def episodes(self) -> list[EpisodeRow]:
         """One summary row per finished episode, also where a kill came before the row was written."""
         rows = self.rows()
-        return _newest(rows + self._missing(rows))
+        return _newest(self._bounded(rows + self._missing(rows)))
 
     def rows(self) -> list[EpisodeRow]:
         """The summary rows as they stand there, with those of every attempt that ended."""
-        return self._read(self._episodes, EpisodeRow)
+        return self._bounded(self._read(self._episodes, EpisodeRow))
 
     def count(self, phase: Phase) -> int:
         """How many episodes of a phase are finished; their texts are not decoded."""
@@ -277,7 +283,10 @@ class StoredRun:
 
     def processes(self) -> list[Process]:
         """Those that worked on it, in their order."""
-        return self._read(self._processes, Process)
+        found = self._read(self._processes, Process)
+        if len(found) > PROCESSES:
+            raise RunDirectoryError(f"{self._processes} has more than {PROCESSES} rows, the limit")
+        return found
 
     def accounts(self) -> list[Balance]:
         """What each process found at its end, or in passing where that was the last."""
@@ -319,8 +328,19 @@ class StoredRun:
                 if not written.issuperset((key.episode, key.attempt) for key in keys):
                     point = played if phase == "train" else number
                     missing += [EpisodeRow.of(each, phase, point) for each in self.played(phase, number)]
+                    self._bounded(missing)
                 played += len(_newest(keys))
         return [row for row in missing if (row.episode, row.attempt) not in written]
+
+    def _bounded(self, rows: list[EpisodeRow]) -> list[EpisodeRow]:
+        """Return rows, if they are few enough to be resampled and drawn. Raises `RunDirectoryError`."""
+        checkpoints = {row.checkpoint for row in rows if row.phase == "test"}
+        for count, limit, what in (
+            (len(rows), EPISODES, "episodes"), (len(checkpoints), CHECKPOINTS, "checkpoints"),
+        ):  # fmt: skip
+            if count > limit:
+                raise RunDirectoryError(f"{self.path} has more than {limit} {what}, the limit")
+        return rows
 
     def _numbered(self, phase: str, number: int) -> Path:
         return self.path / _NUMBERED[phase].replace("*", f"{number:04d}")

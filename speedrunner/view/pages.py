@@ -6,6 +6,7 @@ import ast
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,9 @@ TURNS = 100
 
 CHARS = 50_000
 """Of one text on a page."""
+
+LINES = 10_000
+"""Of a diff on a page."""
 
 SOON_S, LATER_S = 4, 30
 """After which a page that can grow looks for news: while somebody plays the run, and else."""
@@ -152,7 +156,10 @@ def library_page(run: RunData, version: int) -> Context:
         earlier = run.policies.load(before)
         old = compared_lines(Library(()).of(earlier), earlier.notes)
         new = compared_lines(library, policy.notes)
-        changed = list(diff_lines(old, new, (f"v{before:04d}", f"v{version:04d}")))
+        lines = diff_lines(old, new, (f"v{before:04d}", f"v{version:04d}"))
+        changed = list(islice(lines, LINES))
+        if next(lines, None) is not None:
+            changed.append(f"[only {LINES:,} lines are shown: `speedrunner library diff` prints all]")
     return {
         **heading(run),
         "version": version,

@@ -1,6 +1,8 @@
 """Text from outside cannot steer a terminal."""
 
-from speedrunner.console import visible
+import json
+
+from speedrunner.console import json_text, visible
 
 
 def test_control_characters_are_written_out() -> None:
@@ -14,3 +16,9 @@ def test_what_turns_the_direction_of_writing_is_written_out() -> None:
 def test_other_text_stays_as_it_is() -> None:
     text = "a\tb\nc é ✓ 日本"
     assert visible(text) == text
+
+
+def test_json_has_no_character_that_steers_a_terminal() -> None:
+    text = json_text({"a": "\x1b[2J\x9b31m\u202eb\u2028"})
+    assert text == r'{"a":"\u001b[2J\u009b31m\u202eb\u2028"}'
+    assert json.loads(text) == {"a": "\x1b[2J\x9b31m\u202eb\u2028"}

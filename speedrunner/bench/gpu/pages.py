@@ -41,7 +41,8 @@ class Part(NamedTuple):
 def parts_of(record: Record) -> list[Part]:
     """Return what was measured, part by part; parts without a result are left out."""
     done = sorted(
-        (each for each in record.steps.values() if each.status == "done"), key=lambda each: each.began
+        (each for each in record.steps.values() if each.status == "done" and each.measured is not None),
+        key=lambda each: each.began,
     )
     parts = []
     for title, names in PARTS.items():

@@ -16,7 +16,18 @@ from speedrunner.config.schema import InvalidConfig
 from speedrunner.runs.machine import machine
 from speedrunner.runs.setup import Setup
 from speedrunner.runs.versions import versions
-from speedrunner.store.files import explained, read_record, remove_leftovers, write_atomic
+from speedrunner.store.files import (
+    RECORD_BYTES,
+    StorageError,
+    as_record,
+    decoded_bytes,
+    explained,
+    read_content,
+    read_record,
+    remove_leftovers,
+    write_atomic,
+)
+from typed.numbers import Moment, Real
 from typed.records import flat, shown_differences
 
 SUBJECT = "record.json"
@@ -62,8 +73,8 @@ class StepRecord(msgspec.Struct, frozen=True, kw_only=True):
     status: Status
     reason: str = ""
     traceback: str = ""
-    began: float
-    seconds: float = 0.0
+    began: Moment
+    seconds: Real = 0.0
     command: str = ""
     measured: Measurement | None = None
 
@@ -78,13 +89,24 @@ class Record:
 
     Attributes:
         steps: the ended steps by name.
+
+    Raises `StorageError`.
     """
 
     def __init__(self, folder: Path, subject: Subject) -> None:
         self.folder = folder
         self.subject = subject
-        found = (read_record(path, StepRecord) for path in sorted(folder.glob(f"{PREFIX}*.json")))
-        self.steps = {each.step: each for each in found}
+        self.steps: dict[str, StepRecord] = {}
+        room = RECORD_BYTES
+        for path in sorted(folder.glob(f"{PREFIX}*.json")):
+            content = read_content(path)
+            room -= decoded_bytes(content, room)
+            if room < 0:
+                raise StorageError(
+                    f"the steps up to {path} would take more than {RECORD_BYTES} bytes of memory, the limit"
+                )
+            found = as_record(content, StepRecord, path)
+            self.steps[found.step] = found
 
     def keep(self, step: StepRecord) -> None:
         """Write a step's record at once, in place of an earlier one. Raises `StorageError`."""

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import os
+import re
 import shutil
 from pathlib import Path
 
@@ -166,3 +169,70 @@ def test_experiments_that_were_not_begun_are_named_with_the_sizes_of_the_runs(
     text = (tmp_path / "report.html").read_text()
     assert "speedrunner sweep experiment=zombies model=" in text
     assert " run.rollouts=4 run.sleep_every=2 " in text
+
+
+@pytest.mark.parametrize(
+    ("step", "problem"),
+    [
+        ({"figures": [{"name": "f", "value": 1.0, "form": "999999999.1f"}]}, "is no format of a number"),
+        ({"tables": [{"name": "t", "rows": [{"a": 1}], "columns": {"a": "a:>999999999"}}]}, "is no format"),
+        ({"tables": [{"name": "t", "rows": []}]}, "index out of range"),
+        ({"tables": [{"name": "t", "rows": [{"a": 1}], "columns": {"b": "b"}}]}, "cannot be read: 'b'"),
+        (None, None),
+    ],
+)
+def test_a_damaged_record_hides_no_run(
+    step: dict[str, object] | None, problem: str | None, copied: Path, tmp_path: Path
+) -> None:
+    write_record(tmp_path / "h100")
+    for file in (tmp_path / "h100").glob("step-*"):
+        file.unlink()
+    measured = None if step is None else {"title": "a step", **step}
+    content = {"step": "capacity", "status": "done", "began": 1.0, "measured": measured}
+    (tmp_path / "h100/step-capacity.json").write_text(json.dumps({**content, "format": 1}))
+    done = in_process("report", str(copied), str(tmp_path / "h100"))
+    assert (done.returncode, problem or "") == (int(problem is not None), problem or done.stderr)
+    assert (problem or "") in done.stderr
+    assert (
+        "One seed alone, so no deviation: react, speedrunner."
+        in (copied / "report" / "report.html").read_text()
+    )
+
+
+def test_a_run_of_no_possible_date_hides_no_other(copied: Path) -> None:
+    bad = min(copied.glob("*/processes.jsonl"))
+    bad.write_text(re.sub(r'"started":[0-9.]+', '"started":1e15', bad.read_text()))
+    done = in_process("report", str(copied))
+    assert done.stdout.splitlines()[-1].startswith("the report is in ")
+    assert f"{bad}, line 1, is not a valid Process" in done.stderr
+
+
+@pytest.mark.parametrize("mean", [1e300, 1.0])
+def test_forecasts_that_came_with_the_runs_hide_no_run(mean: float, copied: Path) -> None:
+    forecasts = []
+    for run in copied.glob("*/config.yaml"):
+        data = load(run.parent)
+        kinds = [row.phase for row in data.rows]
+        counts = {"train": kinds.count("train"), "test": kinds.count("test"), "sleep": len(data.sleeps)}
+        amounts = {"mean": {"requests": mean}, "sd": {"requests": mean}, "measured": {}}
+        setting = {"env": "babyai", "method": "react", "model": "m"}
+        about = {"dir": run.parent.name, "setting": setting, "counts": counts, "files": 1, "prices": "x"}
+        forecasts.append(json.dumps({**about, **amounts, "made": -1.0, "format": 1}))
+    (copied / "forecasts.jsonl").write_text("\n".join(forecasts) + "\n")
+    done = in_process("report", str(copied))
+    assert done.returncode == 1
+    assert done.stdout.splitlines()[-1].startswith("the report is in ")
+    assert "the forecasts of runs cannot be used" in done.stderr
+
+
+def test_a_folder_that_is_too_deep_hides_no_run(copied: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as there:
+        there.chdir(min(copied.glob("*/config.yaml")).parent)
+        for _ in range(25):
+            Path("d" * 200).mkdir()
+            os.chdir("d" * 200)
+    try:
+        done = in_process("report", str(copied))
+    finally:
+        shutil.rmtree(copied)
+    assert done.returncode == 0, done.stderr

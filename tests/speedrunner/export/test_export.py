@@ -14,6 +14,7 @@ from serving.model_card import ModelCard
 from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner import optional as optional_packages
 from speedrunner.export.conversations import of_episode
+from speedrunner.export.inspect_log import _time
 from speedrunner.store.data import RunData, load
 from speedrunner.store.records import Ending, Trajectory
 from tests.scripted_engine import ScriptedEngine
@@ -192,3 +193,8 @@ def test_damaged_runs_are_named_and_left_out(to: str, written: str, run: RunData
 def test_a_folder_without_runs_is_told(tmp_path: Path) -> None:
     done = in_process("export", str(tmp_path), "--to", "dataset", "--out", str(tmp_path / "out"))
     assert complaint(done).endswith(f"there is no run in {tmp_path}")
+
+
+@pytest.mark.parametrize("seconds", [-1e15, 1e15])
+def test_a_moment_that_no_calendar_has_is_the_nearest_one(seconds: float) -> None:
+    assert _time(seconds) in ("1970-01-01T00:00:00+00:00", "4147-08-20T07:32:16+00:00")

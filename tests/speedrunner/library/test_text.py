@@ -69,3 +69,10 @@ def test_skills_that_call_each_other_are_not_lost() -> None:
     )
     both = EMPTY.write(ping + pong, sleep=1)
     assert list(graph_lines(both)) == ["ping (public)", "  pong (public)", "    ping (public) ..."]
+
+
+def test_texts_of_too_many_equal_lines_are_shown_as_they_are() -> None:
+    before, after = ([str(n * step % 101) for n in range(20_000)] for step in (3, 7))
+    found = list(diff_lines(before, after, ("a", "b")))
+    assert found[:3] == ["--- a", "+++ b", "@@ -1,20000 +1,20000 @@"]
+    assert found[3:] == [*(f"-{line}" for line in before), *(f"+{line}" for line in after)]

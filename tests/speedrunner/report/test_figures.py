@@ -164,3 +164,16 @@ def test_a_method_whose_episodes_sent_no_request_is_on_no_frontier() -> None:
     found = drawn(summary("crafter", "voyager", 0, *points), run("crafter", "react", 0, 0.1, 0.2))
     ((panel,),) = found["pareto_frontier_tiny_random"].rows
     assert [line.name for line in panel.lines] == panel.frontier == ["react"]
+
+
+def test_a_long_name_of_a_model_makes_no_name_that_a_file_cannot_have() -> None:
+    found = drawn(*(run("babyai", "react", 0, 0.2, model=f"{'m' * 5_000}{end}") for end in "ab"))
+    assert {"tokens_" + "m" * 50, "tokens_" + "m" * 50 + "_2"} <= set(found)
+
+
+def test_a_figure_has_no_more_columns_and_lines_than_can_be_drawn() -> None:
+    many = [run(f"env{n}", "react", 0, 0.2) for n in range(30)]
+    many += [run("env0", f"other{n}", 0, 0.2) for n in range(30)]
+    rows = drawn(*many)["combined_performance_tiny_random"].rows
+    assert {len(row) for row in rows} == {12}
+    assert len(rows[0][0].lines) == 1 + 24

@@ -112,3 +112,13 @@ def test_the_shares_of_all_runs_are_the_time_in_which_one_of_them_went_on(
     shares = engine_time(runs)
     assert sum(total(share) for share in shares) == pytest.approx(union(going_on), abs=1e-6)
     assert all((seconds or 0.0) >= -1e-9 for share in shares for seconds in [*share.requests, idle(share)])
+
+
+def test_each_model_has_an_engine_of_its_own() -> None:
+    first = [ready(0.0), row(0.0, 4.0)]
+    other = [msgspec.structs.replace(each, model="n") for each in (ready(2.0), row(2.0, 3.0))]
+    alone, both = engine_time([first, [*other, first[0]]])
+    assert alone.requests == pytest.approx([0.0, 4.0])
+    assert list(alone.idle) == ["m"]
+    assert both.requests == pytest.approx([0.0, 1.0, 0.0])
+    assert set(both.idle) == {"m", "n"}

@@ -7,6 +7,7 @@ import math
 import numpy
 import pytest
 
+from speedrunner.results import inference
 from speedrunner.results.inference import (
     Estimate,
     TTest,
@@ -101,3 +102,14 @@ class TestSeeds:
             rejected["seeds"] += (respecting.p or 1.0) < 0.05
         assert rejected["paper"] / 400 > 0.4
         assert 0.02 < rejected["seeds"] / 400 < 0.09
+
+
+def test_large_samples_are_drawn_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = {0: [float(n % 7) for n in range(50)], 1: [float(n % 3) for n in range(40)]}
+    at_once = bootstrap_seeds(values)
+    monkeypatch.setattr(inference, "DRAWN", 1_000)
+    in_parts = bootstrap_seeds(values)
+    assert at_once is not None
+    assert in_parts is not None
+    assert (in_parts.mean, in_parts.count) == (at_once.mean, at_once.count)
+    assert (in_parts.low, in_parts.high) == pytest.approx((at_once.low, at_once.high), rel=0.05)

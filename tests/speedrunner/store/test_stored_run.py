@@ -12,11 +12,12 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from serving.cards import load_card
 from speedrunner.store.files import StorageError
 from speedrunner.store.records import Policy
 from speedrunner.store.rundir import RunDirectory
 from speedrunner.store.stored_run import LABELS_BYTES, ROW_BYTES, RunDirectoryError, StoredRun
-from tests.speedrunner.run_samples import play, sleep, trajectory
+from tests.speedrunner.run_samples import play, process, sleep, trajectory
 
 
 @pytest.fixture
@@ -247,3 +248,32 @@ class TestLedger:
         monkeypatch.setattr("speedrunner.store.stored_run.LEDGER_BYTES", 100 * (ROW_BYTES + LABELS_BYTES))
         with pytest.raises(RunDirectoryError, match=r"requests.jsonl, line \d+: the rows up to this one"):
             run.requests()
+
+
+@pytest.mark.parametrize(("limit", "what"), [("EPISODES", "episodes"), ("CHECKPOINTS", "checkpoints")])
+def test_a_run_of_more_episodes_than_readers_take_is_refused(path, monkeypatch, limit, what):
+    play(path)
+    with RunDirectory.open_for_writing(path) as run:
+        for point in (4, 5):
+            run.append_trajectory("test", point, trajectory(f"test/{point:04d}/0"))
+    run = StoredRun.open_for_reading(path)
+    monkeypatch.setattr(f"speedrunner.store.stored_run.{limit}", {"EPISODES": 6, "CHECKPOINTS": 3}[limit])
+    assert len(run.episodes()) == 6
+    monkeypatch.setattr(f"speedrunner.store.stored_run.{limit}", {"EPISODES": 5, "CHECKPOINTS": 2}[limit])
+    assert len(run.rows()) == 4
+    with pytest.raises(RunDirectoryError, match=rf"has more than \d {what}, the limit"):
+        run.episodes()
+
+
+def test_a_run_of_too_many_processes_is_refused(path, monkeypatch):
+    play(path)
+    (path / "processes.jsonl").write_text("")
+    run = StoredRun.open_for_reading(path)
+    row = process(load_card("tiny-random"))
+    for count in (1, 2):
+        (path / "processes.jsonl").write_bytes((msgspec.json.encode(row) + b"\n") * count)
+        monkeypatch.setattr("speedrunner.store.stored_run.PROCESSES", 1)
+        if count == 1:
+            assert run.processes() == [row]
+    with pytest.raises(RunDirectoryError, match="has more than 1 rows, the limit"):
+        run.processes()
