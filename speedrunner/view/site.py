@@ -19,11 +19,15 @@ from speedrunner.results.skills import SkillHistory, skill_history
 from speedrunner.store.data import RunData, load
 from speedrunner.store.discovery import DAMAGED, runs_below
 from speedrunner.store.records import Trajectory
+from speedrunner.store.stored_run import RunDirectoryError
 from speedrunner.view import pages
 from speedrunner.view.pages import Context, NotFound
 from speedrunner.view.search import InvalidQuery
 from speedrunner.view.turns import shown
 from speedrunner.view.worlds import snapshots
+
+STATIC_EPISODES = 5_000
+"""Episodes of a run of which static pages are written: each page reads its episode's file up to the end."""
 
 HTML, JSON = "text/html; charset=utf-8", "application/json"
 ASSETS = {"view.css": "text/css; charset=utf-8", "view.js": "text/javascript; charset=utf-8"}
@@ -154,7 +158,13 @@ class Site:
         path = self.runs().get(slug)
         if path is None:
             raise NotFound(f"there is no run {slug} (any more)")
-        return load(path)
+        run = load(path)
+        if self._static and len(run.rows) > STATIC_EPISODES:
+            raise RunDirectoryError(
+                f"{path} has {len(run.rows)} episodes, and static pages are for at most {STATIC_EPISODES}:"
+                " use `speedrunner view` without --static"
+            )
+        return run
 
     def _problem(self, path: str, status: int, error: Exception) -> Answer:
         told = " ".join(str(error).split()) or type(error).__name__

@@ -141,6 +141,16 @@ class TestFiles:
         assert done.stderr.startswith("error: runs/run/train/0000/1.html could not be made: ")
         assert (out / "runs/run/index.html").exists()
 
+    def test_a_run_of_too_many_episodes_is_named(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("speedrunner.view.site.STATIC_EPISODES", 0)
+        long_run(tmp_path / "run", 1)
+        done = in_process("view", str(tmp_path / "run"), "--static", str(tmp_path / "out"))
+        assert done.returncode == 1
+        assert done.stderr == "error: runs/run/index.html could not be made: `speedrunner view` shows why\n"
+        assert (tmp_path / "out" / "index.html").exists()
+
     def test_no_key_of_an_episode_leads_out_of_the_folder(self, tmp_path: Path) -> None:
         run, out = long_run(tmp_path / "run", 1), tmp_path / "deep" / "out"
         with (run / "episodes.jsonl").open("a") as rows:
