@@ -264,6 +264,6 @@ def test_modules_in_the_current_directory_take_no_library_s_place(
     for name in ("yaml", "msgspec", "multiprocessing", "pickle", "hydra_plugins", "pyarrow"):
         shutil.copy(lure.python, folder / f"{name}.py")
     (folder / "matplotlibrc").write_text("text.usetex: True\nbackend: module://yaml\n")
-    for words in ("status .", "report . --figures figures", "export . --to dataset --out data"):
+    for words in ("status .", "report .", "export . --to dataset --out data"):
         done = subprocess.run([*program, *words.split()], cwd=folder, capture_output=True, text=True)
         assert (done.returncode, lure.mark.exists()) == (0, False), done.stderr

@@ -104,7 +104,7 @@ async def test_all_steps_that_a_running_server_allows_have_a_result(
     record = open_record(tmp_path / "record", subject_of(setup, overrides))
     said: list[str] = []
     bench = bench_of(setup, record, said.append)
-    bench.aim_s = 0.1
+    bench.aim_s = 0.0  # the least of each step, however fast the machine is
     assert await play_steps(bench, steps_of(setup, overrides), 60.0, silent) == []
     done = [name for name, step in record.steps.items() if step.status == "done"]
     assert set(done) == {
