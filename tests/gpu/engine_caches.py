@@ -90,19 +90,20 @@ def build_model(config: Any) -> Any:
         """A group of processes as its first member sees it; the others do not exist."""
 
         rank = local_rank = rank_in_group = 0
-        is_first_rank = is_last_rank = True
+        is_first_rank = True
         use_custom_op_call = False
         unique_name = "faked"
         device_group = cpu_group = device_communicator = None
 
         def __init__(self, world_size: int) -> None:
             self.world_size = world_size
+            self.is_last_rank = world_size == 1
             self.ranks = list(range(world_size))
 
-    ranks = config.parallel_config.tensor_parallel_size
-    for name in ("_TP", "_WORLD"):
-        setattr(parallel_state, name, Group(ranks))
-    for name in ("_PP", "_DCP", "_PCP", "_DP"):
+    ranks, stages = config.parallel_config.tensor_parallel_size, config.parallel_config.pipeline_parallel_size
+    for name, size in {"_TP": ranks, "_WORLD": ranks * stages, "_PP": stages}.items():
+        setattr(parallel_state, name, Group(size))
+    for name in ("_DCP", "_PCP", "_DP"):
         setattr(parallel_state, name, Group(1))
     usual = torch.get_default_dtype()
     torch.set_default_dtype(config.model_config.dtype)
