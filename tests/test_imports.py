@@ -136,11 +136,39 @@ def test_each_public_name_can_be_imported_from_the_one_place(name: str) -> None:
     [
         *(f"speedrunner/scaffold/my_{kind}.py" for kind in ("env", "method")),
         *(f"speedrunner/methods/{name}.py" for name in ("react", "opo")),
-        "models/tiny/libraries.py",
+        *(f"models/tiny/{name}.py" for name in ("libraries", "teachers/actor", "teachers/inducer")),
     ],
 )
 def test_what_people_begin_with_imports_only_from_the_public_places(file: str) -> None:
     assert {each for each in imports(ROOT / file) if not each.startswith("models.")} <= set(PUBLIC)
+
+
+CONTRACT = {"__init__", "base", "batch", "texts", "at_once", "registry"}
+"""Modules of `speedrunner.methods` that make up its public place, or check and list methods."""
+
+IN_THE_SANDBOX = "workspace"
+"""A program for the inducer's interpreter, which starts without the contract."""
+
+
+def test_a_bundled_method_imports_from_other_modules_only_what_the_public_place_lacks() -> None:
+    public = set(import_module("speedrunner.methods").__all__)
+    files = (ROOT / "speedrunner/methods").rglob("*.py")
+    found = [
+        f"{file.stem}: {node.module}.{alias.name}"
+        for file in files
+        if file.stem not in {*CONTRACT, IN_THE_SANDBOX}
+        for node in ast.walk(ast.parse(file.read_bytes()))
+        if isinstance(node, ast.ImportFrom) and node.module != "speedrunner.methods"
+        for alias in node.names
+        if alias.name in public
+    ]
+    assert found == []
+
+
+def test_the_recipe_of_the_bundled_model_plays_runs_by_their_entry_points() -> None:
+    found = {each for file in (ROOT / "models/tiny").rglob("*.py") for each in imports(file)}
+    playing = {each for each in found if each.startswith(("speedrunner.runs", "speedrunner.store"))}
+    assert playing == {"speedrunner.runs.direct", "speedrunner.runs.identity", "speedrunner.runs.setup"}
 
 
 def test_the_scaffold_s_tests_add_only_the_check_of_a_method() -> None:

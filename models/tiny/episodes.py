@@ -6,7 +6,6 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from envs import Task
 from envs.babyai import TASKS, BabyAI
 from models.tiny.libraries import WORDINGS, Skilled, composed
 from models.tiny.recipe import WORLDS
@@ -16,7 +15,6 @@ from serving.tokens.formats.json_value import dumps
 from serving.tokens.formats.qwen3_json import BEGIN, END
 from serving.tokens.frame import CHATML
 from serving.tokens.tokenizer import ChatTokenizer
-from serving.tokens.tools import ToolCall, ToolSpec
 from serving.tokens.transcript import Transcript
 from speedrunner.config.compose import compose
 from speedrunner.methods import (
@@ -25,6 +23,9 @@ from speedrunner.methods import (
     Executed,
     Library,
     Message,
+    Task,
+    ToolCall,
+    ToolSpec,
     actor_view,
     plain_messages,
 )

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from speedrunner.library.definition import Definition, function_names, read_text
-from speedrunner.library.library import Library
-from speedrunner.library.rules import InvalidSkill
-from speedrunner.store.records import Edit
+from speedrunner.library.definition import Definition, read_text
+from speedrunner.methods import Edit, InvalidSkill, Library, function_names
 
 TAKEN = "the library has one of this name, and nothing in it is changed"
 

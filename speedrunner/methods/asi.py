@@ -12,17 +12,28 @@ from typing import Literal
 
 import msgspec
 
-from envs import Task, TextEnv
-from speedrunner.agents.actor import ActorSpec
-from speedrunner.agents.reading import headline, opening, turns
-from speedrunner.agents.texts import render
-from speedrunner.library.library import Library
+from speedrunner.agents.reading import opening, turns
+from speedrunner.methods import (
+    ActorSpec,
+    Edit,
+    History,
+    Library,
+    Message,
+    Method,
+    Overflow,
+    Policy,
+    SleepTools,
+    Task,
+    TextEnv,
+    Trajectory,
+    headline,
+    newest_batch,
+    places,
+    render,
+    skill_rules,
+    world,
+)
 from speedrunner.methods.append_only import appended
-from speedrunner.methods.base import Method, SleepTools
-from speedrunner.methods.batch import Overflow, newest_batch, places
-from speedrunner.methods.texts import skill_rules, world
-from speedrunner.store.data import History
-from speedrunner.store.records import Edit, Message, Policy, Trajectory
 
 Successful = Literal["better_half", "solved"]
 

@@ -7,11 +7,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from speedrunner.agents.actor import ActorSpec
-from speedrunner.library.library import Library
+from speedrunner.methods import ActorSpec, Edit, Library, SleepTools, Trajectory
 from speedrunner.methods.asi import ASI
-from speedrunner.methods.base import SleepTools
-from speedrunner.store.records import Edit, Trajectory
 
 
 class ASIReplay(ASI):

@@ -7,7 +7,7 @@ from collections.abc import Collection
 
 from models.tiny.teachers.bot import SkillUse, Teacher, goals
 from models.tiny.teachers.inducer import Work
-from serving.tokens.tools import ToolCall, ToolSpec
+from speedrunner.methods import ToolCall, ToolSpec
 
 STRAY = ("go_forward", "go_forward", "go_forward", "turn_left", "turn_right", "pick_up")
 

@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from serving.tokens.tools import ToolCall, ToolSpec
+from speedrunner.methods import ToolCall, ToolSpec
 
 THING = r"(\w+ (?:key|ball|box))"
 LOOKS, WALKS = 3, 2

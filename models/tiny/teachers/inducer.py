@@ -12,7 +12,7 @@ import re
 from collections.abc import Collection, Generator
 
 from models.tiny.teachers.programs import BOTH, CHECK, FIRST, LOOK, ORDER, PARTS, ROUTE, SEARCH, WHOLE, has
-from serving.tokens.tools import ToolCall
+from speedrunner.methods import ToolCall
 
 Work = Generator[tuple[str, ToolCall], str, None]
 """An agent's work: yields its thoughts and calls, and is sent what each call was answered with."""

@@ -12,7 +12,7 @@ import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from envs import Split, Task
+from envs import Split
 from envs.babyai import TASKS
 from models.tiny.recipe import WORLDS
 from models.tiny.teachers import programs
@@ -21,9 +21,10 @@ from models.tiny.teachers.inducer import Work, session
 from serving import ModelCard, Prices, Role, Roles, Usage
 from serving.conversation import Completion, Conversation
 from serving.model import Messages
-from serving.tokens.tools import ToolSpec, checked_call
+from serving.tokens.tools import checked_call
 from speedrunner.config.compose import compose
 from speedrunner.data import RunData
+from speedrunner.methods import Task, ToolSpec
 from speedrunner.runs.direct import LocalModel, play_with
 from speedrunner.runs.setup import set_up
 

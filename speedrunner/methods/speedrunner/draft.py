@@ -6,11 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from speedrunner.agents.toolbox import Tool, ToolError
-from speedrunner.library.definition import function_names
-from speedrunner.library.library import Library
-from speedrunner.library.rules import InvalidSkill
-from speedrunner.store.records import Edit, EditAction
+from speedrunner.methods import Edit, InvalidSkill, Library, Tool, ToolError, function_names
+from speedrunner.store.records import EditAction
 
 PAGE_CHARS = 12_000
 """Characters of one page of sources or of the list of skills: what most skills fit into whole."""

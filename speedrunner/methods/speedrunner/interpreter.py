@@ -6,8 +6,7 @@ from collections.abc import Callable, Mapping
 from importlib.resources import files
 from pathlib import Path
 
-from envs import Primitive
-from speedrunner.library.library import Library
+from speedrunner.methods import Library, Primitive
 from speedrunner.sandbox.code_session import CodeSession
 from speedrunner.sandbox.settings import Sandbox
 

@@ -11,23 +11,37 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from envs import Primitive, Task, TextEnv
 from serving.together import together
-from serving.tokens.tools import ToolSpec
-from speedrunner.agents.actor import ActorSpec
-from speedrunner.agents.reading import headline, slept_lines
-from speedrunner.agents.texts import render, trajectory_text
-from speedrunner.agents.toolbox import Tool, Toolbox
+from speedrunner.agents.reading import slept_lines
 from speedrunner.config.schema import AtLeastOne
-from speedrunner.library.library import Library
 from speedrunner.library.text import source_text
-from speedrunner.methods.base import Method, SleepTools
-from speedrunner.methods.batch import fitting, newest_batch
+from speedrunner.methods import (
+    ActorSpec,
+    Edit,
+    Ending,
+    History,
+    Library,
+    Message,
+    Method,
+    Policy,
+    Primitive,
+    SleepTools,
+    Task,
+    TextEnv,
+    Tool,
+    Toolbox,
+    ToolSpec,
+    Trajectory,
+    fitting,
+    headline,
+    newest_batch,
+    render,
+    skill_rules,
+    trajectory_text,
+    world,
+)
 from speedrunner.methods.speedrunner.draft import Draft
 from speedrunner.methods.speedrunner.interpreter import Interpreter
-from speedrunner.methods.texts import skill_rules, world
-from speedrunner.store.data import History
-from speedrunner.store.records import Edit, Ending, Message, Policy, Trajectory
 
 READING_SHARE = 0.5
 """Part of the model's context that trajectories may take where there is no code interpreter."""

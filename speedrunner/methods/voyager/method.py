@@ -10,17 +10,23 @@ from dataclasses import dataclass
 
 import msgspec
 
-from envs import Task, TextEnv
-from speedrunner.agents.actor import ActorSpec
-from speedrunner.agents.episode import Stage
 from speedrunner.config.schema import AtLeastOne
-from speedrunner.library.library import Library
-from speedrunner.methods.base import Method, SleepTools, UnfitEnvironment
-from speedrunner.methods.batch import Overflow
+from speedrunner.methods import (
+    ActorSpec,
+    Ending,
+    History,
+    Library,
+    Method,
+    Overflow,
+    Policy,
+    SleepTools,
+    Stage,
+    Task,
+    TextEnv,
+    UnfitEnvironment,
+)
 from speedrunner.methods.voyager.programs import joined
 from speedrunner.methods.voyager.rollout import Kept, Objectives, Rollout, programming, stored
-from speedrunner.store.data import History
-from speedrunner.store.records import Ending, Policy
 
 
 @dataclass(kw_only=True)

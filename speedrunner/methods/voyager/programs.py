@@ -9,10 +9,8 @@ from collections.abc import Collection, Sequence
 
 import msgspec
 
-from speedrunner.library.definition import Definition, function_names, read_text
-from speedrunner.library.library import Library
-from speedrunner.library.rules import InvalidSkill
-from speedrunner.store.records import Edit
+from speedrunner.library.definition import Definition, read_text
+from speedrunner.methods import Edit, InvalidSkill, Library, function_names
 
 
 class Program(msgspec.Struct, frozen=True):

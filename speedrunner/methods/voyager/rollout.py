@@ -7,21 +7,28 @@ from typing import TypeVar
 
 import msgspec
 
-from envs import TextEnv
-from serving.tokens.tools import ToolCall, ToolSpec
-from speedrunner.agents.actor import ActorSpec
-from speedrunner.agents.episode import Stage
-from speedrunner.agents.loop import ToolReply
-from speedrunner.agents.texts import render
-from speedrunner.agents.toolbox import Toolbox, ToolError
-from speedrunner.library.library import Library
-from speedrunner.library.rules import InvalidSkill
-from speedrunner.methods.base import TRIES
-from speedrunner.methods.batch import Overflow, places
-from speedrunner.methods.texts import primitives, skill_rules
+from speedrunner.methods import (
+    TRIES,
+    ActorSpec,
+    Ending,
+    InvalidSkill,
+    Library,
+    Message,
+    Overflow,
+    Stage,
+    TextEnv,
+    Toolbox,
+    ToolCall,
+    ToolError,
+    ToolReply,
+    ToolSpec,
+    places,
+    primitives,
+    render,
+    skill_rules,
+)
 from speedrunner.methods.voyager.programs import Program, written
 from speedrunner.store.policies import InvalidPolicy
-from speedrunner.store.records import Ending, Message
 
 PROGRAMMER = "programmer"
 """The role of the actor that writes programs: it has the budgets of those who write code."""
