@@ -34,13 +34,8 @@ def _written(code: int) -> str:
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
 
 
-def aligned(rows: Sequence[Sequence[str]], *, turned: bool = False) -> list[str]:
-    """Lines of cells, those of the first column flush left and the others flush right.
-
-    Args:
-        turned: make columns of the rows.
-    """
-    rows = list(zip(*rows, strict=True)) if turned else rows
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return lines of cells, those of the first column flush left and the others flush right."""
     first, *others = (max(map(len, column)) for column in zip(*rows, strict=True))
     return ["  ".join([head.ljust(first), *map(str.rjust, cells, others)]).rstrip() for head, *cells in rows]
 

@@ -1,10 +1,10 @@
-"""Cached tokens of real episodes, compared with the most that can be: `speedrunner bench cache`."""
+"""Cached tokens of episodes compared with the most that the cache can give: `speedrunner bench cache`."""
 
 from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -40,7 +40,7 @@ async def measure_cache(
 ) -> Measurement:
     """Play episodes at each level, then the last level again with admission and without it.
 
-    A server of our own is measured in a smaller cache, too.
+    A server that is started here is measured with a smaller cache, too.
 
     Args:
         in_flight: episodes at the same time, level by level.
@@ -49,50 +49,53 @@ async def measure_cache(
 
     Raises `ServingError`, `HostError`, `StorageError`, `RunStopped`.
     """
-    card, admission = setup.card, setup.config.serving.admission
-    levels: list[Rollout] = []
-    whole: list[Rollout] = []
+    admission = setup.config.serving.admission
+    compared = [(in_flight[-1], admits) for admits in (ADMISSION_ORDER if admission else ())]
     small: list[Rollout] = []
     with bench_run(setup, turns) as run:
-
-        async def add(
-            to: list[Rollout], deployment: Deployment, count: int, admits: bool, doing: str
-        ) -> None:
-            reported = within(status, f"{_so_far(levels + whole + small)}{doing}")
-            to.append(await play_level(deployment, run, many, count, admits, reported))
-
-        async with opened(card, setup.config, status) as deployment:
+        async with opened(setup.card, setup.config, status) as deployment:
             card, cache = deployment.card, cache_of(deployment)
-            for many in in_flight:
-                count = min(episodes, EPISODES_EACH * many)
-                await add(levels, deployment, count, admission, f"{count} episodes, {many} in flight")
-            for admits in ADMISSION_ORDER if admission else ():
-                await add(whole, deployment, count, admits, f"the last level {_with(admits)} once more")
+            levels = await play_levels(
+                deployment, run, [(many, admission) for many in in_flight], episodes, status
+            )
+            reported = within(status, "the last level again")
+            whole = await play_levels(deployment, run, compared, episodes, reported)
         if setup.config.serving.url is None:
-            async with opened(
-                smaller(card, cache, msgspec.structs.asdict(levels[-1])), setup.config, status
-            ) as deployment:
-                for admits in ADMISSION_ORDER if admission else (False,):
-                    doing = f"the last level {_with(admits)} in half the cache"
-                    await add(small, deployment, count, admits, doing)
+            half = smaller(card, cache, msgspec.structs.asdict(levels[-1]))
+            reported = within(status, "the last level in half the cache")
+            async with opened(half, setup.config, status) as deployment:
+                again = compared or [(in_flight[-1], False)]
+                small = await play_levels(deployment, run, again, episodes, reported)
     return _measurement(card, cache, levels, whole, small)
 
 
-def _with(admission: bool) -> str:
-    return "with admission" if admission else "without admission"
+async def play_levels(
+    deployment: Deployment,
+    run: BenchRun,
+    levels: Sequence[tuple[int, bool]],
+    episodes: int,
+    status: Status,
+) -> list[Rollout]:
+    """Play episodes at each level: so many in flight, with admission or without. Raises as `measure_cache`.
 
-
-def _so_far(levels: Sequence[Rollout]) -> str:
-    return "".join(f"{each.of_maximum:.2%}, {each.output_per_s:.0f} output tokens/s; " for each in levels)
-
-
-async def play_level(
-    deployment: Deployment, run: BenchRun, in_flight: int, episodes: int, admission: bool, status: Status
-) -> Rollout:
-    """Play episodes, `in_flight` at a time, with admission or without it. Raises as `measure_cache`."""
+    Args:
+        episodes: see `measure_cache`.
+    """
     cache_of(deployment)
-    async with open_player(deployment, run, in_flight, admission=admission) as player:
-        return await player.play(episodes, status)
+    found: list[Rollout] = []
+    for number, (in_flight, admits) in enumerate(levels, start=1):
+        so_far = "".join(f"{each.of_maximum:.2%} of the maximum; " for each in found[-1:])
+        kind = "with admission" if admits else "without admission"
+        reported = within(status, f"{so_far}level {number} of {len(levels)}, {in_flight} in flight {kind}")
+        async with open_player(deployment, run, in_flight, admission=admits) as player:
+            found.append(await player.play(min(episodes, EPISODES_EACH * in_flight), reported))
+    return found
+
+
+def share_of_maximum(card: ModelCard, levels: Sequence[Rollout]) -> Figure:
+    """Return the least share of the most that the cache can give, with its target."""
+    least = min(level.of_maximum for level in levels)
+    return Figure("least share of the maximum", least, at_least=TARGETS[card.cache], form=".2%")
 
 
 def smaller(card: ModelCard, cache: CacheConfig, level: Mapping[str, Any]) -> ModelCard:
@@ -114,45 +117,36 @@ def smaller(card: ModelCard, cache: CacheConfig, level: Mapping[str, Any]) -> Mo
 def _measurement(
     card: ModelCard, cache: CacheConfig, levels: list[Rollout], whole: list[Rollout], small: list[Rollout]
 ) -> Measurement:
-    share = min(level.of_maximum for level in levels)
     tables = {"levels": levels, "whole_cache": whole, "small_cache": small}
     found = Measurement(
         cache_text(card, cache),
-        figures=[Figure("least share of the maximum", share, at_least=TARGETS[card.cache], form=".2%")],
+        figures=[share_of_maximum(card, levels)],
         tables=[Table(name, rows, LEVEL_COLUMNS) for name, rows in tables.items() if rows],
         facts={"model": card.name, "cache": cache},
     )
-    if whole:
-        faster = _with_over_without(whole, lambda each: each.output_per_s)
-        cpu = _with_over_without(whole, lambda each: each.cpu_ms)
-        found.figures += [
-            Figure("whole cache: output tokens/s with admission over without", faster, form=".3f"),
-            Figure("whole cache: CPU time per output token with admission over without", cpu, form=".3f"),
-        ]
-    if len(small) > 1:
-        held, free = (
-            statistics.mean(each.hit_rate for each in small if each.admission == admits)
-            for admits in (True, False)
-        )
-        faster = _with_over_without(small, lambda each: each.output_per_s)
-        found.figures += [
-            Figure("half the cache: hit rate with admission", held, form=".1%"),
-            Figure("half the cache: hit rate without admission", free, form=".1%"),
-            Figure("half the cache: output tokens/s with admission over without", faster, form=".3f"),
-        ]
-    elif not small:
+    for where, rows in (("whole cache", whole), ("half the cache", small)):
+        if len(rows) > 1:
+            held, free = _mean(rows, "hit_rate", admits=True), _mean(rows, "hit_rate", admits=False)
+            found.figures += [
+                Figure(f"{where}: hit rate with admission", held, form=".1%"),
+                Figure(f"{where}: hit rate without admission", free, form=".1%"),
+                _with_over_without(f"{where}: output tokens/s", rows, "output_per_s"),
+                _with_over_without(f"{where}: CPU time per output token", rows, "cpu_ms"),
+            ]
+    if not small:
         found.notes.append(
             "A running server's cache is not made smaller: admission where room is short is not measured."
         )
     return found
 
 
-def _with_over_without(levels: Sequence[Rollout], figure: Callable[[Rollout], float | None]) -> float | None:
-    """Return the mean ratio of neighbors, one played with admission and one without it."""
-    ratios = []
-    for pair in zip(levels[::2], levels[1::2], strict=True):
-        without, held = (figure(each) for each in sorted(pair, key=lambda each: each.admission))
-        if held is None or without is None:
-            return None
-        ratios.append(held / without)
-    return statistics.mean(ratios)
+def _with_over_without(name: str, levels: Sequence[Rollout], field: str) -> Figure:
+    """Return the mean with admission over the mean without it."""
+    held, free = _mean(levels, field, admits=True), _mean(levels, field, admits=False)
+    ratio = None if held is None or free is None else held / free
+    return Figure(f"{name} with admission over without", ratio, form=".3f")
+
+
+def _mean(levels: Sequence[Rollout], field: str, *, admits: bool) -> float | None:
+    values = [getattr(each, field) for each in levels if each.admission == admits]
+    return None if None in values else statistics.mean(values)

@@ -1,22 +1,16 @@
-"""The engine that is measured: a running one, one that is started, or one with canned answers."""
+"""The engine that is measured: a running one, or one that is started."""
 
 from __future__ import annotations
 
-import asyncio
-import shutil
-import sys
-from collections.abc import AsyncIterator, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
 
 import msgspec
 
 from serving.deployment import Deployment, deploy, server_log
-from serving.engine.endpoint import Endpoint
-from serving.engine.folders import private_folder
 from serving.engine.metrics import CacheConfig
 from serving.errors import ServerFailed
 from serving.model_card import ModelCard
-from speedrunner.bench import canned_answers
 from speedrunner.config.compose import compose
 from speedrunner.config.schema import Config, InvalidConfig
 from speedrunner.console import Status
@@ -24,7 +18,7 @@ from speedrunner.runs.setup import Setup, set_up
 
 
 def tokens_route(card: ModelCard) -> ModelCard:
-    """The card, which is on the tokens route. Raises `InvalidConfig` where it is not."""
+    """Return the model configuration. Raises `InvalidConfig` unless it is on the tokens route."""
     if card.route != "tokens":
         raise InvalidConfig(
             f"model {card.name!r} is on the {card.route} route: its cache cannot be read and its requests"
@@ -34,14 +28,14 @@ def tokens_route(card: ModelCard) -> ModelCard:
 
 
 def playing_setup(overrides: Sequence[str]) -> Setup:
-    """What the overrides name: an engine of the tokens route, and what is played. Raises `InvalidConfig`."""
+    """Return an engine of the tokens route and what is played on it. Raises `InvalidConfig`."""
     setup = set_up(compose(list(overrides)))
     tokens_route(setup.card)
     return setup
 
 
 def opened(card: ModelCard, config: Config, status: Status) -> AbstractAsyncContextManager[Deployment]:
-    """The card's engine, in service while the context lasts. Raises `InvalidCard`, `ServerFailed`."""
+    """Open the engine of a model configuration. Raises `InvalidCard`, `ServerFailed`."""
     return deploy(card, config.serving, log=server_log(card), say=status, waiting=status)
 
 
@@ -54,7 +48,7 @@ def cache_of(deployment: Deployment) -> CacheConfig:
 
 
 def cache_text(card: ModelCard, cache: CacheConfig) -> str:
-    """The card's name and its cache, for people."""
+    """Describe a model's cache in one line."""
     kind = "hybrid" if cache.hybrid else "attention"
     return (
         f"{card.name}: {kind} cache of {cache.num_gpu_blocks} blocks of {cache.block_size} tokens, matched in"
@@ -66,27 +60,3 @@ def with_flags(card: ModelCard, **flags: int) -> ModelCard:
     """Return the model configuration with other flags of its server; write `_` for `-`."""
     changed = card.server.flags | {name.replace("_", "-"): value for name, value in flags.items()}
     return msgspec.structs.replace(card, server=msgspec.structs.replace(card.server, flags=changed))
-
-
-@asynccontextmanager
-async def canned_engine(answers: Sequence[list[int]], delay_s: float = 0.0) -> AsyncIterator[Endpoint]:
-    """Run a server that gives these answers (token ids) in turn, each after `delay_s` seconds."""
-    folder = private_folder()
-    folder.mkdir(mode=0o700)
-    socket, pipe = folder / "http", asyncio.subprocess.PIPE
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-P", canned_answers.__file__, str(socket), str(delay_s)), stdin=pipe, stdout=pipe
-    )
-    try:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        process.stdin.write(msgspec.json.encode(answers))
-        process.stdin.close()
-        if not await process.stdout.readline():
-            raise ServerFailed("the server with canned answers ended before it was ready")
-        yield Endpoint.on_socket(socket)
-    finally:
-        with suppress(ProcessLookupError):
-            process.kill()
-        await process.wait()
-        shutil.rmtree(folder, ignore_errors=True)

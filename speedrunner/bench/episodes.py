@@ -7,11 +7,12 @@ import itertools
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
-import msgspec
+from msgspec.structs import replace
 
+from envs import Task
 from serving.conversation import Conversation
 from serving.meter import LedgerRow
 from serving.model import Model
@@ -39,40 +40,43 @@ class PlayedEpisode:
     rows: list[LedgerRow]
 
 
+@dataclass
 class BenchRun:
     """Plays training episodes of a configuration with its method's first policy. Made by `bench_run`.
 
     Attributes:
         calls: maximum requests per episode; `None`: as configured.
+        tasks: the numbered tasks that come next; after the last one of the split its first one again.
+        batches: numbers of the rollouts that come next.
         rows: ledger rows by episode.
     """
 
-    def __init__(self, setup: Setup, directory: RunDirectory, calls: int | None = None) -> None:
-        self.calls = calls
-        self._setup = setup
-        self._directory = directory
-        self._batches = itertools.count()
-        self._tasks = enumerate(itertools.cycle(setup.split.train))
-        self._spec = setup.method.agent(setup.initial_policy(), setup.split.train[0], setup.env)
-        self.rows: dict[str | None, list[LedgerRow]] = {}
+    setup: Setup
+    directory: RunDirectory
+    calls: int | None
+    tasks: Iterator[tuple[int, Task]]
+    batches: Iterator[int] = field(default_factory=itertools.count)
+    rows: dict[str | None, list[LedgerRow]] = field(default_factory=dict)
 
     def record(self, row: LedgerRow) -> None:
         """Write a row of the ledger."""
         self.rows.setdefault(row.labels.get("episode"), []).append(row)
-        self._directory.append_request(row)
+        self.directory.append_request(row)
 
     def hosts(self, size: int) -> HostPool:
         """Return hosts of the environment, one for each episode in flight."""
-        return self._setup.hosts(size, self._directory.host_log)
+        return self.setup.hosts(size, self.directory.host_log)
 
     async def warm(self, model: Model) -> list[int]:
         """Send the prefix that all episodes share, alone. Return its token ids. Raises `ServingError`."""
-        actor = Actor(self._setup.env, self._limited(model), self._setup.config)
-        await actor.warm(self._spec, Labels())
-        return actor.shared_prefix(self._spec)
+        setup = self.setup
+        actor = Actor(setup.env, self._limited(model), setup.config)
+        spec = setup.method.agent(setup.initial_policy(), setup.split.train[0], setup.env)
+        await actor.warm(spec, Labels())
+        return actor.shared_prefix(spec)
 
     async def play(self, model: Model, pool: HostPool, episodes: int, status: Status) -> list[PlayedEpisode]:
-        """Play the next tasks of the split, from its beginning again after the last one.
+        """Play the next tasks.
 
         Args:
             status: gets the turns and episodes so far.
@@ -81,8 +85,8 @@ class BenchRun:
             RunStopped: an episode ended by an infrastructure error.
             ServingError, HostError, StorageError: the engine, the hosts or the disk failed.
         """
-        numbered = itertools.islice(self._tasks, episodes)
-        batch, tasks = next(self._batches), {f"train/{number:04d}": task for number, task in numbered}
+        numbered = itertools.islice(self.tasks, episodes)
+        batch, tasks = next(self.batches), {f"train/{number:04d}": task for number, task in numbered}
         talks: dict[str, TokenConversation] = {}
         turns = 0
 
@@ -94,8 +98,8 @@ class BenchRun:
             status(f"{turns} turns of {len(talks)} of {episodes} episodes")
 
         steps = [Due(Wake(batch, 0, tasks), tasks)]
-        await play_steps(self._setup, self._directory, self._limited(model), pool, steps, keep)
-        played = self._directory.trajectories("train", batch)
+        await play_steps(self.setup, self.directory, self._limited(model), pool, steps, keep)
+        played = self.directory.trajectories("train", batch)
         for each in played:
             if each.ending.is_fault:
                 raise RunStopped(f"{each.episode} ended by {each.ending}: {each.error}")
@@ -103,12 +107,10 @@ class BenchRun:
 
     def _limited(self, model: Model) -> Model:
         """Return the model with at most `calls` requests per episode."""
-        if self.calls is None:
-            return model
-        roles = model.card.roles
-        actor = msgspec.structs.replace(roles.actor, max_calls=self.calls)
-        model = copy.copy(model)
-        model.card = msgspec.structs.replace(model.card, roles=msgspec.structs.replace(roles, actor=actor))
+        if self.calls is not None:
+            actor = replace(model.card.roles.actor, max_calls=self.calls)
+            model, roles = copy.copy(model), replace(model.card.roles, actor=actor)
+            model.card = replace(model.card, roles=roles)
         return model
 
 
@@ -125,4 +127,4 @@ def bench_run(setup: Setup, calls: int | None = None) -> Iterator[BenchRun]:
     ):
         directory.write_config(to_yaml(setup.config))
         directory.write_policy(setup.initial_policy())
-        yield BenchRun(setup, directory, calls)
+        yield BenchRun(setup, directory, calls, enumerate(itertools.cycle(setup.split.train)))

@@ -120,7 +120,7 @@ def as_text(measurement: Measurement) -> str:
     """Return title, tables, figures with their targets, and notes, for people."""
     blocks = [[measurement.title]]
     for table in measurement.tables:
-        lines = aligned(table_cells(table), turned=table.turned)
+        lines = aligned(table_cells(table))
         blocks.append([table.title, *lines] if table.title else lines)
     if measurement.figures:
         blocks.append(aligned(figure_cells(measurement.figures)))
@@ -129,11 +129,12 @@ def as_text(measurement: Measurement) -> str:
 
 
 def table_cells(table: Table) -> list[list[str]]:
-    """Return a table's headings, then the texts of its rows."""
+    """Return the texts of a table, its headings in the first row or, if it is turned, in the first column."""
     rows = msgspec.to_builtins(table.rows)
     headings = table.columns or columns(*rows[0])
     fields = [each.partition(":") for each in headings.values()]
-    return [list(headings), *([_shown(row[name], form) for name, _, form in fields] for row in rows)]
+    cells = [list(headings), *([_shown(row[name], form) for name, _, form in fields] for row in rows)]
+    return [list(row) for row in zip(*cells, strict=True)] if table.turned else cells
 
 
 def figure_cells(figures: Sequence[Figure]) -> list[list[str]]:

@@ -159,6 +159,7 @@ def _measurement(
             "model": card.name,
             "route": card.route,
             "thinking_tokens": role.thinking_tokens,
+            "count": len(answers),
             "in_flight": in_flight,
             "problems": shown,
         },

@@ -79,15 +79,11 @@ def rollout(
     overrides: EngineOverrides = None,
     in_flight: Annotated[int, typer.Option(min=1, help="Episodes at the same time.")] = 32,
     pairs: Annotated[int, typer.Option(min=1, help="Rollouts, each followed by its replay.")] = 5,
-    client_in_flight: Annotated[
-        int, typer.Option(min=1, help="Episodes at the same time, for the client alone.")
-    ] = 64,
     as_json: AsJson = False,
 ) -> None:
-    """Compare rollouts with a bare replay of their requests, and measure what the client takes by itself.
+    """Compare rollouts with a bare replay of their requests; show CPU time, memory and power.
 
-    Asked for are 0.90 (on a GPU 0.95) of the output tokens per second of the replay, 250 turns per CPU
-    second of the client, and that it leaves no thread, task or process behind.
+    The target is 0.90 (on a GPU 0.95) of the output tokens per second of the replay.
 
     Example: speedrunner bench rollout model=tiny-random --pairs 3
     """
@@ -95,7 +91,7 @@ def rollout(
     from speedrunner.bench.rollout_speed import measure_rollout
 
     setup = playing_setup(overrides or [])
-    show_measured(lambda status: measure_rollout(setup, in_flight, pairs, client_in_flight, status), as_json)
+    show_measured(lambda status: measure_rollout(setup, in_flight, pairs, status), as_json)
 
 
 @app.command()

@@ -33,8 +33,8 @@ def report(
 
     Example: speedrunner report runs/paper --prices gpt-5.4-mini
     """
+    from speedrunner.bench.gpu.pages import record_tables
     from speedrunner.bench.gpu.record import is_record
-    from speedrunner.bench.gpu.report_tables import record_tables
     from speedrunner.report.collected import collect, describe
     from speedrunner.report.facts import facts
     from speedrunner.report.figures import figures, not_begun

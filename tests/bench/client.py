@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
+import sys
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
 
 import msgspec
 
 from serving.admission import Replica
 from serving.engine.client import Engine
+from serving.engine.endpoint import Endpoint
+from serving.engine.folders import private_folder
 from serving.engine.metrics import CacheConfig
+from serving.errors import ServerFailed
 from serving.meter import LedgerRow, Meter
 from serving.model import Model
 from serving.model_card import ModelCard
@@ -19,9 +25,10 @@ from serving.routes.tokens import TokenConversation
 from serving.tokens.formats import FORMATS
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.weights import prepare
-from speedrunner.bench.engine import canned_engine, tokens_route
+from speedrunner.bench.engine import tokens_route
 from speedrunner.bench.measurement import Figure, Measurement, Table, columns
 from speedrunner.console import Status
+from tests.bench import canned_answers
 
 CPU_MS_TARGET = 3.0
 
@@ -116,3 +123,27 @@ def _conversation(model: Model, number: int, tokens: int, words: list[int]) -> T
     missing = max(tokens - len(talk.transcript.ids), 0)
     talk.transcript.ids += (words * (missing // len(words) + 1))[:missing]
     return talk
+
+
+@asynccontextmanager
+async def canned_engine(answers: Sequence[list[int]], delay_s: float = 0.0) -> AsyncIterator[Endpoint]:
+    """Run a server that gives these answers (token ids) in turn, each after `delay_s` seconds."""
+    folder = private_folder()
+    folder.mkdir(mode=0o700)
+    socket, pipe = folder / "http", asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-P", canned_answers.__file__, str(socket), str(delay_s)), stdin=pipe, stdout=pipe
+    )
+    try:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(msgspec.json.encode(answers))
+        process.stdin.close()
+        if not await process.stdout.readline():
+            raise ServerFailed("the server with canned answers ended before it was ready")
+        yield Endpoint.on_socket(socket)
+    finally:
+        with suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()
+        shutil.rmtree(folder, ignore_errors=True)

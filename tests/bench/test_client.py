@@ -7,7 +7,7 @@ import pytest
 
 from serving.model_card import ModelCard
 from speedrunner.config.schema import InvalidConfig
-from tests.bench.client import measure_client
+from tests.bench.client import canned_engine, measure_client
 
 pytestmark = pytest.mark.process
 
@@ -25,3 +25,13 @@ async def test_every_number_in_flight_and_every_length_is_a_level(tiny_card: Mod
 async def test_a_model_on_another_route_is_refused(tiny_card: ModelCard) -> None:
     with pytest.raises(InvalidConfig, match="chat route"):
         await measure_client(msgspec.structs.replace(tiny_card, route="chat"), [1], [9], lambda line: None)
+
+
+async def test_the_engine_gives_its_answers_in_turn_and_the_prompt_back() -> None:
+    async with canned_engine([[1, 2], [3]]) as endpoint, endpoint.client(60.0) as client:
+        replies = [
+            (await client.post("/v1/completions", b'{"model":"m","prompt":[7,8,9]}')).json() for _ in range(3)
+        ]
+    assert [reply["choices"][0]["token_ids"] for reply in replies] == [[1, 2], [3], [1, 2]]
+    assert replies[0]["choices"][0]["prompt_token_ids"] == [7, 8, 9]
+    assert replies[1]["usage"] == {"prompt_tokens": 3, "completion_tokens": 1}

@@ -1,16 +1,17 @@
-"""A record of `speedrunner bench gpu` as text and as Markdown (docs/gpu.md, "Measured")."""
+"""A record of `speedrunner bench gpu` as a Markdown page (docs/gpu.md, "Measured") and as tables."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import NamedTuple
 
-from speedrunner.bench.gpu.record import Record, StepRecord, date_of
-from speedrunner.bench.measurement import NOT_MEASURED, Figure, Measurement, Table, figure_cells, table_cells
-from speedrunner.bench.measurement import as_text as measurement_text
+from speedrunner.bench.gpu.record import Record, StepRecord, date_of, read_record_folder
+from speedrunner.bench.measurement import NOT_MEASURED, Figure, Table, figure_cells, table_cells
 from speedrunner.console import visible
+from speedrunner.results import writing
 from speedrunner.store.files import write_atomic
 
 PARTS = {
@@ -27,50 +28,58 @@ PARTS = {
 PAGE = "record.md"
 """The Markdown page in a record's folder."""
 
+Cells = Sequence[Sequence[str]]
+
 
 class Part(NamedTuple):
-    """One part of a page. Tables of several steps with the same name and columns are one table."""
+    """One part of a page: its steps in order of time, and what they measured.
+
+    Attributes:
+        tables: by name; tables of several steps with the same name and columns are one table. Headings are in
+            the first row.
+    """
 
     title: str
     steps: list[StepRecord]
-    tables: list[Table]
-    figures: list[Figure]
+    tables: list[tuple[str, Cells]]
     notes: list[str]
 
 
 def parts_of(record: Record) -> list[Part]:
-    """Return what was measured, part by part; parts without a result are left out."""
+    """Return what was measured, part by part, and what was not; parts without anything are left out."""
     done = sorted(
         (each for each in record.steps.values() if each.status == "done" and each.measured is not None),
         key=lambda each: each.began,
     )
     parts = []
     for title, names in PARTS.items():
-        steps = [each for each in done if each.step.startswith(names)]
-        tables: dict[tuple[str, ...], Table] = {}
-        figures: list[Figure] = []
-        notes: list[str] = []
-        for step in steps:
-            assert step.measured is not None
-            for table in step.measured.tables:
-                alike = (table.name, *table.columns.values())
-                rows = [*tables[alike].rows, *table.rows] if alike in tables else table.rows
-                tables[alike] = replace(table, rows=rows)
-            named = f"{step.step}: " if len(steps) > 1 else ""
-            figures += [replace(each, name=f"{named}{each.name}") for each in step.measured.figures]
-            notes += [f"{named}{each}" for each in step.measured.notes]
-        if steps:
-            parts.append(Part(title, steps, [*tables.values()], figures, notes))
-    return parts
-
-
-def not_measured(record: Record) -> list[tuple[str, str]]:
-    """Return the steps without a result that were tried or skipped, with the reason."""
-    return [
+        if steps := [each for each in done if each.step.startswith(names)]:
+            parts.append(_part(title, steps))
+    missing = [
         (name, f"{step.status}: {step.reason}")
         for name, step in sorted(record.steps.items())
         if step.status != "done"
     ]
+    if missing:
+        parts.append(Part("Not measured", [], [("", [("step", "reason"), *missing])], []))
+    return parts
+
+
+def _part(title: str, steps: list[StepRecord]) -> Part:
+    tables: dict[tuple[str, ...], Table] = {}
+    figures: list[Figure] = []
+    notes: list[str] = []
+    for step in steps:
+        assert step.measured is not None
+        for table in step.measured.tables:
+            alike = (table.name, *table.columns.values())
+            rows = [*tables[alike].rows, *table.rows] if alike in tables else table.rows
+            tables[alike] = replace(table, rows=rows)
+        named = f"{step.step}: " if len(steps) > 1 else ""
+        figures += [replace(each, name=f"{named}{each.name}") for each in step.measured.figures]
+        notes += [f"{named}{each}" for each in step.measured.notes]
+    shown: list[tuple[str, Cells]] = [(table.name, table_cells(table)) for table in tables.values()]
+    return Part(title, steps, [*shown, ("figures", figure_cells(figures))] if figures else shown, notes)
 
 
 def bench_command(record: Record, *more: str) -> str:
@@ -92,56 +101,58 @@ def engine_line(record: Record) -> str:
 
 
 def as_text(record: Record) -> str:
-    """Return the record for a terminal."""
-    blocks = [[title_of(record), engine_line(record)]]
-    for part in parts_of(record):
-        blocks.append([f"== {part.title} =="])
-        titles = [f"{each.step}: {each.measured.title}" for each in part.steps if each.measured]
-        whole = Measurement("\n".join(titles), part.figures, part.tables, notes=part.notes)
-        blocks.append([measurement_text(whole)])
-    if missing := not_measured(record):
-        blocks.append(["== Not measured =="])
-        blocks.append([f"{step}: {reason}" for step, reason in missing])
-    return visible("\n\n".join("\n".join(lines) for lines in blocks if lines))
-
-
-def as_markdown(record: Record) -> str:
     """Return the record as a section of a Markdown page, with the command for each figure."""
     command = bench_command(record, "--out", "DIR")
     lines = [f"### {title_of(record)}", "", f"{engine_line(record)}. One command makes it all:", ""]
     lines += ["```", command, "```"]
     for part in parts_of(record):
-        lines += ["", f"#### {part.title}", ""]
+        lines += ["", f"#### {part.title}"]
+        if part.steps:
+            lines.append("")
         for step in part.steps:
             alone = f", `{step.command}`" if step.command else ""
             assert step.measured is not None
             when = f"{date_of(step.began)}, {step.seconds:.0f} s"
             lines.append(f"- `{step.step}` ({when}): {step.measured.title}{alone}")
-        for table in part.tables:
-            lines += ["", *_markdown(table_cells(table), turned=table.turned)]
-        if part.figures:
-            lines += ["", *_markdown(figure_cells(part.figures))]
+        for _, cells in part.tables:
+            lines += ["", *_markdown(cells)]
         for note in part.notes:
             lines += ["", note]
-    if missing := not_measured(record):
-        lines += ["", "#### Not measured", "", *_markdown([["step", "reason"], *map(list, missing)])]
     return visible("\n".join(lines) + "\n")
 
 
 def write_page(record: Record) -> None:
     """Write the Markdown page into the record's folder. Raises `StorageError`."""
-    write_atomic(record.folder / PAGE, as_markdown(record).encode())
+    write_atomic(record.folder / PAGE, as_text(record).encode())
 
 
-def _markdown(rows: Sequence[Sequence[str]], *, turned: bool = False) -> list[str]:
-    """A Markdown table. The first row, or in a turned one the first column, holds the headings."""
-    if turned:
-        rows = list(zip(*rows, strict=True))
-    head, *others = (["\\|".join(cell.split("|")) for cell in row] for row in rows)
-    columns = zip(*others, strict=True)
-    ruler = ["---:" if all(_is_number(cell) for cell in column) else "---" for column in columns]
-    return ["| " + " | ".join(cells) + " |" for cells in (head, ruler, *others)]
+def record_tables(folder: Path) -> list[writing.Table]:
+    """Return the tables of the record in a folder for a report; their names begin with the folder's.
+
+    Raises `StorageError`.
+    """
+    record = read_record_folder(folder)
+    caption, name = f"{title_of(record)}; {engine_line(record)}", folder.resolve().name
+    return [
+        writing.Table(
+            f"{name} {part.title} {title}".strip().replace(" ", "_"),
+            caption,
+            cells[0],
+            [*map(tuple, cells[1:])],
+        )
+        for part in parts_of(record)
+        for title, cells in part.tables
+    ]
 
 
-def _is_number(cell: str) -> bool:
-    return cell[:1].isdigit() or cell == NOT_MEASURED
+def _markdown(rows: Cells) -> list[str]:
+    """Return a Markdown table whose columns are aligned, so that it also reads well on a terminal."""
+    head, *others = [["\\|".join(cell.split("|")) for cell in row] for row in rows]
+    lines = []
+    for heading, *cells in zip(head, *others, strict=True):
+        is_number = all(cell[:1].isdigit() or cell == NOT_MEASURED for cell in cells)
+        width = max(3, *map(len, (heading, *cells)))
+        ruler = "-" * (width - 1) + ":" if is_number else "-" * width
+        pad = str.rjust if is_number else str.ljust
+        lines.append([pad(heading, width), ruler, *(pad(cell, width) for cell in cells)])
+    return ["| " + " | ".join(cells) + " |" for cells in zip(*lines, strict=True)]

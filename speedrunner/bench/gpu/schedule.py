@@ -12,12 +12,14 @@ import msgspec
 from serving.cards import list_cards
 from serving.engine.metrics import CacheConfig
 from serving.model_card import ModelCard
+from speedrunner.bench.cache_probe import probe_cache
 from speedrunner.bench.cache_use import smaller
 from speedrunner.bench.engine import with_flags
 from speedrunner.bench.gpu import steps as do
 from speedrunner.bench.gpu.record import Record
 from speedrunner.bench.gpu.session import LONGEST_S, Bench, Play, Step
-from speedrunner.bench.gpu.steps import MAIN
+from speedrunner.bench.gpu.steps import CACHE_TURNS, MAIN
+from speedrunner.bench.long_prompts import measure_long_prompts
 from speedrunner.config.named import actor_card
 from speedrunner.console import Status
 from speedrunner.runs.setup import Setup
@@ -55,15 +57,26 @@ def bench_of(setup: Setup, record: Record, status: Status) -> Bench:
 
 def steps_of(setup: Setup, overrides: Sequence[str]) -> list[Step]:
     """Return all steps for a configuration; those that cannot be played here have a reason."""
-    card, sizes, given = setup.card, sizes_of(setup.card), shlex.join(overrides)
+    card, sizes = setup.card, sizes_of(setup.card)
     foreign = FOREIGN if setup.config.serving.url is not None else ""
     uncached = UNCACHED if card.server.flags.get("enable-prefix-caching") is False else ""
     fp8 = f"{card.name}-fp8"
     no_fp8 = "" if fp8 in list_cards() else f"there is no model configuration {fp8}"
-    as_fp8 = shlex.join(f"model={fp8}" if each.startswith("model=") else each for each in overrides)
 
     def step(name: str, play: Play, server: str = MAIN, bound_s: float = sizes.bound_s, **more: Any) -> Step:
         return Step(name=name, play=play, server=server, bound_s=bound_s, **more)
+
+    def command(start: str, options: str, given: Sequence[str] = overrides) -> str:
+        # What a step found fills the braces of its options.
+        named = shlex.join(given).replace("{", "{{").replace("}", "}}")
+        return f"speedrunner {start} {named} {options}"
+
+    tools = command("probe tools", "--count {count} --in-flight {in_flight}")
+    alone = "model.actor.max_calls={calls} --in-flight {in_flight} --pairs 1"
+    cache_share = command("bench cache", "--in-flight {in_flight} --episodes {in_flight} --turns {calls}")
+    without_cache = command("bench rollout", alone, [*overrides, "model.prefix_caching=false"])
+    as_fp8 = [f"model={fp8}" if each.startswith("model=") else each for each in overrides]
+    starting: dict[str, Any] = {"server": "", "bound_s": sizes.start_s, "starts": MAIN, "skip": foreign}
 
     levels = {f"rollout-{level}": _in_flight(card, level) for level in LEVELS}
     first, middle, *_ = levels
@@ -71,37 +84,40 @@ def steps_of(setup: Setup, overrides: Sequence[str]) -> list[Step]:
     for name, in_flight in levels.items():
         same = next(other for other in levels if levels[other] == in_flight)
         capped = f"the server takes {in_flight} sequences at a time, which {same} measures"
-        play = partial(do.measure_rollout, in_flight, given)
-        rollouts.append(step(name, play, skip="" if same == name else capped))
+        play, skip = partial(do.measure_rollout, in_flight), "" if same == name else capped
+        rollouts.append(step(name, play, command=command("bench rollout", alone), skip=skip))
     if rollouts[1].skip:
         middle = first
-    uncached_rollout = partial(
-        do.repeat_rollout, middle, "without prefix cache", f"{given} model.prefix_caching=false"
-    )
     return [
         step("environment", do.measure_environment, server="", bound_s=sizes.short_s),
-        step("start-cold", do.start_cold, server="", bound_s=sizes.start_s, starts=MAIN, skip=foreign),
+        step("start-cold", do.start_cold, **starting),
         step("capacity", do.measure_capacity, bound_s=sizes.short_s),
-        step("tools", partial(do.measure_tool_calls, levels[first], given)),
-        step("cache-probe", partial(do.measure_cache_probe, given), skip=uncached),
-        *rollouts,
-        step("long-prompts", do.measure_prompts),
-        step("cache-share", partial(do.measure_cache_share, levels[first], first, given), skip=uncached),
-        step("grammar", partial(do.measure_grammar, levels[middle], given)),
+        step("tools", partial(do.measure_tool_calls, levels[first]), command=tools),
         step(
-            "start-warm",
-            do.start_warm,
-            server="",
-            bound_s=sizes.start_s,
-            starts=MAIN,
-            needs="start-cold",
-            skip=foreign,
+            "cache-probe",
+            lambda bench: probe_cache(bench.deployment, CACHE_TURNS, bench.status),
+            command=command("probe cache", f"--turns {CACHE_TURNS}"),
+            skip=uncached,
+        ),
+        *rollouts,
+        step(
+            "long-prompts",
+            lambda bench: measure_long_prompts(bench.deployment, 2 * bench.aim_s, bench.status),
         ),
         step(
+            "cache-share",
+            partial(do.measure_cache_share, levels[first], first),
+            command=cache_share,
+            skip=uncached,
+        ),
+        step("grammar", partial(do.measure_grammar, levels[middle]), command=tools),
+        step("start-warm", do.start_warm, needs="start-cold", **starting),
+        step(
             "no-cache",
-            uncached_rollout,
+            partial(do.repeat_rollout, middle, "without prefix cache"),
             server="no-cache",
             card=_without_cache,
+            command=without_cache,
             needs=middle,
             skip=foreign or uncached,
         ),
@@ -110,14 +126,16 @@ def steps_of(setup: Setup, overrides: Sequence[str]) -> list[Step]:
             do.repeat_in_half_the_cache,
             server="half-cache",
             card=_with_half_the_cache,
+            command=cache_share,
             needs="cache-share",
             skip=foreign or uncached,
         ),
         step(
             "fp8",
-            partial(do.repeat_rollout, middle, "FP8", as_fp8),
+            partial(do.repeat_rollout, middle, "FP8"),
             server="fp8",
             card=partial(_in_8_bits, setup, fp8),
+            command=command("bench rollout", alone, as_fp8),
             needs=middle,
             skip=foreign or no_fp8,
         ),

@@ -9,7 +9,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple
 
 import msgspec
 
@@ -22,8 +21,7 @@ from speedrunner.bench.gpu.pages import write_page
 from speedrunner.bench.gpu.record import Record, StepRecord
 from speedrunner.bench.measurement import Measurement
 from speedrunner.config.schema import InvalidConfig
-from speedrunner.console import Status as Say
-from speedrunner.console import within
+from speedrunner.console import Status, within
 from speedrunner.hosts.host import HostError
 from speedrunner.runs.drain import Drain
 from speedrunner.runs.executor import RunStopped
@@ -42,15 +40,7 @@ FOR_PEOPLE = (
 STARTS = ("start-cold", "start-warm")
 """Steps that measure a start; `total` is among their facts."""
 
-
-class Result(NamedTuple):
-    """The measurement of a step, and the command that measures the same alone (see `StepRecord`)."""
-
-    measured: Measurement
-    command: str = ""
-
-
-Play = Callable[["Bench"], Awaitable[Result]]
+Play = Callable[["Bench"], Awaitable[Measurement]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +51,7 @@ class Step:
         name: of its file.
         bound_s: seconds after which it counts as failed, without the start of its server.
         play: measures.
+        command: measures the same alone, with names of its facts in braces; empty if only the record does.
         server: name of the server that it needs, which `card` describes; empty for none.
         card: the model configuration of that server.
         starts: name of a server that the step starts itself and leaves running.
@@ -71,6 +62,7 @@ class Step:
     name: str
     bound_s: float
     play: Play
+    command: str = ""
     server: str = ""
     card: Callable[[Record, ModelCard], ModelCard] = lambda record, card: card
     starts: str = ""
@@ -102,7 +94,7 @@ class Bench:
     record: Record
     longest_start_s: float
     aim_s: float
-    status: Say
+    status: Status
     running: str = ""
     _deployment: Deployment | None = None
     _stack: AsyncExitStack = field(default_factory=AsyncExitStack)
@@ -119,12 +111,6 @@ class Bench:
     def compiled(self) -> Path:
         """Folder for the code that servers compile. It travels with the record."""
         return self.record.folder / "compiled"
-
-    @property
-    def start_s(self) -> float:
-        """Seconds to allow for a start: 1.5 times the longest measured one, and 30 more."""
-        totals = [self.record.facts(step).get("total", 0.0) for step in STARTS]
-        return min(1.5 * max(totals) + 30, self.longest_start_s) if any(totals) else self.longest_start_s
 
     def is_running(self, server: str) -> bool:
         """Whether this server runs and its process is alive."""
@@ -166,10 +152,50 @@ class Bench:
         self.running, self._deployment = "", None
         await self._stack.aclose()
 
+    def start_s(self) -> float:
+        """Return the seconds to allow for a start: 1.5 times the longest measured one, and 30 more."""
+        longest_s = max(self.record.facts(step).get("total", 0.0) for step in STARTS)
+        return min(1.5 * longest_s + 30, self.longest_start_s) if longest_s else self.longest_start_s
+
     def needed_s(self, step: Step) -> float:
         """Return the seconds to allow for a step."""
-        start_s = self.start_s if step.server and not self.is_running(step.server) else 0.0
+        start_s = self.start_s() if step.server and not self.is_running(step.server) else 0.0
         return min(step.bound_s + start_s, LONGEST_S)
+
+    async def play(self, step: Step, status: Status) -> None:
+        """Play one step and keep its result, or the reason of its failure."""
+        began, clock, bound_s = time.time(), time.monotonic(), self.needed_s(step)
+        outer, self.status = self.status, status
+        found: Measurement | None = None
+        reason = trace = ""
+        try:
+            async with asyncio.timeout(bound_s) as limit:
+                if step.needs and not self.record.has_succeeded(step.needs):
+                    raise InvalidConfig(f"it needs the result of step {step.needs}")
+                if step.server and not self.is_running(step.server):
+                    await self.start(step.server, step.card(self.record, self.setup.card))
+                found = await step.play(self)
+        except FOR_PEOPLE as error:
+            reason = first_line(error)
+        except Exception as error:
+            if limit.expired():
+                reason = f"it took longer than its bound of {bound_s:.0f} s"
+            else:
+                reason, trace = f"{type(error).__name__}: {first_line(error)}", traceback.format_exc()
+        finally:
+            self.status = outer
+        self.record.keep(
+            StepRecord(
+                step=step.name,
+                status="failed" if found is None else "done",
+                reason=reason,
+                traceback=trace,
+                began=began,
+                seconds=time.monotonic() - clock,
+                command=step.command.format(**found.facts) if found else "",
+                measured=found,
+            )
+        )
 
 
 async def play_steps(bench: Bench, steps: Sequence[Step], minutes: float, drain: Drain) -> list[Left]:
@@ -201,21 +227,21 @@ async def play_steps(bench: Bench, steps: Sequence[Step], minutes: float, drain:
             tried.add(chosen.name)
             number = f"step {len(steps) - len(open_) + 1} of {len(steps)}, {chosen.name}"
             with drain.unit(chosen.name, chosen.name):
-                await _play(bench, chosen, within(bench.status, number))
+                await bench.play(chosen, within(bench.status, number))
     finally:
         await bench.stop()
     if open_ and not tried:
         first = min(open_, key=bench.needed_s)
-        least = bench.needed_s(first) / 60
         raise InvalidConfig(
             f"--minutes {minutes:g} is too short: the shortest step that is left, {first.name}, may take"
-            f" {least:.1f} minutes"
+            f" {bench.needed_s(first) / 60:.1f} minutes"
         )
-    return [_left(bench, each) for each in open_]
+    reasons = {name: step.reason for name, step in record.steps.items()}
+    return [Left(each.name, reasons.get(each.name, "not started"), bench.needed_s(each)) for each in open_]
 
 
 def _next(bench: Bench, steps: Sequence[Step], left_s: float) -> Step | None:
-    """The first step that fits into the seconds left.
+    """Return the first step that fits into the seconds left.
 
     A step that starts a server comes before any other for which that server would have to be started.
     """
@@ -225,48 +251,6 @@ def _next(bench: Bench, steps: Sequence[Step], left_s: float) -> Step | None:
         if bench.needed_s(first) <= left_s:
             return first
     return None
-
-
-async def _play(bench: Bench, step: Step, status: Say) -> None:
-    """Play one step and keep its result, or the reason of its failure."""
-    began, clock = time.time(), time.monotonic()
-    outer, bench.status = bench.status, status
-    bound_s = bench.needed_s(step)
-    found: Result | None = None
-    reason = trace = ""
-    try:
-        async with asyncio.timeout(bound_s) as limit:
-            if step.needs and not bench.record.has_succeeded(step.needs):
-                raise InvalidConfig(f"it needs the result of step {step.needs}")
-            if step.server and not bench.is_running(step.server):
-                await bench.start(step.server, step.card(bench.record, bench.setup.card))
-            found = await step.play(bench)
-    except FOR_PEOPLE as error:
-        reason = first_line(error)
-    except Exception as error:
-        if limit.expired():
-            reason = f"it took longer than its bound of {bound_s:.0f} s"
-        else:
-            reason, trace = f"{type(error).__name__}: {first_line(error)}", traceback.format_exc()
-    finally:
-        bench.status = outer
-    bench.record.keep(
-        StepRecord(
-            step=step.name,
-            status="failed" if found is None else "done",
-            reason=reason,
-            traceback=trace,
-            began=began,
-            seconds=time.monotonic() - clock,
-            command=found.command if found else "",
-            measured=found.measured if found else None,
-        )
-    )
-
-
-def _left(bench: Bench, step: Step) -> Left:
-    known = bench.record.steps.get(step.name)
-    return Left(step.name, known.reason if known else "not started", bench.needed_s(step))
 
 
 def first_line(error: BaseException) -> str:

@@ -12,12 +12,10 @@ from serving.engine.gpus import Gpu, read_gpus
 from serving.engine.toolkit import find_toolkit
 from serving.model_card import ModelCard
 from serving.sizing import cache_on
-from speedrunner.bench.cache_probe import probe_cache
-from speedrunner.bench.cache_use import LEVEL_COLUMNS, TARGETS, play_level
+from speedrunner.bench.cache_use import LEVEL_COLUMNS, play_levels, share_of_maximum
 from speedrunner.bench.engine import cache_of, cache_text
 from speedrunner.bench.episodes import bench_run
-from speedrunner.bench.gpu.session import Bench, Result
-from speedrunner.bench.long_prompts import measure_long_prompts
+from speedrunner.bench.gpu.session import Bench
 from speedrunner.bench.measurement import Figure, Measurement, Table, columns
 from speedrunner.bench.rollout_speed import measure_timed_rollout
 from speedrunner.bench.rollouts import Rollout
@@ -32,14 +30,17 @@ KINDS, MOST_PROBES = 12, 200
 """Kinds of tool-call probes, and the most probes that are sent."""
 
 CACHE_TURNS = 8
-"""Requests of the conversation of `probe cache`."""
+"""Requests of a conversation, where no rollout says how many fit."""
+
+LENGTHS = (8192, 32_768)
+"""Tokens of the conversations that are counted, with the whole context."""
 
 MORE_PACKAGES = ("flashinfer-python", "triton", "cuda-python")
 
 
-async def measure_environment(bench: Bench) -> Result:
+async def measure_environment(bench: Bench) -> Measurement:
     """Describe the machine and what is installed."""
-    return Result(await asyncio.to_thread(_describe_machine))
+    return await asyncio.to_thread(_describe_machine)
 
 
 def _describe_machine() -> Measurement:
@@ -69,25 +70,26 @@ def _toolkit() -> str:
     return f"{toolkit.nvcc}, {'.'.join(map(str, toolkit.version or ()))}"
 
 
-async def start_cold(bench: Bench) -> Result:
+async def start_cold(bench: Bench) -> Measurement:
     """Start with no compiled code, as on a new machine."""
     await bench.stop()
-    if "start-cold" in bench.record.steps:
-        # An earlier try took too long. What it compiled stays, so that this one comes further.
-        return Result(_started("cold, continued", await bench.start(MAIN, bench.setup.card)))
-    await asyncio.to_thread(shutil.rmtree, bench.compiled, ignore_errors=True)
-    return Result(_started("cold", await bench.start(MAIN, bench.setup.card)))
+    # If an earlier try took too long, what it compiled stays, so that this one comes further.
+    continued = "start-cold" in bench.record.steps
+    if not continued:
+        await asyncio.to_thread(shutil.rmtree, bench.compiled, ignore_errors=True)
+    return await _start("cold, continued" if continued else "cold", bench)
 
 
-async def start_warm(bench: Bench) -> Result:
+async def start_warm(bench: Bench) -> Measurement:
     """Start with what the first start compiled."""
-    return Result(_started("warm", await bench.start(MAIN, bench.setup.card)))
+    return await _start("warm", bench)
 
 
-def _started(start: str, phases: dict[str, float]) -> Measurement:
-    rows = [{"start": start, "phase": phase, "seconds": seconds} for phase, seconds in phases.items()]
+async def _start(kind: str, bench: Bench) -> Measurement:
+    phases = await bench.start(MAIN, bench.setup.card)
+    rows = [{"start": kind, "phase": phase, "seconds": seconds} for phase, seconds in phases.items()]
     shown = columns("start", "phase", "seconds:.1f")
-    return Measurement(f"Start, {start}", tables=[Table("starts", rows, shown)], facts=dict(phases))
+    return Measurement(f"Start, {kind}", tables=[Table("starts", rows, shown)], facts=dict(phases))
 
 
 def claims(card: ModelCard, gpus: Sequence[Gpu]) -> dict[int, int]:
@@ -96,74 +98,63 @@ def claims(card: ModelCard, gpus: Sequence[Gpu]) -> dict[int, int]:
     The arithmetic is that of `serving.sizing`. Empty where it does not know the model, and without GPUs.
     """
     cache = cache_on(card, gpus)
-    lengths = {min(tokens, card.context) for tokens in (8192, 32_768, card.context)}
+    lengths = {min(tokens, card.context) for tokens in (*LENGTHS, card.context)}
     found = {tokens: cache.conversations(tokens) for tokens in sorted(lengths)} if cache else {}
     return {tokens: conversations for tokens, conversations in found.items() if conversations}
 
 
-async def measure_capacity(bench: Bench) -> Result:
+async def measure_capacity(bench: Bench) -> Measurement:
     """Compare how many conversations the engine's cache keeps with what the configuration claims."""
     card, cache = bench.deployment.card, cache_of(bench.deployment)
     gpus = (await asyncio.to_thread(read_gpus)).usable if bench.deployment.server else []
     claimed = claims(card, gpus)
-    lengths = claimed or [*(tokens for tokens in (8192, 32_768) if tokens < card.context), card.context]
     rows = [
         {"tokens": tokens, "conversations": cache.num_gpu_blocks // cache.blocks(tokens)}
-        for tokens in lengths
+        for tokens in claimed or [*(tokens for tokens in LENGTHS if tokens < card.context), card.context]
     ]
-    found = Measurement(cache_text(card, cache), facts={"cache": cache})
-    for row in rows:
-        if claimed:
-            row["claimed"] = claimed[row["tokens"]]
-    found.tables = [Table("capacity", rows)]
+    found = Measurement(cache_text(card, cache), tables=[Table("capacity", rows)], facts={"cache": cache})
     if claimed:
+        for row in rows:
+            row["claimed"] = claimed[row["tokens"]]
         least = min(row["conversations"] / row["claimed"] for row in rows)
         name = "least ratio of conversations that fit to those that the configuration claims"
         found.figures = [Figure(name, least, at_least=1.0, form=".2f")]
-    return Result(found)
+    return found
 
 
-async def measure_tool_calls(in_flight: int, given: str, bench: Bench) -> Result:
+async def measure_tool_calls(in_flight: int, bench: Bench) -> Measurement:
     """Send tool-call probes, as many as fit into the time, at least as many as are in flight."""
-    role = bench.deployment.card.role("actor")
-    async with bench.deployment.client(lambda row: None, admission=False) as model:
-        began = time.monotonic()
-        await probe_tools(model, role, KINDS, in_flight, bench.status)
-        per_probe_s = (time.monotonic() - began) / KINDS
-        # Each probe is sent twice, with the grammar and without.
-        fits = int(bench.aim_s / (2 * per_probe_s))
-        count = KINDS + min(max(fits, in_flight), MOST_PROBES - KINDS)
-        found = await probe_tools(model, role, count, in_flight, bench.status)
-    return Result(found, f"speedrunner probe tools {given} --count {count} --in-flight {in_flight}")
+    began = time.monotonic()
+    await _send_probes(KINDS, in_flight, bench)
+    per_probe_s = (time.monotonic() - began) / KINDS
+    # Each probe is sent twice, with the grammar and without.
+    fits = int(bench.aim_s / (2 * per_probe_s))
+    return await _send_probes(KINDS + min(max(fits, in_flight), MOST_PROBES - KINDS), in_flight, bench)
 
 
-async def measure_grammar(in_flight: int, given: str, bench: Bench) -> Result:
+async def measure_grammar(in_flight: int, bench: Bench) -> Measurement:
     """The same with many requests in flight, where the grammar costs most."""
-    count = KINDS + 2 * in_flight
-    async with bench.deployment.client(lambda row: None, admission=False) as model:
-        found = await probe_tools(model, model.card.role("actor"), count, in_flight, bench.status)
+    found = await _send_probes(KINDS + 2 * in_flight, in_flight, bench)
     found.tables = []
-    return Result(found, f"speedrunner probe tools {given} --count {count} --in-flight {in_flight}")
+    return found
 
 
-async def measure_cache_probe(given: str, bench: Bench) -> Result:
-    """Send known conversations to the prefix cache."""
-    found = await probe_cache(bench.deployment, CACHE_TURNS, bench.status)
-    return Result(found, f"speedrunner probe cache {given} --turns {CACHE_TURNS}")
+async def _send_probes(count: int, in_flight: int, bench: Bench) -> Measurement:
+    async with bench.deployment.client(lambda row: None, admission=False) as model:
+        return await probe_tools(model, model.card.role("actor"), count, in_flight, bench.status)
 
 
-async def measure_rollout(in_flight: int, given: str, bench: Bench) -> Result:
+async def measure_rollout(in_flight: int, bench: Bench) -> Measurement:
     """Play a rollout and its bare replay on the server as configured."""
-    found = await measure_timed_rollout(
+    return await measure_timed_rollout(
         bench.deployment, bench.setup, in_flight, bench.status, server="as configured", aim_s=bench.aim_s
     )
-    return Result(found, _command_of(given, found))
 
 
-async def repeat_rollout(like: str, server: str, given: str, bench: Bench) -> Result:
+async def repeat_rollout(like: str, server: str, bench: Bench) -> Measurement:
     """Play what another step has played, on another server."""
     facts = bench.record.facts(like)
-    found = await measure_timed_rollout(
+    return await measure_timed_rollout(
         bench.deployment,
         bench.setup,
         facts["in_flight"],
@@ -173,20 +164,9 @@ async def repeat_rollout(like: str, server: str, given: str, bench: Bench) -> Re
         calls=facts["calls"],
         replayed=False,
     )
-    return Result(found, _command_of(given, found))
 
 
-def _command_of(given: str, found: Measurement) -> str:
-    limits = f"model.actor.max_calls={found.facts['calls']} --in-flight {found.facts['in_flight']} --pairs 1"
-    return f"speedrunner bench rollout {given} {limits}"
-
-
-async def measure_prompts(bench: Bench) -> Result:
-    """Send single prompts up to the context."""
-    return Result(await measure_long_prompts(bench.deployment, 2 * bench.aim_s, bench.status))
-
-
-async def measure_cache_share(in_flight: int, like: str, given: str, bench: Bench) -> Result:
+async def measure_cache_share(in_flight: int, like: str, bench: Bench) -> Measurement:
     """Compare cached tokens of episodes with the most that the cache can give.
 
     Args:
@@ -194,33 +174,28 @@ async def measure_cache_share(in_flight: int, like: str, given: str, bench: Benc
     """
     calls = bench.record.facts(like).get("calls", CACHE_TURNS)
     levels = await _play_levels(bench, in_flight, calls)
-    card = bench.deployment.card
-    share = min(level.of_maximum for level in levels)
-    found = Measurement(
+    card, cache = bench.deployment.card, cache_of(bench.deployment)
+    return Measurement(
         f"{card.name}: episodes of at most {calls} requests",
-        figures=[Figure("least share of the maximum", share, at_least=TARGETS[card.cache], form=".2%")],
+        figures=[share_of_maximum(card, levels)],
         tables=[Table("levels", levels, LEVEL_COLUMNS)],
-        facts={"level": levels[0], "cache": cache_of(bench.deployment), "calls": calls},
+        facts={"level": levels[0], "cache": cache, "calls": calls, "in_flight": in_flight},
     )
-    sizes = f"--in-flight {in_flight} --episodes {in_flight} --turns {calls}"
-    return Result(found, f"speedrunner bench cache {given} {sizes}")
 
 
-async def repeat_in_half_the_cache(bench: Bench) -> Result:
+async def repeat_in_half_the_cache(bench: Bench) -> Measurement:
     """Play what `measure_cache_share` played on a server with half the room."""
     facts = bench.record.facts("cache-share")
-    levels = await _play_levels(bench, facts["level"]["in_flight"], facts["calls"])
-    title = f"{bench.deployment.card.name}: the same in a cache for half of the conversations"
-    return Result(
-        Measurement(title, tables=[Table("levels", levels, LEVEL_COLUMNS)]),
-        bench.record.steps["cache-share"].command,
+    levels = await _play_levels(bench, facts["in_flight"], facts["calls"])
+    return Measurement(
+        f"{bench.deployment.card.name}: the same in a cache for half of the conversations",
+        tables=[Table("levels", levels, LEVEL_COLUMNS)],
+        facts={"calls": facts["calls"], "in_flight": facts["in_flight"]},
     )
 
 
 async def _play_levels(bench: Bench, in_flight: int, calls: int) -> list[Rollout]:
     """Play as many episodes as are in flight, with admission and then without."""
-    levels = []
+    levels = [(in_flight, admits) for admits in (True, False)[not bench.setup.config.serving.admission :]]
     with bench_run(bench.setup, calls) as run:
-        for admits in (True, False) if bench.setup.config.serving.admission else (False,):
-            levels.append(await play_level(bench.deployment, run, in_flight, in_flight, admits, bench.status))
-    return levels
+        return await play_levels(bench.deployment, run, levels, in_flight, bench.status)

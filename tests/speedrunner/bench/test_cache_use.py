@@ -26,10 +26,10 @@ async def test_an_engine_that_caches_all_it_can_gives_the_whole_maximum(corridor
     setup = playing_setup(corridor(script()).overrides())
     said: list[str] = []
     found = await measure_cache(setup, [1, 2], episodes=2, turns=3, status=said.append)
-    assert "2 episodes, 1 in flight: 4 turns of 2 of 2 episodes" in said
-    assert said[-1].startswith("100.00%, ")  # what was found so far
-    assert said[-1].endswith(
-        " output tokens/s; the last level with admission once more: 6 turns of 2 of 2 episodes"
+    assert "level 1 of 2, 1 in flight with admission: 4 turns of 2 of 2 episodes" in said
+    assert said[-1] == (
+        "the last level again: 100.00% of the maximum; level 4 of 4, 2 in flight with admission:"
+        " 6 turns of 2 of 2 episodes"
     )
     levels, whole = found.tables  # the server is not ours: its cache stays as it is
     assert [(each.in_flight, each.admission, each.episodes) for each in whole.rows] == [
@@ -44,7 +44,8 @@ async def test_an_engine_that_caches_all_it_can_gives_the_whole_maximum(corridor
         assert level.of_maximum == 1.0
         assert 0 < level.cacheable <= level.cached < level.prompt
         assert level.own_blocks > 0
-    share, speed, cpu = found.figures
+    share, held, free, speed, cpu = found.figures
+    assert held.value == free.value == whole.rows[0].hit_rate
     assert speed.value is not None
     assert cpu.value is None  # nor is its CPU time
     assert (share.value, share.at_least, found.met) == (1.0, 0.99, True)
@@ -93,7 +94,6 @@ LEVEL = Rollout(
     output=30_000,
     seconds=50.0,
     client_ms=2.0,
-    **dict.fromkeys(("server_ms", "server_mb", "gpu_mib", "watts", "joules")),
 )
 DENSE = CacheConfig(32, 16384, True, 32)
 

@@ -33,7 +33,7 @@ async def test_episodes_have_as_many_requests_as_fit_and_no_more_than_the_enviro
     found = await measured(corridor, aim_s=aim_s, calls=None, replayed=True)
     (table,) = found.tables
     (row,) = table.rows
-    assert found.facts == {"calls": calls, "in_flight": 2}
+    assert found.facts == {"model": "tiny-random", "calls": calls, "in_flight": 2}
     assert (row.calls, row.turns, row.in_flight) == (calls, 2 * calls, 2)
     assert row.output_per_s == pytest.approx(row.output / row.seconds)
     assert row.ratio == pytest.approx(row.output_per_s / row.replay_per_s)

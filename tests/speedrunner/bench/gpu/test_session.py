@@ -19,7 +19,6 @@ from speedrunner.bench.gpu.session import (
     LONGEST_S,
     Bench,
     Left,
-    Result,
     Step,
     play_steps,
     with_folder,
@@ -32,6 +31,11 @@ from tests.record_samples import SUBJECT
 from tests.scripted_runs import Runs, script
 
 MAIN, OTHER = "main", "other"
+
+
+async def forever() -> Measurement:
+    found: Measurement = await asyncio.Future()
+    return found
 
 
 @pytest.fixture
@@ -49,14 +53,14 @@ class Played:
         self.servers: list[str] = []
 
     def step(self, name: str, bound_s: float = 10.0, error: BaseException | None = None, **more: Any) -> Step:
-        async def play(bench: Bench) -> Result:
+        async def play(bench: Bench) -> Measurement:
             if more.get("starts"):
                 await bench.start(more["starts"], bench.setup.card)
             self.names.append(name)
             self.servers.append(bench.running)
             if error is not None:
                 raise error
-            return Result(Measurement(name, facts={"by": name}))
+            return Measurement(name, facts={"by": name})
 
         return Step(name=name, bound_s=bound_s, play=play, **more)
 
@@ -108,9 +112,9 @@ async def test_a_failed_step_is_recorded_does_not_stop_the_others_and_is_tried_a
 async def test_a_step_that_exceeds_its_bound_is_ended(bench: Bench, played: Played) -> None:
     ended = asyncio.Event()
 
-    async def hang(bench: Bench) -> Result:
+    async def hang(bench: Bench) -> Measurement:
         try:
-            return Result(await asyncio.Future())
+            return await forever()
         finally:
             ended.set()
 
@@ -214,9 +218,9 @@ async def test_an_interrupted_step_is_not_recorded_and_the_server_is_stopped(
 ) -> None:
     drain = Drain(lambda line: None)
 
-    async def interrupted(bench: Bench) -> Result:
+    async def interrupted(bench: Bench) -> Measurement:
         drain._on_signal(2)
-        return Result(await asyncio.Future())
+        return await forever()
 
     steps = [played.step("a"), Step(name="b", bound_s=60.0, play=interrupted, server=MAIN)]
     with pytest.raises(Interrupted):

@@ -77,11 +77,11 @@ def test_other_servers_differ_in_what_they_are_compared_by(tmp_path: Path) -> No
 def test_a_start_that_was_measured_bounds_the_next(tmp_path: Path) -> None:
     setup = playing_setup(["model=qwen3.5-27b"])
     record = open_record(tmp_path, SUBJECT)
-    assert bench_of(setup, record, print).start_s == LONGEST_S
+    assert bench_of(setup, record, print).start_s() == LONGEST_S
     record.keep(start_step("cold", 100.0, 1.0))
-    assert bench_of(setup, record, print).start_s == 180.0
+    assert bench_of(setup, record, print).start_s() == 180.0
     record.keep(start_step("warm", 1000.0, 1.0))
-    assert bench_of(setup, record, print).start_s == LONGEST_S
+    assert bench_of(setup, record, print).start_s() == LONGEST_S
 
 
 def test_steps_on_a_cpu_are_shorter() -> None:
@@ -113,10 +113,10 @@ async def test_all_steps_that_a_running_server_allows_have_a_result(
     }
     assert any("rollout-2: 2 episodes of at most 2 requests" in line for line in said)
     assert "--in-flight 2 --pairs 1" in record.steps["rollout-2"].command
-    assert record.facts("rollout-2") == {"calls": 2, "in_flight": 2}
+    assert record.facts("rollout-2") == {"model": "tiny-random", "calls": 2, "in_flight": 2}
     text = as_text(record)
     for heading in ("Machine", "Capacity", "Tool calls and grammar", "Prefix cache", "Rollouts"):
-        assert f"== {heading} ==" in text
+        assert f"#### {heading}\n" in text
     assert rows(record, "capacity")[0]["conversations"] == 1000 // (8192 // 32)
 
 
