@@ -25,7 +25,6 @@ from speedrunner.bench.measurement import Figure, Measurement, Table
 from speedrunner.bench.player import Script, play_script
 from speedrunner.config.schema import Config, InvalidConfig
 from speedrunner.console import Status
-from speedrunner.results.ledger import token_line
 
 SYSTEM_TOKENS = 2000
 REPLY_TOKENS = 160
@@ -36,8 +35,9 @@ class CacheRequest(msgspec.Struct, frozen=True):
     """One request, in tokens.
 
     Attributes:
+        cached_tokens: which request, for people.
         expected: the most prompt tokens that the cache can give.
-        reported: what the engine says that it gave.
+        reported: the tokens that the engine says it gave.
     """
 
     cached_tokens: str
@@ -47,7 +47,7 @@ class CacheRequest(msgspec.Struct, frozen=True):
 
 
 async def measure_cache_use(card: ModelCard, config: Config, turns: int, status: Status) -> Measurement:
-    """Probe the cache of the card's engine. Raises as `probe_cache`; `InvalidConfig` for too many turns."""
+    """Probe the cache of a model's engine. Raises as `probe_cache`; `InvalidConfig` for too many turns."""
     async with opened(tokens_route(card), config, status) as deployment:
         try:
             return await probe_cache(deployment, turns, status)
@@ -64,18 +64,18 @@ async def probe_cache(deployment: Deployment, turns: int, status: Status) -> Mea
         ServingError: the engine failed.
     """
     card, cache = deployment.card, cache_of(deployment)
-    rows: list[LedgerRow] = []
+    parts: dict[str, list[CacheRequest]] = {"turn": [], "sibling": []}
 
     def write(row: LedgerRow) -> None:
-        rows.append(row)
-        sent, line = _of_parts(rows), token_line(_of_parts(rows))
-        status(
-            f"{len(sent)} of {turns + SIBLINGS} requests: {line.from_cache} tokens cached of"
-            f" {line.cacheable} that could be"
-        )
+        part = parts.get(row.labels.get("part", ""))
+        if part is not None and row.usage is not None:
+            name = f"{row.labels['part']} {len(part) + 1}"
+            part.append(CacheRequest(name, row.usage.prompt, row.cacheable or 0, row.usage.cached))
+            sent = sum(map(len, parts.values()))
+            status(f"{sent} of {turns + SIBLINGS} requests, the last with {row.usage.cached} tokens cached")
 
     counted = await read_counters(deployment.endpoint)
-    # Nothing is held back, as what is measured is the engine.
+    # Without admission, because the engine is measured.
     async with deployment.client(write, admission=False) as model:
         await play_script(model, _script(model, "turn", "0", secrets.token_hex(4), turns))
         nonce = secrets.token_hex(4)
@@ -83,15 +83,17 @@ async def probe_cache(deployment: Deployment, turns: int, status: Status) -> Mea
         warmed = await model.warm("actor", family[0].messages, family[0].tools, {})
         await together(lambda script: play_script(model, script), family, SIBLINGS)
     hits = (await read_counters(deployment.endpoint) - counted).cached > 0
-    growing, siblings = _requests(rows, "turn"), _requests(rows, "sibling")
     prefix = max((length for length, _ in warmed), default=0)
-    line, target = token_line(_of_parts(rows)), TARGETS[card.cache]
-    prompt, reported = line.tokens.cached + line.tokens.computed, int(line.tokens.cached)
-    whole = CacheRequest("all", int(prompt), line.cacheable, reported)
+    growing, siblings = parts.values()
+    requests = [*growing, *siblings]
+    prompt, expected, reported = (
+        sum(getattr(each, name) for each in requests) for name in ("prompt", "expected", "reported")
+    )
+    share = reported / expected if expected else 0.0
     found = Measurement(
         cache_text(card, cache),
-        figures=[Figure("share of the maximum", line.cache_share or 0.0, at_least=target, form=".2%")],
-        tables=[Table("requests", [*growing, *siblings, whole])],
+        figures=[Figure("share of the maximum", share, at_least=TARGETS[card.cache], form=".2%")],
+        tables=[Table("requests", [*requests, CacheRequest("all", prompt, expected, reported)])],
         facts={"model": card.name, "cache": cache, "prefix": prefix},
         notes=[f"(siblings share a prefix of {prefix} tokens, which was sent alone before)"],
     )
@@ -106,7 +108,7 @@ async def probe_cache(deployment: Deployment, turns: int, status: Status) -> Mea
 def _room(
     cache: CacheConfig, turns: Sequence[CacheRequest], siblings: Sequence[CacheRequest], prefix: int
 ) -> list[str]:
-    """Whether the cache is too small for what was sent."""
+    """Return what to change if the cache is too small for what was sent."""
     alone = max(cache.blocks(each.prompt) for each in turns)
     own = sum(cache.blocks(each.prompt, shared=prefix) for each in siblings)
     needed = max(alone, own + prefix // cache.block_size)
@@ -125,16 +127,3 @@ def _script(model: Model, part: str, name: str, nonce: str, turns: int) -> Scrip
     messages = [{"role": "system", "content": system}, {"role": "user", "content": user}]
     replies = [text_of(model, "another", REPLY_TOKENS)] * (turns - 1)
     return Script(messages, note_tools(), replies, labels={"role": "probe", "part": part})
-
-
-def _of_parts(rows: list[LedgerRow]) -> list[LedgerRow]:
-    """Those of the conversation and of the siblings."""
-    return [row for row in rows if "part" in row.labels]
-
-
-def _requests(rows: list[LedgerRow], part: str) -> list[CacheRequest]:
-    usages = [(row.usage, row.cacheable or 0) for row in rows if row.usage and row.labels.get("part") == part]
-    return [
-        CacheRequest(f"{part} {number}", usage.prompt, most, usage.cached)
-        for number, (usage, most) in enumerate(usages, start=1)
-    ]

@@ -16,9 +16,7 @@ Not played: the time that tools took, and the conversations of a sleep, whose to
 
 from __future__ import annotations
 
-import csv
 import secrets
-import statistics
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -26,7 +24,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import msgspec
+from msgspec.structs import replace
 
 from serving.deployment import Deployment
 from serving.engine.endpoint import Endpoint
@@ -41,8 +39,10 @@ from speedrunner.bench.measurement import NOT_MEASURED, Measurement, Table
 from speedrunner.bench.player import Forcing, Played, Script, play_script
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.console import Status
+from speedrunner.results import writing
 from speedrunner.runs.setup import Setup
 from speedrunner.store.data import RunData
+from speedrunner.store.files import write_atomic
 from speedrunner.store.records import Trajectory
 from speedrunner.store.stored_run import RunDirectoryError
 
@@ -82,7 +82,7 @@ class RecordedRun:
         played = [*self.data.trajectories(), *self.data.evaluations()]
         for each in sorted(played, key=lambda each: (each.policy, each.started)):
             if turns := [turn for turn in each.turns if (turn.role, turn.conversation) == ("actor", 0)]:
-                found.setdefault(each.policy, []).append(msgspec.structs.replace(each, turns=turns))
+                found.setdefault(each.policy, []).append(replace(each, turns=turns))
         if not found:
             path = self.data.path
             raise RunDirectoryError(f"{path} has no finished episode yet: there is nothing to play again")
@@ -130,15 +130,10 @@ class CachePass:
     skipped: int = 0
     salt: str = field(default_factory=lambda: secrets.token_hex(8))
 
-    @property
-    def forcing(self) -> Forcing:
-        """How this pass forces answers."""
-        return Forcing(lambda: self.salt) if self.cache else Forcing(lambda: secrets.token_hex(8), cut=1)
-
     async def play(self, run: RecordedRun, model: Model, episode: Trajectory) -> None:
         """Play an episode, and count its answers. Raises as `play_twice`."""
-        check = partial(run.check, episode)
-        played = await play_script(model, run.script(episode), self.forcing, check)
+        forcing = Forcing(lambda: self.salt) if self.cache else Forcing(lambda: secrets.token_hex(8), cut=1)
+        played = await play_script(model, run.script(episode), forcing, partial(run.check, episode))
         self.played += played
         self.skipped += len(episode.turns) - len(played)
 
@@ -146,7 +141,7 @@ class CachePass:
         self, run: RecordedRun, model: Model, endpoint: Endpoint, episodes: Sequence[Trajectory]
     ) -> None:
         """Play the episodes of one policy, and add what they took. Raises as `play_twice`."""
-        begin = len(self.rows)
+        start = len(self.rows)
         counted, before = await _engine_sums(endpoint)
         began = time.monotonic()
         if self.cache:
@@ -158,8 +153,7 @@ class CachePass:
         await together(partial(self.play, run, model), episodes, run.in_flight)
         self.wall_s += time.monotonic() - began
         counted_then, after = await _engine_sums(endpoint)
-        used = sum((row.usage for row in self.rows[begin:] if row.usage is not None), Usage())
-        self.foreign |= counted_then - counted != Counters.of(used)
+        self.foreign |= counted_then - counted != Counters.of(_sum_usage(self.rows[start:]))
         for name, value in after.items():
             since = before if name == "inference_s" else warmed  # what warms the cache up is no answer
             self.engine[name] = self.engine.get(name, 0.0) + value - since[name]
@@ -174,12 +168,12 @@ async def play_twice(deployment: Deployment, run: RecordedRun, passes: Sequence[
         RunDirectoryError: a first prompt comes out in another length than recorded.
         ServingError: the engine failed.
     """
-    blocks = list(run.episodes().values())
+    policies = list(run.episodes().values())
     async with deployment.client(lambda row: None) as model:
         # An engine's first request of a kind takes longer; it counts for neither pass.
-        first = msgspec.structs.replace(blocks[0][0], turns=blocks[0][0].turns[:1])
+        first = replace(policies[0][0], turns=policies[0][0].turns[:1])
         await CachePass(cache=False).play(run, model, first)
-    for number, episodes in enumerate(blocks):
+    for number, episodes in enumerate(policies):
         for one in passes if number % 2 == 0 else reversed(passes):
             admission = one.cache and run.setup.config.serving.admission
             async with deployment.client(one.rows.append, admission=admission) as model:
@@ -193,6 +187,10 @@ async def _engine_sums(endpoint: Endpoint) -> tuple[Counters, dict[str, float]]:
     return metrics.counters(), {name: found[own] for name, own in ENGINE.items() if own in found}
 
 
+def _sum_usage(rows: Sequence[LedgerRow]) -> Usage:
+    return sum((row.usage for row in rows if row.usage is not None), Usage())
+
+
 async def study_cache(runs: Sequence[RecordedRun], prices: Prices, status: Status) -> Measurement:
     """Play the episodes of runs with the prefix cache and without.
 
@@ -203,7 +201,7 @@ async def study_cache(runs: Sequence[RecordedRun], prices: Prices, status: Statu
     Returns:
         Its `methods` hold for each method the `passes` with the cache and without (`pass_figures`), the
         `recorded` usage of the same requests, and how many requests of the ledgers were `left_out` (those of
-        sleeps, probes and attempts given up).
+        sleeps, probes and aborted attempts).
 
     Raises:
         InvalidConfig: the runs' models differ, or have no token ids.
@@ -217,13 +215,13 @@ async def study_cache(runs: Sequence[RecordedRun], prices: Prices, status: Statu
         if run.setup.card != card:
             raise InvalidConfig(
                 f"{run.data.path} was played by {run.setup.card.name!r} and {first.data.path} by"
-                f" {card.name!r}: name runs of one model card"
+                f" {card.name!r}: name runs of one model configuration"
             )
         run.episodes()  # one that cannot be played is reported before a server is started
         methods.setdefault(run.method, []).append(run)
-    many = ", ".join(str(n) for n in dict.fromkeys(run.in_flight for run in runs))
-    found = Measurement(f"{card.name}: recorded requests played again, at most {many} episodes in flight")
     in_flight = [run.in_flight for run in runs]
+    many = ", ".join(map(str, dict.fromkeys(in_flight)))
+    found = Measurement(f"{card.name}: recorded requests played again, at most {many} episodes in flight")
     found.facts = {"model": card.name, "in_flight": in_flight, "prices": prices, "methods": []}
     async with opened(card, first.setup.config, status) as deployment:
         for method, each in methods.items():
@@ -244,29 +242,29 @@ def _add(found: Measurement, method: str, runs: list[RecordedRun], passes: list[
     one, other = passes
     episodes = [each for run in runs for played in run.episodes().values() for each in played]
     turns = [turn for each in episodes for turn in each.turns]
-    then = sum((turn.usage for turn in turns), Usage())
+    recorded = sum((turn.usage for turn in turns), Usage())
     rows = [row for run in runs for row in run.data.requests]
     left_out = sum(row.labels.get("role") != "warming" for row in rows) - len(turns)
     ratio = {name: _ratio(one[name], other[name]) or "" for name in one} | {"cache": "with/without"}
     title = f"{method}: {len(episodes)} episodes of {len(runs)} runs"
     found.tables.append(Table("", [one, other, ratio], title=title, turned=True))
     found.notes.append(
-        f"{method}, as recorded: {then.cached / max(then.prompt, 1):.2%} of {then.prompt} prompt tokens from"
-        f" the cache, {then.completion} output tokens. Not played: {left_out} other requests of the ledgers"
-        " (sleeps, probes, attempts given up)."
+        f"{method}, as recorded: {recorded.cached / max(recorded.prompt, 1):.2%} of {recorded.prompt} prompt"
+        f" tokens from the cache, {recorded.completion} output tokens. Not played: {left_out} other requests"
+        " of the ledgers (sleeps, probes, aborted attempts)."
     )
     if one["foreign"] or other["foreign"]:
         found.notes.append(
-            "Others used the engine meanwhile, or requests had to be tried again: its own figures are left"
-            " out, and the other times are not to be trusted."
+            "Others used the engine meanwhile, or requests had to be tried again. The engine's own figures"
+            " are left out. Do not rely on the other times."
         )
     names = [str(run.data.path) for run in runs]
-    about = {"method": method, "runs": names, "episodes": len(episodes), "recorded": then}
+    about = {"method": method, "runs": names, "episodes": len(episodes), "recorded": recorded}
     found.facts["methods"].append(about | {"left_out": left_out, "passes": passes})
 
 
 def pass_figures(one: CachePass, prices: Prices) -> dict[str, Any]:
-    """A pass as a row; `None` for what was not measured.
+    """Return a pass as a row; `None`: not measured.
 
     - requests, warmings: requests for answers, and for shared prefixes alone;
     - prompt, cached, computed, output: tokens of all of them; cached_share: of the prompt tokens;
@@ -280,24 +278,27 @@ def pass_figures(one: CachePass, prices: Prices) -> dict[str, Any]:
     - unforced: answers whose text is not the recorded one; skipped, foreign: see `CachePass`;
     - usd_at_RATIO: cost by the price of a cached token as a share of an uncached one's.
 
-    Raises `InvalidConfig` where nothing could be played.
+    Raises `InvalidConfig` if nothing could be played.
     """
+    import numpy as np
+
     if not one.played:
         raise InvalidConfig("no answer was played: the recorded ones do not fit the model's context any more")
-    rows = [row for row in one.rows if row.usage is not None and row.labels["role"] in ("study", "warming")]
-    usage = sum((row.usage or Usage() for row in rows), Usage())
+    usage = _sum_usage([row for row in one.rows if row.labels["role"] in ("study", "warming")])
     engine = {} if one.foreign else one.engine
-    times = [answer.first_token_s for _, answer in one.played if answer.first_token_s is not None]
-    whole = len(times) == len(one.played)
-    by_engine = _ratio(engine.get("first_token_s"), engine.get("first_tokens"))
-    mean = statistics.mean(times) if whole else by_engine
-    cuts = statistics.quantiles(times, n=20) if whole and len(times) > 1 else [None] * 19
+    times = [answer.first_token_s for _, answer in one.played]
+    own_times = None if None in times else np.array(times, float)
+    mean = _ratio(engine.get("first_token_s"), engine.get("first_tokens"))
+    p50 = p95 = None
+    if own_times is not None:
+        mean, p50, p95 = map(float, (own_times.mean(), *np.quantile(own_times, (0.5, 0.95))))
     pairs = [(turn, answer) for turn, answer in one.played if turn is not None]
     compared = [(turn, answer) for turn, answer in pairs if turn.call is not None]
-    figures = {
+    paid = bool(prices.uncached or prices.output)
+    return {
         "cache": "with" if one.cache else "without",
         "requests": len(one.played),
-        "warmings": sum(row.labels["role"] == "warming" for row in rows),
+        "warmings": sum(row.usage is not None and row.labels["role"] == "warming" for row in one.rows),
         "prompt": usage.prompt,
         "cached": usage.cached,
         "computed": usage.uncached,
@@ -308,19 +309,19 @@ def pass_figures(one: CachePass, prices: Prices) -> dict[str, Any]:
         "output_per_s": usage.completion / one.wall_s,
         "total_per_s": (usage.prompt + usage.completion) / one.wall_s,
         "first_token_s": mean,
-        "first_token_p50_s": cuts[9],
-        "first_token_p95_s": cuts[-1],
-        "first_token_by": None if mean is None else "replies" if whole else "histogram",
+        "first_token_p50_s": p50,
+        "first_token_p95_s": p95,
+        "first_token_by": None if mean is None else "histogram" if own_times is None else "replies",
         "compared": len(compared),
         "respelled": sum(answer.usage.completion != turn.usage.completion for turn, answer in compared),
         "unforced": sum((a.text, a.reasoning) != (turn.text, turn.reasoning) for turn, a in pairs),
         "skipped": one.skipped,
         "foreign": one.foreign,
+        **{
+            f"usd_at_{ratio:g}": replace(prices, cached=ratio * prices.uncached).cost(usage) if paid else None
+            for ratio in RATIOS
+        },
     }
-    for ratio in RATIOS:
-        priced = msgspec.structs.replace(prices, cached=ratio * prices.uncached)
-        figures[f"usd_at_{ratio:g}"] = priced.cost(usage) if prices.uncached or prices.output else None
-    return figures
 
 
 def _ratio(one: Any, other: Any) -> float | None:
@@ -329,15 +330,13 @@ def _ratio(one: Any, other: Any) -> float | None:
 
 
 def write_csv(study: Measurement, file: Path) -> None:
-    """One row per method and pass; an empty field was not measured. Raises `InvalidConfig`."""
-    rows = []
-    for each in study.facts["methods"]:
-        about = {"model": study.facts["model"], "method": each["method"], "runs": len(each["runs"])}
-        rows += [about | {"episodes": each["episodes"]} | one for one in each["passes"]]
-    try:
-        with file.open("w", encoding="utf-8", newline="") as stream:
-            writer = csv.DictWriter(stream, list(rows[0]))
-            writer.writeheader()
-            writer.writerows(rows)
-    except OSError as error:
-        raise InvalidConfig(f"--csv {file} cannot be written: {error.strerror or error}") from None
+    """Write one row per method and pass; an empty field was not measured. Raises `StorageError`."""
+    rows = [
+        {"model": study.facts["model"], "method": each["method"], "runs": len(each["runs"])}
+        | {"episodes": each["episodes"]}
+        | one
+        for each in study.facts["methods"]
+        for one in each["passes"]
+    ]
+    table = writing.Table(file.name, "", list(rows[0]), [tuple(row.values()) for row in rows])
+    write_atomic(file, writing.csv_text(table).encode())

@@ -45,7 +45,7 @@ class BenchRun:
     """Plays training episodes of a configuration with its method's first policy. Made by `bench_run`.
 
     Attributes:
-        calls: maximum requests per episode; `None`: as configured.
+        calls: maximum requests per episode.
         tasks: the numbered tasks that come next; after the last one of the split its first one again.
         batches: numbers of the rollouts that come next.
         rows: ledger rows by episode.
@@ -53,7 +53,7 @@ class BenchRun:
 
     setup: Setup
     directory: RunDirectory
-    calls: int | None
+    calls: int
     tasks: Iterator[tuple[int, Task]]
     batches: Iterator[int] = field(default_factory=itertools.count)
     rows: dict[str | None, list[LedgerRow]] = field(default_factory=dict)
@@ -107,11 +107,10 @@ class BenchRun:
 
     def _limited(self, model: Model) -> Model:
         """Return the model with at most `calls` requests per episode."""
-        if self.calls is not None:
-            actor = replace(model.card.roles.actor, max_calls=self.calls)
-            model, roles = copy.copy(model), replace(model.card.roles, actor=actor)
-            model.card = replace(model.card, roles=roles)
-        return model
+        limited, roles = copy.copy(model), model.card.roles
+        actor = replace(roles.actor, max_calls=self.calls)
+        limited.card = replace(model.card, roles=replace(roles, actor=actor))
+        return limited
 
 
 @contextmanager
@@ -119,8 +118,10 @@ def bench_run(setup: Setup, calls: int | None = None) -> Iterator[BenchRun]:
     """Open a run to play episodes in; its directory is removed afterwards. Raises `StorageError`.
 
     Args:
-        calls: see `BenchRun`.
+        calls: see `BenchRun`; `None`: as configured.
     """
+    if calls is None:
+        calls = setup.card.role("actor").calls(setup.env.limits.llm_calls)
     with (
         tempfile.TemporaryDirectory(prefix="speedrunner-bench-") as folder,
         RunDirectory.open_for_writing(Path(folder)) as directory,

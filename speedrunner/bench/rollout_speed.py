@@ -82,13 +82,11 @@ async def measure_timed_rollout(
 
     Raises `ServingError`, `HostError`, `StorageError`, `RunStopped`.
     """
-    with bench_run(setup, calls) as run:
+    with bench_run(setup) as run:
         async with open_player(deployment, run, in_flight) as player:
-            most = deployment.card.role("actor").calls(setup.env.limits.llm_calls)
-            if calls is None:
-                calls = await _fitting_calls(player, aim_s / 2, most, status)
-            run.calls = calls = min(calls, most)
-            reported = within(status, f"{in_flight} episodes of at most {calls} requests")
+            most = run.calls
+            run.calls = min(calls or await _fitting_calls(player, aim_s / 2, status), most)
+            reported = within(status, f"{in_flight} episodes of at most {run.calls} requests")
             rollout = await player.play(in_flight, reported, server=server, replayed=replayed)
     return describe_rollouts(deployment.card, [rollout])
 
@@ -103,7 +101,7 @@ def describe_rollouts(card: ModelCard, rollouts: Sequence[Rollout]) -> Measureme
     figures = []
     if ratios:
         least = GPU_RATIO_TARGET if card.gpus else RATIO_TARGET
-        target = least if calls is None or calls >= LEAST_JUDGED else None
+        target = least if calls >= LEAST_JUDGED else None
         which = "rollout" if len(ratios) == 1 else f"median of {len(ratios)} rollouts"
         name = f"{which} over bare replay, {in_flight} in flight"
         figures = [Figure(name, statistics.median(ratios), at_least=target, form=".3f")]
@@ -115,9 +113,9 @@ def describe_rollouts(card: ModelCard, rollouts: Sequence[Rollout]) -> Measureme
     )
 
 
-async def _fitting_calls(player: Player, seconds: float, most: int, status: Status) -> int:
+async def _fitting_calls(player: Player, seconds: float, status: Status) -> int:
     """Return how many requests of each episode fit into some seconds, by the time of one of each."""
     player.run.calls = 1
     reported = within(status, f"one request of each of {player.in_flight} episodes")
     first = await player.play(player.in_flight, reported)
-    return min(max(int(seconds / first.seconds), LEAST_CALLS), most)
+    return max(int(seconds / first.seconds), LEAST_CALLS)

@@ -33,7 +33,7 @@ class Rollout(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         server: which server played it, for people.
         admission: whether conversations without room in the cache were queued.
-        calls: maximum requests of an episode; `None`: as configured.
+        calls: maximum requests of an episode.
         prompt, output: tokens of all requests.
         output_per_s: output tokens per second.
         replay_per_s: the same for the bare replay.
@@ -60,7 +60,7 @@ class Rollout(msgspec.Struct, frozen=True, kw_only=True):
     in_flight: int
     admission: bool
     episodes: int
-    calls: int | None
+    calls: int
     turns: int
     prompt: int
     output: int

