@@ -19,7 +19,7 @@ Runs = Annotated[
 
 
 def doctor(what: Runs = None, folder: RunsFolder = None, as_json: AsJson = False) -> None:
-    """Check this machine before a run: files, GPUs, engine, sandbox, Java, folders, memory, ports.
+    """Check this machine before a run: files, GPUs, engine, sandbox, Java, folders, memory.
 
     Each line says ok, warning or FAILED, with what to do. No server is started and nothing is fetched. Exit
     status 1: something failed. On a cluster, check a compute node: through srun.

@@ -7,23 +7,43 @@ from collections.abc import Callable, Iterable, Iterator
 
 from envs import EnvironmentFault
 from envs.scienceworld_jvm import NoJava
-from speedrunner.cluster.doctor import confinement, folders, gpu, machine, models
+from speedrunner.cluster.doctor import folders, gpu, machine, models
 from speedrunner.cluster.environments import opened
 from speedrunner.cluster.subject import Subject
 from speedrunner.console import Status
-from speedrunner.findings import Finding, Report, failure, ok, report
+from speedrunner.findings import Finding, Report, failure, ok, report, warning
+from speedrunner.runs.machine import confinement
+from speedrunner.sandbox.child_process import require
+from speedrunner.sandbox.settings import SandboxError
 
 Check = Callable[[Subject], Iterable[Finding]]
 
 
+def sandboxes(subject: Subject) -> Iterator[Finding]:
+    """Check that each configured kind of sandbox starts, by starting it."""
+    for each in subject.sandboxes:
+        try:
+            require(each.limits)
+        except SandboxError as error:
+            how = "docs/troubleshooting.md says how, at: skills cannot be isolated here"
+            yield failure("sandbox", str(error), how)
+            continue
+        strength = confinement(each.limits)
+        if each.kind == "rlimits":
+            remedy = "leave sandbox=rlimits out: where isolation is possible, it is the default"
+            yield warning("sandbox", f"it isolates nothing: {strength}", remedy)
+        else:
+            yield ok("sandbox", strength)
+
+
 def environments(subject: Subject) -> Iterator[Finding]:
-    """Whether each environment plays, Java among what it takes."""
+    """Check that each environment opens a task, with Java if it needs it."""
     for env in subject.environments:
         name = f"environment {env.name}"
         try:
             yield ok(name, opened(env))
         except EnvironmentFault as error:
-            remedy = f"where it is to be mended: speedrunner prepare {subject.words}"
+            remedy = f"on the machine where it shall be fixed: speedrunner prepare {subject.words}"
             if isinstance(error, NoJava) and env.options.get("java"):
                 remedy = "correct env.java, or leave it out: a Java is installed with the environments"
             yield failure(name, str(error), remedy)
@@ -36,7 +56,7 @@ CHECKS: dict[str, Check] = {
     "servers": models.servers,
     "GPUs": gpu.gpus,
     "engine flags": models.flags,
-    "sandbox": confinement.sandboxes,
+    "sandbox": sandboxes,
     "environments": environments,
     "run folders": folders.run_folders,
     "scratch": folders.scratch,
@@ -44,7 +64,6 @@ CHECKS: dict[str, Check] = {
     "processes": machine.processes,
     "memory": machine.memory,
     "cores": machine.cores,
-    "ports": machine.ports,
 }
 """By what is shown while they run."""
 
@@ -55,25 +74,24 @@ def examine(
     say: Callable[[Finding], None],
     checks: dict[str, Check] = CHECKS,
 ) -> Report:
-    """Check this machine.
+    """Check this machine. A check that breaks is a finding as well.
 
     Args:
         status: shows what is being checked.
         say: called with each finding.
     """
-    found = []
+    found: list[Finding] = []
+
+    def add(each: Finding) -> None:
+        say(each)
+        found.append(each)
+
     for name, check in checks.items():
         status(f"checking {name}")
-        for each in _carried_out(name, check, subject):
-            say(each)
-            found.append(each)
+        try:
+            for each in check(subject):
+                add(each)
+        except Exception as error:
+            text = f"could not be checked: {type(error).__name__}: {error}"
+            add(failure(name, text, "report this line with the output of `speedrunner version`"))
     return report(socket.gethostname(), found)
-
-
-def _carried_out(name: str, check: Check, subject: Subject) -> Iterator[Finding]:
-    """What a check finds; one that breaks is a finding as well."""
-    try:
-        yield from check(subject)
-    except Exception as error:
-        text = f"could not be checked: {type(error).__name__}: {error}"
-        yield failure(name, text, "report this line with the output of `speedrunner version`")

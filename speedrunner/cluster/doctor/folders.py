@@ -1,27 +1,30 @@
-"""Folders: of the runs, of caches and of sockets."""
+"""Folders of runs, scratch and caches, and the file systems that they are on."""
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
+
 from serving.engine.caches import USUAL, cache_settings
-from serving.engine.server import VllmServer
-from serving.errors import ServerFailed
 from serving.hub import cache_folder
-from serving.weights import model_path
-from speedrunner.cluster.doctor.mounts import Mount, mount_of, nearest
 from speedrunner.cluster.subject import Subject
 from speedrunner.findings import Finding, failure, ok, warning
 
-RUN_GB = 0.5
-"""Room for one run of the paper's size; an estimate: most are far smaller, Crafter's are the largest."""
+MOUNTS = Path("/proc/self/mountinfo")
 
-RUN_FILES = 500
-"""Most files that a run makes."""
+NETWORK = re.compile(
+    r"nfs|lustre|gpfs|beegfs|ceph|cifs|smb|afs|panfs|pvfs|orangefs|weka|glusterfs|fuse\.sshfs|9p|virtiofs"
+)
+"""Beginnings of the types that other machines share."""
+
+RUN_GB, RUN_FILES = 0.5, 500
+"""Room and most files of one run of the paper's size; an estimate: Crafter's are the largest."""
 
 SCRATCH_GB = 5.0
 """Room for what the engine compiles and for sockets: an estimate."""
@@ -33,110 +36,123 @@ COMPILED = {**USUAL, "NUMBA_CACHE_DIR": tempfile.gettempdir()}
 """Variables that name folders for what is compiled, with the folders outside of jobs."""
 
 
+class Mount(msgspec.Struct, frozen=True):
+    """Where a file system is mounted, and its type as the kernel calls it."""
+
+    place: Path
+    type: str
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether other machines serve or share it."""
+        return NETWORK.match(self.type) is not None
+
+    @property
+    def is_memory(self) -> bool:
+        """Whether it is gone when the machine, and often the job, ends."""
+        return self.type in ("tmpfs", "ramfs")
+
+
 def run_folders(subject: Subject) -> Iterator[Finding]:
     """Check that runs can be written: room, files and type of file system."""
     for folder in subject.folders:
-        name, base = f"folder {folder}", nearest(folder)
+        name, base = f"folder {folder}", _nearest(folder)
         runs = sum(Path(each.run.dir).absolute().parent == folder for each in subject.configs)
         elsewhere = "another folder: run.dir=..., or --dir of a list"
-        try:
-            _try_to_write(base)
-        except OSError as error:
-            yield failure(name, f"cannot be written ({error.strerror})", elsewhere)
+        if problem := _write_problem(base):
+            yield failure(name, f"cannot be written ({problem})", elsewhere)
             continue
-        mount = mount_of(base)
-        free_gb, free_files = shutil.disk_usage(base).free / 1e9, os.statvfs(base).f_favail
+        mount, free_gb, free_files = mount_of(base), _free_gb(base), os.statvfs(base).f_favail
         text = f"{mount.type} at {mount.place}, {free_gb:.1f} GB free"
-        if free_gb < RUN_GB * runs:
+        if 0 < free_files < RUN_FILES * runs:  # some file systems do not count them
+            few = f"{free_files} more files fit, and {runs} runs may make {RUN_FILES} each"
+            yield failure(name, few, elsewhere)
+        elif free_gb < RUN_GB * runs:
             yield warning(name, f"{text}, and {runs} runs may take {RUN_GB * runs:.1f}", elsewhere)
-        elif 0 < free_files < RUN_FILES * runs:  # some file systems do not count them
-            yield failure(
-                name, f"{free_files} more files fit, and {runs} runs may make {RUN_FILES} each", elsewhere
-            )
         elif mount.is_memory:
-            yield warning(name, f"{text}: what is in memory ends with the job or the machine", elsewhere)
+            yield warning(name, f"{text}: files in memory end with the job or the machine", elsewhere)
         else:
             yield ok(name, text)
 
 
 def scratch(subject: Subject) -> Iterator[Finding]:
-    """Whether the temporary folder is this machine's own, with room, and short enough for sockets."""
+    """Check that the temporary folder can be written, has room and is this machine's own."""
     name, folder = "scratch", Path(tempfile.gettempdir())
-    own = os.environ.get("SLURM_TMPDIR") or "/tmp"
-    remedy = f"export TMPDIR={own}"
-    if wanted := os.environ.get("TMPDIR"):
-        try:
-            _try_to_write(Path(wanted))
-        except OSError as error:
-            told = f"TMPDIR={wanted} cannot be used ({error.strerror}), and {folder} is used instead"
-            yield warning(name, told, f"make it a folder that you can write, or {remedy}")
-    try:
-        _try_to_write(folder)
-        for card, _ in subject.served[:1]:
-            taken = VllmServer(card, model_path(card), Path("unused")).folder.parent
-            if taken != folder:
-                told = f"{folder} is too long a path for sockets, which go to {taken}"
-                yield warning(name, told, "export TMPDIR= a shorter one")
-    except (OSError, ServerFailed) as error:
-        yield failure(name, f"{folder}: {getattr(error, 'strerror', None) or error}", remedy)
+    remedy = f"export TMPDIR={os.environ.get('SLURM_TMPDIR') or '/tmp'}"
+    if problem := _write_problem(folder):
+        yield failure(name, f"{folder}: {problem}", remedy)
         return
-    mount, free_gb = mount_of(folder), shutil.disk_usage(folder).free / 1e9
+    mount, free_gb = mount_of(folder), _free_gb(folder)
     text = f"{folder} ({mount.type}), {free_gb:.1f} GB free"
     if mount.is_shared:
-        yield warning(name, f"{text}: sockets and caches do badly on what machines share", remedy)
+        yield warning(name, f"{text}: sockets and caches work badly on a shared file system", remedy)
     elif free_gb < SCRATCH_GB:
-        yield warning(
-            name, f"{text}; the engine may compile up to {SCRATCH_GB:.0f}", "clear some, or another TMPDIR"
-        )
-    elif mount.is_memory:
-        yield ok(name, f"{text}; it counts against the job's memory")
+        needed = f"{text}; the engine may compile up to {SCRATCH_GB:.0f}"
+        yield warning(name, needed, "clear some, or another TMPDIR")
     else:
-        yield ok(name, text)
+        yield ok(name, f"{text}; it counts against the job's memory" if mount.is_memory else text)
 
 
 def caches(subject: Subject) -> Iterator[Finding]:
-    """Whether what is compiled stays on this machine; weights may be anywhere."""
-    wrong = dict(_shared_caches())
-    for variable, (path, mount) in wrong.items():
-        own = "" if os.environ.get(variable) else " (jobs use the node's disk)"
-        line = f'export {variable}="$(mktemp -d)"'  # a name that nobody else can have taken before
-        yield warning(
-            "caches",
-            f"{variable} is {path}, on {mount.type}, which machines share{own}",
-            line,
-        )
-    if not wrong:
-        yield ok("caches", f"{', '.join(COMPILED)}: on this machine")
-    yield _weights(subject)
-
-
-def _weights(subject: Subject) -> Finding:
-    """Whether there is, or can be, a folder for what is fetched from the hub; one to read alone will do."""
-    name, home, remedy = "weights", cache_folder(), "export HF_HOME= a folder of yours, in the job as well"
-    if any(card.id for card in subject.cards):
-        try:
-            os.scandir(home).close()
-        except FileNotFoundError:
-            try:
-                _try_to_write(nearest(home))
-            except OSError as error:
-                return warning(name, f"{home} cannot be made ({error.strerror})", remedy)
-        except OSError as error:
-            return failure(name, f"{home} cannot be looked at ({error.strerror})", remedy)
-    return ok(name, f"of the hub are kept in {home} ({mount_of(home).type})")
-
-
-def _shared_caches() -> Iterator[tuple[str, tuple[Path, Mount]]]:
+    """Check that compiled code stays on this machine, and that weights of the hub can be read or fetched."""
     derived = cache_settings(os.environ, Path(tempfile.gettempdir()))
+    is_local = True
     for variable, usual in COMPILED.items():
         path = Path(os.environ.get(variable) or derived.get(variable) or usual).expanduser()
         if (mount := mount_of(path)).is_shared:
-            yield variable, (path, mount)
+            is_local = False
+            own = "" if os.environ.get(variable) else " (jobs use the node's disk)"
+            # A name that no one else can have taken before.
+            remedy = f'export {variable}="$(mktemp -d)"'
+            yield warning("caches", f"{variable} is {path}, on {mount.type}, shared by machines{own}", remedy)
+    if is_local:
+        yield ok("caches", f"{', '.join(COMPILED)}: on this machine")
+    if any(card.id for card in subject.cards):
+        yield _weights(cache_folder())
 
 
-def _try_to_write(folder: Path) -> None:
-    """Write a file and remove it. Raises `OSError`."""
-    with tempfile.NamedTemporaryFile(dir=folder, prefix=".speedrunner-doctor-") as file:
-        file.write(bytes(WRITTEN))
-        file.flush()
-        os.fsync(file.fileno())
+def _weights(home: Path) -> Finding:
+    """Check the folder for what is fetched from the hub; it may be read-only."""
+    name, remedy = "weights", "export HF_HOME= a folder of yours, in the job as well"
+    try:
+        os.scandir(home).close()
+    except FileNotFoundError:
+        if problem := _write_problem(_nearest(home)):
+            return warning(name, f"{home} cannot be made ({problem})", remedy)
+    except OSError as error:
+        return failure(name, f"{home} cannot be read ({error.strerror})", remedy)
+    return ok(name, f"weights of the hub are kept in {home} ({mount_of(home).type})")
+
+
+def mount_of(path: Path) -> Mount:
+    """Return the file system that a path is, or would be, on."""
+    resolved = _nearest(path.absolute()).resolve()
+    found = Mount(Path("/"), "unknown")
+    for line in MOUNTS.read_text(encoding="utf-8", errors="replace").splitlines():
+        before, _, after = line.partition(" - ")
+        place = Path(re.sub(r"\\(\d{3})", lambda octal: chr(int(octal[1], 8)), before.split()[4]))
+        if resolved.is_relative_to(place) and len(place.parts) >= len(found.place.parts):
+            found = Mount(place, after.split()[0])  # a later one covers an earlier one
+    return found
+
+
+def _nearest(path: Path) -> Path:
+    """Return the path itself, or the folder above it that exists, if this user may look."""
+    # `Path.exists` raises below a folder of others.
+    return next(each for each in (path, *path.parents) if os.path.exists(each))  # noqa: PTH110
+
+
+def _free_gb(folder: Path) -> float:
+    return shutil.disk_usage(folder).free / 1e9
+
+
+def _write_problem(folder: Path) -> str:
+    """Write a file and remove it; return why that failed, or nothing."""
+    try:
+        with tempfile.NamedTemporaryFile(dir=folder, prefix=".speedrunner-doctor-") as file:
+            file.write(bytes(WRITTEN))
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        return error.strerror or str(error)
+    return ""

@@ -1,4 +1,4 @@
-"""The machine and the job: limits, memory, cores, shared memory, ports, Slurm."""
+"""The machine and the job: Slurm, processes, memory, cores, shared memory."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import shutil
 import socket
 from collections.abc import Iterator
 from contextlib import suppress
-from pathlib import Path
+
+import psutil
 
 from envs.registry import REGISTRY
 from speedrunner.cluster.subject import Subject
@@ -17,17 +18,26 @@ from speedrunner.hosts.host_pool import SKILLS_MB
 from speedrunner.hosts.memory import available_mb, own_cgroups
 from speedrunner.slurm import time_left_s
 
-EPISODE_PROCESSES = 40
-"""Processes and threads of one episode: host, sandboxes, and Java's threads; an estimate."""
-
-ENGINE_PROCESSES = 500
-"""Processes and threads of a server: an estimate."""
+EPISODE_PROCESSES, ENGINE_PROCESSES = 40, 500
+"""Processes and threads of one episode (host, sandboxes, Java's threads) and of a server: estimates."""
 
 SHARED_GB = 1.0
 """Room in /dev/shm for what several GPUs exchange: an estimate."""
 
 CORES = {False: 2, True: 4}
 """The least for a model on the CPU, and on GPUs, whose hosts have to keep up: an estimate."""
+
+
+def slurm(subject: Subject) -> Iterator[Finding]:
+    """Report the job and its end; warn on a login node."""
+    job = os.environ.get("SLURM_JOB_ID")
+    if job is not None:
+        node = os.environ.get("SLURMD_NODENAME") or socket.gethostname()
+        left_s = time_left_s()
+        left = "without a known end" if left_s is None else f"{left_s / 60:.0f} min left for work"
+        yield ok("Slurm", f"job {job} on {node}, {left}")
+    elif shutil.which("squeue"):
+        yield warning("Slurm", "this is no job; a compute node may differ", subject.doctor)
 
 
 def processes(subject: Subject) -> Iterator[Finding]:
@@ -38,11 +48,23 @@ def processes(subject: Subject) -> Iterator[Finding]:
         remedy = "set run.in_flight lower, or `ulimit -u` higher"
         yield warning("processes", f"{most} more can be started, and {needed} may be needed", remedy)
     else:
-        yield ok("processes", f"{'as many as wanted' if most is None else most} for about {needed}")
+        yield ok("processes", f"{'no limit' if most is None else most} for about {needed}")
+
+
+def _process_limits() -> Iterator[int]:
+    """Yield how many more processes each limit allows."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NPROC)
+    if hard != resource.RLIM_INFINITY and os.geteuid() != 0:  # root has no such limit
+        # The limit counts the threads of all processes of this user.
+        mine = (each.info for each in psutil.process_iter(["uids", "num_threads"]))
+        yield hard - sum(each["num_threads"] for each in mine if each["uids"].real == os.getuid())
+    for folder in own_cgroups("pids"):
+        with suppress(OSError, ValueError):  # the outermost has no limit, others say "max"
+            yield int((folder / "pids.max").read_text()) - int((folder / "pids.current").read_text())
 
 
 def memory(subject: Subject) -> Iterator[Finding]:
-    """Whether the hosts of all episodes in flight fit."""
+    """Check that the hosts of all episodes in flight fit into the memory."""
     available = available_mb()
     if granted := os.environ.get("SLURM_MEM_PER_NODE", ""):
         available = min(available, int(granted) * 2**20 // 10**6)
@@ -58,79 +80,18 @@ def memory(subject: Subject) -> Iterator[Finding]:
 
 
 def cores(subject: Subject) -> Iterator[Finding]:
-    """Cores that this process may use, and shared memory where GPUs work together."""
-    there, least = len(os.sched_getaffinity(0)), CORES[subject.gpus > 0]
-    if there < least:
-        yield warning(
-            "cores", f"{there}; below {least} the model waits for its episodes", f"--cpus-per-task={least}"
-        )
+    """Check the cores that this process may use, and shared memory if GPUs work together."""
+    count, least = len(os.sched_getaffinity(0)), CORES[subject.gpus > 0]
+    if count < least:
+        text = f"{count}; below {least} the model waits for its episodes"
+        yield warning("cores", text, f"--cpus-per-task={least}")
     else:
-        yield ok("cores", str(there))
-    if subject.gpus > 1:
-        shared_gb = shutil.disk_usage("/dev/shm").total / 1e9
-        if shared_gb < SHARED_GB:
-            remedy = "give the container a larger one, or ask the administrators"
-            yield warning("/dev/shm", f"{shared_gb:.1f} GB, and GPUs exchange data there", remedy)
-        else:
-            yield ok("/dev/shm", f"{shared_gb:.1f} GB")
-
-
-def ports(subject: Subject) -> Iterator[Finding]:
-    """Whether loopback works, and the chosen ports are free."""
-    try:
-        with (
-            socket.create_server(("127.0.0.1", 0)) as server,
-            socket.create_connection(server.getsockname(), 5),
-        ):
-            yield ok("loopback", "127.0.0.1 answers")
-    except OSError as error:
-        remedy = "ip link set lo up (as root of the network namespace), or another node"
-        yield failure("loopback", f"127.0.0.1 does not answer ({error.strerror})", remedy)
-    for port in {port for _, port in subject.served if port is not None}:
-        try:
-            with socket.socket() as probe:
-                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                probe.bind(("127.0.0.1", port))
-            yield ok("port", f"{port} is free")
-        except OSError as error:
-            remedy = "leave serving.port out (a Unix socket), or name another"
-            yield failure("port", f"{port} of 127.0.0.1 is taken ({error.strerror})", remedy)
-
-
-def slurm(subject: Subject) -> Iterator[Finding]:
-    """Whether this is a job, and when it ends."""
-    job = os.environ.get("SLURM_JOB_ID")
-    if job is not None:
-        node = os.environ.get("SLURMD_NODENAME") or socket.gethostname()
-        left_s = time_left_s()
-        left = "without a known end" if left_s is None else f"{left_s / 60:.0f} min left for work"
-        yield ok("Slurm", f"job {job} on {node}, {left}")
-    elif shutil.which("squeue"):
-        text = "this is no job: what holds here may not hold on a compute node"
-        yield warning("Slurm", text, subject.doctor)
-    else:
-        yield ok("Slurm", "not installed here")
+        yield ok("cores", str(count))
+    shared_gb = shutil.disk_usage("/dev/shm").total / 1e9
+    if subject.gpus > 1 and shared_gb < SHARED_GB:
+        remedy = "give the container a larger one, or ask the administrators"
+        yield warning("/dev/shm", f"{shared_gb:.1f} GB, and GPUs exchange data there", remedy)
 
 
 def _in_flight(subject: Subject) -> int:
     return max(config.run.in_flight for config in subject.configs)
-
-
-def _process_limits() -> Iterator[int]:
-    """How many more processes each limit allows."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NPROC)
-    if hard != resource.RLIM_INFINITY and os.geteuid() != 0:  # which does not hold for root
-        yield hard - _own_threads()
-    for folder in own_cgroups("pids"):
-        with suppress(OSError, ValueError):  # the outermost has no limit, others say "max"
-            yield int((folder / "pids.max").read_text()) - int((folder / "pids.current").read_text())
-
-
-def _own_threads() -> int:
-    """Threads of this user, which is what the limit counts."""
-    count = 0
-    for process in Path("/proc").glob("[0-9]*"):
-        with suppress(OSError):
-            if process.stat().st_uid == os.getuid():
-                count += len(list((process / "task").iterdir()))
-    return count

@@ -30,18 +30,19 @@ STAMP = "installed.json"
 
 
 def installation(subject: Subject) -> Iterator[Finding]:
-    """Which of the engine's builds is installed, and whether the models can use it."""
+    """Check which of the engine's builds is installed, and whether the models can use it."""
     name = "installation"
-    cards = [card for card, _ in subject.served]
     kind, lock = _stamp()
     try:
         current = hashlib.sha256((CHECKOUT / "requirements" / f"{kind}.lock").read_bytes()).hexdigest()
     except OSError:
         yield warning(
-            name, f"{sys.prefix} was not built by `make venv`: its versions are anybody's", "make venv"
+            name, f"{sys.prefix} was not built by `make venv`: its versions are unknown", "make venv"
         )
         return
-    on_gpu, on_cpu = ([card.name for card in cards if bool(card.gpus) == is_on] for is_on in (True, False))
+    on_gpu, on_cpu = (
+        [card.name for card, _ in subject.served if bool(card.gpus) == is_on] for is_on in (True, False)
+    )
     if kind == "cpu" and on_gpu:
         yield failure(name, f"{on_gpu[0]} is for GPUs, and this is the CPU build", "make venv KIND=gpu")
     elif kind == "gpu" and on_cpu:
@@ -57,7 +58,7 @@ def installation(subject: Subject) -> Iterator[Finding]:
 
 
 def files(subject: Subject) -> Iterator[Finding]:
-    """Whether each model's weights and tokenizer are here."""
+    """Check that each model's weights and tokenizer are here."""
     seen = set()
     for card in subject.cards:
         name = f"files of {card.name}"
@@ -90,15 +91,15 @@ def flags(subject: Subject) -> Iterator[Finding]:
         yield failure("engine", str(error), remedy)
         return
     for name in names:
-        told = f"engine flags of {name.partition(' ')[2]}"
+        about = f"engine flags of {name.partition(' ')[2]}"
         if name in problems:
-            yield failure(told, "; ".join(problems[name]), "correct `server.flags` in the model's card")
+            yield failure(about, "; ".join(problems[name]), "correct `server.flags` of the model")
         else:
-            yield ok(told, f"vLLM takes all {len(lines[name])} words")
+            yield ok(about, f"vLLM takes all {len(lines[name])} words")
 
 
 def servers(subject: Subject) -> Iterator[Finding]:
-    """Whether each server that is named runs, and is the model's, asked as a run does before it begins."""
+    """Check that each named server runs and serves its model."""
     for card, options in subject.attached:
         name = f"server of {card.name}"
         try:
@@ -106,9 +107,7 @@ def servers(subject: Subject) -> Iterator[Finding]:
                 adopted = adopt(card, asyncio.run(attach(endpoint, card.name)), endpoint)
                 yield ok(name, f"{endpoint} serves it with a context of {adopted.context:,} tokens")
         except (InvalidCard, ServerFailed) as error:
-            remedy = (
-                "have it serve this model, correct serving.url or its key, or leave it out: one is started"
-            )
+            remedy = "serve this model there, correct serving.url or its key, or leave it out to start one"
             yield failure(name, str(error), remedy)
 
 
@@ -126,7 +125,7 @@ def _has_gpu() -> bool:
 
 
 def _key(name: str, card: ModelCard, subject: Subject) -> Finding:
-    """A hosted model needs its key alone."""
+    """Check the key of a hosted model, which needs no files."""
     try:
         running_endpoint(card, subject.configs[0].serving.elsewhere())
     except (InvalidCard, ServerFailed) as error:
@@ -144,14 +143,14 @@ def _files(name: str, card: ModelCard, subject: Subject) -> Finding:
                 return warning(
                     name, f"{folder} is made at the first start", f"speedrunner prepare {subject.words}"
                 )
-            return failure(name, f"there is no folder {folder}", "correct the card's `path`")
+            return failure(name, f"there is no folder {folder}", "correct `path` in the model configuration")
         lost = [each for each in hub.missing_files(folder) if not (dummy and each in hub.WEIGHTS)]
         if lost:
-            return failure(name, f"{folder} lacks {', '.join(lost)}", "make the folder anew")
+            return failure(name, f"{folder} lacks {', '.join(lost)}", "make the folder again")
         if card.route == "tokens":
             ChatTokenizer(place, card.revision)
     except FilesMissing as error:
         return failure(name, str(error), fetch)
     except InvalidCard as error:
-        return failure(name, str(error), fetch if card.id else "correct the card, or make the folder anew")
+        return failure(name, str(error), fetch if card.id else "correct the model configuration")
     return ok(name, f"{hub.size_bytes(folder) / 1e9:.3g} GB in {folder}; the tokenizer loads")

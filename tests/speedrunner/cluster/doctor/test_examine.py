@@ -2,13 +2,24 @@
 
 from __future__ import annotations
 
+import shlex
+import sys
 from collections.abc import Iterator
 
 import pytest
 
-from speedrunner.cluster.doctor.examine import environments, examine
+from speedrunner.cluster.doctor.examine import environments, examine, sandboxes
 from speedrunner.cluster.subject import Subject, subject_of
 from speedrunner.findings import Finding, ok, warning
+from tests.processes import in_namespaces
+
+LOOK = """
+from speedrunner.cluster.doctor.examine import sandboxes
+from speedrunner.cluster.subject import subject_of
+
+(found,) = sandboxes(subject_of([]))
+print(found.level, found.text, found.remedy, sep="\\n")
+"""
 
 
 def good(subject: Subject) -> Iterator[Finding]:
@@ -68,3 +79,28 @@ class TestEnvironments:
     def test_each_of_a_list_is_opened_once(self) -> None:
         runs = ["experiment=main", "scale=smoke", "env=babyai"]
         assert [each.name for each in environments(subject_of(runs))] == ["environment babyai"]
+
+
+@pytest.mark.process
+class TestSandboxes:
+    """Each kind is started."""
+
+    def test_one_that_starts_is_told_with_its_strength(self) -> None:
+        (found,) = sandboxes(subject_of([]))
+        assert found.level == "ok"
+        assert "no network" in found.text
+
+    def test_limits_alone_are_a_warning(self) -> None:
+        (found,) = sandboxes(subject_of(["sandbox=rlimits"]))
+        assert found.level == "warning"
+        assert found.text.startswith("it isolates nothing: ")
+
+    def test_a_system_without_user_namespaces_is_told_with_what_to_ask_for(self) -> None:
+        look = shlex.join([sys.executable, "-c", LOOK])
+        level, text, remedy = in_namespaces(
+            f"echo 0 > /proc/sys/user/max_user_namespaces; {look}"
+        ).splitlines()
+        assert level == "failed"
+        assert "exceeded" in text
+        assert "ask the administrators to set the sysctl user.max_user_namespaces to 15000" in text
+        assert remedy.startswith("docs/troubleshooting.md says how")

@@ -1,10 +1,7 @@
-"""Limits, memory, cores, ports and the job."""
+"""Limits, memory, cores and the job."""
 
 from __future__ import annotations
 
-import shlex
-import socket
-import sys
 import time
 from pathlib import Path
 
@@ -13,15 +10,6 @@ import pytest
 from speedrunner.cluster.doctor import machine
 from speedrunner.cluster.subject import subject_of
 from speedrunner.hosts import memory
-from tests.processes import in_namespaces
-
-PORTS = """
-from speedrunner.cluster.doctor import machine
-from speedrunner.cluster.subject import subject_of
-
-(found,) = machine.ports(subject_of(["model=tiny"]))
-print(found.level, found.name)
-"""
 
 
 def test_a_control_group_that_allows_few_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -49,28 +37,22 @@ def test_more_episodes_than_the_job_s_memory_holds(monkeypatch: pytest.MonkeyPat
     assert told.remedy.startswith("run.in_flight=3, ")
 
 
-class TestPorts:
-    def test_loopback_answers(self) -> None:
-        assert [each.level for each in machine.ports(subject_of(["model=tiny"]))] == ["ok"]
+def test_a_limit_of_the_user_s_own_processes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine.os, "geteuid", lambda: 1000)
+    monkeypatch.setattr(machine.resource, "getrlimit", lambda kind: (64, 64))
+    monkeypatch.setattr(memory, "OWN_CGROUPS", Path("/nowhere"))
+    (told,) = machine.processes(subject_of(["model=tiny", "run.in_flight=1"]))
+    assert told.level == "warning"
+    more, _, needed = told.text.partition(" more can be started, and ")
+    assert int(more) < 64
+    assert needed == "540 may be needed"
 
-    @pytest.mark.process
-    @pytest.mark.parametrize(("before", "level"), [("true", "failed"), ("ip link set lo up", "ok")])
-    def test_a_node_without_any_network_needs_loopback_alone(self, before: str, level: str) -> None:
-        look = shlex.join([sys.executable, "-c", PORTS])
-        assert in_namespaces(f"{before}; {look}", "--net").split() == [level, "loopback"]
 
-    def test_a_port_that_is_taken(self) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as taken:
-            port = taken.getsockname()[1]
-            _, told = machine.ports(subject_of(["model=tiny", f"serving.port={port}"]))
-        assert told.level == "failed"
-        assert told.text == f"{port} of 127.0.0.1 is taken (Address already in use)"
-
-    def test_a_port_that_is_free(self) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as taken:
-            port = taken.getsockname()[1]
-        _, told = machine.ports(subject_of(["model=tiny", f"serving.port={port}"]))
-        assert (told.level, told.text) == ("ok", f"{port} is free")
+@pytest.mark.parametrize(("cores", "level"), [(1, "warning"), (2, "ok")])
+def test_fewer_cores_than_episodes_need(cores: int, level: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(machine.os, "sched_getaffinity", lambda process: set(range(cores)))
+    (told,) = machine.cores(subject_of(["model=tiny"]))
+    assert told.level == level
 
 
 class TestSlurm:
@@ -89,8 +71,7 @@ class TestSlurm:
     def test_a_login_node_is_told_apart(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv("SLURM_JOB_ID", raising=False)
         monkeypatch.setenv("PATH", str(tmp_path))
-        (told,) = machine.slurm(subject_of([]))
-        assert told.level == "ok"
+        assert list(machine.slurm(subject_of([]))) == []
         (tmp_path / "squeue").touch(mode=0o755)
         (told,) = machine.slurm(subject_of(["model=qwen3.5-27b-2gpu"]))
         assert told.level == "warning"
