@@ -53,7 +53,6 @@ COLUMNS = {
     "cached tokens": "cached",
     "output tokens/s": "output_per_s:.1f",
 }
-"""How people see a `PromptRow`."""
 
 
 def prompt_lengths(context: int) -> list[int]:
@@ -72,23 +71,21 @@ async def measure_long_prompts(deployment: Deployment, seconds: float, status: S
     Raises `ServingError`.
     """
     card = deployment.card
+    found = Measurement(f"{card.name}: single prompts of random tokens, nothing else in flight")
     rows: list[PromptRow] = []
-    notes = []
-    began = time.monotonic()
+    end = time.monotonic() + seconds
     async with deployment.client(lambda row: None, admission=False) as model:
         for tokens in prompt_lengths(card.context):
-            if rows:
-                # Attention takes time with the square of the length.
-                expected_s = (rows[-1].cold_s + 1) * (tokens / rows[-1].tokens) ** 2
-                if time.monotonic() - began + expected_s > seconds:
-                    notes.append(
-                        f"{tokens} tokens: not measured, they would take up to {expected_s:.0f} s more"
-                    )
-                    break
+            # Attention takes time with the square of the length.
+            expected_s = (rows[-1].cold_s + 1) * (tokens / rows[-1].tokens) ** 2 if rows else 0.0
+            if rows and time.monotonic() + expected_s > end:
+                left_out = f"{tokens} tokens: not measured, they would take up to {expected_s:.0f} s more"
+                found.notes.append(left_out)
+                break
             status(f"a prompt of {tokens} tokens")
             rows.append(await _measure(model, tokens))
-    title = f"{card.name}: single prompts of random tokens, nothing else in flight"
-    return Measurement(title, tables=[Table("prompts", rows, COLUMNS)], notes=notes)
+    found.tables = [Table("prompts", rows, COLUMNS)]
+    return found
 
 
 async def _measure(model: Model, tokens: int) -> PromptRow:
@@ -97,15 +94,8 @@ async def _measure(model: Model, tokens: int) -> PromptRow:
     cold_s, _, _ = await _complete(model, ids[:tokens], 1)
     next_s, cached, _ = await _complete(model, ids, 1)
     whole_s, _, written = await _complete(model, ids, 1 + WRITTEN)
-    writing_s = whole_s - next_s
-    return PromptRow(
-        tokens=tokens,
-        cold_s=cold_s,
-        cold_per_s=tokens / cold_s,
-        next_turn_s=next_s,
-        cached=cached,
-        output_per_s=(written - 1) / writing_s if written > 1 and writing_s > 0 else None,
-    )
+    per_s = (written - 1) / (whole_s - next_s) if written > 1 and whole_s > next_s else None
+    return PromptRow(tokens, cold_s, tokens / cold_s, next_s, cached, per_s)
 
 
 async def _complete(model: Model, ids: list[int], most: int) -> tuple[float, int, int]:

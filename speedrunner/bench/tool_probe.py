@@ -189,9 +189,7 @@ def thinking_role(card: ModelCard, thinking: bool | None) -> Role:
     if thinking and card.route != "tokens":
         raise InvalidConfig(f"--thinking is for the tokens route: on the {card.route} route it has no budget")
     if thinking and card.thinking == "none":
-        raise InvalidConfig(
-            f"--thinking: model {card.name!r} does not think (thinking: none)"
-        )
+        raise InvalidConfig(f"--thinking: model {card.name!r} does not think (thinking: none)")
     if thinking is None:
         return role
     tokens = (role.thinking_tokens or THINKING_TOKENS) if thinking else 0

@@ -97,9 +97,8 @@ class TestSandboxes:
 
     def test_a_system_without_user_namespaces_is_told_with_what_to_ask_for(self) -> None:
         look = shlex.join([sys.executable, "-c", LOOK])
-        level, text, remedy = in_namespaces(
-            f"echo 0 > /proc/sys/user/max_user_namespaces; {look}"
-        ).splitlines()
+        closed = "echo 0 > /proc/sys/user/max_user_namespaces"
+        level, text, remedy = in_namespaces(f"{closed}; {look}").splitlines()
         assert level == "failed"
         assert "exceeded" in text
         assert "ask the administrators to set the sysctl user.max_user_namespaces to 15000" in text
