@@ -1,4 +1,4 @@
-"""What an engine's prefix cache gives to known conversations: `speedrunner probe cache`.
+"""The tokens that an engine's prefix cache gives to known conversations: `speedrunner probe cache`.
 
 One conversation grows turn by turn; then siblings that share a warmed-up prefix begin at once. For each
 request the most that it can give is what an ideal cache of its rule could (`serving.engine.ideal_cache`).

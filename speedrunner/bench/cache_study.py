@@ -1,4 +1,4 @@
-"""What prefix caching changes, by method: `speedrunner study cache`.
+"""The effect of prefix caching by method: `speedrunner study cache`.
 
 A run's recorded episodes are played twice: with the prefix cache, and with nothing shared between requests.
 
@@ -275,7 +275,7 @@ def pass_figures(one: CachePass, prices: Prices) -> dict[str, Any]:
     - first_token_p50_s, first_token_p95_s: median and 95th percentile, if replies report each one's;
     - compared: answers that were whole calls when they were recorded, so that their tokens are known;
       respelled: those of them that took another number of tokens now;
-    - unforced: answers whose text is not the recorded one; skipped, foreign: see `CachePass`;
+    - unforced: answers with another text than the recorded one; skipped, foreign: see `CachePass`;
     - usd_at_RATIO: cost by the price of a cached token as a share of an uncached one's.
 
     Raises `InvalidConfig` if nothing could be played.

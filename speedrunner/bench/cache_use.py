@@ -38,7 +38,7 @@ LEVEL_COLUMNS = {
 async def measure_cache(
     setup: Setup, in_flight: Sequence[int], episodes: int, turns: int, status: Status
 ) -> Measurement:
-    """Play episodes at each level, then the last level again with admission and without it.
+    """Play episodes at each level, then the last level again with and without admission.
 
     A server that is started here is measured with a smaller cache, too.
 
@@ -141,7 +141,7 @@ def _measurement(
 
 
 def _with_over_without(name: str, levels: Sequence[Rollout], field: str) -> Figure:
-    """Return the mean with admission over the mean without it."""
+    """Return the mean with admission as a multiple of the other mean."""
     held, free = _mean(levels, field, admits=True), _mean(levels, field, admits=False)
     ratio = None if held is None or free is None else held / free
     return Figure(f"{name} with admission over without", ratio, form=".3f")

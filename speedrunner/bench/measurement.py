@@ -43,7 +43,7 @@ class Figure:
 
     @property
     def met(self) -> bool | None:
-        """Whether the target is reached; `None` without one."""
+        """Whether the target is reached; `None` if there is none."""
         if not self.target:
             return None
         least = self.target.get("at_least", float("-inf"))
@@ -76,7 +76,7 @@ class Table:
 
 
 def columns(*fields: str) -> dict[str, str]:
-    """Return columns whose headings are the names of the fields."""
+    """Return columns with the names of the fields as headings."""
     return {each.partition(":")[0].replace("_", " "): each for each in fields}
 
 

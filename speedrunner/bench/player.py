@@ -1,4 +1,4 @@
-"""Plays conversations on an engine: synthetic ones, and recorded ones whose answers it forces."""
+"""Plays conversations on an engine: synthetic ones, and recorded ones with forced answers."""
 
 from __future__ import annotations
 

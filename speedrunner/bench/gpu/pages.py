@@ -146,7 +146,7 @@ def record_tables(folder: Path) -> list[writing.Table]:
 
 
 def _markdown(rows: Cells) -> list[str]:
-    """Return a Markdown table whose columns are aligned, so that it also reads well on a terminal."""
+    """Return a Markdown table with aligned columns, so that it also reads well on a terminal."""
     head, *others = [["\\|".join(cell.split("|")) for cell in row] for row in rows]
     lines = []
     for heading, *cells in zip(head, *others, strict=True):

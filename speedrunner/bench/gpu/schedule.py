@@ -67,7 +67,7 @@ def steps_of(setup: Setup, overrides: Sequence[str]) -> list[Step]:
         return Step(name=name, play=play, server=server, bound_s=bound_s, **more)
 
     def command(start: str, options: str, given: Sequence[str] = overrides) -> str:
-        # What a step found fills the braces of its options.
+        # The facts that a step finds fill the braces of its options.
         named = shlex.join(given).replace("{", "{{").replace("}", "}}")
         return f"speedrunner {start} {named} {options}"
 

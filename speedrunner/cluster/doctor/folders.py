@@ -37,7 +37,7 @@ COMPILED = {**USUAL, "NUMBA_CACHE_DIR": tempfile.gettempdir()}
 
 
 class Mount(msgspec.Struct, frozen=True):
-    """Where a file system is mounted, and its type as the kernel calls it."""
+    """A mounted file system: its folder, and its type as the kernel calls it."""
 
     place: Path
     type: str

@@ -25,7 +25,7 @@ SHARED_GB = 1.0
 """Room in /dev/shm for what several GPUs exchange: an estimate."""
 
 CORES = {False: 2, True: 4}
-"""The least for a model on the CPU, and on GPUs, whose hosts have to keep up: an estimate."""
+"""The least for a model on the CPU, and on GPUs, with which hosts have to keep up: an estimate."""
 
 
 def slurm(subject: Subject) -> Iterator[Finding]:
@@ -54,7 +54,7 @@ def processes(subject: Subject) -> Iterator[Finding]:
 def _process_limits() -> Iterator[int]:
     """Yield how many more processes each limit allows."""
     _, hard = resource.getrlimit(resource.RLIMIT_NPROC)
-    if hard != resource.RLIM_INFINITY and os.geteuid() != 0:  # root has no such limit
+    if hard != resource.RLIM_INFINITY and os.geteuid() != 0:  # root has no limit
         # The limit counts the threads of all processes of this user.
         mine = (each.info for each in psutil.process_iter(["uids", "num_threads"]))
         yield hard - sum(each["num_threads"] for each in mine if each["uids"].real == os.getuid())

@@ -71,8 +71,8 @@ def files(subject: Subject) -> Iterator[Finding]:
 def flags(subject: Subject) -> Iterator[Finding]:
     """Check that the engine takes the flags of each model configuration that it can serve here.
 
-    The CPU build serves none for GPUs, and the GPU build cannot be imported without one. Other checks report
-    both; asking the engine's parser would take seconds and give no other answer.
+    The CPU build serves none for GPUs, and the GPU build cannot be imported on a machine that has none.
+    Other checks report both.
     """
     kind, _ = _stamp()
     served = [each for each in subject.served if not (kind == "cpu" and each[0].gpus)]

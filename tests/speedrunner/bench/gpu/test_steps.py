@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,6 +22,9 @@ from tests.record_samples import SUBJECT, start_step, write_record
 from tests.scripted_runs import Runs, script
 
 pytestmark = pytest.mark.process
+
+GIVEN = ["model=tiny-random", "env.name={x}"]
+"""Overrides with braces, which are no names of facts."""
 
 
 def steps(*overrides: str) -> dict[str, Step]:
@@ -47,20 +51,56 @@ def test_a_level_that_the_server_caps_is_measured_once() -> None:
     assert found["no-cache"].needs == "rollout-64"
 
 
-def test_without_an_fp8_configuration_that_step_is_skipped() -> None:
-    assert steps("model=tiny-random")["fp8"].skip == "there is no model configuration tiny-random-fp8"
+@pytest.mark.parametrize(
+    ("overrides", "reason", "skipped"),
+    [
+        (["model=tiny-random"], "there is no model configuration tiny-random-fp8", ["fp8"]),
+        (
+            ["model=tiny-random", "model.prefix_caching=false"],
+            UNCACHED,
+            ["cache-probe", "cache-share", "no-cache", "half-cache"],
+        ),
+        (
+            ["model=qwen3.5-27b", "serving.url=http://127.0.0.1:1/v1"],
+            FOREIGN,
+            ["start-cold", "start-warm", "no-cache", "half-cache", "fp8"],
+        ),
+    ],
+)
+def test_steps_that_cannot_be_played_are_skipped_with_the_reason(
+    overrides: list[str], reason: str, skipped: list[str]
+) -> None:
+    assert [name for name, step in steps(*overrides).items() if step.skip == reason] == skipped
 
 
-def test_without_a_prefix_cache_its_steps_are_skipped() -> None:
-    found = steps("model=tiny-random", "model.prefix_caching=false")
-    skipped = [name for name, step in found.items() if step.skip == UNCACHED]
-    assert skipped == ["cache-probe", "cache-share", "no-cache", "half-cache"]
-
-
-def test_a_running_server_is_neither_started_nor_changed() -> None:
-    found = steps("model=qwen3.5-27b", "serving.url=http://127.0.0.1:1/v1")
-    skipped = [name for name, step in found.items() if step.skip == FOREIGN]
-    assert skipped == ["start-cold", "start-warm", "no-cache", "half-cache", "fp8"]
+@pytest.mark.parametrize(
+    ("name", "found", "command"),
+    [
+        ("tools", {"count": 20, "in_flight": 4}, "probe tools {} --count 20 --in-flight 4"),
+        ("cache-probe", {}, "probe cache {} --turns 8"),
+        (
+            "rollout-16",
+            {"calls": 9, "in_flight": 16},
+            "bench rollout {} model.actor.max_calls=9 --in-flight 16 --pairs 1",
+        ),
+        (
+            "no-cache",
+            {"calls": 9, "in_flight": 16},
+            "bench rollout {} model.prefix_caching=false model.actor.max_calls=9 --in-flight 16 --pairs 1",
+        ),
+        ("half-cache", {"calls": 9, "in_flight": 4}, "bench cache {} --in-flight 4 --episodes 4 --turns 9"),
+        ("fp8", {"calls": 9, "in_flight": 4}, "bench rollout model=tiny-random-fp8 'env.name={x}' "),
+        ("long-prompts", {}, ""),
+    ],
+)
+def test_each_figure_names_the_command_that_measures_it_alone(
+    name: str, found: dict[str, int], command: str
+) -> None:
+    given = shlex.join(GIVEN)
+    made = steps_of(playing_setup(["model=tiny-random"]), GIVEN)
+    (step,) = [each for each in made if each.name == name]
+    expected = f"speedrunner {command.replace('{}', given)}" if command else ""
+    assert step.command.format(**found).startswith(expected)
 
 
 def test_other_servers_differ_in_what_they_are_compared_by(tmp_path: Path) -> None:
