@@ -33,6 +33,7 @@ ROLLOUT_COLUMNS = {
     "output tokens/s": "output_per_s:.0f",
     "output tokens/s, bare replay": "replay_per_s:.0f",
     "rollout over bare replay": "ratio:.3f",
+    "the same by CPU time": "cpu_ratio:.3f",
     "cached share of prompt tokens": "hit_rate:.1%",
     "client: CPU ms per turn": "client_ms:.2f",
     "server: CPU ms per output token": "server_ms:.3f",

@@ -37,7 +37,8 @@ class Rollout(msgspec.Struct, frozen=True, kw_only=True):
         prompt, output: tokens of all requests.
         output_per_s: output tokens per second.
         replay_per_s: the same for the bare replay.
-        ratio: rollout over bare replay.
+        ratio: rollout over bare replay, in output tokens per second.
+        cpu_ratio: the same by output tokens per CPU second, which other work on the machine disturbs less.
         cached, cacheable: prompt tokens from the prefix cache, and the most that it could give.
         of_maximum: `cached` over `cacheable`.
         hit_rate: `cached` over `prompt`.
@@ -68,6 +69,7 @@ class Rollout(msgspec.Struct, frozen=True, kw_only=True):
     output_per_s: float
     replay_per_s: float | None = None
     ratio: float | None = None
+    cpu_ratio: float | None = None
     cached: int
     cacheable: int
     of_maximum: float
@@ -138,6 +140,8 @@ class Player:
                 answered = await bare.play(streams)
             replay_per_s = answered / again.seconds
             measured |= {"replay_per_s": replay_per_s, "ratio": output_per_s / replay_per_s}
+            if owned:
+                measured["cpu_ratio"] = (again.cpu_s / answered) / (used.cpu_s / output)
         return Rollout(
             server=server,
             in_flight=self.in_flight,
