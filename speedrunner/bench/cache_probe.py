@@ -20,7 +20,7 @@ from serving.model_card import ModelCard
 from serving.probes.start_check import OTHERS, advice, note_tools, text_of
 from serving.together import together
 from speedrunner.bench.cache_use import TARGETS
-from speedrunner.bench.engine import cache_of, cache_text, opened, tokens_route
+from speedrunner.bench.engine import cache_of, describe_cache, open_engine, tokens_route
 from speedrunner.bench.measurement import Figure, Measurement, Table
 from speedrunner.bench.player import Script, play_script
 from speedrunner.config.schema import Config, InvalidConfig
@@ -48,7 +48,7 @@ class CacheRequest(msgspec.Struct, frozen=True):
 
 async def measure_cache_use(card: ModelCard, config: Config, turns: int, status: Status) -> Measurement:
     """Probe the cache of a model's engine. Raises as `probe_cache`; `InvalidConfig` for too many turns."""
-    async with opened(tokens_route(card), config, status) as deployment:
+    async with open_engine(tokens_route(card), config, status) as deployment:
         try:
             return await probe_cache(deployment, turns, status)
         except ContextOverflow as error:
@@ -91,7 +91,7 @@ async def probe_cache(deployment: Deployment, turns: int, status: Status) -> Mea
     )
     share = reported / expected if expected else 0.0
     found = Measurement(
-        cache_text(card, cache),
+        describe_cache(card, cache),
         figures=[Figure("share of the maximum", share, at_least=TARGETS[card.cache], form=".2%")],
         tables=[Table("requests", [*requests, CacheRequest("all", prompt, expected, reported)])],
         facts={"model": card.name, "cache": cache, "prefix": prefix},

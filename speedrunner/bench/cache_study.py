@@ -34,7 +34,7 @@ from serving.model import Model
 from serving.together import together
 from serving.usage import Prices, Usage
 from speedrunner.agents.loop import plain_messages
-from speedrunner.bench.engine import opened, tokens_route
+from speedrunner.bench.engine import open_engine, tokens_route
 from speedrunner.bench.measurement import NOT_MEASURED, Measurement, Table
 from speedrunner.bench.player import Forcing, Played, Script, play_script
 from speedrunner.config.schema import InvalidConfig
@@ -223,7 +223,7 @@ async def study_cache(runs: Sequence[RecordedRun], prices: Prices, status: Statu
     many = ", ".join(map(str, dict.fromkeys(in_flight)))
     found = Measurement(f"{card.name}: recorded requests played again, at most {many} episodes in flight")
     found.facts = {"model": card.name, "in_flight": in_flight, "prices": prices, "methods": []}
-    async with opened(card, first.setup.config, status) as deployment:
+    async with open_engine(card, first.setup.config, status) as deployment:
         for method, each in methods.items():
             passes = CachePass(cache=True), CachePass(cache=False)
             for run in each:

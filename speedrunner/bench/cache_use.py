@@ -12,7 +12,7 @@ import msgspec
 from serving.deployment import Deployment
 from serving.engine.metrics import CacheConfig
 from serving.model_card import ModelCard
-from speedrunner.bench.engine import cache_of, cache_text, opened, with_flags
+from speedrunner.bench.engine import cache_of, describe_cache, open_engine, with_flags
 from speedrunner.bench.episodes import BenchRun, bench_run
 from speedrunner.bench.measurement import Figure, Measurement, Table, columns
 from speedrunner.bench.rollouts import Rollout, open_player
@@ -53,7 +53,7 @@ async def measure_cache(
     compared = [(in_flight[-1], admits) for admits in (ADMISSION_ORDER if admission else ())]
     small: list[Rollout] = []
     with bench_run(setup, turns) as run:
-        async with opened(setup.card, setup.config, status) as deployment:
+        async with open_engine(setup.card, setup.config, status) as deployment:
             card, cache = deployment.card, cache_of(deployment)
             levels = await play_levels(
                 deployment, run, [(many, admission) for many in in_flight], episodes, status
@@ -63,7 +63,7 @@ async def measure_cache(
         if setup.config.serving.url is None:
             half = smaller(card, cache, msgspec.structs.asdict(levels[-1]))
             reported = within(status, "the last level in half the cache")
-            async with opened(half, setup.config, status) as deployment:
+            async with open_engine(half, setup.config, status) as deployment:
                 again = compared or [(in_flight[-1], False)]
                 small = await play_levels(deployment, run, again, episodes, reported)
     return _measurement(card, cache, levels, whole, small)
@@ -119,7 +119,7 @@ def _measurement(
 ) -> Measurement:
     tables = {"levels": levels, "whole_cache": whole, "small_cache": small}
     found = Measurement(
-        cache_text(card, cache),
+        describe_cache(card, cache),
         figures=[share_of_maximum(card, levels)],
         tables=[Table(name, rows, LEVEL_COLUMNS) for name, rows in tables.items() if rows],
         facts={"model": card.name, "cache": cache},

@@ -34,7 +34,7 @@ def playing_setup(overrides: Sequence[str]) -> Setup:
     return setup
 
 
-def opened(card: ModelCard, config: Config, status: Status) -> AbstractAsyncContextManager[Deployment]:
+def open_engine(card: ModelCard, config: Config, status: Status) -> AbstractAsyncContextManager[Deployment]:
     """Open the engine of a model configuration. Raises `InvalidCard`, `ServerFailed`."""
     return deploy(card, config.serving, log=server_log(card), say=status, waiting=status)
 
@@ -47,7 +47,7 @@ def cache_of(deployment: Deployment) -> CacheConfig:
     return cache
 
 
-def cache_text(card: ModelCard, cache: CacheConfig) -> str:
+def describe_cache(card: ModelCard, cache: CacheConfig) -> str:
     """Describe a model's cache in one line."""
     kind = "hybrid" if cache.hybrid else "attention"
     return (

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from serving.deployment import Deployment
 from serving.model_card import ModelCard
-from speedrunner.bench.engine import opened
+from speedrunner.bench.engine import open_engine
 from speedrunner.bench.episodes import bench_run
 from speedrunner.bench.measurement import Figure, Measurement, Table
 from speedrunner.bench.rollouts import Player, Rollout, open_player
@@ -52,7 +52,7 @@ async def measure_rollout(setup: Setup, in_flight: int, pairs: int, status: Stat
     rollouts: list[Rollout] = []
     with bench_run(setup) as run:
         async with (
-            opened(setup.card, setup.config, status) as deployment,
+            open_engine(setup.card, setup.config, status) as deployment,
             open_player(deployment, run, in_flight) as player,
         ):
             for number in range(1, pairs + 1):

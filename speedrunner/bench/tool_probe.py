@@ -19,7 +19,7 @@ from serving.model import Model
 from serving.model_card import ModelCard, Role, Roles
 from serving.probes.tool_battery import LABELS, OpenProbe, ProbeAnswer, ToolProbe, battery
 from serving.together import together
-from speedrunner.bench.engine import opened
+from speedrunner.bench.engine import open_engine
 from speedrunner.bench.measurement import Figure, Measurement, Table
 from speedrunner.config.schema import Config, InvalidConfig
 from speedrunner.console import Status
@@ -74,7 +74,7 @@ async def measure_tools(
     card: ModelCard, config: Config, role: Role, count: int, in_flight: int, status: Status
 ) -> Measurement:
     """Send the probes to the model's engine. Raises as `probe_tools`; `ServerFailed` if it cannot be used."""
-    async with opened(card, config, status) as deployment:
+    async with open_engine(card, config, status) as deployment:
         spending = Spending(config.serving.spending_cap_usd)
         # Without admission, because the engine is measured.
         async with deployment.client(lambda row: None, spending=spending, admission=False) as model:

@@ -19,7 +19,7 @@ from serving.errors import ServerFailed
 from serving.meter import LedgerRow
 from serving.model_card import ModelCard
 from serving.usage import Usage
-from speedrunner.bench.engine import opened, tokens_route, with_flags
+from speedrunner.bench.engine import open_engine, tokens_route, with_flags
 from speedrunner.bench.measurement import Figure, Measurement, Table
 from speedrunner.config.schema import Config
 from speedrunner.console import Status
@@ -59,7 +59,7 @@ async def measure_accounts(
     Raises `InvalidConfig` for a card of another route than `tokens`.
     """
     card = tokens_route(card) if config.serving.url else narrow(tokens_route(card))
-    async with opened(card, config, status) as deployment:
+    async with open_engine(card, config, status) as deployment:
         return await compare_accounts(deployment, requests, in_flight, status)
 
 

@@ -13,7 +13,7 @@ from serving.engine.toolkit import find_toolkit
 from serving.model_card import ModelCard
 from serving.sizing import cache_on
 from speedrunner.bench.cache_use import LEVEL_COLUMNS, play_levels, share_of_maximum
-from speedrunner.bench.engine import cache_of, cache_text
+from speedrunner.bench.engine import cache_of, describe_cache
 from speedrunner.bench.episodes import bench_run
 from speedrunner.bench.gpu.session import Bench
 from speedrunner.bench.measurement import Figure, Measurement, Table, columns
@@ -112,7 +112,7 @@ async def measure_capacity(bench: Bench) -> Measurement:
         {"tokens": tokens, "conversations": cache.num_gpu_blocks // cache.blocks(tokens)}
         for tokens in claimed or [*(tokens for tokens in LENGTHS if tokens < card.context), card.context]
     ]
-    found = Measurement(cache_text(card, cache), tables=[Table("capacity", rows)], facts={"cache": cache})
+    found = Measurement(describe_cache(card, cache), tables=[Table("capacity", rows)], facts={"cache": cache})
     if claimed:
         for row in rows:
             row["claimed"] = claimed[row["tokens"]]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from speedrunner.bench.engine import opened, playing_setup
+from speedrunner.bench.engine import open_engine, playing_setup
 from speedrunner.bench.measurement import Measurement
 from speedrunner.bench.rollout_speed import LEAST_CALLS, measure_timed_rollout
 from tests.scripted_engine import call
@@ -20,7 +20,7 @@ def silent(line: str) -> None:
 
 async def measured(corridor: Runs, *, aim_s: float, calls: int | None, replayed: bool) -> Measurement:
     setup = playing_setup(corridor(LOOK).overrides())
-    async with opened(setup.card, setup.config, silent) as deployment:
+    async with open_engine(setup.card, setup.config, silent) as deployment:
         return await measure_timed_rollout(
             deployment, setup, 2, silent, server="x", aim_s=aim_s, calls=calls, replayed=replayed
         )

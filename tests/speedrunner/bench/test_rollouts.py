@@ -16,7 +16,7 @@ from serving.deployment import Deployment, ServiceOptions
 from serving.errors import RequestFailed
 from serving.model_card import ModelCard
 from serving.tokens.tokenizer import ChatTokenizer
-from speedrunner.bench.engine import opened, playing_setup
+from speedrunner.bench.engine import open_engine, playing_setup
 from speedrunner.bench.episodes import bench_run
 from speedrunner.bench.measurement import Measurement, as_text
 from speedrunner.bench.replay import BareClient, TokenStream
@@ -36,7 +36,7 @@ async def test_the_replay_sends_what_the_rollout_sent_with_its_own_answers(corri
     setup = playing_setup(scripted.overrides())
     with bench_run(setup) as run:
         async with (
-            opened(setup.card, setup.config, silent) as deployment,
+            open_engine(setup.card, setup.config, silent) as deployment,
             open_player(deployment, run, 2) as player,
         ):
             pair = await player.play(2, silent, replayed=True)
