@@ -1,17 +1,9 @@
 """The effect of prefix caching by method: `speedrunner study cache`.
 
 A run's recorded episodes are played twice: with the prefix cache, and with nothing shared between requests.
-
-- First prompts are rendered from the records, with the tools of the policy that played.
-- Every answer is forced to the recorded one; the engine samples greedily, so that both passes spell it with
-  the same tokens. Each pass has its own grammars, so that neither finds them compiled by the other.
-- As in the run, an episode's next request waits for its last answer, several episodes are in flight, and a
-  policy's episodes begin when those of the policy before have ended.
-- Both passes carry a `cache_salt`, which keeps them from what is in the cache already: one salt for the pass
-  with the cache, a fresh one for every request without. The prefix that a policy's episodes share is sent
-  before them in the pass with the cache only, and counted there.
-
-Not played: the time that tools took, and the conversations of a sleep, whose tools are in no record.
+docs/costs.md says what is played and how both passes are kept fair. Answers are forced to the recorded ones;
+each pass has its own `cache_salt` (a fresh one for every request without the cache) and its own grammars, so
+that neither finds them compiled by the other.
 """
 
 from __future__ import annotations
