@@ -159,7 +159,9 @@ class StoredRun:
         foreign = sorted(
             entry.name
             for entry in self.path.iterdir()
-            if entry.name not in _BEFORE_CONFIG and not files.is_leftover(entry)
+            if not files.is_leftover(entry)
+            # Records without a configuration are someone else's, and would count as episodes of the new run.
+            and (entry.name not in _BEFORE_CONFIG or (entry.name in FOLDERS and any(entry.iterdir())))
         )
         if foreign and not self._config.exists():
             raise RunDirectoryError(
