@@ -50,6 +50,8 @@ class _TooLong(Exception):
 class _BoundedMatcher(difflib.SequenceMatcher[str]):
     """Matches the lines of two texts as `difflib` does, and raises `_TooLong` after `STEPS`."""
 
+    b2j: dict[str, list[int]]
+
     def __init__(self, before: list[str], after: list[str]) -> None:
         super().__init__(None, before, after)
         self._steps = [0, *accumulate(1 + len(self.b2j.get(line, ())) for line in before)]
