@@ -25,7 +25,7 @@ def read_plain(text: str) -> object:
     if len(text.encode(errors="replace")) > BYTES:
         raise NotPlain(f"it has more than {BYTES} bytes")
     try:
-        _check_events(text)
+        check_events(text)
         content: object = yaml.load(text, Loader=yaml.CSafeLoader)
     except NotPlain:
         raise
@@ -39,8 +39,11 @@ def read_plain(text: str) -> object:
     return content
 
 
-def _check_events(text: str) -> None:
-    """Raise `NotPlain` where reading the text could take more than the text itself does."""
+def check_events(text: str) -> None:
+    """Raise `NotPlain` where reading the text could take more than the text itself does.
+
+    Raises `yaml.YAMLError` where it is no YAML.
+    """
     level = 0
     for event in yaml.parse(text, Loader=yaml.CSafeLoader):
         line = event.start_mark.line + 1 if event.start_mark else 0
