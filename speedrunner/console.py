@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -13,7 +14,8 @@ Status = Callable[[str], None]
 
 _CONTROL = re.compile(
     r"[\x00-\x08\x0b-\x1f\x7f-\x9f"
-    r"\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069"  # directions of writing
+    r"\u061c\u202a-\u202e"  # directions of writing
+    r"\xad\u180e\u200b-\u200f\u2060-\u206f\ufeff\U000e0000-\U000e0fff"  # what no one sees, and directions
     r"\u2028\u2029\ud800-\udfff]"  # ends of lines and of paragraphs; half characters
 )
 
@@ -27,11 +29,11 @@ def visible(text: str) -> str:
 def json_text(value: Any) -> str:
     """Return JSON in one line, with the same characters escaped, so that it can be printed as it is."""
     text = msgspec.json.encode(value).decode()
-    return _CONTROL.sub(lambda found: f"\\u{ord(found.group()):04x}", text)
+    return _CONTROL.sub(lambda found: json.dumps(found.group())[1:-1], text)
 
 
 def _written(code: int) -> str:
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:

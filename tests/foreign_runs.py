@@ -8,7 +8,9 @@ import re
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
+from string import ascii_letters
 from typing import Any
 
 import msgspec
@@ -16,8 +18,12 @@ import yaml
 
 import envs
 from envs import Outcome
+from serving.balance import Balance
+from serving.engine.metrics import Counters
+from serving.meter import READINESS
 from serving.tokens.tools import ToolCall
 from serving.usage import Usage
+from speedrunner.library.definition import HEADER
 from speedrunner.store.records import CallNode, Ending, SleepRecord, Trajectory, Turn
 from tests.tampered_runs import seal
 
@@ -266,6 +272,33 @@ def _own_sweep(run: Path, lure: Lure) -> None:
     (run / "jobs.jsonl").write_text(json.dumps({"jobs": [job], "format": 1}) + "\n")
 
 
+def _much_work(run: Path, lure: Lure) -> None:
+    """Small files with much to compare: lines of notes, calls of skills, accounts of processes."""
+    row = json.loads((run / "requests.jsonl").read_text().splitlines()[0])
+    row |= {"labels": {"role": READINESS}, "retry": 0, "seconds": 0.0}
+    account = Balance(
+        model=row["model"], ledger=Counters(), engine=Counters(), unreported=0, at_most=Counters(), ours=True,
+        since=0.0, time=0.0,
+    )  # fmt: skip
+    note = json.loads(msgspec.json.encode(account))
+    times = range(1, 25_000)
+    for name, record, after_s in (("requests", row, 0.0), ("accounts", note, 0.5)):
+        lines = (json.dumps(record | {"time": time + after_s}) for time in times)
+        (run / f"{name}.jsonl").write_text("\n".join(lines) + "\n")
+    calls = ["[" + ", ".join({f"f{(n * 7 + m * m) % 400}" for m in range(300)}) + "]" for n in range(400)]
+    functions = [f'def f{n}() -> None:\n    """Go."""\n    {each}' for n, each in enumerate(calls)]
+    words = ["".join(each) for each in product(ascii_letters, repeat=3)]
+    for version, module, notes in (
+        (0, "", [word for pair in zip(words[::2], words[1::2], strict=True) for word in pair]),
+        (1, "\n\n\n".join([HEADER, *functions]) + "\n", words[::2]),
+    ):
+        policy = run / f"policies/v{version:04d}"
+        skills = [{"name": f"f{n}", "public": True, "created": 1, "edited": 1} for n in range(400 * version)]
+        (policy / "skills.py").write_text(module)
+        (policy / "notes.md").write_text("\n".join(notes))
+        (policy / "library.json").write_text(json.dumps({"version": version, "skills": skills}))
+
+
 ATTACKS: dict[str, Attack] = {
     "recipe": _recipe,
     "address": _located,
@@ -298,5 +331,6 @@ ATTACKS: dict[str, Attack] = {
     "dense records": _dense,
     "numbers": _numbers,
     "own sweep": _own_sweep,
+    "much work": _much_work,
 }
 """By what they abuse."""

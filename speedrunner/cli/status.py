@@ -63,7 +63,7 @@ def status(
     for job in jobs:
         left = [run for run in job.runs if run not in finished and newest[run] == job.job]
         if job.in_queue or left:
-            typer.echo(visible(_told(job, left)))
+            typer.echo(visible(_told(job, left, folder)))
     for remark in sorted({remark for run in found.runs for remark in run.remarks}):
         typer.echo(visible(remark))
 
@@ -83,23 +83,25 @@ def _table(runs: list[RunStatus]) -> list[str]:
     ]
 
 
-def _told(job: JobStatus, left: list[str]) -> str:
+def _told(job: JobStatus, left: list[str], folder: Path) -> str:
     """Where a job stands, and what is left of its runs."""
     where = f" on {job.nodes}" if job.nodes else f" ({job.reason})" if job.reason not in ("", "None") else ""
     again = f", restarts: {job.restarts}" if job.restarts else ""
     state = "no longer in the queue" if job.state == "ended" else f"{job.state}{where}{again}"
     names = ", ".join(Path(run).name for run in left[:SHOWN]) + (", ..." if len(left) > SHOWN else "")
-    said = _last_error(Path(job.log)) if job.state == "ended" else ""
+    said = _last_error(Path(job.log), folder) if job.state == "ended" else ""
     return f"job {job.job}: {state}; not finished: {names or 'none'}{said}; log: {job.log}"
 
 
-def _last_error(log: Path) -> str:
-    """What a job's last process ended with, if that was an error."""
+def _last_error(log: Path, folder: Path) -> str:
+    """What a job's last process ended with, if that was an error. Logs outside of the folder are not read."""
     try:
+        if not log.resolve().is_relative_to(folder.resolve()):
+            return ""
         with os.fdopen(open_regular(log, os.O_RDONLY), "rb") as file:
             file.seek(max(os.fstat(file.fileno()).st_size - LOG_BYTES, 0))
             lines = file.read(LOG_BYTES).decode(errors="replace").splitlines()[-10:]
-    except OSError:
+    except (OSError, ValueError):  # a path that cannot be
         return ""
     return next((f"; {line}" for line in reversed(lines) if line.startswith("error: ")), "")
 

@@ -10,6 +10,7 @@ import msgspec
 import yaml
 
 from speedrunner.config.compose import group_file
+from speedrunner.config.plain_yaml import check_events
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.store.files import read_given, reason
 from typed.records import WrongData, record
@@ -93,15 +94,18 @@ def cluster_of(given: Sequence[str]) -> tuple[Cluster, list[str]]:
         )
     file = Path(named[0]) if named[0].endswith((".yaml", ".yml")) else group_file("cluster", named[0])
     try:
-        content: Any = yaml.safe_load(read_given(file))
+        text = read_given(file)
+        check_events(text)
+        content: Any = yaml.safe_load(text)
         if isinstance(content, dict):
             content |= {key: yaml.safe_load(value) for key, _, value in changes}
         cluster = record(Cluster, content)
         for option in cluster.options:
-            if option.removeprefix("--").partition("=")[0] in OURS:
+            name = option.removeprefix("--").partition("=")[0]
+            if any(each.startswith(name) for each in OURS):  # sbatch knows an option by its first letters
                 raise WrongData(f"options: {option} is not for you to set, nor are {', '.join(OURS)}")
         return cluster, rest
     except OSError as error:
         raise InvalidConfig(f"{file} cannot be read: {reason(error)}") from None
-    except (UnicodeDecodeError, yaml.YAMLError, RecursionError, WrongData) as error:
+    except (ValueError, yaml.YAMLError, RecursionError, WrongData) as error:
         raise InvalidConfig(f"cluster {named[0]}: {' '.join(str(error).split())}") from None

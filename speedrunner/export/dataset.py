@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from itertools import chain, islice
@@ -14,6 +15,7 @@ from typing import Any
 import msgspec
 
 from speedrunner.config.names import setting
+from speedrunner.console import visible
 from speedrunner.export.conversations import Conversation, of_episode, of_sleep
 from speedrunner.optional import optional
 from speedrunner.store.data import RunData, load
@@ -69,11 +71,17 @@ def write_dataset(runs: Sequence[Path], folder: Path) -> dict[str, int]:
                 writer.write_table(pyarrow.Table.from_pylist(group, schema))
                 counts[split] = counts.get(split, 0) + len(group)
         files = "\n".join(f"  - split: {split}\n    path: data/{split}-*" for split in counts)
-        names = ", ".join(run.name for run in runs)
-        said = dict.fromkeys(line for run in runs for line in remarks(load(run).processes))
+        names = ", ".join(_plain(run.name) for run in runs)
+        said = dict.fromkeys(_plain(line) for run in runs for line in remarks(load(run).processes))
         card = CARD.format(files=files, runs=names, remarks="".join(f"\n{line}.\n" for line in said))
         (folder / "README.md").write_text(card, encoding="utf-8")
     return counts
+
+
+def _plain(text: str) -> str:
+    """Return a text as one line of Markdown that is neither markup nor HTML."""
+    line = " ".join(visible(text).split())
+    return re.sub(r"[<>&\[\]`*!|\\]", lambda found: f"&#{ord(found.group())};", line)
 
 
 def _schema(pyarrow: Any) -> Any:

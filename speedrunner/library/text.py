@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import difflib
-from collections import Counter
 from collections.abc import Iterator
+from itertools import accumulate
 
 from speedrunner.library.library import Library
 
-PAIRS = 2_000_000
-"""Pairs of equal lines in two texts. Very frequent lines do not count: `difflib` ignores them as well."""
+STEPS = 10_000_000
+"""Lines, and pairs of equal lines, that a search for the shortest diff may look at."""
 
 EMPTY = "(the library is empty)"
 
@@ -33,13 +33,38 @@ def diff_lines(before: list[str], after: list[str], names: tuple[str, str]) -> I
     Where so many lines are alike that finding the shortest diff would take minutes, all lines are shown as
     changed.
     """
-    counts = Counter(after)
-    if sum(counts[line] for line in before if counts[line] <= max(len(after) // 100, 1)) > PAIRS:
+    try:
+        _BoundedMatcher(before, after).get_matching_blocks()
+    except _TooLong:
         yield from (f"--- {names[0]}", f"+++ {names[1]}", f"@@ -1,{len(before)} +1,{len(after)} @@")
         yield from (f"-{line}" for line in before)
         yield from (f"+{line}" for line in after)
         return
     yield from difflib.unified_diff(before, after, *names, lineterm="", n=2)
+
+
+class _TooLong(Exception):
+    """The search takes more than `STEPS`."""
+
+
+class _BoundedMatcher(difflib.SequenceMatcher[str]):
+    """Matches the lines of two texts as `difflib` does, and raises `_TooLong` after `STEPS`."""
+
+    b2j: dict[str, list[int]]
+
+    def __init__(self, before: list[str], after: list[str]) -> None:
+        super().__init__(None, before, after)
+        self._steps = [0, *accumulate(1 + len(self.b2j.get(line, ())) for line in before)]
+        self._left = STEPS
+
+    def find_longest_match(
+        self, alo: int = 0, ahi: int | None = None, blo: int = 0, bhi: int | None = None
+    ) -> difflib.Match:
+        """Find one match of the lines `alo` to `ahi`, each of which is looked at. Raises `_TooLong`."""
+        self._left -= self._steps[-1 if ahi is None else ahi] - self._steps[alo]
+        if self._left < 0:
+            raise _TooLong
+        return super().find_longest_match(alo, ahi, blo, bhi)
 
 
 def compared_lines(library: Library, notes: str = "") -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
@@ -86,12 +87,16 @@ def with_accounts(run: RunData) -> Iterator[tuple[list[LedgerRow], Balance | Non
         accounts.setdefault(account.model, []).append(account)
     for model, rows in by_model.items():
         processes, left = sessions(rows), accounts.get(model, [])
+        times = [each.time for each in left]
         for process, following in pairwise([*processes, []]):
             # It left the first account after its last row, or was killed after one in passing.
             until = following[0].time if following else float("inf")
-            own = [each for each in left if process[0].time <= each.time < until]
-            last = next((each for each in own if process[-1].time <= each.time), None)
-            yield process, last or (own[-1] if own and own[-1].in_passing else None)
+            first, end = bisect_left(times, process[0].time), bisect_left(times, until)
+            last = max(first, bisect_left(times, process[-1].time))
+            if last < end:
+                yield process, left[last]
+            else:
+                yield process, left[end - 1] if first < end and left[end - 1].in_passing else None
 
 
 def server_of(account: Balance) -> tuple[str, float]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -119,7 +120,13 @@ def skill_history(run: RunData) -> SkillHistory:
         for name in [name for name in there if name not in library.by_name]:
             gone = there.pop(name)
             gone.until, gone.removed = number, True
-        vanished = [each for each in before.skills if each.name not in library.by_name]
+        vanished: dict[int, list[tuple[int, str]]] = {}
+        for each in before.skills:
+            if each.name not in library.by_name:
+                length = len(before.named[each.name].source)
+                vanished.setdefault(each.created, []).append((length, each.name))
+        for lengths in vanished.values():
+            lengths.sort()
         for name, skill in library.by_name.items():
             change = START if first else _change(skill, before, library, number, vanished)
             if change is not None:
@@ -181,21 +188,28 @@ def _batch_of(run: RunData, sleep: int) -> str:
 
 
 def _change(
-    skill: Skill, before: Library, after: Library, sleep: int, vanished: Sequence[Skill]
+    skill: Skill,
+    before: Library,
+    after: Library,
+    sleep: int,
+    vanished: Mapping[int, Sequence[tuple[int, str]]],
 ) -> str | None:
     """Return what a sleep did to a skill; `None` where it is as it was.
 
     Args:
-        vanished: skills of the library before that the sleep removed or renamed.
+        vanished: lengths and names of the skills that the sleep removed or renamed, sorted, by the sleep
+            that created them.
     """
     name, old = skill.name, before.by_name.get(skill.name)
     if old is None:
-        same = [each.name for each in vanished if each.created == skill.created < sleep]
+        same = vanished.get(skill.created, ()) if skill.created < sleep else ()
         if not same:
             return "written"
         # Of several it is the one whose text is the nearest in length: a rename changes little else.
         length = len(after.named[name].source)
-        return f"renamed from {min(same, key=lambda one: abs(len(before.named[one].source) - length))}"
+        place = bisect_left(same, (length, ""))
+        nearest = min(same[max(place - 1, 0) : place + 1], key=lambda each: abs(each[0] - length))
+        return f"renamed from {nearest[1]}"
     own: tuple[Definition, ...] = before.named[name], after.named[name]
     if own[0] != own[1]:
         return "edited"

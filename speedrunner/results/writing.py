@@ -27,6 +27,7 @@ LONG = 40
 _SPECIAL = {
     **{character: rf"\{character}" for character in "&%$#_{}"},
     "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
+    "[": "{[}", "*": "{*}",  # which the end of the row above would take for its own
     "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", '"': "''",
 }  # fmt: skip
 
@@ -126,7 +127,8 @@ def _plain(cell: Cell) -> Cell:
     """A cell of CSV: no text is a formula to a spreadsheet, or more than one line."""
     if isinstance(cell, str):
         text = " ".join(visible(cell).split())
-        return f"'{text}" if re.match(r"[=+\-@]", text) else text
+        # A semicolon ends a cell where the comma is the decimal point; wide signs count in East Asia.
+        return re.sub(r"(^|;\s*)(?=[=+\-@＝＋－＠])", r"\1'", text)
     return float(f"{cell:.10g}") if isinstance(cell, float) else cell
 
 

@@ -81,6 +81,10 @@ def open_regular(path: Path, flags: int) -> int:
         OSError: it is a link, or no regular file, or cannot be opened; or it is to be written and has another
             name, which would change with it.
     """
+    with suppress(FileNotFoundError):
+        # To open a device is to use it: a tape winds back, a watchdog starts.
+        if not stat.S_ISREG(mode := os.lstat(path).st_mode) and not stat.S_ISLNK(mode):
+            raise OSError(errno.ENXIO, os.strerror(errno.ENXIO))
     descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, _FILE_MODE)
     found = os.fstat(descriptor)
     problem = 0 if stat.S_ISREG(found.st_mode) else errno.ENXIO

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -94,15 +94,21 @@ class Sealer:
         return {name: Seal(read, digest.hexdigest())}
 
 
-def broken(root: Path, seals: Mapping[str, Seal]) -> Iterator[tuple[str, str]]:
-    """Yield the files that are not as they were sealed, and in what."""
+def broken(
+    root: Path, seals: Mapping[str, Seal], check_time: Callable[[], None] = lambda: None
+) -> Iterator[tuple[str, str]]:
+    """Yield the files that are not as they were sealed, and in what.
+
+    Args:
+        check_time: is called for each `BLOCK` bytes; a file with holes may have terabytes.
+    """
     for name, seal in sorted(seals.items()):
         path, digest = root / name, hashlib.sha256()
         if Path(name).is_absolute() or ".." in Path(name).parts:
             yield name, "is no file of a run"
             continue
         try:
-            read = _digest(path, 0, seal.size, digest)
+            read = _digest(path, 0, seal.size, digest, check_time)
             grown = path.stat().st_size - read if not name.endswith(".jsonl") else 0
         except (files.StorageError, OSError) as error:
             yield name, "is missing" if _is_missing(error) else str(error)
@@ -128,11 +134,18 @@ def _names(root: Path, patterns: tuple[str, ...]) -> list[str]:
     return [str(path.relative_to(root)) for path in paths if path.is_file() and not files.is_leftover(path)]
 
 
-def _digest(path: Path, start: int, end: int | None, digest: _Hash) -> int:
+def _digest(
+    path: Path,
+    start: int,
+    end: int | None,
+    digest: _Hash,
+    check_time: Callable[[], None] = lambda: None,
+) -> int:
     """Add a stretch of a file to a digest; returns where it ended, at the latest at the file's end."""
     with files.explained(path, "read"), os.fdopen(files.open_regular(path, os.O_RDONLY), "rb") as file:
         file.seek(start)
         while block := file.read(BLOCK if end is None else min(BLOCK, end - start)):
+            check_time()
             digest.update(block)
             start += len(block)
     return start

@@ -76,8 +76,11 @@ SLEEPS_BYTES = 512 * 2**20
 EPISODES = 50_000
 """Episodes of a run, with every attempt: rows of `episodes.jsonl` and those that it lacks."""
 
-CHECKPOINTS = 2_000
-"""Evaluations of a run."""
+CHECKPOINTS = 500
+"""Evaluations of a run. A report draws each of them, and resamples its episodes."""
+
+MODELS = 100
+"""Models in a ledger. The engine's time is split for each of them."""
 
 PROCESSES = 1_000
 """Rows of `processes.jsonl`."""
@@ -159,7 +162,9 @@ class StoredRun:
         foreign = sorted(
             entry.name
             for entry in self.path.iterdir()
-            if entry.name not in _BEFORE_CONFIG and not files.is_leftover(entry)
+            if not files.is_leftover(entry)
+            # Records without a configuration are someone else's, and would count as episodes of the new run.
+            and (entry.name not in _BEFORE_CONFIG or (entry.name in FOLDERS and any(entry.iterdir())))
         )
         if foreign and not self._config.exists():
             raise RunDirectoryError(
@@ -279,6 +284,8 @@ class StoredRun:
                     )
                 msgspec.structs.force_setattr(row, "labels", shared.setdefault(key, row.labels))
                 found.append(row)
+        if len({row.model for row in found}) > MODELS:
+            raise RunDirectoryError(f"{self._requests} names more than {MODELS} models, the limit")
         return found
 
     def processes(self) -> list[Process]:

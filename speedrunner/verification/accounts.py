@@ -8,9 +8,10 @@ from itertools import chain
 from msgspec.structs import astuple
 
 from serving.balance import Balance
+from serving.engine.metrics import Counters
 from serving.usage import Usage
 from speedrunner.findings import Finding
-from speedrunner.results.accounts import StoredAccounts, server_of, stored_accounts
+from speedrunner.results.accounts import StoredAccount, server_of, stored_accounts
 from speedrunner.store.data import RunData, load
 from speedrunner.store.discovery import DAMAGED
 from speedrunner.store.labels import Labels
@@ -94,12 +95,14 @@ def _stored(run: RunData, found: Differences) -> str:
     result = stored_accounts([run])
     clients = {_key(each): each.clients for each in run.accounts}
     alone = {(each.time, each.stored): each for each in result.accounts}
-    together: StoredAccounts | None = None
+    together: dict[tuple[float, Counters], StoredAccount] | None = None
     equal = agreed = 0
     for key, account in alone.items():
         if not account.equal and clients.get(key) != 1 and min(astuple(account.stored - account.ledger)) >= 0:
-            together = together or stored_accounts([run, *_beside(run)])
-            account = next((each for each in together.accounts if (each.time, each.stored) == key), account)
+            if together is None:
+                beside = stored_accounts([run, *_beside(run)]).accounts
+                together = {(each.time, each.stored): each for each in beside}
+            account = together.get(key, account)
             if not account.equal:
                 found.left_out[SHARED] += 1
                 continue

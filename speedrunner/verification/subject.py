@@ -20,6 +20,12 @@ class OutOfTime(Exception):
     """The time for the verification is over."""
 
 
+def check_time(deadline: float) -> None:
+    """Raise `OutOfTime` after a moment of `time.monotonic`."""
+    if time.monotonic() >= deadline:
+        raise OutOfTime
+
+
 class Played(msgspec.Struct, frozen=True):
     """A recorded episode. `number` is of its batch, its checkpoint, or the sleep that has played it."""
 
@@ -68,8 +74,8 @@ class Subject:
         return self._policy(version)
 
     def _check_time(self) -> None:
-        if self.deadline is not None and time.monotonic() >= self.deadline:
-            raise OutOfTime
+        if self.deadline is not None:
+            check_time(self.deadline)
 
     def _episodes(self) -> Iterator[Played]:
         for phase in get_args(Phase):

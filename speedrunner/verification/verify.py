@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterator
+from functools import partial
+from math import inf
 from pathlib import Path
 
 from serving.errors import ServingError
@@ -20,7 +22,7 @@ from speedrunner.verification.plan import Plan
 from speedrunner.verification.policies import policies
 from speedrunner.verification.prompts import prompts
 from speedrunner.verification.replay import replay
-from speedrunner.verification.subject import OutOfTime, Subject
+from speedrunner.verification.subject import OutOfTime, Subject, check_time
 from typed.records import flat
 
 UNREADABLE = (
@@ -57,7 +59,7 @@ async def verify(
     """
     deadline = time.monotonic() + limit_s
     directory = StoredRun.open_for_reading(path)
-    checks = [sealed(directory)]
+    checks = [sealed(directory, deadline)]
     say(checks[0])
     try:
         subject = Subject(directory, trust, deadline)
@@ -96,8 +98,12 @@ NAMES = ("plan", "policies", "accounts", "prompts", "replay")
 """The checks that follow that of the files."""
 
 
-def sealed(directory: StoredRun) -> Finding:
-    """Whether every file is as it was sealed. Raises `StorageError` where `state.json` is none."""
+def sealed(directory: StoredRun, deadline: float = inf) -> Finding:
+    """Whether every file is as it was sealed. Raises `StorageError` where `state.json` is none.
+
+    Args:
+        deadline: when it has to end, in seconds of `time.monotonic`.
+    """
     found, state = Differences("files"), directory.state()
     path = directory.path / "state.json"
     text = files.read_content(path) if path.exists() else b""
@@ -111,8 +117,11 @@ def sealed(directory: StoredRun) -> Finding:
         return found.finding("nothing says what was sealed")
     if text != files.indented(state) or (state.digest != state.own_digest):
         found.differs("state.json", "is not as it was written")
-    for name, what in broken(directory.path, state.seals):
-        found.differs(name, what)
+    try:
+        for name, what in broken(directory.path, state.seals, partial(check_time, deadline)):
+            found.differs(name, what)
+    except OutOfTime:
+        return found.finding("some of the files", is_late=True)
     size = sum(seal.size for seal in state.seals.values())
     rest = unsealed(directory.path, state.seals)
     told = f"; {sum(rest.values())} bytes of {', '.join(rest)} are behind the seals" if rest else ""

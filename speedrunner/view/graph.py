@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
-import networkx  # type: ignore[import-untyped]
+import numpy as np
 from markupsafe import Markup
 
 from speedrunner.library.library import Library
@@ -14,6 +14,8 @@ WIDEST = 10
 """Boxes of one row."""
 BOX, ROW, GAP, LETTER, MARGIN = 26, 78, 18, 7.3, 10
 """Heights of a box and from row to row, space between boxes, widths of a letter and around; in pixels."""
+ROUNDS = 200
+"""In which boxes move towards those that they are joined to: enough for some hundred boxes."""
 LEGEND = 50
 """Height of the line that says which box is what."""
 
@@ -70,17 +72,8 @@ def call_graph(library: Library) -> Markup:
 
 
 def _rows(calls: Mapping[str, tuple[str, ...]]) -> list[list[str]]:
-    """Return the boxes of each row from above; what would be too wide is several rows.
-
-    The spectral order of the graph puts boxes that are joined near each other, so that few lines cross.
-    """
-    names = list(dict.fromkeys([*calls, *(called for each in calls.values() for called in each)]))
-    number = {
-        name: n for n, name in enumerate(names)
-    }  # sets of names would have another order in each process
-    graph = networkx.Graph((number[name], number[called]) for name in calls for called in calls[name])
-    graph.add_nodes_from(number.values())
-    order = [names[n] for n in networkx.spectral_ordering(graph, seed=0)]
+    """Return the boxes of each row from above; what would be too wide is several rows."""
+    order = _order(calls)
     depth = depths({name: [each for each in called if each in calls] for name, called in calls.items()})
     layers = [
         [name for name in order if depth.get(name) == each] for each in range(max(depth.values()), -1, -1)
@@ -91,6 +84,25 @@ def _rows(calls: Mapping[str, tuple[str, ...]]) -> list[list[str]]:
         most = -(-len(layer) // -(-len(layer) // WIDEST))  # as many in each row
         rows += [layer[first : first + most] for first in range(0, len(layer), most)]
     return rows
+
+
+def _order(calls: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return all names such that those that are joined are near each other, so that few lines cross.
+
+    It is the graph's spectral order, roughly: a library from someone else must not make it take long.
+    """
+    names = list(dict.fromkeys([*calls, *(called for each in calls.values() for called in each)]))
+    number = {name: n for n, name in enumerate(names)}
+    ends = [(number[name], number[called]) for name in calls for called in calls[name]]
+    ends += [(called, name) for name, called in ends] + [(n, n) for n in number.values()]
+    here, there = np.array(ends).T
+    degrees = np.bincount(here)
+    places = np.random.default_rng(0).random(len(names))
+    for _ in range(ROUNDS):
+        places = np.bincount(here, weights=places[there]) / degrees
+        places -= np.average(places, weights=degrees)
+        places /= np.abs(places).max() or 1.0
+    return [names[n] for n in np.argsort(places, kind="stable")]
 
 
 def _width(name: str) -> float:

@@ -105,6 +105,23 @@ class TestTheCommand:
             in in_process("status", str(runs)).stdout
         )
 
+    def test_its_error_is_shown(self, runs: Path) -> None:
+        queue(runs)
+        (runs / "jobs").mkdir()
+        (runs / "jobs/7_1.log").write_text("error: no GPU\n")
+        assert "not finished: one; error: no GPU; log: " in in_process("status", str(runs)).stdout
+
+    @pytest.mark.parametrize("name", ["../private.log", "jobs/link/private.log", "\0"])
+    def test_but_no_file_outside_of_the_folder_is_read(self, runs: Path, name: str) -> None:
+        (runs.parent / "private.log").write_text("error: a secret\n")
+        (runs / "jobs").mkdir()
+        (runs / "jobs/link").symlink_to(runs.parent)
+        note_jobs(runs, Submitted([JobPart("8_1", f"{runs}/{name}", [str(runs / "one")])]))
+        queue(runs)
+        done = in_process("status", str(runs))
+        assert (done.returncode, "secret" in done.stdout) == (0, False)
+        assert "job 8_1: no longer in the queue" in done.stdout
+
     def test_but_not_where_a_later_one_has_them(self, runs: Path) -> None:
         note_jobs(runs, Submitted([part(runs, "9_1", "one")]))
         queue(runs, "9_1|PENDING||0|Priority|")

@@ -66,6 +66,7 @@ def test_and_not_two() -> None:
         ("cluster.options=[--qos=very long]", "options"),
         ("cluster.options=[qos]", "options"),
         ("cluster.options=[", "cluster cpu: "),
+        ("cluster.options=[--outp=/elsewhere]", "--outp=/elsewhere is not for you to set"),
     ],
 )
 def test_what_is_wrong_is_named_on_one_line(change: str, words: str) -> None:
@@ -74,7 +75,13 @@ def test_what_is_wrong_is_named_on_one_line(change: str, words: str) -> None:
     assert "\n" not in str(error.value)
 
 
-@pytest.mark.parametrize("content", ["", "[]", "gpus: 1\n", "{", "\xff", OWN + "nodes: 2\n"])
+@pytest.mark.parametrize(
+    "content",
+    [
+        *("", "[]", "gpus: 1\n", "{", "\xff", OWN + "nodes: 2\n", f"gpus: {'9' * 5_000}"),
+        OWN + "account: &a x\npartition: *a\n",  # which could take much memory
+    ],
+)
 def test_a_file_that_is_no_cluster_is_refused(tmp_path: Path, content: str) -> None:
     file = tmp_path / "mysite.yaml"
     file.write_bytes(content.encode("latin-1"))

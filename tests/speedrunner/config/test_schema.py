@@ -67,6 +67,11 @@ class TestYaml:
             from_yaml(text)
         assert "\n" not in str(error.value)
 
+    def test_a_number_that_python_reads_and_cannot_write_is_refused(self) -> None:
+        text = to_yaml(config()).replace("\nenv:\n", f"\nenv:\n  size: 0x{'f' * 5_000}\n")
+        with pytest.raises(InvalidConfig, match=r"env\.size is a whole number of more than 64 bits"):
+            from_yaml(text)
+
 
 class TestChecks:
     @pytest.mark.parametrize(

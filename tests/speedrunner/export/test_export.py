@@ -103,6 +103,13 @@ class TestADataset:
     def test_says_in_its_card_what_the_models_cards_remark(self, dataset: Path) -> None:
         assert "\ntiny-random: its answers stand in a script.\n" in (dataset / "README.md").read_text()
 
+    def test_takes_no_name_for_markup(self, run: RunData, tmp_path: Path) -> None:
+        hostile = shutil.copytree(run.path, tmp_path / "[a](b)<script>\n\x1b[2J")
+        done = in_process("export", str(hostile), "--to", "dataset", "--out", str(tmp_path / "out"))
+        assert done.returncode == 0, done.stderr
+        card = (tmp_path / "out" / "README.md").read_text()
+        assert "\nRuns: &#91;a&#93;(b)&#60;script&#62; &#92;x1b&#91;2J.\n" in card
+
 
 @pytest.fixture(scope="module")
 def logs(run: RunData, tmp_path_factory: pytest.TempPathFactory) -> Path:

@@ -29,10 +29,20 @@ def test_csv_reads_back() -> None:
     assert [row["value"] for row in found] == ["0.3", "", "7"]
 
 
-@pytest.mark.parametrize("formula", ["=1+1", "+1", "-1", "@SUM(A1)"])
+@pytest.mark.parametrize("formula", ["=1+1", "+1", "-1", "@SUM(A1)", "＝1+1"])
 def test_no_text_is_a_formula_but_negative_numbers_stay(formula: str) -> None:
     (row,) = read(csv_text(table((formula, -1.5))))
     assert row == {"name": f"'{formula}", "value": "-1.5"}
+
+
+def test_no_text_is_a_formula_where_semicolons_part_cells() -> None:
+    (row,) = read(csv_text(table(("a;=1+1; @SUM(A1)", 1))))
+    assert row["name"] == "a;'=1+1; '@SUM(A1)"
+
+
+@pytest.mark.parametrize("name", ["[2pt]", "*"])
+def test_no_name_is_an_argument_of_the_row_above(name: str) -> None:
+    assert f"\\midrule\n{{{name[0]}}}{name[1:]} & $1$" in latex_text(table((name, 1)))
 
 
 def test_control_characters_and_lines_stay_in_their_cell() -> None:

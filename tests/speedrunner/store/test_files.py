@@ -22,6 +22,7 @@ from speedrunner.store.files import (
     decoded_bytes,
     each_record,
     publish_folder,
+    read_content,
     read_record,
     read_records,
     remove_leftovers,
@@ -245,6 +246,15 @@ class TestWholeFiles:
         with pytest.raises(StorageError, match="not a valid Note") as error:
             read_record(path, Note)
         assert str(path) in one_line(error)
+
+    @pytest.mark.parametrize("make", [os.mkfifo, os.mkdir])
+    def test_nothing_but_files_is_opened(self, tmp_path, monkeypatch, make):
+        """To open a device would already use it."""
+        make(tmp_path / "thing")
+        monkeypatch.setattr(os, "open", lambda *_: pytest.fail("it was opened"))
+        with pytest.raises(StorageError) as error:
+            read_content(tmp_path / "thing")
+        assert "no regular file" in one_line(error)
 
     def test_a_published_folder_is_there_once_and_for_all(self, tmp_path):
         final = tmp_path / "v0001"

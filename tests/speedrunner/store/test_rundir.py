@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import stat
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from speedrunner.store.lock import LockHeld, LockLost
 from speedrunner.store.records import EpisodeRow, Policy
 from speedrunner.store.rundir import RunDirectory
 from speedrunner.store.seals import broken
-from speedrunner.store.stored_run import StoredRun
+from speedrunner.store.stored_run import RunDirectoryError, StoredRun
 from tests.speedrunner.run_samples import play, request, sleep, trajectory
 
 
@@ -53,6 +54,17 @@ class TestWriting:
             for step in ("b", "a", "b"):
                 run.mark_finished(step)
             assert run.finished() == ["b", "a"]
+
+    @pytest.mark.parametrize("folder", ["policies", "trajectories", "evaluations", "sleeps"])
+    def test_records_without_a_configuration_are_not_taken_for_a_new_run_s(self, path, folder):
+        play(path)
+        for each in path.iterdir():
+            if each.is_file():
+                each.unlink()
+            elif each.name != folder:
+                shutil.rmtree(each)
+        with pytest.raises(RunDirectoryError, match=f"it has {folder}, but no config.yaml"):
+            own(path)
 
     def test_a_secret_is_drawn_once_for_each_run(self, path):
         task, seeds = Task("babyai", "go_to", 7), []

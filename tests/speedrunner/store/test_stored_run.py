@@ -249,6 +249,14 @@ class TestLedger:
         with pytest.raises(RunDirectoryError, match=r"requests.jsonl, line \d+: the rows up to this one"):
             run.requests()
 
+    def test_rows_of_too_many_models_are_refused(self, path):
+        run = self.write(path, 101, lambda number: {})
+        lines = (path / "requests.jsonl").read_text().splitlines()
+        lines = [line.replace('"model":"m"', f'"model":"m{number}"') for number, line in enumerate(lines)]
+        (path / "requests.jsonl").write_text("\n".join(lines) + "\n")
+        with pytest.raises(RunDirectoryError, match=r"requests.jsonl names more than 100 models"):
+            run.requests()
+
 
 @pytest.mark.parametrize(("limit", "what"), [("EPISODES", "episodes"), ("CHECKPOINTS", "checkpoints")])
 def test_a_run_of_more_episodes_than_readers_take_is_refused(path, monkeypatch, limit, what):

@@ -279,6 +279,8 @@ async def test_scienceworld(corridor: Runs) -> None:
 async def test_what_is_not_checked_in_time_is_not_taken_for_right(learnt: ScriptedRun) -> None:
     found = await verify(learnt.dir, lambda line: None, lambda check: None, names(learnt.dir), limit_s=0.0)
     late = {check.name: check.level for check in found.findings if check.is_late}
-    assert late == dict.fromkeys(("plan", "policies", "accounts", "prompts", "replay"), "not checked")
+    assert late == dict.fromkeys(
+        ("files", "plan", "policies", "accounts", "prompts", "replay"), "not checked"
+    )
     assert not found.passed
     assert found.findings[-1].text.startswith("0 calls of 0 episodes; the rest is not checked: the time was")
