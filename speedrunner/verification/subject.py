@@ -59,15 +59,16 @@ class Subject:
     def episodes(self) -> Iterator[Played]:
         """All recorded episodes, every attempt that ended: those of batches, evaluations, sleeps."""
         for played in self._episodes():
-            self._check_time()
+            self.check_time()
             yield played
 
     def policy(self, version: int) -> Policy:
         """A version of the run's policy. Raises `InvalidPolicy`."""
-        self._check_time()
+        self.check_time()
         return self._policy(version)
 
-    def _check_time(self) -> None:
+    def check_time(self) -> None:
+        """Raise `OutOfTime` once the time for the verification is over."""
         if self.deadline is not None and time.monotonic() >= self.deadline:
             raise OutOfTime
 
