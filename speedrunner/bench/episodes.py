@@ -63,7 +63,7 @@ class BenchRun:
 
     def hosts(self, size: int) -> HostPool:
         """Return hosts of the environment, one for each episode in flight."""
-        return self._setup.hosts(size, self._directory.host_log)
+        return self._setup.hosts(size, self._directory.files.host_log)
 
     async def warm(self, model: Model) -> list[int]:
         """Send the prefix that all episodes share, alone. Return its token ids. Raises `ServingError`."""
@@ -95,7 +95,7 @@ class BenchRun:
 
         steps = [Due(Wake(batch, 0, tasks), tasks)]
         await play_steps(self._setup, self._directory, self._limited(model), pool, steps, keep)
-        played = self._directory.trajectories("train", batch)
+        played = self._directory.read().trajectories(batch)
         for each in played:
             if each.ending.is_fault:
                 raise RunStopped(f"{each.episode} ended by {each.ending}: {each.error}")

@@ -30,8 +30,8 @@ def policies(subject: Subject) -> Finding:
         OutOfTime: the time for the verification is over.
     """
     found = Differences("policies")
-    versions = subject.directory.policies.versions()
-    records = {each.sleep: each for each in subject.data.sleeps}
+    versions = subject.run.policies.versions()
+    records = {each.sleep: each for each in subject.run.sleeps}
     if versions != list(range(len(versions))):
         found.differs("policies", f"the versions have gaps: {', '.join(map(str, versions))}")
     edits = 0

@@ -13,7 +13,6 @@ from speedrunner.agents.actor import ActorSpec
 from speedrunner.runs.stored_setup import reader_cards, set_up_stored
 from speedrunner.store.data import RunData
 from speedrunner.store.records import Phase, Policy, Trajectory
-from speedrunner.store.stored_run import StoredRun
 
 
 class OutOfTime(Exception):
@@ -32,7 +31,7 @@ class Subject:
     """A run that is verified.
 
     Attributes:
-        data: its records.
+        run: its records.
         process: what played it last, as far as that is recorded.
         setup: what its configuration names, with the recorded model configurations.
         deadline: when the verification has to end, in seconds of `time.monotonic`. After it, `episodes` and
@@ -45,16 +44,13 @@ class Subject:
         SandboxUnavailable: skills cannot be isolated on this machine.
     """
 
-    def __init__(
-        self, directory: StoredRun, trust: Collection[str] = (), deadline: float | None = None
-    ) -> None:
-        self.directory = directory
+    def __init__(self, run: RunData, trust: Collection[str] = (), deadline: float | None = None) -> None:
+        self.run = run
         self.deadline = deadline
-        self.data = RunData(directory)
-        self.process = next(reversed(directory.processes()), None)
-        self.setup = set_up_stored(directory, trust)
+        self.process = next(reversed(run.processes), None)
+        self.setup = set_up_stored(run, trust)
         self.cards = reader_cards(self.setup.config, trust)
-        self._policy = cache(directory.policies.load)
+        self._policy = cache(run.policies.load)
 
     def episodes(self) -> Iterator[Played]:
         """All recorded episodes, every attempt that ended: those of batches, evaluations, sleeps."""
@@ -74,10 +70,10 @@ class Subject:
 
     def _episodes(self) -> Iterator[Played]:
         for phase in get_args(Phase):
-            for number in self.directory.numbers(phase):
-                for each in self.directory.played(phase, number):
+            for number in self.run.files.numbers(phase):
+                for each in self.run.played(phase, number, every_attempt=True):
                     yield Played(each, phase, number)
-        for record in self.data.sleeps:
+        for record in self.run.sleeps:
             for each in record.attempts:
                 yield Played(each, "sleep", record.sleep)
 

@@ -50,7 +50,7 @@ def history(tmp_path: Path) -> Iterator[History]:
             run.append_trajectory(
                 "train", 0, trajectory(f"train/{number:04d}", task=TASK, text=f"text {number}")
             )
-        yield History(run)
+        yield History(run.read())
 
 
 @dataclass
