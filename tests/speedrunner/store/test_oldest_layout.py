@@ -81,7 +81,7 @@ def test_an_export_can_read_all_of_it() -> None:
 
 def test_a_forecast_is_made_from_it() -> None:
     known, problems = measured([STORED.parent])
-    assert ([len(taken) for basis in known.values() for taken in basis.values()], problems) == ([4, 2, 1], [])
+    assert (known["kind"].value_counts().to_dict(), problems) == ({"train": 4, "test": 2, "sleep": 1}, [])
 
 
 @pytest.mark.process
