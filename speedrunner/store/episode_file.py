@@ -55,7 +55,7 @@ class EpisodeFile:
         """Every attempt that ended, in the order in which they ended; a torn tail is left out."""
         found: list[Entry] = []
         for number, start, line in islice(files.each_line(self.path), EPISODES + 1):
-            key = files.as_record(line, EpisodeKey, f"{self.path}, line {number},")
+            key = files.as_part(line, EpisodeKey, f"{self.path}, line {number},")
             found.append(Entry(key.episode, key.attempt, number, start, len(line)))
         if len(found) > EPISODES:
             raise RunDirectoryError(f"{self.path} has more than {EPISODES} episodes, the limit")

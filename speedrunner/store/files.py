@@ -242,6 +242,13 @@ def as_record(content: bytes, type_: type[Record], where: Path | str) -> Record:
     return record
 
 
+def as_part(content: bytes, type_: type[Record], where: str) -> Record:
+    """Decode a few short values of a record; the rest is skipped, whatever it holds. Raises as
+    `read_record`."""
+    record: Record = _part_decoder(type_)(content, where)
+    return record
+
+
 def read_json(path: Path, type_: Any = dict[str, Any], limit: int = RECORD_BYTES) -> Any:
     """Read a file of JSON without a layout of ours. Raises `StorageError`."""
     content = read_content(path, limit)
@@ -390,13 +397,24 @@ class _Versioned(msgspec.Struct):
 
 @cache
 def _decoder(type_: type[Record]) -> Callable[[bytes, str], Record]:
-    """What decodes a record, given where it stands, and checks the version of its layout."""
+    """What decodes a record, given where it stands, and checks its content and the version of its layout."""
+    decode_part = _part_decoder(type_)
+
+    def decode(line: bytes, where: str) -> Record:
+        check_content(line, where)
+        return decode_part(line, where)
+
+    return decode
+
+
+@cache
+def _part_decoder(type_: type[Record]) -> Callable[[bytes, str], Record]:
+    """The same for a type that leaves out what can be large or deep, which is skipped unchecked."""
     decoder = msgspec.json.Decoder(type_)
     defaults = {field.name: field.default for field in msgspec.structs.fields(type_)}
     known = defaults.get("format")
 
     def decode(line: bytes, where: str) -> Record:
-        check_content(line, where)
         try:
             record = decoder.decode(line)
             written = getattr(record, "format", None)
@@ -420,7 +438,7 @@ def _decoder(type_: type[Record]) -> Callable[[bytes, str], Record]:
 def check_content(text: bytes, where: str) -> None:
     """Raise `StorageError` where decoding a text of JSON would take more than `DECODED_BYTES`, or where it
     has more than `LEVELS` levels, which `msgspec` may still decode, and nothing else encode or print."""
-    if decoded_bytes(text, DECODED_BYTES) > DECODED_BYTES:
+    if len(text) * _MOST > DECODED_BYTES and decoded_bytes(text, DECODED_BYTES) > DECODED_BYTES:
         raise StorageError(f"{where} {_TOO_DENSE}")
     if text.count(b"[") + text.count(b"{") <= LEVELS:
         return
@@ -453,6 +471,9 @@ def decoded_bytes(text: bytes, enough: int) -> int:
 _COSTS = {b",": 64, b":": 60, b"[": 80, b"{": 130}
 """Bytes of memory for each list, object, member of an object and further value, as measured on 64-bit
 Python, rounded up."""
+
+_MOST = 4 + max(_COSTS.values())
+"""Bytes of memory for one byte of JSON, at most."""
 
 _SIGN_OR_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[][{},:]', re.DOTALL)
 
