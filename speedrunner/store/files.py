@@ -402,7 +402,8 @@ def _decoder(type_: type[Record]) -> Callable[[bytes, str], Record]:
 
     def decode(line: bytes, where: str) -> Record:
         check_content(line, where)
-        return decode_part(line, where)
+        record: Record = decode_part(line, where)
+        return record
 
     return decode
 
