@@ -14,7 +14,6 @@ from speedrunner.store import files
 from speedrunner.store.data import load
 from speedrunner.store.files import StorageError
 from speedrunner.store.seals import Sealer
-from speedrunner.store.stored_run import StoredRun
 from speedrunner.verification.subject import Subject
 from speedrunner.verification.verify import verify
 
@@ -39,7 +38,7 @@ def change(run: Path, name: str, edit: Change, line: int = 0) -> None:
 
 def seal(run: Path) -> None:
     """Seal a run as it is now."""
-    state = StoredRun.open_for_reading(run).state()
+    state = load(run).state
     state.seals = Sealer(run).seals({})
     state.digest = state.own_digest
     files.write_atomic(run / "state.json", state)
@@ -61,7 +60,7 @@ def trusting(run: Path) -> list[str]:
 
 def subject(run: Path) -> Subject:
     """A run for a single check."""
-    return Subject(StoredRun.open_for_reading(run), names(run))
+    return Subject(load(run), names(run))
 
 
 async def verified(run: Path, trust: Collection[str] | None = None) -> dict[str, Finding]:

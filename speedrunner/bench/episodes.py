@@ -65,7 +65,7 @@ class BenchRun:
 
     def hosts(self, size: int) -> HostPool:
         """Return hosts of the environment, one for each episode in flight."""
-        return self.setup.hosts(size, self.directory.host_log)
+        return self.setup.hosts(size, self.directory.files.host_log)
 
     async def warm(self, model: Model) -> list[int]:
         """Send the prefix that all episodes share, alone. Return its token ids. Raises `ServingError`."""
@@ -99,7 +99,7 @@ class BenchRun:
 
         steps = [Due(Wake(batch, 0, tasks), tasks)]
         await play_steps(self.setup, self.directory, self._limited(model), pool, steps, keep)
-        played = self.directory.trajectories("train", batch)
+        played = self.directory.read().trajectories(batch)
         for each in played:
             if each.ending.is_fault:
                 raise RunStopped(f"{each.episode} ended by {each.ending}: {each.error}")

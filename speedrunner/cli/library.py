@@ -28,10 +28,10 @@ from speedrunner.runs.stored_policy import find_policy
 from speedrunner.sandbox.child.values import valid_text
 from speedrunner.store.files import StorageError, read_given, reason
 from speedrunner.store.policies import MODULE_BYTES, InvalidPolicy
-from speedrunner.store.stored_run import StoredRun
 
 if TYPE_CHECKING:
     from speedrunner.runs.skill_call import SkillCall
+    from speedrunner.store.data import RunData
 
 app = typer.Typer(help="Look at skill libraries, and try modules of skills.", no_args_is_help=True)
 
@@ -240,13 +240,13 @@ def _json(call: SkillCall) -> str:
     return json_text(call)
 
 
-def _find(run: Path, version: int | None) -> tuple[StoredRun, int]:
+def _find(run: Path, version: int | None) -> tuple[RunData, int]:
     """A stored version. Raises `RunDirectoryError`."""
     return find_policy(str(run) if version is None else f"{run}:{version}")
 
 
 def _learnt(
-    directory: StoredRun, version: int, primitives: tuple[Primitive, ...] | None = None
+    directory: RunData, version: int, primitives: tuple[Primitive, ...] | None = None
 ) -> tuple[Library, str]:
     """The library of a stored version, judged anew where its primitives are known, and the notes.
 

@@ -62,8 +62,7 @@ def _recorded(arguments: list[str], in_flight: int | None, trust: list[str]) -> 
     from speedrunner.bench.cache_study import RecordedRun
     from speedrunner.runs.setup import set_up
     from speedrunner.runs.stored_setup import compose_stored
-    from speedrunner.store.data import RunData
-    from speedrunner.store.stored_run import StoredRun
+    from speedrunner.store.data import load
 
     paths = [each for each in arguments if "=" not in each or Path(each).exists()]
     overrides = [each for each in arguments if each not in paths]
@@ -71,7 +70,7 @@ def _recorded(arguments: list[str], in_flight: int | None, trust: list[str]) -> 
         raise InvalidConfig("name at least one run's directory")
     found = []
     for path in dict.fromkeys(paths):
-        directory = StoredRun.open_for_reading(Path(path))
-        config = compose_stored(directory, overrides, trust)
-        found.append(RecordedRun(RunData(directory), set_up(config), in_flight or config.run.in_flight))
+        run = load(path)
+        config = compose_stored(run, overrides, trust)
+        found.append(RecordedRun(run, set_up(config), in_flight or config.run.in_flight))
     return found

@@ -16,11 +16,11 @@ from speedrunner.runs.due import due
 from speedrunner.runs.plan import Evaluate, Sleep, Wake
 from speedrunner.runs.setup import SETUP_ERRORS
 from speedrunner.runs.stored_setup import set_up_stored
+from speedrunner.store.data import load
 from speedrunner.store.discovery import DAMAGED, damage, runs_below
 from speedrunner.store.files import StorageError
 from speedrunner.store.lock import owner_of
 from speedrunner.store.processes import remarks
-from speedrunner.store.stored_run import StoredRun
 from speedrunner.store.sweep_plans import SweepPlan, noted_sweeps
 
 State = Literal["finished", "running", "stopped", "waiting", "unknown"]
@@ -109,8 +109,8 @@ def run_status(path: Path, trust: Collection[str] = ()) -> RunStatus:
 
 
 def _status(path: Path, trust: Collection[str]) -> RunStatus:
-    directory = StoredRun.open_for_reading(path)
-    rows = directory.episodes()
+    run = load(path)
+    rows = run.episodes
     points = list_rows(average_tests(frame_episodes(rows)))
     last = points[-1] if points else {}
     owner = owner_of(path / "lock")
@@ -123,14 +123,14 @@ def _status(path: Path, trust: Collection[str]) -> RunStatus:
         faults=sum(row.ending.is_fault for row in rows),
         checkpoint=last.get("checkpoint"),
         score=last.get("score"),
-        remarks=remarks(directory.processes()),
+        remarks=remarks(run.processes),
         quiet_s=max(time.time() - ledger.stat().st_mtime, 0.0) if ledger.exists() else None,
     )
     try:
-        plan = set_up_stored(directory, trust, plays_here=False).plan(directory.training_end)
+        plan = set_up_stored(run, trust, plays_here=False).plan(run.training_end)
     except SETUP_ERRORS as error:  # what it names is not on this machine
         return replace(found, state="running" if owner else "unknown", note=str(error))
-    left = due(plan, directory)
+    left = due(plan, run)
     return replace(
         found,
         state="finished" if not left else "running" if owner else "stopped",

@@ -29,9 +29,9 @@ from speedrunner.runs.run import BegunRun, Engines, begun, deployed, identified,
 from speedrunner.runs.setup import SETUP_ERRORS, Setup, set_up
 from speedrunner.runs.sizing import sized_setup
 from speedrunner.sandbox.settings import SandboxError
+from speedrunner.store.data import load
 from speedrunner.store.files import StorageError
 from speedrunner.store.rundir import RunDirectory
-from speedrunner.store.stored_run import StoredRun
 
 OF_ONE_RUN = (HostError, MethodBroke, NotInstalled, RunStopped, SandboxError, ServingError, StorageError)
 """What may stop one run; the others go on."""
@@ -164,12 +164,12 @@ def is_unfinished(member: Member) -> bool:
         if member.run.after is None:
             setup.initial_policy()  # which may not exist
         return True
-    directory = StoredRun.open_for_reading(path)
-    same_configuration(directory, setup)
-    left = due(setup.plan(directory.training_end), directory, retry_faults=setup.config.run.retry_faults)
+    run = load(path)
+    same_configuration(run, setup)
+    left = due(setup.plan(run.training_end), run, retry_faults=setup.config.run.retry_faults)
     if left:
         setup.check_keys()
-        identified(directory, setup, lambda line: None)
+        identified(run, setup, lambda line: None)
     return bool(left)
 
 

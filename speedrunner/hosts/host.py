@@ -64,7 +64,7 @@ class Host(ABC):
             task: the world.
             module: the skills that may be called.
             action_limit: primitive calls that advance the world; `None` for no limit.
-            seed: of the skills' random numbers, see `speedrunner.store.stored_run.StoredRun.skill_seed`.
+            seed: of the skills' random numbers, see `speedrunner.store.stored_run.State.skill_seed`.
 
         Raises:
             HostFault: the environment, or the process of the skills, could not be brought up.

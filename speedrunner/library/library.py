@@ -19,6 +19,7 @@ from speedrunner.library.checks import problems_of
 from speedrunner.library.definition import Definition, arranged, module_text, read_module, read_text
 from speedrunner.library.rules import (
     DEFINITION_LIMIT,
+    NAME_LIMIT,
     SOURCE_LIMIT,
     InvalidSkill,
     Problem,
@@ -197,7 +198,12 @@ class Library:
         return [each.name for each in self.definitions if each.name in found and each.kind == "function"]
 
     def write(
-        self, source: str, *, sleep: int, public: bool | None = None, limit: int = SOURCE_LIMIT
+        self,
+        source: str,
+        *,
+        sleep: int,
+        public: bool | Collection[str] | None = None,
+        limit: int = SOURCE_LIMIT,
     ) -> Library:
         """Add functions, or replace those of the same names.
 
@@ -205,14 +211,19 @@ class Library:
             source: one or more functions, with the imports, constants and classes that the module lacks. Who
                 only wants to add looks for its `function_names` in `named` first.
             sleep: number of the sleep that edits.
-            public: whether the actor may call them; by default those whose names begin with no underscore.
+            public: whether the actor may call them, or the names of those that it may call. By default it may
+                call those whose names do not begin with an underscore.
             limit: characters that the source may have.
         """
         text = _read(source, limit)
         functions = [each.name for each in text if each.kind == "function"]
         if not functions:
             raise InvalidSkill("the source must hold a function at its top level")
-        shown = {name: not name.startswith("_") if public is None else public for name in functions}
+        if isinstance(public, bool):
+            seen = set(functions) if public else set[str]()
+        else:
+            seen = {each for each in functions if each[0] != "_"} if public is None else set(public)
+        shown = {name: name in seen for name in functions}
         return self._edited(self._with(text), sleep, shown, text, self._clashes(text))
 
     def edit(self, name: str, old: str, new: str, *, sleep: int) -> Library:
@@ -234,6 +245,8 @@ class Library:
     def rename(self, name: str, new_name: str, *, sleep: int) -> Library:
         """Rename a skill, and with it every call of it. Docstrings and comments stay as they are."""
         skill = self.skill(name)
+        if len(new_name) > NAME_LIMIT:
+            raise InvalidSkill(f"the new name has {len(new_name)} characters; {NAME_LIMIT} are allowed")
         if not new_name.isidentifier() or keyword.iskeyword(new_name):
             raise InvalidSkill(f"{new_name!r} is no name for a function")
         if new_name in self.named:
@@ -394,9 +407,9 @@ def _replaced(name: str, text: str, old: str, new: str) -> str:
     if count:
         more = "give more of what is around it"
         raise InvalidSkill(f"the text to replace occurs {count} times in {name}; {more}")
-    near = difflib.get_close_matches(
-        _first_line(old.strip()), [line.strip() for line in text.split("\n")], n=1
-    )
+    lines = [line.strip() for line in text.split("\n")]
+    is_short = max(len(text), len(old)) <= SOURCE_LIMIT  # a recorded edit may hold anything
+    near = difflib.get_close_matches(_first_line(old.strip()), lines, n=1) if is_short else []
     hint = f"; the nearest line is `{near[0]}` (spaces count, too)" if near else f"; show {name} first"
     raise InvalidSkill(f"the text to replace does not occur in {name}{hint}")
 

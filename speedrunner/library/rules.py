@@ -16,6 +16,9 @@ DEFINITION_LIMIT = 5_000
 SOURCE_LIMIT = 20_000
 """Characters that the source of one edit may have, and so each function and each constant."""
 
+NAME_LIMIT = 200
+"""Characters of a function's new name, which takes the place of the old one in all callers."""
+
 DEPTH_LIMIT = 300
 """Levels of code within code. Python's own limit, ten times as many, is another one in each place."""
 

@@ -14,6 +14,7 @@ from speedrunner.agents.texts import render, trajectory_text
 from speedrunner.agents.toolbox import Tool, Toolbox, ToolError
 from speedrunner.hosts.messages import Executed
 from speedrunner.library.definition import function_names
+from speedrunner.library.edits import apply_edit
 from speedrunner.library.library import Library
 from speedrunner.library.rules import InvalidSkill
 from speedrunner.methods.base import TRIES, Method, SleepTools, UnfitEnvironment
@@ -53,6 +54,7 @@ __all__ = [
     "Trajectory",
     "UnfitEnvironment",
     "actor_view",
+    "apply_edit",
     "fitting",
     "function_names",
     "headline",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from speedrunner.library.definition import Definition, read_text
-from speedrunner.methods import Edit, InvalidSkill, Library, function_names
+from speedrunner.methods import Edit, InvalidSkill, Library, apply_edit, function_names
 
 TAKEN = "the library has one of this name, and nothing in it is changed"
 
@@ -16,7 +16,7 @@ async def appended(library: Library, source: str, sleep: int) -> tuple[Library, 
     A function goes in together with those of the text that it needs, or not at all.
 
     Returns:
-        The library, and an edit for each function.
+        The library, and an edit for each function, or for several that need each other.
 
     Raises:
         SandboxError: nothing can be loaded here.
@@ -34,17 +34,19 @@ async def appended(library: Library, source: str, sleep: int) -> tuple[Library, 
             continue
         there = {each for each in needs[name] if each in functions and each in library.named}
         group = needs[name] - there
+        names = ", ".join(each for each in functions if each in group)
+        text_of_group = "\n\n\n".join(each.source for each in text if each.name in group)
+        edit = Edit("write", names, source=text_of_group, public=True)
         try:
             if other := [each for each in sorted(there) if library.named[each] != named[each]]:
                 raise InvalidSkill(f"{name} needs {', '.join(other)}, and {TAKEN}")
-            source = "\n\n\n".join(each.source for each in text if each.name in group)
-            grown = library.write(source, public=True, sleep=sleep)
+            grown = apply_edit(library, edit, sleep=sleep)
             await grown.check_loading()
         except InvalidSkill as error:
             edits.append(Edit("write", name, str(error)))
         else:
             library = grown
-            edits += [Edit("write", each) for each in functions if each in group]
+            edits.append(edit)
     return library, edits or [Edit("write", "(none)", "the source must hold a function at its top level")]
 
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+import msgspec
+
 from speedrunner.methods import ActorSpec, Edit, Library, SleepTools, Trajectory
 from speedrunner.methods.asi import ASI
 
@@ -37,12 +39,15 @@ class ASIReplay(ASI):
             for call in (turn.executed, *turn.executed.below())
             if call.error is None
         }
-        new = {edit.name for edit in edits if edit.error is None}
+        new = {name for edit in edits if edit.error is None for name in edit.names}
         kept = _without(grown, new - ran if solved else new)
         why = "it was not called, or failed," if solved else f"the task was not solved again ({again.ending})"
         told = f"{why} when {played.episode} was played again"
         dropped = new - kept.by_name.keys()
-        return kept, [Edit(edit.action, edit.name, told) if edit.name in dropped else edit for edit in edits]
+        return kept, [
+            edit if dropped.isdisjoint(edit.names) else msgspec.structs.replace(edit, error=told)
+            for edit in edits
+        ]
 
 
 def _without(library: Library, names: set[str]) -> Library:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from math import sqrt
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
@@ -17,6 +17,10 @@ from speedrunner.results.ledger import Line, RunCosts
 from speedrunner.store import files
 from speedrunner.store.data import RunData
 from speedrunner.store.records import FORMAT
+from speedrunner.store.stored_run import sleep_key
+
+if TYPE_CHECKING:
+    import pandas
 
 CONFIDENCE = 0.9
 
@@ -103,13 +107,33 @@ def kept(folder: Path) -> list[Forecast]:
 
 def truth(run: RunData, costs: RunCosts) -> dict[str, float]:
     """Return the known amounts that a run took, by measure. Raises `StorageError`."""
-    taken = amounts_of(costs.total)
+    taken = _amounts(costs.total)
     if costs.unpriced:
         taken.pop("usd", None)
     return taken | {"bytes": sum(file_sizes(run.path).values())}
 
 
-def amounts_of(line: Line) -> dict[str, float]:
+def frame_steps(run: RunData, costs: RunCosts) -> pandas.DataFrame:
+    """Return the amounts that each episode and sleep of a run took, with its `kind`; unknown ones are NaN.
+
+    What the run took beside them is spread evenly over all of them, and the bytes of a kind's files over that
+    kind. Raises `StorageError`.
+    """
+    import pandas
+
+    kinds: dict[str, Kind] = {row.episode: row.phase for row in run.episodes}
+    kinds |= {sleep_key(record.sleep): "sleep" for record in run.sleeps}
+    names, nothing = list(MEASURES[:-1]), dict.fromkeys(MEASURES, 0.0)
+    lines = [costs.episodes.get(key, Line()) for key in kinds]
+    own = pandas.DataFrame([_amounts(each) if each.requests else nothing for each in lines], columns=names)
+    found = own + (pandas.Series(_amounts(costs.total), names) - own.sum()) / len(kinds)
+    found["kind"] = list(kinds.values())
+    sizes = file_sizes(run.path)
+    shares = found["kind"].map(sizes) / found["kind"].map(found["kind"].value_counts())
+    return found.assign(bytes=shares + sizes["all"] / len(kinds))
+
+
+def _amounts(line: Line) -> dict[str, float]:
     """Return the amounts of a line of costs by measure; unknown seconds and USD are left out."""
     tokens = line.tokens
     known = {"engine_s": line.engine_s, "usd": line.usd}

@@ -17,8 +17,9 @@ from serving.usage import Prices
 from speedrunner.config.schema import Config, to_mapping
 from speedrunner.optional import optional
 from speedrunner.runs.plan import Sleep, Step, Wake
+from speedrunner.store.data import RunData
 from speedrunner.store.records import EpisodeRow
-from speedrunner.store.stored_run import StoredRun
+from speedrunner.store.rundir import RunDirectory
 
 Tracked = Literal["none", "tensorboard", "wandb", "both"]
 
@@ -90,7 +91,7 @@ def require(tracked: Tracked) -> None:
 
 @contextmanager
 def curves(
-    config: Config, directory: StoredRun, prices: Prices, say: Callable[[str], None]
+    config: Config, directory: RunDirectory, prices: Prices, say: Callable[[str], None]
 ) -> Iterator[Callable[[Step], None]]:
     """Open what `logging` names; the function that it gives is to be called with each finished step.
 
@@ -116,7 +117,7 @@ def curves(
             attempt(name, partial(add, tracker, step))
 
     def add(tracker: Tracker, step: Step) -> None:
-        tracker.log(*points(step, directory, prices))
+        tracker.log(*points(step, directory.read(), prices))
 
     for name in _names(config.logging):
         attempt(name, partial(begin, name))
@@ -127,15 +128,15 @@ def curves(
             attempt(name, tracker.close)
 
 
-def points(step: Step, directory: StoredRun, prices: Prices) -> tuple[int, dict[str, float]]:
+def points(step: Step, run: RunData, prices: Prices) -> tuple[int, dict[str, float]]:
     """What a finished step adds to the curves, and after how many training rollouts.
 
     Means are over the episodes that have a score; USD are those of their tokens at the actor's prices.
     """
     if isinstance(step, Sleep):
-        records = directory.sleeps()
+        records = run.sleeps
         record = next(each for each in records if each.sleep == step.number)
-        policy = directory.policies.load(step.number)
+        policy = run.policies.load(step.number)
         refused = sum(edit.error is not None for edit in record.edits)
         found = {"accepted": len(record.edits) - refused, "refused": refused, "seconds": record.seconds}
         found |= {"skills": len(policy.skills), "public": sum(skill.public for skill in policy.skills)}
@@ -143,7 +144,7 @@ def points(step: Step, directory: StoredRun, prices: Prices) -> tuple[int, dict[
             found["prefix_kept"] = record.prefix.kept
         rollouts = sum(each.rollouts for each in records if each.sleep <= step.number)
         return rollouts, {f"sleep/{name}": float(value) for name, value in found.items()}
-    rows = [row for row in directory.episodes() if row.episode in step.tasks]
+    rows = [row for row in run.episodes if row.episode in step.tasks]
     if isinstance(step, Wake):
         return step.first + len(step.tasks), _means("train", rows, prices)
     return step.checkpoint, _means("test", rows, prices)

@@ -46,8 +46,8 @@ async def play_with(model: Model, setup: Setup, policy: Policy | None = None) ->
     with RunDirectory.open_for_writing(Path(setup.config.run.dir)) as directory:
         directory.write_config(to_yaml(setup.config))
         directory.write_policy(setup.initial_policy() if policy is None else policy)
-        async with setup.hosts(setup.config.run.in_flight, directory.host_log) as pool:
-            await play_steps(setup, directory, model, pool, due(setup.plan(), directory))
+        async with setup.hosts(setup.config.run.in_flight, directory.files.host_log) as pool:
+            await play_steps(setup, directory, model, pool, due(setup.plan(), directory.read()))
     return load(setup.config.run.dir)
 
 

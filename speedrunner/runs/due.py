@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from envs import Task
 from speedrunner.runs.plan import Evaluate, Sleep, Step, Wake, step_key
-from speedrunner.store.stored_run import StoredRun
+from speedrunner.store.data import RunData
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class Due:
     tasks: dict[str, Task] = field(default_factory=dict)
 
 
-def due(steps: Iterable[Step], directory: StoredRun, *, retry_faults: bool = False) -> list[Due]:
+def due(steps: Iterable[Step], run: RunData, *, retry_faults: bool = False) -> list[Due]:
     """What is left of a plan, in its order.
 
     Args:
@@ -27,8 +27,8 @@ def due(steps: Iterable[Step], directory: StoredRun, *, retry_faults: bool = Fal
 
     No task of a rollout that counts is handed out for training again.
     """
-    finished, policies = set(directory.finished()), directory.policies.versions()
-    rows = directory.episodes()
+    finished, policies = set(run.state.finished), run.policies.versions()
+    rows = run.episodes
     is_fault = {row.episode: row.ending.is_fault for row in rows}
     trained = {row.task for row in rows if row.phase == "train" and not row.ending.is_fault}
     found: list[Due] = []

@@ -72,10 +72,11 @@ class Executor:
         self._faults = 0
         self._is_cut = False
         """Whether the time that is left was too short for something."""
-        for row in self.directory.episodes():
+        run = self.directory.read()
+        for row in run.episodes:
             if not row.ending.is_fault:
                 self.drain.took(self._kind(row.phase), row.seconds)
-        for sleep in self.directory.sleeps():
+        for sleep in run.sleeps:
             self.drain.took(self._kind("sleep"), sleep.seconds)
         self._failure: BaseException | None = None
         """What went wrong first; what others raise while they are cancelled for it says nothing."""
@@ -167,7 +168,7 @@ class Executor:
                                 task,
                                 step.policy,
                                 self._next_attempt(episode),
-                                seed=directory.skill_seed(task),
+                                seed=directory.state.skill_seed(task),
                             ),
                             specs[episode],
                             host,
@@ -194,15 +195,15 @@ class Executor:
 
     def _played(self) -> set[Task]:
         """The tasks that were trained on; one that ended by a fault of ours may be played again."""
-        rows = self.directory.episodes()
+        rows = self.directory.read().episodes
         return {row.task for row in rows if row.phase == "train" and not row.ending.is_fault}
 
     def _is_spent(self) -> bool:
         """Whether training has to end, which has not ended before."""
-        return self.budget.is_spent and self.directory.training_end is None
+        return self.budget.is_spent and self.directory.state.training_end is None
 
     def _end_training(self) -> None:
-        episodes = [row.episode for row in self.directory.episodes() if row.phase == "train"]
+        episodes = [row.episode for row in self.directory.read().episodes if row.phase == "train"]
         rollouts = max(map(number_of, episodes), default=-1) + 1
         end = TrainingEnd(rollouts, sleeps=self.directory.policies.versions()[-1])
         self.directory.end_training(end)
@@ -240,7 +241,7 @@ class Executor:
 
     async def _learn(self, step: Sleep) -> None:
         policy = self.directory.policies.load(step.number - 1)
-        history = History(self.directory)
+        history = History(self.directory.read())
         name = sleep_key(step.number)
         attempt = self._next_attempt(name)
         attempts: list[Trajectory] = []
@@ -254,7 +255,7 @@ class Executor:
             if not self.method.replays:
                 allowed.remove(task)
             stored = self._spec(policy, task).library.module()
-            key, seed = f"{name}/again/{next(numbers):04d}", self.directory.skill_seed(task)
+            key, seed = f"{name}/again/{next(numbers):04d}", self.directory.state.skill_seed(task)
             episode = Episode(key, task, policy.version, attempt, stored, seed)
             for _ in range(2):  # a fault of ours says nothing about the policy
                 async with self.pool.host() as host, self.share.slot(self.directory):

@@ -145,7 +145,7 @@ async def _played(setup: Setup, folder: Path, copy: Path | None) -> None:
     last = max((n for n, step in enumerate(steps) if isinstance(step, Sleep)), default=len(steps) - 1)
 
     async def execute(first: int, end: int) -> None:
-        await play_steps(setup, directory, model, pool, due(steps[first:end], directory))
+        await play_steps(setup, directory, model, pool, due(steps[first:end], directory.read()))
 
     with RunDirectory.open_for_writing(folder) as directory:
         async with setup.hosts(setup.config.run.in_flight) as pool:

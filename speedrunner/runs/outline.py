@@ -9,7 +9,7 @@ from speedrunner.runs.due import Due, due
 from speedrunner.runs.plan import Evaluate, Sleep, Wake
 from speedrunner.runs.run import identified, same_configuration
 from speedrunner.runs.setup import Setup
-from speedrunner.store.stored_run import StoredRun
+from speedrunner.store.data import load
 
 _FORMAT = "{:10}{:>8}{:>10}{:>19}{:>11}"
 
@@ -29,11 +29,11 @@ def outline(setup: Setup, after: str | None = None) -> Iterator[str]:
     left = [Due(step, {} if isinstance(step, Sleep) else step.tasks) for step in plan]
     yield f"{path}: {config.method.name} on {config.env.name} with {setup.card.name}"
     if (path / "config.yaml").exists():
-        directory = StoredRun.open_for_reading(path)
-        same_configuration(directory, setup)
-        identified(directory, setup, lambda line: None)
-        plan = setup.plan(directory.training_end)
-        left = due(plan, directory, retry_faults=config.run.retry_faults)
+        stored = load(path)
+        same_configuration(stored, setup)
+        identified(stored, setup, lambda line: None)
+        plan = setup.plan(stored.training_end)
+        left = due(plan, stored, retry_faults=config.run.retry_faults)
         yield f"it exists; {len(plan) - len(left)} of its {len(plan)} steps are finished; what is left:"
     elif after is not None:
         yield f"it begins with the newest policy of {after}"

@@ -35,7 +35,7 @@ from speedrunner.store.files import StorageError
 from speedrunner.store.labels import attempts
 from speedrunner.store.records import Policy, Process
 from speedrunner.store.rundir import RunDirectory
-from speedrunner.store.stored_run import RunDirectoryError, StoredRun
+from speedrunner.store.stored_run import RunDirectoryError
 
 READING_S = 10.0
 """Seconds between two notes of the accounts, of which a process that is killed leaves the last."""
@@ -56,7 +56,7 @@ async def run(setup: Setup, console: Console, drain: Drain) -> list[Balance]:
     async with begun(setup, console) as one:
         if one is None:
             return []
-        logs = one.directory.server_log, one.directory.inducer_server_log
+        logs = one.directory.files.server_log, one.directory.files.inducer_server_log
         async with one.hosts() as pool, deployed(one.setup, *logs, one.progress) as engines:
             try:
                 async with engines.read(lambda: [one]):
@@ -186,7 +186,7 @@ class BegunRun:
         wake = max((len(each.tasks) for each in self.left if isinstance(each.step, Wake)), default=0)
         test = max((len(each.tasks) for each in self.left if isinstance(each.step, Evaluate)), default=0)
         size = min(self.setup.config.run.in_flight, max(wake + test, 1))
-        return self.setup.hosts(size, self.directory.host_log)
+        return self.setup.hosts(size, self.directory.files.host_log)
 
     async def play(
         self, engines: Engines, pool: HostPool, drain: Drain, share: FairShare | None = None
@@ -215,16 +215,16 @@ class BegunRun:
                 pool=pool,
                 progress=self.progress,
                 drain=drain,
-                attempts=attempts(self.ledger, directory.episodes()),
+                attempts=attempts(self.ledger, directory.read().episodes),
                 budget=budget,
                 share=share or FairShare(),
             )
-            end = directory.training_end
+            end = directory.state.training_end
             prices = setup.prices[setup.card.name]
             with curves(setup.config, directory, prices, self.progress.say) as executor.finished:
                 await executor.execute(self.left)
-                if directory.training_end != end:
-                    await executor.execute(due(setup.plan(directory.training_end), directory))
+                if (new_end := directory.state.training_end) != end:
+                    await executor.execute(due(setup.plan(new_end), directory.read()))
 
 
 Size = Callable[[Setup, Callable[[str], None]], Awaitable[Setup]]
@@ -251,9 +251,11 @@ async def begun(
     # Before a folder is made, as it may not exist.
     initial = None if (path / "config.yaml").exists() else setup.initial_policy()
     with RunDirectory.open_for_writing(path) as directory:
-        same_configuration(directory, setup)
-        steps = setup.plan(directory.training_end)
-        left = due(steps, directory, retry_faults=options.retry_faults)
+        stored = directory.read()
+        if stored.files.config.exists():
+            same_configuration(stored, setup)
+        steps = setup.plan(stored.training_end)
+        left = due(steps, stored, retry_faults=options.retry_faults)
         if not left:
             console.print(f"{path} is finished: nothing is left to play", soft_wrap=True)
             yield None
@@ -262,31 +264,29 @@ async def begun(
         require(setup.config.logging)
         _claim(directory, setup, initial)
         directory.keep_reading()
-        ledger = directory.requests()  # a damaged one is told before a server is started
+        ledger = stored.ledger  # a damaged one is told before a server is started
         episodes = sum(len(step.tasks) for step in steps if isinstance(step, Wake | Evaluate))
         with Progress(console, episodes, episodes - sum(len(each.tasks) for each in left), name) as progress:
             setup = await size(setup, progress.say)
-            process = identified(directory, setup, progress.waiting)
+            process = identified(stored, setup, progress.waiting)
             setup = replace(setup, card=process.actor, inducer_card=process.inducer)
             if process.changes:
                 progress.say(f"warning: not as before: {'; '.join(process.changes)}")
             yield BegunRun(setup, directory, process, left, ledger, progress)
 
 
-def same_configuration(directory: StoredRun, setup: Setup) -> None:
-    """Raise `RunDirectoryError` where a run that there is has another configuration."""
-    if directory.config() is None:
-        return
-    if changed := differences(RunData(directory).settings, setup.config):
+def same_configuration(run: RunData, setup: Setup) -> None:
+    """Raise `RunDirectoryError` where a stored run has another configuration."""
+    if changed := differences(run.settings, setup.config):
         raise RunDirectoryError(
-            f"{directory.path} is a run of another configuration: {'; '.join(changed)};"
+            f"{run.path} is a run of another configuration: {'; '.join(changed)};"
             " take the change back, or name another directory with run.dir"
         )
 
 
 def _claim(directory: RunDirectory, setup: Setup, initial: Policy | None) -> None:
     """Write the configuration of a new run, its secret and its first policy."""
-    is_new = directory.config() is None
+    is_new = not directory.files.config.exists()
     if is_new or not directory.policies.versions():
         initial = initial or setup.initial_policy()
         if is_new:
@@ -295,7 +295,7 @@ def _claim(directory: RunDirectory, setup: Setup, initial: Policy | None) -> Non
     directory.write_secret()  # one that was recorded by older code has none
 
 
-def identified(directory: StoredRun, setup: Setup, say: Callable[[str], None]) -> Process:
+def identified(run: RunData, setup: Setup, say: Callable[[str], None]) -> Process:
     """Return what this process works with, if the run may be resumed with it.
 
     Raises as `identity`, `with_recorded_contexts` and `continued`.
@@ -303,9 +303,9 @@ def identified(directory: StoredRun, setup: Setup, say: Callable[[str], None]) -
     Args:
         say: gets a line of what is done.
     """
-    before = directory.processes()
-    process = identity(with_recorded_contexts(directory.path, before, setup), say)
-    if before or directory.episodes():  # a process that was not recorded has played none
+    before = run.processes
+    process = identity(with_recorded_contexts(run.path, before, setup), say)
+    if before or run.episodes:  # a process that was not recorded has played none
         newest = before[-1] if before else None
-        process = continued(directory.path, newest, process, accept=setup.config.run.accept_changes)
+        process = continued(run.path, newest, process, accept=setup.config.run.accept_changes)
     return process

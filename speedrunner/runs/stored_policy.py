@@ -6,11 +6,12 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
+from speedrunner.store.data import RunData, load
 from speedrunner.store.records import Policy
-from speedrunner.store.stored_run import RunDirectoryError, StoredRun
+from speedrunner.store.stored_run import RunDirectoryError
 
 
-def find_policy(name: str) -> tuple[StoredRun, int]:
+def find_policy(name: str) -> tuple[RunData, int]:
     """The run that `RUN[:VERSION]` names, and the version, by default its newest, which it must have.
 
     Raises:
@@ -21,21 +22,21 @@ def find_policy(name: str) -> tuple[StoredRun, int]:
         path, wanted = name, ""
     elif not wanted.removeprefix("v").isdecimal():
         raise RunDirectoryError(f"{name!r} names no policy; write RUN or RUN:VERSION, such as runs/demo:2")
-    directory = StoredRun.open_for_reading(Path(path))
-    there = directory.policies.versions()
+    run = load(path)
+    there = run.policies.versions()
     if not there:
-        raise RunDirectoryError(f"{directory.path} has no policy yet")
+        raise RunDirectoryError(f"{run.path} has no policy yet")
     version = int(wanted.removeprefix("v")) if wanted else there[-1]
     if version not in there:
         known = f"v{there[0]:04d} to v{there[-1]:04d}"
-        raise RunDirectoryError(f"{directory.path} has no policy v{version:04d}; it has {known}")
-    return directory, version
+        raise RunDirectoryError(f"{run.path} has no policy v{version:04d}; it has {known}")
+    return run, version
 
 
 def stored_policy(name: str) -> Policy:
     """The policy `RUN[:VERSION]` (by default the newest) for another run. Raises `RunDirectoryError`."""
-    directory, version = find_policy(name)
-    policy = directory.policies.load(version)
+    run, version = find_policy(name)
+    policy = run.policies.load(version)
     # For this run they were there from the start; tools are ordered by the sleep of their last edit.
     skills = tuple(replace(skill, created=0, edited=0) for skill in policy.skills)
     return replace(policy, version=0, skills=skills)

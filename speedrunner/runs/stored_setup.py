@@ -26,13 +26,12 @@ from speedrunner.config.schema import Config, InvalidConfig, SandboxConfig, to_y
 from speedrunner.methods.registry import METHODS
 from speedrunner.runs.setup import Setup, set_up
 from speedrunner.store.data import RunData
-from speedrunner.store.stored_run import StoredRun
 
 CLASSES, MODELS = ("env.name", "method.name"), ("model.card", "model.inducer_card")
 """Keys that name code of ours or of others, and those that name a model configuration."""
 
 
-def set_up_stored(directory: StoredRun, trust: Collection[str], *, plays_here: bool = True) -> Setup:
+def set_up_stored(run: RunData, trust: Collection[str], *, plays_here: bool = True) -> Setup:
     """Make what a run's configuration names; its models are those that its newest process recorded.
 
     Args:
@@ -44,40 +43,40 @@ def set_up_stored(directory: StoredRun, trust: Collection[str], *, plays_here: b
         InvalidConfig: its configuration cannot be read, or names what is neither ours nor trusted.
         EnvironmentFault, InvalidMethodOption, InvalidCard, UnfitEnvironment, SandboxUnavailable: as `set_up`.
     """
-    config = usable(directory, trust)
-    process = next(reversed(directory.processes()), None)
+    config = usable(run, trust)
+    process = next(reversed(run.processes), None)
     cards = None
     if process is not None:
         actor, inducer = _without_place(process.actor), _without_place(process.inducer)
         cards = actor, actor if inducer == actor else inducer
-    _require(config, directory, trust, CLASSES if cards else (*CLASSES, *MODELS))
+    _require(config, run, trust, CLASSES if cards else (*CLASSES, *MODELS))
     return set_up(config, cards, plays_here=plays_here)
 
 
-def compose_stored(directory: StoredRun, overrides: Sequence[str], trust: Collection[str]) -> Config:
+def compose_stored(run: RunData, overrides: Sequence[str], trust: Collection[str]) -> Config:
     """Compose a run's configuration with overrides, which are the user's own and name what they like.
 
     Raises as `compose`; `InvalidConfig` also where the run names what is neither ours nor trusted.
     """
-    config = compose(overrides, base=to_yaml(usable(directory, trust)))
+    config = compose(overrides, base=to_yaml(usable(run, trust)))
     given = [each.partition("=")[2] for each in overrides]
-    _require(config, directory, [*trust, *given], (*CLASSES, *MODELS))
+    _require(config, run, [*trust, *given], (*CLASSES, *MODELS))
     return config
 
 
-def stored_env(directory: StoredRun, trust: Collection[str]) -> TextEnv:
+def stored_env(run: RunData, trust: Collection[str]) -> TextEnv:
     """Make a run's environment. Raises as `set_up_stored`."""
-    config = usable(directory, trust)
-    _require(config, directory, trust, ("env.name",))
+    config = usable(run, trust)
+    _require(config, run, trust, ("env.name",))
     return envs.make(config.env.name, **config.env.options)
 
 
-def usable(directory: StoredRun, trust: Collection[str]) -> Config:
+def usable(run: RunData, trust: Collection[str]) -> Config:
     """Return a run's configuration with what belongs to a machine as the reader has it.
 
     Names in it are as they are stored. Raises `StorageError`, `InvalidConfig`.
     """
-    config, usual = RunData(directory).settings, SandboxConfig()
+    config, usual = run.settings, SandboxConfig()
     env = config.env
     is_known = env.name in ENVIRONMENTS or env.name in trust
     local = ENVIRONMENT_CLASSES.find(env.name).local_options if is_known else frozenset()
@@ -114,11 +113,11 @@ def _without_place(card: ModelCard) -> ModelCard:
     return replace(card, server=ServerOptions(), **nowhere)
 
 
-def _require(config: Config, directory: StoredRun, named: Collection[str], keys: Collection[str]) -> None:
+def _require(config: Config, run: RunData, named: Collection[str], keys: Collection[str]) -> None:
     """Raise `InvalidConfig` where one of these keys names what is neither ours nor named by the user."""
     for key, name, ours in _names(config):
         if key in keys and name not in ours and name not in named:
-            file = directory.path / "config.yaml"
+            file = run.files.config
             what = "a model configuration" if key in MODELS else "code"
             raise InvalidConfig(
                 f"{file}: {key} is {name!r}, {what} that is not part of SpeedRunner."

@@ -70,10 +70,10 @@ class MyMethod(Method):
                 await edited.check_loading()
             except InvalidSkill as error:
                 # What was asked for is recorded, refused or not; a `ToolError` tells the agent its mistake.
-                tools.edits.append(Edit("write", name, str(error)))
+                tools.edits.append(Edit("write", name, str(error), source=source, public=True))
                 raise ToolError(str(error)) from error
             if edited != library:
-                tools.edits.append(Edit("write", name))
+                tools.edits.append(Edit("write", name, source=source, public=True))
             library = edited
             return f"{name} is in the library."
 

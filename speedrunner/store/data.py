@@ -1,6 +1,10 @@
-"""The readers of runs: `load(path)` for people and reports, `History` for the methods.
+"""Read runs: `load` gives people and commands a `RunData`; methods get a `History`, its training-only view.
 
-They take no lock and work while the run goes on: what is not finished is not there yet.
+    stored_run.RunFiles   where everything lies        ┐
+    episode_file          finds and reads episodes     ├─ RunData ── History (training episodes alone)
+    records, frames       typed records, data frames   ┘
+
+A reader takes no lock and also reads a run that is being played: what is not finished is not there yet.
 """
 
 from __future__ import annotations
@@ -12,51 +16,88 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import msgspec
 
-from serving.balance import Balance
 from serving.meter import LedgerRow
 from serving.usage import Prices
+from speedrunner.config.plain_yaml import BYTES as CONFIG_BYTES
 from speedrunner.config.plain_yaml import NotPlain, read_plain
 from speedrunner.config.schema import Config, InvalidConfig, from_stored
+from speedrunner.store import files
+from speedrunner.store.episode_file import EPISODES, EpisodeFile
 from speedrunner.store.labels import attempt_of, attempts
 from speedrunner.store.records import EpisodeRow, Phase, Process, SleepRecord, TrainingEnd, Trajectory
-from speedrunner.store.stored_run import RunDirectoryError, StoredRun, sleep_key
+from speedrunner.store.stored_run import RunDirectoryError, RunFiles, State, as_run_directory_error, sleep_key
 
 if TYPE_CHECKING:
     import pandas
 
+    from serving.balance import Balance
     from speedrunner.store.frames import Table
+
+LEDGER_BYTES = 256 * 2**20
+"""Bytes of memory that a ledger's rows may take: some 480,000 rows of 5,000 episodes."""
+
+ROW_BYTES, LABELS_BYTES = 500, 2_000
+"""Bytes of memory for a row, and for what commands note of each set of labels (one for each attempt at an
+episode, role and replica). Measured with `speedrunner cost`: 480 and 1,600."""
+
+SLEEPS_BYTES = 512 * 2**20
+"""Bytes of memory that the records of all sleeps may take; see `files.decoded_bytes`."""
+
+CHECKPOINTS = 500
+"""Evaluations of a run. A report draws each of them, and resamples its episodes."""
+
+MODELS = 100
+"""Models in a ledger. The engine's time is split for each of them."""
+
+PROCESSES = 1_000
+"""Rows of `processes.jsonl`."""
 
 
 def load(path: Path | str) -> RunData:
     """Open a run for reading. Raises `RunDirectoryError` when it is none, in one line."""
-    return RunData(StoredRun.open_for_reading(Path(path)))
+    run = RunData(Path(path))
+    with as_run_directory_error(run.path):
+        if not run.path.exists():
+            raise RunDirectoryError(f"{path} does not exist: name a run's directory")
+        run.files.check()
+        if not run.files.config.exists():
+            raise RunDirectoryError(f"{path} holds no run: it has no config.yaml")
+        _ = run.config_text
+    return run
 
 
 class RunData:
-    """One run as it is on the disk; every part is read when first asked for. `load` again for a fresh look.
+    """A snapshot of one run: each part is read when it is first asked for, and then kept. `load` it again for
+    a fresh look.
 
     Everything may raise `StorageError`.
 
     Attributes:
-        directory: its files.
         path: the run's directory.
-        policies: the policy versions.
+        files: its files.
+        policies: the policy versions, which are read at each call.
     """
 
-    def __init__(self, directory: StoredRun) -> None:
-        self.directory = directory
-        self.path = directory.path
-        self.policies = directory.policies
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.files = RunFiles(path)
+        self.policies = self.files.policies
+        self._episode_files: dict[tuple[Phase, int], EpisodeFile] = {}
+
+    @cached_property
+    def config_text(self) -> str:
+        """The text of `config.yaml`."""
+        return files.read_content(self.files.config, CONFIG_BYTES).decode(errors="replace")
 
     @cached_property
     def config(self) -> dict[str, Any]:
         """The resolved configuration."""
         try:
-            config = read_plain(self.directory.config() or "")
+            config = read_plain(self.config_text)
         except NotPlain as error:
-            raise RunDirectoryError(f"{self.path / 'config.yaml'} cannot be read: {error}") from error
+            raise RunDirectoryError(f"{self.files.config} cannot be read: {error}") from error
         if not isinstance(config, dict):
-            raise RunDirectoryError(f"{self.path / 'config.yaml'} holds no configuration")
+            raise RunDirectoryError(f"{self.files.config} holds no configuration")
         return config
 
     @cached_property
@@ -65,12 +106,18 @@ class RunData:
         try:
             return from_stored(self.config)
         except InvalidConfig as error:
-            raise InvalidConfig(f"{self.path / 'config.yaml'}: {error}") from None
+            raise InvalidConfig(f"{self.files.config}: {error}") from None
+
+    @cached_property
+    def state(self) -> State:
+        """What is finished and sealed, and the run's secret."""
+        with as_run_directory_error(self.path):
+            return self.files.read_state()
 
     @property
     def training_end(self) -> TrainingEnd | None:
         """Where training ended before its plan did, if it has."""
-        return self.directory.training_end
+        return self.state.training_end
 
     @property
     def checkpoints(self) -> list[int]:
@@ -78,36 +125,116 @@ class RunData:
         planned, end = self.settings.run.checkpoints, self.training_end
         return planned if end is None else [*(each for each in planned if each < end.rollouts), end.rollouts]
 
+    def batches(self) -> list[int]:
+        """Return the batches of which there are training episodes, ascending."""
+        return self.files.numbers("train")
+
     def trajectories(self, batch: int | None = None) -> list[Trajectory]:
-        """Finished training episodes, of one batch or of all."""
-        return list(self.played("train")) if batch is None else self.directory.trajectories("train", batch)
+        """Return the finished training episodes, of one batch or of all; see `played`."""
+        return list(self.played("train", batch))
 
     def evaluations(self, checkpoint: int | None = None) -> list[Trajectory]:
-        """Finished held-out episodes, of one checkpoint or of all."""
-        if checkpoint is None:
-            return list(self.played("test"))
-        return self.directory.trajectories("test", checkpoint)
+        """Return the finished held-out episodes, of one checkpoint or of all; see `played`."""
+        return list(self.played("test", checkpoint))
 
-    def played(self, phase: Phase) -> Iterator[Trajectory]:
-        """Finished episodes, one after the other; one at a time is in memory."""
-        for number in self.directory.numbers(phase):
-            yield from self.directory.each_trajectory(phase, number)
+    def played(
+        self, phase: Phase, number: int | None = None, *, every_attempt: bool = False
+    ) -> Iterator[Trajectory]:
+        """Yield finished episodes in the order in which they ended, one at a time in memory.
+
+        Args:
+            number: a batch, or the checkpoint of an evaluation; `None`: all of the phase.
+            every_attempt: also yield older attempts at an episode that was repeated after an infrastructure
+                error.
+        """
+        with as_run_directory_error(self.path):
+            for each in self.files.numbers(phase) if number is None else [number]:
+                file = self._episode_file(phase, each)
+                yield from file.read(file.attempts if every_attempt else file.newest)
+
+    def count(self, phase: Phase) -> int:
+        """Return the number of finished episodes of a phase; their texts are not decoded."""
+        with as_run_directory_error(self.path):
+            return sum(len(self._episode_file(phase, each).newest) for each in self.files.numbers(phase))
+
+    def lines(self, phase: Phase) -> Iterator[tuple[str, bytes]]:
+        """Yield the key and the line of JSON of every attempt at the episodes of a phase."""
+        for number in self.files.numbers(phase):
+            file = self._episode_file(phase, number)
+            for entry, line in zip(file.attempts, file.lines(file.attempts), strict=True):
+                yield entry.episode, line
 
     @cached_property
     def episodes(self) -> list[EpisodeRow]:
         """One summary row per finished episode, also where a kill came before the row was written."""
-        return self.directory.episodes()
+        return _newest(self._bounded(self.written_rows + self.missing_rows))
 
     @cached_property
     def rows(self) -> list[EpisodeRow]:
         """The same as they are written, without a look at the episodes themselves: those that a kill came
         between are missing until the run goes on."""
-        return list({row.episode: row for row in self.directory.rows()}.values())
+        return _newest(self.written_rows)
+
+    @cached_property
+    def written_rows(self) -> list[EpisodeRow]:
+        """The rows of `episodes.jsonl`: one for every attempt that ended."""
+        return self._bounded(self._read(self.files.episodes, EpisodeRow))
+
+    @cached_property
+    def missing_rows(self) -> list[EpisodeRow]:
+        """The rows that `episodes.jsonl` lacks after a kill, made from the episodes."""
+        written = {(row.episode, row.attempt) for row in self.written_rows}
+        missing: list[EpisodeRow] = []
+        played = 0
+        with as_run_directory_error(self.path):
+            for phase in get_args(Phase):
+                for number in self.files.numbers(phase):
+                    file = self._episode_file(phase, number)
+                    lost = [each for each in file.attempts if (each.episode, each.attempt) not in written]
+                    point = played if phase == "train" else number
+                    missing += [EpisodeRow.of(each, phase, point) for each in file.read(lost)]
+                    self._bounded(missing)
+                    played += len(file.newest)
+        return missing
 
     @cached_property
     def sleeps(self) -> list[SleepRecord]:
         """The finished sleeps, ascending."""
-        return self.directory.sleeps()
+        room, found = SLEEPS_BYTES, []
+        with as_run_directory_error(self.path):
+            for number in self.files.numbers("sleep"):
+                path = self.files.numbered("sleep", number)
+                content = files.read_content(path)
+                room -= files.decoded_bytes(content, room)
+                if room < 0:
+                    raise RunDirectoryError(
+                        f"{path}: the records of sleeps up to this one would take more than {SLEEPS_BYTES}"
+                        " bytes of memory, the limit"
+                    )
+                found.append(files.as_record(content, SleepRecord, path))
+        return found
+
+    @cached_property
+    def ledger(self) -> list[LedgerRow]:
+        """The ledger as it is written; rows of an episode share their labels."""
+        room, found = LEDGER_BYTES, list[LedgerRow]()
+        shared: dict[tuple[tuple[str, str], ...], dict[str, str]] = {}
+        with as_run_directory_error(self.path):
+            for row in files.each_record(self.files.requests, LedgerRow):
+                key = tuple(row.labels.items())
+                room -= ROW_BYTES + len(row.request) + len(row.model) + len(row.error or "")
+                if key not in shared:
+                    room -= LABELS_BYTES + sum(len(name) + len(value) + 160 for name, value in key)
+                if room < 0:
+                    raise RunDirectoryError(
+                        f"{self.files.requests}, line {len(found) + 1}: the rows up to this one would take"
+                        f" more than {LEDGER_BYTES} bytes of memory, the limit"
+                    )
+                msgspec.structs.force_setattr(row, "labels", shared.setdefault(key, row.labels))
+                found.append(row)
+        if len({row.model for row in found}) > MODELS:
+            raise RunDirectoryError(f"{self.files.requests} names more than {MODELS} models, the limit")
+        return found
 
     @cached_property
     def requests(self) -> list[LedgerRow]:
@@ -116,7 +243,7 @@ class RunData:
         An attempt was given up when the episode (or sleep, by the label `episode` too) was finished or
         tried by another one. The newest attempt of one that is not finished counts as going on.
         """
-        rows = self.directory.requests()
+        rows = self.ledger
         kept = attempts(rows)
         kept |= {row.episode: row.attempt for row in self.episodes if not row.ending.is_fault}
         kept |= {sleep_key(sleep.sleep): sleep.attempt for sleep in self.sleeps}
@@ -131,12 +258,29 @@ class RunData:
     @cached_property
     def processes(self) -> list[Process]:
         """Those that worked on it, each with all that determined its results."""
-        return self.directory.processes()
+        found = self._read(self.files.processes, Process)
+        if len(found) > PROCESSES:
+            raise RunDirectoryError(f"{self.files.processes} has more than {PROCESSES} rows, the limit")
+        return found
 
     @cached_property
     def accounts(self) -> list[Balance]:
-        """The ledger beside the engine's counters, as each process found it at its end."""
-        return self.directory.accounts()
+        """The ledger beside the engine's counters, as each process found it at its end, or seconds before it
+        was killed."""
+        from serving.balance import Balance  # here, as an HTTP client comes with it
+
+        return self._read(self.files.accounts, Balance) + self.reading
+
+    @cached_property
+    def reading(self) -> list[Balance]:
+        """What the process that plays the run, or that was killed, has found last."""
+        from serving.balance import Balance
+
+        if not self.files.reading.exists():
+            return []
+        with as_run_directory_error(self.path):
+            found: list[Balance] = files.read_json(self.files.reading, list[Balance])
+            return found
 
     @property
     def prices(self) -> dict[str, Prices]:
@@ -166,18 +310,17 @@ class RunData:
         return trajectory
 
     def find(self, row: EpisodeRow) -> Trajectory | None:
-        """The episode of a row; no other one is decoded."""
-        if row.phase == "test":
-            return self.directory.find("test", row.checkpoint, row.episode)
-        before = {each.checkpoint for each in self.rows if each.phase == "train"}
-        likely = sum(each < row.checkpoint for each in before)
-        batches = sorted(self.directory.numbers("train"), key=lambda batch: abs(batch - likely))
-        found = (self.directory.find("train", batch, row.episode) for batch in batches)
-        return next((each for each in found if each is not None), None)
-
-    def lines(self, phase: Phase) -> Iterator[tuple[str, bytes]]:
-        """Every finished episode of a phase, with every attempt: its key, and its line of JSON."""
-        return self.directory.lines(phase)
+        """Return the newest attempt at the episode of a row; no other one is decoded."""
+        numbers = [row.checkpoint]
+        if row.phase == "train":
+            before = {each.checkpoint for each in self.rows if each.phase == "train"}
+            likely = sum(each < row.checkpoint for each in before)
+            numbers = sorted(self.batches(), key=lambda batch: abs(batch - likely))
+        with as_run_directory_error(self.path):
+            for file in (self._episode_file(row.phase, number) for number in numbers):
+                if found := [each for each in file.newest if each.episode == row.episode]:
+                    return next(file.read(found))
+        return None
 
     def sleep(self, number: int) -> SleepRecord:
         """One finished sleep. Raises `RunDirectoryError` where there is none of this number."""
@@ -196,31 +339,55 @@ class RunData:
 
         return frames.frame(self, table)
 
+    def _episode_file(self, phase: Phase, number: int) -> EpisodeFile:
+        path = self.files.numbered(phase, number)
+        return self._episode_files.setdefault((phase, number), EpisodeFile(path))
+
+    def _bounded(self, rows: list[EpisodeRow]) -> list[EpisodeRow]:
+        """Return rows, if they are few enough to be resampled and drawn. Raises `RunDirectoryError`."""
+        checkpoints = {row.checkpoint for row in rows if row.phase == "test"}
+        for count, limit, what in (
+            (len(rows), EPISODES, "episodes"), (len(checkpoints), CHECKPOINTS, "checkpoints"),
+        ):  # fmt: skip
+            if count > limit:
+                raise RunDirectoryError(f"{self.path} has more than {limit} {what}, the limit")
+        return rows
+
+    def _read(self, path: Path, type_: type[files.Record]) -> list[files.Record]:
+        with as_run_directory_error(self.path):
+            return files.read_records(path, type_)
+
 
 class History:
-    """What an inducer may read (Algorithm 1): training trajectories, each tagged with its policy, past
-    policies (as files), and what earlier sleeps did; never a held-out episode."""
+    """What a method may read of its run (Algorithm 1): training trajectories, each tagged with its policy,
+    past policies (as files), and what earlier sleeps did; never a held-out episode."""
 
-    def __init__(self, directory: StoredRun) -> None:
-        self._directory = directory
+    def __init__(self, run: RunData) -> None:
+        self._run = run
 
     @property
     def folders(self) -> dict[str, Path]:
         """The files behind it, for code that reads them itself: `trajectories`, `policies` and `sleeps`."""
-        return {name: self._directory.path / name for name in ("trajectories", "policies", "sleeps")}
+        return {name: self._run.path / name for name in ("trajectories", "policies", "sleeps")}
 
     def batches(self) -> list[int]:
-        """Batches played so far, ascending."""
-        return self._directory.numbers("train")
+        """Return the batches played so far, ascending."""
+        return self._run.batches()
 
     def batch(self, number: int) -> list[Trajectory]:
-        """The trajectories of one batch, in the order in which its tasks were drawn."""
-        return sorted(self._directory.trajectories("train", number), key=lambda each: each.episode)
+        """Return the trajectories of one batch, in the order in which its tasks were drawn."""
+        return sorted(self._run.trajectories(number), key=lambda each: each.episode)
 
     def sleeps(self, before: int) -> list[SleepRecord]:
-        """Sleeps with a number under `before`, ascending; one that is slept again has its old record yet."""
-        return [record for record in self._directory.sleeps() if record.sleep < before]
+        """Return the sleeps with a number under `before`, ascending; a repeated sleep still has its old
+        record."""
+        return [record for record in self._run.sleeps if record.sleep < before]
 
     def count(self) -> int:
-        """How many trajectories there are."""
-        return self._directory.count("train")
+        """Return the number of finished training episodes; their texts are not decoded."""
+        return self._run.count("train")
+
+
+def _newest(rows: list[EpisodeRow]) -> list[EpisodeRow]:
+    """Return the last row of each episode, in the order of the first ones."""
+    return list({row.episode: row for row in rows}.values())

@@ -14,7 +14,7 @@ import os
 import re
 import shutil
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import cache
 from itertools import accumulate, count
@@ -179,35 +179,35 @@ def read_records(path: Path, type_: type[Record]) -> list[Record]:
             line than the last is broken.
         UnknownFormat: a record's `format` is not the default of its type.
     """
-    room = DECODED_BYTES
-
-    def is_wanted(number: int, line: bytes) -> bool:
-        nonlocal room
+    decode, room, found = _decoder(type_), DECODED_BYTES, list[Record]()
+    for number, _, line in each_line(path):
         room -= decoded_bytes(line, room)
         if room < 0:
             raise StorageError(f"{path}, line {number}: {_TOO_DENSE}")
-        return True
+        found.append(decode(line, f"{path}, line {number},"))
+    return found
 
-    return list(each_record(path, type_, is_wanted))
 
-
-def each_record(
-    path: Path, type_: type[Record], wanted: Callable[[int, bytes], bool] = lambda number, line: True
-) -> Iterator[Record]:
-    """The same, one record at a time in memory, and of those lines alone that are wanted.
-
-    Args:
-        wanted: of a line's number, from 1, and its text.
-    """
+def each_record(path: Path, type_: type[Record]) -> Iterator[Record]:
+    """Read a JSON-lines file as `read_records` does, with one record at a time in memory and no limit."""
     decode = _decoder(type_)
-    lines = enumerate(whole_lines(path), start=1)
-    current = next(lines, None)
-    while current is not None:
-        (number, line), current = current, next(lines, None)
-        if current is None and not _is_json(line):
-            break
-        if wanted(number, line):
-            yield decode(line, f"{path}, line {number},")
+    return (decode(line, f"{path}, line {number},") for number, _, line in each_line(path))
+
+
+def each_line(path: Path) -> Iterator[tuple[int, int, bytes]]:
+    """Yield the number (from 1), start (in bytes) and text of each line of a JSON-lines file.
+
+    A missing file has no line, and a torn tail is left out. Raises `StorageError`, also where a line exceeds
+    `RECORD_BYTES`.
+    """
+    lines = whole_lines(path)
+    number, start, line = 1, 0, next(lines, None)
+    while line is not None:
+        following = next(lines, None)
+        if following is None and not _is_json(line):
+            return
+        yield number, start, line
+        number, start, line = number + 1, start + len(line) + 1, following
 
 
 def whole_lines(path: Path) -> Iterator[bytes]:
@@ -226,15 +226,30 @@ def whole_lines(path: Path) -> Iterator[bytes]:
                     yield line[:-1]
 
 
+def lines_at(path: Path, places: Iterable[tuple[int, int]]) -> Iterator[bytes]:
+    """Yield lines of a file that is only appended to, by start and size in bytes. Raises `StorageError`."""
+    with explained(path, "read"), os.fdopen(open_regular(path, os.O_RDONLY), "rb") as file:
+        for start, size in places:
+            file.seek(start)
+            yield file.read(size)
+
+
 def read_record(path: Path, type_: type[Record], limit: int = RECORD_BYTES) -> Record:
     """Read a file of at most `limit` bytes that `write_atomic` wrote. Raises `StorageError`,
     `UnknownFormat`."""
     return as_record(read_content(path, limit), type_, path)
 
 
-def as_record(content: bytes, type_: type[Record], path: Path) -> Record:
-    """Decode what `read_record` reads. Raises as that."""
-    record: Record = _decoder(type_)(content, str(path))
+def as_record(content: bytes, type_: type[Record], where: Path | str) -> Record:
+    """Decode a record; errors name `where` it is. Raises as `read_record`."""
+    record: Record = _decoder(type_)(content, str(where))
+    return record
+
+
+def as_part(content: bytes, type_: type[Record], where: str) -> Record:
+    """Decode a few short values of a record; the rest is skipped, whatever it holds. Raises as
+    `read_record`."""
+    record: Record = _part_decoder(type_)(content, where)
     return record
 
 
@@ -386,13 +401,25 @@ class _Versioned(msgspec.Struct):
 
 @cache
 def _decoder(type_: type[Record]) -> Callable[[bytes, str], Record]:
-    """What decodes a record, given where it stands, and checks the version of its layout."""
+    """What decodes a record, given where it stands, and checks its content and the version of its layout."""
+    decode_part = _part_decoder(type_)
+
+    def decode(line: bytes, where: str) -> Record:
+        check_content(line, where)
+        record: Record = decode_part(line, where)
+        return record
+
+    return decode
+
+
+@cache
+def _part_decoder(type_: type[Record]) -> Callable[[bytes, str], Record]:
+    """The same for a type that leaves out what can be large or deep, which is skipped unchecked."""
     decoder = msgspec.json.Decoder(type_)
     defaults = {field.name: field.default for field in msgspec.structs.fields(type_)}
     known = defaults.get("format")
 
     def decode(line: bytes, where: str) -> Record:
-        check_content(line, where)
         try:
             record = decoder.decode(line)
             written = getattr(record, "format", None)
@@ -416,7 +443,7 @@ def _decoder(type_: type[Record]) -> Callable[[bytes, str], Record]:
 def check_content(text: bytes, where: str) -> None:
     """Raise `StorageError` where decoding a text of JSON would take more than `DECODED_BYTES`, or where it
     has more than `LEVELS` levels, which `msgspec` may still decode, and nothing else encode or print."""
-    if decoded_bytes(text, DECODED_BYTES) > DECODED_BYTES:
+    if len(text) * _MOST > DECODED_BYTES and decoded_bytes(text, DECODED_BYTES) > DECODED_BYTES:
         raise StorageError(f"{where} {_TOO_DENSE}")
     if text.count(b"[") + text.count(b"{") <= LEVELS:
         return
@@ -449,6 +476,9 @@ def decoded_bytes(text: bytes, enough: int) -> int:
 _COSTS = {b",": 64, b":": 60, b"[": 80, b"{": 130}
 """Bytes of memory for each list, object, member of an object and further value, as measured on 64-bit
 Python, rounded up."""
+
+_MOST = 4 + max(_COSTS.values())
+"""Bytes of memory for one byte of JSON, at most."""
 
 _SIGN_OR_STRING = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[][{},:]', re.DOTALL)
 

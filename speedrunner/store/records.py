@@ -292,23 +292,41 @@ EditAction = Literal["write", "edit", "rename", "visibility", "delete"]
 
 
 class Edit(msgspec.Struct, frozen=True):
-    """One edit that an inducer asked for.
+    """One edit that an inducer asked for, with its arguments: `apply_edit` makes it again.
 
     Attributes:
-        name: of what it is about; several functions are parted by commas.
+        name: the edited definition; several functions are separated by commas.
         error: why it was refused; `None` means accepted.
-        new_name: what the function is called from then on, if it was renamed.
+        new_name: of `rename`.
+        source: of `write`: the text.
+        public: of `write` and `visibility`, as `Library.write` and `Library.set_visibility` take it.
+        old, new: of `edit`: the piece that was replaced, and its replacement.
     """
 
     action: EditAction
     name: str
     error: str | None = None
     new_name: str | None = None
+    source: str | None = None
+    public: bool | tuple[str, ...] | None = None
+    old: str | None = None
+    new: str | None = None
 
     @property
     def names(self) -> list[str]:
-        """All that it is about."""
+        """The names of the edited definitions."""
         return self.name.split(", ")
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether it has the arguments of its action; refused edits and older runs may lack them."""
+        return {
+            "write": self.source is not None,
+            "edit": self.old is not None and self.new is not None,
+            "rename": self.new_name is not None,
+            "visibility": isinstance(self.public, bool),
+            "delete": True,
+        }[self.action]
 
 
 class AgentRecord(msgspec.Struct):

@@ -1,4 +1,4 @@
-"""A run's directory as it is written, by the one process that owns it."""
+"""Write a run's directory: the one process that owns it does."""
 
 from __future__ import annotations
 
@@ -6,38 +6,46 @@ import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from serving.meter import LedgerRow
 from speedrunner.store import files
+from speedrunner.store.data import RunData
 from speedrunner.store.lock import RunLock
 from speedrunner.store.records import EpisodeRow, Phase, Policy, Process, SleepRecord, TrainingEnd, Trajectory
 from speedrunner.store.seals import Sealer
-from speedrunner.store.stored_run import (
-    FOLDERS,
-    State,
-    StoredRun,
-    as_run_directory_error,
-)
+from speedrunner.store.stored_run import FOLDERS, RunFiles, as_run_directory_error
 
 if TYPE_CHECKING:
     from serving.balance import Balance
 
 
-class RunDirectory(StoredRun):
+class RunDirectory:
     """A run that this process owns. Made by `open_for_writing`.
 
     Each write raises `LockLost` when the lock was lost, `StorageError` when the disk refuses (the file is as
     before), and must not be followed by others then.
+
+    Attributes:
+        files: its files.
+        policies: the policy versions.
+        state: what `state.json` holds.
     """
 
-    def __init__(self, path: Path, lock: RunLock, sealer: Sealer) -> None:
-        super().__init__(path)
+    def __init__(self, run_files: RunFiles, lock: RunLock, sealer: Sealer) -> None:
+        self.files = run_files
+        self.path = run_files.path
+        self.policies = run_files.policies
+        self.state = run_files.read_state()
         self._lock = lock
         self._sealer = sealer
         self._wrote = False
+
+    def read(self) -> RunData:
+        """Return a reader of the run as it is now."""
+        return RunData(self.path)
 
     @classmethod
     @contextmanager
@@ -54,7 +62,7 @@ class RunDirectory(StoredRun):
         with as_run_directory_error(path):
             if not path.exists():
                 path.mkdir(mode=files.FOLDER_MODE, parents=True, exist_ok=True)
-            StoredRun(path).check()  # before anything is written into a folder that is not ours
+            RunFiles(path).check()  # before anything is written into a folder that is not ours
         with RunLock(path / "lock") as lock:
             with as_run_directory_error(path):
                 for name in FOLDERS:
@@ -63,8 +71,9 @@ class RunDirectory(StoredRun):
                 for pattern in ("*.jsonl", *(f"{name}/*.jsonl" for name in FOLDERS)):
                     for file in path.glob(pattern):
                         files.repair(file)
-                run = cls(path, lock, Sealer(path))
-            run._write_missing_rows()
+                run = cls(RunFiles(path), lock, Sealer(path))
+            for row in run.read().missing_rows:
+                run.append_episode(row)
             try:
                 yield run
             finally:
@@ -75,30 +84,21 @@ class RunDirectory(StoredRun):
     def write_config(self, text: str) -> None:
         """Write `config.yaml`, which makes the folder a run."""
         self._own()
-        files.write_atomic(self._config, text.encode())
+        files.write_atomic(self.files.config, text.encode())
 
     def write_secret(self) -> None:
-        """Draw the secret of a new run, unless it has one. See `StoredRun.skill_seed`."""
-        self._own()
-        state = self.state()
-        if not state.secret:
-            state.secret = secrets.token_hex(32)
-            self._write_state(state)
+        """Draw the secret of a new run, unless it has one. See `State.skill_seed`."""
+        if not self.state.secret:
+            self._write_state(secret=secrets.token_hex(32))
 
     def mark_finished(self, step: str) -> None:
         """Note that a step is finished; to be called after all its records are written."""
-        self._own()
-        state = self.state()
-        if step not in state.finished:
-            state.finished.append(step)
-            self._write_state(state)
+        if step not in self.state.finished:
+            self._write_state(finished=[*self.state.finished, step])
 
     def end_training(self, end: TrainingEnd) -> None:
         """Note that no more rollouts and sleeps are to follow."""
-        self._own()
-        state = self.state()
-        state.training_end = end
-        self._write_state(state)
+        self._write_state(training_end=end)
 
     def write_policy(self, policy: Policy) -> None:
         """Store a new policy version. Raises `InvalidPolicy` too."""
@@ -107,46 +107,46 @@ class RunDirectory(StoredRun):
 
     def append_process(self, process: Process) -> None:
         """Append what a process works with, before it does anything else."""
-        self._append(self._processes, process, durable=True)
+        self._append(self.files.processes, process, durable=True)
 
     def append_trajectory(self, phase: Phase, number: int, trajectory: Trajectory) -> None:
         """Append a finished episode of a batch, or of an evaluation; it is on the disk when this returns."""
         self._own()
-        files.sync(self._requests)  # a finished episode never lacks rows of its ledger
-        self._append(self._numbered(phase, number), trajectory, durable=True)
+        files.sync(self.files.requests)  # a finished episode never lacks rows of its ledger
+        self._append(self.files.numbered(phase, number), trajectory, durable=True)
 
     def append_episode(self, row: EpisodeRow) -> None:
         """Append a summary row, after its trajectory (from which it can be derived again)."""
-        self._append(self._episodes, row, durable=False)
+        self._append(self.files.episodes, row, durable=False)
 
     def append_request(self, row: LedgerRow) -> None:
         """Append a row of the ledger.
 
         It survives a kill at once, and a power cut from when its episode or sleep is on the disk.
         """
-        self._append(self._requests, row, durable=False)
+        self._append(self.files.requests, row, durable=False)
 
     def append_accounts(self, balances: Sequence[Balance]) -> None:
         """Append what one process found when it compared the ledger with the engine's counters."""
         for balance in balances:
-            self._append(self._accounts, balance, durable=False)
-        self._reading.unlink(missing_ok=True)
+            self._append(self.files.accounts, balance, durable=False)
+        self.files.reading.unlink(missing_ok=True)
 
     def write_reading(self, balances: Sequence[Balance]) -> None:
         """Note what this process finds in passing, in case that it is killed."""
         self._own()
-        files.write_atomic(self._reading, msgspec.json.encode(balances))
+        files.write_atomic(self.files.reading, msgspec.json.encode(balances))
 
     def keep_reading(self) -> None:
         """Append what a process that was killed has found last."""
-        if readings := self._readings():
+        if readings := self.read().reading:
             self.append_accounts(readings)
 
     def write_sleep(self, record: SleepRecord) -> None:
         """Write the record of a sleep (again, if a killed attempt came as far as this)."""
         self._own()
-        files.sync(self._requests)
-        files.write_atomic(self._numbered("sleep", record.sleep), record)
+        files.sync(self.files.requests)
+        files.write_atomic(self.files.numbered("sleep", record.sleep), record)
 
     def _own(self) -> None:
         self._lock.check()
@@ -156,18 +156,14 @@ class RunDirectory(StoredRun):
         self._own()
         self._sealer.grew(path, files.append_record(path, record, durable=durable))
 
-    def _write_missing_rows(self) -> None:
-        """Append the summary rows that finished episodes lack after a kill."""
-        for row in self._missing(self.rows()):
-            self.append_episode(row)
-
     def _seal(self) -> None:
         """Seal what this process has recorded, if it has."""
-        if self._wrote and self._config.exists():
-            self._own()
-            self._write_state(self.state())
+        if self._wrote and self.files.config.exists():
+            self._write_state()
 
-    def _write_state(self, state: State) -> None:
-        state.seals = self._sealer.seals(state.seals)
+    def _write_state(self, **changes: Any) -> None:
+        self._own()
+        state = msgspec.structs.replace(self.state, **changes, seals=self._sealer.seals(self.state.seals))
         state.digest = state.own_digest
-        files.write_atomic(self._state, state)
+        files.write_atomic(self.files.state, state)
+        self.state = state

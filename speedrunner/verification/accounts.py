@@ -33,7 +33,7 @@ def accounts(subject: Subject, *, is_finished: bool) -> Finding:
     found = Differences("accounts")
     used = _used(subject, found, is_finished)
     summaries = _summarised(subject, found, is_finished)
-    stored = _stored(subject.data, found)
+    stored = _stored(subject.run, found)
     return found.finding(
         f"{used} episodes and sleeps with their rows in the ledger, {summaries} summary rows, {stored}"
     )
@@ -42,17 +42,17 @@ def accounts(subject: Subject, *, is_finished: bool) -> Finding:
 def _used(subject: Subject, found: Differences, is_finished: bool) -> int:
     """Each episode and each sleep has the tokens of its own rows, and no others have any."""
     told: dict[tuple[str, int], Usage] = {}
-    attempts = {row.episode: row.attempt for row in subject.data.episodes}
+    attempts = {row.episode: row.attempt for row in subject.run.episodes}
     for played in subject.episodes():
         key, attempt = played.trajectory.episode, played.trajectory.attempt
         if attempts.get(key) == attempt:
             told[key, attempt] = played.trajectory.usage
-    for record in subject.data.sleeps:
+    for record in subject.run.sleeps:
         parts = chain((each.turns for each in record.agents), (each.turns for each in record.attempts))
         usages = (turn.usage for turns in parts for turn in turns)
         told[sleep_key(record.sleep), record.attempt] = sum(usages, Usage())
     spent = dict.fromkeys(told, Usage())
-    for row in subject.data.requests:
+    for row in subject.run.requests:
         labels = Labels.of(row.labels)
         if row.wasted or row.usage is None or labels.episode is None or labels.attempt is None:
             continue
@@ -69,7 +69,7 @@ def _used(subject: Subject, found: Differences, is_finished: bool) -> int:
 
 def _summarised(subject: Subject, found: Differences, is_finished: bool) -> int:
     """Each summary row is what its episode gives."""
-    written = subject.directory.rows()
+    written = subject.run.written_rows
     rows = {(row.episode, row.attempt): row for row in written}
     if len(rows) < len(written):
         found.differs("episodes.jsonl", f"{len(written) - len(rows)} rows stand there twice")

@@ -25,9 +25,9 @@ class Plan:
     def __init__(self, subject: Subject) -> None:
         self._subject = subject
         self._found = Differences("plan")
-        self._end = subject.directory.training_end
+        self._end = subject.run.training_end
         self._steps = subject.setup.plan(self._end)
-        self._finished = subject.directory.finished()
+        self._finished = subject.run.state.finished
         keys = {step_key(step) for step in self._steps}
         self.is_finished = keys <= set(self._finished)
 
@@ -93,8 +93,8 @@ class Plan:
         """Every sleep is a planned one, and has played nothing that it may not."""
         found, subject = self._found, self._subject
         planned = {step.number: step for step in self._steps if isinstance(step, Sleep)}
-        records = {record.sleep: record for record in subject.data.sleeps}
-        tasks = {number_of(row.episode): row.task for row in subject.data.episodes if row.phase == "train"}
+        records = {record.sleep: record for record in subject.run.sleeps}
+        tasks = {number_of(row.episode): row.task for row in subject.run.episodes if row.phase == "train"}
         for number, record in records.items():
             key = sleep_key(number)
             if number not in planned:
@@ -122,20 +122,20 @@ class Plan:
         """Training ended before its plan did: then its tokens were spent, and nothing followed."""
         found, subject = self._found, self._subject
         tokens = subject.setup.config.run.budget_tokens
-        budget = TokenBudget(tokens, subject.data.requests)
+        budget = TokenBudget(tokens, subject.run.requests)
         if not budget.is_spent:
             found.differs(
                 "state.json", f"training ended at {budget.spent} tokens, and run.budget_tokens={tokens}"
             )
-        rows = (row.episode for row in subject.data.episodes if row.phase == "train")
+        rows = (row.episode for row in subject.run.episodes if row.phase == "train")
         found.expect("state.json", "rollouts at the end of training", end.rollouts, len(set(rows)))
-        found.expect("state.json", "sleeps at the end of training", end.sleeps, len(subject.data.sleeps))
+        found.expect("state.json", "sleeps at the end of training", end.sleeps, len(subject.run.sleeps))
 
     def _check_spending(self) -> None:
         """No wake and no sleep begins when the tokens are spent."""
         budget = TokenBudget(self._subject.setup.config.run.budget_tokens)
         begun: set[tuple[str, int | None]] = set()
-        for row in self._subject.data.requests:
+        for row in self._subject.run.requests:
             labels = Labels.of(row.labels)
             if labels.phase in ("train", "sleep") and (labels.phase, labels.policy) not in begun:
                 begun.add((labels.phase, labels.policy))

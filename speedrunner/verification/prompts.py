@@ -110,7 +110,7 @@ class _Prompts:
                 self._conversation(key, talk[0][1].role, talk)
             if 0 in talks and played.phase != "sleep":
                 self._opening(played, *talks[0][0])
-        for record in self._subject.data.sleeps:
+        for record in self._subject.run.sleeps:
             for agent in record.agents:
                 self._conversation(sleep_key(record.sleep), agent.role, list(enumerate(agent.turns)))
         counts = self._counts

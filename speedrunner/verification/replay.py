@@ -113,7 +113,7 @@ async def _replayed(subject: Subject, played: Played, host: ProcessHost) -> Asyn
     module = with_cuts(spec.library.module(), episode.module or [])
     last: Executed | None = None
     try:
-        seed = subject.directory.skill_seed(episode.task)
+        seed = subject.run.state.skill_seed(episode.task)
         opening = await host.reset(episode.task, module, setup.env.limits.actions, seed)
         if episode.module is None:
             prompt = spec.prompt_hash(setup.env, spec.messages(setup.env, opening))

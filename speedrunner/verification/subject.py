@@ -13,7 +13,6 @@ from speedrunner.agents.actor import ActorSpec
 from speedrunner.runs.stored_setup import reader_cards, set_up_stored
 from speedrunner.store.data import RunData
 from speedrunner.store.records import Phase, Policy, Trajectory
-from speedrunner.store.stored_run import StoredRun
 
 
 class OutOfTime(Exception):
@@ -38,7 +37,7 @@ class Subject:
     """A run that is verified.
 
     Attributes:
-        data: its records.
+        run: its records.
         process: what played it last, as far as that is recorded.
         setup: what its configuration names, with the recorded model configurations.
         deadline: when the verification has to end, in seconds of `time.monotonic`. After it, `episodes` and
@@ -51,38 +50,36 @@ class Subject:
         SandboxUnavailable: skills cannot be isolated on this machine.
     """
 
-    def __init__(
-        self, directory: StoredRun, trust: Collection[str] = (), deadline: float | None = None
-    ) -> None:
-        self.directory = directory
+    def __init__(self, run: RunData, trust: Collection[str] = (), deadline: float | None = None) -> None:
+        self.run = run
         self.deadline = deadline
-        self.data = RunData(directory)
-        self.process = next(reversed(directory.processes()), None)
-        self.setup = set_up_stored(directory, trust)
+        self.process = next(reversed(run.processes), None)
+        self.setup = set_up_stored(run, trust)
         self.cards = reader_cards(self.setup.config, trust)
-        self._policy = cache(directory.policies.load)
+        self._policy = cache(run.policies.load)
 
     def episodes(self) -> Iterator[Played]:
         """All recorded episodes, every attempt that ended: those of batches, evaluations, sleeps."""
         for played in self._episodes():
-            self._check_time()
+            self.check_time()
             yield played
 
     def policy(self, version: int) -> Policy:
         """A version of the run's policy. Raises `InvalidPolicy`."""
-        self._check_time()
+        self.check_time()
         return self._policy(version)
 
-    def _check_time(self) -> None:
+    def check_time(self) -> None:
+        """Raise `OutOfTime` once the time for the verification is over."""
         if self.deadline is not None:
             check_time(self.deadline)
 
     def _episodes(self) -> Iterator[Played]:
         for phase in get_args(Phase):
-            for number in self.directory.numbers(phase):
-                for each in self.directory.played(phase, number):
+            for number in self.run.files.numbers(phase):
+                for each in self.run.played(phase, number, every_attempt=True):
                     yield Played(each, phase, number)
-        for record in self.data.sleeps:
+        for record in self.run.sleeps:
             for each in record.attempts:
                 yield Played(each, "sleep", record.sleep)
 

@@ -14,8 +14,8 @@ from speedrunner.findings import Finding, Report, report
 from speedrunner.runs.identity import checkout
 from speedrunner.runs.setup import SETUP_ERRORS
 from speedrunner.store import files
+from speedrunner.store.data import RunData, load
 from speedrunner.store.seals import broken, unsealed
-from speedrunner.store.stored_run import StoredRun
 from speedrunner.verification.accounts import accounts
 from speedrunner.verification.differences import OUT_OF_TIME, Differences
 from speedrunner.verification.plan import Plan
@@ -58,11 +58,11 @@ async def verify(
         SandboxError, HostError: its skills or its environment do not run here.
     """
     deadline = time.monotonic() + limit_s
-    directory = StoredRun.open_for_reading(path)
-    checks = [sealed(directory, deadline)]
+    run = load(path)
+    checks = [sealed(run, deadline)]
     say(checks[0])
     try:
-        subject = Subject(directory, trust, deadline)
+        subject = Subject(run, trust, deadline)
         plan = Plan(subject)
     except UNREADABLE as error:
         if checks[0].level != "failed":
@@ -98,32 +98,32 @@ NAMES = ("plan", "policies", "accounts", "prompts", "replay")
 """The checks that follow that of the files."""
 
 
-def sealed(directory: StoredRun, deadline: float = inf) -> Finding:
+def sealed(run: RunData, deadline: float = inf) -> Finding:
     """Whether every file is as it was sealed. Raises `StorageError` where `state.json` is none.
 
     Args:
         deadline: when it has to end, in seconds of `time.monotonic`.
     """
-    found, state = Differences("files"), directory.state()
-    path = directory.path / "state.json"
+    found, state = Differences("files"), run.state
+    path = run.files.state
     text = files.read_content(path) if path.exists() else b""
-    if not text and directory.episodes():
+    if not text and run.episodes:
         found.differs("state.json", "is missing, although episodes were played")
         return found.finding("nothing says what was sealed")
     if not state.digest and not any(word in text for word in (b"seal", b"diges", b"sha256")):
-        if not any(each.seals for each in directory.processes()):
+        if not any(each.seals for each in run.processes):
             return Finding("files", "not checked", "not sealed: the run was recorded by an earlier version")
         found.differs("state.json", "has no seals, although those who played the run made some")
         return found.finding("nothing says what was sealed")
     if text != files.indented(state) or (state.digest != state.own_digest):
         found.differs("state.json", "is not as it was written")
     try:
-        for name, what in broken(directory.path, state.seals, partial(check_time, deadline)):
+        for name, what in broken(run.path, state.seals, partial(check_time, deadline)):
             found.differs(name, what)
     except OutOfTime:
         return found.finding("some of the files", is_late=True)
     size = sum(seal.size for seal in state.seals.values())
-    rest = unsealed(directory.path, state.seals)
+    rest = unsealed(run.path, state.seals)
     told = f"; {sum(rest.values())} bytes of {', '.join(rest)} are behind the seals" if rest else ""
     return found.finding(f"{len(state.seals)} files, {size} bytes as they were sealed{told}")
 

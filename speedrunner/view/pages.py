@@ -175,7 +175,7 @@ def library_page(run: RunData, version: int) -> Context:
 
 def _library(run: RunData, policy: Policy) -> Library:
     """One that knows the primitives that its skills call, where they can be known."""
-    env = usable(run.directory, ()).env
+    env = usable(run, ()).env
     try:
         return Library(_primitives(env.name, msgspec.json.encode(env.options))).of(policy)
     except InvalidPolicy:

@@ -24,7 +24,7 @@ def snapshots(data: RunData, trajectory: Trajectory) -> dict[int, dict[str, Any]
     Raises:
         StorageError, InvalidConfig: the run's configuration cannot be read.
     """
-    settings, found = usable(data.directory, ()).env, dict[int, dict[str, Any]]()
+    settings, found = usable(data, ()).env, dict[int, dict[str, Any]]()
     if settings.name not in PICTURED:
         return found
     # Whatever a world or a damaged record does, there is no picture of it.

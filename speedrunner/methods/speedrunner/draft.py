@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 
-from speedrunner.methods import Edit, InvalidSkill, Library, Tool, ToolError, function_names
-from speedrunner.store.records import EditAction
+import msgspec
+
+from speedrunner.methods import Edit, InvalidSkill, Library, Tool, ToolError, apply_edit, function_names
 
 PAGE_CHARS = 12_000
 """Characters of one page of sources or of the list of skills: what most skills fit into whole."""
@@ -72,50 +72,39 @@ class Draft:
     async def set_visibility(self, name: str, public: bool) -> str:
         """Show a skill to the actor, or hide it; other skills can call it either way."""
         seen = "public" if public else "private"
-        edited = partial(self.library.set_visibility, name, public=public, sleep=self.sleep)
-        return await self._edit("visibility", name, edited, f"{name} is {seen} now")
+        return await self._edit(Edit("visibility", name, public=public), f"{name} is {seen} now")
 
     async def edit_skill(self, name: str, old: str, new: str) -> str:
         """Replace the text `old`, which must occur exactly once in a skill (or in a shared constant or
         class), by `new`."""
-        edited = partial(self.library.edit, name, old, new, sleep=self.sleep)
-        return await self._edit("edit", name, edited, f"{name} is changed")
+        return await self._edit(Edit("edit", name, old=old, new=new), f"{name} is changed")
 
     async def rename_skill(self, name: str, new_name: str) -> str:
         """Rename a skill, and with it every call in the library; docstrings stay as they are."""
-        edited = partial(self.library.rename, name, new_name, sleep=self.sleep)
-        return await self._edit("rename", name, edited, f"{name} is {new_name} now", new_name)
+        return await self._edit(Edit("rename", name, new_name=new_name), f"{name} is {new_name} now")
 
     async def delete_skill(self, name: str) -> str:
         """Delete a skill that no other skill calls."""
-        return await self._edit("delete", name, partial(self.library.delete, name), f"{name} is deleted")
+        return await self._edit(Edit("delete", name), f"{name} is deleted")
 
     async def _write(self, source: str, public: bool | None) -> str:
         names, known = function_names(source), self.library.by_name
         done = ", ".join(f"{each} is {'replaced' if each in known else 'added'}" for each in names)
-        edited = partial(self.library.write, source, public=public, sleep=self.sleep)
-        return await self._edit("write", ", ".join(names), edited, done)
+        return await self._edit(Edit("write", ", ".join(names), source=source, public=public), done)
 
-    async def _edit(
-        self,
-        action: EditAction,
-        name: str,
-        edited: Callable[[], Library],
-        done: str,
-        new_name: str | None = None,
-    ) -> str:
+    async def _edit(self, edit: Edit, done: str) -> str:
         """Make an edit, record it, and say that it is done or was not needed. Raises `ToolError`."""
         try:
-            library = edited()
+            library = apply_edit(self.library, edit, sleep=self.sleep)
             if library.shared != self.library.shared:
                 await library.check_loading()
         except InvalidSkill as error:
-            self.edits.append(Edit(action, name, str(error)))
+            self.edits.append(msgspec.structs.replace(edit, error=str(error)))
             raise ToolError(str(error)) from error
         if library == self.library:
             return "This changes nothing: the library is so already."
         self.library = library
-        self.edits.append(Edit(action, name, new_name=new_name))
+        self.edits.append(edit)
         count, public = len(library.skills), len(library.public)
         return f"{done}. The library has {count} skill{'s' * (count != 1)}, {public} of them public."
 

@@ -37,13 +37,13 @@ def written(library: Library, source: str, sleep: int = 0) -> tuple[Library, str
     if taken := [each.name for each in functions if each.name in library.named]:
         raise InvalidSkill(f"the library has {', '.join(taken)} already; choose other names, or call it")
     main = functions[-1].name
-    grown = library.write(source, public=False, sleep=sleep)
+    grown = library.write(source, public=[main], sleep=sleep)
     parameters = grown.signature(main).parameters.values()
     if needed := [each.name for each in parameters if each.default is inspect.Parameter.empty]:
         raise InvalidSkill(
             f"{main}, the last function, is run without arguments: {', '.join(needed)} must have defaults"
         )
-    return grown.set_visibility(main, public=True, sleep=sleep), main
+    return grown, main
 
 
 async def joined(library: Library, programs: Sequence[Program], sleep: int) -> tuple[Library, list[Edit]]:
@@ -73,13 +73,13 @@ async def joined(library: Library, programs: Sequence[Program], sleep: int) -> t
                 names[name] = _free(name, library.named.keys() | own | set(names.values()))
             source = "\n\n\n".join(_renamed(each, names).source for each in text)
             what = ", ".join(function_names(source)) or what
-            grown, _ = written(library, source, sleep)
+            grown, main = written(library, source, sleep)
             await grown.check_loading()
         except InvalidSkill as error:
             edits.append(Edit("write", what, str(error)))
         else:
             library = grown
-            edits.append(Edit("write", what))
+            edits.append(Edit("write", what, source=source, public=(main,)))
     return library, edits
 
 

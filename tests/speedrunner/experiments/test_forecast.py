@@ -9,13 +9,14 @@ from math import sqrt
 from pathlib import Path
 
 import msgspec
+import pandas
 import pytest
 
 from serving.model_card import ModelCard
 from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.config.compose import compose
 from speedrunner.config.names import setting
-from speedrunner.experiments.forecast import Basis, Known, NothingMeasured, budgets_of, forecast, measured
+from speedrunner.experiments.forecast import COLUMNS, NothingMeasured, budgets_of, forecast, measured
 from speedrunner.results.forecast_records import FORECASTS, MEASURES, Forecast, kept, total, truth
 from speedrunner.results.ledger import run_costs
 from speedrunner.results.pricing import price_book
@@ -48,14 +49,14 @@ def amounts(value: float) -> dict[str, float]:
     return dict.fromkeys(MEASURES, value)
 
 
-def known(setup: Setup, train: list[float], test: list[float], sleep: list[float]) -> Known:
-    """Measured episodes and sleeps, every measure of each of which is one number."""
-    basis: Basis = {
-        "train": [amounts(each) for each in train],
-        "test": [amounts(each) for each in test],
-        "sleep": [amounts(each) for each in sleep],
-    }
-    return {(setting(setup.config), budgets_of(setup.config)): basis}
+def known(setup: Setup, train: list[float], test: list[float], sleep: list[float]) -> pandas.DataFrame:
+    """Return measured episodes and sleeps, every measure of each of which is one number."""
+    own, budgets = setting(setup.config), budgets_of(setup.config)
+    kinds = {"train": train, "test": test, "sleep": sleep}
+    rows = [
+        (own, budgets, kind, *[each] * len(MEASURES)) for kind, values in kinds.items() for each in values
+    ]
+    return pandas.DataFrame(rows, columns=COLUMNS)
 
 
 class TestTheSum:
@@ -71,10 +72,7 @@ class TestTheSum:
 
     def test_of_seeds_of_one_setting_errs_as_one_and_of_two_settings_by_chance(self) -> None:
         one, two = planned(), planned("method=asi")
-        there = {
-            **known(one, [1.0, 3.0], [1.0] * 2, [1.0] * 2),
-            **known(two, [1.0, 3.0], [1.0] * 2, [1.0] * 2),
-        }
+        there = pandas.concat(known(each, [1.0, 3.0], [1.0] * 2, [1.0] * 2) for each in (one, two))
         (first, second) = forecast([one, planned("run.seed=1")], there)
         (third,) = forecast([two], there)
         half = {
@@ -90,8 +88,7 @@ class TestTheSum:
 
     def test_of_a_measure_that_is_not_known_of_all_is_none(self) -> None:
         there = known(planned(), [1.0], [1.0], [1.0])
-        for basis in there.values():
-            del basis["sleep"][0]["engine_s"]
+        there.loc[there["kind"] == "sleep", "engine_s"] = float("nan")
         (found,) = forecast([planned()], there)
         assert total([found], "engine_s") is None
         assert total([found], "usd") is not None

@@ -28,7 +28,7 @@ async def test_functions_that_need_each_other_go_in_together_whatever_else_is_ba
     library, told = await grown(f"{EVEN}\n\n{BAD}\n\n{ODD}\n\n{STEP}\n\n{ON_BAD}")
     assert {skill.name for skill in library.skills} == {"even", "odd", "step"}
     assert sorted(told) == [
-        ("bad", False), ("even", True), ("odd", True), ("on_bad", False), ("step", True),
+        ("bad", False), ("even, odd", True), ("on_bad", False), ("step", True),
     ]  # fmt: skip
 
 
@@ -76,7 +76,7 @@ async def test_what_stands_beside_functions_concerns_those_alone_that_use_it() -
     library, told = await grown(
         f"FAR = 2\n\n{use}\n\n{walker}\n\n{last}\n\n{EVEN}\n\n{ODD}\n\nprint(even(2))"
     )
-    assert sorted(told) == [("even", True), ("last_step", True), ("odd", True), ("use", True)]
+    assert sorted(told) == [("even, odd", True), ("last_step", True), ("use", True)]
     library, edits = await appended(
         library, f"FAR = 3\n\n{STEP}\n\n{last.replace('last_step', 'far_step')}", 2
     )

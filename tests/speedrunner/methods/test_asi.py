@@ -11,8 +11,10 @@ from speedrunner.methods.append_only import TAKEN
 from speedrunner.methods.asi import Successful, successful
 from speedrunner.store.labels import Labels
 from speedrunner.store.records import Ending, Trajectory
+from speedrunner.verification.policies import policies
 from tests.scripted_engine import Answer, Request, Script, call, say
 from tests.scripted_runs import Runs, check_whole, flag
+from tests.tampered_runs import subject
 
 STRIDE = '''def stride(steps: int) -> str:
     """Walk and look.
@@ -56,6 +58,7 @@ class TestASession:
         assert second == {"stride": TAKEN, "hurry": f"hurry needs stride, and {TAKEN}"}
         assert third["hurry"] is None
         assert "steps" in str(third["broken"])
+        assert policies(subject(run.dir)).level == "ok"
 
     async def test_skills_are_the_actors_tools(self, corridor: Runs) -> None:
         run = corridor(inducer(STRIDE, "", HURRY, ""))
@@ -169,6 +172,7 @@ class TestVerification:
             ("stride", True),
             ("hurry", False),
         ]
+        assert policies(subject(run.dir)).level == "ok"
         (attempt,) = sleep.attempts
         assert (attempt.task, attempt.ending) == (run.data.trajectories()[0].task, Ending.SUCCESS)
         tokens = (

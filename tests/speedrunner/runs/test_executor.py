@@ -19,9 +19,9 @@ from speedrunner.results.pricing import price_book
 from speedrunner.runs.due import due
 from speedrunner.runs.executor import RunStopped
 from speedrunner.runs.plan import Wake
+from speedrunner.store.data import load
 from speedrunner.store.labels import Labels
 from speedrunner.store.records import Ending
-from speedrunner.store.stored_run import StoredRun
 from tests.scripted_engine import (
     BLOCK,
     DROP,
@@ -403,4 +403,4 @@ async def test_a_task_that_was_trained_on_is_not_handed_out_again(corridor: Runs
     task = run.data.trajectories()[0].task
     again = Wake(7, 0, {"train/0070": task})
     with pytest.raises(AssertionError, match="handed out again"):
-        due([again], StoredRun.open_for_reading(run.dir))
+        due([again], load(run.dir))

@@ -17,8 +17,9 @@ from speedrunner.runs.outline import outline
 from speedrunner.runs.run import identified
 from speedrunner.runs.setup import Setup, set_up
 from speedrunner.runs.sizing import sized_setup, with_recorded_contexts
+from speedrunner.store.data import load
 from speedrunner.store.records import Process
-from speedrunner.store.stored_run import RunDirectoryError, StoredRun
+from speedrunner.store.stored_run import RunDirectoryError
 from tests.gpu_kinds import GPUS, with_config
 from tests.models.test_cards import ON_GPUS
 from tests.scripted_engine import refuse
@@ -109,7 +110,7 @@ class TestWithAServer:
         run.server.context = None
         setup = set_up(compose(run.overrides(*LONG)))
         assert any("steps are finished" in line for line in outline(setup))  # which looks at no server
-        process = identified(StoredRun.open_for_reading(run.dir), setup, silent)
+        process = identified(load(run.dir), setup, silent)
         assert (process.actor.context, process.changes) == (8192, [])
         await run.play(*LONG)
         assert [process.actor.context for process in run.data.processes] == [8192, 8192]

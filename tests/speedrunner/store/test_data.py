@@ -173,7 +173,7 @@ class TestHistory:
             for batch, number in ((0, 1), (0, 0), (1, 3), (1, 2)):  # the order in which they ended
                 run.append_trajectory("train", batch, trajectory(f"train/{number:04d}", policy=batch))
             run.append_trajectory("test", 0, trajectory("test/0000/0000"))
-            history = History(run)
+            history = History(run.read())
             assert history.batches() == [0, 1]
             assert history.count() == 4
             assert [each.episode for each in history.batch(1)] == ["train/0002", "train/0003"]
@@ -181,10 +181,9 @@ class TestHistory:
 
     def test_counting_decodes_no_texts_and_leaves_out_older_attempts_and_a_torn_tail(self, tmp_path):
         with RunDirectory.open_for_writing(tmp_path / "run") as run:
-            history = History(run)
-            assert history.count() == 0
-            (history.folders["trajectories"] / "batch_0000.jsonl").write_text(
+            assert History(run.read()).count() == 0
+            (History(run.read()).folders["trajectories"] / "batch_0000.jsonl").write_text(
                 '{"episode": "train/0000", "attempt": 1}\n{"episode": "train/0001", "attempt": 1}\n'
                 '{"episode": "train/0000", "attempt": 2}\n{"epis'
             )
-            assert history.count() == 2
+            assert History(run.read()).count() == 2

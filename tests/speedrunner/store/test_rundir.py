@@ -12,12 +12,13 @@ from pathlib import Path
 import pytest
 
 from envs import Task
+from speedrunner.store.data import load
 from speedrunner.store.files import StorageError, temporary_name
 from speedrunner.store.lock import LockHeld, LockLost
 from speedrunner.store.records import EpisodeRow, Policy
 from speedrunner.store.rundir import RunDirectory
 from speedrunner.store.seals import broken
-from speedrunner.store.stored_run import RunDirectoryError, StoredRun
+from speedrunner.store.stored_run import RunDirectoryError
 from tests.speedrunner.run_samples import play, request, sleep, trajectory
 
 
@@ -50,10 +51,10 @@ class TestWriting:
 
     def test_finished_steps_keep_their_order_and_stand_once(self, path):
         with RunDirectory.open_for_writing(path) as run:
-            assert run.finished() == []
+            assert run.state.finished == []
             for step in ("b", "a", "b"):
                 run.mark_finished(step)
-            assert run.finished() == ["b", "a"]
+            assert run.state.finished == ["b", "a"]
 
     @pytest.mark.parametrize("folder", ["policies", "trajectories", "evaluations", "sleeps"])
     def test_records_without_a_configuration_are_not_taken_for_a_new_run_s(self, path, folder):
@@ -72,15 +73,15 @@ class TestWriting:
             with RunDirectory.open_for_writing(folder) as run:
                 run.write_config("")
                 run.write_secret()
-                seeds.append(run.skill_seed(task))
-        assert seeds[0] == seeds[1] == StoredRun(path).skill_seed(task)
-        assert len({*seeds, run.skill_seed(Task("babyai", "go_to", 8))}) == 3
+                seeds.append(run.state.skill_seed(task))
+        assert seeds[0] == seeds[1] == load(path).state.skill_seed(task)
+        assert len({*seeds, run.state.skill_seed(Task("babyai", "go_to", 8))}) == 3
 
     def test_a_sleep_may_be_written_again_by_a_later_attempt(self, path):
         with RunDirectory.open_for_writing(path) as run:
             run.write_sleep(sleep(attempt=1))
             run.write_sleep(sleep(attempt=2))
-            assert run.sleeps() == [sleep(attempt=2)]
+            assert run.read().sleeps == [sleep(attempt=2)]
 
     def test_one_process_at_a_time(self, path):
         with (
@@ -126,23 +127,23 @@ class TestOpeningAgain:
 
     def test_a_summary_row_lost_in_a_kill_is_written_again(self, path):
         play(path)
-        rows = StoredRun.open_for_reading(path).episodes()
+        rows = load(path).episodes
         file = path / "episodes.jsonl"
         lines = file.read_bytes().splitlines(keepends=True)
         file.write_bytes(lines[0] + lines[2])
         with RunDirectory.open_for_writing(path) as run:
-            assert sorted(run.episodes(), key=lambda row: row.episode) == sorted(
+            assert sorted(run.read().episodes, key=lambda row: row.episode) == sorted(
                 rows, key=lambda row: row.episode
             )
         with RunDirectory.open_for_writing(path) as run:
-            assert len(run.episodes()) == 4
+            assert len(run.read().episodes) == 4
 
     def test_a_run_killed_before_its_configuration_was_written_can_begin_again(self, path):
         with RunDirectory.open_for_writing(path) as run:
-            run.server_log.write_text("starting\n")
+            run.files.server_log.write_text("starting\n")
         temporary_name(path / "config.yaml").write_text("run:")
         with RunDirectory.open_for_writing(path) as run:
-            assert run.config() is None
+            assert not run.files.config.exists()
 
     def test_a_broken_line_in_the_middle_stops_it_before_anything_is_changed(self, path):
         play(path)
@@ -168,10 +169,10 @@ from speedrunner.store.rundir import RunDirectory
 from speedrunner.store.records import EpisodeRow
 with RunDirectory.open_for_writing(Path(sys.argv[1])) as run:
     run.write_config("seed: 1")
-    for number in range(len(run.finished()), 100_000):
+    for number in range(len(run.state.finished), 100_000):
         episode = trajectory(f"train/{number:04d}", text="x" * 20_000)
         run.append_request(request(episode.episode))
-        if episode.episode not in [key.episode for key in run.trajectories("train", number)]:
+        if episode.episode not in [key.episode for key in run.read().trajectories(number)]:
             run.append_trajectory("train", number, episode)
             run.append_episode(EpisodeRow.of(episode, "train", number))
         if number not in run.policies.versions():
@@ -196,18 +197,16 @@ def test_a_kill_at_any_instant_loses_and_doubles_nothing(path):
         time.sleep(moments.random() / 50)  # anywhere within the next episodes
         process.kill()
         acknowledged += process.communicate()[0].split()
-        assert list(broken(path, StoredRun.open_for_reading(path).state().seals)) == []
+        assert list(broken(path, load(path).state.seals)) == []
     with RunDirectory.open_for_writing(path) as run:
-        finished = run.finished()
-        played = [
-            episode.episode for batch in run.numbers("train") for episode in run.trajectories("train", batch)
-        ]
+        finished = run.state.finished
+        played = [episode.episode for episode in run.read().trajectories()]
         assert set(acknowledged) <= set(finished)
         assert finished == played[: len(finished)]
         assert played == [f"train/{number:04d}" for number in range(len(played))]
         assert len(played) <= len(finished) + 1
-        assert [row.episode for row in run.episodes()] == played
-        assert {row.labels.get("episode") for row in run.requests()} >= set(played)
+        assert [row.episode for row in run.read().episodes] == played
+        assert {row.labels.get("episode") for row in run.read().ledger} >= set(played)
         assert all(run.policies.load(version) for version in run.policies.versions())
         assert not list(path.rglob(".*"))
 
@@ -272,7 +271,7 @@ class TestLinksAndSpecialFiles:
         with RunDirectory.open_for_writing(path) as run:
             temporary_name(path / "state.json").symlink_to(victim)
             run.mark_finished("sleep/0002")
-            assert run.finished() == ["sleep/0001", "sleep/0002"]
+            assert run.state.finished == ["sleep/0001", "sleep/0002"]
         assert victim.read_bytes() == before
 
     def test_nothing_is_appended_through_a_link(self, path, victim):

@@ -5,11 +5,11 @@ from pathlib import Path
 import pytest
 
 from speedrunner.store import files
+from speedrunner.store.data import load
 from speedrunner.store.files import StorageError
 from speedrunner.store.records import EpisodeRow, Policy
 from speedrunner.store.rundir import RunDirectory
 from speedrunner.store.seals import broken, unsealed
-from speedrunner.store.stored_run import StoredRun
 from tests.speedrunner.run_samples import play, request, sleep, trajectory
 
 
@@ -21,11 +21,11 @@ def path(tmp_path: Path) -> Path:
 
 
 def found(path: Path) -> list[tuple[str, str]]:
-    return list(broken(path, StoredRun.open_for_reading(path).state().seals))
+    return list(broken(path, load(path).state.seals))
 
 
 def rest(path: Path) -> dict[str, int]:
-    return unsealed(path, StoredRun.open_for_reading(path).state().seals)
+    return unsealed(path, load(path).state.seals)
 
 
 def test_all_that_was_recorded_is_sealed_when_the_directory_is_given_back(path: Path) -> None:
@@ -42,7 +42,7 @@ def test_a_step_that_is_finished_is_sealed_at_once(path: Path) -> None:
 
 
 def test_later_appends_break_no_seal(path: Path) -> None:
-    before = StoredRun.open_for_reading(path).state().seals
+    before = load(path).state.seals
     with RunDirectory.open_for_writing(path) as run:
         run.append_trajectory("train", 0, trajectory("train/0001", attempt=2))
         assert list(broken(path, before)) == []
@@ -70,7 +70,7 @@ def test_a_torn_tail_and_a_row_that_is_missing_are_behind_the_seals(path: Path) 
     assert found(path) == []
     with RunDirectory.open_for_writing(path) as run:
         assert found(path) == []
-        assert EpisodeRow.of(trajectory("train/0003"), "train", 0) in run.rows()
+        assert EpisodeRow.of(trajectory("train/0003"), "train", 0) in run.read().written_rows
     assert (found(path), list(rest(path))) == ([], ["sleeps/0001.json"])
 
 
@@ -115,13 +115,13 @@ def test_what_cannot_be_sealed_stops_nothing(path: Path, monkeypatch: pytest.Mon
     def refuse(*_: object) -> None:
         raise StorageError("the disk is away")
 
-    before = StoredRun.open_for_reading(path).state().seals
+    before = load(path).state.seals
     with monkeypatch.context() as patch, RunDirectory.open_for_writing(path) as run:
         patch.setattr("speedrunner.store.seals._digest", refuse)
         run.append_request(request())
         run.mark_finished("wake/0001")
-        assert run.finished()[-1] == "wake/0001"
-        assert run.state().seals == before
+        assert run.state.finished[-1] == "wake/0001"
+        assert run.state.seals == before
 
 
 def test_a_disk_that_is_full_at_the_end_hides_no_other_error(

@@ -13,10 +13,11 @@ import pytest
 from msgspec.structs import replace
 
 from serving.cards import load_card
+from speedrunner.store.data import LABELS_BYTES, ROW_BYTES, RunData, load
 from speedrunner.store.files import StorageError
 from speedrunner.store.records import Policy
 from speedrunner.store.rundir import RunDirectory
-from speedrunner.store.stored_run import LABELS_BYTES, ROW_BYTES, RunDirectoryError, StoredRun
+from speedrunner.store.stored_run import RunDirectoryError
 from tests.speedrunner.run_samples import play, process, sleep, trajectory
 
 
@@ -27,7 +28,7 @@ def path(tmp_path) -> Path:
 
 def opened(path: Path, how: str) -> None:
     if how == "read":
-        StoredRun.open_for_reading(path)
+        load(path)
     else:
         with RunDirectory.open_for_writing(path):
             pass
@@ -35,33 +36,31 @@ def opened(path: Path, how: str) -> None:
 
 def test_what_is_written_is_read(path):
     play(path)
-    run = StoredRun.open_for_reading(path)
-    assert run.config() == "run:\n  seed: 1\n"
-    assert run.finished() == ["sleep/0001"]
+    run = load(path)
+    assert run.config == {"run": {"seed": 1}}
+    assert run.state.finished == ["sleep/0001"]
     assert run.policies.load(0) == Policy(version=0)
-    assert run.numbers("train") == [0]
-    assert run.numbers("test") == [3]
-    assert [episode.episode for episode in run.trajectories("train", 0)] == [
-        f"train/000{i}" for i in range(3)
-    ]
-    assert run.trajectories("test", 3) == [trajectory("test/0003/0")]
-    assert len(run.episodes()) == 4
-    assert run.sleeps() == [sleep()]
-    assert len(run.requests()) == 3
+    assert run.batches() == [0]
+    assert run.files.numbers("test") == [3]
+    assert [episode.episode for episode in run.trajectories(0)] == [f"train/000{i}" for i in range(3)]
+    assert run.evaluations(3) == [trajectory("test/0003/0")]
+    assert len(run.episodes) == 4
+    assert run.sleeps == [sleep()]
+    assert len(run.requests) == 3
 
 
 AS_NOBODY = """
 import os, sys
 from pathlib import Path
-from speedrunner.store.rundir import RunDirectory
-from speedrunner.store.stored_run import StoredRun
+from speedrunner.store.data import load
 from speedrunner.store.files import StorageError
+from speedrunner.store.rundir import RunDirectory
 if os.geteuid() == 0:
     os.seteuid(65534)
 path = Path(sys.argv[1])
 try:
     if sys.argv[2] == "read":
-        StoredRun.open_for_reading(path)
+        load(path)
     else:
         with RunDirectory.open_for_writing(path):
             pass
@@ -128,9 +127,9 @@ class TestForeignDirectories:
         play(path)
         with (path / "trajectories/batch_0000.jsonl").open("ab") as file:
             file.write(b'{"episode": "train/0003", "attempt": 1, "format": 2}\n')
-        run = StoredRun.open_for_reading(path)
+        run = load(path)
         with pytest.raises(RunDirectoryError, match=r"line 4, has format 2"):
-            run.trajectories("train", 0)
+            run.trajectories(0)
 
     @pytest.mark.process
     @pytest.mark.parametrize("how", ["read", "write"])
@@ -203,8 +202,8 @@ class TestLinksAndSpecialFiles:
 
     @staticmethod
     def read_all(path: Path) -> None:
-        run = StoredRun.open_for_reading(path)
-        run.trajectories("train", 0), run.episodes(), run.requests(), run.accounts(), run.sleeps()
+        run = load(path)
+        run.trajectories(0), run.episodes, run.requests, run.accounts, run.sleeps
         run.policies.load(0)
 
     @pytest.mark.parametrize(
@@ -230,24 +229,24 @@ class TestLinksAndSpecialFiles:
 
 class TestLedger:
     @staticmethod
-    def write(path: Path, rows: int, labels: Callable[[int], dict[str, str]]) -> StoredRun:
+    def write(path: Path, rows: int, labels: Callable[[int], dict[str, str]]) -> RunData:
         play(path)
-        (row, *_) = StoredRun(path).requests()
+        (row, *_) = load(path).ledger
         lines = (msgspec.json.encode(replace(row, labels=labels(number))) for number in range(rows))
         (path / "requests.jsonl").write_bytes(b"".join(line + b"\n" for line in lines))
-        return StoredRun.open_for_reading(path)
+        return load(path)
 
     def test_rows_of_an_episode_share_their_labels(self, path):
-        rows = self.write(path, 3, lambda number: {"episode": f"train/{number // 2:04d}"}).requests()
+        rows = self.write(path, 3, lambda number: {"episode": f"train/{number // 2:04d}"}).ledger
         assert rows[0].labels is rows[1].labels
         assert [row.labels["episode"] for row in rows] == ["train/0000", "train/0000", "train/0001"]
 
     def test_rows_that_would_fill_the_memory_are_refused(self, path, monkeypatch):
         run = self.write(path, 100, lambda number: {"episode": str(number)})
-        assert len(run.requests()) == 100
-        monkeypatch.setattr("speedrunner.store.stored_run.LEDGER_BYTES", 100 * (ROW_BYTES + LABELS_BYTES))
+        assert len(run.ledger) == 100
+        monkeypatch.setattr("speedrunner.store.data.LEDGER_BYTES", 100 * (ROW_BYTES + LABELS_BYTES))
         with pytest.raises(RunDirectoryError, match=r"requests.jsonl, line \d+: the rows up to this one"):
-            run.requests()
+            _ = load(path).ledger
 
     def test_rows_of_too_many_models_are_refused(self, path):
         run = self.write(path, 101, lambda number: {})
@@ -264,24 +263,22 @@ def test_a_run_of_more_episodes_than_readers_take_is_refused(path, monkeypatch, 
     with RunDirectory.open_for_writing(path) as run:
         for point in (4, 5):
             run.append_trajectory("test", point, trajectory(f"test/{point:04d}/0"))
-    run = StoredRun.open_for_reading(path)
-    monkeypatch.setattr(f"speedrunner.store.stored_run.{limit}", {"EPISODES": 6, "CHECKPOINTS": 3}[limit])
-    assert len(run.episodes()) == 6
-    monkeypatch.setattr(f"speedrunner.store.stored_run.{limit}", {"EPISODES": 5, "CHECKPOINTS": 2}[limit])
-    assert len(run.rows()) == 4
+    monkeypatch.setattr(f"speedrunner.store.data.{limit}", {"EPISODES": 6, "CHECKPOINTS": 3}[limit])
+    assert len(load(path).episodes) == 6
+    monkeypatch.setattr(f"speedrunner.store.data.{limit}", {"EPISODES": 5, "CHECKPOINTS": 2}[limit])
+    assert len(load(path).rows) == 4
     with pytest.raises(RunDirectoryError, match=rf"has more than \d {what}, the limit"):
-        run.episodes()
+        _ = load(path).episodes
 
 
 def test_a_run_of_too_many_processes_is_refused(path, monkeypatch):
     play(path)
     (path / "processes.jsonl").write_text("")
-    run = StoredRun.open_for_reading(path)
     row = process(load_card("tiny-random"))
     for count in (1, 2):
         (path / "processes.jsonl").write_bytes((msgspec.json.encode(row) + b"\n") * count)
-        monkeypatch.setattr("speedrunner.store.stored_run.PROCESSES", 1)
+        monkeypatch.setattr("speedrunner.store.data.PROCESSES", 1)
         if count == 1:
-            assert run.processes() == [row]
+            assert load(path).processes == [row]
     with pytest.raises(RunDirectoryError, match="has more than 1 rows, the limit"):
-        run.processes()
+        _ = load(path).processes

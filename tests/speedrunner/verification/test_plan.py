@@ -11,8 +11,8 @@ import pytest
 
 from speedrunner.findings import Finding
 from speedrunner.store import files
+from speedrunner.store.data import load
 from speedrunner.store.records import TrainingEnd
-from speedrunner.store.stored_run import StoredRun
 from speedrunner.verification.plan import Plan
 from tests.scripted_runs import Runs, ScriptedRun, script
 from tests.tampered_runs import change, copy_of, seal, subject, told
@@ -24,7 +24,7 @@ def checked(run: Path) -> Finding:
 
 def state(run: Path, edit: Callable[[Any], object]) -> None:
     """Change what a run says to be finished."""
-    found = StoredRun.open_for_reading(run).state()
+    found = load(run).state
     edit(found)
     files.write_atomic(run / "state.json", found)
     seal(run)
@@ -120,7 +120,7 @@ class TestATrainingThatEndsByItsBudget:
         check = checked(run.dir)
         assert check.level == "ok"
         assert "training ended before its plan did, by its budget" in check.text
-        end = StoredRun.open_for_reading(run.dir).training_end
+        end = load(run.dir).training_end
         assert end is not None
 
         other = copy_of(run.dir, tmp_path / "other")

@@ -13,7 +13,8 @@ import pytest
 from serving.model_card import ModelCard
 from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.findings import Finding
-from speedrunner.verification.policies import UNNAMED, policies
+from speedrunner.verification.policies import NOT_RECORDED, policies
+from speedrunner.verification.subject import OutOfTime
 from tests.scripted_engine import Answer, Request, ScriptedEngine, call
 from tests.scripted_runs import SCHEDULE, Runs, ScriptedRun, roomy, script, walker
 from tests.tampered_runs import change, copy_of, seal, subject, told
@@ -87,41 +88,77 @@ def skill(name: str, **values: Any) -> Callable[[Path], None]:
     return lambda run: change(run, "policies/v0002/library.json", edit)
 
 
+def add_skill(run: Path, name: str) -> None:
+    """Add a function to the newest library."""
+    file = run / "policies/v0002/skills.py"
+    file.write_text(file.read_text() + f"\n\n{SPARE.replace('spare', name)}\n")
+    entry = {"name": name, "public": True, "created": 2, "edited": 2}
+    change(run, "policies/v0002/library.json", lambda record: record["skills"].append(entry))
+
+
+def swap_functions(run: Path) -> None:
+    """Swap the last two functions of the newest library."""
+    file = run / "policies/v0002/skills.py"
+    *rest, first, second = file.read_text().rstrip("\n").split("\n\n\n")
+    file.write_text("\n\n\n".join([*rest, second, first]) + "\n")
+
+    def swap(record: Any) -> None:
+        record["skills"][-2:] = reversed(record["skills"][-2:])
+
+    change(run, "policies/v0002/library.json", swap)
+
+
 def edits(edit: Callable[[list[Any]], object]) -> Callable[[Path], None]:
     """A change of the edits of the second sleep."""
     return lambda run: change(run, "sleeps/0002.json", lambda record: edit(record["edits"]))
 
 
-MORE = {"action": "edit", "name": "twice", "error": None, "new_name": None}
+NO_CHANGE = {"action": "edit", "name": "twice", "old": "Step twice.", "new": "Step twice."}
+
+
+def argument(number: int, **values: Any) -> Callable[[Path], None]:
+    """Return a change of one edit of the second sleep."""
+    return edits(lambda all_: all_[number].update(values))
+
 
 CHANGES: dict[str, tuple[Callable[[Path], None], str]] = {
-    "a text": (text("Step twice.", "Step twice!"), "twice is not as it was, and no accepted edit says so"),
-    "a visibility": (skill("twice", public=False), "twice is not as it was, and no accepted edit says so"),
-    "an age": (skill("spare", created=0), "spare: made and last edited in sleeps 0 and 2, which should be 1"),
-    "an edit's age": (skill("pace", edited=1), "pace: made and last edited in sleeps 1 and 1, which should"),
-    "a rename that is left out": (edits(lambda all_: all_.pop(0)), "edit of pace is recorded, which was not"),
-    "another new name": (
-        edits(lambda all_: all_[0].update(new_name="go")),
-        "go is not there, and",
+    "a text": (
+        text("Step twice.", "Step twice!"),
+        "twice is not as its accepted edits leave it: recorded is",
     ),
-    "an edit that is left out": (edits(lambda all_: all_.pop(1)), "pace is not as it was, and no accepted"),
-    "no visibility": (
-        edits(lambda all_: all_.pop(2)),
-        "spare is not as it was, and no",
+    "a shared constant": (text("LONG = 1", "LONG = 3"), "LONG is not as its accepted edits leave it"),
+    "a visibility": (skill("twice", public=False), "twice, public: recorded is 'false'"),
+    "an age": (skill("spare", created=0), "spare, created: recorded is '0', and it should be '1'"),
+    "an edit's age": (skill("pace", edited=1), "pace, edited: recorded is '1', and it should be '2'"),
+    "a function that no edit adds": (
+        lambda run: add_skill(run, "more"),
+        "more is there, and no accepted edit adds it",
     ),
-    "no write": (
-        edits(lambda all_: all_.pop(4)),
-        "back is there, and the sleep's accepted",
+    "a rename that is left out": (
+        edits(lambda all_: all_.pop(0)),
+        "accepted edit 1 (edit of pace) is about what is not there",
     ),
-    "no deletion": (edits(lambda all_: all_.pop(3)), "an accepted edit of back has left no trace"),
+    "another new name": (argument(0, new_name="go"), "(edit of pace) is about what is not there"),
+    "another text": (argument(1, new='"""Walk far."""'), "pace is not as its accepted edits leave it"),
+    "an old text that does not occur": (
+        argument(1, old="Run."),
+        "accepted edit 2 (edit of pace) is refused:",
+    ),
+    "another source": (argument(4, source=BACK.replace("left", "right")), "back is not as its accepted"),
+    "another visibility": (argument(4, public=False), "back, public: recorded is 'true'"),
+    "an edit that is left out": (edits(lambda all_: all_.pop(1)), "pace is not as its accepted edits leave"),
+    "no visibility": (edits(lambda all_: all_.pop(2)), "spare, public: recorded is 'false'"),
+    "no write": (edits(lambda all_: all_.pop(4)), "back is there, and no accepted edit adds it"),
+    "no deletion": (edits(lambda all_: all_.pop(3)), "accepted edit 4 (write of back) changes nothing"),
     "an edit too many": (
-        edits(lambda all_: all_.append(MORE)),
-        "an accepted edit of twice has left no",
+        edits(lambda all_: all_.append(NO_CHANGE)),
+        "accepted edit 7 (edit of twice) changes nothing",
     ),
     "of what is not there": (
         edits(lambda all_: all_[-1].update(error=None)),
-        "delete of nothing is recorded, which was not there then",
+        "accepted edit 7 (delete of nothing) is about what is not there",
     ),
+    "another order": (swap_functions, "the order of its definitions: recorded is"),
     "a version": (
         lambda run: change(run, "policies/v0002/library.json", lambda it: it.update(version=3)),
         "its library.json says that it is version 3",
@@ -176,8 +213,28 @@ async def test_a_library_of_another_run_of_which_the_method_shows_every_skill(co
     assert told(policies(subject(run.dir))) == []
 
 
-def test_renames_of_an_earlier_layout_are_left_out(edited: Path, tmp_path: Path) -> None:
+def drop_arguments(record: Any) -> None:
+    """Leave of each edit what older runs recorded."""
+    record["edits"] = [{name: edit[name] for name in ("action", "name", "error")} for edit in record["edits"]]
+
+
+def test_a_sleep_that_did_not_record_arguments_is_left_out(edited: Path, tmp_path: Path) -> None:
     run = copy_of(edited, tmp_path)
-    edits(lambda all_: all_[0].update(new_name=None))(run)
+    change(run, "sleeps/0002.json", drop_arguments)
     check: Finding = policies(subject(run))
-    assert (check.level, f"1 left out: {UNNAMED}" in check.text) == ("ok", True)
+    assert (check.level, f"1 left out: {NOT_RECORDED}" in check.text) == ("ok", True)
+
+
+def test_a_run_that_did_not_record_arguments_is_not_checked(edited: Path, tmp_path: Path) -> None:
+    run = copy_of(edited, tmp_path)
+    for sleep in (1, 2):
+        change(run, f"sleeps/000{sleep}.json", drop_arguments)
+    check = policies(subject(run))
+    assert (check.level, f"2 left out: {NOT_RECORDED}" in check.text) == ("not checked", True)
+
+
+def test_a_replay_stops_when_the_time_is_over(edited: Path) -> None:
+    late = subject(edited)
+    late.deadline = 0.0
+    with pytest.raises(OutOfTime):
+        policies(late)

@@ -13,9 +13,9 @@ import pytest
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.runs.drain import Drain, Interrupted
 from speedrunner.store import files
+from speedrunner.store.data import load
 from speedrunner.store.records import Ending
 from speedrunner.store.rundir import RunDirectory
-from speedrunner.store.stored_run import StoredRun
 from speedrunner.verification.replay import BY_THE_CLOCK
 from speedrunner.verification.verify import sealed, verify
 from tests import babyai_player
@@ -46,8 +46,8 @@ async def test_a_run_as_it_was_recorded(learnt: ScriptedRun) -> None:
 
 async def test_every_file_that_matters_is_sealed(learnt: ScriptedRun) -> None:
     names = {str(file.relative_to(learnt.dir)) for file in learnt.dir.rglob("*") if file.is_file()}
-    directory = StoredRun.open_for_reading(learnt.dir)
-    assert names - directory.state().seals.keys() == {"state.json", "hosts.log"}
+    directory = load(learnt.dir)
+    assert names - directory.state.seals.keys() == {"state.json", "hosts.log"}
     assert "not sealed" not in sealed(directory).text
 
 
@@ -67,12 +67,12 @@ def test_one_byte_that_is_changed_is_found(learnt: ScriptedRun, tmp_path: Path, 
     for place in {0, len(content) // 3, len(content) // 2, len(content) - 1} if content else {0}:
         if content:
             (run / name).write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
-        (difference,) = sealed(StoredRun.open_for_reading(run)).details
+        (difference,) = sealed(load(run)).details
         assert difference.startswith(f"{name}: ")
     (run / name).unlink()
     if name == "config.yaml":
         return
-    assert told(sealed(StoredRun.open_for_reading(run))) == [f"{name}: is missing"]
+    assert told(sealed(load(run))) == [f"{name}: is missing"]
 
 
 def test_so_is_one_of_the_state_itself(learnt: ScriptedRun, tmp_path: Path) -> None:
@@ -81,12 +81,12 @@ def test_so_is_one_of_the_state_itself(learnt: ScriptedRun, tmp_path: Path) -> N
     for place in range(len(content)):
         (run / "state.json").write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
         try:
-            where = sealed(StoredRun.open_for_reading(run)).details[0]
+            where = sealed(load(run)).details[0]
         except files.StorageError as error:  # it is no JSON any more, or of another layout
             where = str(error)
         assert "state.json" in where
     (run / "state.json").unlink()
-    (difference,) = sealed(StoredRun.open_for_reading(run)).details
+    (difference,) = sealed(load(run)).details
     assert difference == "state.json: is missing, although episodes were played"
 
 
@@ -109,7 +109,7 @@ async def test_a_run_of_an_earlier_layout_is_not_sealed_and_verifies(
     learnt: ScriptedRun, tmp_path: Path
 ) -> None:
     run = copy_of(learnt.dir, tmp_path)
-    state = StoredRun.open_for_reading(run).state()
+    state = load(run).state
     early = {"finished": state.finished, "training_end": None, "format": 1}
     (run / "state.json").write_text(json.dumps(early, indent=2))
     config = (run / "config.yaml").read_text()
@@ -151,7 +151,7 @@ class TestAnUnfinishedRun:
         self, learnt: ScriptedRun, tmp_path: Path
     ) -> None:
         run = copy_of(learnt.dir, tmp_path)
-        state = StoredRun.open_for_reading(run).state()
+        state = load(run).state
         last = state.finished.pop()
         assert last.startswith("evaluate/0004")
         del state.seals["evaluations/0004.jsonl"], state.seals["accounts.jsonl"]
@@ -170,8 +170,8 @@ class TestAnUnfinishedRun:
         content = (run / "requests.jsonl").read_bytes()
         (run / "requests.jsonl").write_bytes(content.replace(b'"cached":', b'"cached": ', 1)[:-1] + b"\n")
         with RunDirectory.open_for_writing(run) as directory:
-            directory.append_request(directory.requests()[0])
-        (difference,) = sealed(StoredRun.open_for_reading(run)).details
+            directory.append_request(directory.read().ledger[0])
+        (difference,) = sealed(load(run)).details
         assert difference.startswith("requests.jsonl: ")
 
 

@@ -148,12 +148,14 @@ async def play(study: Study, card: ModelCard, tokenizer: ChatTokenizer, folder: 
         stack.push_async_callback(engine.close)
         directory.write_config(to_yaml(setup.config))
         directory.write_policy(setup.initial_policy())
-        pool = await stack.enter_async_context(setup.hosts(setup.config.run.in_flight, directory.host_log))
+        pool = await stack.enter_async_context(
+            setup.hosts(setup.config.run.in_flight, directory.files.host_log)
+        )
         for calls, part in ((WEAK_CALLS, steps[:-1]), (SKILLED_CALLS, steps[-1:])):
             roles = Roles(Role(string_tokens=1024, max_calls=calls), Role(string_tokens=8192))
             used = msgspec.structs.replace(card, context=CONTEXT, roles=roles)
             models = _Models(study, used, engine, tokenizer)
-            await play_steps(setup, directory, models, pool, due(part, directory))
+            await play_steps(setup, directory, models, pool, due(part, directory.read()))
     return load(folder)
 
 

@@ -106,25 +106,26 @@ class TestEditing:
             await writing.write_skill(SKILL, True)
             == "advance is added. The library has 1 skill, 1 of them public."
         )
-        assert edits == [Edit("write", "advance")]
+        assert edits == [Edit("write", "advance", source=SKILL)]
         (skill,) = writing.library.skills
         assert (skill.name, skill.public, skill.created, skill.edited) == ("advance", True, 3, 3)
 
     async def test_a_skill_with_its_helper(self, draft: Drafts, edits: list[Edit]) -> None:
         writing = draft(CALLER.replace("advance()", "go_forward()"))
         helper = SKILL.replace("advance", "_step")
-        said = await writing.write_skill(f"{helper}\n\n{CALLER}".replace("advance()", "_step()"), True)
+        source = f"{helper}\n\n{CALLER}".replace("advance()", "_step()")
+        said = await writing.write_skill(source, True)
         assert said == (
             "_step is added, advance_twice is replaced. The library has 2 skills, 1 of them public."
         )
-        assert edits == [Edit("write", "_step, advance_twice")]
+        assert edits == [Edit("write", "_step, advance_twice", source=source)]
 
     async def test_replacing_one(self, draft: Drafts, edits: list[Edit]) -> None:
         writing = draft(SKILL, CALLER)
         assert await writing.write_skill(SKILL.replace("two", "2"), False) == (
             "advance is replaced. The library has 2 skills, 1 of them public."
         )
-        assert edits == [Edit("write", "advance")]
+        assert edits == [Edit("write", "advance", source=SKILL.replace("two", "2"), public=False)]
 
     async def test_the_other_edits(self, draft: Drafts, edits: list[Edit]) -> None:
         writing = draft(SKILL, CALLER)
@@ -133,9 +134,9 @@ class TestEditing:
         assert (await writing.set_visibility("_step", False)).startswith("_step is private now. ")
         assert (await writing.delete_skill("advance_twice")).startswith("advance_twice is deleted. ")
         assert edits == [
-            Edit("edit", "advance"),
+            Edit("edit", "advance", old="two", new="2"),
             Edit("rename", "advance", new_name="_step"),
-            Edit("visibility", "_step"),
+            Edit("visibility", "_step", public=False),
             Edit("delete", "advance_twice"),
         ]
         (skill,) = writing.library.skills
@@ -248,7 +249,8 @@ class TestEditing:
         before = writing.library
         with pytest.raises(ToolError, match=reason) as error:
             await getattr(writing, f"{action}_skill")(*arguments)
-        assert edits == [Edit(action, arguments[0], str(error.value))]  # type: ignore[arg-type]
+        (refused,) = edits
+        assert (refused.action, refused.name, refused.error) == (action, arguments[0], str(error.value))
         assert writing.library is before
 
     async def test_what_the_model_in_use_could_not_call_is_refused(

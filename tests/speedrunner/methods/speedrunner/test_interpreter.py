@@ -65,7 +65,7 @@ def history(tmp_path: Path) -> Iterator[History]:
         run.append_trajectory("test", 0, trajectory("test/0000/0000", text="held out"))
         for number in (1, 2):  # of the second there is no policy: it was killed
             run.write_sleep(learnt(number))
-        yield History(run)
+        yield History(run.read())
 
 
 @pytest.fixture

@@ -43,14 +43,19 @@ def babyai() -> envs.TextEnv:
 
 
 @pytest.fixture
-def history(tmp_path: Path) -> Iterator[History]:
+def directory(tmp_path: Path) -> Iterator[RunDirectory]:
     with RunDirectory.open_for_writing(tmp_path / "run") as run:
         run.write_policy(Policy(version=0))
         for number in range(2):
             run.append_trajectory(
                 "train", 0, trajectory(f"train/{number:04d}", task=TASK, text=f"text {number}")
             )
-        yield History(run)
+        yield run
+
+
+@pytest.fixture
+def history(directory: RunDirectory) -> History:
+    return History(directory.read())
 
 
 @dataclass
@@ -274,12 +279,12 @@ class TestAblations:
 
     @pytest.mark.process
     async def test_what_does_not_fit_half_the_context_is_named(
-        self, night: Nights, history: History, tiny_card: ModelCard
+        self, night: Nights, directory: RunDirectory, tiny_card: ModelCard
     ) -> None:
         long = trajectory("train/0002", text="never ends")
         long.turns[0].reasoning = "so " * tiny_card.context
-        history._directory.append_trajectory("train", 0, long)
-        history._directory.append_trajectory("train", 0, trajectory("train/0003"))
+        directory.append_trajectory("train", 0, long)
+        directory.append_trajectory("train", 0, trajectory("train/0003"))
         slept = await night([FINISH], interpreter="off")
         shown, _, left_out = slept.requests[0].task.partition("These do not fit here and are left out:")
         assert [f"train/000{number}: " in shown for number in range(4)] == [True, True, False, True]

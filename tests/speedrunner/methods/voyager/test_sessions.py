@@ -11,8 +11,10 @@ from speedrunner.methods.registry import make
 from speedrunner.store.labels import Labels
 from speedrunner.store.policies import InvalidPolicy
 from speedrunner.store.records import Edit, Ending
+from speedrunner.verification.policies import policies
 from tests.scripted_engine import Answer, Request, Script, call, say
 from tests.scripted_runs import CORRIDOR, Runs, ScriptedRun, flag
+from tests.tampered_runs import subject
 from tests.toy_env import Corridor
 
 RACETRACK = "env=tests.toy_env:Racetrack"
@@ -94,7 +96,11 @@ class TestASession:
             ("go_on", True),
         ]
         assert policy.method == {"completed": ["leave the start", "go on"], "failed": ["reach the flag"]}
-        assert run.data.sleeps[0].edits == [Edit("write", "leave_start"), Edit("write", "go_on")]
+        assert run.data.sleeps[0].edits == [
+            Edit("write", "leave_start", source=STEP, public=("leave_start",)),
+            Edit("write", "go_on", source=ON, public=("go_on",)),
+        ]
+        assert policies(subject(run.dir)).level == "ok"
         assert run.data.sleeps[0].agents == []
 
     async def test_three_sleeps_lead_to_a_library_that_is_known_in_advance(self, corridor: Runs) -> None:

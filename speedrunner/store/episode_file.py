@@ -1,0 +1,78 @@
+"""Find and read the episodes of one batch or evaluation; each file is looked through once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from itertools import islice
+from pathlib import Path
+from typing import Annotated, NamedTuple
+
+import msgspec
+
+from speedrunner.store import files
+from speedrunner.store.records import FORMAT, Trajectory
+from speedrunner.store.stored_run import RunDirectoryError
+
+EPISODES = 50_000
+"""Episodes of a run, with every attempt: rows of `episodes.jsonl` and those that it lacks."""
+
+KEY_CHARS = 1_000
+"""Characters of an episode's key."""
+
+
+class EpisodeKey(msgspec.Struct):
+    """The key of a finished episode; the rest of its trajectory is not decoded."""
+
+    episode: Annotated[str, msgspec.Meta(max_length=KEY_CHARS)]
+    attempt: int
+    format: int = FORMAT
+
+
+class Entry(NamedTuple):
+    """Where an attempt at an episode is in its file.
+
+    Attributes:
+        line: its line, from 1.
+        start, size: of the line in bytes, without its end.
+    """
+
+    episode: str
+    attempt: int
+    line: int
+    start: int
+    size: int
+
+
+class EpisodeFile:
+    """The trajectories of one batch or evaluation. Everything may raise `StorageError`."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @cached_property
+    def attempts(self) -> list[Entry]:
+        """Every attempt that ended, in the order in which they ended; a torn tail is left out."""
+        found: list[Entry] = []
+        for number, start, line in islice(files.each_line(self.path), EPISODES + 1):
+            key = files.as_part(line, EpisodeKey, f"{self.path}, line {number},")
+            found.append(Entry(key.episode, key.attempt, number, start, len(line)))
+        if len(found) > EPISODES:
+            raise RunDirectoryError(f"{self.path} has more than {EPISODES} episodes, the limit")
+        return found
+
+    @cached_property
+    def newest(self) -> list[Entry]:
+        """The newest attempt at each episode."""
+        last = {each.episode: each for each in self.attempts}
+        return [each for each in self.attempts if last[each.episode] is each]
+
+    def lines(self, entries: Sequence[Entry]) -> Iterator[bytes]:
+        """Yield the JSON of attempts, one at a time in memory."""
+        places = [(each.start, each.size) for each in entries]
+        return files.lines_at(self.path, places) if places else iter(())
+
+    def read(self, entries: Sequence[Entry]) -> Iterator[Trajectory]:
+        """Yield the trajectories of attempts, one at a time in memory."""
+        for each, line in zip(entries, self.lines(entries), strict=True):
+            yield files.as_record(line, Trajectory, f"{self.path}, line {each.line},")

@@ -1,0 +1,149 @@
+"""A run of the oldest layout that is still read, and records of layouts that are newer than ours.
+
+`tests/data/oldest_run` has what the first runs recorded: no seals, no arguments of edits, no roles of turns,
+no steps of worlds, no machines.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+from speedrunner.experiments.forecast import measured
+from speedrunner.export.conversations import check
+from speedrunner.results.ledger import run_costs
+from speedrunner.results.pricing import price_book
+from speedrunner.results.run_result import read_result
+from speedrunner.runs.due import due
+from speedrunner.runs.stored_setup import set_up_stored
+from speedrunner.store.data import History, load
+from speedrunner.store.files import StorageError
+from speedrunner.store.frames import Table
+from speedrunner.store.records import FORMAT
+from speedrunner.store.rundir import RunDirectory
+from tests.scripted_runs import in_process
+
+STORED = Path(__file__).parents[2] / "data/oldest_run"
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """Return a copy, in a folder of runs."""
+    return Path(shutil.copytree(STORED, tmp_path / "runs/oldest"))
+
+
+def test_its_records_are_read() -> None:
+    run = load(STORED)
+    assert (run.settings.env.name, run.settings.method.name, run.checkpoints) == (
+        "babyai",
+        "speedrunner",
+        [0, 4],
+    )
+    assert len(run.episodes) == len(run.rows) == 6
+    assert [len(run.trajectories()), len(run.evaluations()), len(run.sleeps)] == [4, 2, 1]
+    assert {turn.role for each in run.trajectories() for turn in each.turns} == {"actor"}
+    assert all(each.steps for each in run.trajectories())
+    assert not any(edit.is_complete for edit in run.sleeps[0].edits)
+    assert len(run.policies.load(1).skills) == 10
+    assert run.processes[0].machine is None
+    assert (run.accounts[0].ledger, run.state.seals) == (run.accounts[0].engine, {})
+    assert sum(row.usage.prompt for row in run.requests if row.usage) == run.accounts[0].ledger.prompt
+
+
+def test_a_method_reads_its_history() -> None:
+    history = History(load(STORED))
+    assert (history.batches(), history.count(), len(history.batch(0))) == ([0], 4, 4)
+    assert [record.sleep for record in history.sleeps(2)] == [1]
+
+
+@pytest.mark.parametrize("table", get_args(Table))
+def test_each_data_frame_has_rows(table: Table) -> None:
+    assert len(load(STORED).frame(table)) > 0
+
+
+def test_its_results_are_those_of_its_records() -> None:
+    run = load(STORED)
+    found = read_result(STORED, None)
+    assert found.unfinished == []
+    (costs,) = run_costs([run], [price_book(run)])
+    tokens = costs.total.tokens
+    assert tokens.computed + tokens.cached == run.accounts[0].ledger.prompt
+    assert costs.total.requests == len(run.requests)
+
+
+def test_an_export_can_read_all_of_it() -> None:
+    assert check(STORED) == STORED
+
+
+def test_a_forecast_is_made_from_it() -> None:
+    known, problems = measured([STORED.parent])
+    assert (known["kind"].value_counts().to_dict(), problems) == ({"train": 4, "test": 2, "sleep": 1}, [])
+
+
+@pytest.mark.process
+def test_it_is_finished_and_writing_to_it_changes_no_record(run: Path) -> None:
+    before = {file: file.read_bytes() for file in run.rglob("*") if file.is_file()}
+    with RunDirectory.open_for_writing(run) as directory:
+        stored = directory.read()
+        assert due(set_up_stored(stored, ()).plan(stored.training_end), stored) == []
+    assert {file: file.read_bytes() for file in run.rglob("*") if file.is_file()} == before
+
+
+@pytest.mark.process
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("show", "RUN", "train/0"), ("show", "RUN", "sleep/1"), ("compare", "RUN"), ("cost", "RUN"),
+        ("status", "RUN"), ("library", "show", "RUN"), ("library", "diff", "RUN:1"),
+        ("library", "blame", "RUN"), ("library", "graph", "RUN"), ("library", "stats", "RUN"),
+        ("view", "RUN", "--static", "OUT"),
+    ],
+    ids=" ".join,
+)  # fmt: skip
+def test_each_command_reads_it(run: Path, tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    given = [each.replace("RUN", str(run)).replace("OUT", str(tmp_path / "out")) for each in arguments]
+    done = in_process(*given)
+    assert (done.returncode, "error" in done.stderr) == (0, False), done.stderr
+
+
+@pytest.mark.process
+def test_verify_leaves_out_what_it_does_not_record(run: Path) -> None:
+    done = in_process("verify", str(run), "--json")
+    levels = {each["name"]: each["level"] for each in json.loads(done.stdout)["findings"]}
+    # Prompts and replay depend on today's texts.
+    assert {name: levels[name] for name in ("files", "plan", "policies", "accounts")} == {
+        "files": "not checked", "plan": "ok", "policies": "not checked", "accounts": "ok",
+    }  # fmt: skip
+
+
+FILES = (
+    *("state.json", "processes.jsonl", "episodes.jsonl", "requests.jsonl", "accounts.jsonl"),
+    *("trajectories/batch_0000.jsonl", "evaluations/0004.jsonl", "sleeps/0001.json"),
+    "policies/v0001/library.json",
+)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_newer_format_is_refused_in_one_line_that_names_the_file(run: Path, name: str) -> None:
+    file = run / name
+    text = file.read_text()
+    lines = text.splitlines() if file.suffix == ".jsonl" else [text]
+    first = json.loads(lines[0]) | {"format": FORMAT + 1, "new": True}
+    file.write_text("\n".join([json.dumps(first), *lines[1:]]) + "\n")
+    with pytest.raises(StorageError) as refused:
+        read_all(run)
+    message = str(refused.value)
+    assert "\n" not in message
+    assert name in message
+    assert f"has format {FORMAT + 1}, and this version of SpeedRunner reads format {FORMAT}" in message
+
+
+def read_all(path: Path) -> None:
+    """Read every record of a run."""
+    run = load(path)
+    _ = run.trajectories(), run.evaluations(), run.episodes, run.sleeps, run.requests, run.processes
+    _ = run.accounts, [run.policies.load(version) for version in run.policies.versions()]
