@@ -76,7 +76,7 @@ def pytest_runtest_teardown() -> Generator[None, object, object]:
 
 
 LONG = (
-    *("test_foreign_runs.py", "test_hostile.py", "test_scienceworld.py", "test_main.py", "test_envs.py"),
+    *("test_foreign_runs.py", "test_hostile.py", "test_scienceworld.py", "test_main.py", "test_check_env.py"),
     *("test_host_pool.py", "test_lock.py", "test_verify.py", "test_packages.py"),
 )
 """Files that take longest without an engine: last, they would keep one worker busy while the other rests."""

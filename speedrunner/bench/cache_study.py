@@ -1,4 +1,4 @@
-"""What prefix caching changes, by method: `speedrunner study cache`.
+"""What prefix caching changes, by method: `speedrunner bench replay`.
 
 A run's recorded episodes are played twice: with the prefix cache, and with nothing shared between requests.
 

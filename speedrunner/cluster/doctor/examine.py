@@ -76,4 +76,4 @@ def _carried_out(name: str, check: Check, subject: Subject) -> Iterator[Finding]
         yield from check(subject)
     except Exception as error:
         text = f"could not be checked: {type(error).__name__}: {error}"
-        yield failure(name, text, "report this line with the output of `speedrunner version`")
+        yield failure(name, text, "report this line with the output of `speedrunner --version`")

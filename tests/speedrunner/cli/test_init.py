@@ -22,8 +22,8 @@ def test_a_fresh_environment_method_and_card_pass_their_checks_and_tests(tmp_pat
         "treasure_hunt.py",
     ]
     for command in (
-        ["envs", "check", "treasure_hunt:TreasureHunt", "width=5", "--calls", "30"],
-        ["methods", "check", "diary:Diary", "llm_calls=5", "env=treasure_hunt:TreasureHunt"],
+        ["check", "env", "treasure_hunt:TreasureHunt", "width=5", "--calls", "30"],
+        ["check", "method", "diary:Diary", "llm_calls=5", "env=treasure_hunt:TreasureHunt"],
         ["serve", "model.card=qwen-9.b.yaml", "--print"],
     ):
         done = speedrunner(*command, cwd=here)
@@ -37,7 +37,7 @@ def test_a_fresh_environment_method_and_card_pass_their_checks_and_tests(tmp_pat
 def test_it_says_what_it_wrote_and_what_to_try(tmp_path: Path) -> None:
     lines = in_process("init", "env", "maze", str(tmp_path)).stdout.splitlines()
     assert lines[:2] == [f"wrote {tmp_path / 'maze.py'}", f"wrote {tmp_path / 'test_maze.py'}"]
-    assert "  speedrunner envs check maze:Maze" in lines
+    assert "  speedrunner check env maze:Maze" in lines
 
 
 def test_nothing_is_overwritten(tmp_path: Path) -> None:

