@@ -28,8 +28,9 @@ def episode(
     A model's episode is printed with the prompt, the grammar, and each answer and reply. With
     run.start_from=RUN[:VERSION], a stored policy plays it. Nothing is recorded.
 
-    Examples: speedrunner episode env=babyai task.index=7 model=tiny-random;
-    speedrunner episode --human env=crafter task.index=7
+    Examples:
+      speedrunner episode env=babyai task.index=7 model=tiny-random
+      speedrunner episode --human env=crafter task.index=7
     """
     config = compose(overrides or [])
     configure_logging(config)

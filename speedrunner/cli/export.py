@@ -24,6 +24,7 @@ def export(
         Literal["dataset", "inspect"],
         typer.Option(
             "--to",
+            metavar="dataset|inspect",
             help="dataset: a Hugging Face datasets folder (parquet) with one row for each conversation."
             " inspect: one log of Inspect for each evaluation.",
             show_default=False,

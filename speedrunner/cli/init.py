@@ -40,13 +40,16 @@ class NotWritten(Exception):
 
 def init(
     kind: Annotated[
-        Kind, typer.Argument(help="What to write; card: a model configuration.", show_default=False)
+        Kind, typer.Argument(metavar="KIND", help="env, method or card (a model configuration).")
     ],
     name: Annotated[
-        str, typer.Argument(help="Name of the module, or of the model configuration.", show_default=False)
+        str, typer.Argument(metavar="NAME", help="Name of the module, or of the model configuration.")
     ],
     folder: Annotated[
-        Path, typer.Argument(help="Folder to write to. Default: the current one.", show_default=False)
+        Path,
+        typer.Argument(
+            metavar="[DIR]", help="Folder to write to. Default: the current one.", show_default=False
+        ),
     ] = Path(),
 ) -> None:
     """Write a working example of an environment, a method or a model.

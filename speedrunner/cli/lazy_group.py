@@ -54,7 +54,13 @@ def load(command: Command, words: str = "") -> TyperCommand | LazyGroup:
     app.command(name)(getattr(import_module(f"speedrunner.cli.{module}"), function))
     found = get_command(app)
     assert isinstance(found, TyperCommand)
+    found.help = "\n\n".join(map(_unwrap, (found.help or "").split("\n\n")))
     return found
+
+
+def _unwrap(paragraph: str) -> str:
+    """Join the lines of a paragraph, which the terminal wraps again; examples keep theirs."""
+    return paragraph if paragraph.startswith("Examples:") else " ".join(paragraph.split())
 
 
 def _moved(old: str, new: str) -> TyperCommand:

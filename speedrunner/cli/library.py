@@ -57,7 +57,10 @@ def diff(
     The versions are of one run, or of two; notes are compared as well. One version alone is compared with
     the one before it. `diff RUN 2` is short for `diff RUN:2`.
 
-    Examples: speedrunner library diff runs/demo:2; diff runs/demo:1 :3; diff runs/demo:3 runs/other
+    Examples:
+      speedrunner library diff runs/demo:2
+      speedrunner library diff runs/demo:1 :3
+      speedrunner library diff runs/demo:3 runs/other
     """
     if other is not None and other.isdecimal() and not Path(other).exists():
         run, other = f"{run}:{other}", None
@@ -97,7 +100,9 @@ def stats(
 
     These are the statistics of the paper's Appendix H, and the share of functions about combat.
 
-    Examples: speedrunner library stats runs/demo:2; stats skills.py --json
+    Examples:
+      speedrunner library stats runs/demo:2
+      speedrunner library stats skills.py --json
     """
     if Path(source).is_file() or source.endswith(".py"):
         try:

@@ -17,7 +17,7 @@ from speedrunner.config.schema import InvalidConfig
 def list_(
     what: Annotated[
         Literal["envs", "methods", "models", "experiments", "keys"],
-        typer.Argument(help="What to list.", show_default=False),
+        typer.Argument(metavar="WHAT", help="envs, methods, models, experiments or keys."),
     ],
     overrides: Annotated[
         list[str] | None, key_values("With `keys`: settings that differ from the defaults (env=crafter).")

@@ -28,8 +28,9 @@ def run(overrides: Overrides = None, trust: Trust = None, dry_run: DryRun = Fals
     are that run's own unless given, such as another env=, model= or run.test_episodes=. The results are in a
     separate run, RUN-eval-vVERSION-ENV-MODEL by default. To resume it, name it with run.dir=.
 
-    Examples: speedrunner run env=babyai method=speedrunner model=tiny-random run.rollouts=20;
-    speedrunner run run.start_from=runs/demo:2 run.rollouts=0 run.test_episodes=10
+    Examples:
+      speedrunner run env=babyai method=speedrunner model=tiny-random run.rollouts=20
+      speedrunner run run.start_from=runs/demo:2 run.rollouts=0 run.test_episodes=10
     """
     config = _choose_config(overrides or [], trust or [])
     configure_logging(config)

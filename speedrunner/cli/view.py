@@ -36,7 +36,9 @@ def view(
     Runs may be unfinished. The printed address works on this machine only (from another one, through
     `ssh -L`) and contains a secret token. Ctrl-C stops the server.
 
-    Examples: speedrunner view runs/demo; speedrunner view runs/demo --static pages
+    Examples:
+      speedrunner view runs/demo
+      speedrunner view runs/demo --static pages
     """
     site = Site(folder, static=static is not None)
     slugs = list(site.runs())

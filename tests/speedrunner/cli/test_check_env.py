@@ -16,7 +16,7 @@ import pytest
 from envs import Opening, Split, Task, TextEnv
 from serving.cards import CHECKOUT
 from tests.processes import all_end
-from tests.scripted_runs import CORRIDOR, complaint, in_process, speedrunner
+from tests.scripted_runs import complaint, in_process, speedrunner
 from tests.toy_env import Corridor
 
 pytestmark = pytest.mark.process
@@ -180,19 +180,3 @@ def test_an_environment_without_a_split_is_checked_on_the_task_that_is_named() -
     done = in_process("check", "env", Unsplit.name, "task.name=maze")
     assert done.returncode == 1
     assert "name='maze', index=0) raised UnknownTask: no task 'maze' in" in done.stdout
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["babyia"], "env=babyia is not among its choices (did you mean babyai?)"),
-        (["babyai", "size=3"], "babyai has no option 'size'"),
-        ([CORRIDOR, "pit=deep"], "option 'pit' of tests.toy_env:Corridor must be int, not 'deep'"),
-        (
-            ["nowhere:World"],
-            f"there is no module 'nowhere' in the current directory, {Path.cwd()}, nor among",
-        ),
-    ],
-)
-def test_what_does_not_exist(arguments: list[str], said: str) -> None:
-    assert said in complaint(in_process("check", "env", *arguments))

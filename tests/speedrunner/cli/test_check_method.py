@@ -123,16 +123,3 @@ def test_a_fault_of_the_environment_is_not_laid_to_the_method() -> None:
     line = complaint(in_process("check", "method", f"{__name__}:Stumbles", f"env={Collapses.name}"))
     assert "ended by environment_error: " in line
     assert "the corridor caved in" in line
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["raect"], "method=raect is not among its choices (did you mean react?)"),
-        (["react", "trian=true"], "method react has no option 'trian' (did you mean train?)"),
-        (["nowhere:Method"], "there is no module 'nowhere' in the current directory"),
-        (["react", f"env={CORRIDOR}", "env.pit=deep"], "option 'pit' of"),
-    ],
-)
-def test_what_does_not_exist(arguments: list[str], said: str) -> None:
-    assert said in complaint(in_process("check", "method", *arguments))

@@ -105,17 +105,6 @@ class TestSignals:
         await run.play()
         check_whole(run)
 
-
-class TestCommands:
-    def test_help_names_every_command_and_shows_how_to_write_settings(self) -> None:
-        text = in_process("--help").stdout
-        for command_ in ("run", "sweep", "episode", "library", "check", "bench"):
-            assert re.search(rf"^. {command_} ", text, re.MULTILINE), text
-        text = in_process("run", "--help").stdout
-        assert "speedrunner run env=babyai method=speedrunner model=tiny-random run.rollouts=20" in " ".join(
-            text.replace("│", " ").split()
-        )
-
     def test_version_prints_what_can_change_results(self) -> None:
         done = in_process("--version")
         names = [line.split()[0] for line in done.stdout.splitlines()]
@@ -228,27 +217,6 @@ def killed(
 class TestBadInput:
     """Each is one line and exit status 1, and nothing that is recorded is lost."""
 
-    @pytest.mark.parametrize(
-        ("override", "parts"),
-        [
-            ("run.rolouts=3", ["there is no run.rolouts (did you mean run.rollouts?)"]),
-            ("rollouts=3", ["there is no rollouts (did you mean run.rollouts?)"]),
-            ("run.rollouts=many", ["run.rollouts must be int >= 0", "many"]),
-            ("env=babyia", ["env=babyia", "did you mean babyai?"]),
-            ("method=none", ["method=none", "react, speedrunner"]),
-            ("model=large", ["model=large", "tiny-random"]),
-            ("model.card=nowhere.yaml", ["no model card at nowhere.yaml"]),
-            ("env.size=3", ["babyai has no option 'size'; there are num_dists"]),
-            ("run.rollouts=9999", ["run.rollouts=9999, but the environment's split has 200 such tasks"]),
-            ("serving.url=what", ["'what' is not the address of a server"]),
-            ("run.start_from=nowhere:1", ["nowhere does not exist"]),
-        ],
-    )
-    def test_settings(self, override: str, parts: list[str], tmp_path: Path) -> None:
-        attached = [] if override.startswith("serving.url") else ["serving.url=http://127.0.0.1:9"]
-        line = complaint(in_process("run", f"run.dir={tmp_path}/run", *attached, override))
-        assert [part for part in parts if part not in line] == [], line
-
     def test_nothing_answers_at_the_address(self, tmp_path: Path) -> None:
         line = complaint(speedrunner("run", f"run.dir={tmp_path}/run", "serving.url=http://127.0.0.1:9"))
         assert line.startswith("nothing answers at http://127.0.0.1:9/v1 (")
@@ -278,11 +246,6 @@ class TestBadInput:
             f"{run.dir} holds no run (it has thesis.tex, but no config.yaml): name another directory"
         )
         assert [path.name for path in run.dir.iterdir()] == ["thesis.tex"]
-
-    def test_a_file_where_the_run_should_be(self, corridor: Runs) -> None:
-        run = corridor(script())
-        run.dir.write_text("mine")
-        assert complaint(run.cli()) == f"{run.dir} is a file: a run needs a directory of its own"
 
     @pytest.mark.parametrize("name", ["requests.jsonl", "hosts.log"])
     def test_a_fifo_in_a_files_place_is_not_waited_for(self, killed: ScriptedRun, name: str) -> None:
