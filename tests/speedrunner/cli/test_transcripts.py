@@ -1,6 +1,6 @@
 """What each command prints on small runs, and for mistakes: the transcripts in `tests/golden/cli`.
 
-To add a case, write its line (`$ speedrunner ...`) into a transcript. `pytest --update` writes all outputs again.
+To add a case, write its line (`$ speedrunner ...`) into a transcript and call `pytest --update`.
 """
 
 from __future__ import annotations
