@@ -24,7 +24,7 @@ FOR_PEOPLE = (
     *(CannotCompare, HostError, NothingMeasured, NotInstalled, NotWritten),
     *(RunStopped, SandboxError, ServingError, SlurmRefused, StorageError, TimeTooShort),
 )
-"""Errors whose text is for people. Any other is a bug and shows its traceback."""
+"""Errors with a text for people. Any other error is a bug and shows its traceback."""
 
 READERS = ("show", "compare", "cost", "report", "view", "status", "export", "library")
 """Commands that only read runs, which may be someone else's."""

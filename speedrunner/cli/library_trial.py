@@ -37,7 +37,7 @@ Overrides = Annotated[list[str] | None, key_values("Settings, such as env=babyai
 def check(file: Module, overrides: Overrides = None) -> None:
     """Check a module of skills by the rules of a library.
 
-    Every error is printed. Functions whose names begin with an underscore count as private. Calls of the
+    Every error is printed. A function counts as private if its name begins with an underscore. Calls of the
     others are checked with the model's tokenizer; no server is started. Classes are loaded in the sandbox.
 
     Example: speedrunner library check skills.py env=babyai model=tiny-random

@@ -10,7 +10,7 @@ import typer
 
 from serving.worker_node import serve_part
 from speedrunner.cli.command import DryRun, RunsFolder, carry_out, run_list
-from speedrunner.cli.output import SafeConsole
+from speedrunner.cli.output import SafeConsole, say
 from speedrunner.cli.run_summary import KEPT, configure_logging, has_processes, print_outline, print_runs
 from speedrunner.experiments.grid import grid_of
 from speedrunner.experiments.parts import parsed_part, parts
@@ -54,7 +54,7 @@ def sweep(
         runs = parts(runs, own.of, at_once)[own.number - 1]
     logs = "" if own is None else f"part{own.number}of{own.of}_"
     if worker_node:  # the job's script gives it the head node's words, so that both serve the same model
-        asyncio.run(serve_part(runs[0].setup.services, Path(runs[0].path).parent, logs, typer.echo))
+        asyncio.run(serve_part(runs[0].setup.services, Path(runs[0].path).parent, logs, say))
         return
     setups = [each.setup for each in runs]
     configure_logging(setups[0].config)
