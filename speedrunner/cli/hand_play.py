@@ -36,7 +36,7 @@ class UnreadableLine(Exception):
 
 
 class Interrupts:
-    """Context manager that delays Ctrl-C until a line is read, so that it interrupts no call of the environment.
+    """Context manager that delays Ctrl-C until a line is read, so that calls of the environment are whole.
 
     A second Ctrl-C before that ends the process at once.
     """
@@ -67,8 +67,8 @@ class Interrupts:
 def play_by_hand(config: Config, say: Callable[[str], None]) -> None:
     """Play the chosen task with lines of the standard input until the episode or the input ends, or Ctrl-C.
 
-    The environment's limit of actions applies, the limit of LLM calls does not. Raises `EnvironmentFault` if no
-    task can be chosen, `HostFault` if the task does not exist or the environment fails.
+    The environment's limit of actions applies, the limit of LLM calls does not. Raises `EnvironmentFault` if
+    no task can be chosen, `HostFault` if the task does not exist or the environment fails.
     """
     with Interrupts() as interrupts:
         asyncio.run(_play(config, interrupts, say))

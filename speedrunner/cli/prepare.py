@@ -15,8 +15,8 @@ def prepare(what: RunOrList = None) -> None:
     """Download and build what runs need on nodes without a network.
 
     It prepares weights and tokenizers of all models, Java, and compiled files of environments. Call it on a
-    machine with a network, such as a login node. HF_HOME is the folder of weights from the hub. What is there is not
-    downloaded again. Exit status 1: something could not be prepared.
+    machine with a network, such as a login node. HF_HOME is the folder of weights from the hub.
+    Nothing is downloaded twice. Exit status 1: something could not be prepared.
 
     Example: speedrunner prepare experiment=main model=qwen3.5-27b
     """

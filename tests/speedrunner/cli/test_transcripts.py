@@ -9,12 +9,14 @@ import re
 import shlex
 import shutil
 from collections.abc import Callable
+from math import inf
 from pathlib import Path
 
 import pytest
 from typer import rich_utils
 
 from serving.cards import CHECKOUT
+from speedrunner.cli import output
 from tests.scripted_runs import in_process
 from tests.skill_modules import MODULES
 from tests.speedrunner.results import small_runs
@@ -37,8 +39,11 @@ WITH_PROCESSES = ("run", "sweep", "episode", "check", "bench", "cluster", "libra
 
 
 @pytest.fixture(scope="module")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Runs `a`, `b` and, with other settings of the environment, `c`; modules of skills; other folders."""
+def template(tmp_path_factory: pytest.TempPathFactory, tiny_folder: str) -> Path:
+    """Runs `a`, `b` and, with other settings of the environment, `c`; modules of skills; other folders.
+
+    The random model is built, so that no command prints how it is built.
+    """
     folder = tmp_path_factory.mktemp("template")
     small_runs.learnt(folder / "runs/a", run={"dir": "runs/a"})
     other = SmallRun(
@@ -64,7 +69,8 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def workplace(template: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of the template as the current folder, and a plain terminal of 80 columns."""
+    """A copy of the template as the current folder; the terminal has 80 columns and shows no progress."""
+    monkeypatch.setattr(output, "SILENT_S", inf)
     monkeypatch.setenv("COLUMNS", "80")
     monkeypatch.setenv("PYTHONPATH", str(CHECKOUT))  # for the corridor
     monkeypatch.setattr(rich_utils, "FORCE_TERMINAL", None)
