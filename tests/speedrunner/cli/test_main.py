@@ -105,6 +105,8 @@ class TestSignals:
         await run.play()
         check_whole(run)
 
+
+class TestCommands:
     def test_version_prints_what_can_change_results(self) -> None:
         done = in_process("--version")
         names = [line.split()[0] for line in done.stdout.splitlines()]
