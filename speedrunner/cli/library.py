@@ -11,7 +11,6 @@ import typer
 
 from envs import Primitive
 from speedrunner.cli.command import AsJson, RunPath, Trust
-from speedrunner.cli.library_trial import read_module
 from speedrunner.cli.output import say, say_json
 from speedrunner.library.definition import Definition, read_text
 from speedrunner.library.library import Library
@@ -22,8 +21,8 @@ from speedrunner.results.skills import blame_lines
 from speedrunner.runs.stored_policy import find_policy
 from speedrunner.runs.stored_setup import stored_env
 from speedrunner.store.data import load
-from speedrunner.store.files import StorageError
-from speedrunner.store.policies import InvalidPolicy
+from speedrunner.store.files import StorageError, read_given, reason
+from speedrunner.store.policies import MODULE_BYTES, InvalidPolicy
 from speedrunner.store.processes import remarks
 from speedrunner.store.stored_run import StoredRun
 
@@ -129,6 +128,16 @@ def blame(run: RunPath) -> None:
     """
     data = load(run)
     say(*blame_lines(data), *remarks(data.processes))
+
+
+def read_module(file: Path) -> str:
+    """Return the text of a file. Raises `InvalidSkill`, whose text does not name the file."""
+    try:
+        return read_given(file, MODULE_BYTES)
+    except UnicodeDecodeError as error:
+        raise InvalidSkill(f"is no text in UTF-8: {error.reason}") from None
+    except OSError as error:
+        raise InvalidSkill(f"cannot be read: {reason(error)}") from None
 
 
 def _find(run: Path, version: int | None) -> tuple[StoredRun, int]:

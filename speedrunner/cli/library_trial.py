@@ -17,6 +17,7 @@ from serving.tokens.tool_check import ToolCheck
 from serving.weights import prepare
 from speedrunner.agents.reading import call_lines
 from speedrunner.cli.command import key_values
+from speedrunner.cli.library import read_module
 from speedrunner.cli.output import say, say_error, say_json
 from speedrunner.config.compose import GROUPS, compose
 from speedrunner.config.named import chosen_task
@@ -27,7 +28,6 @@ from speedrunner.runs.setup import set_up
 from speedrunner.runs.skill_call import SkillCall, call_skill
 from speedrunner.sandbox.child.values import valid_text
 from speedrunner.sandbox.code_session import load_failure
-from speedrunner.store.files import read_given, reason
 from speedrunner.store.policies import MODULE_BYTES
 
 Module = Annotated[Path, typer.Argument(metavar="FILE.py", help="A module of skills.", show_default=False)]
@@ -96,16 +96,6 @@ def try_(
         say(*(call.error or "").splitlines())
     if call.error is not None:
         raise typer.Exit(1)
-
-
-def read_module(file: Path) -> str:
-    """Return the text of a file. Raises `InvalidSkill`, whose text does not name the file."""
-    try:
-        return read_given(file, MODULE_BYTES)
-    except UnicodeDecodeError as error:
-        raise InvalidSkill(f"is no text in UTF-8: {error.reason}") from None
-    except OSError as error:
-        raise InvalidSkill(f"cannot be read: {reason(error)}") from None
 
 
 def _compose_for_skill(overrides: list[str], skill: str) -> Config:
