@@ -1,6 +1,6 @@
 """What a check has found: one record, one way to print it and one form in JSON, for all commands that check.
 
-`speedrunner doctor`, `verify`, `envs check` and `methods check` print findings as they come, and exit with
+`speedrunner doctor`, `verify`, `check env` and `check method` print findings as they come, and exit with
 status 1 if one of them failed.
 """
 

@@ -60,13 +60,16 @@ class Commands:
 
 
 def _load() -> None:
-    """Import what commands import where they need it."""
-    import speedrunner.cli.main
+    """Import the modules of all commands, and what they import where they need it."""
+    from speedrunner.cli.commands import COMMANDS
+    from speedrunner.cli.lazy_group import load
+
+    for command in (each for commands in COMMANDS.values() for each in commands):
+        for each in command.commands or (command,):
+            load(each)
+    import speedrunner.cli.errors
     import speedrunner.report.inline
-    import speedrunner.report.printing
-    import speedrunner.results.reading
-    import speedrunner.verification.verify
-    import speedrunner.view.site  # noqa: F401
+    import speedrunner.results.reading  # noqa: F401
 
     for name in ("inspect_ai.log", "pyarrow.parquet", "pandas", "scipy.stats", "transformers", "hydra"):
         with suppress(ImportError):

@@ -76,7 +76,7 @@ def pytest_runtest_teardown() -> Generator[None, object, object]:
 
 
 LONG = (
-    *("test_foreign_runs.py", "test_hostile.py", "test_scienceworld.py", "test_main.py", "test_envs.py"),
+    *("test_foreign_runs.py", "test_hostile.py", "test_scienceworld.py", "test_main.py", "test_check_env.py"),
     *("test_host_pool.py", "test_lock.py", "test_verify.py", "test_packages.py"),
 )
 """Files that take longest without an engine: last, they would keep one worker busy while the other rests."""
@@ -107,6 +107,25 @@ def group(nodeid: str) -> str:
     """A test's file, or the folder of those tests that share one engine or one build of a model."""
     file = nodeid.partition("::")[0]
     return next((folder for folder in (ENGINE, "tests/models") if file.startswith(f"{folder}/")), file)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Offer to rewrite golden files."""
+    parser.addoption("--update", action="store_true", help="rewrite golden files instead of comparing")
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
+    """Compare a text with a file below `tests/golden`, or write it there (`pytest --update`)."""
+
+    def golden(name: str, text: str) -> None:
+        file = Path(__file__).with_name("golden") / name
+        if request.config.getoption("--update"):
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text, encoding="utf-8")
+        assert text == file.read_text(encoding="utf-8")
+
+    return golden
 
 
 @pytest.fixture

@@ -59,7 +59,7 @@ def check_serving_on_a_port(first: str = "") -> None:
     with serving(f"serving.port={port}", first=first) as process:
         *_, ready, key_line, attach_line = lines_until(process, "another terminal")
         url = f"http://127.0.0.1:{port}/v1"
-        assert ready == f"tiny-random is ready at {url}; Ctrl-C ends it"
+        assert ready == f"tiny-random is ready at {url}; press Ctrl-C to stop it"
         key_file = Path(key_line.removeprefix("its API key is in "))
         assert stat.S_IMODE(key_file.stat().st_mode) == 0o600
         assert shlex.split(attach_line.partition(": ")[2]) == [

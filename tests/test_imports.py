@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.speedrunner.results.small_runs import learnt
+
 ROOT = Path(__file__).parents[1]
 
 FLOORS = (
@@ -67,15 +69,55 @@ def test_options_and_splits_of_babyai_need_no_simulator() -> None:
 
 
 @pytest.mark.process
-def test_the_command_line_s_help_waits_for_nothing_that_only_its_commands_need() -> None:
-    drawing = ["matplotlib", "starlette", "uvicorn", "jinja2", "pygments"]
+@pytest.mark.parametrize(
+    ("words", "modules"),
+    [
+        ("--help", set()),
+        ("library --help", set()),
+        ("status --help", {"command", "status"}),
+        ("check env --help", {"check_env"}),
+    ],
+)
+def test_help_imports_only_the_module_of_its_command(words: str, modules: set[str]) -> None:
+    program = """
+import sys
+from speedrunner.cli.main import main
+try:
+    main(sys.argv[1:])
+finally:
+    print([name.rpartition(".")[2] for name in sys.modules if name.startswith("speedrunner.cli.")])
+    print([name for name in sys.modules if name in HEAVY])
+"""
+    drawing = ["matplotlib", "starlette", "uvicorn", "jinja2"]
     others = ["hydra", "omegaconf", "aiohttp", "prometheus_client", "scienceworld", "psutil"]
-    heavy = [*HEAVY, *others, *drawing]
-    program = f"import sys, speedrunner.cli.main; print([name for name in {heavy} if name in sys.modules])"
+    heavy = HEAVY if modules else [*HEAVY, *others, *drawing]
     run = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    assert (run.stdout.strip(), run.stderr) == ("[]", "")
+        [sys.executable, "-c", program.replace("HEAVY", repr(heavy)), *words.split()],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    *_, loaded, found = run.stdout.splitlines()
+    assert set(ast.literal_eval(loaded)) == {"main", "commands", "lazy_group", "output", *modules}
+    assert (found, run.stderr) == ("[]", "")
+
+
+@pytest.mark.process
+def test_commands_that_read_a_run_load_no_engine_and_no_drawing(tmp_path: Path) -> None:
+    learnt(tmp_path / "run")
+    program = """
+import sys
+from speedrunner.cli.main import main
+for words in ("show RUN train/0", "library show RUN", "status RUN", "cost RUN", "compare RUN"):
+    try:
+        main(words.replace("RUN", sys.argv[1]).split())
+    except SystemExit as end:
+        assert not end.code, words
+print([name for name in ("torch", "transformers", "vllm", "matplotlib", "minigrid") if name in sys.modules])
+"""
+    run = subprocess.run(
+        [sys.executable, "-c", program, str(tmp_path / "run")],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert run.stdout.splitlines()[-1] == "[]"
 
 
 def room_of(module: str) -> str:

@@ -1,1 +1,1 @@
-"""Measurements against stated targets: `speedrunner bench`, `probe` and `study`."""
+"""Measurements against stated targets: `speedrunner bench` and `speedrunner probe`."""

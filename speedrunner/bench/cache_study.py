@@ -1,4 +1,4 @@
-"""The effect of prefix caching by method: `speedrunner study cache`.
+"""The effect of prefix caching by method: `speedrunner bench replay`.
 
 A run's recorded episodes are played twice: with the prefix cache, and with nothing shared between requests.
 docs/costs.md says what is played and how both passes are kept fair. Answers are forced to the recorded ones;

@@ -1,19 +1,23 @@
-"""`speedrunner cost`: what finished and unfinished runs cost, at any price list."""
+"""`speedrunner cost`: the cost of finished and unfinished runs, at any price list."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import msgspec
 import typer
 
-from speedrunner.cli.command import AsJson, plain_console
-from speedrunner.console import json_text, visible
-
-if TYPE_CHECKING:
-    from speedrunner.results.ledger import RunCosts
-    from speedrunner.store.data import RunData
+from speedrunner.cli.command import AsJson
+from speedrunner.cli.output import SafeConsole, say, say_json
+from speedrunner.results import cost_text
+from speedrunner.results.accounts import stored_accounts
+from speedrunner.results.checkpoints import frame_checkpoints
+from speedrunner.results.ledger import RunCosts, run_costs
+from speedrunner.results.plain_rows import list_rows
+from speedrunner.results.pricing import price_book
+from speedrunner.store.data import RunData, load
+from speedrunner.store.processes import process_lines, remarks
 
 
 def cost(
@@ -22,8 +26,8 @@ def cost(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="A file of configs/prices (card: the model cards' own lists), or gpu-hours; by default the"
-            " run's own list.",
+            help="A file of configs/prices, card (the model configurations' own lists) or gpu-hours. Default:"
+            " the run's own list.",
             show_default=False,
         ),
     ] = None,
@@ -33,21 +37,12 @@ def cost(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Price runs from their ledgers, finished or not: per role, per class of tokens, per checkpoint.
+    """Price runs by role, class of tokens and checkpoint.
 
-    Name runs together that shared a server (a sweep): its time is then split among them.
+    Runs may be unfinished. Name all runs that shared a server (a sweep) to split its time among them.
 
     Example: speedrunner cost runs/demo --prices gpt-5.4-mini
     """
-    from speedrunner.results import cost_text
-    from speedrunner.results.accounts import stored_accounts
-    from speedrunner.results.checkpoints import frame_checkpoints
-    from speedrunner.results.ledger import run_costs
-    from speedrunner.results.plain_rows import list_rows
-    from speedrunner.results.pricing import price_book
-    from speedrunner.store.data import load
-    from speedrunner.store.processes import process_lines, remarks
-
     loaded = [load(path) for path in dict.fromkeys(runs)]
     costs = run_costs(loaded, [price_book(run, prices, gpu_hour) for run in loaded])
     accounts = stored_accounts(loaded)
@@ -55,31 +50,22 @@ def cost(
         (run, one, list_rows(frame_checkpoints(run, one))) for run, one in zip(loaded, costs, strict=True)
     ]
     if as_json:
-        content = {"runs": [_content(*each) for each in found], "accounts": accounts}
-        typer.echo(json_text(content))
+        say_json({"runs": [_to_mapping(*each) for each in found], "accounts": accounts})
         return
-    console = plain_console()
+    console = SafeConsole()
     for run, one, points in found:
-        for line in (f"{run.path}, prices: {cost_text.price_text(one.book)}", "", *cost_text.cost_lines(one)):
-            typer.echo(visible(line))
+        say(f"{run.path}, prices: {cost_text.price_text(one.book)}", "", *cost_text.cost_lines(one))
         if points:
             console.print(cost_text.checkpoint_table({"": points}))
-            console.print(cost_text.notes(points, [one.book]), soft_wrap=True)
-        for line in process_lines(run.processes):
-            typer.echo(visible(line))
-        typer.echo("")
+            console.say(cost_text.notes(points, [one.book]))
+        say(*process_lines(run.processes), "")
     if len(loaded) > 1:
-        for line in cost_text.total_lines([str(run.path) for run in loaded], costs):
-            typer.echo(visible(line))
-    for line in (
-        cost_text.accounts_text(accounts),
-        *remarks(each for run in loaded for each in run.processes),
-    ):
-        typer.echo(visible(line))
+        say(*cost_text.total_lines([str(run.path) for run in loaded], costs))
+    say(cost_text.accounts_text(accounts), *remarks(each for run in loaded for each in run.processes))
 
 
-def _content(run: RunData, costs: RunCosts, checkpoints: list[dict[str, Any]]) -> dict[str, Any]:
-    """What `--json` tells of a run."""
+def _to_mapping(run: RunData, costs: RunCosts, checkpoints: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return what `--json` prints of a run."""
     return {
         "run": str(run.path),
         "prices": costs.book,

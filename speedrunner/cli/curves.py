@@ -32,10 +32,10 @@ class Plotted:
 
 
 def draw_curves(runs: Mapping[str, Plotted], blocks: str = BLOCKS) -> Iterator[str]:
-    """The lines of all curves: a block for each measure, in it each run by name, if there are several.
+    """Yield the lines of all curves: a block for each measure, with each run by name if there are several.
 
     Args:
-        blocks: characters of a bar, from the least part of one to a whole one.
+        blocks: characters of a bar, from the smallest part to a whole one.
     """
     if not any(run.rows for run in runs.values()):
         yield "no test episode is finished yet"
@@ -55,7 +55,7 @@ def draw_curves(runs: Mapping[str, Plotted], blocks: str = BLOCKS) -> Iterator[s
 
 
 def _bar(value: float, most: float, blocks: str) -> str:
-    """A bar as long as a value's share of the greatest."""
+    """Return a bar as long as a value's share of the greatest."""
     parts = round(len(blocks) * BAR * value / most) if most else 0
     whole, rest = divmod(parts, len(blocks))
     return blocks[-1] * whole + (blocks[rest - 1] if rest else "")

@@ -1,4 +1,4 @@
-"""`speedrunner init`: an environment, a method or a model card to begin with."""
+"""`speedrunner init`: an environment, a method or a model configuration to start from."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from speedrunner.console import visible
+from speedrunner.cli.output import say
 from speedrunner.store.files import explained, write_atomic
 
 SCAFFOLD = Path(__file__).parents[1] / "scaffold"
@@ -18,9 +18,9 @@ SCAFFOLD = Path(__file__).parents[1] / "scaffold"
 Kind = Literal["env", "method", "card"]
 
 NEXT = {
-    "env": ("speedrunner envs check {name}:{cls}", "speedrunner play env={name}:{cls}"),
+    "env": ("speedrunner check env {name}:{cls}", "speedrunner episode --human env={name}:{cls}"),
     "method": (
-        "speedrunner methods check {name}:{cls}",
+        "speedrunner check method {name}:{cls}",
         "speedrunner run method={name}:{cls} run.rollouts=20",
     ),
     "card": (
@@ -28,10 +28,9 @@ NEXT = {
         "speedrunner episode model.card={name}.yaml",
     ),
 }
-"""What to try with what was written."""
+"""Commands that try what was written."""
 
-
-MODULE_NAME = (r"[a-zA-Z]\w*", "letters, digits and _, a letter first, and no keyword")
+MODULE_NAME = (r"[a-zA-Z]\w*", "letters, digits and _, a letter first, not a keyword of Python")
 NAMES = {"card": (r"[a-zA-Z][\w.-]*", "letters, digits, _, . and -")}
 
 
@@ -40,11 +39,22 @@ class NotWritten(Exception):
 
 
 def init(
-    kind: Annotated[Kind, typer.Argument(help="What to begin.", show_default=False)],
-    name: Annotated[str, typer.Argument(help="Of the module, or of the card.", show_default=False)],
-    folder: Annotated[Path, typer.Argument(help="Where, by default here.", show_default=False)] = Path(),
+    kind: Annotated[
+        Kind, typer.Argument(metavar="KIND", help="env, method or card (a model configuration).")
+    ],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="Name of the module, or of the model configuration.")
+    ],
+    folder: Annotated[
+        Path,
+        typer.Argument(
+            metavar="[DIR]", help="Folder to write to. Default: the current one.", show_default=False
+        ),
+    ] = Path(),
 ) -> None:
-    """Write a small working example with its test, to be changed into your own. Nothing is overwritten.
+    """Write a working example of an environment, a method or a model.
+
+    Change the example into your own; its test comes with it. Nothing is overwritten.
 
     Example: speedrunner init env treasure_hunt
     """
@@ -73,10 +83,10 @@ def init(
         with explained(path, "written"):
             path.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(path, text.encode())
-        typer.echo(f"wrote {visible(str(path))}")
-    typer.echo("try it there:")
+        say(f"wrote {path}")
+    say("try it there:")
     for line in (f"python -m pytest test_{module}.py", *NEXT[kind]):
-        typer.echo(f"  {line.format(name=name, cls=cls)}")
+        say(f"  {line.format(name=name, cls=cls)}")
 
 
 def _replaced(text: str, words: dict[str, str]) -> str:

@@ -1,4 +1,4 @@
-"""`speedrunner probe`: what an engine does with tool calls, and what its prefix cache gives."""
+"""`speedrunner probe`: an engine's tool calls and prefix cache."""
 
 from __future__ import annotations
 
@@ -6,35 +6,34 @@ from typing import Annotated
 
 import typer
 
+from speedrunner.bench.cache_probe import measure_cache_use
+from speedrunner.bench.tool_probe import measure_tools, thinking_role, with_built_in_calls
 from speedrunner.cli.command import AsJson, EngineOverrides, show_measured
 from speedrunner.config.compose import compose
 from speedrunner.config.named import actor_card
 
-app = typer.Typer(help="Show what an engine really does.", no_args_is_help=True)
 
-
-@app.command()
 def tools(
     overrides: EngineOverrides = None,
     count: Annotated[int, typer.Option(min=1, help="Probes in all.")] = 500,
     in_flight: Annotated[int, typer.Option(min=1, help="Requests at the same time.")] = 16,
     thinking: Annotated[
         bool | None,
-        typer.Option("--thinking/--no-thinking", help="Let the model think; by default as the card's actor."),
+        typer.Option(
+            "--thinking/--no-thinking", help="Let the model think. Default: as its configuration says."
+        ),
     ] = None,
     built_in: Annotated[
-        bool, typer.Option("--built-in", help="Let vLLM's own tool calls answer, for comparison.")
+        bool, typer.Option("--built-in", help="Use vLLM's own tool calls, for comparison.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Send a battery of tool-call probes, and count the calls that are valid, invalid, and cut.
+    """Count valid, invalid and truncated tool calls of an engine.
 
-    The exit status is 1 when one is not valid. With --built-in or a hosted model there is no such target.
+    Exit status 1: a call is not valid. With --built-in or a hosted model there is no such target.
 
     Example: speedrunner probe tools model=tiny-random --count 100
     """
-    from speedrunner.bench.tool_probe import measure_tools, thinking_role, with_built_in_calls
-
     config = compose(overrides or [])
     card = actor_card(config)
     if built_in:
@@ -43,19 +42,16 @@ def tools(
     show_measured(lambda status: measure_tools(card, config, role, count, in_flight, status), as_json)
 
 
-@app.command()
 def cache(
     overrides: EngineOverrides = None,
     turns: Annotated[int, typer.Option(min=2, help="Requests of the conversation.")] = 8,
     as_json: AsJson = False,
 ) -> None:
-    """Send known conversations, and compare the cached tokens with the most that the cache can give.
+    """Compare cached tokens of one conversation with the maximum.
 
-    The exit status is 1 when that is less than 99 % (attention) or 97 % (hybrid models).
+    Exit status 1: they are less than 99 % (attention) or 97 % (hybrid models) of it.
 
     Example: speedrunner probe cache model=tiny-random
     """
-    from speedrunner.bench.cache_probe import measure_cache_use
-
     config = compose(overrides or [])
     show_measured(lambda status: measure_cache_use(actor_card(config), config, turns, status), as_json)

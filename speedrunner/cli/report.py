@@ -7,44 +7,43 @@ from typing import Annotated
 
 import typer
 
-from speedrunner.cli.command import PriceList, plain_console, waiting_line
+from speedrunner.bench.gpu.pages import record_tables
+from speedrunner.bench.gpu.record import is_record
+from speedrunner.cli.command import PriceList
+from speedrunner.cli.output import say, waiting_line
 from speedrunner.config.schema import InvalidConfig
-from speedrunner.console import visible
+from speedrunner.report.collected import collect, describe
+from speedrunner.report.facts import facts
+from speedrunner.report.figures import figures, not_begun
+from speedrunner.report.page import page
+from speedrunner.report.printing import write_figures
+from speedrunner.results.paper import played_models, sweep_command
+from speedrunner.results.writing import write
+from speedrunner.store.discovery import readable
+from speedrunner.store.files import StorageError, write_atomic
 
 
 def report(
     folders: Annotated[
-        list[Path], typer.Argument(metavar="DIR...", help="Runs, and folders with runs in them or below.")
+        list[Path], typer.Argument(metavar="DIR...", help="Runs, and folders with runs in or below them.")
     ],
     out: Annotated[
         Path | None,
-        typer.Option(metavar="OUT", help="The folder to write; DIR/report by default.", show_default=False),
+        typer.Option(metavar="OUT", help="Folder to write. Default: DIR/report.", show_default=False),
     ] = None,
     prices: PriceList = None,
     holm: Annotated[
         bool, typer.Option("--holm", help="Correct p-values by Holm's procedure, per metric and table.")
     ] = False,
 ) -> None:
-    """Write the results of runs, finished or not: report.html, tables (CSV, LaTeX) and figures.
+    """Write results of runs: report.html, tables (CSV, LaTeX), figures.
 
-    Runs that differ only in their seed are grouped. OUT gets report.html for a browser, tables/ and figures/
-    (PDF, SVG, PNG). A folder of `speedrunner bench gpu` among the DIRs adds its tables to the page. The exit
-    status is 1 when a run is damaged, which is left out, or a folder holds none.
+    Runs may be unfinished. Runs that differ only in their seed are grouped. OUT gets report.html for a
+    browser, tables/ and figures/ (PDF, SVG, PNG). A folder of `speedrunner bench gpu` among the DIRs adds its
+    tables to the page. Exit status 1: a run is damaged and left out, or a folder has no run.
 
     Example: speedrunner report runs/paper --prices gpt-5.4-mini
     """
-    from speedrunner.bench.gpu.pages import record_tables
-    from speedrunner.bench.gpu.record import is_record
-    from speedrunner.report.collected import collect, describe
-    from speedrunner.report.facts import facts
-    from speedrunner.report.figures import figures, not_begun
-    from speedrunner.report.page import page
-    from speedrunner.report.printing import write_figures
-    from speedrunner.results.paper import played_models, sweep_command
-    from speedrunner.results.writing import write
-    from speedrunner.store import files
-    from speedrunner.store.discovery import readable
-
     measured = [folder for folder in folders if is_record(folder)]
     folders = [folder for folder in folders if folder not in measured]
     if not folders:
@@ -55,7 +54,7 @@ def report(
         found = collect(folders, prices, status, corrected=holm)
         try:
             records, damaged = readable(measured, record_tables)
-        except files.StorageError as error:
+        except StorageError as error:
             records, damaged = [], [str(error)]
         found.problems.extend(damaged)
         made = figures(found.conditions, found.options)
@@ -77,14 +76,11 @@ def report(
         status("writing tables and figures")
         write(out / "tables", found.tables, found.remarks)
         write_figures(made, out / "figures")
-        files.write_atomic(out / "report.html", text.encode())
-    console = plain_console()
-    for line in [*describe(found), *found.notes, *found.remarks]:
-        console.print(visible(line), soft_wrap=True)
+        write_atomic(out / "report.html", text.encode())
+    say(*describe(found), *found.notes, *found.remarks)
     counts = f"report.html, {len(found.tables)} tables, {len(made)} figures"
-    console.print(f"the report is in {visible(str(out))}: {counts}", soft_wrap=True)
-    for problem in found.problems:
-        typer.echo(visible(f"error: {problem}"), err=True)
+    say(f"the report is in {out}: {counts}")
+    say(*(f"error: {problem}" for problem in found.problems), err=True)
     if found.problems:
         raise typer.Exit(1)
 
@@ -94,8 +90,6 @@ def _own_folder(folders: list[Path]) -> Path:
 
     The folder may be someone else's: a link in it must not choose which of the user's files are written.
     """
-    from speedrunner.store.files import StorageError
-
     out = next(folder for folder in folders if folder.is_dir()) / "report"
     for place in (out, out / "tables", out / "figures"):
         if place.is_symlink():

@@ -1,4 +1,4 @@
-"""`speedrunner serve`: a model card's server in the foreground, for runs of other terminals."""
+"""`speedrunner serve`: a model's server in the foreground, for runs in other terminals."""
 
 from __future__ import annotations
 
@@ -13,14 +13,18 @@ from typing import Annotated
 
 import typer
 
+from serving.deployment import deploy, server_log
+from serving.engine.gpus import read_gpus
+from serving.engine.server import VllmServer
 from serving.errors import ServerFailed
 from serving.model_card import ModelCard
+from serving.sizing import fit
 from serving.weights import model_path, recipe_command
-from speedrunner.cli.command import key_values, waiting_line
+from speedrunner.cli.command import key_values
+from speedrunner.cli.output import say, say_error, waiting_line
 from speedrunner.config.compose import compose
 from speedrunner.config.named import actor_card
 from speedrunner.config.schema import Config, InvalidConfig
-from speedrunner.console import visible
 from speedrunner.runs.drain import Drain, Interrupted
 
 POLL_S = 0.5
@@ -30,51 +34,46 @@ def serve(
     overrides: Annotated[
         list[str] | None,
         key_values(
-            "What to serve and where: model=NAME, model.replicas=N, model.load_format=dummy,"
-            " serving.port=PORT (without it, a Unix socket)."
+            "The model and its address: model=NAME, model.replicas=N, model.load_format=dummy,"
+            " serving.port=PORT (by default a Unix socket)."
         ),
     ] = None,
     print_: Annotated[
-        bool, typer.Option("--print", help="Print the shell command that does it, and start nothing.")
+        bool, typer.Option("--print", help="Print the shell command and start nothing.")
     ] = False,
 ) -> None:
-    """Serve a model until Ctrl-C, for runs that name it by serving.url=.
+    """Serve a model until Ctrl-C, for runs in other terminals.
 
-    It listens on a Unix socket that only this user can reach, or with serving.port on 127.0.0.1 with a random
-    key, which a file that only this user can read holds.
+    Runs name the server by serving.url=. It listens on a Unix socket that only this user can reach. With
+    serving.port, it listens on 127.0.0.1 with a random key, stored in a file that only this user can read.
 
     Example: speedrunner serve model=qwen3.5-27b
     """
     config = compose(overrides or [])
     if config.serving.url is not None:
-        raise InvalidConfig(f"serving.url={config.serving.url} is a server that runs; `serve` starts one")
+        raise InvalidConfig(
+            f"serving.url={config.serving.url} is a running server; `serve` starts one: leave serving.url out"
+        )
     card = actor_card(config)
     if print_:
-        from serving.engine.gpus import read_gpus
-        from serving.sizing import fit
-
         gpus = read_gpus().usable
         if card.gpus and not gpus:
-            note = "note: no GPU is visible here, so the context and sequences are not fitted to one"
-            typer.echo(note, err=True)
-        typer.echo(shell_command(fit(card, gpus), config.serving.port))
+            say_error("note: no GPU is visible here, so the context and sequences are not fitted to one")
+        say(shell_command(fit(card, gpus), config.serving.port))
         return
-    model_path(card)  # which a hosted model has not
-    drain = Drain(lambda line: typer.echo(line))
+    model_path(card)  # raises for a hosted model
+    drain = Drain(say)
     try:
         asyncio.run(drain.run(_serve(card, config, overrides or [])))
     except Interrupted as interrupted:
-        typer.echo(f"{interrupted}; the server has ended")
+        say(f"{interrupted}; the server has ended")
 
 
 def shell_command(card: ModelCard, port: int | None) -> str:
-    """What starts the card's server from a shell, the folder of its model made first where it has a recipe.
+    """Return the shell command that starts a model's server, and first makes its weights if it has a recipe.
 
     Raises `InvalidCard` for a hosted model.
     """
-    from serving.deployment import server_log
-    from serving.engine.server import VllmServer
-
     path = model_path(card)
     server = VllmServer(card, path, server_log(card), port=port)
     recipe = recipe_command(card)
@@ -86,15 +85,11 @@ def shell_command(card: ModelCard, port: int | None) -> str:
 
 
 async def _serve(card: ModelCard, config: Config, overrides: Sequence[str]) -> None:
-    """Start the server, say where it is, and stay until it ends. Raises `ServerFailed`."""
-    from serving.deployment import deploy, server_log
-
+    """Start the server, print its address, and wait until it ends. Raises `ServerFailed`."""
     options, log = config.serving, server_log(card)
     with ExitStack() as line:
         status = line.enter_context(waiting_line())
-        async with deploy(
-            card, options, log=log, say=lambda text: typer.echo(visible(text)), waiting=status
-        ) as deployment:
+        async with deploy(card, options, log=log, say=say, waiting=status) as deployment:
             async with deployment.client(lambda row: None):
                 pass  # it answered a real request
             server = deployment.server
@@ -104,18 +99,18 @@ async def _serve(card: ModelCard, config: Config, overrides: Sequence[str]) -> N
                 chosen = [each for each in overrides if re.match(r"model[.=]", each)]
                 key = [] if key_file is None else [f"serving.api_key_file={key_file}"]
                 attach = ["speedrunner", "run", *chosen, f"serving.url={server.endpoint}", *key]
-                typer.echo(f"{card.name} is ready at {server.endpoint}; Ctrl-C ends it")
+                say(f"{card.name} is ready at {server.endpoint}; press Ctrl-C to stop it")
                 if key_file is not None:
-                    typer.echo(f"its API key is in {key_file}")
-                typer.echo(f"to use it from another terminal: {shlex.join(attach)}")
-                while server.alive:  # noqa: ASYNC110 - a process tells nobody when it ends
+                    say(f"its API key is in {key_file}")
+                say(f"to use it from another terminal: {shlex.join(attach)}")
+                while server.alive:  # noqa: ASYNC110 - a process does not report its end
                     await asyncio.sleep(POLL_S)
                 raise ServerFailed(server.failure())
 
 
 @contextmanager
 def _key_file(path: Path, key: str | None) -> Iterator[Path | None]:
-    """A file with the key that only this user can read, for as long as it is of use; `None` without a key."""
+    """Write the key to a file that only this user can read; remove it at the end. `None` without a key."""
     if key is None:
         yield None
         return

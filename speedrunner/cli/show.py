@@ -1,39 +1,37 @@
-"""`speedrunner show`: one recorded episode or sleep as text."""
+"""`speedrunner show`: one recorded episode or sleep."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from speedrunner.console import visible
+from speedrunner.agents.texts import sleep_lines, whole_lines
+from speedrunner.cli.command import RunPath
+from speedrunner.cli.output import say
+from speedrunner.store.data import load
+from speedrunner.store.processes import remarks
 
 
 def show(
-    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run's directory.", show_default=False)],
+    run: RunPath,
     episode: Annotated[
         str,
         typer.Argument(
             metavar="EPISODE",
-            help="Its key, such as train/0007, test/0050/0012 or sleep/0001; train/7 and test/50/12 will do.",
+            help="Its key: train/0007, test/0050/0012 or sleep/0001. Short forms work: train/7, test/50/12.",
             show_default=False,
         ),
     ],
 ) -> None:
-    """Print an episode: what was said, thought, called and seen, its tokens by class, its end and score. Of a
-    sleep, what its agents read and wrote.
+    """Print a recorded episode or sleep.
+
+    An episode is printed turn by turn: messages, thoughts, calls and observations, tokens by class, the end
+    and the score. A sleep is printed with everything that its agents read and wrote.
 
     Example: speedrunner show runs/demo test/10/3
     """
-    from speedrunner.agents.texts import sleep_lines, whole_lines
-    from speedrunner.store.data import load
-    from speedrunner.store.processes import remarks
-
     data, (kind, _, number) = load(run), episode.partition("/")
-    if kind == "sleep" and number.isdecimal():
-        lines = sleep_lines(data.sleep(int(number)))
-    else:
-        lines = whole_lines(data.trajectory(episode))
-    for line in (*lines, *remarks(data.processes)):
-        typer.echo(visible(line))
+    is_sleep = kind == "sleep" and number.isdecimal()
+    lines = sleep_lines(data.sleep(int(number))) if is_sleep else whole_lines(data.trajectory(episode))
+    say(*lines, *remarks(data.processes))

@@ -1,24 +1,23 @@
-"""`speedrunner status`: where runs stand."""
+"""`speedrunner status`: the status of runs and their jobs."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import msgspec
 import typer
 
-from speedrunner.cli.command import AsJson, Trust, tell_left_out
-from speedrunner.console import json_text, visible
+from speedrunner.cli.command import AsJson, Trust
+from speedrunner.cli.output import say, say_json, say_left_out
+from speedrunner.cluster.jobs import JobStatus, job_status
+from speedrunner.experiments.status import RunStatus
+from speedrunner.experiments.status import status as read_status
 from speedrunner.store.files import StorageError, open_regular
 
-if TYPE_CHECKING:
-    from speedrunner.cluster.jobs import JobStatus
-    from speedrunner.experiments.status import RunStatus
-
 SHOWN = 4
-"""Runs of a job that are named, at most."""
+"""Largest number of runs of a job that are named."""
 
 LOG_BYTES = 64 * 1024
 """Bytes at the end of a job's log that are searched for its last error."""
@@ -26,46 +25,41 @@ LOG_BYTES = 64 * 1024
 
 def status(
     folder: Annotated[
-        Path, typer.Argument(metavar="[DIR]", help="A folder with runs in it or below it, or a run.")
+        Path, typer.Argument(metavar="[DIR]", help="A run, or a folder with runs in or below it.")
     ] = Path("runs"),
     trust: Trust = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say where runs stand: those in a folder, those that a sweep is going to play there, and their jobs.
+    """Show the status of runs, planned runs and their Slurm jobs.
 
-    It only reads, and works from another terminal or machine while they go on.
+    It only reads, and works from another terminal or machine while runs are played.
 
     Example: speedrunner status runs/smoke
     """
-    from speedrunner.cluster.jobs import job_status
-    from speedrunner.experiments.status import status as look
-
-    found = look(folder, trust or [])
-    tell_left_out([found.problem] if found.problem else [])
+    found = read_status(folder, trust or [])
+    say_left_out([found.problem] if found.problem else [])
     try:
         jobs = job_status(folder)
-    except StorageError as error:  # of which the runs know nothing
+    except StorageError as error:  # runs can be shown without their jobs
         jobs = []
-        tell_left_out([str(error)])
+        say_left_out([str(error)])
     if as_json:
-        typer.echo(json_text({**msgspec.structs.asdict(found), "jobs": jobs}))
+        say_json({**msgspec.structs.asdict(found), "jobs": jobs})
         return
     if not found.runs:
-        typer.echo(f"{folder} holds no run, and no sweep was begun there")
+        say(f"{folder} holds no run, and no sweep was started there")
         return
-    for line in _table(found.runs):
-        typer.echo(visible(line))
+    say(*_table(found.runs))
     for sweep in found.sweeps:
         states = ", ".join(f"{count} {state}" for state, count in sweep.states.items())
-        typer.echo(visible(f"{sweep.command}: {states}"))
+        say(f"{sweep.command}: {states}")
     finished = {str(Path(run.dir).resolve()) for run in found.runs if run.state == "finished"}
     newest = {run: job.job for job in jobs for run in job.runs}
     for job in jobs:
         left = [run for run in job.runs if run not in finished and newest[run] == job.job]
         if job.in_queue or left:
-            typer.echo(visible(_told(job, left, folder)))
-    for remark in sorted({remark for run in found.runs for remark in run.remarks}):
-        typer.echo(visible(remark))
+            say(_describe_job(job, left, folder))
+    say(*sorted({remark for run in found.runs for remark in run.remarks}))
 
 
 def _table(runs: list[RunStatus]) -> list[str]:
@@ -76,15 +70,15 @@ def _table(runs: list[RunStatus]) -> list[str]:
     for name, run in zip(names, runs, strict=True):
         episodes = f"{run.episodes}/{'?' if run.of is None else run.of}" if run.state != "waiting" else ""
         score = "" if run.score is None else f"{run.score:.3f} at {run.checkpoint}"
-        rows.append((name, run.state, episodes, score, run.doing, _said(run)))
+        rows.append((name, run.state, episodes, score, run.doing, _note(run)))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
         "  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
     ]
 
 
-def _told(job: JobStatus, left: list[str], folder: Path) -> str:
-    """Where a job stands, and what is left of its runs."""
+def _describe_job(job: JobStatus, left: list[str], folder: Path) -> str:
+    """Return a job's state, its unfinished runs and its log."""
     where = f" on {job.nodes}" if job.nodes else f" ({job.reason})" if job.reason not in ("", "None") else ""
     again = f", restarts: {job.restarts}" if job.restarts else ""
     state = "no longer in the queue" if job.state == "ended" else f"{job.state}{where}{again}"
@@ -94,7 +88,10 @@ def _told(job: JobStatus, left: list[str], folder: Path) -> str:
 
 
 def _last_error(log: Path, folder: Path) -> str:
-    """What a job's last process ended with, if that was an error. Logs outside of the folder are not read."""
+    """Return the error with which a job's last process ended; empty if there is none.
+
+    Logs outside of the folder are not read.
+    """
     try:
         if not log.resolve().is_relative_to(folder.resolve()):
             return ""
@@ -106,8 +103,8 @@ def _last_error(log: Path, folder: Path) -> str:
     return next((f"; {line}" for line in reversed(lines) if line.startswith("error: ")), "")
 
 
-def _said(run: RunStatus) -> str:
-    """What else is to be known of it."""
+def _note(run: RunStatus) -> str:
+    """Return what else there is to know about a run."""
     parts = [run.note] if run.note else []
     if run.state == "running":
         quiet = "" if run.quiet_s is None else f", last answer {_ago(run.quiet_s)} ago"

@@ -7,8 +7,11 @@ from typing import Annotated
 
 import typer
 
-from speedrunner.cli.command import waiting_line
-from speedrunner.console import visible
+from speedrunner.cli.output import say, say_error, waiting_line
+from speedrunner.store.files import StorageError
+from speedrunner.view.server import ADDRESS, listen, new_token, serve
+from speedrunner.view.site import Site
+from speedrunner.view.static import write
 
 
 def view(
@@ -19,7 +22,7 @@ def view(
         ),
     ],
     port: Annotated[
-        int, typer.Option(metavar="PORT", min=0, max=65535, help="Where to listen; 0: any port that is free.")
+        int, typer.Option(metavar="PORT", min=0, max=65535, help="Port to listen on. 0: any free port.")
     ] = 0,
     static: Annotated[
         Path | None,
@@ -28,18 +31,15 @@ def view(
         ),
     ] = None,
 ) -> None:
-    """Show runs in a browser, also while they go on: episodes turn by turn, skills, sleeps, learning curves.
+    """Browse runs, episodes, skills and sleeps in a web browser.
 
-    The address that is printed works on this machine alone (from another one, through `ssh -L`) and holds a
-    token that nobody else here knows. It serves until Ctrl-C.
+    Runs may be unfinished. The printed address works on this machine only (from another one, through
+    `ssh -L`) and contains a secret token. Ctrl-C stops the server.
 
-    Examples: speedrunner view runs/demo; speedrunner view runs/demo --static pages
+    Examples:
+      speedrunner view runs/demo
+      speedrunner view runs/demo --static pages
     """
-    from speedrunner.store.files import StorageError
-    from speedrunner.view.server import ADDRESS, listen, new_token, serve
-    from speedrunner.view.site import Site
-    from speedrunner.view.static import write
-
     site = Site(folder, static=static is not None)
     slugs = list(site.runs())
     if not slugs:
@@ -47,15 +47,15 @@ def view(
     if static is not None:
         with waiting_line() as status:
             count, problems = write(site, static, status)
-        typer.echo(visible(f"{count} pages: open {static / 'index.html'}"))
+        say(f"{count} pages: open {static / 'index.html'}")
         for path in problems:
-            typer.echo(visible(f"error: {path} could not be made: `speedrunner view` shows why"), err=True)
+            say_error(f"error: {path} could not be made: `speedrunner view` shows why")
         raise typer.Exit(1 if problems else 0)
     listener, token = listen(port), new_token()
     first = f"runs/{slugs[0]}/index.html" if len(slugs) == 1 else ""
     try:
-        typer.echo("Ctrl-C ends it", err=True)
-        typer.echo(f"http://{ADDRESS}:{listener.getsockname()[1]}/{token}/{first}")
+        say_error("Press Ctrl-C to stop")
+        say(f"http://{ADDRESS}:{listener.getsockname()[1]}/{token}/{first}")
         serve(site, token, listener)
     except KeyboardInterrupt:
         raise typer.Exit(0) from None

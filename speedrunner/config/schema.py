@@ -89,7 +89,7 @@ class ClassConfig(msgspec.Struct, frozen=True):
 
 
 class TaskConfig(msgspec.Struct, frozen=True):
-    """The task of `speedrunner episode`, `play`, `library try` and `envs check`, which play a single one."""
+    """The task of `speedrunner episode`, `library try` and `check env`, which play a single one."""
 
     #: Its name within the environment; `None`: that of the first training task.
     name: Text | None = None
@@ -214,8 +214,7 @@ def from_mapping(content: object) -> Config:
     if visible_last is not None and run.rollouts:
         raise InvalidConfig(
             f"library.visible_last={visible_last} is for evaluations of a stored library:"
-            f" `speedrunner eval RUN library.visible_last={visible_last}`, or set run.start_from=RUN and"
-            " run.rollouts=0"
+            f" `speedrunner run run.start_from=RUN run.rollouts=0 library.visible_last={visible_last}`"
         )
     if config.serving.url is not None and config.serving.port is not None:
         raise InvalidConfig(

@@ -1,6 +1,6 @@
 """Everything that a method needs, in one import. `Method` is the contract.
 
-`speedrunner init method NAME` writes a method that works, `speedrunner methods check` tests one. The bundled
+`speedrunner init method NAME` writes a method that works, `speedrunner check method` tests one. The bundled
 methods are in this package, under their names in `registry`.
 """
 

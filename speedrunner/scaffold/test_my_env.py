@@ -1,4 +1,4 @@
-"""Does it keep to what an environment promises? `speedrunner envs check my_env:MyEnv` tries more."""
+"""Does it keep to what an environment promises? `speedrunner check env my_env:MyEnv` tries more."""
 
 from __future__ import annotations
 

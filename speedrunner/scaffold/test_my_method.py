@@ -1,4 +1,4 @@
-"""Does it keep to what a method promises? As `speedrunner methods check my_method:MyMethod` does."""
+"""Does it keep to what a method promises? As `speedrunner check method my_method:MyMethod` does."""
 
 from __future__ import annotations
 

@@ -6,11 +6,16 @@ import json
 from typing import Any
 
 import pytest
+import typer
 from typer.testing import CliRunner
 
 from serving.engine.endpoint import Endpoint
-from speedrunner.cli.bench import app
+from speedrunner.cli.bench import cache, rollout
 from tests.engine.conftest import ShortCard
+
+app = typer.Typer()
+app.command()(cache)
+app.command()(rollout)
 
 
 def found(*arguments: str) -> dict[str, Any]:

@@ -186,7 +186,9 @@ def test_signals_stop_it_and_it_goes_on(ring: Ring) -> None:
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=60)
     assert (process.returncode, err) == (130, "")
-    assert out.rstrip().endswith("stopped by SIGINT; what is recorded stays, the same command goes on")
+    assert out.rstrip().endswith(
+        "stopped by SIGINT; finished work is recorded. Rerun the same command to resume"
+    )
     assert not (ring.folder / "lock").exists()
     # What was in flight had time enough to end.
     assert not any(row.wasted for row in load(ring.folder).requests if "episode" in row.labels)

@@ -9,12 +9,12 @@ import typer
 from typer.testing import CliRunner
 
 from serving.engine.endpoint import Endpoint
-from speedrunner.cli.study import cache
+from speedrunner.cli.replay import replay
 from speedrunner.store.data import load
 from tests.scripted_runs import in_process
 
 app = typer.Typer()
-app.command()(cache)
+app.command()(replay)
 
 
 def test_with_the_cache_next_to_nothing_is_computed_again(vllm_endpoint: Endpoint, tmp_path: Path) -> None:

@@ -85,7 +85,7 @@ def test_a_run_over_two_nodes_drains_and_resumes(slurm: Slurm) -> None:
     assert len(nodes) == 2
     slurm.command("scancel", "--signal=TERM", job)
     slurm.until(lambda: slurm.restarts(job) == 1, "the second start")
-    assert "stopped by SIGTERM; what is recorded stays" in slurm.log(job)
+    assert "stopped by SIGTERM; finished work is recorded" in slurm.log(job)
     slurm.wait(job)
     assert "died" not in slurm.log(job)
     check(slurm, slurm.run, EPISODES, sleeps=1)

@@ -15,9 +15,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-import typer
 
-from speedrunner.cli.main import app
+from speedrunner.cli.commands import COMMANDS
 from tests.bounded_commands import Commands, Ended
 from tests.foreign_runs import ATTACKS, SECRET, VALUE, Lure
 from tests.speedrunner.results.small_runs import SmallRun, skill
@@ -27,6 +26,9 @@ pytestmark = pytest.mark.process
 SCRIPT = Path(sys.executable).with_name("speedrunner")
 
 NO_SERVER = "serving.url=unix:/nowhere/engine.sock"
+
+EVALUATE = ("run", "run.rollouts=0")
+"""With `run.start_from=RUN`: evaluate a stored policy."""
 
 READERS: dict[str, Callable[[str, str, str], list[str]]] = {
     "show": lambda run, folder, out: ["show", run, "train/0"],
@@ -48,8 +50,10 @@ READERS: dict[str, Callable[[str, str, str], list[str]]] = {
     "library graph": lambda run, folder, out: ["library", "graph", run],
     "library stats": lambda run, folder, out: ["library", "stats", run],
     "library blame": lambda run, folder, out: ["library", "blame", run],
-    "study cache": lambda run, folder, out: ["study", "cache", run, NO_SERVER],
-    "eval": lambda run, folder, out: ["eval", run, NO_SERVER, f"run.dir={out}/eval"],
+    "bench replay": lambda run, folder, out: ["bench", "replay", run, NO_SERVER],
+    "run, evaluation": lambda run, folder, out: [
+        *("run", f"run.start_from={run}", "run.rollouts=0", NO_SERVER, f"run.dir={out}/evaluation"),
+    ],
     "run": lambda run, folder, out: ["run", f"run.start_from={run}", NO_SERVER, f"run.dir={out}/run"],
     "run, again": lambda run, folder, out: ["run", "experiment=demo", f"run.dir={run}", "--dry-run"],
     "episode": lambda run, folder, out: ["episode", f"run.start_from={run}", NO_SERVER],
@@ -61,19 +65,8 @@ READERS: dict[str, Callable[[str, str, str], list[str]]] = {
 """Every command that reads runs, with one of them, the folder that it is in, and one for what is written."""
 
 NO_READERS = {
-    *(
-        "play",
-        "version",
-        "init",
-        "list",
-        "prepare",
-        "doctor",
-        "serve",
-        "library check",
-        "library try",
-        "envs check",
-    ),
-    *("methods check", "probe cache", "probe tools", "bench cache", "bench rollout", "bench gpu"),
+    *("init", "list", "prepare", "doctor", "serve", "library check", "library try", "check env"),
+    *("check method", "probe cache", "probe tools", "bench cache", "bench rollout", "bench gpu"),
 }
 """Commands that read no run."""
 
@@ -88,19 +81,13 @@ OF_FOLDERS = {
 
 
 def test_every_command_is_known_to_read_runs_or_not() -> None:
-    group = typer.main.get_command(app)
-
-    def names(command: object, words: str = "") -> Iterator[str]:
-        below = getattr(command, "commands", None)
-        if below is None:
-            yield words.strip()
-        else:
-            for name, each in below.items():
-                if each.hidden:  # of an old name, or for scripts
-                    continue
-                yield from names(each, f"{words} {name}")
-
-    assert set(names(group)) == {name.partition(",")[0] for name in READERS} | NO_READERS
+    table = [each for commands in COMMANDS.values() for each in commands]
+    names = {
+        " ".join(filter(None, (each.name, below)))
+        for each in table
+        for below in ([one.name for one in each.commands] or [""])
+    }
+    assert names == {name.partition(",")[0] for name in READERS} | NO_READERS
 
 
 @pytest.fixture(scope="module")
@@ -208,17 +195,17 @@ def test_no_command_is_led_astray_by_a_run_directory(
         ("environment", ["status", "FOLDER"], "env.name is 'evil:Evil'"),
         ("environment", ["verify", "RUN"], "env.name is 'evil:Evil'"),
         ("environment", ["library", "graph", "RUN"], "env.name is 'evil:Evil'"),
-        ("method", ["eval", "RUN"], "method.name is 'evil:Evil'"),
-        ("method", ["study", "cache", "RUN"], "method.name is 'evil:Evil'"),
-        ("model", ["eval", "RUN", "run.dir=OUT"], "model.card is "),
+        ("method", [*EVALUATE, "run.start_from=RUN"], "method.name is 'evil:Evil'"),
+        ("method", ["bench", "replay", "RUN"], "method.name is 'evil:Evil'"),
+        ("model", [*EVALUATE, "run.start_from=RUN", "run.dir=OUT"], "model.card is "),
     ],
 )
 def test_a_refusal_names_file_and_field_and_how_to_allow_it(
     attack: str, words: list[str], field: str, sound: Path, commands: Commands, tmp_path: Path, lure: Lure
 ) -> None:
     folder = laid(sound, tmp_path, attack, lure)
-    places = {"RUN": folder / "bad", "FOLDER": folder, "run.dir=OUT": f"run.dir={tmp_path}/out"}
-    given = [str(places.get(word, word)) for word in words]
+    places = {"RUN": folder / "bad", "FOLDER": folder, "OUT": tmp_path / "out"}
+    given = [re.sub(r"\b[A-Z]+$", lambda found: str(places[found[0]]), word) for word in words]
     ended = commands.run(lure.folder, *given)
     refusal = next(line for line in (ended.out + ended.err).splitlines() if "trust" in line)
     assert f"{folder}/bad/config.yaml: {field}" in refusal
@@ -232,7 +219,8 @@ def test_what_the_user_names_in_an_override_needs_no_trust(
     sound: Path, commands: Commands, tmp_path: Path, lure: Lure
 ) -> None:
     run = laid(sound, tmp_path, "environment", lure) / "bad"
-    ended = commands.run(lure.folder, "eval", str(run), "env=babyai", NO_SERVER, f"run.dir={tmp_path}/eval")
+    words = f"run.start_from={run}", "env=babyai", NO_SERVER, f"run.dir={tmp_path}/evaluation"
+    ended = commands.run(lure.folder, *EVALUATE, *words)
     assert "nothing answers at" in ended.err
     assert not lure.mark.exists()
 

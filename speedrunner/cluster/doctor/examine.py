@@ -93,5 +93,5 @@ def examine(
                 add(each)
         except Exception as error:
             text = f"could not be checked: {type(error).__name__}: {error}"
-            add(failure(name, text, "report this line with the output of `speedrunner version`"))
+            add(failure(name, text, "report this line with the output of `speedrunner --version`"))
     return report(socket.gethostname(), found)

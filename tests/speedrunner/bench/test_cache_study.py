@@ -16,7 +16,7 @@ import yaml
 from typer.testing import CliRunner
 
 from serving.tokens.tokenizer import ChatTokenizer
-from speedrunner.cli.study import cache
+from speedrunner.cli.replay import replay
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.store.stored_run import RunDirectoryError
 from tests.scripted_engine import Answer, Request, ScriptedEngine, cut, say
@@ -24,7 +24,7 @@ from tests.scripted_runs import LEARN, Runs, ScriptedRun, script, walker
 from tests.tampered_runs import trusting
 
 app = typer.Typer()
-app.command()(cache)
+app.command()(replay)
 
 
 def forced(request: Request) -> Answer:

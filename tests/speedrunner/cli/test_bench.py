@@ -25,20 +25,6 @@ def test_what_is_no_list_of_numbers_is_told_with_the_option(text: str) -> None:
         numbers("--in-flight", text)
 
 
-@pytest.mark.parametrize(
-    ("name", "command"),
-    [
-        ("sandbox", "python -m tests.bench sandbox"),
-        ("accounts", "python -m tests.bench accounts"),
-        ("envs", "python -m tests.upstream_envs"),
-    ],
-)
-def test_a_benchmark_that_moved_names_its_new_command(name: str, command: str) -> None:
-    done = in_process("bench", name, "model=tiny-random", "--json")
-    assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == f"error: `speedrunner bench {name}` is now `{command}`\n"
-
-
 class TestGpu:
     """`bench gpu` as a user meets it."""
 

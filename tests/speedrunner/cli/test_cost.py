@@ -12,7 +12,6 @@ from typer.testing import CliRunner
 
 from serving.usage import Usage
 from speedrunner.cli.cost import cost
-from speedrunner.config.schema import InvalidConfig
 from speedrunner.store.files import StorageError
 from speedrunner.store.stored_run import RunDirectoryError
 from tests.scripted_runs import ScriptedRun
@@ -72,13 +71,6 @@ def test_of_several_runs_it_tells_the_sum(learnt: ScriptedRun, tmp_path: Path) -
         assert run["total"]["engine_s"] == pytest.approx(alone["total"]["engine_s"] / 2)
         assert run["total"]["tokens"] == alone["total"]["tokens"]
     assert "\nall " in printed(str(learnt.dir), str(copy))
-
-
-def test_mistakes_are_told_in_one_line(learnt: ScriptedRun, tmp_path: Path) -> None:
-    with pytest.raises(RunDirectoryError, match="does not exist: name a run's directory"):
-        printed(str(tmp_path / "none"))
-    with pytest.raises(InvalidConfig, match="prices=nothing is not among its choices"):
-        printed(str(learnt.dir), "--prices", "nothing")
 
 
 @pytest.mark.parametrize(("old", "new"), [('"prompt":', '"prompt":-'), ('"cached":', '"cached":9999')])

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from speedrunner.cli.curves import BAR, MEASURES, Plotted, draw_curves
-from tests.scripted_runs import ScriptedRun, complaint, in_process
+from tests.scripted_runs import ScriptedRun, in_process
 
 
 def row(checkpoint: int, score: float | None, output: float = 10.0) -> dict[str, Any]:
@@ -63,16 +63,6 @@ def test_a_terminal_without_blocks_gets_other_bars() -> None:
     assert lines[1:3] == [f"      0 {'#' * BAR} 1.000", f"     10 {'#' * (BAR // 2)} 0.500"]
 
 
-def test_a_run_is_drawn_at_each_of_its_checkpoints(learnt: ScriptedRun) -> None:
-    done = in_process("compare", str(learnt.dir))
-    lines = done.stdout.splitlines()
-    score = lines[1 : lines.index("LLM calls per test episode")]
-    assert [int(line.split()[0]) for line in score] == learnt.data.checkpoints
-    assert [line for line in lines if line and not line.startswith("  ")] == [
-        title for title, _ in MEASURES.values()
-    ]
-
-
 def test_two_runs_stand_below_each_other_by_name(learnt: ScriptedRun, tmp_path: Path) -> None:
     other = shutil.copytree(learnt.dir, tmp_path / "other")
     (tmp_path / "link").symlink_to(other)
@@ -80,7 +70,3 @@ def test_two_runs_stand_below_each_other_by_name(learnt: ScriptedRun, tmp_path: 
     lines = in_process("compare", *runs).stdout.splitlines()
     assert lines.count(f"  {learnt.dir}") == lines.count(f"  {other}") == len(MEASURES)
     assert f"  {tmp_path / 'link'}" not in lines
-
-
-def test_what_is_no_run_is_told_in_one_line(tmp_path: Path) -> None:
-    assert str(tmp_path) in complaint(in_process("compare", str(tmp_path)))

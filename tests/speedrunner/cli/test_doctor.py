@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.scripted_runs import complaint, in_process
+from tests.scripted_runs import in_process
 
 pytestmark = pytest.mark.process
 
@@ -50,7 +50,3 @@ def test_scripts_get_one_object(tmp_path: Path) -> None:
     assert found["passed"] is True
     assert {each["level"] for each in found["findings"]} <= {"ok", "warning"}
     assert set(found["findings"][0]) == {"name", "level", "text", "remedy", "details", "found", "is_late"}
-
-
-def test_what_does_not_exist_is_one_line() -> None:
-    assert "there is no run.rollout" in complaint(in_process("doctor", "run.rollout=3"))

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.hub_server import BUNDLED, COMMIT, MODEL, HubServer, hub_card
-from tests.scripted_runs import complaint, in_process, speedrunner
+from tests.scripted_runs import in_process, speedrunner
 
 pytestmark = pytest.mark.process
 
@@ -68,7 +68,3 @@ def test_hosted_models_need_nothing() -> None:
     done = in_process("prepare", "model=gpt-5.4-mini")
     assert done.returncode == 0
     assert done.stdout.startswith("ready  model gpt-5.4-mini: nothing to fetch: it is hosted at https://")
-
-
-def test_what_does_not_exist_is_one_line() -> None:
-    assert "no model card is called" in complaint(in_process("prepare", "model.card=qwen9"))

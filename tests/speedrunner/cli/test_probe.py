@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 import pytest
+import typer
 import yaml
 from click.testing import Result
 from typer.testing import CliRunner
@@ -19,10 +20,14 @@ from serving.errors import ServerFailed
 from serving.model_card import ModelCard
 from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.bench.tool_probe import THINKING_TOKENS, thinking_role, with_built_in_calls
-from speedrunner.cli.probe import app
+from speedrunner.cli.probe import cache, tools
 from speedrunner.config.schema import InvalidConfig
 from tests.probe_engines import Forgetful, Probed, sample_call
 from tests.scripted_engine import Answer, Request, call, refuse, say
+
+app = typer.Typer()
+app.command()(cache)
+app.command()(tools)
 
 
 def one_object(printed: str) -> dict[str, Any]:

@@ -100,7 +100,7 @@ class TestPrinting:
 @pytest.mark.parametrize(
     ("overrides", "error", "message"),
     [
-        (["serving.url=unix:/x"], InvalidConfig, "serving.url=unix:/x is a server that runs; `serve` starts"),
+        (["serving.url=unix:/x"], InvalidConfig, "serving.url=unix:/x is a running server; `serve` starts"),
         (["model=gpt-5.4-mini"], InvalidCard, "'gpt-5.4-mini' is hosted at .*: it cannot be started here"),
         (
             ["model=tiny-random", "model.load_format=dummy"],

@@ -64,11 +64,3 @@ def test_thoughts_errors_and_faults_are_shown_and_steer_no_terminal(tmp_path: Pa
     assert "engine_error, unscored" in done.stdout
     assert done.stdout.endswith("gone\nat \\x1b]0;x\n")
     assert not any(ord(char) < 32 and char != "\n" for char in done.stdout)
-
-
-def test_an_unknown_episode_is_one_line_with_what_there_is(learnt: ScriptedRun) -> None:
-    line = complaint(in_process("show", str(learnt.dir), "train/9"))
-    assert line == (
-        f"{learnt.dir} has no episode 'train/9'; it has train/0000 to train/0003,"
-        " test/0000/0000 to test/0004/0001"
-    )

@@ -231,37 +231,6 @@ class TestHostile:
         assert f"{run} is not finished: no whole evaluation after 4 rollouts" in done.stdout
 
 
-class TestLibrary:
-    KEYS = ("functions", "max_depth", "mean_depth", "density", "cyclomatic", "combat")
-
-    def test_stats_of_a_file_and_of_a_run_s_versions(self, sweep: Path, tmp_path: Path) -> None:
-        run = sweep / "babyai-speedrunner-gpt-5.4-mini-seed0"
-        module = run / "policies" / "v0002" / "skills.py"
-        found = [
-            json.loads(in_process("library", "stats", source, "--json").stdout)
-            for source in (str(run), f"{run}:2", str(module), f"{run}:0")
-        ]
-        assert tuple(found[0]) == self.KEYS
-        assert found[0] == found[1] == found[2]
-        assert (found[0]["functions"], found[3]["functions"], found[3]["mean_depth"]) == (4, 0, None)
-        lines = in_process("library", "stats", str(run)).stdout.splitlines()
-        assert tuple(line.split()[0] for line in lines) == self.KEYS
-
-    def test_what_is_no_library(self, tmp_path: Path) -> None:
-        (tmp_path / "bad.py").write_text("def f(:")
-        for source, text in (
-            ("bad.py", "line 1: invalid syntax"),
-            ("none.py", "no such file"),
-            ("none", "exist"),
-        ):
-            assert text in complaint(in_process("library", "stats", str(tmp_path / source), "--json"))
-
-    def test_blame_tells_each_skill_s_history(self, sweep: Path) -> None:
-        done = in_process("library", "blame", str(sweep / "babyai-speedrunner-gpt-5.4-mini-seed0"))
-        assert "  written in sleep 1, after train/0000 to train/0001: " in done.stdout
-        assert sum(not line.startswith(" ") for line in done.stdout.splitlines()) == 4
-
-
 @pytest.mark.slow
 def test_a_sweep_of_the_paper_s_size_fits_into_two_gigabytes(tmp_path: Path) -> None:
     list(write_sweep(tmp_path / "runs"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tests.scripted_runs import ScriptedRun, complaint, in_process
+from tests.scripted_runs import ScriptedRun, in_process
 from tests.tampered_runs import change, copy_of, trusting
 
 
@@ -44,8 +44,3 @@ def test_one_byte_is_enough(learnt: ScriptedRun, tmp_path: Path) -> None:
     done = in_process("verify", str(run), *trusting(run))
     assert done.returncode == 1
     assert "\n             policies/v0001/skills.py: is not as it was sealed" in done.stdout
-
-
-def test_what_is_no_run_is_one_line(tmp_path: Path) -> None:
-    assert "holds no run" in complaint(in_process("verify", str(tmp_path)))
-    assert "does not exist" in complaint(in_process("verify", str(tmp_path / "none")))

@@ -268,7 +268,7 @@ class TestWhatIsFinished:
 
     def test_is_nothing_to_submit_when_it_is_all(self, given: list[str]) -> None:
         one = "run.seed=0"
-        assert refused(*given, one, *CPU) == "all 1 runs are finished: nothing is to submit"
+        assert refused(*given, one, *CPU) == "all 1 runs are finished: there is nothing to submit"
 
 
 class TestSubmitting:

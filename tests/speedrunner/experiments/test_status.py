@@ -125,7 +125,7 @@ def test_the_command_prints_a_line_for_each_and_one_for_each_sweep(played: Path)
 def test_a_folder_without_runs_is_told_so(tmp_path: Path) -> None:
     assert (
         in_process("status", str(tmp_path)).stdout
-        == f"{tmp_path} holds no run, and no sweep was begun there\n"
+        == f"{tmp_path} holds no run, and no sweep was started there\n"
     )
     assert in_process("status", str(tmp_path / "none")).stderr == (
         f"error: {tmp_path / 'none'} could not be read: no such file or directory\n"

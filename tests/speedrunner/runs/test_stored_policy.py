@@ -45,7 +45,8 @@ def test_a_stored_policy_is_evaluated_without_training(
 
 
 def test_an_evaluation_has_a_directory_of_its_own_by_default(learnt: ScriptedRun) -> None:
-    done = in_process("eval", f"{learnt.dir}:1", *learnt.arguments, "run.test_episodes=1", f"env={CORRIDOR}")
+    words = "run", f"run.start_from={learnt.dir}:1", "run.rollouts=0", "run.test_episodes=1"
+    done = in_process(*words, *learnt.arguments, "--trust", CORRIDOR)
     assert done.returncode == 0, done.stderr
     (folder,) = learnt.folder.glob("run-eval-v0001-*")
     assert "they agree to the token" in done.stdout
@@ -113,7 +114,7 @@ def test_a_method_that_has_no_use_for_it_is_refused_before_anything_is_written(
     for how in ((), ("--dry-run",)):
         done = in_process(*new, *learnt.arguments, *how)
         assert done.stderr == (
-            f"error: run.start_from={learnt.dir} has 1 skills, of which method {method} makes no use:"
+            f"error: run.start_from={learnt.dir}:2 has 1 skills, of which method {method} makes no use:"
             " name the method that learnt them\n"
         )
     assert not (tmp_path / "new").exists()
@@ -134,9 +135,7 @@ def test_a_damaged_one_is_told_before_anything_is_written(learnt: ScriptedRun, t
 
 def test_a_run_that_trains_shows_all_of_its_library(learnt: ScriptedRun) -> None:
     done = learnt.cli("library.visible_last=50")
-    assert (
-        "library.visible_last=50 is for evaluations of a stored library: `speedrunner eval RUN" in done.stderr
-    )
+    assert "library.visible_last=50 is for evaluations of a stored library: `speedrunner run" in done.stderr
 
 
 async def test_another_run_may_start_from_its_policy(learnt: ScriptedRun) -> None:

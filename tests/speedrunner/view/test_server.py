@@ -111,7 +111,7 @@ def test_ctrl_c_ends_it_without_a_word(tmp_path: Path) -> None:
     server = Server(long_run(tmp_path / "run", 1))
     server.process.send_signal(signal.SIGINT)
     _, said = server.process.communicate(timeout=20)
-    assert (server.process.returncode, said) == (0, "Ctrl-C ends it\n")
+    assert (server.process.returncode, said) == (0, "Press Ctrl-C to stop\n")
 
 
 def test_a_folder_without_runs_and_none_at_all_are_refused(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from envs import Opening, Task
 from envs.scienceworld import ScienceWorld
 from serving.cards import CHECKOUT
 from serving.tokens.tools import ToolCall
-from speedrunner.cli.play import UnreadableLine, read_call
+from speedrunner.cli.hand_play import UnreadableLine, read_call
 from tests.scripted_runs import CORRIDOR, command, complaint, speedrunner
 from tests.toy_env import Corridor
 
@@ -27,7 +27,7 @@ SIGNATURES = {each.name: each.signature for each in (*Corridor().primitives, *Sc
 def started(*arguments: str) -> subprocess.Popen[str]:
     """A play that waits for lines, in a process group of its own as in a terminal."""
     return subprocess.Popen(
-        command("play", *arguments),
+        command("episode", "--human", *arguments),
         cwd=CHECKOUT,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -39,7 +39,12 @@ def started(*arguments: str) -> subprocess.Popen[str]:
 
 def play(*arguments: str, typed: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        command("play", *arguments), cwd=CHECKOUT, input=typed, capture_output=True, text=True, timeout=120
+        command("episode", "--human", *arguments),
+        cwd=CHECKOUT,
+        input=typed,
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
 
 
@@ -187,7 +192,7 @@ class TestPlay:
     def test_a_game_does_not_steer_the_terminal(self, tmp_path: Path) -> None:
         toy = (CHECKOUT / "tests" / "toy_env.py").read_text()
         (tmp_path / "my_world.py").write_text(toy.replace("You are at field", r"\x1b[2JYou are at field"))
-        done = speedrunner("play", "env=my_world:Corridor", cwd=tmp_path)
+        done = speedrunner("episode", "--human", "env=my_world:Corridor", cwd=tmp_path)
         assert done.returncode == 0
         assert r"\x1b[2JYou are at field 0" in done.stdout
         assert "\x1b" not in done.stdout

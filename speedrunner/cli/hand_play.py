@@ -1,4 +1,4 @@
-"""A person plays: the actor's primitives and texts, in a terminal."""
+"""An episode played by a person in a terminal, with the actor's primitives and texts."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ from speedrunner.hosts.local_host import LocalHost
 from speedrunner.store.records import Ending, Module
 from typed.values import shown
 
-HINT = "Type NAME, NAME WORDS or NAME(PARAMETER=VALUE, ...); ? lists what there is, Ctrl-D ends."
+HINT = "Type NAME, NAME WORDS or NAME(PARAMETER=VALUE, ...). ? lists the primitives, Ctrl-D ends the episode."
 NO_LIMIT_S = 1e9
 SHOWN_CHARS = 100
-"""Of what Python says is wrong with a call."""
+"""Largest number of characters shown of a syntax error."""
 
 
 class UnreadableLine(Exception):
-    """What was typed is no call."""
+    """A typed line is not a call."""
 
 
 class Interrupts:
-    """Ctrl-C takes effect where a line is waited for, so that no call of the environment is torn apart.
+    """Context manager that delays Ctrl-C until a line is read, so that calls of the environment are whole.
 
-    A second one before that ends the process at once. A context manager.
+    A second Ctrl-C before that ends the process at once.
     """
 
     def __enter__(self) -> Self:
@@ -64,11 +64,11 @@ class Interrupts:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
-def play(config: Config, say: Callable[[str], None]) -> None:
-    """Play the chosen task with lines of the standard input until it is over, or they are, or Ctrl-C.
+def play_by_hand(config: Config, say: Callable[[str], None]) -> None:
+    """Play the chosen task with lines of the standard input until the episode or the input ends, or Ctrl-C.
 
-    The environment's limit of actions holds; that of LLM calls does not. Raises `EnvironmentFault` where no
-    task can be chosen, `HostFault` where it does not exist or the environment broke.
+    The environment's limit of actions applies, the limit of LLM calls does not. Raises `EnvironmentFault` if
+    no task can be chosen, `HostFault` if the task does not exist or the environment fails.
     """
     with Interrupts() as interrupts:
         asyncio.run(_play(config, interrupts, say))
@@ -103,7 +103,7 @@ async def _play(config: Config, interrupts: Interrupts, say: Callable[[str], Non
 
 
 def _next_call(env: TextEnv, interrupts: Interrupts, say: Callable[[str], None]) -> ToolCall | None:
-    """The next call that is typed; `None` when there will be none."""
+    """Return the next call that is typed; `None` at the end of the input."""
     signatures = {each.name: each.signature for each in env.primitives}
     while True:
         try:
@@ -119,14 +119,14 @@ def _next_call(env: TextEnv, interrupts: Interrupts, say: Callable[[str], None])
 
 
 def read_call(line: str, signatures: Mapping[str, Signature]) -> ToolCall:
-    """Read a call as people type it.
+    """Return the call that a person typed.
 
     Args:
-        line: `name`, `name words`, or a call in Python with literals. Words go to the parameters in their
-            order: commas separate them where there are several.
-        signatures: of each tool. A name that is not among them is let through without arguments.
+        line: `name`, `name words`, or a call in Python with literals. Words go to the parameters in order,
+            separated by commas.
+        signatures: those of the tools, by name. A name without one gets no arguments.
 
-    Raises `UnreadableLine`, which says how to write it.
+    Raises `UnreadableLine`, which says how to write the call.
     """
     found = re.fullmatch(r"(\w+)\s*(.*)", line, re.DOTALL)
     if found is None:
@@ -146,7 +146,7 @@ def read_call(line: str, signatures: Mapping[str, Signature]) -> ToolCall:
 
 
 def _literals(name: str, rest: str, signature: Signature) -> dict[str, Any]:
-    """The arguments of a call in Python's syntax."""
+    """Return the arguments of a call in Python's syntax. Raises `UnreadableLine`."""
     try:
         tree = ast.parse(f"{name}{rest}", mode="eval").body
         if not (isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name)):
@@ -163,14 +163,14 @@ def _literals(name: str, rest: str, signature: Signature) -> dict[str, Any]:
 
 
 def _from_word(parameter: Parameter, word: str) -> Any:
-    """A word as the parameter's type; as text where it cannot be read so, which the environment refuses."""
+    """Return a word as the parameter's type, or as text, which the environment then refuses."""
     with suppress(msgspec.ValidationError):
         return msgspec.convert(word, parameter.annotation, strict=False)
     return word
 
 
 def _tools(env: TextEnv) -> Iterator[str]:
-    """One line on each primitive."""
+    """Yield one line for each primitive."""
     for each in env.primitives:
         signature = each.signature.replace(return_annotation=Signature.empty)
         yield f"{each.name}{signature}: {each.doc}"

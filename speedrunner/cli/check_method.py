@@ -1,4 +1,4 @@
-"""`speedrunner methods check`: does a method keep to what `speedrunner.methods.Method` promises?"""
+"""`speedrunner check method`: whether a method does what `speedrunner.methods.Method` promises."""
 
 from __future__ import annotations
 
@@ -8,16 +8,14 @@ from typing import Annotated
 
 import typer
 
-from speedrunner.cli.command import end_report, show_finding
+from speedrunner.cli.output import end_report, say_finding
 from speedrunner.config.compose import GROUPS
 from speedrunner.findings import failure, ok, report, warning
+from speedrunner.runs.method_check import check_method, inner_imports
 
-OPTIONS = "The method's; env=NAME and env.OPTION=VALUE choose what it plays."
-
-app = typer.Typer(help="Look at methods, your own among them.", no_args_is_help=True)
+OPTIONS = "Its options. env=NAME and env.OPTION=VALUE choose the environment."
 
 
-@app.command()
 def check(
     name: Annotated[
         str,
@@ -28,25 +26,23 @@ def check(
         typer.Argument(metavar="[OPTION=VALUE]...", help=OPTIONS, show_default=False),
     ] = None,
 ) -> None:
-    """Play a small run of a method with made-up answers, without a model; print each promise that it breaks.
+    """Play a small run with fake answers and print each broken rule.
 
-    The exit status is 1 when there is one.
+    No model is needed. Exit status 1: a rule is broken.
 
-    Example: speedrunner methods check speedrunner env=crafter
+    Example: speedrunner check method speedrunner env=crafter
     """
-    from speedrunner.runs.method_check import check_method, inner_imports
-
     settings = [
         each if each.partition("=")[0].partition(".")[0] in GROUPS else f"method.{each}"
         for each in options or []
     ]
     with TemporaryDirectory() as folder:
         found = [failure(name, text) for text in check_method([f"method={name}", *settings], Path(folder))]
-    conforms = "conforms: a small run with made-up answers, its end again in another process"
+    conforms = "conforms: a small run with fake answers, its end again in another process"
     found = found or [ok(name, conforms)]
     if names := inner_imports(name):
         remedy = f"from speedrunner.methods import {', '.join(names)}"
         found.append(warning(name, "it imports from inner modules, which may change", remedy))
     for each in found:
-        show_finding(each)
-    end_report(report(name, found), as_json=False)
+        say_finding(each)
+    end_report(report(name, found))

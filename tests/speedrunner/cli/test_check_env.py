@@ -1,4 +1,4 @@
-"""`speedrunner envs check`: any environment against its promises."""
+"""`speedrunner check env`: any environment against its promises."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pytest
 from envs import Opening, Split, Task, TextEnv
 from serving.cards import CHECKOUT
 from tests.processes import all_end
-from tests.scripted_runs import CORRIDOR, complaint, in_process, speedrunner
+from tests.scripted_runs import complaint, in_process, speedrunner
 from tests.toy_env import Corridor
 
 pytestmark = pytest.mark.process
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.process
 
 @pytest.mark.parametrize("options", [["babyai", "num_dists=2"], ["crafter", "env.view=all"]])
 def test_ours_conform(options: list[str]) -> None:
-    done = in_process("envs", "check", *options, "--calls", "40")
+    done = in_process("check", "env", *options, "--calls", "40")
     assert (done.returncode, done.stderr) == (0, "")
     plays = "conforms: up to 40 random primitive calls in each play, the same in 3 processes"
     assert done.stdout.splitlines() == [f"ok           {options[0]}: {plays}", f"{options[0]}: 1 ok"]
@@ -32,16 +32,16 @@ def test_ours_conform(options: list[str]) -> None:
 
 @pytest.mark.slow
 def test_scienceworld_conforms_with_a_family() -> None:
-    line = complaint(in_process("envs", "check", "scienceworld"))
+    line = complaint(in_process("check", "env", "scienceworld"))
     assert "option 'family' of scienceworld must be given for a split" in line
-    done = in_process("envs", "check", "scienceworld", "family=4", "--calls", "15")
+    done = in_process("check", "env", "scienceworld", "family=4", "--calls", "15")
     assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_somebody_s_own_in_the_current_folder_and_whatever_it_prints(tmp_path: Path) -> None:
     toy = (CHECKOUT / "tests" / "toy_env.py").read_text()
     (tmp_path / "my_world.py").write_text(toy)
-    done = speedrunner("envs", "check", "my_world:Corridor", "pit=-50", cwd=tmp_path)
+    done = speedrunner("check", "env", "my_world:Corridor", "pit=-50", cwd=tmp_path)
     assert done.returncode == 0, done.stdout
     assert done.stdout.startswith("ok           my_world:Corridor: conforms: ")
     assert "walking" in done.stderr
@@ -52,7 +52,7 @@ def test_each_broken_promise_is_a_line(tmp_path: Path) -> None:
     broken = toy.replace("self._task, self._position = task, 0", "self._task = task")
     broken = broken.replace('"Walk some fields along the corridor."', '" "')
     (tmp_path / "my_world.py").write_text(broken)
-    done = speedrunner("envs", "check", "my_world:Corridor", cwd=tmp_path)
+    done = speedrunner("check", "env", "my_world:Corridor", cwd=tmp_path)
     assert done.returncode == 1
     lines = done.stdout.splitlines()
     assert lines == [
@@ -60,7 +60,7 @@ def test_each_broken_promise_is_a_line(tmp_path: Path) -> None:
         "my_world:Corridor: 1 failed",
     ]
     (tmp_path / "my_world.py").write_text(broken.replace('" "', '"Walk."'))
-    done = speedrunner("envs", "check", "my_world:Corridor", cwd=tmp_path)
+    done = speedrunner("check", "env", "my_world:Corridor", cwd=tmp_path)
     assert done.returncode == 1
     assert any(": determinism: " in line for line in done.stdout.splitlines()), done.stdout
 
@@ -151,13 +151,13 @@ class CannotBeSplit(Corridor):
         (Hangs, "call: walk() with task.name=default task.index=3 did not return within 5 s"),
         (LeavesProcesses, "close: leaves processes behind: "),
         (ClosesOnce, "close: a second call raised RuntimeError"),
-        (CannotBeLoaded, "preload raised RuntimeError: no mortar (test_envs.py, line"),
-        (CannotBeSplit, "splits raised RuntimeError: no bricks (test_envs.py, line"),
+        (CannotBeLoaded, "preload raised RuntimeError: no mortar (test_check_env.py, line"),
+        (CannotBeSplit, "splits raised RuntimeError: no bricks (test_check_env.py, line"),
     ],
 )
 def test_what_shows_from_outside_only_is_a_line_too(kind: type[TextEnv], finding: str) -> None:
     limit = ["--seconds", "5"] if kind is Hangs else []
-    done = in_process("envs", "check", kind.name, "--calls", "20", *limit)
+    done = in_process("check", "env", kind.name, "--calls", "20", *limit)
     assert done.returncode == 1
     line, _ = done.stdout.splitlines()
     assert finding in line
@@ -172,27 +172,11 @@ class Unsplit(Corridor):
 
 
 def test_an_environment_without_a_split_is_checked_on_the_task_that_is_named() -> None:
-    line = complaint(in_process("envs", "check", Unsplit.name))
+    line = complaint(in_process("check", "env", Unsplit.name))
     assert "offers no split" in line
     assert "or name a task: task.name=... task.index=..." in line
-    done = in_process("envs", "check", Unsplit.name, "task.name=default", "task.index=4", "--calls", "20")
+    done = in_process("check", "env", Unsplit.name, "task.name=default", "task.index=4", "--calls", "20")
     assert done.returncode == 0, done.stdout
-    done = in_process("envs", "check", Unsplit.name, "task.name=maze")
+    done = in_process("check", "env", Unsplit.name, "task.name=maze")
     assert done.returncode == 1
     assert "name='maze', index=0) raised UnknownTask: no task 'maze' in" in done.stdout
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["babyia"], "env=babyia is not among its choices (did you mean babyai?)"),
-        (["babyai", "size=3"], "babyai has no option 'size'"),
-        ([CORRIDOR, "pit=deep"], "option 'pit' of tests.toy_env:Corridor must be int, not 'deep'"),
-        (
-            ["nowhere:World"],
-            f"there is no module 'nowhere' in the current directory, {Path.cwd()}, nor among",
-        ),
-    ],
-)
-def test_what_does_not_exist(arguments: list[str], said: str) -> None:
-    assert said in complaint(in_process("envs", "check", *arguments))

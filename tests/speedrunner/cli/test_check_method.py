@@ -1,4 +1,4 @@
-"""`speedrunner methods check`: any method against its contract, without a model."""
+"""`speedrunner check method`: any method against its contract, without a model."""
 
 from __future__ import annotations
 
@@ -20,11 +20,9 @@ pytestmark = pytest.mark.process
 
 @pytest.mark.parametrize("arguments", [["speedrunner", "inducer_calls=12", "env.pit=-50"], ["react"]])
 def test_ours_conform(arguments: list[str]) -> None:
-    done = in_process("methods", "check", *arguments, f"env={CORRIDOR}")
+    done = in_process("check", "method", *arguments, f"env={CORRIDOR}")
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith(
-        f"ok           {arguments[0]}: conforms: a small run with made-up answers, "
-    )
+    assert done.stdout.startswith(f"ok           {arguments[0]}: conforms: a small run with fake answers, ")
 
 
 class Learner(ReAct):
@@ -90,13 +88,13 @@ class KeepsASet(Learner):
                 "agent: changed the policy that it was given",
             ],
         ),
-        (Stumbles, ["sleep raised IndexError: list index out of range (test_methods.py, line "]),
+        (Stumbles, ["sleep raised IndexError: list index out of range (test_check_method.py, line "]),
         (Ends, ["it ended the process that played it"]),
         (KeepsASet, ["policy version 0 cannot be stored: it would read back differently"]),
     ],
 )
 def test_each_broken_promise_is_a_line(kind: type[Method], found: list[str]) -> None:
-    done = in_process("methods", "check", f"{__name__}:{kind.__name__}", f"env={CORRIDOR}")
+    done = in_process("check", "method", f"{__name__}:{kind.__name__}", f"env={CORRIDOR}")
     assert (done.returncode, done.stderr) == (1, "")
     *lines, summary = done.stdout.splitlines()
     assert summary.endswith(f": {len(found)} failed")
@@ -111,7 +109,7 @@ def test_imports_from_inner_modules_are_a_warning(tmp_path: Path) -> None:
         "class Digs(ReAct):\n    library = Library\n"
     )
     (tmp_path / "digs.py").write_text(source)
-    done = speedrunner("methods", "check", "digs:Digs", cwd=tmp_path)
+    done = speedrunner("check", "method", "digs:Digs", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert "-> from speedrunner.methods import Library\n" in done.stdout
 
@@ -122,19 +120,6 @@ class Collapses(Corridor):
 
 
 def test_a_fault_of_the_environment_is_not_laid_to_the_method() -> None:
-    line = complaint(in_process("methods", "check", f"{__name__}:Stumbles", f"env={Collapses.name}"))
+    line = complaint(in_process("check", "method", f"{__name__}:Stumbles", f"env={Collapses.name}"))
     assert "ended by environment_error: " in line
     assert "the corridor caved in" in line
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["raect"], "method=raect is not among its choices (did you mean react?)"),
-        (["react", "trian=true"], "method react has no option 'trian' (did you mean train?)"),
-        (["nowhere:Method"], "there is no module 'nowhere' in the current directory"),
-        (["react", f"env={CORRIDOR}", "env.pit=deep"], "option 'pit' of"),
-    ],
-)
-def test_what_does_not_exist(arguments: list[str], said: str) -> None:
-    assert said in complaint(in_process("methods", "check", *arguments))

@@ -1,0 +1,104 @@
+"""The table of commands: headings, names, one-line help, and the function that runs each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Command:
+    """One command, or a group of commands.
+
+    Attributes:
+        help: the first line of the function's docstring, at most 80 characters.
+        target: `module:function` below `speedrunner.cli`; by default both are called as the command.
+        commands: those of a group.
+    """
+
+    name: str
+    help: str
+    target: str = ""
+    commands: tuple[Command, ...] = ()
+
+
+LIBRARY = (
+    Command("show", "Print the source of a library and who may call each skill.", "library:show"),
+    Command("diff", "Print the differences between two versions of a library.", "library:diff"),
+    Command("graph", "Print which skills and primitives each skill calls.", "library:graph"),
+    Command("stats", "Print a library's size, call graph and complexity.", "library:stats"),
+    Command("blame", "Print which sleep made or changed each skill, and its calls.", "library:blame"),
+    Command("check", "Check a module of skills by the rules of a library.", "library_trial:check"),
+    Command("try", "Call one skill of a module in the sandbox, and print its calls.", "library_trial:try_"),
+)
+
+CHECK = (
+    Command("env", "Play an environment at random and print each broken rule.", "check_env:check"),
+    Command("method", "Play a small run with fake answers and print each broken rule.", "check_method:check"),
+)
+
+PROBE = (
+    Command("tools", "Count valid, invalid and truncated tool calls of an engine.", "probe:tools"),
+    Command("cache", "Compare cached tokens of one conversation with the maximum.", "probe:cache"),
+)
+
+BENCH = (
+    Command("cache", "Compare cached tokens of many episodes with the maximum.", "bench:cache"),
+    Command("rollout", "Compare rollouts with a bare replay of their requests.", "bench:rollout"),
+    Command("replay", "Replay the requests of runs with and without the prefix cache."),
+    Command("gpu", "Run all benchmarks of a model on this machine, in resumable steps.", "bench:gpu"),
+)
+
+COMMANDS = {
+    "Run": (
+        Command("run", "Play a run, resume it, or evaluate a stored policy."),
+        Command("sweep", "Play the runs of an experiment or a list, side by side."),
+        Command("episode", "Play one episode and print everything; --human: play it yourself."),
+        Command("list", "List environments, methods, models, experiments or all settings.", "listing:list_"),
+    ),
+    "Look": (
+        Command("status", "Show the status of runs, planned runs and their Slurm jobs."),
+        Command("show", "Print a recorded episode or sleep."),
+        Command("view", "Browse runs, episodes, skills and sleeps in a web browser."),
+        Command("compare", "Draw learning curves of runs and compare each run with the first."),
+        Command("cost", "Price runs by role, class of tokens and checkpoint."),
+        Command("library", "Show, compare, check and try skill libraries.", commands=LIBRARY),
+        Command("verify", "Check a run's records by repeating every call, without a model."),
+    ),
+    "Publish": (
+        Command("report", "Write results of runs: report.html, tables (CSV, LaTeX), figures."),
+        Command("export", "Export runs as a Hugging Face dataset or as Inspect logs."),
+    ),
+    "Cluster": (
+        Command("forecast", "Estimate tokens, time and cost of runs from a pilot."),
+        Command("prepare", "Download and build what runs need on nodes without a network."),
+        Command("doctor", "Check this machine before a run and say how to fix problems."),
+        Command("submit", "Submit a sweep to Slurm as jobs that resume by themselves."),
+        Command("serve", "Serve a model until Ctrl-C, for runs in other terminals."),
+    ),
+    "Extend": (
+        Command("init", "Write a working example of an environment, a method or a model."),
+        Command("check", "Check an environment or a method, your own included.", commands=CHECK),
+    ),
+    "Measure": (
+        Command("probe", "Test an engine's tool calls and prefix cache.", commands=PROBE),
+        Command("bench", "Benchmark this machine and its engine against targets.", commands=BENCH),
+    ),
+}
+"""The commands by heading, in the order of `speedrunner --help`."""
+
+MOVED = {
+    "eval": "speedrunner run run.start_from=RUN:VERSION run.rollouts=0",
+    "play": "speedrunner episode --human",
+    "version": "speedrunner --version",
+    "envs": "speedrunner check env NAME",
+    "methods": "speedrunner check method NAME",
+    "study": "speedrunner bench replay RUN",
+    "plot": "speedrunner compare RUN",
+    "tables": "speedrunner report DIR... --out OUT",
+    **{
+        f"bench {name}": f"python -m tests.bench {name}"
+        for name in ("accounts", "client", "hosts", "sandbox")
+    },
+    "bench envs": "python -m tests.upstream_envs",
+}
+"""Old commands with what replaces each: a command, or a developers' check in a checkout."""

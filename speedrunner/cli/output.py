@@ -1,0 +1,91 @@
+"""Everything that commands print: the one place where untrusted text becomes safe for a terminal."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import typer
+from rich.console import Console
+from rich.text import Text
+
+from speedrunner.console import Status, json_text, visible
+from speedrunner.findings import Finding, Report
+
+SILENT_S = 15.0
+"""How long a command may print nothing on a standard error that is not a terminal, in seconds."""
+
+
+class SafeConsole(Console):
+    """A Rich console that prints each string as it is, cells of tables included, and escapes control codes.
+
+    Paths and games may contain what would be markup.
+    """
+
+    def __init__(self, *, stderr: bool = False) -> None:
+        super().__init__(stderr=stderr, highlight=False, markup=False, emoji=False)
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        """Make every string that Rich draws safe."""
+        return super().render_str(visible(text), **options)
+
+    def say(self, line: str) -> None:
+        """Print a line without wrapping it."""
+        self.print(line, soft_wrap=True)
+
+
+def say(*lines: str, err: bool = False, end: str = "\n") -> None:
+    """Print lines on standard output, or on standard error."""
+    for line in lines:
+        typer.echo(visible(line) + end, err=err, nl=False)
+
+
+def say_error(line: str) -> None:
+    """Print a line on standard error."""
+    say(line, err=True)
+
+
+def say_json(value: Any) -> None:
+    """Print one JSON object."""
+    typer.echo(json_text(value))
+
+
+def say_left_out(problems: Iterable[str]) -> None:
+    """Print on standard error which damaged runs a command leaves out."""
+    say(*(f"left out: {problem}" for problem in problems), err=True)
+
+
+def say_finding(finding: Finding) -> None:
+    """Print one finding of a check."""
+    say(*finding.lines())
+
+
+def end_report(found: Report, *, as_json: bool = False) -> None:
+    """Print a report as JSON, or its notes and summary. Exit with status 1 if a check failed."""
+    if as_json:
+        say_json(found)
+    else:
+        say(*(f"note: {each}" for each in found.notes), found.summary())
+    if not found.passed:
+        raise typer.Exit(1)
+
+
+@contextmanager
+def waiting_line() -> Iterator[Status]:
+    """Show the current step on standard error: as one line on a terminal, else as a line now and then."""
+    console = SafeConsole(stderr=True)
+    line = console.status("")
+    last = time.monotonic()
+
+    def show(text: str) -> None:
+        nonlocal last
+        if console.is_terminal:
+            line.update(Text(visible(text)))
+        elif time.monotonic() - last > SILENT_S:
+            say_error(text)
+            last = time.monotonic()
+
+    with line:
+        yield show

@@ -1,0 +1,82 @@
+"""What commands that play runs print before and after."""
+
+from __future__ import annotations
+
+import logging
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+from serving.balance import Balance
+from speedrunner.cli.output import SafeConsole, say
+from speedrunner.config.schema import Config
+from speedrunner.results.checkpoints import frame_checkpoints
+from speedrunner.results.cost_text import balance_text, checkpoint_table, limit_lines, notes
+from speedrunner.results.ledger import run_costs
+from speedrunner.results.plain_rows import list_rows
+from speedrunner.results.pricing import price_book
+from speedrunner.runs.outline import outline
+from speedrunner.runs.setup import Setup
+from speedrunner.store.data import load
+from speedrunner.store.processes import process_lines, remarks
+
+KEPT = "; finished work is recorded. Rerun the same command to resume"
+
+
+def configure_logging(config: Config) -> None:
+    """Show our own messages from the level of `verbosity` on, and warnings of other packages."""
+    logging.basicConfig(format="%(levelname)s: %(message)s", level=logging.WARNING)
+    for package in ("serving", "envs", "speedrunner"):
+        logging.getLogger(package).setLevel(config.verbosity.upper())
+
+
+def print_outline(setup: Setup, after: str | None = None) -> None:
+    """Print what a run would play."""
+    say(*outline(setup, after))
+
+
+def has_processes(path: str) -> bool:
+    """Return whether a process has started to play the run."""
+    return (Path(path) / "config.yaml").exists() and bool(load(path).processes)
+
+
+def print_runs(setups: Sequence[Setup], console: SafeConsole, balances: Sequence[Balance]) -> None:
+    """Print the checkpoints of runs in one table, their costs, token reconciliation and folders."""
+    rows, books, processes = {}, [], []
+    lines: dict[str, list[str]] = {}
+    for setup in setups:  # one at a time, since ledgers are large
+        path = setup.config.run.dir
+        data = load(path)
+        books.append(price_book(data))
+        processes += data.processes
+        (costs,) = run_costs([data], books[-1:])
+        rows[path] = own = list_rows(frame_checkpoints(data, costs))
+        lines[path] = [*limit_lines(costs), *process_lines(data.processes)]
+        if setup.prices != data.prices:
+            lines[path].append(
+                "These are the prices that it was played at;"
+                f" `speedrunner cost {shlex.quote(path)}` has others."
+            )
+        if unscored := sum(row["unscored"] for row in own):
+            again = "rerun the same command with run.retry_faults=true to play them again"
+            lines[path].append(f"{unscored} test episodes ended by a fault: {again}")
+    only = setups[0].config
+    what = f"{only.method.name} on {only.env.name}" if len(setups) == 1 else f"{len(setups)} runs"
+    cards = ", ".join(dict.fromkeys(setup.card.name for setup in setups))
+    console.print(f"\n{what} with {cards}", style="bold")
+    names = [Path(path).name for path in rows]
+    unique = names if len(set(names)) == len(names) else list(rows)
+    if len(rows) > 1:  # names must not displace numbers
+        console.width = max(console.width, 82 + max(map(len, unique)))
+    console.print(checkpoint_table(dict(zip(unique, rows.values(), strict=True))))
+    console.print(notes([row for each in rows.values() for row in each], books), style="dim", soft_wrap=True)
+    for path, own_lines in lines.items():
+        for line in own_lines:
+            console.say(f"{path}: {line}" if len(setups) > 1 else line)
+    for line in (*remarks(processes), *map(balance_text, balances)):
+        console.say(line)
+    folders = [str(Path(path)) for path in rows]
+    if len(folders) > 1:
+        folders = list(dict.fromkeys(str(Path(path).parent) for path in rows))
+    whose = "The run's" if len(rows) == 1 else "The runs'"
+    console.say(f"{whose} files are in {', '.join(folders)}")

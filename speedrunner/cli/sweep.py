@@ -1,0 +1,77 @@
+"""`speedrunner sweep`: the runs of an experiment or a list."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from serving.worker_node import serve_part
+from speedrunner.cli.command import DryRun, RunsFolder, carry_out, run_list
+from speedrunner.cli.output import SafeConsole, say
+from speedrunner.cli.run_summary import KEPT, configure_logging, has_processes, print_outline, print_runs
+from speedrunner.experiments.grid import grid_of
+from speedrunner.experiments.parts import parsed_part, parts
+from speedrunner.experiments.sweep import members
+from speedrunner.experiments.sweep import sweep as play_all
+from speedrunner.runs.executor import RunStopped
+
+
+def sweep(
+    what: Annotated[
+        list[str],
+        run_list(
+            "experiment=NAME (scale=paper, pilot or smoke), or FILE: YAML, a list of runs. A setting that"
+            " some of the runs have (method=asi run.seed=0,1) chooses among them; any other applies to all."
+        ),
+    ],
+    folder: RunsFolder = None,
+    at_once: Annotated[
+        int, typer.Option("--in-flight", min=1, help="Episodes at the same time, over all runs.")
+    ] = 64,
+    part: Annotated[
+        str | None,
+        typer.Option(
+            metavar="K/N", help="Play the K-th of N parts of the runs, as one job does.", show_default=False
+        ),
+    ] = None,
+    worker_node: Annotated[bool, typer.Option("--worker-node", hidden=True)] = False,
+    dry_run: DryRun = False,
+) -> None:
+    """Play the runs of an experiment or a list, side by side.
+
+    Runs of one model share a server. Finished runs are not played again, also where another experiment has
+    played them. A run that stops does not stop the others. Rerun the same command to resume.
+
+    Example: speedrunner sweep experiment=main scale=smoke
+    """
+    grid = grid_of(what, folder)
+    runs = members(grid.runs(), plays_here=not worker_node)
+    own = None if part is None else parsed_part(part)
+    if own is not None:
+        runs = parts(runs, own.of, at_once)[own.number - 1]
+    logs = "" if own is None else f"part{own.number}of{own.of}_"
+    if worker_node:  # the job's script gives it the head node's words, so that both serve the same model
+        asyncio.run(serve_part(runs[0].setup.services, Path(runs[0].path).parent, logs, say))
+        return
+    setups = [each.setup for each in runs]
+    configure_logging(setups[0].config)
+    if dry_run:
+        for each in runs:
+            print_outline(each.setup, each.run.after)
+        return
+    command = ["speedrunner", "sweep", *what, *([f"--dir={folder}"] if folder else [])]
+    if own is None:
+        grid.announce(command, [each.run for each in runs])
+    console = SafeConsole()
+    patience_s = max(setup.config.run.drain_s for setup in setups)
+    result = carry_out(
+        lambda drain: play_all(runs, console, drain, at_once, logs), console.say, KEPT, patience_s
+    )
+    if played := [each for each in setups if has_processes(each.config.run.dir)]:
+        print_runs(played, console, result.balances)
+    if result.failures:
+        lines = [f"{path}: {reason}" for path, reason in result.failures.items()]
+        raise RunStopped(f"{len(lines)} of {len(setups)} runs stopped; " + "; ".join(lines))

@@ -1,0 +1,50 @@
+"""The table of commands, and the page that is made from it."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from inspect import getdoc
+
+import pytest
+
+from speedrunner.cli.commands import COMMANDS, MOVED, Command
+from speedrunner.cli.reference import PAGE, render_page
+
+TOP = [each for commands in COMMANDS.values() for each in commands]
+ALL = {
+    f"{each.name} {below.name}".strip(): below if below.name else each
+    for each in TOP
+    for below in each.commands or (Command("", ""),)
+}
+"""Every command that runs something, by its words."""
+
+
+def test_the_help_shows_at_most_22_commands_under_six_headings() -> None:
+    assert len(TOP) == len({each.name for each in TOP}) <= 22
+    assert list(COMMANDS) == ["Run", "Look", "Publish", "Cluster", "Extend", "Measure"]
+
+
+@pytest.mark.parametrize("words", ALL)
+def test_the_help_of_a_command_is_the_first_line_of_its_docstring(words: str) -> None:
+    command = ALL[words]
+    module, _, function = (command.target or f"{command.name}:{command.name}").partition(":")
+    text = getdoc(getattr(import_module(f"speedrunner.cli.{module}"), function))
+    assert text is not None
+    assert text.split("\n\n")[0] == command.help
+    assert text.split("\n\n")[-1].startswith(("Example: ", "Examples:\n"))
+    assert f"speedrunner {words}" in text.split("\n\n")[-1]
+
+
+@pytest.mark.parametrize("group", [TOP, *(each.commands for each in TOP if each.commands)])
+def test_each_line_of_the_list_of_commands_fits_into_80_columns(group: list[Command]) -> None:
+    margin = 2 + max(len(each.name) for each in group) + 2 + 2
+    assert [each.name for each in group if margin + len(each.help) > 80 or each.help[-1] != "."] == []
+
+
+def test_no_old_name_is_a_command() -> None:
+    names = {each.name for each in TOP} | set(ALL)
+    assert names.isdisjoint(MOVED)
+
+
+def test_the_page_of_commands_is_current() -> None:
+    assert PAGE.read_text() == render_page(), "run: python -m speedrunner.cli.reference"
