@@ -29,24 +29,24 @@ def figures(measured: dict[str, Any]) -> dict[str, float]:
 
 
 def test_real_episodes_get_all_that_the_cache_can_give(vllm_endpoint: Endpoint) -> None:
-    short = ("--episodes", "4", "--turns", "6", "--in-flight", "1,4")
+    short = ("--episodes", "2", "--turns", "5", "--in-flight", "1,2")
     measured = found("cache", f"serving.url={vllm_endpoint}", *short)
     assert figures(measured)["least share of the maximum"] >= 0.99
-    assert [(level["in_flight"], level["episodes"]) for level in measured["levels"]] == [(1, 2), (4, 4)]
+    assert [(level["in_flight"], level["episodes"]) for level in measured["levels"]] == [(1, 2), (2, 2)]
     for level in measured["levels"]:
-        assert level["turns"] == 6 * level["episodes"]
+        assert level["turns"] == 5 * level["episodes"]
         assert level["hit_rate"] > 0.8
 
 
 def test_a_rollout_and_its_replay_give_tokens_and_leave_nothing_behind(
     vllm_endpoint: Endpoint, short_card: ShortCard
 ) -> None:
-    short = (short_card(max_calls=16), "--in-flight", "4", "--pairs", "1", "--client-in-flight", "4")
+    short = (short_card(max_calls=8), "--in-flight", "4", "--pairs", "1", "--client-in-flight", "4")
     measured = found("rollout", f"serving.url={vllm_endpoint}", *short)
     values = figures(measured)
     assert values["median ratio to the bare replay"] > 0
     assert values["client alone, turns per CPU s"] > 0
-    assert values["client alone, tokens of a prompt"] > 1000
+    assert values["client alone, tokens of a prompt"] > 500
     assert measured["left_behind"] == []
 
 

@@ -4,10 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import subprocess
-import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +21,7 @@ from envs import (
     splits,
 )
 from envs.conformance import check_env
+from tests.envs.processes import check_plays
 
 ROOT = Path(__file__).parents[2]
 RECORDINGS: list[dict[str, Any]] = json.loads((ROOT / "tests/data/babyai.json").read_text())["episodes"]
@@ -260,7 +257,7 @@ def test_minigrids_expert_solves_the_training_worlds() -> None:
     assert solved >= 198
 
 
-@pytest.mark.process
+@pytest.mark.slow
 def test_trajectories_are_the_same_in_every_process_in_any_order() -> None:
     program = """
 import hashlib, itertools, random, sys
@@ -274,20 +271,4 @@ for number, name, index in plays:
     played = trace(envs[number], Task("babyai", name, index))
     print(number, name, index, hashlib.sha256(repr(played).encode()).hexdigest())
 """
-
-    def lines(number: int) -> list[str]:
-        run = subprocess.run(
-            [sys.executable, "-c", program, str(number)],
-            env=os.environ | {"PYTHONHASHSEED": str(number), "PYTHONPATH": str(ROOT)},
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        assert run.stderr == ""
-        return run.stdout.splitlines()
-
-    with ThreadPoolExecutor(2) as pool:
-        outputs = list(pool.map(lines, range(4)))
-    assert len({tuple(output) for output in outputs}) == 4, "the orders differ"
-    assert len({tuple(sorted(output)) for output in outputs}) == 1
-    assert len({line.split()[3] for line in outputs[0]}) == 20
+    check_plays(program, 20)

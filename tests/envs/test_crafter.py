@@ -5,11 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
-import os
 import re
-import subprocess
-import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +26,7 @@ from envs import (
 from envs.conformance import check_env
 from envs.crafter_text import describe
 from tests.crafter_player import Explorer
+from tests.envs.processes import check_plays
 
 ROOT = Path(__file__).parents[2]
 PRIMITIVES = [
@@ -313,7 +310,7 @@ def test_a_hand_written_player_gets_to_stone_in_most_worlds() -> None:
     assert reached >= 7
 
 
-@pytest.mark.process
+@pytest.mark.slow
 def test_trajectories_are_the_same_in_every_process_in_any_order() -> None:
     program = """
 import hashlib, random, sys
@@ -326,20 +323,4 @@ for index, frequency in plays:
     played = trace(envs[frequency], Task("crafter", "default", index), calls=400)
     print(index, frequency, hashlib.sha256(repr(played).encode()).hexdigest())
 """
-
-    def lines(number: int) -> list[str]:
-        run = subprocess.run(
-            [sys.executable, "-c", program, str(number)],
-            env=os.environ | {"PYTHONHASHSEED": str(number), "PYTHONPATH": str(ROOT)},
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        assert run.stderr == ""
-        return run.stdout.splitlines()
-
-    with ThreadPoolExecutor(2) as pool:
-        outputs = list(pool.map(lines, range(4)))
-    assert len({tuple(output) for output in outputs}) == 4, "the orders differ"
-    assert len({tuple(sorted(output)) for output in outputs}) == 1
-    assert len({line.split()[2] for line in outputs[0]}) == 6
+    check_plays(program, 6)
