@@ -25,20 +25,10 @@ from serving.tokens.tools import ToolCall, ToolSpec
 from serving.usage import Usage
 from tests import scripted_engine as scripted
 from tests.scripted_engine import Answer, Script, ScriptedEngine, call, say
+from tests.tool_samples import STRING, record
 
-GO = ToolSpec(
-    "go",
-    "Go somewhere.",
-    {
-        "type": "object",
-        "properties": {"to": {"type": "string"}},
-        "required": ["to"],
-        "additionalProperties": False,
-    },
-)
-WAIT = ToolSpec(
-    "wait", "Wait.", {"type": "object", "properties": {}, "required": [], "additionalProperties": False}
-)
+GO = ToolSpec("go", "Go somewhere.", record("to", to=STRING))
+WAIT = ToolSpec("wait", "Wait.", record())
 MESSAGES = [{"role": "system", "content": "Play."}, {"role": "user", "content": "Begin."}]
 ROUTES = ["tokens", "chat", "responses"]
 
