@@ -21,7 +21,6 @@ from envs import (
     Limits,
     Opening,
     Task,
-    UnknownTask,
     make,
     scienceworld,
     splits,
@@ -352,20 +351,6 @@ class TestBadInput:
     )
     def test_odd_names_are_names_that_match_nothing(self, workshop: ScienceWorld, obj: str) -> None:
         assert workshop.call("look_at", obj=obj) == "No known action matches that input."
-
-    @pytest.mark.parametrize(
-        ("task", "said"),
-        [
-            (Task("babyai", "goto", 0), "task of environment 'babyai' was given to 'scienceworld'"),
-            (Task("scienceworld", "fly", 0), "no task 'fly' in scienceworld; there are boil, melt"),
-            (Task("scienceworld", "find-plant", 300), "find-plant has the variations 0 to 299, not 300"),
-            (Task("scienceworld", "find-plant", -1), "must be a whole number from 0, not -1"),
-        ],
-    )
-    def test_an_unknown_task_is_refused_with_what_there_is(self, task: Task, said: str) -> None:
-        with pytest.raises(UnknownTask) as raised:
-            make("scienceworld").reset(task)
-        assert said in str(raised.value)
 
     def test_options_are_checked(self) -> None:
         with pytest.raises(InvalidOption, match="there are family, java"):
