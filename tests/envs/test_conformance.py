@@ -237,16 +237,10 @@ class Crashes(Elevator):
 
 
 BROKEN = (
-    *(
-        ForgetsToReset,
-        DrawsFromTheGlobalGenerator,
-        CountsAcrossEpisodes,
-        PlaysOnAfterTheEnd,
-        StartsWithoutReset,
-    ),
-    *(TakesAnyTask, TakesNegativeIndices, FailsOnAnUnknownTask, TakesAnyArgument, MovesOnAnInvalidCall),
-    *(ScoresInPercent, HasASetInItsOutcome, HasATupleInItsSnapshot, ReturnsNumbers, ReturnsNothing),
-    *(MovesWhenRead, ClosesOnce, CountsItsResets, MovesWhenScored, TicksWhenScored, Crashes),
+    *(ForgetsToReset, DrawsFromTheGlobalGenerator, CountsAcrossEpisodes, PlaysOnAfterTheEnd),
+    *(StartsWithoutReset, TakesAnyTask, TakesNegativeIndices, FailsOnAnUnknownTask, TakesAnyArgument),
+    *(MovesOnAnInvalidCall, ScoresInPercent, HasASetInItsOutcome, HasATupleInItsSnapshot, ReturnsNumbers),
+    *(ReturnsNothing, MovesWhenRead, ClosesOnce, CountsItsResets, MovesWhenScored, TicksWhenScored, Crashes),
 )
 
 
