@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import inspect
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
-from typing_extensions import TypedDict
 
 from serving.errors import InvalidCall, InvalidTool
 from serving.tokens.formats import FORMATS
 from serving.tokens.formats.qwen3_xml import call, parse
 from serving.tokens.grammar import structural_tag
 from serving.tokens.tokenizer import ChatTokenizer
-from serving.tokens.tool_check import ToolCheck
 from serving.tokens.tools import ToolCall, ToolSpec
 from serving.tokens.transcript import Transcript
 from tests.serving.conftest import Served
@@ -35,29 +32,6 @@ def allows(served: Served, tool: ToolSpec, text: str, string_tokens: int = 50) -
 
 def test_the_bound_of_a_string_is_one_number_in_the_grammar() -> None:
     assert len(structural_tag(call(TOOLS["say"], 2000))) < 1000
-
-
-class Point(TypedDict):
-    x: int
-    name: str
-
-
-def everything(
-    a: str,
-    b: list[Point],
-    c: Literal["é", "<|im_end|>", 3],
-    d: float = 1.0,
-    e: bool = True,
-    f: list[str] = [],  # noqa: B006 - the type is what matters
-) -> None: ...
-
-
-@pytest.mark.parametrize("string_tokens", [1, 80, 3000])
-def test_tools_of_every_type_pass_the_check_that_skills_must_pass(
-    tokenizer: ChatTokenizer, string_tokens: int
-) -> None:
-    tool = ToolSpec.from_signature("everything", inspect.signature(everything, eval_str=True), "")
-    ToolCheck(tokenizer, FORMAT, string_tokens).check(tool)
 
 
 @pytest.mark.parametrize("value", [True, False])
