@@ -9,7 +9,9 @@ from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec.structs import replace
 
+from serving.model_card import ModelCard
 from serving.tokens.formats import FORMATS, ToolFormat
 from serving.tokens.grammar import Part
 from serving.tokens.tokenizer import ChatTokenizer
@@ -70,6 +72,12 @@ class Served:
         ids = self.walks.walk(part, random.Random(seed), prefer)
         assert len(ids) <= part.tokens + 1
         return self.read(ids)
+
+
+@pytest.fixture(scope="session")
+def bare(tiny_card: ModelCard, tiny_folder: str) -> ModelCard:
+    """The random model's configuration without its recipe, which would run each time."""
+    return replace(tiny_card, recipe=None)
 
 
 @cache

@@ -12,7 +12,6 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import psutil
 import pytest
 from huggingface_hub import constants
@@ -42,20 +41,16 @@ class TestAttaching:
     """To a server that runs already."""
 
     @pytest.fixture
-    def card(self, tiny_card: ModelCard) -> ModelCard:
-        return msgspec.structs.replace(tiny_card, recipe=None)
-
-    @pytest.fixture
     def engine(self, tiny_tokenizer: ChatTokenizer) -> Iterator[ScriptedEngine]:
         with ScriptedEngine(tiny_tokenizer, lambda request: say("")) as engine:
             yield engine
 
     @pytest.fixture
-    def attach(self, card: ModelCard, engine: ScriptedEngine, tmp_path: Path) -> Attach:
+    def attach(self, bare: ModelCard, engine: ScriptedEngine, tmp_path: Path) -> Attach:
         @asynccontextmanager
         async def attach(**options: Any) -> AsyncIterator[Deployment]:
             chosen = ServiceOptions(**({"url": str(engine.endpoint)} | options))
-            async with deploy(card, chosen, log=tmp_path / "log") as deployment:
+            async with deploy(bare, chosen, log=tmp_path / "log") as deployment:
                 yield deployment
 
         return attach
@@ -89,7 +84,7 @@ class TestAttaching:
             assert (other.agrees, other.residual) == (False, Counters(0, 0, 1))
 
     async def test_clients_share_the_engine_and_each_has_its_own_ledger_and_prices(
-        self, attach: Attach, card: ModelCard
+        self, attach: Attach, bare: ModelCard
     ) -> None:
         prices = Prices(uncached=7.0, cached=0.0, output=1.0)
         one: list[LedgerRow] = []
@@ -100,7 +95,7 @@ class TestAttaching:
             deployment.client(two.append) as usual,
         ):
             assert dear.engine.meter.spent_usd == pytest.approx(8e-6)
-            assert usual.engine.meter.spent_usd == pytest.approx(card.prices.cost(Usage(1, 0, 1)))
+            assert usual.engine.meter.spent_usd == pytest.approx(bare.prices.cost(Usage(1, 0, 1)))
             balance = await deployment.balance()
         assert (len(one), len(two)) == (1, 1)
         assert balance is not None
