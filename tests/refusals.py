@@ -1,4 +1,4 @@
-"""What is refused, and in which words, as the text of a golden file."""
+"""Error messages of refused input, as the text of a golden file."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ Golden = Callable[[str, str], None]
 def refusals(
     tries: Iterable[tuple[object, Callable[[], object]]], kind: type[Exception], **places: object
 ) -> str:
-    """Return a line for each try, and below it the line with which it is refused.
+    """Return each input with its error message, one line each.
 
     Args:
-        tries: what is tried, in words or as a value, and a function that tries it.
-        kind: the class of the error; a subclass will do, and is shown.
-        places: texts that differ between machines, such as a folder, by the name that stands for them.
+        tries: the input, and a function that passes it on and must fail.
+        kind: class of the errors, or their base class.
+        places: texts that differ between machines, such as a folder, by placeholder.
     """
     lines = []
     for what, attempt in tries:

@@ -97,7 +97,7 @@ class MessageConversation(Conversation, Generic[T]):
     @staticmethod
     @abstractmethod
     def effort(effort: str | None) -> dict[str, Any]:
-        """What a request says of reasoning, in the route's form."""
+        """Return the request's fields about reasoning, in the route's form."""
 
     @abstractmethod
     def read(self, reply: EngineResponse[T]) -> Said:

@@ -249,7 +249,7 @@ def test_a_broken_environment_is_told_what_is_wrong(golden: Golden) -> None:
 
 
 def findings(envs: Mapping[str, TextEnv]) -> str:
-    """The findings of each environment, a line each; numbers of lines stand in no golden file."""
+    """Return the findings of each environment, one line each, without line numbers."""
     lines = []
     for what, env in envs.items():
         found = check(env)
