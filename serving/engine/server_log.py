@@ -41,7 +41,7 @@ def telling_lines(log: Path, start: int = 0) -> list[str]:
     Args:
         start: where in the file to begin, in bytes.
     """
-    lines = _cleaned(_read(log, start)[-_TAIL:])
+    lines = _cleaned(_read(log, start, _TAIL))
     found = [
         _whole(lines, i) for i, line in enumerate(lines) if _EXCEPTION.match(line) or _OTHER.search(line)
     ]
@@ -70,10 +70,12 @@ def open_for_appending(log: Path) -> BinaryIO:
     return os.fdopen(os.open(log, flags, 0o600), "ab")
 
 
-def _read(log: Path, start: int) -> bytes:
+def _read(log: Path, start: int, most: int | None = None) -> bytes:
+    """Return the bytes from `start` on, or the last of them, at most so many."""
     try:
         with log.open("rb") as file:
-            file.seek(start)
+            size = file.seek(0, os.SEEK_END)
+            file.seek(start if most is None else max(start, size - most))
             return file.read()
     except FileNotFoundError:
         return b""
