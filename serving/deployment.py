@@ -216,9 +216,8 @@ class Deployment:
         A model over several nodes is not restarted: its parts on the other nodes end with it, and only the
         job's script can start them.
         """
+        what, log = (line.strip() for line in server.failure().splitlines()[:2])
         if (nodes := self.card.nodes) > 1:
-            what, _, where = server.failure().partition("\n")
-            log = where.strip().partition("\n")[0]
             raise EngineDead(
                 f"the engine over {nodes} nodes died: {what}; {log}; the other nodes' logs are in the same"
                 " folder; once the cause is fixed, the same command resumes"
@@ -226,8 +225,6 @@ class Deployment:
         now = time.monotonic()
         self._restarts = [began for began in self._restarts if now - began < RESTART_PERIOD_S]
         if len(self._restarts) >= MOST_RESTARTS:
-            what, _, where = server.failure().partition("\n")
-            log = where.strip().partition("\n")[0]
             minutes = max(round((now - self._restarts[0]) / 60), 1)
             raise EngineDead(
                 f"the engine died {len(self._restarts) + 1} times in {minutes} min, at last: {what}; {log};"

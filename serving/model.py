@@ -78,8 +78,9 @@ class Model:
         settings = self.card.role(role)
         labels = {"role": role, **labels}
         if self._format is None or self.tokenizer is None:
-            kind = ResponsesConversation if self.card.route == "responses" else ChatConversation
-            return kind(self.engine, messages, tools, settings, labels)
+            if self.card.route == "responses":
+                return ResponsesConversation(self.engine.respond, messages, tools, settings, labels)
+            return ChatConversation(self.engine.chat, messages, tools, settings, labels)
         transcript = self._transcript(role, messages, tools)
         replica = min(self.replicas, key=lambda each: len(each.seats))
         seat = replica.seat(self._sent_before(transcript.ids), self._held_back)

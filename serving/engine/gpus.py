@@ -118,16 +118,7 @@ def select_gpus(installed: Sequence[Gpu], chosen: str | None) -> list[Gpu]:
         installed: all GPUs, as `installed_gpus` returns them.
         chosen: the variable's value; `None` where it is not set.
     """
-    if chosen is None:
-        return [gpu for gpu in installed if not gpu.is_slice]
-    found: list[Gpu] = []
-    for entry in chosen.split(","):
-        if (gpu := _named(installed, entry.strip())) is None:
-            break
-        if gpu.uuid in (each.uuid for each in found):
-            return []
-        found.append(gpu)
-    return found
+    return _selection(installed, chosen)[0]
 
 
 def device_settings(gpus: Sequence[Gpu]) -> dict[str, str]:
@@ -140,18 +131,7 @@ def device_settings(gpus: Sequence[Gpu]) -> dict[str, str]:
 
 def selection_problem(installed: Sequence[Gpu], chosen: str | None) -> str | None:
     """Return why a value of `CUDA_VISIBLE_DEVICES` hides GPUs that it may be meant to show; `None` if not."""
-    if chosen is None:
-        return None
-    if not chosen.strip():
-        return f"{VISIBLE} is set and empty, which hides all GPUs"
-    seen: list[str] = []
-    for entry in chosen.split(","):
-        if (gpu := _named(installed, entry.strip())) is None:
-            return f"{VISIBLE}={chosen}: {entry.strip()!r} names no GPU and hides those after it"
-        if gpu.uuid in seen:
-            return f"{VISIBLE}={chosen}: {entry.strip()!r} is named twice, which hides all GPUs"
-        seen.append(gpu.uuid)
-    return None
+    return _selection(installed, chosen)[1]
 
 
 def gpu_processes() -> dict[str, list[str]]:
@@ -173,6 +153,22 @@ def smi_complaint(error: Exception) -> str:
     if isinstance(error, subprocess.TimeoutExpired):
         return f"nvidia-smi did not answer within {error.timeout:g} s"
     return f"nvidia-smi: {getattr(error, 'strerror', None) or error}"
+
+
+def _selection(installed: Sequence[Gpu], chosen: str | None) -> tuple[list[Gpu], str | None]:
+    """Return what a value of `CUDA_VISIBLE_DEVICES` chooses, and what is wrong with it."""
+    if chosen is None:
+        return [gpu for gpu in installed if not gpu.is_slice], None
+    if not chosen.strip():
+        return [], f"{VISIBLE} is set and empty, which hides all GPUs"
+    found: list[Gpu] = []
+    for entry in map(str.strip, chosen.split(",")):
+        if (gpu := _named(installed, entry)) is None:
+            return found, f"{VISIBLE}={chosen}: {entry!r} names no GPU and hides those after it"
+        if gpu.uuid in (each.uuid for each in found):
+            return [], f"{VISIBLE}={chosen}: {entry!r} is named twice, which hides all GPUs"
+        found.append(gpu)
+    return found, None
 
 
 def _named(installed: Sequence[Gpu], entry: str) -> Gpu | None:

@@ -20,18 +20,16 @@ _NOISE = re.compile(r"Warning: |[Tt]riton|^\s|^_C_|reserved_cpus")
 _MOST, _LONGEST = 3, 500
 """How many telling lines there are at most, and how many characters each has."""
 
+_TAIL = 1_000_000
+"""Bytes at the end of a log that are searched for them."""
+
 
 def new_lines(log: Path, start: int) -> tuple[list[str], int]:
     """Return the complete lines from byte `start` on, and the byte at which the next call starts.
 
     Each state of a progress bar is a line. Lines have neither prefixes nor colours, and none is empty.
     """
-    try:
-        with log.open("rb") as file:
-            file.seek(start)
-            text = file.read()
-    except FileNotFoundError:
-        return [], start
+    text = _read(log, start)
     end = max(text.rfind(b"\n"), text.rfind(b"\r")) + 1
     return _cleaned(text[:end]), start + end
 
@@ -43,7 +41,7 @@ def telling_lines(log: Path, start: int = 0) -> list[str]:
     Args:
         start: where in the file to begin, in bytes.
     """
-    lines = _lines(log, start, tail=1_000_000)
+    lines = _cleaned(_read(log, start, _TAIL))
     found = [
         _whole(lines, i) for i, line in enumerate(lines) if _EXCEPTION.match(line) or _OTHER.search(line)
     ]
@@ -72,18 +70,19 @@ def open_for_appending(log: Path) -> BinaryIO:
     return os.fdopen(os.open(log, flags, 0o600), "ab")
 
 
-def _lines(log: Path, start: int, tail: int) -> list[str]:
-    """The non-empty lines of the file's last `tail` bytes, from `start` on, without prefixes and colours."""
+def _read(log: Path, start: int, most: int | None = None) -> bytes:
+    """Return the bytes from `start` on, or the last of them, at most so many."""
     try:
         with log.open("rb") as file:
-            size = file.seek(0, 2)
-            file.seek(max(start, size - tail))
-            return _cleaned(file.read())
+            size = file.seek(0, os.SEEK_END)
+            file.seek(start if most is None else max(start, size - most))
+            return file.read()
     except FileNotFoundError:
-        return []
+        return b""
 
 
 def _cleaned(text: bytes) -> list[str]:
+    """Return the non-empty lines without prefixes and colours."""
     lines = text.decode("utf-8", errors="replace").splitlines()
     cleaned = (_PREFIX.sub("", _COLOR.sub("", line), count=1).rstrip() for line in lines)
     return [line for line in cleaned if line]

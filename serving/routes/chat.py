@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from serving.engine.answers import ChatCompletion
-from serving.engine.client import Engine, EngineResponse
-from serving.model_card import Role
+from serving.engine.client import EngineResponse
 from serving.routes.messages import MessageConversation, Said, WrittenCall
 from serving.tokens.tools import ToolSpec
 
@@ -14,22 +13,15 @@ from serving.tokens.tools import ToolSpec
 class ChatConversation(MessageConversation[ChatCompletion]):
     """See `MessageConversation`."""
 
-    def __init__(
-        self,
-        engine: Engine,
-        messages: list[dict[str, str]],
-        tools: list[ToolSpec],
-        role: Role,
-        labels: dict[str, str],
-    ) -> None:
-        super().__init__(engine.chat, messages, tools, role, labels)
-        if role.reasoning_effort is not None:
-            self.options["reasoning_effort"] = role.reasoning_effort
-
     @staticmethod
     def tool(tool: ToolSpec) -> dict[str, Any]:
         """See `MessageConversation`."""
         return tool.openai
+
+    @staticmethod
+    def effort(effort: str | None) -> dict[str, Any]:
+        """See `MessageConversation`."""
+        return {} if effort is None else {"reasoning_effort": effort}
 
     def read(self, reply: EngineResponse[ChatCompletion]) -> Said:
         """See `MessageConversation`."""

@@ -79,6 +79,7 @@ class MessageConversation(Conversation, Generic[T]):
             "tools": [self.tool(tool) for tool in tools],
             "tool_choice": "required",
             "parallel_tool_calls": False,
+            **self.effort(role.reasoning_effort),
         }
         self._send: Callable[..., Awaitable[EngineResponse[T]]] = send
         self._tools = {tool.name: tool for tool in tools}
@@ -92,6 +93,11 @@ class MessageConversation(Conversation, Generic[T]):
     @abstractmethod
     def tool(tool: ToolSpec) -> dict[str, Any]:
         """A tool in the route's form."""
+
+    @staticmethod
+    @abstractmethod
+    def effort(effort: str | None) -> dict[str, Any]:
+        """Return the request's fields about reasoning, in the route's form."""
 
     @abstractmethod
     def read(self, reply: EngineResponse[T]) -> Said:

@@ -9,8 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from serving.engine.answers import Item, Response
-from serving.engine.client import Engine, EngineResponse
-from serving.model_card import Role
+from serving.engine.client import EngineResponse
 from serving.routes.messages import MessageConversation, Said, WrittenCall
 from serving.tokens.tools import ToolSpec
 
@@ -18,25 +17,18 @@ from serving.tokens.tools import ToolSpec
 class ResponsesConversation(MessageConversation[Response]):
     """See `MessageConversation`."""
 
-    def __init__(
-        self,
-        engine: Engine,
-        messages: list[dict[str, str]],
-        tools: list[ToolSpec],
-        role: Role,
-        labels: dict[str, str],
-    ) -> None:
-        super().__init__(engine.respond, messages, tools, role, labels)
-        # Also where no effort is named: OpenAI knows no item again that it neither stored nor encrypted.
-        self.options |= {"store": False, "include": ["reasoning.encrypted_content"]}
-        if role.reasoning_effort is not None:
-            self.options["reasoning"] = {"effort": role.reasoning_effort}
-
     @staticmethod
     def tool(tool: ToolSpec) -> dict[str, Any]:
         """See `MessageConversation`."""
         # Where `strict` is left out, OpenAI makes optional parameters required.
         return {"type": "function", **tool.openai["function"], "strict": tool.strict}
+
+    @staticmethod
+    def effort(effort: str | None) -> dict[str, Any]:
+        """See `MessageConversation`."""
+        # Also where no effort is named: OpenAI knows no item again that it neither stored nor encrypted.
+        whole = {"store": False, "include": ["reasoning.encrypted_content"]}
+        return whole if effort is None else whole | {"reasoning": {"effort": effort}}
 
     def read(self, reply: EngineResponse[Response]) -> Said:
         """See `MessageConversation`."""

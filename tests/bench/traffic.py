@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -56,15 +57,20 @@ class Traffic:
         self._left = self._sent = 0
         self._draw = random.Random(0)
         self._prefixes = [self._ids(256) for _ in range(4)]
+        self._roles = itertools.cycle(("actor", "inducer", "critic"))
+        self._patience = itertools.cycle(self.impatient)
 
     async def send(self, fates: Mapping[str, int], requests: int, in_flight: int) -> None:
-        """Send so many requests, of fates drawn by their weights."""
+        """Send so many requests: one of each fate first, then as many of each as its weight says."""
         self._left = requests
-        await together(self._work, [fates] * in_flight, in_flight)
+        deck = [fate for fate, weight in fates.items() for _ in range(weight)]
+        self._draw.shuffle(deck)
+        drawn = itertools.chain(fates, itertools.cycle(deck))
+        await together(self._work, [drawn] * in_flight, in_flight)
 
-    async def _work(self, weights: Mapping[str, int]) -> None:
+    async def _work(self, fates: Iterator[str]) -> None:
         while self._left > 0:
-            (fate,) = self._draw.choices(list(weights), list(weights.values()))
+            fate = next(fates)
             self._count()
             # As was asked for, or turned away too often, or by an engine too busy to call itself healthy; one
             # that is really gone shows when its counters are read.
@@ -90,7 +96,7 @@ class Traffic:
                     await asyncio.wait_for(request, timeout=draw.uniform(0, LONGEST_WAIT_S))
             case "timed out":
                 ids, most = self._prompt(), draw.choice([4, 16, LONGEST_ANSWER])
-                await self._complete(fate, ids, most, draw.choice(self.impatient))
+                await self._complete(fate, ids, most, next(self._patience))
             case "too long":
                 await self._complete(fate, self._ids(draw.choice([context, context + 1, 2 * context])), 1)
             case "cut":
@@ -105,7 +111,7 @@ class Traffic:
 
     async def _converse(self) -> None:
         """Some turns of a conversation, with thinking or without."""
-        role = self._draw.choice(["actor", "inducer", "critic"])
+        role = next(self._roles)
         thinks = role != "actor" and self.model.card.thinking != "none"
         settings = msgspec.structs.replace(
             self.model.card.role(role), string_tokens=24, thinking_tokens=THINKING_TOKENS if thinks else 0

@@ -11,12 +11,14 @@ import msgspec
 import pytest
 import yaml
 
+from serving.conversation import Completion
 from serving.deployment import Deployment, ServiceOptions, deploy
 from serving.engine.endpoint import Endpoint
 from serving.engine.server import VllmServer
 from serving.meter import LedgerRow
 from serving.model import Model
 from serving.model_card import ModelCard, Roles
+from serving.routes.tokens import TokenConversation
 
 
 @pytest.fixture(scope="session")
@@ -66,6 +68,24 @@ async def engine_server(
         deployment.client(rows.append) as model,
     ):
         yield EngineServer(deployment, model, tiny_card, rows)
+
+
+def thinking(card: ModelCard, tokens: int) -> ModelCard:
+    """The card with another budget for the actor's thinking, and short strings."""
+    actor = msgspec.structs.replace(card.roles.actor, string_tokens=24, thinking_tokens=tokens)
+    return msgspec.structs.replace(card, roles=msgspec.structs.replace(card.roles, actor=actor))
+
+
+async def play(talk: TokenConversation, turns: int, reply: str) -> list[Completion]:
+    """Let the model answer so many times; each prompt begins with the one before and its answer."""
+    answers = []
+    for turn in range(turns):
+        before = list(talk.transcript.ids)
+        answers.append(await talk.ask())
+        known = before + answers[-1].token_ids
+        assert talk.transcript.ids[: len(known)] == known
+        talk.tell(f"{reply} {turn}")
+    return answers
 
 
 ShortCard = Callable[..., str]

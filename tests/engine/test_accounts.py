@@ -7,14 +7,15 @@ from typing import Any
 from tests.bench.accounts import compare_accounts
 from tests.bench.traffic import ROUGH
 
+REQUESTS = 60
 CUT_OFF = ("cut off (difference)", "cut off, at most")
 
 
 async def test_ledger_and_engine_agree_over_requests_of_every_fate(engine_server: Any) -> None:
-    found = await compare_accounts(engine_server.deployment, 120, 24, lambda line: None)
+    found = await compare_accounts(engine_server.deployment, REQUESTS, 12, lambda line: None)
     # Nobody else uses the session's server, so the differences are ours.
     assert found.met, found
-    assert found.facts["requests"] == 120
+    assert found.facts["requests"] == REQUESTS
     # Each thing that can go wrong did.
     assert set(found.facts["statuses"]) >= {"ok", "aborted", "overflow", "failed"}
     assert found.facts["retries"] > 0

@@ -34,22 +34,22 @@ def figures(measured: dict[str, Any]) -> dict[str, float]:
 
 
 def test_real_episodes_get_all_that_the_cache_can_give(vllm_endpoint: Endpoint) -> None:
-    short = ("--episodes", "4", "--turns", "6", "--in-flight", "1,4")
+    short = ("--episodes", "2", "--turns", "5", "--in-flight", "1,2")
     measured = found("cache", f"serving.url={vllm_endpoint}", *short)
     assert figures(measured)["least share of the maximum"] >= 0.99
-    assert [(level["in_flight"], level["episodes"]) for level in measured["levels"]] == [(1, 2), (4, 4)]
+    assert [(level["in_flight"], level["episodes"]) for level in measured["levels"]] == [(1, 2), (2, 2)]
     for level in measured["levels"]:
-        assert level["turns"] == 6 * level["episodes"]
+        assert level["turns"] == 5 * level["episodes"]
         assert level["hit_rate"] > 0.8
 
 
 def test_a_rollout_and_its_replay_give_tokens(vllm_endpoint: Endpoint, short_card: ShortCard) -> None:
-    short = (short_card(max_calls=16), "--in-flight", "4", "--pairs", "1")
+    short = (short_card(max_calls=8), "--in-flight", "4", "--pairs", "1")
     measured = found("rollout", f"serving.url={vllm_endpoint}", *short)
     assert figures(measured)["rollout over bare replay, 4 in flight"] > 0
     (row,) = measured["rollouts"]
     assert row["client_ms"] > 0
-    assert row["prompt"] / row["turns"] > 1000
+    assert row["prompt"] / row["turns"] > 500
 
 
 @pytest.mark.slow

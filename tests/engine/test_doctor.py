@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from serving.cards import CHECKOUT
 from tests.scripted_runs import speedrunner
 
@@ -14,6 +16,7 @@ def test_this_machine_can_play_the_bundled_model(tmp_path: Path) -> None:
     assert "ok           engine flags of tiny: vLLM takes all " in done.stdout
 
 
+@pytest.mark.slow
 def test_a_flag_that_the_engine_does_not_know_is_named(tmp_path: Path) -> None:
     card = tmp_path / "card.yaml"
     text = (CHECKOUT / "models/tiny.yaml").read_text()

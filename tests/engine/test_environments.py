@@ -20,13 +20,15 @@ ENVS = {
     "scienceworld": ("env=scienceworld", "env.family=4"),
     "crafter": ("env=crafter",),
 }
-OTHERS = [*((method, env) for method in ("opo", "asi", "asi_replay") for env in ENVS), ("voyager", "crafter")]
+OTHERS = [
+    *((method, env) for method in ("opo", "asi", "asi_replay") for env in ENVS),
+    *(("voyager", "crafter"), ("speedrunner", "scienceworld")),
+]
 
 
 @pytest.mark.parametrize(
     ("method", "env"),
     [
-        ("speedrunner", "scienceworld"),
         ("speedrunner", "crafter"),
         *(pytest.param(*each, marks=pytest.mark.slow) for each in OTHERS),
     ],

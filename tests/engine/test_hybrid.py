@@ -7,7 +7,6 @@ import itertools
 import random
 from collections.abc import Iterator
 
-import msgspec
 import pytest
 
 from serving.cards import load_card
@@ -21,7 +20,9 @@ from serving.model import Model
 from serving.model_card import ModelCard
 from serving.routes.tokens import TokenConversation
 from serving.tokens.tokenizer import ChatTokenizer
+from serving.usage import Usage
 from serving.weights import prepare
+from tests.engine.conftest import play, thinking
 from tests.rendered import FIRST_PROMPTS, rendered, without_control_tokens
 from tests.shared_prompts import shared_prompts
 from tests.tool_samples import TOOLS
@@ -53,23 +54,6 @@ def endpoint(card: ModelCard, folder: str, tmp_path_factory: pytest.TempPathFact
         yield server.endpoint
     finally:
         asyncio.run(server.stop())
-
-
-def thinking(card: ModelCard, tokens: int) -> ModelCard:
-    """The card with another budget for the actor's thinking, and short strings."""
-    actor = msgspec.structs.replace(card.roles.actor, string_tokens=24, thinking_tokens=tokens)
-    return msgspec.structs.replace(card, roles=msgspec.structs.replace(card.roles, actor=actor))
-
-
-async def play(talk: TokenConversation, turns: int, reply: str) -> list[Completion]:
-    answers = []
-    for turn in range(turns):
-        before = list(talk.transcript.ids)
-        answers.append(await talk.ask())
-        known = before + answers[-1].token_ids
-        assert talk.transcript.ids[: len(known)] == known
-        talk.tell(f"{reply} {turn}")
-    return answers
 
 
 def check_reuse(card: ModelCard, answers: list[Completion]) -> None:
@@ -106,11 +90,7 @@ async def test_every_call_is_valid_and_every_turn_resumes_where_the_last_prompt_
     assert all((answer.usage.reasoning > 0) == (budget > 0) for answer in answers)
     for each in played:
         check_reuse(card, each)
-    ledger = Counters(
-        prompt=sum(answer.usage.prompt for answer in answers),
-        cached=sum(answer.usage.cached for answer in answers),
-        generated=sum(answer.usage.completion for answer in answers),
-    )
+    ledger = Counters.of(sum((answer.usage for answer in answers), Usage()))
     assert await read_counters(endpoint) - counted == ledger
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -23,6 +24,7 @@ from envs import (
     splits,
 )
 from envs.registry import ENVIRONMENTS, REGISTRY
+from tests.refusals import Golden, refusals
 from tests.registered import options
 
 
@@ -75,6 +77,7 @@ class Positional(Room):
 
 
 ROOM = f"{__name__}:Room"
+PLACES = {"FOLDER": Path.cwd()}
 
 
 class TestNames:
@@ -89,32 +92,17 @@ class TestNames:
         assert Room.name == ROOM
         assert splits(ROOM).train == [Task(ROOM, "default", 0)]
 
-    @pytest.mark.parametrize(
-        ("name", "said"),
-        [
-            ("babyia", r"no environment 'babyia'; there are babyai, .*crafter, or give package.module:Class"),
-            ("", r"no environment ''"),
-            (":Room", r"no environment ':Room'"),
-            (
-                "no.such.module:Room",
-                r"no module 'no' in the current directory, /.*, nor among the installed packages; change to",
-            ),
-            (f"{__name__}:Hut", f"{__name__} has no Hut"),
-            ("pathlib:Path", r"environment 'pathlib:Path': it does not extend envs.base.TextEnv"),
-            (f"{__name__}:ROOM", r"does not extend envs.base.TextEnv"),
-            (f"{__name__}:Positional", r"parameter 'doors' must be keyword-only and have a default"),
-            ("envs.base:TextEnv", r"it is abstract and lacks call, done, outcome, reset"),
-            (None, "no environment None; there are babyai"),
-            (5, "no environment 5; there are babyai"),
-            (["babyai"], r"no environment \['babyai'\]; there are babyai"),
-            ("x" * 10_000, r"no environment 'x+\.\.\.x+'; there are babyai"),
-        ],
-    )
-    def test_a_name_that_names_no_environment_is_refused_in_one_line(self, name: Any, said: str) -> None:
-        for function in (make, splits, REGISTRY.find):
-            with pytest.raises(UnknownEnvironment, match=said) as raised:
-                function(name)
-            assert "\n" not in str(raised.value)
+    def test_a_name_that_names_no_environment_is_refused_in_one_line(self, golden: Golden) -> None:
+        here = [f"{__name__}:{each}" for each in ("Hut", "ROOM", "Positional")]
+        names: list[Any] = ["babyia", "", ":Room", "no.such.module:Room", "pathlib:Path", "envs.base:TextEnv"]
+        names += [*here, None, 5, ["babyai"], "x" * 10_000]
+        said = {
+            refusals(
+                ((str(name)[:40], partial(function, name)) for name in names), UnknownEnvironment, **PLACES
+            )
+            for function in (make, splits, REGISTRY.find)
+        }
+        golden("environment_names.txt", "".join(said))
 
     def test_a_module_that_breaks_on_import_is_named_with_its_cause(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -139,27 +127,16 @@ class TestOptions:
         assert room.made_with == (2, 3.0, True, "den", "square", "me")
 
     def test_none_is_a_value_only_where_the_type_allows_it(self) -> None:
-        make(ROOM, owner=None)
-        with pytest.raises(InvalidOption, match=r"'title' of .* must be str, not None"):
-            make(ROOM, title=None)
+        assert make(ROOM, owner=None).made_with[-1] is None  # type: ignore[attr-defined]
 
-    @pytest.mark.parametrize(
-        ("option", "value", "said"),
-        [
-            ("doors", "2", "must be int, not '2'"),
-            ("doors", 2.0, r"must be int, not 2\.0"),
-            ("doors", True, "must be int, not True"),
-            ("height", "tall", "must be float, not 'tall'"),
-            ("dark", 1, "must be bool, not 1"),
-            ("title", 5, "must be str, not 5"),
-            ("shape", "oval", "must be round or square, not 'oval'"),
-            ("owner", 1, "must be str or None, not 1"),
-        ],
-    )
-    def test_a_value_of_another_type_is_refused(self, option: str, value: object, said: str) -> None:
-        for function in (make, splits):
-            with pytest.raises(InvalidOption, match=f"option '{option}' of {ROOM} {said}"):
-                function(ROOM, **{option: value})
+    def test_a_value_of_another_type_is_refused(self, golden: Golden) -> None:
+        values = [("doors", "2"), ("doors", 2.0), ("doors", True), ("height", "tall"), ("dark", 1)]
+        values += [("title", 5), ("title", None), ("shape", "oval"), ("owner", 1)]
+        said = {
+            refusals(((each, partial(function, ROOM, **dict([each]))) for each in values), InvalidOption)
+            for function in (make, splits)
+        }
+        golden("environment_options.txt", "".join(said))
 
     def test_an_unknown_option_is_refused_with_the_alternatives(self) -> None:
         with pytest.raises(

@@ -25,7 +25,6 @@ pytestmark = pytest.mark.process
 
 ROOT = Path(__file__).parents[2]
 DATA = ROOT / "tests/data"
-GOLD: list[dict[str, Any]] = json.loads((DATA / "scienceworld_gold.json").read_text())["episodes"]
 PROBES: list[dict[str, Any]] = json.loads((DATA / "scienceworld_probes.json").read_text())["probes"]
 
 
@@ -34,10 +33,6 @@ def simulator() -> Iterator[Simulator]:
     started = Simulator()
     yield started
     started.close()
-
-
-def label(recording: dict[str, Any]) -> str:
-    return recording.get("label") or f"{recording['task']}-{recording['variation']}"
 
 
 def check(simulator: Simulator, step: dict[str, Any], action: str) -> None:
@@ -57,20 +52,12 @@ def check(simulator: Simulator, step: dict[str, Any], action: str) -> None:
 
 
 class TestRecordingsOfTheOriginal:
-    @pytest.mark.parametrize("episode", GOLD, ids=label)
-    def test_gold_paths_give_the_same_texts_scores_and_moves(
-        self, simulator: Simulator, episode: dict[str, Any]
-    ) -> None:
-        simulator.load(episode["task"], episode["variation"])
-        assert simulator.task_description() == episode["task_description_free_action"]
-        assert simulator.step("look around") == episode["initial_observation"]
-        assert simulator.look() == episode["initial_look_free_action"]
-        assert simulator.score() == episode["after_initial_look"]["score_raw"]
-        for step in episode["steps"]:
-            check(simulator, step, step["action"])
+    """Those of whole gold paths are played in `test_scienceworld.py`."""
 
-    @pytest.mark.parametrize("probe", PROBES, ids=label)
-    def test_probes_of_its_quirks_do_too(self, simulator: Simulator, probe: dict[str, Any]) -> None:
+    @pytest.mark.parametrize("probe", PROBES, ids=lambda probe: probe["label"])
+    def test_probes_of_its_quirks_give_the_same_texts_scores_and_moves(
+        self, simulator: Simulator, probe: dict[str, Any]
+    ) -> None:
         simulator.load(probe["task"], probe["variation"])
         options: list[str] = []
         for step in probe["steps"]:
@@ -194,8 +181,9 @@ class TestErrors:
 
     def test_options_from_the_environment_do_not_reach_it(self, monkeypatch: pytest.MonkeyPatch) -> None:
         options = "-XX:+UnlockExperimentalVMOptions -XX:hashCode=5 -Xmx2g -Duser.language=tr"
-        for variable in ("JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "JDK_JAVA_OPTIONS"):
+        for variable in ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS"):
             monkeypatch.setenv(variable, options)
+        monkeypatch.setenv("_JAVA_OPTIONS", "-Xnonsense")
         monkeypatch.setenv("CLASSPATH", str(DATA))
         simulator = Simulator()
         jvm = simulator._gateway.jvm
@@ -204,8 +192,6 @@ class TestErrors:
         assert jvm.System.identityHashCode(jvm.Object()) == jvm.System.identityHashCode(jvm.Object())
         assert str(DATA) not in jvm.System.getProperty("java.class.path")
         simulator.close()
-        monkeypatch.setenv("_JAVA_OPTIONS", "-Xnonsense")
-        Simulator().close()
 
     @pytest.mark.parametrize(
         ("script", "limit_s", "said"),

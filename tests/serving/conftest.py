@@ -5,13 +5,16 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from msgspec.structs import replace
 
+from serving.model_card import ModelCard
 from serving.tokens.formats import FORMATS, ToolFormat
 from serving.tokens.grammar import Part
+from serving.tokens.tokenizer import ChatTokenizer
 from tests.bundled_models import bundled_folder
 from tests.llama3 import make_folder
 
@@ -36,6 +39,11 @@ class Served:
         from tests.grammar_walks import Walks  # which imports torch
 
         return Walks(self.folder, self.format.FRAME.end_of_turn)
+
+    @cached_property
+    def tokenizer(self) -> ChatTokenizer:
+        """As conversations use it."""
+        return ChatTokenizer(self.folder)
 
     @cached_property
     def template(self) -> Any:
@@ -66,9 +74,40 @@ class Served:
         return self.read(ids)
 
 
+@pytest.fixture(scope="session")
+def bare(tiny_card: ModelCard, tiny_folder: str) -> ModelCard:
+    """The random model's configuration without its recipe, which would run each time."""
+    return replace(tiny_card, recipe=None)
+
+
+@cache
+def serve(name: str, llama3: str) -> Served:
+    """One for all tests of a format, since its grammars take long to make."""
+    card = SERVED_BY[name]
+    return Served(name, FORMATS[name], llama3 if card is None else bundled_folder(card))
+
+
+@pytest.fixture(scope="session")
+def llama3_folder(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return make_folder(tmp_path_factory.mktemp("llama3"))
+
+
 @pytest.fixture(scope="module", params=SERVED_BY)
-def served(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Served:
+def served(request: pytest.FixtureRequest, llama3_folder: str) -> Served:
     """Each format in turn."""
-    card = SERVED_BY[request.param]
-    folder = make_folder(tmp_path_factory.mktemp("llama3")) if card is None else bundled_folder(card)
-    return Served(request.param, FORMATS[request.param], folder)
+    return serve(request.param, llama3_folder)
+
+
+@pytest.fixture(scope="session")
+def qwen_json(llama3_folder: str) -> Served:
+    return serve("qwen3_json", llama3_folder)
+
+
+@pytest.fixture(scope="session")
+def qwen_xml(llama3_folder: str) -> Served:
+    return serve("qwen3_xml", llama3_folder)
+
+
+@pytest.fixture(scope="session")
+def llama3(llama3_folder: str) -> Served:
+    return serve("llama3_json", llama3_folder)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import re
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +10,10 @@ import pytest
 
 from serving.cards import CHECKOUT, adapted, list_cards, load_card
 from serving.errors import InvalidCard
+from serving.model_card import ModelCard
 from serving.usage import Prices
 from serving.weights import model_path
+from tests.refusals import Golden, refusals
 from tests.serving.card_samples import COMMIT, HOSTED, write
 
 
@@ -40,27 +42,14 @@ def test_without_weights_the_shape_stands_for_the_model_and_no_revision_is_named
     assert load_card(stated) == dummy
 
 
-@pytest.mark.parametrize(
-    ("changes", "replicas", "load_format", "message"),
-    [
-        ({}, None, "dummy", "model.load_format=dummy does not go with model 'm': `load_format: dummy` needs"),
-        ({}, 0, None, "model.replicas=0 does not go with model 'm': replicas must be int > 0, not 0"),
-        (
-            {},
-            None,
-            "gguf",
-            "model.load_format=gguf does not go with model 'm': load_format must be auto",
-        ),
-        (HOSTED, 2, None, "model.replicas=2 does not go with model 'm': `base_url` (a hosted model) allows"),
-    ],
-)
-def test_what_a_card_does_not_allow_is_told(
-    tmp_path: Path, changes: dict[str, Any], replicas: int | None, load_format: str | None, message: str
-) -> None:
-    card = load_card(write(tmp_path, **changes))
-    with pytest.raises(InvalidCard, match=re.escape(message)) as caught:
-        adapted(card, replicas, load_format)
-    assert "\n" not in str(caught.value)
+def test_what_a_card_does_not_allow_is_told(tmp_path: Path, golden: Golden) -> None:
+    plain, hosted = load_card(write(tmp_path)), load_card(write(tmp_path, **HOSTED))
+    given: list[tuple[ModelCard, dict[str, Any]]] = [
+        *((plain, {"load_format": kind}) for kind in ("dummy", "gguf")),
+        *((plain, {"replicas": 0}), (hosted, {"replicas": 2})),
+    ]
+    tries = [(f"{card.base_url} {changes}", partial(adapted, card, **changes)) for card, changes in given]
+    golden("adapted_configurations.txt", refusals(tries, InvalidCard))
 
 
 def test_a_key_that_stands_twice_is_refused(tmp_path: Path) -> None:

@@ -5,17 +5,16 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
 import pytest
 
 from serving.conversation import AnswerOverflow, Conversation
-from serving.engine.client import Engine, RetryPolicy
 from serving.engine.metrics import read_counters
 from serving.errors import ContextOverflow, InvalidCall, RequestRefused, TruncatedCall
 from serving.meter import LedgerRow, Meter
-from serving.model import Model
 from serving.model_card import ModelCard, Role, Roles
 from serving.routes.chat import ChatConversation
 from serving.routes.messages import ANSWER_TOKENS
@@ -25,31 +24,23 @@ from serving.tokens.tools import ToolCall, ToolSpec
 from serving.usage import Usage
 from tests import scripted_engine as scripted
 from tests.scripted_engine import Answer, Script, ScriptedEngine, call, say
+from tests.scripted_runs import scripted_model
+from tests.tool_samples import STRING, record
 
-GO = ToolSpec(
-    "go",
-    "Go somewhere.",
-    {
-        "type": "object",
-        "properties": {"to": {"type": "string"}},
-        "required": ["to"],
-        "additionalProperties": False,
-    },
-)
-WAIT = ToolSpec(
-    "wait", "Wait.", {"type": "object", "properties": {}, "required": [], "additionalProperties": False}
-)
+GO = ToolSpec("go", "Go somewhere.", record("to", to=STRING))
+WAIT = ToolSpec("wait", "Wait.", record())
 MESSAGES = [{"role": "system", "content": "Play."}, {"role": "user", "content": "Begin."}]
 ROUTES = ["tokens", "chat", "responses"]
 
 
+@dataclass
 class Rig:
     """A scripted engine with a conversation and the rows it leaves."""
 
-    def __init__(
-        self, server: ScriptedEngine, talk: Conversation, meter: Meter, rows: list[LedgerRow]
-    ) -> None:
-        self.server, self.talk, self.meter, self.rows = server, talk, meter, rows
+    server: ScriptedEngine
+    talk: Conversation
+    meter: Meter
+    rows: list[LedgerRow]
 
 
 @pytest.fixture
@@ -66,17 +57,9 @@ def open_talk(tiny_tokenizer: ChatTokenizer, tiny_card: ModelCard) -> Callable[.
         card = msgspec.structs.replace(
             tiny_card, route=route, roles=Roles(actor=role, inducer=role), **changes
         )
-        rows: list[LedgerRow] = []
-        with ScriptedEngine(tiny_tokenizer, script) as server:
-            meter = Meter(rows.append, card.prices)
-            engine = Engine(server.endpoint, "tiny-random", meter, RetryPolicy(tries=2, first_wait_s=0.0))
-            talk = Model(card, engine, tiny_tokenizer).converse(
-                "actor", MESSAGES, [GO, WAIT], {"episode": "7"}
-            )
-            try:
-                yield Rig(server, talk, meter, rows)
-            finally:
-                await engine.close()
+        async with scripted_model(script, card, tiny_tokenizer) as opened:
+            talk = opened.model.converse("actor", MESSAGES, [GO, WAIT], {"episode": "7"})
+            yield Rig(opened.server, talk, opened.model.engine.meter, opened.rows)
 
     return rig
 

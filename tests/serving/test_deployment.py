@@ -7,11 +7,11 @@ import os
 import signal
 import sys
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import psutil
 import pytest
 from huggingface_hub import constants
@@ -34,23 +34,35 @@ from tests.stand_in_server import HEALTHY
 pytestmark = pytest.mark.process
 
 
+Attach = Callable[..., AbstractAsyncContextManager[Deployment]]
+
+
 class TestAttaching:
     """To a server that runs already."""
 
     @pytest.fixture
-    def card(self, tiny_card: ModelCard) -> ModelCard:
-        return msgspec.structs.replace(tiny_card, recipe=None)
+    def engine(self, tiny_tokenizer: ChatTokenizer) -> Iterator[ScriptedEngine]:
+        with ScriptedEngine(tiny_tokenizer, lambda request: say("")) as engine:
+            yield engine
+
+    @pytest.fixture
+    def attach(self, bare: ModelCard, engine: ScriptedEngine, tmp_path: Path) -> Attach:
+        @asynccontextmanager
+        async def attach(**options: Any) -> AsyncIterator[Deployment]:
+            chosen = ServiceOptions(**({"url": str(engine.endpoint)} | options))
+            async with deploy(bare, chosen, log=tmp_path / "log") as deployment:
+                yield deployment
+
+        return attach
 
     async def test_a_real_request_shows_that_it_answers_and_stands_in_the_ledger(
-        self, card: ModelCard, tiny_tokenizer: ChatTokenizer, tmp_path: Path
+        self, attach: Attach, tmp_path: Path
     ) -> None:
         rows: list[LedgerRow] = []
-        with ScriptedEngine(tiny_tokenizer, [say("")]) as engine:
-            options = ServiceOptions(url=str(engine.endpoint))
-            async with deploy(card, options, log=tmp_path / "log") as deployment:
-                assert deployment.server is None
-                async with deployment.client(rows.append):
-                    balance = await deployment.balance()
+        async with attach() as deployment:
+            assert deployment.server is None
+            async with deployment.client(rows.append):
+                balance = await deployment.balance()
         assert balance is not None
         assert (balance.ledger, balance.engine) == (Counters(1, 0, 1), Counters(1, 0, 1))
         assert (balance.unreported, balance.ours, balance.agrees) == (0, False, True)
@@ -59,54 +71,45 @@ class TestAttaching:
         assert not (tmp_path / "log").exists()
 
     async def test_what_the_engine_counted_before_is_not_ours(
-        self, card: ModelCard, tiny_tokenizer: ChatTokenizer, tmp_path: Path
+        self, attach: Attach, engine: ScriptedEngine
     ) -> None:
-        with ScriptedEngine(tiny_tokenizer, lambda request: say("")) as engine:
-            engine.prompt, engine.cached, engine.generated = 1000, 500, 70
-            options = ServiceOptions(url=str(engine.endpoint))
-            async with (
-                deploy(card, options, log=tmp_path / "log") as deployment,
-                deployment.client(lambda row: None),
-            ):
-                balance = await deployment.balance()
-                assert balance is not None
-                assert balance.agrees
-                engine.generated += 1  # somebody else's
-                other = await deployment.balance()
-                assert other is not None
-                assert (other.agrees, other.residual) == (False, Counters(0, 0, 1))
+        engine.prompt, engine.cached, engine.generated = 1000, 500, 70
+        async with attach() as deployment, deployment.client(lambda row: None):
+            balance = await deployment.balance()
+            assert balance is not None
+            assert balance.agrees
+            engine.generated += 1  # somebody else's
+            other = await deployment.balance()
+            assert other is not None
+            assert (other.agrees, other.residual) == (False, Counters(0, 0, 1))
 
     async def test_clients_share_the_engine_and_each_has_its_own_ledger_and_prices(
-        self, card: ModelCard, tiny_tokenizer: ChatTokenizer, tmp_path: Path
+        self, attach: Attach, bare: ModelCard
     ) -> None:
         prices = Prices(uncached=7.0, cached=0.0, output=1.0)
         one: list[LedgerRow] = []
         two: list[LedgerRow] = []
-        with ScriptedEngine(tiny_tokenizer, lambda request: say("")) as engine:
-            options = ServiceOptions(url=str(engine.endpoint))
-            async with (
-                deploy(card, options, log=tmp_path / "log") as deployment,
-                deployment.client(one.append, prices=prices) as dear,
-                deployment.client(two.append) as usual,
-            ):
-                assert dear.engine.meter.spent_usd == pytest.approx(8e-6)
-                assert usual.engine.meter.spent_usd == pytest.approx(card.prices.cost(Usage(1, 0, 1)))
-                balance = await deployment.balance()
+        async with (
+            attach() as deployment,
+            deployment.client(one.append, prices=prices) as dear,
+            deployment.client(two.append) as usual,
+        ):
+            assert dear.engine.meter.spent_usd == pytest.approx(8e-6)
+            assert usual.engine.meter.spent_usd == pytest.approx(bare.prices.cost(Usage(1, 0, 1)))
+            balance = await deployment.balance()
         assert (len(one), len(two)) == (1, 1)
         assert balance is not None
         assert (balance.ledger, balance.agrees) == (Counters(2, 0, 2), True)
 
     async def test_of_an_engine_that_is_gone_there_is_no_balance(
-        self, card: ModelCard, tiny_tokenizer: ChatTokenizer, tmp_path: Path
+        self, attach: Attach, engine: ScriptedEngine
     ) -> None:
-        with ScriptedEngine(tiny_tokenizer, [say("")]) as engine:
-            options = ServiceOptions(url=str(engine.endpoint))
-            async with deploy(card, options, log=tmp_path / "log") as deployment:
-                engine.stop()
-                assert await deployment.balance() is None
+        async with attach() as deployment:
+            engine.stop()
+            assert await deployment.balance() is None
 
     @pytest.mark.parametrize(
-        ("answer", "options", "message"),
+        ("script", "options", "message"),
         [
             (say(""), {"url": "http://127.0.0.1:9"}, "nothing answers at http://127.0.0.1:9/v1"),
             (say(""), {"url": "unix:/nowhere/socket"}, "nothing answers at unix:/nowhere/socket"),
@@ -115,61 +118,40 @@ class TestAttaching:
         ],
     )
     async def test_what_cannot_be_used_is_told(
-        self,
-        card: ModelCard,
-        tiny_tokenizer: ChatTokenizer,
-        tmp_path: Path,
-        answer: Any,
-        options: dict[str, str],
-        message: str,
+        self, attach: Attach, engine: ScriptedEngine, script: Any, options: dict[str, str], message: str
     ) -> None:
-        with ScriptedEngine(tiny_tokenizer, [answer]) as engine:
-            chosen = ServiceOptions(**({"url": str(engine.endpoint)} | options))  # type: ignore[arg-type]
-            with pytest.raises(ServerFailed) as error:
-                async with (
-                    deploy(card, chosen, log=tmp_path / "log") as deployment,
-                    deployment.client(lambda row: None),
-                ):
-                    pass
+        engine.script = lambda request: script
+        with pytest.raises(ServerFailed) as error:
+            async with attach(**options) as deployment, deployment.client(lambda row: None):
+                pass
         assert message in str(error.value)
         assert "\n" not in str(error.value)
 
-    async def test_a_server_of_another_model(
-        self, card: ModelCard, tiny_tokenizer: ChatTokenizer, tmp_path: Path
-    ) -> None:
-        with ScriptedEngine(tiny_tokenizer, [], model="large") as engine:
-            options = ServiceOptions(url=str(engine.endpoint))
-            with pytest.raises(ServerFailed, match="serves large, not 'tiny-random'"):
-                async with deploy(card, options, log=tmp_path / "log"):
-                    pass
+    async def test_a_server_of_another_model(self, attach: Attach, engine: ScriptedEngine) -> None:
+        engine.model = "large"
+        with pytest.raises(ServerFailed, match="serves large, not 'tiny-random'"):
+            async with attach():
+                pass
 
     async def test_the_key_comes_from_the_environment(
-        self,
-        card: ModelCard,
-        tiny_tokenizer: ChatTokenizer,
-        tmp_path: Path,
-        monkeypatch: pytest.MonkeyPatch,
+        self, attach: Attach, engine: ScriptedEngine, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        with ScriptedEngine(tiny_tokenizer, [say("")], api_key="sesame") as engine:
-            url = str(engine.endpoint)
+        engine.api_key = "sesame"
 
-            async def open_(key: str | None) -> None:
-                options = ServiceOptions(url=url, api_key_env=key)
-                async with deploy(card, options, log=tmp_path / "log"):
+        async def refused(kind: type[Exception], message: str, name: str | None = "TOY_KEY") -> None:
+            with pytest.raises(kind, match=message):
+                async with attach(api_key_env=name):
                     pass
 
-            with pytest.raises(ServerFailed, match="asks for an API key and none was given"):
-                await open_(None)
-            with pytest.raises(InvalidCard, match="environment variable TOY_KEY with its API key is not set"):
-                await open_("TOY_KEY")
-            monkeypatch.setenv("TOY_KEY", "open up")
-            with pytest.raises(ServerFailed, match="TOY_KEY holds no API key: a key is one word"):
-                await open_("TOY_KEY")
-            monkeypatch.setenv("TOY_KEY", "open-up\n")
-            with pytest.raises(ServerFailed, match="refuses the API key"):
-                await open_("TOY_KEY")
-            monkeypatch.setenv("TOY_KEY", "sesame")
-            await open_("TOY_KEY")
+        await refused(ServerFailed, "asks for an API key and none was given", None)
+        await refused(InvalidCard, "environment variable TOY_KEY with its API key is not set")
+        monkeypatch.setenv("TOY_KEY", "open up")
+        await refused(ServerFailed, "TOY_KEY holds no API key: a key is one word")
+        monkeypatch.setenv("TOY_KEY", "open-up\n")
+        await refused(ServerFailed, "refuses the API key")
+        monkeypatch.setenv("TOY_KEY", "sesame")
+        async with attach(api_key_env="TOY_KEY"):
+            pass
 
 
 async def test_weights_that_are_neither_here_nor_to_be_had_are_told_before_a_server_waits_for_them(

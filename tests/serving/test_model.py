@@ -17,17 +17,9 @@ from serving.routes.chat import ChatConversation
 from serving.routes.tokens import TokenConversation
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.tokens.tools import ToolSpec
+from tests.tool_samples import STRING, record
 
-WAIT = ToolSpec(
-    "say",
-    "Say.",
-    {
-        "type": "object",
-        "properties": {"text": {"type": "string"}},
-        "required": ["text"],
-        "additionalProperties": False,
-    },
-)
+SAY = ToolSpec("say", "Say.", record("text", text=STRING))
 MESSAGES = [{"role": "user", "content": "Begin."}]
 
 
@@ -45,7 +37,7 @@ async def test_each_role_has_its_own_bounds(tiny_card: ModelCard, tiny_tokenizer
     model = Model(card, engine(card), tiny_tokenizer)
     sizes = {}
     for role in ("actor", "inducer", "critic"):
-        talk = model.converse(role, MESSAGES, [WAIT], {})
+        talk = model.converse(role, MESSAGES, [SAY], {})
         assert isinstance(talk, TokenConversation)
         sizes[role] = talk.transcript.answer_tokens
     difference = card.roles.inducer.string_tokens - 10
@@ -56,7 +48,7 @@ async def test_a_role_that_thinks_gets_a_thinking_region(
     tiny_card: ModelCard, tiny_tokenizer: ChatTokenizer
 ) -> None:
     card = with_roles(tiny_card, thinking_tokens=33)
-    talk = Model(card, engine(card), tiny_tokenizer).converse("actor", MESSAGES, [WAIT], {})
+    talk = Model(card, engine(card), tiny_tokenizer).converse("actor", MESSAGES, [SAY], {})
     assert isinstance(talk, TokenConversation)
     assert '"max_tokens": 33' in talk.tag
 
@@ -64,19 +56,19 @@ async def test_a_role_that_thinks_gets_a_thinking_region(
 async def test_the_chat_route_needs_neither_tokenizer_nor_format(tiny_card: ModelCard) -> None:
     card = msgspec.structs.replace(tiny_card, route="chat", tool_format=None)
     model = Model(card, engine(card), None)
-    assert isinstance(model.converse("actor", MESSAGES, [WAIT], {}), ChatConversation)
-    model.check_tool(WAIT)
+    assert isinstance(model.converse("actor", MESSAGES, [SAY], {}), ChatConversation)
+    model.check_tool(SAY)
 
 
 def unreadable(schema: dict[str, Any]) -> ToolSpec:
-    return msgspec.structs.replace(WAIT, parameters={**WAIT.parameters, "properties": {"text": schema}})
+    return msgspec.structs.replace(SAY, parameters=record("text", text=schema))
 
 
 async def test_tools_are_checked_against_the_served_tokenizer(
     tiny_card: ModelCard, tiny_tokenizer: ChatTokenizer
 ) -> None:
     model = Model(tiny_card, engine(tiny_card), tiny_tokenizer)
-    model.check_tool(WAIT)
+    model.check_tool(SAY)
     with pytest.raises(InvalidTool, match=r"^say: a call that its schema allows cannot be read"):
         # The grammar takes its options as they are, the reader by their types.
         model.check_tool(unreadable({"enum": [float("nan")]}))

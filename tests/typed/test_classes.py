@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import abc
+from functools import partial
+from pathlib import Path
 
 import pytest
 
+from tests.refusals import Golden, refusals
 from typed.classes import Parameters, Registry, parameters
 
 
@@ -63,25 +66,10 @@ def test_a_name_stands_for_what_is_registered_and_a_path_for_itself(name: str) -
     assert ANIMALS.find(name) is Dog
 
 
-@pytest.mark.parametrize(
-    ("name", "text"),
-    [
-        ("cat", "no animal 'cat'; there are dog, or give package.module:Class"),
-        (3, "no animal 3; there are dog"),
-        (f"{__name__}:Cat", f"animal '{__name__}:Cat': {__name__} has no Cat"),
-        (
-            "no.such:Cat",
-            "animal 'no.such:Cat': cannot import no.such: there is no module 'no' in the current directory, ",
-        ),
-        (f"{__name__}:Own", f"animal '{__name__}:Own': it does not extend {__name__}.Animal"),
-        (f"{__name__}:Fish", f"animal '{__name__}:Fish': it is abstract and lacks speak"),
-        (f"{__name__}:Cow", f"animal '{__name__}:Cow': parameter 'age' must be keyword-only"),
-    ],
-)
-def test_what_cannot_be_found_is_told(name: object, text: str) -> None:
-    with pytest.raises(Unknown) as error:
-        ANIMALS.find(name)
-    assert str(error.value).startswith(text)
+def test_what_cannot_be_found_is_told(golden: Golden) -> None:
+    here = [f"{__name__}:{each}" for each in ("Cat", "Own", "Fish", "Cow")]
+    tries = [(name, partial(ANIMALS.find, name)) for name in ("cat", 3, "no.such:Cat", *here)]
+    golden("classes.txt", refusals(tries, Unknown, FOLDER=Path.cwd()))
 
 
 def test_options_are_checked_and_those_that_it_takes_passed_on() -> None:

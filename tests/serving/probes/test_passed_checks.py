@@ -83,10 +83,6 @@ class TestStartCheck:
     """The check before the first episode, by `serving.check`."""
 
     @pytest.fixture
-    def card(self, tiny_card: ModelCard) -> ModelCard:
-        return msgspec.structs.replace(tiny_card, recipe=None)
-
-    @pytest.fixture
     def server(self, tiny_tokenizer: ChatTokenizer) -> Probed:
         return Probed(tiny_tokenizer)
 
@@ -96,19 +92,19 @@ class TestStartCheck:
         return tmp_path
 
     async def probes(
-        self, card: ModelCard, server: Probed, folder: Path, mode: Check = "once", runs: int = 1
+        self, bare: ModelCard, server: Probed, folder: Path, mode: Check = "once", runs: int = 1
     ) -> int:
         """Start a process of so many runs on the server; how many probes they sent."""
         before = len(server.requests)
-        async with self.checking(card, server, folder, mode, runs):
+        async with self.checking(bare, server, folder, mode, runs):
             return len(server.requests) - before - runs  # each sends one that shows that the engine answers
 
     @asynccontextmanager
     async def checking(
-        self, card: ModelCard, server: Probed, folder: Path, mode: Check, runs: int
+        self, bare: ModelCard, server: Probed, folder: Path, mode: Check, runs: int
     ) -> AsyncIterator[None]:
         options = ServiceOptions(url=str(server.endpoint))
-        async with deploy(card, options, log=Path("unused.log")) as deployment:
+        async with deploy(bare, options, log=Path("unused.log")) as deployment:
             check = StartCheck(deployment, mode, self.said.append, lambda line: None, folder)
             for _ in range(runs):
                 async with deployment.client(lambda row: None) as model:
@@ -116,43 +112,43 @@ class TestStartCheck:
             yield
 
     async def test_a_server_that_passed_is_not_checked_again(
-        self, card: ModelCard, server: Probed, folder: Path
+        self, bare: ModelCard, server: Probed, folder: Path
     ) -> None:
         with server:
-            assert await self.probes(card, server, folder) > 0
-            assert await self.probes(card, server, folder) == 0
+            assert await self.probes(bare, server, folder) > 0
+            assert await self.probes(bare, server, folder) == 0
             server.started += 1.0  # a restart: it may have other flags
-            assert await self.probes(card, server, folder) > 0
+            assert await self.probes(bare, server, folder) > 0
             assert self.said == []
 
     async def test_another_configuration_is_checked(
-        self, card: ModelCard, server: Probed, folder: Path
+        self, bare: ModelCard, server: Probed, folder: Path
     ) -> None:
-        prices = msgspec.structs.replace(card.prices, output=99.0)
+        prices = msgspec.structs.replace(bare.prices, output=99.0)
         with server:
-            assert await self.probes(card, server, folder) > 0
-            assert await self.probes(msgspec.structs.replace(card, prices=prices), server, folder) == 0
-            assert await self.probes(msgspec.structs.replace(card, context=999), server, folder) > 0
+            assert await self.probes(bare, server, folder) > 0
+            assert await self.probes(msgspec.structs.replace(bare, prices=prices), server, folder) == 0
+            assert await self.probes(msgspec.structs.replace(bare, context=999), server, folder) > 0
 
     async def test_always_checks_each_time_and_once_for_all_runs_of_a_process(
-        self, card: ModelCard, server: Probed, folder: Path
+        self, bare: ModelCard, server: Probed, folder: Path
     ) -> None:
         with server:
-            once = await self.probes(card, server, folder, "always")
+            once = await self.probes(bare, server, folder, "always")
             assert once > 0
-            assert await self.probes(card, server, folder, "always", runs=3) == once
+            assert await self.probes(bare, server, folder, "always", runs=3) == once
 
     async def test_never_says_that_nothing_is_checked(
-        self, card: ModelCard, server: Probed, folder: Path
+        self, bare: ModelCard, server: Probed, folder: Path
     ) -> None:
         with server:
-            assert await self.probes(card, server, folder, "never") == 0
+            assert await self.probes(bare, server, folder, "never") == 0
             (line,) = self.said
             assert line.startswith("serving.check=never: tool calls and prefix cache of http://127.0.0.1:")
-            assert await self.probes(card, server, folder) > 0
+            assert await self.probes(bare, server, folder) > 0
 
     async def test_a_failed_check_is_never_stored(
-        self, card: ModelCard, tiny_tokenizer: ChatTokenizer, folder: Path
+        self, bare: ModelCard, tiny_tokenizer: ChatTokenizer, folder: Path
     ) -> None:
         def broken(request: Request) -> Answer:
             return say("no call") if request.tools else sample_call(request)
@@ -160,27 +156,27 @@ class TestStartCheck:
         with Probed(tiny_tokenizer, broken) as server:
             for _ in range(2):
                 with pytest.raises(ServerFailed, match="does not keep to the grammar"):
-                    await self.probes(card, server, folder)
+                    await self.probes(bare, server, folder)
             assert not any(os.scandir(folder))
             server.script = sample_call
-            assert await self.probes(card, server, folder) > 0
+            assert await self.probes(bare, server, folder) > 0
 
     async def test_a_server_that_does_not_report_its_start_is_checked_each_time(
-        self, card: ModelCard, server: Probed, folder: Path
+        self, bare: ModelCard, server: Probed, folder: Path
     ) -> None:
         server.started = None
         with server:
-            assert await self.probes(card, server, folder) > 0
-            assert await self.probes(card, server, folder) > 0
+            assert await self.probes(bare, server, folder) > 0
+            assert await self.probes(bare, server, folder) > 0
 
     async def test_our_own_server_passes_again_whenever_it_is_started(
-        self, card: ModelCard, server: Probed, folder: Path, tmp_path: Path
+        self, bare: ModelCard, server: Probed, folder: Path, tmp_path: Path
     ) -> None:
         with server:
             for expected in (True, False):
                 options = ServiceOptions(url=str(server.endpoint))
-                async with deploy(card, options, log=Path("unused.log")) as deployment:
-                    deployment.server = VllmServer(card, "unused", tmp_path / "log")
+                async with deploy(bare, options, log=Path("unused.log")) as deployment:
+                    deployment.server = VllmServer(bare, "unused", tmp_path / "log")
                     check = StartCheck(deployment, "once", self.said.append, lambda line: None, folder)
                     before = len(server.requests)
                     async with deployment.client(lambda row: None) as model:

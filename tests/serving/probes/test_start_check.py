@@ -32,12 +32,6 @@ class Checked:
     rows: list[LedgerRow]
 
 
-@pytest.fixture
-def bare(tiny_card: ModelCard, tiny_folder: str) -> ModelCard:
-    """The random model's card without its recipe, which would run each time."""
-    return msgspec.structs.replace(tiny_card, recipe=None)
-
-
 @asynccontextmanager
 async def engine(
     card: ModelCard,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -11,29 +10,15 @@ import pytest
 
 from serving.model_card import ModelCard
 from serving.probes.tool_battery import MANY_TOOLS, OpenProbe, ToolProbe, battery
-from serving.tokens.formats import FORMATS, ToolFormat
+from serving.tokens.formats import ToolFormat
 from serving.tokens.grammar import Part, one_of
 from serving.tokens.tokenizer import ChatTokenizer
-from tests.bundled_models import bundled_folder
-from tests.grammar_walks import Walks, avoids
+from tests.grammar_walks import avoids
 from tests.probe_engines import sample_call
 from tests.scripted_runs import scripted_model
-
-SERVED_BY = {"qwen3_json": "tiny-random", "qwen3_xml": "tiny-hybrid"}
-"""A bundled model for each format."""
+from tests.serving.conftest import Served
 
 PROBES = {probe.kind: probe for probe in battery()}
-
-
-@pytest.fixture(scope="module", params=SERVED_BY)
-def served(request: pytest.FixtureRequest) -> tuple[ToolFormat, str]:
-    """A format, and the folder of a model that uses it."""
-    return FORMATS[request.param], bundled_folder(SERVED_BY[request.param])
-
-
-@pytest.fixture(scope="module")
-def walks(served: tuple[ToolFormat, str]) -> Walks:
-    return Walks(served[1])
 
 
 def grammar(tool_format: ToolFormat, probe: ToolProbe, string_tokens: int) -> Part:
@@ -96,40 +81,28 @@ CODE = '''def best(board: dict[str, list[int]], depth: int = 3) -> tuple[int, st
 '''
 
 
-def rendered(folder: str, name: str, arguments: dict[str, Any]) -> str:
-    """What the model's chat template writes for a call."""
-    from transformers import AutoTokenizer
-
-    message = {"role": "assistant", "tool_calls": [{"function": {"name": name, "arguments": arguments}}]}
-    text = str(AutoTokenizer.from_pretrained(folder).apply_chat_template([message], tokenize=False))
-    return text[text.index("<tool_call>") :].removesuffix("<|im_end|>\n")
-
-
-def test_two_kilobytes_of_code_may_be_written(served: tuple[ToolFormat, str], walks: Walks) -> None:
-    tool_format, folder = served
+def test_two_kilobytes_of_code_may_be_written(served: Served) -> None:
     probe = PROBES["2 kB of code"]
     code = (CODE * 8)[:2048]
-    text = rendered(folder, "probe_run", {"code": code})
-    ids = [*ChatTokenizer(folder).framed(text), walks.end]
-    matcher = walks._matcher(grammar(tool_format, probe, probe.string_tokens))
+    text = served.rendered("probe_run", {"code": code})
+    ids = [*served.tokenizer.framed(text), served.walks.end]
+    matcher = served.walks._matcher(grammar(served.format, probe, probe.string_tokens))
     assert all(map(matcher.accept_token, ids))
     assert matcher.is_terminated()
-    found = tool_format.parse(text, {tool.name: tool for tool in probe.tools})
+    found = served.format.parse(text, {tool.name: tool for tool in probe.tools})
     assert found.arguments == {"code": code}
 
 
 @pytest.mark.parametrize("tendency", [None, avoids(b"]", b"}")], ids=["evenly", "towards long lists"])
 @pytest.mark.parametrize("kind", PROBES)
 def test_whatever_the_grammar_allows_is_a_valid_call(
-    served: tuple[ToolFormat, str], walks: Walks, kind: str, tendency: Callable[[bytes], bool] | None
+    served: Served, kind: str, tendency: Callable[[bytes], bool] | None
 ) -> None:
     probe = PROBES[kind]
     tools = {tool.name: tool for tool in probe.tools}
-    for number in range(5):
-        part = grammar(served[0], probe, string_tokens=8)
-        ids = walks.walk(part, random.Random(f"{kind}{number}"), tendency)
-        assert len(ids) <= part.tokens + 1
-        call = served[0].parse(walks.join(ids).decode(errors="replace"), tools)
+    for number in range(2):
+        text = served.walk(grammar(served.format, probe, string_tokens=8), f"{kind}{number}", tendency)
+        call = served.format.parse(text, tools)
         assert tools[call.name].problem_with(call.arguments) is None
 
 

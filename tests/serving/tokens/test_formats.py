@@ -42,12 +42,12 @@ def check_walk(served: Served, tool: ToolSpec, string_tokens: int, seed: str, te
 def test_every_walk_ends_within_the_bound_as_a_valid_call(
     served: Served, tool: ToolSpec, tendency: str
 ) -> None:
-    for number in range(4):
+    for number in range(2):
         for string_tokens in (1, 12):
             check_walk(served, tool, string_tokens, f"{tool.name}{number}", tendency)
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     tool=st.sampled_from(list(TOOLS.values())),
     string_tokens=st.integers(1, 40),
@@ -100,7 +100,7 @@ def arguments_of(name: str) -> st.SearchStrategy[tuple[str, dict[str, Any]]]:
     return st.one_of(*(st.tuples(st.just(tool), strategy) for tool, strategy in made.items()))
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_the_grammar_allows_what_the_template_writes_and_the_parser_reads_it_back(
     served: Served, data: st.DataObject
@@ -117,6 +117,6 @@ def test_the_grammar_allows_what_the_template_writes_and_the_parser_reads_it_bac
 def test_the_grammar_allows_nothing_that_the_template_would_write_in_another_way(
     served: Served, name: str, tendency: str
 ) -> None:
-    for number in range(10):
+    for number in range(5):
         text = served.walk(served.format.call(TOOLS[name], 15), f"{name}{number}", TENDENCIES[tendency])
         assert served.rendered(name, served.format.parse(text, TOOLS).arguments) == text

@@ -23,11 +23,12 @@ from serving.tokens.grammar import (
     thinking,
 )
 from tests.grammar_walks import Walks, avoids, stretches
+from tests.serving.conftest import Served
 
 
 @pytest.fixture(scope="module")
-def walks(tiny_folder: str) -> Walks:
-    return Walks(tiny_folder)
+def walks(qwen_json: Served) -> Walks:
+    return qwen_json.walks
 
 
 AB = one_of(constant("a"), constant("béé"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,15 +12,15 @@ from serving.tokens.formats.llama3_json import parse
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.tokens.tools import ToolCall
 from serving.tokens.transcript import Transcript
-from tests.llama3 import make_folder
+from tests.serving.conftest import Served
 from tests.tool_samples import TOOLS
 
 CALL = '{"name": "say", "parameters": {"text": "a"}}'
 
 
 @pytest.fixture(scope="module")
-def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> ChatTokenizer:
-    return ChatTokenizer(make_folder(tmp_path_factory.mktemp("llama3")))
+def tokenizer(llama3: Served) -> ChatTokenizer:
+    return llama3.tokenizer
 
 
 @pytest.fixture
@@ -91,7 +90,3 @@ def test_an_answer_ends_with_the_end_of_its_turn_alone(
     assert transcript.other_ends == set(others)
     read = transcript.answer([*tokenizer.outside_text(CALL), others[0]])
     assert isinstance(read.problem, TruncatedCall)
-
-
-def test_its_folder_is_a_model_s(tmp_path: Path) -> None:
-    assert ChatTokenizer(make_folder(tmp_path)).control_id("<|eot_id|>") > 0

@@ -16,12 +16,13 @@ from serving.tokens.frame import CHATML
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.tokens.tools import ToolCall
 from tests.grammar_walks import Walks, avoids, stretches
+from tests.serving.conftest import Served
 from tests.tool_samples import TOOLS
 
 
 @pytest.fixture(scope="module")
-def walks(tiny_folder: str) -> Walks:
-    return Walks(tiny_folder)
+def walks(qwen_json: Served) -> Walks:
+    return qwen_json.walks
 
 
 def test_the_bound_does_not_reach_beyond_one_string(walks: Walks) -> None:
@@ -33,14 +34,11 @@ def test_the_bound_does_not_reach_beyond_one_string(walks: Walks) -> None:
 @pytest.mark.parametrize("tendency", [None, stretches], ids=["evenly", "towards broken characters"])
 @pytest.mark.parametrize("name", ["first_optional", "all_optional"])
 def test_the_grammar_allows_booleans_as_the_template_writes_them(
-    walks: Walks, tiny_tokenizer: ChatTokenizer, name: str, tendency: Callable[[bytes], bool] | None
+    qwen_json: Served, name: str, tendency: Callable[[bytes], bool] | None
 ) -> None:
-    rng = random.Random(name)
-    for _ in range(10):
-        text = walks.join(walks.walk(call(TOOLS[name], 15), rng, tendency)).decode()
-        arguments = parse(text, TOOLS).arguments
-        message = {"role": "assistant", "tool_calls": [{"function": {"name": name, "arguments": arguments}}]}
-        assert text in tiny_tokenizer.huggingface.apply_chat_template([message], tokenize=False)
+    for number in range(10):
+        text = qwen_json.walk(call(TOOLS[name], 15), f"{name}{number}", tendency)
+        assert text == qwen_json.rendered(name, parse(text, TOOLS).arguments)
 
 
 FORBIDDEN = [

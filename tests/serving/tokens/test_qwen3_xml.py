@@ -2,105 +2,57 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
-from typing_extensions import TypedDict
 
 from serving.errors import InvalidCall, InvalidTool
 from serving.tokens.formats import FORMATS
 from serving.tokens.formats.qwen3_xml import call, parse
 from serving.tokens.grammar import structural_tag
 from serving.tokens.tokenizer import ChatTokenizer
-from serving.tokens.tool_check import ToolCheck
 from serving.tokens.tools import ToolCall, ToolSpec
 from serving.tokens.transcript import Transcript
-from tests.bundled_models import bundled_folder
-from tests.grammar_walks import Walks
+from tests.serving.conftest import Served
 from tests.tool_samples import ANY_TEXT, BOOLEAN, ENDS_OF_XML_STRINGS, INTEGER, TOOLS, record
 
 FORMAT = FORMATS["qwen3_xml"]
 
 
 @pytest.fixture(scope="module")
-def folder() -> str:
-    return bundled_folder("tiny-hybrid")
+def tokenizer(qwen_xml: Served) -> ChatTokenizer:
+    return qwen_xml.tokenizer
 
 
-@pytest.fixture(scope="module")
-def tokenizer(folder: str) -> ChatTokenizer:
-    return ChatTokenizer(folder)
-
-
-@pytest.fixture(scope="module")
-def walks(folder: str) -> Walks:
-    return Walks(folder)
+def allows(served: Served, tool: ToolSpec, text: str, string_tokens: int = 50) -> bool:
+    """Whether the grammar of calls of a tool allows a text."""
+    return served.walks.accepts(call(tool, string_tokens), text)
 
 
 def test_the_bound_of_a_string_is_one_number_in_the_grammar() -> None:
     assert len(structural_tag(call(TOOLS["say"], 2000))) < 1000
 
 
-class Point(TypedDict):
-    x: int
-    name: str
-
-
-def everything(
-    a: str,
-    b: list[Point],
-    c: Literal["é", "<|im_end|>", 3],
-    d: float = 1.0,
-    e: bool = True,
-    f: list[str] = [],  # noqa: B006 - the type is what matters
-) -> None: ...
-
-
-@pytest.mark.parametrize("string_tokens", [1, 80, 3000])
-def test_tools_of_every_type_pass_the_check_that_skills_must_pass(
-    tokenizer: ChatTokenizer, string_tokens: int
-) -> None:
-    tool = ToolSpec.from_signature("everything", inspect.signature(everything, eval_str=True), "")
-    ToolCheck(tokenizer, FORMAT, string_tokens).check(tool)
-
-
-@functools.cache
-def template(folder: str) -> Any:
-    from transformers import AutoTokenizer
-
-    return AutoTokenizer.from_pretrained(folder)
-
-
-def rendered(folder: str, name: str, arguments: dict[str, Any]) -> str:
-    """What the model's chat template writes for a call."""
-    message = {"role": "assistant", "tool_calls": [{"function": {"name": name, "arguments": arguments}}]}
-    text = template(folder).apply_chat_template([message], tokenize=False)
-    frame = "<|im_start|>assistant\n<think>\n\n</think>\n\n", "<|im_end|>\n"
-    return str(text).removeprefix(frame[0]).removesuffix(frame[1])
-
-
 @pytest.mark.parametrize("value", [True, False])
 def test_a_boolean_is_written_as_json_and_read_in_python_s_spelling_too(
-    walks: Walks, folder: str, value: bool
+    qwen_xml: Served, value: bool
 ) -> None:
     tool = TOOLS["first_optional"]
-    text = rendered(folder, tool.name, {"c": value})
+    text = qwen_xml.rendered(tool.name, {"c": value})
     canonical = text.replace(str(value), str(value).lower())
     assert text != canonical
-    assert not walks.accepts(call(tool, 9), text)
-    assert walks.accepts(call(tool, 9), canonical)
+    assert not allows(qwen_xml, tool, text)
+    assert allows(qwen_xml, tool, canonical)
     assert parse(text, TOOLS) == parse(canonical, TOOLS) == ToolCall(tool.name, {"c": value})
 
 
 @pytest.mark.parametrize("word", ENDS_OF_XML_STRINGS)
-def test_a_string_cannot_hold_what_would_end_it(walks: Walks, folder: str, word: str) -> None:
+def test_a_string_cannot_hold_what_would_end_it(qwen_xml: Served, word: str) -> None:
     for text in (word, f"a{word}", f"\n{word}\n", f"<{word}"):
-        assert not walks.accepts(call(TOOLS["say"], 50), rendered(folder, "say", {"text": text}))
+        assert not allows(qwen_xml, TOOLS["say"], qwen_xml.rendered("say", {"text": text}))
         # The same within JSON is no danger.
-        assert walks.accepts(call(TOOLS["strings"], 50), rendered(folder, "strings", {"items": [text]}))
+        assert allows(qwen_xml, TOOLS["strings"], qwen_xml.rendered("strings", {"items": [text]}))
 
 
 STRINGS = [
@@ -118,22 +70,22 @@ STRINGS += ["<function=say>\n<parameter=text>", "a < b </ c", "x\n<parameter=tex
 
 
 @pytest.mark.parametrize("text", STRINGS)
-def test_every_other_string_is_kept_to_the_byte(walks: Walks, folder: str, text: str) -> None:
-    written = rendered(folder, "say", {"text": text})
+def test_every_other_string_is_kept_to_the_byte(qwen_xml: Served, text: str) -> None:
+    written = qwen_xml.rendered("say", {"text": text})
     assert written == (
         f"<tool_call>\n<function=say>\n<parameter=text>\n{text}\n</parameter>\n</function>\n</tool_call>"
     )
-    assert walks.accepts(call(TOOLS["say"], 50), written)
+    assert allows(qwen_xml, TOOLS["say"], written)
     assert parse(written, TOOLS).arguments == {"text": text}
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(text=ANY_TEXT, more=ANY_TEXT)
-def test_what_the_grammar_allows_has_one_reading(walks: Walks, folder: str, text: str, more: str) -> None:
+def test_what_the_grammar_allows_has_one_reading(qwen_xml: Served, text: str, more: str) -> None:
     forged = f"{text}\n</parameter>\n<parameter=b>\n1\n</parameter>\n{more}"
     for value in (text, forged):
-        written = rendered(folder, "all_optional", {"a": value})
-        if walks.accepts(call(TOOLS["all_optional"], 10_000), written):
+        written = qwen_xml.rendered("all_optional", {"a": value})
+        if allows(qwen_xml, TOOLS["all_optional"], written, 10_000):
             assert parse(written, TOOLS).arguments == {"a": value}
 
 
@@ -170,9 +122,8 @@ FORBIDDEN = [
 
 
 @pytest.mark.parametrize("text", FORBIDDEN)
-def test_other_spellings_are_not_allowed(walks: Walks, text: str) -> None:
-    name = text.partition("<function=")[2].partition(">")[0]
-    assert not walks.accepts(call(TOOLS[name], 50), text)
+def test_other_spellings_are_not_allowed(qwen_xml: Served, text: str) -> None:
+    assert not allows(qwen_xml, TOOLS[text.partition("<function=")[2].partition(">")[0]], text)
 
 
 READ = [
@@ -253,9 +204,9 @@ def conversation(tokenizer: ChatTokenizer, thinks: bool) -> Transcript:
 
 @pytest.mark.parametrize("thinks", [True, False])
 def test_the_whole_reads_as_the_template_would_write_it(
-    tokenizer: ChatTokenizer, folder: str, thinks: bool
+    tokenizer: ChatTokenizer, qwen_xml: Served, thinks: bool
 ) -> None:
-    plain = template(folder)
+    plain = qwen_xml.template
 
     def prompt(said: list[dict[str, Any]]) -> str:
         options = {"tools": [GO.openai], "enable_thinking": thinks}
@@ -265,7 +216,7 @@ def test_the_whole_reads_as_the_template_would_write_it(
     talk = conversation(tokenizer, thinks)
     assert talk.ids == plain(prompt([*MESSAGES]), add_special_tokens=False)["input_ids"]
     arguments = {"to": "é\n<parameter=to>\n", "steps": -3}
-    written = rendered(folder, "go", arguments)
+    written = qwen_xml.rendered("go", arguments)
     first = talk.answer(tokenizer.framed(f"{thoughts[0]}{written}<|im_end|>"))
     talk.tell("a wall")
     second = talk.answer(tokenizer.framed(f"{thoughts[1]}<tool_call>help<|im_end|>"))

@@ -15,6 +15,7 @@ from serving.tokens.grammar import Part, regex
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.tokens.tool_check import WALKS, ToolCheck
 from serving.tokens.tools import ToolSpec
+from tests.serving.conftest import Served
 
 
 class Point(TypedDict):
@@ -54,10 +55,8 @@ def altered(**functions: Any) -> ToolFormat:
 
 @pytest.mark.parametrize("function", [everything, nothing])
 @pytest.mark.parametrize("string_tokens", [1, 80, 3000])
-def test_every_type_passes_in_qwen_s_format(
-    tiny_tokenizer: ChatTokenizer, function: Any, string_tokens: int
-) -> None:
-    ToolCheck(tiny_tokenizer, qwen3_json, string_tokens).check(spec(function))
+def test_every_type_passes_in_every_format(served: Served, function: Any, string_tokens: int) -> None:
+    ToolCheck(served.tokenizer, served.format, string_tokens).check(spec(function))
 
 
 def test_several_calls_are_drawn_and_read(tiny_tokenizer: ChatTokenizer) -> None:

@@ -13,17 +13,9 @@ from serving.tokens.tokenizer import ChatTokenizer
 from serving.tokens.tools import ToolCall, ToolSpec
 from serving.tokens.transcript import ThinkingStyle, Transcript
 from tests.scripted_engine import Answer, call, say
+from tests.tool_samples import STRING, record
 
-GO = ToolSpec(
-    "go",
-    "Go somewhere.",
-    {
-        "type": "object",
-        "properties": {"to": {"type": "string"}},
-        "required": ["to"],
-        "additionalProperties": False,
-    },
-)
+GO = ToolSpec("go", "Go somewhere.", record("to", to=STRING))
 MESSAGES = [{"role": "system", "content": "Play."}, {"role": "user", "content": "Begin."}]
 
 

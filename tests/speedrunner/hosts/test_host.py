@@ -227,14 +227,15 @@ class TestSkills:
         executed = await play(pool, 'def skill(n: int):\n    """Count."""')
         assert "missing a required argument: 'n'" in (executed.node.error or "")
 
-    async def test_a_skill_that_goes_on_after_the_end_is_unwound(self, pool: HostPool) -> None:
-        source = '''
+    @pytest.mark.parametrize("caught", ["Exception", "BaseException"])
+    async def test_a_skill_that_goes_on_after_the_end_is_ended(self, pool: HostPool, caught: str) -> None:
+        source = f'''
             def skill():
                 """Walk for ever."""
                 while True:
                     try:
                         walk()
-                    except Exception:
+                    except {caught}:
                         pass
         '''
         executed = await play(pool, source, distance=3)
@@ -375,10 +376,11 @@ class TestHostileSkills:
         library = skills('def skill():\n    """Walk for ever."""\n    while True:\n        walk()')
         async with pool.host() as host:
             await host.reset(Task(ENV, "slow_step", 10), library.module(), None)
-            executed = await host.execute(ToolCall("skill", {}), 0.2)  # a step takes 0.3 s
+            executed = await host.execute(ToolCall("skill", {}), 1.0)  # a step takes 0.3 s
         assert stopped(executed)
-        assert executed.outcome.detail == {"position": 1}
-        assert (executed.actions, executed.node.actions, len(executed.node.calls)) == (1, 1, 1)
+        steps = executed.outcome.detail["position"]
+        assert steps >= 1
+        assert (executed.actions, executed.node.actions, len(executed.node.calls)) == (steps,) * 3
 
     async def test_swallowing_one_interruption_does_not_help(self, pool: HostPool) -> None:
         source = '''
@@ -420,20 +422,6 @@ class TestHostileSkills:
             assert executed.outcome == Outcome(0.5, False, {"position": 5})
             walked = await host.execute(ToolCall("walk", {"steps": 5}), PLENTY_S)
             assert (walked.ending, walked.actions, host.pid) == (Ending.SUCCESS, 2, first)
-
-    async def test_a_skill_that_swallows_the_end_is_killed_and_told_why(self, pool: HostPool) -> None:
-        source = '''
-            def skill():
-                """Walk for ever, whatever is raised."""
-                while True:
-                    try:
-                        walk()
-                    except BaseException:
-                        pass
-        '''
-        executed = await play(pool, source, distance=3)
-        assert (executed.ending, executed.actions) == (Ending.SUCCESS, 3)
-        assert (executed.node.error or "").startswith("EpisodeEnded: stopped, because the environment had")
 
     @pytest.mark.parametrize(
         ("body", "error"),
@@ -604,7 +592,9 @@ class TestLargeTrees:
 
 
 class TestFaults:
-    async def test_an_environment_that_breaks_is_a_fault_and_no_error_of_the_skill(self) -> None:
+    async def test_an_environment_that_breaks_is_a_fault_and_no_error_of_the_skill(
+        self, pool: HostPool
+    ) -> None:
         library = skills(
             """
             def skill():
@@ -615,34 +605,33 @@ class TestFaults:
                     return 1
             """
         )
-        async with HostPool(1, ENV) as pool:
-            async with pool.host() as host:
-                first = host.pid
-                await host.reset(Task(ENV, "broken_step", 10), library.module(), None)
-                with pytest.raises(HostFault, match="walk failed: RuntimeError: the floor broke") as caught:
-                    await host.execute(ToolCall("skill", {}), PLENTY_S)
-                assert "toy_env.py" in caught.value.traceback
-                assert not host.usable
-            assert not alive(first)
-            async with episode(pool, library) as call:
-                assert (await call("walk")).node.error is None
+        async with pool.host() as host:
+            await host.reset(Task(ENV, "broken_step", 10), library.module(), None)
+            with pytest.raises(HostFault, match="walk failed: RuntimeError: the floor broke") as caught:
+                await host.execute(ToolCall("skill", {}), PLENTY_S)
+            assert "toy_env.py" in caught.value.traceback
+            assert not host.usable
+        assert not alive(host.pid)
+        async with episode(pool, library) as call:
+            assert (await call("walk")).node.error is None
 
-    async def test_an_environment_that_hangs_costs_its_host(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(hosts, "GRACE_S", 0.05)
-        async with HostPool(1, ENV) as pool:
-            async with pool.host() as host:
-                first = host.pid
-                await host.reset(Task(ENV, "slow_step", 10), skills().module(), None)
-                await host.execute(ToolCall("look", {}), PLENTY_S)
-                with pytest.raises(HostTimedOut, match=r"did not answer walk within 0\.1 s and was killed"):
-                    await host.execute(ToolCall("walk", {}), 0.05)
-                assert not alive(first)
-                assert host.outcome == Outcome(0.0, False, {"position": 0})  # as of its last reply
-            async with episode(pool, skills()) as call:
-                assert (await call("walk", steps=10)).ending is Ending.SUCCESS
+    async def test_an_environment_that_hangs_costs_its_host(
+        self, pool: HostPool, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        async with pool.host() as host:
+            await host.reset(Task(ENV, "slow_step", 10), skills().module(), None)
+            await host.execute(ToolCall("look", {}), PLENTY_S)
+            monkeypatch.setattr(hosts, "GRACE_S", 0.05)
+            with pytest.raises(HostTimedOut, match=r"did not answer walk within 0\.1 s and was killed"):
+                await host.execute(ToolCall("walk", {}), 0.05)
+            monkeypatch.undo()
+            assert not alive(host.pid)
+            assert host.outcome == Outcome(0.0, False, {"position": 0})  # as of its last reply
+        async with episode(pool, skills()) as call:
+            assert (await call("walk", steps=10)).ending is Ending.SUCCESS
 
-    async def test_a_reset_that_fails_is_a_fault(self) -> None:
-        async with HostPool(1, ENV) as pool, pool.host() as host:
+    async def test_a_reset_that_fails_is_a_fault(self, pool: HostPool) -> None:
+        async with pool.host() as host:
             with pytest.raises(
                 HostFault, match="task broken_reset 1 could not be started: RuntimeError: the"
             ):
@@ -671,15 +660,13 @@ class TestFaults:
             async with episode(pool, library) as call_again:
                 assert (await call_again("walk")).node.error is None
 
-    async def test_a_host_that_dies_between_episodes_is_replaced_unnoticed(self) -> None:
-        async with HostPool(1, ENV) as pool:
-            async with pool.host() as host:
-                await host.reset(Task(ENV, "default", 10), skills().module(), None)
-            os.kill(host.pid, signal.SIGKILL)
-            await until(lambda: not alive(host.pid))
-            async with pool.host() as other:
-                await other.reset(Task(ENV, "default", 10), skills().module(), None)
-                assert (await other.execute(ToolCall("walk", {}), PLENTY_S)).node.error is None
+    async def test_a_host_that_dies_between_episodes_is_replaced_unnoticed(self, pool: HostPool) -> None:
+        async with pool.host() as host:
+            await host.reset(Task(ENV, "default", 10), skills().module(), None)
+        os.kill(host.pid, signal.SIGKILL)
+        await until(lambda: not alive(host.pid))
+        async with episode(pool, skills()) as call:
+            assert (await call("walk")).node.error is None
 
     async def test_signals_to_the_group_are_the_owners_affair(self, pool: HostPool) -> None:
         async with pool.host() as host:

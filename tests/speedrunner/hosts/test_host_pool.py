@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
+from collections.abc import AsyncIterator
 
 import psutil
 import pytest
+import pytest_asyncio
 
-import envs
 from envs import Task, UnknownEnvironment
 from envs.registry import REGISTRY
 from envs.scienceworld import ScienceWorld
@@ -71,23 +71,21 @@ class TestMemory:
         with pytest.raises(UnknownEnvironment, match="no environment 'nonsense'"):
             await HostPool(1, "nonsense").__aenter__()
 
-    @pytest.mark.parametrize(
-        ("env", "task"),
-        [
-            ("babyai", Task("babyai", "pick_up_seq_go_to", 1)),
-            ("crafter", Task("crafter", "default", 1)),
-            ("scienceworld", PLANT),
-        ],
-    )
-    async def test_no_host_takes_more_than_its_environment_says(self, env: str, task: Task) -> None:
-        made = envs.make(env)
-        library = Library(made.primitives)
-        library = library.write('def skill():\n    """Rest."""', public=True, sleep=1)
-        async with HostPool(1, env) as pool, pool.host() as host:
-            await host.reset(task, library.module(), None)
-            await host.execute(ToolCall("skill", {}), PLENTY_S)
-            used = sum(each.memory_full_info().uss for each in tree(host.pid))
-        assert 5_000_000 < used < (made.memory_mb + SKILLS_MB) * 1_000_000
+    @pytest.mark.parametrize(("env", "name"), [("babyai", "pick_up_seq_go_to"), ("crafter", "default")])
+    async def test_no_host_takes_more_than_its_environment_says(self, env: str, name: str) -> None:
+        async with HostPool(1, env) as pool:
+            await check_memory(pool, Task(env, name, 1))
+
+
+async def check_memory(pool: HostPool, task: Task) -> None:
+    """Play a skill, and compare the memory of the host's processes with what the environment says."""
+    made = REGISTRY.find(task.env)
+    library = Library(made.primitives).write('def skill():\n    """Rest."""', public=True, sleep=1)
+    async with pool.host() as host:
+        await host.reset(task, library.module(), None)
+        await host.execute(ToolCall("skill", {}), PLENTY_S)
+        used = sum(each.memory_full_info().uss for each in tree(host.pid))
+    assert 5_000_000 < used < (made.memory_mb + SKILLS_MB) * 1_000_000
 
 
 def java(host: Host) -> psutil.Process:
@@ -97,47 +95,55 @@ def java(host: Host) -> psutil.Process:
     return found
 
 
-class TestScienceWorld:
-    async def test_a_simulator_is_reused_and_closing_leaves_no_process(self) -> None:
-        async with HostPool(1, "scienceworld") as pool:
-            seen = []
-            for _ in range(2):
-                async with pool.host() as host:
-                    await host.reset(PLANT, EMPTY.module(), None)
-                    seen.append(java(host))
-            assert seen[0] == seen[1]
+@pytest_asyncio.fixture(scope="class", loop_scope="class")
+async def pool() -> AsyncIterator[HostPool]:
+    """One host with its simulator; closing leaves no process. A test may end it, and the next has another."""
+    async with HostPool(1, "scienceworld") as pool:
+        yield pool
+        async with pool.host() as host:
             processes = tree(host.pid)
-        assert [each for each in processes if runs(each)] == []
+    assert [each for each in processes if runs(each)] == []
 
-    async def test_killing_a_host_ends_its_simulator(self) -> None:
-        async with HostPool(1, "scienceworld") as pool:
+
+@pytest.mark.asyncio(loop_scope="class")
+class TestScienceWorld:
+    async def test_a_simulator_is_reused(self, pool: HostPool) -> None:
+        seen = []
+        for _ in range(2):
             async with pool.host() as host:
                 await host.reset(PLANT, EMPTY.module(), None)
-                process = java(host)
-                host.kill()
-            _, alive = psutil.wait_procs([process], timeout=PLENTY_S)
-            assert not any(runs(each) for each in alive)
+                seen.append(java(host))
+        assert seen[0] == seen[1]
 
-    async def test_a_simulator_that_dies_ends_its_episode_and_is_replaced(self, tmp_path: Path) -> None:
-        async with HostPool(1, "scienceworld", log=tmp_path / "hosts.log") as pool:
-            async with pool.host() as host:
-                await host.reset(PLANT, EMPTY.module(), None)
-                died = java(host)
-                died.kill()
-                with pytest.raises(
-                    HostFault, match=rf"look_around failed: .*process {died.pid}, exit status"
-                ):
-                    await host.execute(ToolCall("look_around", {}), PLENTY_S)
-                assert host.outcome is not None  # as it stood
-            async with pool.host() as other:
-                assert other.pid != host.pid
-                await other.reset(PLANT, EMPTY.module(), None)
-                executed = await other.execute(ToolCall("look_around", {}), PLENTY_S)
-            assert executed.node.error is None
+    async def test_no_host_takes_more_than_its_environment_says(self, pool: HostPool) -> None:
+        await check_memory(pool, PLANT)
+
+    async def test_a_simulator_that_dies_ends_its_episode_and_is_replaced(self, pool: HostPool) -> None:
+        async with pool.host() as host:
+            await host.reset(PLANT, EMPTY.module(), None)
+            died = java(host)
+            died.kill()
+            with pytest.raises(HostFault, match=rf"look_around failed: .*process {died.pid}, exit status"):
+                await host.execute(ToolCall("look_around", {}), PLENTY_S)
+            assert host.outcome is not None  # as it stood
+        async with pool.host() as other:
+            assert other.pid != host.pid
+            await other.reset(PLANT, EMPTY.module(), None)
+            executed = await other.execute(ToolCall("look_around", {}), PLENTY_S)
+        assert executed.node.error is None
 
     @pytest.mark.slow
-    async def test_one_that_dies_between_episodes_is_replaced_unnoticed(self) -> None:
-        async with HostPool(1, "scienceworld") as pool, pool.host() as host:
+    async def test_killing_a_host_ends_its_simulator(self, pool: HostPool) -> None:
+        async with pool.host() as host:
+            await host.reset(PLANT, EMPTY.module(), None)
+            process = java(host)
+            host.kill()
+        _, alive = psutil.wait_procs([process], timeout=PLENTY_S)
+        assert not any(runs(each) for each in alive)
+
+    @pytest.mark.slow
+    async def test_one_that_dies_between_episodes_is_replaced_unnoticed(self, pool: HostPool) -> None:
+        async with pool.host() as host:
             await host.reset(PLANT, EMPTY.module(), None)
             java(host).kill()
             await host.reset(PLANT, EMPTY.module(), None)

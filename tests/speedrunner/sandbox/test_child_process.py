@@ -47,6 +47,7 @@ class TestWhereItCannotRun:
             seccomp.read_text().replace("_MODE_FILTER = 22, 38, 2", "_MODE_FILTER = 22, 38, 99")
         )
         monkeypatch.setattr(child_process, "CODE", code)
+        monkeypatch.setattr(child_process, "START_PAUSES_S", (None,))
         with pytest.raises(SandboxUnavailable, match="takes no filter of system calls: Invalid argument"):
             require(Sandbox())
 

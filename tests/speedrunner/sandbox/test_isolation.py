@@ -72,20 +72,8 @@ except SandboxUnavailable as error:
 def test_where_neither_can_be_used_one_line_says_what_to_ask_for() -> None:
     """In a user namespace that is limited to no further ones, which limits nobody else."""
     limit = "echo 0 > /proc/sys/user/max_user_namespaces"
-    tried = subprocess.run(
-        (
-            "unshare",
-            "--user",
-            "--map-root-user",
-            "sh",
-            "-c",
-            f'{limit}; exec "$0" -c "$1"',
-            sys.executable,
-            REQUIRE,
-        ),
-        capture_output=True,
-        text=True,
-    )
+    shell = ("sh", "-c", f'{limit}; exec "$0" -c "$1"', sys.executable, REQUIRE)
+    tried = subprocess.run(("unshare", "--user", "--map-root-user", *shell), capture_output=True, text=True)
     (line,) = tried.stdout.splitlines()
     assert "bubblewrap cannot be used (bwrap: Creating new namespace failed" in line
     assert "user namespaces cannot be used (unshare: No space left on device)" in line

@@ -29,7 +29,7 @@ def endless():
         look()
 """
 
-SLOW_S = 1.5
+SLOW_S, PLENTY_S = 1.5, 60.0
 
 
 class Still:
@@ -46,16 +46,22 @@ class Still:
 
 
 class SlowPool(ChildPool):
-    """The machine is busy: each process takes its time to start."""
+    """The machine is busy: a process may take its time to start."""
+
+    pause_s = 0.0
 
     def take(self, deadline: float = math.inf) -> Child:
-        time.sleep(SLOW_S)
+        time.sleep(self.pause_s)
         return super().take()
 
 
 @pytest.fixture
-def skills() -> Iterator[Skills]:
-    pool = SlowPool(Sandbox())
+def pool() -> SlowPool:
+    return SlowPool(Sandbox())
+
+
+@pytest.fixture
+def skills(pool: SlowPool) -> Iterator[Skills]:
     module = SkillModule(SOURCE, ("harmless", "endless"), {"look": "Look."}, "seed")
     skills = Skills(pool, module, Still())
     skills.close()  # as after a call that had to be killed
@@ -64,23 +70,32 @@ def skills() -> Iterator[Skills]:
     pool.close()
 
 
-def test_the_start_of_a_new_process_takes_nothing_of_the_calls_time(skills: Skills) -> None:
+def test_the_start_of_a_new_process_takes_nothing_of_the_calls_time(
+    skills: Skills, pool: SlowPool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("speedrunner.sandbox.skill_process.START_S", PLENTY_S)
+    pool.pause_s = SLOW_S
     ended = skills.run("harmless", {}, SLOW_S / 2)
     assert (ended.result, ended.error) == ("a wall", None)
 
 
-def test_a_call_in_a_new_process_is_interrupted_at_its_limit_and_not_killed(skills: Skills) -> None:
-    ended = skills.run("endless", {}, 0.2)
-    assert (ended.error or "").startswith("TimeLimitReached: stopped at the time limit of 0.2 s")
+def test_a_call_in_a_new_process_is_interrupted_at_its_limit_and_not_killed(
+    skills: Skills, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("speedrunner.sandbox.skill_process.STOP_S", PLENTY_S)
+    error = skills.run("endless", {}, 0.2).error or ""
+    assert error.startswith("TimeLimitReached: stopped at the time limit of 0.2 s")
+    assert "killed" not in error
 
 
 def test_a_start_that_takes_for_ever_uses_the_calls_time_up(
-    skills: Skills, monkeypatch: pytest.MonkeyPatch
+    skills: Skills, pool: SlowPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """So that the call ends when its host promises it."""
     monkeypatch.setattr("speedrunner.sandbox.skill_process.START_S", 0.1)
-    ended = skills.run("endless", {}, 0.5)
-    assert (ended.error or "").startswith("TimeLimitReached: stopped at the time limit of 0.5 s")
+    pool.pause_s = 0.7
+    ended = skills.run("endless", {}, 0.2)
+    assert (ended.error or "").startswith("TimeLimitReached: stopped at the time limit of 0.2 s")
 
 
 def test_a_library_of_four_million_characters_reaches_its_child() -> None:
@@ -109,10 +124,11 @@ def test_a_process_that_starts_for_ever_uses_the_calls_time_up_and_is_the_machin
     with closing(Skills(pool, module, Still())) as skills:
         skills.close()
         pool.close()
+        monkeypatch.setattr("speedrunner.sandbox.skill_process.START_S", 0.1)
         monkeypatch.setattr("speedrunner.sandbox.child_process.START_PAUSES_S", (60.0, None))
         monkeypatch.setattr("speedrunner.sandbox.child_process.PROGRAM", "import time; time.sleep(60)")
         with pytest.raises(SandboxError, match="did not start"):
-            skills.run("harmless", {}, 0.5)  # the pause before the next try would be a minute
+            skills.run("harmless", {}, 0.2)  # the pause before the next try would be a minute
 
 
 BURNS = """
@@ -132,8 +148,9 @@ def test_a_module_that_does_not_end_to_load_is_ended_and_each_call_says_so(
     module = SkillModule(BURNS.replace("BURNING", "True"), ("harmless",), {"look": "Look."}, "seed")
     with closing(Skills(pool, module, Still())) as skills:
         assert skills._child is None
-        ended = skills.run("harmless", {}, 0.5)
-        assert (ended.error or "").startswith("TimeLimitReached: stopped at the time limit of 0.5 s")
+        monkeypatch.setattr("speedrunner.sandbox.skill_process.START_S", 0.1)
+        ended = skills.run("harmless", {}, 0.2)
+        assert (ended.error or "").startswith("TimeLimitReached: stopped at the time limit of 0.2 s")
         assert skills._child is None
     pool.close()
 

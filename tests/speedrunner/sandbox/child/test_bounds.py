@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from typing import Any
 
 import pytest
@@ -61,12 +60,16 @@ def test_what_is_too_much(body: bytes, problem: str | None) -> None:
     assert excess(body) == problem
 
 
-@pytest.mark.parametrize("unit", [b"{},", b'"",', b'"', b'"\\', b"\\", b"[]", b'"[', b'\\"'])
-def test_looking_costs_little_whatever_it_is(unit: bytes) -> None:
-    body = (unit * MESSAGE_LIMIT)[:MESSAGE_LIMIT]
-    began = time.process_time()
-    excess(body)
-    assert time.process_time() - began < 1.0  # 0.1 s on a slow machine
+@pytest.mark.parametrize(
+    ("unit", "is_too_much"),
+    [
+        *((unit, True) for unit in (b"{},", b'"",', b'"', b"[]", b'"[')),
+        *((unit, False) for unit in (b'"\\', b"\\", b'\\"')),
+    ],
+)
+def test_looking_is_linear_whatever_it_is(unit: bytes, is_too_much: bool) -> None:
+    """With anything worse, two megabytes would take hours."""
+    assert (excess((unit * MESSAGE_LIMIT)[:MESSAGE_LIMIT]) is not None) == is_too_much
 
 
 def test_all_that_is_kept_whole_fits() -> None:

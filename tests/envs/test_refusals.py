@@ -1,0 +1,57 @@
+"""Tasks, options and calls that our environments refuse; each line says what is allowed."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import pytest
+
+from envs import EnvironmentFault, Task, UnknownTask, make, splits
+from tests.refusals import Golden, refusals
+
+STARTED = {"babyai": Task("babyai", "goto", 0), "crafter": Task("crafter", "default", 3)}
+"""The environments that start no process, with a task."""
+
+TASKS: dict[str, list[tuple[str, Any]]] = {
+    "babyai": [("fly", 0), ("goto", -1), ("goto", 1.0), ("goto", True)],
+    "crafter": [("survive", 0), ("default", -1), ("default", "7")],
+    "scienceworld": [("fly", 0), ("find-plant", 300), ("find-plant", -1)],
+}
+
+
+def test_an_unknown_task_is_refused_with_what_there_is(golden: Golden) -> None:
+    tries = [
+        (task, partial(make(env).reset, task))
+        for env, tasks in TASKS.items()
+        for task in (Task("maze", "default", 0), *(Task(env, *task) for task in tasks))
+    ]
+    golden("unknown_tasks.txt", refusals(tries, UnknownTask))
+
+
+def test_a_value_that_is_out_of_range_is_refused(golden: Golden) -> None:
+    options: list[tuple[str, dict[str, Any]]] = [
+        *(("babyai", {"num_dists": number}) for number in (-1, 13)),
+        *(("crafter", {"zombie_frequency": each}) for each in (-0.5, 101.0, float("nan"), float("inf"))),
+        ("crafter", {"view": "far"}),
+    ]
+    tries = [(each, partial(make, each[0], **each[1])) for each in options]
+    tries.append(("crafter's split, seed -1", partial(splits, "crafter", seed=-1)))
+    golden("out_of_range.txt", refusals(tries, EnvironmentFault))
+
+
+@pytest.mark.parametrize("name", STARTED)
+def test_an_invalid_call_names_what_is_allowed_and_costs_nothing(name: str, golden: Golden) -> None:
+    env = make(name)
+    env.reset(STARTED[name])
+    before = env.outcome(), env.snapshot()
+    known = env.primitives[-1].name
+    calls: list[tuple[str, dict[str, Any]]] = [
+        ("jump", {}),
+        ("", {}),
+        ("go\nback", {}),
+        (known, {"far": True}),
+    ]
+    tries = [(call, partial(env.call, call[0], **call[1])) for call in calls]
+    golden(f"{name}_calls.txt", refusals(tries, EnvironmentFault))
+    assert (env.outcome(), env.snapshot()) == before
