@@ -211,7 +211,7 @@ class Library:
         text = _read(source, limit)
         functions = [each.name for each in text if each.kind == "function"]
         if not functions:
-            raise InvalidSkill("the source must hold a function at its top level")
+            raise InvalidSkill("the source must define a function at the top level")
         shown = {name: not name.startswith("_") if public is None else public for name in functions}
         return self._edited(self._with(text), sleep, shown, text, self._clashes(text))
 
@@ -235,7 +235,7 @@ class Library:
         """Rename a skill, and with it every call of it. Docstrings and comments stay as they are."""
         skill = self.skill(name)
         if not new_name.isidentifier() or keyword.iskeyword(new_name):
-            raise InvalidSkill(f"{new_name!r} is no name for a function")
+            raise InvalidSkill(f"{new_name!r} is not a valid function name")
         if new_name in self.named:
             raise InvalidSkill(f"{new_name} is already in the library; choose another name")
         users = [each for each in self.definitions if each.name == name or each.mentions(name)]
@@ -279,7 +279,7 @@ class Library:
             extent = range(each.line, each.line + each.source.count("\n") + 1)
             if lines and lines[0] in extent:
                 line = [line for line in lines if line in extent][-1] - each.line + 1
-                place = f"the class {each.name} fails when the library is loaded, in its line {line}"
+                place = f"the class {each.name} fails in its line {line} when the library is loaded"
                 raise InvalidSkill(f"{place}: {why}")
         raise InvalidSkill(f"the library cannot be loaded: {why}")
 
@@ -392,12 +392,12 @@ def _replaced(name: str, text: str, old: str, new: str) -> str:
     if count == 1:
         return text.replace(old, new)
     if count:
-        more = "give more of what is around it"
+        more = "include more of the text around it"
         raise InvalidSkill(f"the text to replace occurs {count} times in {name}; {more}")
     near = difflib.get_close_matches(
         _first_line(old.strip()), [line.strip() for line in text.split("\n")], n=1
     )
-    hint = f"; the nearest line is `{near[0]}` (spaces count, too)" if near else f"; show {name} first"
+    hint = f"; the nearest line is `{near[0]}` (spaces count)" if near else f"; show {name} first"
     raise InvalidSkill(f"the text to replace does not occur in {name}{hint}")
 
 

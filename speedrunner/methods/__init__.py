@@ -18,7 +18,14 @@ from speedrunner.library.library import Library
 from speedrunner.library.rules import InvalidSkill
 from speedrunner.methods.base import TRIES, Method, SleepTools, UnfitEnvironment
 from speedrunner.methods.batch import Overflow, fitting, newest_batch, places
-from speedrunner.methods.texts import primitives, skill_rules, world
+from speedrunner.methods.texts import (
+    describe_episodes,
+    primitives,
+    quote_description,
+    skill_example,
+    skill_rules,
+    world,
+)
 from speedrunner.store.data import History
 from speedrunner.store.records import CallNode, Edit, Ending, Message, Policy, Skill, Trajectory
 
@@ -53,6 +60,7 @@ __all__ = [
     "Trajectory",
     "UnfitEnvironment",
     "actor_view",
+    "describe_episodes",
     "fitting",
     "function_names",
     "headline",
@@ -60,7 +68,9 @@ __all__ = [
     "places",
     "plain_messages",
     "primitives",
+    "quote_description",
     "render",
+    "skill_example",
     "skill_rules",
     "trajectory_text",
     "world",

@@ -9,7 +9,7 @@ from speedrunner.library.library import Library
 from speedrunner.library.rules import InvalidSkill
 from speedrunner.store.records import Edit
 
-TAKEN = "the library has one of this name, and nothing in it is changed"
+TAKEN = "the library already has this name, and its skills cannot be changed"
 
 
 async def appended(library: Library, source: str, sleep: int) -> tuple[Library, list[Edit]]:
@@ -38,7 +38,7 @@ async def appended(library: Library, source: str, sleep: int) -> tuple[Library, 
         group = needs[name] - there
         try:
             if other := [each for each in sorted(there) if library.named[each] != named[each]]:
-                raise InvalidSkill(f"{name} needs {', '.join(other)}, and {TAKEN}")
+                raise InvalidSkill(f"{name} needs {', '.join(other)}: {TAKEN}")
             source = "\n\n\n".join(each.source for each in text if each.name in group)
             grown = library.write(source, public=True, sleep=sleep)
             await grown.check_loading()
@@ -47,7 +47,7 @@ async def appended(library: Library, source: str, sleep: int) -> tuple[Library, 
         else:
             library = grown
             edits += [Edit("write", each) for each in functions if each in group]
-    return library, edits or [Edit("write", "(none)", "the source must hold a function at its top level")]
+    return library, edits or [Edit("write", "(none)", "the source must define a function at the top level")]
 
 
 def _needed(name: str, named: Mapping[str, Definition]) -> set[str]:
