@@ -109,6 +109,25 @@ def group(nodeid: str) -> str:
     return next((folder for folder in (ENGINE, "tests/models") if file.startswith(f"{folder}/")), file)
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Offer to rewrite golden files."""
+    parser.addoption("--update", action="store_true", help="rewrite golden files instead of comparing")
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
+    """Compare a text with a file below `tests/golden`, or write it there (`pytest --update`)."""
+
+    def golden(name: str, text: str) -> None:
+        file = Path(__file__).with_name("golden") / name
+        if request.config.getoption("--update"):
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text, encoding="utf-8")
+        assert text == file.read_text(encoding="utf-8")
+
+    return golden
+
+
 @pytest.fixture
 def smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Write an `nvidia-smi` that reports the GPUs of the test; see `tests.stand_in_smi`."""

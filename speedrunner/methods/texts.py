@@ -29,22 +29,29 @@ def describe_episodes(env: TextEnv, limits: EpisodeLimits) -> str:
     return render(__package__, "episodes", env=env, limits=limits, seconds=f"{limits.wall_s:g}")
 
 
-def skill_rules(env: TextEnv, string_tokens: int | None = None) -> str:
+def skill_rules(env: TextEnv, string_tokens: int | None = None, *, program: bool = False) -> str:
     """Return what a library accepts, and what a skill can do.
 
     Args:
         string_tokens: the most tokens that one source can have, to state it.
+        program: the skills are the functions of one program; see `speedrunner.methods.voyager`.
     """
     modules = sorted(ALLOWED_MODULES)
     return render(
-        __package__, "rules", env=env, types=SUPPORTED, modules=modules, string_tokens=string_tokens
+        __package__,
+        "rules",
+        env=env,
+        types=SUPPORTED,
+        modules=modules,
+        string_tokens=string_tokens,
+        program=program,
     )
 
 
-def skill_example(*, defaults: bool = False) -> str:
+def skill_example(*, program: bool = False) -> str:
     """Return a worked example of a skill, from a world that has nothing in common with any environment.
 
     Args:
-        defaults: give every parameter a default, as a program needs it that runs without arguments.
+        program: give every parameter a default, as a program runs without arguments.
     """
-    return render(__package__, "example", defaults=defaults)
+    return render(__package__, "example", program=program)

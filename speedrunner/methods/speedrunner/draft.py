@@ -79,7 +79,7 @@ class Draft:
         return await self._edit("visibility", name, edited, f"{name} is now {seen}")
 
     async def edit_skill(self, name: str, old: str, new: str) -> str:
-        """Replace the text `old` by `new` in a skill, or in a shared constant or class. `old` must occur
+        """Replace the text `old` with `new` in a skill, or in a shared constant or class. `old` must occur
         there exactly once."""
         edited = partial(self.library.edit, name, old, new, sleep=self.sleep)
         return await self._edit("edit", name, edited, f"{name} was changed")

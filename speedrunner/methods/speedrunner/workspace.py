@@ -52,7 +52,7 @@ def load_trajectories(batch: int | None = None, policy: int | None = None) -> li
 
 
 def calls(trajectory: dict[str, Any]) -> Iterator[tuple[int, int, dict[str, Any]]]:
-    """Yield (turn, depth, call) for every call that ran. Turns count from 1; the actor's calls have depth 0."""
+    """Yield (turn from 1, depth, call) for every call that ran; the actor's own calls have depth 0."""
 
     def walk(turn: int, depth: int, call: dict[str, Any]) -> Iterator[tuple[int, int, dict[str, Any]]]:
         yield turn, depth, call

@@ -83,8 +83,8 @@ def programming(library: Library, env: TextEnv, shown: list[str] | None = None) 
         __package__,
         "actor/instructions",
         primitives=primitives(env),
-        rules=skill_rules(env),
-        example=skill_example(defaults=True),
+        rules=skill_rules(env, program=True),
+        example=skill_example(program=True),
         programs=[_told(library, name) for name in shown],
         left_out=len(every) - len(shown),
     )
