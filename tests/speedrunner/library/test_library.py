@@ -209,7 +209,11 @@ class TestEditingByExactText:
     @pytest.mark.parametrize(
         ("old", "new", "text"),
         [
-            ("steps", "n", "the text to replace occurs 3 times in walk_far; give more of what is around it"),
+            (
+                "steps",
+                "n",
+                "the text to replace occurs 3 times in walk_far; include more of the text around it",
+            ),
             ("", "n", "the text to replace does not occur in walk_far"),
             (
                 "return walk(n=steps)",
@@ -296,8 +300,8 @@ class TestRenaming:
             ("run", "run is already in the library; choose another name"),
             ("walk", "line 1: walk is already a primitive; choose another name"),
             ("print", "line 1: print is already a Python builtin"),
-            ("walk far", "'walk far' is no name for a function"),
-            ("class", "'class' is no name for a function"),
+            ("walk far", "'walk far' is not a valid function name"),
+            ("class", "'class' is not a valid function name"),
             ("__far", "line 1: '__far' cannot name a skill"),
             ("steps", "walk_far uses steps also as a name of its own; change that first, then rename"),
         ],
@@ -528,18 +532,18 @@ class TestTheFunctionItself:
         ("source", "text"),
         [
             ("def skill(:\n", "line 1: "),
-            ("", "the source must hold a function at its top level"),
-            ("LIMIT = 1\n", "the source must hold a function at its top level"),
+            ("", "the source must define a function at the top level"),
+            ("LIMIT = 1\n", "the source must define a function at the top level"),
             (function() + function(), "line 4: skill is defined twice; choose another name"),
             (
                 function() + "print('hello')\n",
-                "line 4: only imports, constants, classes and functions may stand",
+                "line 4: only imports, constants, classes and functions are atand",
             ),
             ("async " + function(), "line 1: async code is not allowed in a skill; use plain def"),
             ("import functools\n@functools.cache\n" + function(), "line 2: a skill cannot be decorated"),
             (
                 "print('hello')\n" + function(),
-                "line 1: only imports, constants, classes and functions may stand",
+                "line 1: only imports, constants, classes and functions are atand",
             ),
             (
                 "class Walker:\n    x = [print() for _ in 'a']\n    print()\n" + function(),
@@ -549,7 +553,10 @@ class TestTheFunctionItself:
                 "class Walker:\n    async def go(self): pass\n" + function(),
                 "line 2: async code is not allowed",
             ),
-            ("class Walker(metaclass=type):\n    pass\n" + function(), "line 1: a class takes no keyword"),
+            (
+                "class Walker(metaclass=type):\n    pass\n" + function(),
+                "line 1: the only keyword that a class can have",
+            ),
             ("@print\nclass Walker:\n    pass\n" + function(), "line 1: dataclass is the only decorator"),
             (
                 f"class W:\n    x = '{'x' * CLASS_LIMIT}'\n" + function(),
@@ -557,13 +564,13 @@ class TestTheFunctionItself:
             ),
             (
                 "class P:\n    x: int\n" + function("p: P"),
-                "line 3: the parameter p cannot be P (P is no TypedDict)",
+                "line 3: the parameter p cannot be P (P is not a TypedDict)",
             ),
             (
                 POINT.replace("(TypedDict)", "(TypedDict, total=open)") + function("p: Point"),
-                "line 3: a class takes no keyword but TypedDict's total",
+                "line 3: the only keyword that a class can have is the total of TypedDict",
             ),
-            (TREE + function("p: Tree"), "the parameter p cannot be Tree (Tree holds itself)"),
+            (TREE + function("p: Tree"), "the parameter p cannot be Tree (Tree contains itself)"),
             (
                 POINT.replace("x: int", "x: set") + function("p: Point"),
                 "the parameter p cannot be Point: str, int",
@@ -600,8 +607,8 @@ class TestTheFunctionItself:
             ("LIMIT = len('abc')\n" + function(), "line 1: the constant LIMIT must be a literal value"),
             (function(body="break"), "line 3: 'break' outside loop"),
             (function(body="x = '\0'"), "cannot contain null bytes"),
-            (function(body="x = '\ud800'"), "the source is no Python: "),
-            (function(doc='"""\\ud800"""'), "line 1: the docstring of skill is no valid Unicode text"),
+            (function(body="x = '\ud800'"), "the source is not valid Python: "),
+            (function(doc='"""\\ud800"""'), "line 1: the docstring of skill is not valid Unicode text"),
             (function('a: str = "\\ud800"'), "line 1: the default of a must be a literal value"),
             (function(body="return " + "(" * 500 + ")" * 500), "too many nested parentheses"),
             (function(body="x = 1\n    return " + "-" * 5000 + "1"), "line 4: the code is nested too deeply"),
@@ -626,10 +633,10 @@ class TestTheFunctionItself:
             ),
             (function(f"a: int = 0x{'f' * 9000}"), f"the default of a cannot be 0x{'f' * 78}...: use its"),
             (function("a: (b := int)"), "line 1: 'named expression' can not be used"),
-            ("__builtins__ = {}\n" + function(), "line 1: __builtins__ is a name of Python's own"),
-            ("import math as __name__\n" + function(), "line 1: __name__ is a name of Python's own"),
-            ("from random import _os\n" + function(), "line 1: _os is no public name of random"),
-            (function(body="from dataclasses import sys"), "line 3: sys is no public name of dataclasses"),
+            ("__builtins__ = {}\n" + function(), "line 1: __builtins__ is reserved by Python"),
+            ("import math as __name__\n" + function(), "line 1: __name__ is reserved by Python"),
+            ("from random import _os\n" + function(), "line 1: _os is not a public name of random"),
+            (function(body="from dataclasses import sys"), "line 3: sys is not a public name of dataclasses"),
             (
                 function(body="del missing"),
                 "line 3: missing cannot be deleted: skill assigns no such variable",

@@ -104,7 +104,7 @@ class TestWhatDoesNotFit:
         names = [each.name for each in run.data.policies.load(1).skills]
         if overflow == "skip":
             assert names == []
-            assert str(sleep.error).startswith("the context of inducer overflowed")
+            assert str(sleep.error).startswith("the context of the inducer overflowed")
         else:
             assert names == ["stride"]
             asked = next(each for each in run.server.requests if "propose_functions" in each.tools)

@@ -78,7 +78,7 @@ class TestWhatDoesNotFit:
         (sleep,) = run.data.sleeps
         if overflow == "skip":
             assert run.data.policies.load(1).notes == ""
-            assert str(sleep.error).startswith("the context of optimizer overflowed")
+            assert str(sleep.error).startswith("the context of the optimizer overflowed")
             assert str(sleep.error) in run.printed
         else:
             assert run.data.policies.load(1).notes == "Walk far."
@@ -95,4 +95,7 @@ class TestWhatDoesNotFit:
             "run.test_episodes=0",
         )
         (sleep,) = run.data.sleeps
-        assert (sleep.agents, sleep.error) == ([], "no episode of the batch fits the context of optimizer")
+        assert (sleep.agents, sleep.error) == (
+            [],
+            "no episode of the batch fits the context of the optimizer",
+        )

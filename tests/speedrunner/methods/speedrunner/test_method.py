@@ -152,7 +152,7 @@ async def test_a_context_overflow_ends_it_and_keeps_its_edits(night: Nights) -> 
     assert [skill.name for skill in slept.policy.skills] == ["advance"]
     assert slept.tools.agents[0].ending is Ending.CONTEXT_OVERFLOW
     assert slept.tools.error == (
-        "the context of inducer overflowed after 1 call; what it had edited until then is kept"
+        "the context of the inducer overflowed after 1 call; the edits accepted before that are kept"
     )
     assert [edit.error for edit in slept.tools.edits] == [None]
 
@@ -162,7 +162,7 @@ async def test_or_discards_them_there_as_well(night: Nights) -> None:
     before = Policy(version=0, notes="kept")
     slept = await night([WRITE, overflow()], before, on_limit="discard")
     assert slept.policy == before
-    assert slept.tools.error == "the context of inducer overflowed after 1 call"
+    assert slept.tools.error == "the context of the inducer overflowed after 1 call"
 
 
 @pytest.mark.process
@@ -172,7 +172,7 @@ async def test_it_is_told_when_little_of_its_context_is_left(night: Nights, tiny
         for context in (tiny_card.context, 3700)
     ]
     assert re.search(r"\d tokens left\)\n", roomy)
-    assert re.search(r"\d tokens left: finish soon\)\n", tight)
+    assert re.search(r"\d tokens left; finish soon\)\n", tight)
 
 
 @pytest.mark.process

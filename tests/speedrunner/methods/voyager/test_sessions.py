@@ -188,7 +188,7 @@ class TestAProgramThatDoesNotDo:
     @pytest.mark.parametrize(
         ("source", "told"),
         [
-            ("x = 1", "the source must hold a function at its top level"),
+            ("x = 1", "the source must define a function at the top level"),
             ('def go(steps: int) -> str:\n    """Go."""\n    return walk(steps)', "steps must have defaults"),
             ("def go() -> str:\n    return walk(1)", "docstring"),
             ("def go(", "line 1"),
