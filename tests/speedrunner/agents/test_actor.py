@@ -128,7 +128,8 @@ class TestASkillThatFails:
         walk = CallNode("walk", "skill", {}, actions=3, calls=[self.STEP] * 3)
         assert self.failed(walk, refused, look) == [
             "Error: E: no",
-            "Before that it made 4 primitive calls (3 actions); the last calls: go_forward() x3, look(at='it')",
+            "Before that it made 4 primitive calls (3 actions);"
+            " the last calls: go_forward() x3, look(at='it')",
             "Last observation:\nA flag.",
         ]
 

@@ -88,6 +88,7 @@ def night(
                 model=engine.model,
                 library=Actor(babyai, engine.model, compose([])).library,
                 labels=Labels(episode="sleep/0001"),
+                limits=Actor(babyai, engine.model, compose([])).limits,
             )
             learnt = await SpeedRunner(**options).sleep(policy, history, tools)
             return Night(learnt, tools, engine.server.requests)
@@ -121,7 +122,7 @@ async def test_each_reply_says_how_many_calls_and_tokens_are_left(
     night: Nights, tiny_card: ModelCard
 ) -> None:
     slept = await night([LIST, say("hm"), LIST, LIST], inducer_calls=4)
-    assert "You have 4 calls." in slept.seen[0]
+    assert "You have 4 calls and a context of " in slept.seen[0]
     left = [re.search(r"\((\d+) calls and (\d+) tokens left\)", text) for text in slept.seen[1:]]
     assert [int(found[1]) for found in left if found] == [3, 2, 1]  # an invalid answer counts, too
     for found, request in zip(left, slept.requests[1:], strict=True):
@@ -179,7 +180,7 @@ async def test_it_is_told_when_little_of_its_context_is_left(night: Nights, tiny
 async def test_a_card_may_allow_fewer_calls_than_the_method(night: Nights, tiny_card: ModelCard) -> None:
     slept = await night([LIST] * 9, card={"roles": tiny_card.roles})
     assert len(slept.tools.agents[0].turns) == tiny_card.roles.inducer.max_calls == 6
-    assert "You have 6 calls." in slept.seen[0]
+    assert "You have 6 calls and a context of " in slept.seen[0]
 
 
 class TestWholeEpisodesInThePrompt:
@@ -217,12 +218,14 @@ class TestTheLibraryInThePrompt:
     async def test_its_source_stands_there_while_it_is_short(self, night: Nights) -> None:
         slept = await night([FINISH], self.policy("def bare():\n    return 1"))
         source = "# public, from sleep 0\ndef bare():\n    return 1"
-        assert f"The library:\n\n```python\n{source}\n```\n" in slept.requests[0].task
+        assert f"## Library\n\n```python\n{source}\n```\n" in slept.requests[0].task
 
     async def test_else_signatures_and_first_lines_of_docstrings(self, night: Nights, long: str) -> None:
         head = 'def bare(a: int = 1) -> int:\n    """Add.\n\n    All."""\n'
         slept = await night([FINISH], self.policy(head + long))
-        assert "The library:\n- bare(a: int = 1) (public): Add.\n\nYou have " in slept.requests[0].task
+        assert (
+            "source of a skill.\n- bare(a: int = 1) (public): Add.\n\n## Budget\n" in slept.requests[0].task
+        )
 
     async def test_a_skill_whose_docstring_somebody_took_away_is_listed(
         self, night: Nights, long: str
