@@ -206,7 +206,7 @@ def _check_argument(name: str, parameter: str, value: str | int) -> None:
     """Let nothing through to the parser but one line of printable text, or a small number."""
     if isinstance(value, int):
         if not 0 <= value <= MAX_OPTION:
-            raise InvalidPrimitiveCall(f"{name}: {parameter} must be a number as it was listed, from 0")
+            raise InvalidPrimitiveCall(f"{name}: {parameter} must be one of the listed numbers")
         return
     if value == "" and (name, parameter) == ("use", "target"):
         return

@@ -105,7 +105,7 @@ class TestActing:
     @pytest.mark.parametrize(
         ("name", "arguments", "said"),
         [
-            ("jump", {}, "no primitive 'jump'; there are turn_left, turn_right"),
+            ("jump", {}, "no primitive 'jump'; available: turn_left, turn_right"),
             ("drop", {"what": "key"}, "drop() -> str: got an unexpected keyword argument 'what'"),
         ],
     )

@@ -52,7 +52,7 @@ SIGNATURE = "move(steps: int, pace: Literal['slow', 'fast'] = 'slow', load: floa
 @pytest.mark.parametrize(
     ("name", "arguments", "said"),
     [
-        ("fly", {}, "no primitive 'fly'; there are move, rest"),
+        ("fly", {}, "no primitive 'fly'; available: move, rest"),
         ("move", {}, f"{SIGNATURE}missing a required argument: 'steps'"),
         ("move", {"steps": 1, "far": True}, f"{SIGNATURE}got an unexpected keyword argument 'far'"),
         ("move", {"steps": "1"}, f"{SIGNATURE}steps must be int, not '1'"),

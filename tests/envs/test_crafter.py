@@ -161,7 +161,7 @@ class TestActing:
     @pytest.mark.parametrize(
         ("name", "arguments", "said"),
         [
-            ("jump", {}, "no primitive 'jump'; there are move_north, move_south"),
+            ("jump", {}, "no primitive 'jump'; available: move_north, move_south"),
             ("", {}, "no primitive ''"),
             ("do\nnoop", {}, r"no primitive 'do\nnoop'"),
             ("do", {"times": 2}, "do() -> None: got an unexpected keyword argument 'times'"),
