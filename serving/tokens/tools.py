@@ -129,7 +129,7 @@ class _Schemas:
         if is_typeddict(annotation):
             if annotation in within:
                 name = annotation.__name__
-                raise InvalidTool(f"{where}: {name} contains itself; use types of bounded depth")
+                raise InvalidTool(f"{where}: {name} contains itself; only types of bounded depth are allowed")
             return self._typed_dict(annotation, where, (*within, annotation))
         if isinstance(annotation, type) and annotation in _SCALARS:
             return {"type": _SCALARS[annotation]}

@@ -303,7 +303,7 @@ class TestRenaming:
             ("walk far", "'walk far' is not a valid function name"),
             ("class", "'class' is not a valid function name"),
             ("__far", "line 1: '__far' cannot name a skill"),
-            ("steps", "walk_far uses steps also as a name of its own; change that first, then rename"),
+            ("steps", "walk_far also uses steps as a local name; change that first, then rename"),
         ],
     )
     def test_what_is_refused(self, empty: Library, new: str, text: str) -> None:
@@ -313,7 +313,7 @@ class TestRenaming:
 
     def test_a_caller_with_a_variable_of_the_old_name_is_left_to_its_author(self, empty: Library) -> None:
         body = "def inner():\n        walk_far = 1\n        return walk_far\n    return walk_far(1)"
-        with pytest.raises(InvalidSkill, match=r"^skill uses walk_far also as a name of its own"):
+        with pytest.raises(InvalidSkill, match=r"^skill also uses walk_far as a local name"):
             write(write(empty, WALK_FAR), function(body=body)).rename("walk_far", "stride", sleep=2)
 
 
@@ -430,7 +430,7 @@ def _hidden(p: Point) -> int:
         assert str(caught.value).splitlines() == [
             "line 1: cannot import os; allowed are " + ", ".join(ALLOWED_MODULES),
             "line 2: the parameter a needs a type: " + SUPPORTED + " are allowed",
-            "line 4: fly is not defined; there are look, os, skill, walk, x",
+            "line 4: fly is not defined; available: look, os, skill, walk, x",
             "line 5: skill is defined twice; choose another name",
             "line 8: the constant x must be a literal value",
         ]
@@ -537,17 +537,17 @@ class TestTheFunctionItself:
             (function() + function(), "line 4: skill is defined twice; choose another name"),
             (
                 function() + "print('hello')\n",
-                "line 4: only imports, constants, classes and functions are atand",
+                "line 4: only imports, constants, classes and functions are a",
             ),
             ("async " + function(), "line 1: async code is not allowed in a skill; use plain def"),
             ("import functools\n@functools.cache\n" + function(), "line 2: a skill cannot be decorated"),
             (
                 "print('hello')\n" + function(),
-                "line 1: only imports, constants, classes and functions are atand",
+                "line 1: only imports, constants, classes and functions are a",
             ),
             (
                 "class Walker:\n    x = [print() for _ in 'a']\n    print()\n" + function(),
-                "line 3: only fields and",
+                "line 3: a class can contain only fields and",
             ),
             (
                 "class Walker:\n    async def go(self): pass\n" + function(),
@@ -730,7 +730,7 @@ class TestNames:
 
     def test_names_far_from_all_are_answered_with_all(self, empty: Library) -> None:
         assert refusal(empty, function(body="teleport()")) == (
-            "line 3: teleport is not defined; there are look, skill, walk"
+            "line 3: teleport is not defined; available: look, skill, walk"
         )
 
     def test_a_name_used_as_a_value_must_exist_too(self, empty: Library) -> None:

@@ -126,7 +126,7 @@ class TestEditing:
     async def test_the_other_edits(self, draft: Drafts, edits: list[Edit]) -> None:
         writing = draft(SKILL, CALLER)
         assert (await writing.edit_skill("advance", "two", "2")).startswith("advance was changed. ")
-        assert (await writing.rename_skill("advance", "_step")).startswith("advance is _step now. ")
+        assert (await writing.rename_skill("advance", "_step")).startswith("advance was renamed to _step. ")
         assert (await writing.set_visibility("_step", False)).startswith("_step is now private. ")
         assert (await writing.delete_skill("advance_twice")).startswith("advance_twice was deleted. ")
         assert edits == [
