@@ -279,7 +279,7 @@ class Library:
             extent = range(each.line, each.line + each.source.count("\n") + 1)
             if lines and lines[0] in extent:
                 line = [line for line in lines if line in extent][-1] - each.line + 1
-                place = f"the class {each.name} fails in its line {line} when the library is loaded"
+                place = f"the class {each.name} fails when the library is loaded, in its line {line}"
                 raise InvalidSkill(f"{place}: {why}")
         raise InvalidSkill(f"the library cannot be loaded: {why}")
 

@@ -182,7 +182,7 @@ class TestCheck:
 
     def test_names_are_those_of_the_environment(self, module: Path) -> None:
         checked = library("check", module, "env=babyai")
-        assert f"{module}: line 5: look is not defined; there are " in checked.stdout
+        assert f"{module}: line 5: look is not defined; available: " in checked.stdout
 
     def test_a_fifo_is_not_waited_for(self, module: Path) -> None:
         module.unlink()
