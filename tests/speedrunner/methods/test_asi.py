@@ -53,7 +53,7 @@ class TestASession:
         ]
         first, second, third = ({each.name: each.error for each in sleep.edits} for sleep in run.data.sleeps)
         assert first == {"stride": None}
-        assert second == {"stride": TAKEN, "hurry": f"hurry needs stride, and {TAKEN}"}
+        assert second == {"stride": TAKEN, "hurry": f"hurry needs stride: {TAKEN}"}
         assert third["hurry"] is None
         assert "steps" in str(third["broken"])
 
