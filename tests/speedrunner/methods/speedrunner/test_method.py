@@ -173,7 +173,7 @@ async def test_it_is_told_when_little_of_its_context_is_left(night: Nights, tiny
     assert left
     context = tiny_card.context - int(left[1]) + 500
     tight = (await night([LIST, LIST, FINISH], card={"context": context})).seen[1]
-    assert "(98 calls and 500 tokens left; finish soon)\n" in tight
+    assert re.search(r"\(99 calls and \d{3} tokens left; finish soon\)\n", tight)
 
 
 @pytest.mark.process

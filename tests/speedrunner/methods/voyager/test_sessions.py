@@ -164,7 +164,7 @@ class TestAProgramThatDoesNotDo:
         reply = second.messages[-1][1]
         assert "The world now:\nYou are at field 1." in reply
         assert "The critic says: Walk farther." in reply
-        assert "The program is not kept." in reply
+        assert "The program was not added to the library." in reply
 
     async def test_costs_no_critic_where_it_raised(self, corridor: Runs) -> None:
         run = corridor(roles(lambda request: call("run_program", source=FAILING)), RACETRACK, *SHORT)
