@@ -333,7 +333,7 @@ class TestTry:
         found = json.loads(done.stdout)
         assert done.returncode == 1
         # The limit gives way where the machine is slow to start.
-        limit = r"TimeLimitReached: stopped at the time limit of (1|0\.\d+) s; it was killed"
+        limit = r"TimeLimitReached: stopped at the time limit of (1|0\.\d+) s; the skill process was killed"
         assert re.match(limit, found["error"]), found["error"]
         assert (found["actions"], found["done"]) == (1, False)
         assert {each.pid for each in psutil.Process().children(recursive=True)} == before
