@@ -240,7 +240,7 @@ class TestSkills:
         executed = await play(pool, source, distance=3)
         assert executed.ending is Ending.SUCCESS
         assert len(executed.node.calls) == executed.actions == 3
-        assert (executed.node.error or "").startswith("EpisodeEnded: stopped, because the environment had")
+        assert (executed.node.error or "").startswith("EpisodeEnded: stopped because the environment has")
 
     async def test_a_skill_is_unwound_at_the_action_limit(self, pool: HostPool) -> None:
         library = skills(
@@ -433,7 +433,7 @@ class TestHostileSkills:
         '''
         executed = await play(pool, source, distance=3)
         assert (executed.ending, executed.actions) == (Ending.SUCCESS, 3)
-        assert (executed.node.error or "").startswith("EpisodeEnded: stopped, because the environment had")
+        assert (executed.node.error or "").startswith("EpisodeEnded: stopped because the environment has")
 
     @pytest.mark.parametrize(
         ("body", "error"),
