@@ -59,8 +59,8 @@ class BabyAI(TextEnv):
     name = "babyai"
     limits = Limits(llm_calls=30, actions=None)
     skills_read = (
-        "No primitive looks without acting: the mission, and what is in view when it is called, a skill "
-        "knows only from its arguments, each later view from what a primitive returned."
+        "No primitive looks without acting. A skill knows the mission and its first view only from its "
+        "arguments, and each later view from what a primitive returned."
     )
     memory_mb = 20  # 6 of them in use
     primitives = tuple(

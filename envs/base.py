@@ -244,7 +244,7 @@ class TextEnv(ABC):
         primitive = next((each for each in self.primitives if each.name == name), None)
         if primitive is None:
             names = ", ".join(each.name for each in self.primitives)
-            raise InvalidPrimitiveCall(f"no primitive {shown(name)}; there are {names}")
+            raise InvalidPrimitiveCall(f"no primitive {shown(name)}; available: {names}")
         signature = primitive.signature
         try:
             bound = signature.bind(**arguments)

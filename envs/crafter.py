@@ -52,10 +52,10 @@ ACTIONS = {
     "do": "Collect the material, drink from the water, or hit the creature in front of you.",
     "sleep": "Fall asleep, unless your energy is full.",
     "noop": "Let one tick pass.",
-    "place_stone": "Place a stone of yours in front of you.",
+    "place_stone": "Place a stone from your inventory in front of you.",
     "place_table": "Place a table in front of you; needs wood in your inventory.",
     "place_furnace": "Place a furnace in front of you; needs stone in your inventory.",
-    "place_plant": "Plant a sapling of yours on the grass in front of you.",
+    "place_plant": "Plant a sapling from your inventory on the grass in front of you.",
     "make_wood_pickaxe": "Craft a wood pickaxe; needs a nearby table, and wood in your inventory.",
     "make_stone_pickaxe": "Craft a stone pickaxe; needs a nearby table, and wood and stone in your "
     "inventory.",
@@ -97,6 +97,14 @@ ACHIEVEMENTS = (
 INSTRUCTION = "Survive, and unlock as many of the 22 achievements as you can."
 
 
+SEEN: dict[View, str] = {
+    "nearest": "the nearest cell of each kind of material, object and creature in the 9 x 9 cells around you "
+    "(other cells are not listed)",
+    "all": "what is in each of the 9 x 9 cells around you",
+}
+"""What an observation says about the surroundings, by view."""
+
+
 class Crafter(TextEnv):
     """The Crafter game of package `crafter`: a seed gives the same world, rules and random draws as there.
 
@@ -117,7 +125,7 @@ class Crafter(TextEnv):
     name = "crafter"
     limits = Limits(llm_calls=2000, actions=2000)
     goals = ACHIEVEMENTS
-    skills_read = f"{READ}() tells a skill, at any time, all that the actor can see."
+    skills_read = f"{READ}() returns to a skill, at any time, everything that the actor can see."
     memory_mb = 30  # 6 of them in use
     primitives = (
         *(Primitive(name, inspect.Signature(return_annotation=None), doc) for name, doc in ACTIONS.items()),
@@ -142,7 +150,8 @@ class Crafter(TextEnv):
                 f"not {zombie_frequency}"
             )
         achievements = "\n".join(f"{n}. {name}" for n, name in enumerate(ACHIEVEMENTS, start=1))
-        self.description = described(__file__, description).format(read=READ, achievements=achievements)
+        text = described(__file__, description)
+        self.description = text.format(read=READ, achievements=achievements, seen=SEEN[view])
         self._zombie_frequency = zombie_frequency
         self._view = view
         self._game: Game | None = None

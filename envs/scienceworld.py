@@ -36,6 +36,9 @@ MAX_ARGUMENT_CHARS = 200
 MAX_OPTION = 9_999
 """Larger than any number of options in an ambiguous request."""
 
+HEADING = "Task Description:"
+"""The simulator's own, which an instruction does not need."""
+
 REPLACE_ABOVE_BYTES = 420_000_000
 """Resident memory beyond which an episode begins in a new Java process. None may grow to 480 MB."""
 
@@ -54,8 +57,8 @@ class ScienceWorld(TextEnv):
     name = "scienceworld"
     limits = Limits(llm_calls=100, actions=None)
     skills_read = (
-        "Primitives return the parser's answer alone. The description of the place, which the actor reads "
-        "after each action, a skill gets from look_around(), and the task from task_description()."
+        "Primitives return only the parser's answer. The actor also reads a description of the place after "
+        "each action; a skill gets it from look_around(), and the task from task_description()."
     )
     submits = True
     local_options = frozenset({"java"})
@@ -116,7 +119,8 @@ class ScienceWorld(TextEnv):
         self._outcome = self._surroundings = None
         simulator = self._loaded(task)
         observation = simulator.step("look around")  # as upstream does, which brings the score up to date
-        opening = Opening(instruction=simulator.task_description(), observation=observation)
+        instruction = simulator.task_description().removeprefix(HEADING).strip()
+        opening = Opening(instruction, observation)
         self._playing = True
         return opening
 
@@ -202,7 +206,7 @@ def _check_argument(name: str, parameter: str, value: str | int) -> None:
     """Let nothing through to the parser but one line of printable text, or a small number."""
     if isinstance(value, int):
         if not 0 <= value <= MAX_OPTION:
-            raise InvalidPrimitiveCall(f"{name}: {parameter} must be a number as it was listed, from 0")
+            raise InvalidPrimitiveCall(f"{name}: {parameter} must be one of the listed numbers")
         return
     if value == "" and (name, parameter) == ("use", "target"):
         return

@@ -150,7 +150,7 @@ class MessageConversation(Conversation, Generic[T]):
 
     def _checked(self, calls: list[WrittenCall], text: str) -> ToolCall:
         if len(calls) != 1:
-            raise InvalidCall(f"the answer holds {len(calls)} tool calls; make exactly one", text)
+            raise InvalidCall(f"the answer has {len(calls)} tool calls; make exactly one", text)
         try:
             arguments = msgspec.json.decode(calls[0].arguments or "{}", type=dict[str, Any])
         except (msgspec.DecodeError, UnicodeError, TypeError) as error:

@@ -95,7 +95,7 @@ class ToolCall(msgspec.Struct, frozen=True, omit_defaults=True):
 def checked_call(found: ToolCall, tools: dict[str, ToolSpec], text: str) -> ToolCall:
     """`found`, once it names one of `tools` and satisfies its schema; else `InvalidCall` with the `text`."""
     if found.name not in tools:
-        raise InvalidCall(f"there is no tool {found.name!r}; tools: {', '.join(tools)}", text)
+        raise InvalidCall(f"there is no tool {found.name!r}; available: {', '.join(tools)}", text)
     if problem := tools[found.name].problem_with(found.arguments):
         raise InvalidCall(f"{found.name}: {problem}", text)
     return found
@@ -129,7 +129,7 @@ class _Schemas:
         if is_typeddict(annotation):
             if annotation in within:
                 name = annotation.__name__
-                raise InvalidTool(f"{where}: {name} holds itself; allowed are types of bounded depth")
+                raise InvalidTool(f"{where}: {name} contains itself; only types of bounded depth are allowed")
             return self._typed_dict(annotation, where, (*within, annotation))
         if isinstance(annotation, type) and annotation in _SCALARS:
             return {"type": _SCALARS[annotation]}

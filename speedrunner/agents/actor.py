@@ -34,12 +34,31 @@ SUBMIT_ANSWER = ToolSpec(
 
 
 @dataclass(frozen=True, slots=True)
+class EpisodeLimits:
+    """What an actor can use up in one episode.
+
+    Attributes:
+        llm_calls: requests.
+        actions: primitive calls that advance the world; `None`: any number.
+        wall_s: seconds of tool calls, or of the whole episode if `answers_count`.
+        context: tokens of the conversation.
+    """
+
+    llm_calls: int
+    actions: int | None
+    wall_s: float
+    answers_count: bool
+    context: int
+
+
+@dataclass(frozen=True, slots=True)
 class ActorSpec:
     """What a method gives its actor.
 
     Attributes:
         library: the skills that can be called.
-        notes: prose at the end of its system prompt.
+        notes: what earlier episodes taught, at the end of its system prompt, under a heading.
+        instructions: how it acts, in its system prompt, if that differs from single tool calls.
         tools: what it may call; `None` for primitives and public skills. A method that names others runs them
             itself, see `speedrunner.methods.Method.play`.
         role: whose sampling and budgets hold, and whose model plays it; see `ModelCard.role`.
@@ -49,6 +68,7 @@ class ActorSpec:
     notes: str = ""
     tools: tuple[ToolSpec, ...] | None = None
     role: str = "actor"
+    instructions: str = ""
 
     def offered(self, env: TextEnv) -> list[ToolSpec]:
         """What the actor may call: primitives, public skills, and `submit_answer` where the task wants it."""
@@ -63,6 +83,7 @@ class ActorSpec:
             description=env.description,
             has_skills=self.tools is None and bool(self.library.public),
             submits=env.submits,
+            instructions=self.instructions,
             notes=self.notes,
         )
         return [Message("system", system), Message("user", task_text(opening))]
@@ -95,6 +116,18 @@ class Actor:
     def model(self, role: str) -> Model:
         """What plays a role."""
         return self._model if role == "actor" else self._others
+
+    @property
+    def limits(self) -> EpisodeLimits:
+        """The limits of one episode."""
+        run = self.config.run
+        return EpisodeLimits(
+            llm_calls=self.llm_calls,
+            actions=self.env.limits.actions,
+            wall_s=run.wall_clock_s,
+            answers_count=run.wall_clock == "all",
+            context=self._model.card.context,
+        )
 
     @property
     def llm_calls(self) -> int:
@@ -157,14 +190,15 @@ def actor_view(executed: Executed, limit_chars: int) -> str:
 
 
 def _done(node: CallNode) -> str | None:
-    """What a skill that failed had done by then; `None` where it had called no primitive."""
+    """Return what a failed skill did before its error; `None` if it called no primitive."""
     calls = [each for each in node.below() if each.kind == "primitive" and each.error is None]
     if not calls:
         return None
     omitted = any(each.omitted for each in (node, *node.below()))
     count = f"{'at least ' * omitted}{len(calls)} primitive call{'s' * (len(calls) != 1)}"
     last = ", ".join(counted(written(each.name, each.arguments) for each in calls)[-DONE_SHOWN:])
-    return f"It had made {count} ({node.actions} actions), the last of them{' recorded' * omitted}: {last}"
+    calls_shown = "the last recorded calls" if omitted else "the last calls"
+    return f"Before that it made {count} ({node.actions} actions); {calls_shown}: {last}"
 
 
 def _text(result: object) -> str:

@@ -119,7 +119,7 @@ async def run_agent(
         ending = None
         if turn.call is None:
             turn.error = str(completion.problem)
-            text = f"Error: {completion.problem}. Answer with exactly one call of one of your tools."
+            text = f"Error: {completion.problem}. Answer with exactly one tool call."
         else:
             try:
                 reply = await execute(turn.call)

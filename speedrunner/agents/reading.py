@@ -70,10 +70,10 @@ def turn_lines(number: int, turn: Json, reply: str | None = None) -> Iterator[st
     yield from _labelled("thought: ", turn["reasoning"])
     text = turn["text"].strip()
     if reply is not None and turn["call"] is not None and text[:1] not in ("<", "{", "["):
-        yield from _labelled("said: ", text)  # beside its call; some routes give the call itself as text
+        yield from _labelled("text: ", text)  # beside its call; some routes give the call itself as text
     if turn["executed"] is not None:
         yield from call_lines(turn["executed"], 1)
-        yield from _labelled("told: ", _beyond(turn["executed"], reply or ""))
+        yield from _labelled("reply: ", _beyond(turn["executed"], reply or ""))
     elif turn["call"] is not None:
         yield f"  {turn['call']['name']}({turn['call']['arguments']}) was not completed"
     else:
@@ -103,11 +103,11 @@ def slept(record: Json) -> Json:
 def slept_lines(record: Json) -> Iterator[str]:
     """The same in a few lines, cut to `SUMMARY_CHARS` each."""
     told = slept(record)
-    yield f"sleep {told['sleep']}: {', '.join(told['accepted']) or 'no edit was accepted'}"[:SUMMARY_CHARS]
+    yield f"sleep {told['sleep']}: {', '.join(told['accepted']) or 'no accepted edits'}"[:SUMMARY_CHARS]
     if told["summary"]:
-        yield f"  said: {' '.join(told['summary'].split())}"[:SUMMARY_CHARS]
+        yield f"  summary: {' '.join(told['summary'].split())}"[:SUMMARY_CHARS]
     if told["error"]:
-        yield f"  {told['error']}"[:SUMMARY_CHARS]
+        yield f"  problem: {told['error']}"[:SUMMARY_CHARS]
     for edit in told["refused"][-REFUSALS_SHOWN:]:
         error = " ".join(edit["error"].split())
         yield f"  refused: {edit['action']} {edit['name']}: {error}"[:SUMMARY_CHARS]

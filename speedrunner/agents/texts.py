@@ -16,22 +16,29 @@ from speedrunner.store.records import SleepRecord, Trajectory, Turn
 
 @cache
 def _environment(package: str) -> Environment:
-    return Environment(
+    environment = Environment(
         loader=PackageLoader(package, "prompts"),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
         autoescape=False,
     )
+    environment.filters["quoted"] = _quote
+    return environment
+
+
+def _quote(text: str) -> str:
+    """Mark each line of a text as quoted."""
+    return "\n".join(f"> {line}".rstrip() for line in text.split("\n"))
 
 
 def render(package: str, name: str, **variables: Any) -> str:
-    """Fill in a prompt, without leading or trailing blank lines.
+    """Fill in a prompt and strip leading and trailing blank lines.
 
     Args:
-        package: whose folder `prompts` holds it.
-        name: of its file, without `.jinja`.
-        variables: of the template; one that is missing is an error.
+        package: the package with the folder `prompts`.
+        name: the template's file name without `.jinja`.
+        variables: of the template; a missing one is an error.
     """
     return _environment(package).get_template(f"{name}.jinja").render(**variables).strip()
 

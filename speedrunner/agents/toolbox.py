@@ -49,10 +49,11 @@ class Toolbox:
         try:
             if call.cut:
                 names, verb = " and ".join(call.cut), "was" if len(call.cut) == 1 else "were"
-                most = "no more" if string_tokens is None else f"at most {string_tokens:,}"
-                in_parts = self._finish not in (None, call.name)  # with this call the work goes on
-                advice = "write it in parts" if in_parts else "write less"
-                raise ToolError(f"{names} {verb} cut: a string may have {most} tokens; {advice}")
+                most = "fewer" if string_tokens is None else f"at most {string_tokens:,}"
+                in_parts = self._finish not in (None, call.name)  # work continues after this call
+                advice = "Send it in parts." if in_parts else "Write less."
+                why = f"a string can have {most} tokens"
+                raise ToolError(f"{names} {verb} cut, and the call was not executed: {why}. {advice}")
             result = self._tools[call.name](**call.arguments)
             said = await result if inspect.isawaitable(result) else result
             if isinstance(said, ToolReply):

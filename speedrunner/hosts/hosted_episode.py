@@ -130,7 +130,7 @@ class HostedEpisode:
         if (primitive := self._primitives.get(name)) is None:
             self._tree = CallTree(name, "tool", arguments, self._room)
             names = ", ".join([*self._primitives, *self._public])
-            return Ended(None, f"LookupError: no tool {name[:80]!r}; there are {names}")
+            return Ended(None, f"LookupError: there is no tool {name[:80]!r}; available: {names}")
         if (refused := self._refusal(primitive)) is not None:
             self._tree = CallTree(name, "tool", arguments, self._room)
             return Ended(*_outcome(refused))
@@ -157,7 +157,7 @@ class HostedEpisode:
 
     def _refusal(self, primitive: Primitive) -> Refused | None:
         if self._env.done:
-            text = "stopped, because the environment had already ended the episode"
+            text = "stopped because the environment has ended the episode"
             return Refused("EpisodeEnded", text, final=True)
         if primitive.advances and self._out_of_actions:
             text = f"stopped at the limit of {self._action_limit} actions"

@@ -59,9 +59,9 @@ def problems_of(
         case ast.Assign(value=value) | ast.AnnAssign(value=value) if each.name and not is_literal(value):
             yield Problem(1, f"the constant {each.name} must be a literal value")
     if isinstance(node, ast.Assign) and not each.name:
-        yield Problem(1, "a constant has one name: write each as an assignment of its own")
+        yield Problem(1, "assign each constant in a separate statement, to one name")
     elif not each.name:
-        yield Problem(1, "only imports, constants, classes and functions may stand at the top level")
+        yield Problem(1, "only imports, constants, classes and functions are allowed at the top level")
     yield from _code_problems(node, each)
     yield from _scope_problems(each, known, primitives)
 
@@ -80,7 +80,7 @@ def _naming_problems(each: Definition, primitives: Collection[str]) -> Iterator[
         if name in names:
             yield Problem(1, f"{name} is already {what}; choose another name")
     if each.kind != "function" and name.startswith("__"):
-        yield Problem(1, f"{name} is a name of Python's own; choose another name")
+        yield Problem(1, f"{name} is reserved by Python; choose another name")
     if each.kind == "function" and not (name.isascii() and len(name) <= NAME_LIMIT and name[:2] != "__"):
         allowed = f"at most {NAME_LIMIT} ASCII characters, not beginning with __"
         yield Problem(1, f"{name!r} cannot name a skill: {allowed}")
@@ -96,21 +96,21 @@ def _function_problems(node: ast.FunctionDef, source: str) -> Iterator[Problem]:
     if not doc:
         yield Problem(node.lineno, f"{node.name} needs a docstring that says what it does and returns")
     if not is_text(doc):
-        yield Problem(node.lineno, f"the docstring of {node.name} is no valid Unicode text")
+        yield Problem(node.lineno, f"the docstring of {node.name} is not valid Unicode text")
 
 
 def _class_problems(node: ast.ClassDef) -> Iterator[Problem]:
     for decorator in node.decorator_list:
         called = decorator.func if isinstance(decorator, ast.Call) else decorator
         if not is_from("dataclasses", "dataclass", called):
-            yield Problem(decorator.lineno, "dataclass is the only decorator that a class may have")
+            yield Problem(decorator.lineno, "dataclass is the only decorator that a class can have")
     for keyword in node.keywords:
         if keyword.arg != "total" or not isinstance(keyword.value, ast.Constant):
-            yield Problem(keyword.lineno, "a class takes no keyword but TypedDict's total")
+            yield Problem(keyword.lineno, "the only keyword that a class can have is the total of TypedDict")
     for each in node.body:
         is_doc = isinstance(each, ast.Expr) and isinstance(each.value, ast.Constant)
         if not is_doc and not isinstance(each, _IN_CLASSES):
-            yield Problem(each.lineno, "only fields and methods may stand in a class")
+            yield Problem(each.lineno, "a class can contain only fields and methods")
 
 
 def _code_problems(whole: ast.stmt, each: Definition) -> Iterator[Problem]:
@@ -140,7 +140,7 @@ def _import_problems(node: ast.Import | ast.ImportFrom) -> Iterator[str]:
                 elif name not in there:
                     yield f"{module} has no {name}"
                 elif name.startswith("_") or inspect.ismodule(there[name]):
-                    yield f"{name} is no public name of {module}"
+                    yield f"{name} is not a public name of {module}"
 
 
 def _scope_problems(

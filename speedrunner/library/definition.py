@@ -132,7 +132,7 @@ class Definition:
         wanted = [new if name == old else name for name, _, _ in reads]
         taken = {old, new} & binds.keys()
         if taken or changed.name == old or [name for name, _, _ in changed.names.reads] != wanted:
-            what = f"{self.name} uses {min(taken, default=new)} also as a name of its own"
+            what = f"{self.name} also uses {min(taken, default=new)} as a local name"
             raise InvalidSkill(f"{what}; change that first, then rename")
         return changed
 

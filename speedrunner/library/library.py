@@ -218,7 +218,7 @@ class Library:
         text = _read(source, limit)
         functions = [each.name for each in text if each.kind == "function"]
         if not functions:
-            raise InvalidSkill("the source must hold a function at its top level")
+            raise InvalidSkill("the source must define a function at the top level")
         if isinstance(public, bool):
             seen = set(functions) if public else set[str]()
         else:
@@ -248,7 +248,7 @@ class Library:
         if len(new_name) > NAME_LIMIT:
             raise InvalidSkill(f"the new name has {len(new_name)} characters; {NAME_LIMIT} are allowed")
         if not new_name.isidentifier() or keyword.iskeyword(new_name):
-            raise InvalidSkill(f"{new_name!r} is no name for a function")
+            raise InvalidSkill(f"{new_name!r} is not a valid function name")
         if new_name in self.named:
             raise InvalidSkill(f"{new_name} is already in the library; choose another name")
         users = [each for each in self.definitions if each.name == name or each.mentions(name)]
@@ -405,12 +405,12 @@ def _replaced(name: str, text: str, old: str, new: str) -> str:
     if count == 1:
         return text.replace(old, new)
     if count:
-        more = "give more of what is around it"
+        more = "include more of the text around it"
         raise InvalidSkill(f"the text to replace occurs {count} times in {name}; {more}")
     lines = [line.strip() for line in text.split("\n")]
     is_short = max(len(text), len(old)) <= SOURCE_LIMIT  # a recorded edit may hold anything
     near = difflib.get_close_matches(_first_line(old.strip()), lines, n=1) if is_short else []
-    hint = f"; the nearest line is `{near[0]}` (spaces count, too)" if near else f"; show {name} first"
+    hint = f"; the nearest line is `{near[0]}` (spaces count)" if near else f"; show {name} first"
     raise InvalidSkill(f"the text to replace does not occur in {name}{hint}")
 
 

@@ -56,4 +56,4 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     if near := difflib.get_close_matches(name, names, n=3):
         return f"; did you mean {' or '.join(near)}?"
     more = [f"{len(names) - SHOWN_NAMES} others"] if len(names) > SHOWN_NAMES else []
-    return f"; there are {', '.join(names[:SHOWN_NAMES] + more) or 'none'}"
+    return f"; available: {', '.join(names[:SHOWN_NAMES] + more) or 'none'}"

@@ -65,14 +65,14 @@ class Types:
     def _typed_dict(self, name: str, within: tuple[str, ...]) -> Any:
         """Make a class, inside those that hold it or derive from it, once."""
         if name in within:
-            raise Unsupported(f"{name} holds itself")
+            raise Unsupported(f"{name} contains itself")
         if len(within) > NESTING_LIMIT:
             raise Unsupported(f"its type is nested more than {NESTING_LIMIT} levels deep")
         if name not in self._made:
             node, inside = self._classes[name], (*within, name)
             bases = [self._base(each, inside) for each in node.bases]
             if not bases:
-                raise Unsupported(f"{name} is no TypedDict")
+                raise Unsupported(f"{name} is not a TypedDict")
             fields = {
                 statement.target.id: self._field(statement.annotation, inside)
                 for statement in node.body
@@ -92,7 +92,7 @@ class Types:
         if isinstance(node, ast.Name) and node.id in self._classes:
             return self._typed_dict(node.id, within)
         if not is_from("typing", "TypedDict", node):
-            raise Unsupported(f"{within[-1]} is no TypedDict")
+            raise Unsupported(f"{within[-1]} is not a TypedDict")
         return TypedDict
 
     def _field(self, annotation: ast.expr, within: tuple[str, ...]) -> Any:

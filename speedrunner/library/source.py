@@ -86,7 +86,7 @@ def _explained(source: str) -> Iterator[None]:
         text = f": {line[:SHOWN_CHARS]}{'...' * (len(line) > SHOWN_CHARS)}" if line else ""
         raise InvalidSkill(f"{place}{error.msg}{text}") from None
     except ValueError as error:  # lone surrogates, null bytes
-        raise InvalidSkill(f"the source is no Python: {error}") from None
+        raise InvalidSkill(f"the source is not valid Python: {error}") from None
     except (RecursionError, MemoryError):
         raise _too_deep(_longest_statement(source)) from None
 

@@ -19,7 +19,14 @@ from speedrunner.library.library import Library
 from speedrunner.library.rules import InvalidSkill
 from speedrunner.methods.base import TRIES, Method, SleepTools, UnfitEnvironment
 from speedrunner.methods.batch import Overflow, fitting, newest_batch, places
-from speedrunner.methods.texts import primitives, skill_rules, world
+from speedrunner.methods.texts import (
+    describe_episodes,
+    primitives,
+    quote_description,
+    skill_example,
+    skill_rules,
+    world,
+)
 from speedrunner.store.data import History
 from speedrunner.store.records import CallNode, Edit, Ending, Message, Policy, Skill, Trajectory
 
@@ -55,6 +62,7 @@ __all__ = [
     "UnfitEnvironment",
     "actor_view",
     "apply_edit",
+    "describe_episodes",
     "fitting",
     "function_names",
     "headline",
@@ -62,7 +70,9 @@ __all__ = [
     "places",
     "plain_messages",
     "primitives",
+    "quote_description",
     "render",
+    "skill_example",
     "skill_rules",
     "trajectory_text",
     "world",

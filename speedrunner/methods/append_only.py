@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from speedrunner.library.definition import Definition, read_text
 from speedrunner.methods import Edit, InvalidSkill, Library, apply_edit, function_names
 
-TAKEN = "the library has one of this name, and nothing in it is changed"
+TAKEN = "the library already has this name, and its skills cannot be changed"
 
 
 async def appended(library: Library, source: str, sleep: int) -> tuple[Library, list[Edit]]:
@@ -39,7 +39,7 @@ async def appended(library: Library, source: str, sleep: int) -> tuple[Library, 
         edit = Edit("write", names, source=text_of_group, public=True)
         try:
             if other := [each for each in sorted(there) if library.named[each] != named[each]]:
-                raise InvalidSkill(f"{name} needs {', '.join(other)}, and {TAKEN}")
+                raise InvalidSkill(f"{name} needs {', '.join(other)}: {TAKEN}")
             grown = apply_edit(library, edit, sleep=sleep)
             await grown.check_loading()
         except InvalidSkill as error:
@@ -47,7 +47,7 @@ async def appended(library: Library, source: str, sleep: int) -> tuple[Library, 
         else:
             library = grown
             edits.append(edit)
-    return library, edits or [Edit("write", "(none)", "the source must hold a function at its top level")]
+    return library, edits or [Edit("write", "(none)", "the source must define a function at the top level")]
 
 
 def _needed(name: str, named: Mapping[str, Definition]) -> set[str]:

@@ -26,10 +26,12 @@ from speedrunner.methods import (
     Task,
     TextEnv,
     Trajectory,
+    describe_episodes,
     headline,
     newest_batch,
     places,
     render,
+    skill_example,
     skill_rules,
     world,
 )
@@ -104,15 +106,15 @@ class ASI(Method):
         proposed = ""
 
         def propose_functions(source: str) -> str:
-            """Hand in the functions, as one Python source; an empty one where nothing deserves a function."""
+            """Submit the functions as one Python source, or an empty source if there is none to submit."""
             nonlocal proposed
             proposed = source
-            return "They are handed in."
+            return "The functions were submitted."
 
         if messages := self._messages(library, played, tools):
             await tools.ask("inducer", messages, propose_functions)
         else:
-            tools.fell_short(f"no turn of {played.episode} fits the context of inducer")
+            tools.fell_short(f"no turn of {played.episode} fits the context of the inducer")
         return proposed
 
     def _messages(self, library: Library, played: Trajectory, tools: SleepTools) -> list[Message]:
@@ -121,7 +123,9 @@ class ASI(Method):
             __package__,
             "asi/system",
             world=world(tools.env),
+            episodes=describe_episodes(tools.env, tools.limits),
             rules=skill_rules(tools.env, tools.model.card.role("inducer").string_tokens),
+            example=skill_example(),
         )
         plain = msgspec.to_builtins(played)
         written = ["\n".join(lines) for lines in turns(plain)]

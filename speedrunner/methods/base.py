@@ -12,7 +12,7 @@ from typing import ClassVar, TypeVar
 from envs import Task, TextEnv
 from serving.model import Model
 from serving.usage import Usage
-from speedrunner.agents.actor import ActorSpec
+from speedrunner.agents.actor import ActorSpec, EpisodeLimits
 from speedrunner.agents.episode import Stage
 from speedrunner.agents.loop import AgentLimits, plain_messages, run_agent
 from speedrunner.agents.toolbox import Tool, Toolbox
@@ -50,6 +50,7 @@ class SleepTools:
         model: what the agents of the sleep are played by.
         library: returns a policy's skills, to be edited; see `Actor.library`.
         labels: of the ledger rows of every request.
+        limits: what limits the episodes that the actor plays.
         sandbox: how code that an agent writes is confined.
         attempt: plays a training task by an actor with this spec; its tokens are the sleep's. It returns no
             episode that ended by a fault of ours. A method that says `replays` may play again, in a fresh
@@ -64,6 +65,7 @@ class SleepTools:
     model: Model
     library: Callable[[Policy], Library]
     labels: Labels
+    limits: EpisodeLimits
     sandbox: Sandbox = Sandbox()  # noqa: RUF009 - immutable
     attempt: Callable[[Task, ActorSpec], Awaitable[Trajectory]] | None = None
     fresh: tuple[Task, ...] = ()
@@ -97,7 +99,7 @@ class SleepTools:
         def status(text: str, usage: Usage) -> str:
             used = usage.prompt + usage.completion + self.model.count_tokens(text)
             tokens = max(context - used, 0)
-            warning = ": finish soon" if tokens < min(FEW_TOKENS, context // 4) else ""
+            warning = "; finish soon" if tokens < min(FEW_TOKENS, context // 4) else ""
             return f"{text}\n\n({limits.llm_calls} calls and {tokens} tokens left{warning})"
 
         execute = partial(toolbox.execute, string_tokens=self.model.card.role(role).string_tokens)
@@ -108,7 +110,7 @@ class SleepTools:
             )
         if record.ending is Ending.CONTEXT_OVERFLOW:
             calls = len(record.turns)
-            self.fell_short(f"the context of {role} overflowed after {calls} call{'s' * (calls != 1)}")
+            self.fell_short(f"the context of the {role} overflowed after {calls} call{'s' * (calls != 1)}")
         return record.ending
 
     async def ask(self, role: str, messages: list[Message], tool: Tool) -> None:
@@ -118,7 +120,7 @@ class SleepTools:
             ServingError: the engine failed.
         """
         if await self.run_agent(role, messages, Toolbox([], tool), TRIES) is Ending.CALL_LIMIT:
-            self.fell_short(f"{role} made no valid call of {tool.__name__}")
+            self.fell_short(f"the {role} made no valid call of {tool.__name__}")
 
 
 class Method(abc.ABC):

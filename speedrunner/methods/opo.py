@@ -22,9 +22,11 @@ from speedrunner.methods import (
     TextEnv,
     ToolError,
     Trajectory,
+    describe_episodes,
     headline,
     newest_batch,
     places,
+    quote_description,
     render,
     trajectory_text,
 )
@@ -55,7 +57,7 @@ class OPO(Method):
         return ActorSpec(Library(env.primitives), policy.notes)
 
     async def sleep(self, policy: Policy, history: History, tools: SleepTools) -> Policy:
-        """Let the optimizer read the batch's episodes and write the notes anew.
+        """Let the optimizer read the batch's episodes and rewrite the notes.
 
         Raises:
             ServingError: the engine failed.
@@ -67,7 +69,7 @@ class OPO(Method):
         notes = policy.notes
 
         def write_notes(text: str) -> str:
-            """Put `text` in the place of the notes."""
+            """Replace the notes with `text`."""
             nonlocal notes
             if not text.strip():
                 raise ToolError("the notes are empty")
@@ -77,14 +79,20 @@ class OPO(Method):
         if messages := self._messages(policy, batch, tools):
             await tools.ask("optimizer", messages, write_notes)
         else:
-            tools.fell_short("no episode of the batch fits the context of optimizer")
+            tools.fell_short("no episode of the batch fits the context of the optimizer")
         return msgspec.structs.replace(policy, notes=notes)
 
     def _messages(self, policy: Policy, batch: list[Trajectory], tools: SleepTools) -> list[Message]:
         """The prompt; none where no episode fits."""
         role = tools.model.card.role("optimizer")
         system = render(
-            __package__, "opo/system", env=tools.env, submit=SUBMIT_ANSWER, string_tokens=role.string_tokens
+            __package__,
+            "opo/system",
+            env=tools.env,
+            submit=SUBMIT_ANSWER,
+            description=quote_description(tools.env),
+            episodes=describe_episodes(tools.env, tools.limits),
+            string_tokens=role.string_tokens,
         )
         texts = [trajectory_text(each) for each in batch]
 

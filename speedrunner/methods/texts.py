@@ -3,28 +3,55 @@
 from __future__ import annotations
 
 from envs import TextEnv
+from speedrunner.agents.actor import EpisodeLimits
 from speedrunner.agents.texts import render
 from speedrunner.library.signature import SUPPORTED
 from speedrunner.sandbox.child.bounds import ALLOWED_MODULES
 
 
+def quote_description(env: TextEnv) -> str:
+    """Quote what the actor reads about the environment, for a role that does not play itself."""
+    return render(__package__, "description", env=env)
+
+
 def primitives(env: TextEnv) -> str:
-    """An environment's primitives, for an author of skills."""
+    """Return an environment's primitives, for an author of skills."""
     return render(__package__, "primitives", env=env)
 
 
 def world(env: TextEnv) -> str:
-    """An environment and its primitives, for an author of skills."""
+    """Return an environment's quoted description and its primitives, for an author of skills."""
     return render(__package__, "world", env=env)
 
 
-def skill_rules(env: TextEnv, string_tokens: int | None = None) -> str:
-    """What a library takes, and what a skill can do.
+def describe_episodes(env: TextEnv, limits: EpisodeLimits) -> str:
+    """Return what limits an episode, and the reasons for which it can end."""
+    return render(__package__, "episodes", env=env, limits=limits, seconds=f"{limits.wall_s:g}")
+
+
+def skill_rules(env: TextEnv, string_tokens: int | None = None, *, program: bool = False) -> str:
+    """Return what a library accepts, and what a skill can do.
 
     Args:
-        string_tokens: the most that one text may have, to be told.
+        string_tokens: the most tokens that one source can have, to state it.
+        program: the skills are the functions of one program; see `speedrunner.methods.voyager`.
     """
     modules = sorted(ALLOWED_MODULES)
     return render(
-        __package__, "rules", env=env, types=SUPPORTED, modules=modules, string_tokens=string_tokens
+        __package__,
+        "rules",
+        env=env,
+        types=SUPPORTED,
+        modules=modules,
+        string_tokens=string_tokens,
+        program=program,
     )
+
+
+def skill_example(*, program: bool = False) -> str:
+    """Return a worked example of a skill, from a world that has nothing in common with any environment.
+
+    Args:
+        program: give every parameter a default, as a program runs without arguments.
+    """
+    return render(__package__, "example", program=program)

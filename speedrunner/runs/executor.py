@@ -271,6 +271,7 @@ class Executor:
             model=self.actor.model("inducer"),
             library=self.actor.library,
             labels=labels,
+            limits=self.actor.limits,
             sandbox=self.actor.config.sandbox.limits,
             attempt=play_again if allowed else None,
             fresh=step.fresh,

@@ -157,7 +157,7 @@ class CodeSession:
         """Replace the process, and say so."""
         self._end()
         await self._running()
-        return f"{reason}; the session was started anew: all variables are gone"
+        return f"{reason}; the session was restarted and all its variables are lost"
 
     async def _apart(self, child: Child, work: Callable[..., Result], *arguments: object) -> Result:
         """Wait for the process in a thread; whatever interrupts this ends the process first."""

@@ -32,8 +32,8 @@ UNWIND_S = 1.0
 LOAD_LIMIT_S = 30.0
 """Seconds that a child may take to load a library."""
 
-_REPLACED = "a new one takes its place, in which what the module remembered is gone"
-_KILLED = f"it was killed; {_REPLACED}"
+_REPLACED = "a new process replaces it, and values stored in the module are lost"
+_KILLED = f"the skill process was killed; {_REPLACED}"
 
 Name = Annotated[str, msgspec.Meta(max_length=1_000)]
 

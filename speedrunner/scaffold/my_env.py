@@ -21,7 +21,7 @@ class MyEnv(TextEnv):
         self._width = width
         self.description = (
             f"You are on a beach, {width} steps from west to east. A treasure is buried somewhere. "
-            "Whoever digs is told where it lies from there."
+            "Digging shows in which direction it lies."
         )
         # Primitives are the actions of the actor and the functions that its skills are built on.
         self.primitives = tuple(

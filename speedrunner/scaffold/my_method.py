@@ -19,12 +19,13 @@ from speedrunner.methods import (
     Toolbox,
     ToolError,
     function_names,
+    quote_description,
     trajectory_text,
 )
 
 TASK = (
-    "You improve an agent that plays many episodes in this world:\n\n{rules}\n\nYou are shown some of its"
-    " episodes. Note what it should know, write skills that it can call, and finish."
+    "You improve an agent, the actor, that plays episodes of a text environment. {description}\n\nRead the"
+    " new episodes. Note what the actor should know, write skills that it can call, and finish."
 )
 
 
@@ -56,13 +57,13 @@ class MyMethod(Method):
 
         # The agent's tools are typed functions; it is shown their names, types and docstrings.
         def note(text: str) -> str:
-            """Add a sentence to the notes that the agent reads before each episode."""
+            """Add a sentence to the notes that the actor reads in each later episode."""
             nonlocal notes
             notes += f"{text}\n"
-            return "Noted."
+            return "The note was added."
 
         async def write_skill(source: str) -> str:
-            """Add a skill: a typed, documented Python function that may call the world's primitives."""
+            """Add a skill: a typed, documented Python function that can call the environment's primitives."""
             nonlocal library
             name = ", ".join(function_names(source))
             try:
@@ -75,15 +76,15 @@ class MyMethod(Method):
             if edited != library:
                 tools.edits.append(Edit("write", name, source=source, public=True))
             library = edited
-            return f"{name} is in the library."
+            return f"{name} was added to the library."
 
         def finish() -> str:
-            """End your work."""
-            return "The notes and skills are stored."
+            """Finish this sleep."""
+            return "The notes and skills were stored."
 
         batch = history.batch(history.batches()[-1])
         messages = [
-            Message("system", TASK.format(rules=tools.env.description)),
+            Message("system", TASK.format(description=quote_description(tools.env))),
             Message("user", "\n\n".join(trajectory_text(played) for played in batch)),
         ]
         # A conversation, recorded and paid as the sleep's, until `finish` or the last call.

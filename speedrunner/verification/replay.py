@@ -40,7 +40,7 @@ ADDRESS = re.compile(rb"0x[0-9a-f]{6,16}")
 CLOCK = "TimeLimitReached:"
 """How errors of calls begin that the clock has ended."""
 
-KILLED = re.compile(r"\ASkillProcessEnded:|; it was killed; ")
+KILLED = re.compile(r"\ASkillProcessEnded:|; (?:it|the skill process) was killed; ")
 """In errors of calls whose process ended, or had to be ended: on a busy machine it may be another end."""
 
 DECIDED = (Ending.SUCCESS, Ending.FAILURE, Ending.ACTION_LIMIT)

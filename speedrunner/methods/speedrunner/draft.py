@@ -1,4 +1,4 @@
-"""The inducer's tools for reading and editing the draft of a library; it is told their docstrings."""
+"""The inducer's tools for reading and editing the draft of a library. The inducer reads their docstrings."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ class Draft:
         """
 
         async def write_skill(source: str) -> str:
-            """Add skills, or replace those of the same names. `source` is one function or several, with those
-            imports, constants and classes that the library lacks."""
+            """Add skills, or replace skills with the same names. `source` is one function or several, with
+            the imports, constants and classes that the library does not have yet."""
             return await self._write(source, public=True)
 
         writing: list[Tool] = [write_skill] if all_public else [self.write_skill, self.set_visibility]
@@ -50,13 +50,13 @@ class Draft:
         ]
 
     def list_skills(self, first: int = 0) -> str:
-        """List the skills of the draft with their parameters and what each calls, from number `first` on,
-        counted from 0."""
+        """List the skills of the draft with their parameters and the functions that they call. `first` is the
+        number of the first skill to list, counted from 0."""
         return self._page([each.name for each in self.library.skills], self._line, first, "first")
 
     def show_skill(self, name: str, from_line: int = 0) -> str:
-        """Show the source of a skill, or of a constant or class that skills share, and what uses it, from
-        line `from_line` on, counted from 0."""
+        """Show the source of a skill, or of a shared constant or class, and the skills that use it.
+        `from_line` is the first line to show, counted from 0."""
         try:
             source = self.library.show(name)
         except InvalidSkill as error:
@@ -64,32 +64,32 @@ class Draft:
         return self._page(source.split("\n"), str, from_line, "from_line")
 
     async def write_skill(self, source: str, public: bool) -> str:
-        """Add skills, or replace those of the same names. `source` is one function or several, such as a main
-        function and its helpers, with those imports, constants and classes that the library lacks; `public`
-        tells whether the actor sees the functions whose names begin with no underscore."""
+        """Add skills, or replace skills with the same names. `source` is one function or several, such as a
+        main function and its helpers, with the imports, constants and classes that the library does not have
+        yet. If `public` is true, the actor sees these functions, except those with a leading underscore."""
         return await self._write(source, public=None if public else False)
 
     async def set_visibility(self, name: str, public: bool) -> str:
-        """Show a skill to the actor, or hide it; other skills can call it either way."""
+        """Show a skill to the actor, or hide it. Other skills can call it in both cases."""
         seen = "public" if public else "private"
-        return await self._edit(Edit("visibility", name, public=public), f"{name} is {seen} now")
+        return await self._edit(Edit("visibility", name, public=public), f"{name} is now {seen}")
 
     async def edit_skill(self, name: str, old: str, new: str) -> str:
-        """Replace the text `old`, which must occur exactly once in a skill (or in a shared constant or
-        class), by `new`."""
-        return await self._edit(Edit("edit", name, old=old, new=new), f"{name} is changed")
+        """Replace the text `old` with `new` in a skill, or in a shared constant or class. `old` must occur
+        there exactly once."""
+        return await self._edit(Edit("edit", name, old=old, new=new), f"{name} was changed")
 
     async def rename_skill(self, name: str, new_name: str) -> str:
-        """Rename a skill, and with it every call in the library; docstrings stay as they are."""
-        return await self._edit(Edit("rename", name, new_name=new_name), f"{name} is {new_name} now")
+        """Rename a skill and every call of it in the library. Docstrings are not changed."""
+        return await self._edit(Edit("rename", name, new_name=new_name), f"{name} was renamed to {new_name}")
 
     async def delete_skill(self, name: str) -> str:
         """Delete a skill that no other skill calls."""
-        return await self._edit(Edit("delete", name), f"{name} is deleted")
+        return await self._edit(Edit("delete", name), f"{name} was deleted")
 
     async def _write(self, source: str, public: bool | None) -> str:
         names, known = function_names(source), self.library.by_name
-        done = ", ".join(f"{each} is {'replaced' if each in known else 'added'}" for each in names)
+        done = ", ".join(f"{each} was {'replaced' if each in known else 'added'}" for each in names)
         return await self._edit(Edit("write", ", ".join(names), source=source, public=public), done)
 
     async def _edit(self, edit: Edit, done: str) -> str:
@@ -102,11 +102,11 @@ class Draft:
             self.edits.append(msgspec.structs.replace(edit, error=str(error)))
             raise ToolError(str(error)) from error
         if library == self.library:
-            return "This changes nothing: the library is so already."
+            return "Nothing changed: the library is already like this."
         self.library = library
         self.edits.append(edit)
         count, public = len(library.skills), len(library.public)
-        return f"{done}. The library has {count} skill{'s' * (count != 1)}, {public} of them public."
+        return f"{done}. The library has {count} skill{'s' * (count != 1)}; {public} public."
 
     def _line(self, name: str) -> str:
         seen = "public" if self.library.skill(name).public else "private"
@@ -117,12 +117,12 @@ class Draft:
         """As many whole lines, one for each item from `first` on, as may be shown, and how to go on."""
         end = first = max(first, 0)
         if first >= len(items):
-            return "There are no more." if items else "The library is empty."
+            return "There are no further lines." if items else "The library is empty."
         most = room = self.page_chars
         shown: list[str] = []
         for line in map(text, items[first:]):
             if shown and len(line) > room:
-                shown.append(f"[lines {first} to {end - 1} of {len(items)}; go on with {parameter}={end}]")
+                shown.append(f"[lines {first} to {end - 1} of {len(items)}; continue with {parameter}={end}]")
                 break
             room -= len(line)
             rest = f" [cut after {most} of {len(line)} characters]" if len(line) > most else ""

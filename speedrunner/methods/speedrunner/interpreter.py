@@ -70,8 +70,8 @@ class Interpreter(CodeSession):
         self._wall_s = wall_s
 
     async def execute_code(self, code: str) -> str:
-        """Run Python code in your session and return what it printed, with the value of its last expression
-        or its traceback."""
+        """Run Python code in your session. The reply is what the code printed, then the value of its last
+        expression or its traceback."""
         draft = _SET_DRAFT.format(source=self._draft().source)
         taken = await self.execute(draft, DRAFT_WALL_S)
         notes = [taken.lost]

@@ -32,10 +32,12 @@ from speedrunner.methods import (
     Toolbox,
     ToolSpec,
     Trajectory,
+    describe_episodes,
     fitting,
     headline,
     newest_batch,
     render,
+    skill_example,
     skill_rules,
     trajectory_text,
     world,
@@ -71,8 +73,8 @@ def _take_back(edits: list[Edit], why: str) -> None:
 
 
 def finish(summary: str) -> str:
-    """End your work. `summary` says in a few sentences what you changed and why."""
-    return "The library is stored."
+    """Finish this sleep. `summary` says in a few sentences what you changed and why."""
+    return "The library was stored."
 
 
 def inducer_tools(primitives: tuple[Primitive, ...], *, interpreter: bool) -> list[ToolSpec]:
@@ -177,7 +179,7 @@ class SpeedRunner(Method):
             _take_back(tools.edits, why)
             return policy
         if tools.error is not None:
-            tools.error += "; what it had edited until then is kept"
+            tools.error += "; the edits accepted before that are kept"
         return edited
 
     async def _regressed(self, edited: Policy, history: History, tools: SleepTools) -> str | None:
@@ -197,8 +199,8 @@ class SpeedRunner(Method):
         if mean(new) + standard_error(new, old) >= mean(old):
             return None
         return (
-            f"the edited library is not adopted: it scored {mean(new):.3f} on {len(new)} new tasks, the one"
-            f" before {mean(old):.3f} on the {len(old)} of the last batch"
+            f"the edited library was not adopted: it scored {mean(new):.3f} on {len(new)} new tasks, the"
+            f" previous library {mean(old):.3f} on the {len(old)} tasks of the last batch"
         )
 
     def _messages(self, library: Library, history: History, tools: SleepTools, calls: int) -> list[Message]:
@@ -209,7 +211,9 @@ class SpeedRunner(Method):
             "system",
             goal=render(__package__, self.prompt, interpreter=interpreter),
             world=world(tools.env),
+            episodes=describe_episodes(tools.env, tools.limits),
             rules=skill_rules(tools.env, tools.model.card.role("inducer").string_tokens),
+            example=skill_example(),
             split=split,
             interpreter=interpreter,
             memory_mb=tools.sandbox.memory_mb,
@@ -239,6 +243,7 @@ class SpeedRunner(Method):
             split=split,
             calls=calls,
             context=tools.model.card.context,
+            discards=self.on_limit == "discard",
         )
         return [Message("system", system), Message("user", user)]
 

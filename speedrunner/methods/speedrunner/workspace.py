@@ -31,17 +31,17 @@ class NotAvailable(Exception):
 
 
 def batches() -> list[int]:
-    """The batches that were played, ascending."""
+    """Return the numbers of all batches, ascending."""
     return sorted(int(path.stem.split("_")[1]) for path in Path(MOUNTS["trajectories"]).glob("batch_*.jsonl"))
 
 
 def versions() -> list[int]:
-    """The library versions that there are, ascending."""
+    """Return the numbers of all library versions, ascending."""
     return sorted(int(path.name[1:]) for path in Path(MOUNTS["policies"]).glob("v[0-9]*"))
 
 
 def load_trajectories(batch: int | None = None, policy: int | None = None) -> list[dict[str, Any]]:
-    """Recorded episodes, oldest first, of one batch or of one library version only."""
+    """Return recorded episodes, oldest first: all, or those of one batch or one library version."""
     found = []
     for number in batches() if batch is None else [batch]:
         with Path(MOUNTS["trajectories"], f"batch_{number:04d}.jsonl").open(encoding="utf-8") as lines:
@@ -52,7 +52,7 @@ def load_trajectories(batch: int | None = None, policy: int | None = None) -> li
 
 
 def calls(trajectory: dict[str, Any]) -> Iterator[tuple[int, int, dict[str, Any]]]:
-    """Every executed call, as (turn from 1, depth, call); depth 0 is what the actor called itself."""
+    """Yield (turn from 1, depth, call) for every call that ran; the actor's own calls have depth 0."""
 
     def walk(turn: int, depth: int, call: dict[str, Any]) -> Iterator[tuple[int, int, dict[str, Any]]]:
         yield turn, depth, call
@@ -65,21 +65,23 @@ def calls(trajectory: dict[str, Any]) -> Iterator[tuple[int, int, dict[str, Any]
 
 
 def show(trajectory: dict[str, Any], first: int = 1, last: int | None = None) -> None:
-    """Print turns: what the actor thought, called and was told."""
+    """Print turns: what the actor thought, called and read."""
     print(*trajectory_lines(trajectory, first, last), sep="\n")
 
 
 def sleeps() -> list[dict[str, Any]]:
-    """The earlier sleeps, oldest first: what was accepted, what was refused and why, what was said of it."""
+    """Return the earlier sleeps, oldest first: accepted and refused edits, errors and summaries."""
     there = {f"{number:04d}" for number in versions()}
     files = (path for path in sorted(Path(MOUNTS["sleeps"]).glob("*.json")) if path.stem in there)
     return [slept(json.loads(path.read_text(encoding="utf-8"))) for path in files]
 
 
 def skill_stats() -> list[dict[str, Any]]:
-    """Each skill in each library version that it was called in: its recorded calls at any depth, those that
-    ended in an error, the episodes with such a call, how many of these succeeded, their actions and output
-    tokens, and their mean score, `None` where none has one."""
+    """Return a row for each skill and each library version in which it was called.
+
+    A row counts its recorded calls at any depth and those that ended in an error. For the episodes with a
+    call it has their number, successes, actions, output tokens and mean score (`None` without any score).
+    """
     rows: dict[tuple[str, int], dict[str, Any]] = {}
     scores: dict[tuple[str, int], list[float]] = {}
     for played in load_trajectories():
@@ -108,12 +110,12 @@ def skill_stats() -> list[dict[str, Any]]:
 
 
 def library_source(version: int) -> str:
-    """The module of a past library version."""
+    """Return the source of a past library version."""
     return Path(MOUNTS["policies"], f"v{version:04d}", "skills.py").read_text(encoding="utf-8")
 
 
 def load_library(version: int) -> ModuleType:
-    """A past library version as a module; `skills_index` in it says which skills were public."""
+    """Return a past library version as a module; its `skills_index` says which skills were public."""
     module = _module(f"library_v{version:04d}", library_source(version))
     index = Path(MOUNTS["policies"], f"v{version:04d}", "library.json").read_text(encoding="utf-8")
     vars(module)["skills_index"] = json.loads(index)["skills"]
@@ -167,7 +169,7 @@ def _module(name: str, source: str) -> ModuleType:
 
 def _primitive(name: str) -> Callable[..., Any]:
     def function(*args: Any, **kwargs: Any) -> Any:
-        raise NotAvailable(f"{name} is not available here: there is no environment, only what was recorded")
+        raise NotAvailable(f"{name} is not available here: there is no environment, only recorded data")
 
     function.__name__ = function.__qualname__ = name
     return function

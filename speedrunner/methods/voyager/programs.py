@@ -29,19 +29,19 @@ def written(library: Library, source: str, sleep: int = 0) -> tuple[Library, str
     text = read_text(source)
     functions = _functions(text)
     if not functions:
-        raise InvalidSkill("the source must hold a function at its top level")
+        raise InvalidSkill("the source must define a function at the top level")
     if others := [each.name for each in text if each.kind in ("constant", "class")]:
         raise InvalidSkill(
-            f"{', '.join(others)}: a program holds functions alone; define that in the function"
+            f"a program contains only functions and imports: define {', '.join(others)} inside a function"
         )
     if taken := [each.name for each in functions if each.name in library.named]:
-        raise InvalidSkill(f"the library has {', '.join(taken)} already; choose other names, or call it")
+        raise InvalidSkill(f"the library already has {', '.join(taken)}: choose other names, or call these")
     main = functions[-1].name
     grown = library.write(source, public=[main], sleep=sleep)
     parameters = grown.signature(main).parameters.values()
     if needed := [each.name for each in parameters if each.default is inspect.Parameter.empty]:
         raise InvalidSkill(
-            f"{main}, the last function, is run without arguments: {', '.join(needed)} must have defaults"
+            f"{main}, the last function, runs without arguments: {', '.join(needed)} must have defaults"
         )
     return grown, main
 

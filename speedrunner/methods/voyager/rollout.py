@@ -24,7 +24,9 @@ from speedrunner.methods import (
     ToolSpec,
     places,
     primitives,
+    quote_description,
     render,
+    skill_example,
     skill_rules,
 )
 from speedrunner.methods.voyager.programs import Program, written
@@ -35,7 +37,7 @@ PROGRAMMER = "programmer"
 
 RUN_PROGRAM = ToolSpec(
     name="run_program",
-    doc="Run a program: `source` is its main function, with helpers before it, or none.",
+    doc="Run a program. `source` is its main function, after the helper functions that it needs, if any.",
     parameters={
         "type": "object",
         "properties": {"source": {"type": "string"}},
@@ -86,15 +88,16 @@ def programming(library: Library, env: TextEnv, shown: list[str] | None = None) 
     """
     every = [each.name for each in library.skills if each.public]
     shown = every if shown is None else shown
-    notes = render(
+    instructions = render(
         __package__,
-        "actor/notes",
+        "actor/instructions",
         primitives=primitives(env),
-        rules=skill_rules(env),
+        rules=skill_rules(env, program=True),
+        example=skill_example(program=True),
         programs=[_told(library, name) for name in shown],
         left_out=len(every) - len(shown),
     )
-    return ActorSpec(library, notes, (RUN_PROGRAM,), PROGRAMMER)
+    return ActorSpec(library, tools=(RUN_PROGRAM,), role=PROGRAMMER, instructions=instructions)
 
 
 @dataclass
@@ -164,19 +167,29 @@ class Rollout:
         proposed = ""
 
         def propose_objective(reasoning: str, objective: str) -> str:
-            """Name the next objective, in a short phrase, and why it comes next."""
+            """Propose the next objective, a short phrase. `reasoning` says why it comes next."""
             nonlocal proposed
             proposed = " ".join(objective.split())
             if not proposed:
                 raise ToolError("the objective is empty")
             if len(proposed) > OBJECTIVE_CHARS:
-                raise ToolError(f"the objective has {len(proposed)} characters; at most {OBJECTIVE_CHARS}")
-            return "It is pursued."
+                raise ToolError(
+                    f"the objective has {len(proposed)} characters; use at most {OBJECTIVE_CHARS}"
+                )
+            return "The objective was accepted."
 
         env, observation = self.stage.env, await self._observed()
         missing = [goal for goal in env.goals if goal not in env.description]
         messages = [
-            Message("system", render(__package__, "curriculum/system", env=env, missing=missing)),
+            Message(
+                "system",
+                render(
+                    __package__,
+                    "curriculum/system",
+                    description=quote_description(env),
+                    missing=missing,
+                ),
+            ),
             Message(
                 "user",
                 render(
@@ -195,10 +208,11 @@ class Rollout:
         verdict = False, ""
 
         def judge(reasoning: str, success: bool, critique: str) -> str:
-            """Say whether the objective is reached, why, and, where it is not, what to do better."""
+            """Say whether the objective was reached, with your reasoning. If it was not, `critique` says what
+            to do better."""
             nonlocal verdict
             verdict = success, critique.strip()
-            return "Noted."
+            return "Your judgment was recorded."
 
         asked = render(
             __package__,
@@ -209,7 +223,7 @@ class Rollout:
             said=said,
             after=after,
         )
-        system = render(__package__, "critic/system", env=self.stage.env)
+        system = render(__package__, "critic/system", description=quote_description(self.stage.env))
         messages = [Message("system", system), Message("user", asked)]
         await self.stage.run_agent("critic", messages, Toolbox([], judge), TRIES)
         return verdict
@@ -229,7 +243,7 @@ class Rollout:
             return programming(self.library, env)
         every = [each.name for each in self.library.skills if each.public]
         texts = [_told(self.library, name) for name in every]
-        rest = (programming(self.library, env, []).notes, env.description, self.stage.observation)
+        rest = (programming(self.library, env, []).instructions, env.description, self.stage.observation)
         fit = places(texts, self.overflow, model, PROGRAMMER, *rest, answers=self.tries)
         return programming(self.library, env, [every[place] for place in fit])
 

@@ -52,7 +52,7 @@ def test_calls_that_no_grammar_constrained_are_read_too(text: str) -> None:
         ('{"name": "say", "arguments": {"text": "a"}}', "not one tool call"),
         ('{"name": "say", "parameters": []}', "not one tool call"),
         ('{"name": "say", "parameters": {"text": "\ud800"}}', "not one tool call"),
-        ('{"name": "fly", "parameters": {}}', "no tool 'fly'; tools: nothing, say"),
+        ('{"name": "fly", "parameters": {}}', "no tool 'fly'; available: nothing, say"),
         ('{"name": "say", "parameters": {}}', "say: argument 'text' is missing"),
     ],
 )

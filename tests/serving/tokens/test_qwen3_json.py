@@ -105,7 +105,7 @@ UNREADABLE = [
         '<tool_call>{"name": "nothing", "arguments": {}}</tool_call>',
         "not readable",
     ),
-    ('<tool_call>{"name": "fly", "arguments": {}}</tool_call>', "no tool 'fly'; tools: nothing, say"),
+    ('<tool_call>{"name": "fly", "arguments": {}}</tool_call>', "no tool 'fly'; available: nothing, say"),
     ('<tool_call>{"name": "say", "arguments": {}}</tool_call>', "say: argument 'text' is missing"),
     ('<tool_call>{"name": "say", "arguments": {"text": 1}}</tool_call>', "say: 1 at text is not of type"),
 ]

@@ -176,7 +176,7 @@ UNREADABLE = [
     (xml("numbers", argument("a", "1"), argument("b", "NaN")), "not readable: b: "),
     (xml("numbers", argument("a", "1"), argument("b", '"1"')), "numbers: '1' at b is not of type number"),
     (xml("middle_optional", argument("a", "other"), argument("d", "true")), "'other' at a is not one of"),
-    (xml("fly", argument("to", "1")), "no tool 'fly'; tools: nothing, say"),
+    (xml("fly", argument("to", "1")), "no tool 'fly'; available: nothing, say"),
     (xml("say"), "say: argument 'text' is missing"),
     (xml("say", argument("text", "a"), argument("more", "1")), "say: unknown argument 'more'"),
 ]

@@ -128,19 +128,22 @@ class TestASkillThatFails:
         walk = CallNode("walk", "skill", {}, actions=3, calls=[self.STEP] * 3)
         assert self.failed(walk, refused, look) == [
             "Error: E: no",
-            "It had made 4 primitive calls (3 actions), the last of them: go_forward() x3, look(at='it')",
+            "Before that it made 4 primitive calls (3 actions);"
+            " the last calls: go_forward() x3, look(at='it')",
             "Last observation:\nA flag.",
         ]
 
     def test_of_many_only_the_last_ones_are_named(self) -> None:
         calls = [CallNode(f"step{number}", "primitive", {}, "", actions=1) for number in range(50)]
         _, done, _ = self.failed(*calls)
-        assert done.startswith("It had made 50 primitive calls (50 actions), the last of them: step40(), ")
+        assert done.startswith(
+            "Before that it made 50 primitive calls (50 actions); the last calls: step40(), "
+        )
         assert done.endswith(", step49()")
 
     def test_that_some_were_not_recorded_is_said(self) -> None:
         assert self.failed(self.STEP, omitted=3)[1] == (
-            "It had made at least 1 primitive call (1 actions), the last of them recorded: go_forward()"
+            "Before that it made at least 1 primitive call (1 actions); the last recorded calls: go_forward()"
         )
 
     def test_it_is_cut_as_every_part_is(self) -> None:

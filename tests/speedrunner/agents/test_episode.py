@@ -66,7 +66,7 @@ class TestEndings:
         assert (row.invalid_calls, row.llm_calls, row.ending) == (4, 11, Ending.SUCCESS)
         (played,) = run.data.evaluations()
         assert [turn.error is not None for turn in played.turns[:5]] == [True] * 4 + [False]
-        assert "there is no tool 'fly'; tools: walk, look" in str(played.turns[1].error)
+        assert "there is no tool 'fly'; available: walk, look" in str(played.turns[1].error)
         ledger = Counter(row.status for row in run.data.requests if row.labels["role"] == "actor")
         assert ledger == {"ok": 7, "invalid": 4}
 

@@ -163,7 +163,7 @@ class TestInvalidAnswers:
             (say("I would rather talk."), "not one tool call"),
             (say(""), "not one tool call"),
             (cut(DEEPER), "the answer was cut after 8 tokens"),
-            (call("climb"), "there is no tool 'climb'; tools: dig"),
+            (call("climb"), "there is no tool 'climb'; available: dig"),
             (call("dig", depth="deep"), "'deep' at depth is not of type integer"),
             (call("dig"), "argument 'depth' is missing"),
             (call("dig", depth=1, twice=True), "unknown argument 'twice'"),
@@ -182,9 +182,7 @@ class TestInvalidAnswers:
         assert problem in invalid.error
         (message,) = valid.messages
         assert message.role == "user"
-        assert message.content == (
-            f"Error: {invalid.error}. Answer with exactly one call of one of your tools."
-        )
+        assert message.content == (f"Error: {invalid.error}. Answer with exactly one tool call.")
         assert done.requests[1].last == message.content
 
     async def test_they_count_against_the_limit(self, work: Any) -> None:

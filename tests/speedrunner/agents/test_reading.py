@@ -99,7 +99,7 @@ class TestTurns:
     @pytest.mark.parametrize("text", ['<tool_call>\n{"name": "go"}', '\n{"name": "go", "arguments": {}}'])
     def test_so_does_what_was_said_beside_it_but_not_the_call_as_text(self, text: str) -> None:
         made = turn(text="Through the door.", call=ToolCall("go", {}), executed=NOOP)
-        assert turn_lines(1, made, "") == ["[1]", "  said: Through the door.", "  noop()"]
+        assert turn_lines(1, made, "") == ["[1]", "  text: Through the door.", "  noop()"]
         made.text = text
         assert turn_lines(1, made, "") == ["[1]", "  noop()"]
 
@@ -126,13 +126,13 @@ class TestWhatTheActorWasTold:
         [
             ("moved", None, "moved", None, []),
             (None, None, None, None, []),
-            ("moved", None, "moved", "A kitchen.\nA sink.", ["  told: A kitchen.", "    A sink."]),
-            (["ä"], None, "You see mud.", None, ["  told: Last observation:", "    You see mud."]),
-            (None, None, "You see mud.", None, ["  told: Last observation:", "    You see mud."]),
-            ("", None, "You see mud.", None, ["  told: Last observation:", "    You see mud."]),
+            ("moved", None, "moved", "A kitchen.\nA sink.", ["  reply: A kitchen.", "    A sink."]),
+            (["ä"], None, "You see mud.", None, ["  reply: Last observation:", "    You see mud."]),
+            (None, None, "You see mud.", None, ["  reply: Last observation:", "    You see mud."]),
+            ("", None, "You see mud.", None, ["  reply: Last observation:", "    You see mud."]),
             (None, f"E: no\n{TRACEBACK}\n  f, line 1", None, None, []),
-            (None, f"E: no\n{TRACEBACK}\n  f", "mud", None, ["  told: Last observation:", "    mud"]),
-            ("x" * 30, None, None, None, ["  told: [cut here: 10 of 30 characters are not shown]"]),
+            (None, f"E: no\n{TRACEBACK}\n  f", "mud", None, ["  reply: Last observation:", "    mud"]),
+            ("x" * 30, None, None, None, ["  reply: [cut here: 10 of 30 characters are not shown]"]),
         ],
     )
     def test_it_is_told_beyond_the_result(
@@ -166,7 +166,7 @@ class TestWhatTheActorWasTold:
         assert trajectory_lines(trajectory(turns=made))[1:] == [
             "[1]",
             "  look() -> ok",
-            "  told: A kitchen.",
+            "  reply: A kitchen.",
             "[2]",
             "  look() -> ok",
             "[3]",

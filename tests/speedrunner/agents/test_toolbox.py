@@ -101,11 +101,10 @@ def test_a_tool_that_no_call_could_name_is_refused() -> None:
 
 async def test_a_string_that_was_cut_is_refused_with_the_cause(toolbox: Toolbox) -> None:
     reply = await toolbox.execute(ToolCall("read", {"book": "Emma"}, ("book",)))
-    assert reply.text == "Error: book was cut: a string may have no more tokens; write it in parts"
+    why = "a string can have fewer tokens. Send it in parts."
+    assert reply.text == f"Error: book was cut, and the call was not executed: {why}"
     assert (reply.executed.error, reply.ending) == (reply.text.removeprefix("Error: "), None)
     assert (await toolbox.execute(ToolCall("leave", {"word": "please"}, ("word",)))).ending is None
     both = await toolbox.execute(ToolCall("read", {"book": "Emma"}, ("book", "page")), string_tokens=8192)
-    assert (
-        both.text
-        == "Error: book and page were cut: a string may have at most 8,192 tokens; write it in parts"
-    )
+    why = "a string can have at most 8,192 tokens. Send it in parts."
+    assert both.text == f"Error: book and page were cut, and the call was not executed: {why}"

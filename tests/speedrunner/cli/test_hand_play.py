@@ -122,7 +122,7 @@ class TestPlay:
         assert "> Error: InvalidPrimitiveCall: walk(steps: int = 1, " in out
         assert "direction must be left or right, not 'up'\n" in out
         assert "> Error: cannot read 'walk(': write texts in quotes" in out
-        assert "> Error: InvalidPrimitiveCall: no primitive 'jump'; there are walk, look\n" in out
+        assert "> Error: InvalidPrimitiveCall: no primitive 'jump'; available: walk, look\n" in out
         assert out.endswith(
             '> You are at the flag.\n\n=== success: score 1, 6 calls, 2 actions; {"position":3}\n'
         )

@@ -84,7 +84,7 @@ def test_one_that_never_ends_is_killed_and_leaves_nothing(module: Path, tmp_path
     found = json.loads(done.stdout)
     assert done.returncode == 1
     # The limit gives way where the machine is slow to start.
-    limit = r"TimeLimitReached: stopped at the time limit of (1|0\.\d+) s; it was killed"
+    limit = r"TimeLimitReached: stopped at the time limit of (1|0\.\d+) s; the skill process was killed"
     assert re.match(limit, found["error"]), found["error"]
     assert (found["actions"], found["done"]) == (1, False)
     assert {each.pid for each in psutil.Process().children(recursive=True)} == before

@@ -119,7 +119,7 @@ class TestPrimitives:
     @pytest.mark.parametrize(
         ("name", "arguments", "error"),
         [
-            ("jump", {}, "no tool 'jump'; there are walk, look"),
+            ("jump", {}, "no tool 'jump'; available: walk, look"),
             ("walk", {"steps": "many"}, "InvalidPrimitiveCall: "),
             ("walk", {"direction": "up"}, "InvalidPrimitiveCall: "),
             ("walk", {"speed": 1}, "got an unexpected keyword argument 'speed'"),
@@ -241,7 +241,7 @@ class TestSkills:
         executed = await play(pool, source, distance=3)
         assert executed.ending is Ending.SUCCESS
         assert len(executed.node.calls) == executed.actions == 3
-        assert (executed.node.error or "").startswith("EpisodeEnded: stopped, because the environment had")
+        assert (executed.node.error or "").startswith("EpisodeEnded: stopped because the environment has")
 
     async def test_a_skill_is_unwound_at_the_action_limit(self, pool: HostPool) -> None:
         library = skills(
@@ -311,7 +311,7 @@ class TestEachKindOfHost:
         await host.reset(Task(ENV, "default", 10), first.module(), 3)
         await host.execute(ToolCall("hop", {}), PLENTY_S)
         refused = await host.execute(ToolCall("skip", {}), PLENTY_S)
-        assert "no tool 'skip'; there are walk, look, hop" in (refused.node.error or "")
+        assert "no tool 'skip'; available: walk, look, hop" in (refused.node.error or "")
         more = skills(
             'def hop() -> str:\n    """Walk."""\n    return walk(2)',
             'def skip() -> str:\n    """Hop on."""\n    return hop()',
@@ -323,7 +323,7 @@ class TestEachKindOfHost:
         assert [each.name for each in executed.node.calls] == ["hop"]
         assert (executed.actions, executed.outcome.score) == (2, 0.4)
         gone = await host.execute(ToolCall("hop", {}), PLENTY_S)
-        assert "no tool 'hop'; there are walk, look, skip" in (gone.node.error or "")
+        assert "no tool 'hop'; available: walk, look, skip" in (gone.node.error or "")
         assert (await host.execute(ToolCall("skip", {}), PLENTY_S)).ending is Ending.ACTION_LIMIT
 
     async def test_takes_skills_where_there_were_none_and_gives_them_up(self, host: Host) -> None:

@@ -209,7 +209,11 @@ class TestEditingByExactText:
     @pytest.mark.parametrize(
         ("old", "new", "text"),
         [
-            ("steps", "n", "the text to replace occurs 3 times in walk_far; give more of what is around it"),
+            (
+                "steps",
+                "n",
+                "the text to replace occurs 3 times in walk_far; include more of the text around it",
+            ),
             ("", "n", "the text to replace does not occur in walk_far"),
             (
                 "return walk(n=steps)",
@@ -296,10 +300,10 @@ class TestRenaming:
             ("run", "run is already in the library; choose another name"),
             ("walk", "line 1: walk is already a primitive; choose another name"),
             ("print", "line 1: print is already a Python builtin"),
-            ("walk far", "'walk far' is no name for a function"),
-            ("class", "'class' is no name for a function"),
+            ("walk far", "'walk far' is not a valid function name"),
+            ("class", "'class' is not a valid function name"),
             ("__far", "line 1: '__far' cannot name a skill"),
-            ("steps", "walk_far uses steps also as a name of its own; change that first, then rename"),
+            ("steps", "walk_far also uses steps as a local name; change that first, then rename"),
         ],
     )
     def test_what_is_refused(self, empty: Library, new: str, text: str) -> None:
@@ -309,7 +313,7 @@ class TestRenaming:
 
     def test_a_caller_with_a_variable_of_the_old_name_is_left_to_its_author(self, empty: Library) -> None:
         body = "def inner():\n        walk_far = 1\n        return walk_far\n    return walk_far(1)"
-        with pytest.raises(InvalidSkill, match=r"^skill uses walk_far also as a name of its own"):
+        with pytest.raises(InvalidSkill, match=r"^skill also uses walk_far as a local name"):
             write(write(empty, WALK_FAR), function(body=body)).rename("walk_far", "stride", sleep=2)
 
 
@@ -426,7 +430,7 @@ def _hidden(p: Point) -> int:
         assert str(caught.value).splitlines() == [
             "line 1: cannot import os; allowed are " + ", ".join(ALLOWED_MODULES),
             "line 2: the parameter a needs a type: " + SUPPORTED + " are allowed",
-            "line 4: fly is not defined; there are look, os, skill, walk, x",
+            "line 4: fly is not defined; available: look, os, skill, walk, x",
             "line 5: skill is defined twice; choose another name",
             "line 8: the constant x must be a literal value",
         ]
@@ -528,28 +532,31 @@ class TestTheFunctionItself:
         ("source", "text"),
         [
             ("def skill(:\n", "line 1: "),
-            ("", "the source must hold a function at its top level"),
-            ("LIMIT = 1\n", "the source must hold a function at its top level"),
+            ("", "the source must define a function at the top level"),
+            ("LIMIT = 1\n", "the source must define a function at the top level"),
             (function() + function(), "line 4: skill is defined twice; choose another name"),
             (
                 function() + "print('hello')\n",
-                "line 4: only imports, constants, classes and functions may stand",
+                "line 4: only imports, constants, classes and functions are a",
             ),
             ("async " + function(), "line 1: async code is not allowed in a skill; use plain def"),
             ("import functools\n@functools.cache\n" + function(), "line 2: a skill cannot be decorated"),
             (
                 "print('hello')\n" + function(),
-                "line 1: only imports, constants, classes and functions may stand",
+                "line 1: only imports, constants, classes and functions are a",
             ),
             (
                 "class Walker:\n    x = [print() for _ in 'a']\n    print()\n" + function(),
-                "line 3: only fields and",
+                "line 3: a class can contain only fields and",
             ),
             (
                 "class Walker:\n    async def go(self): pass\n" + function(),
                 "line 2: async code is not allowed",
             ),
-            ("class Walker(metaclass=type):\n    pass\n" + function(), "line 1: a class takes no keyword"),
+            (
+                "class Walker(metaclass=type):\n    pass\n" + function(),
+                "line 1: the only keyword that a class can have",
+            ),
             ("@print\nclass Walker:\n    pass\n" + function(), "line 1: dataclass is the only decorator"),
             (
                 f"class W:\n    x = '{'x' * CLASS_LIMIT}'\n" + function(),
@@ -557,13 +564,13 @@ class TestTheFunctionItself:
             ),
             (
                 "class P:\n    x: int\n" + function("p: P"),
-                "line 3: the parameter p cannot be P (P is no TypedDict)",
+                "line 3: the parameter p cannot be P (P is not a TypedDict)",
             ),
             (
                 POINT.replace("(TypedDict)", "(TypedDict, total=open)") + function("p: Point"),
-                "line 3: a class takes no keyword but TypedDict's total",
+                "line 3: the only keyword that a class can have is the total of TypedDict",
             ),
-            (TREE + function("p: Tree"), "the parameter p cannot be Tree (Tree holds itself)"),
+            (TREE + function("p: Tree"), "the parameter p cannot be Tree (Tree contains itself)"),
             (
                 POINT.replace("x: int", "x: set") + function("p: Point"),
                 "the parameter p cannot be Point: str, int",
@@ -600,8 +607,8 @@ class TestTheFunctionItself:
             ("LIMIT = len('abc')\n" + function(), "line 1: the constant LIMIT must be a literal value"),
             (function(body="break"), "line 3: 'break' outside loop"),
             (function(body="x = '\0'"), "cannot contain null bytes"),
-            (function(body="x = '\ud800'"), "the source is no Python: "),
-            (function(doc='"""\\ud800"""'), "line 1: the docstring of skill is no valid Unicode text"),
+            (function(body="x = '\ud800'"), "the source is not valid Python: "),
+            (function(doc='"""\\ud800"""'), "line 1: the docstring of skill is not valid Unicode text"),
             (function('a: str = "\\ud800"'), "line 1: the default of a must be a literal value"),
             (function(body="return " + "(" * 500 + ")" * 500), "too many nested parentheses"),
             (function(body="x = 1\n    return " + "-" * 5000 + "1"), "line 4: the code is nested too deeply"),
@@ -626,10 +633,10 @@ class TestTheFunctionItself:
             ),
             (function(f"a: int = 0x{'f' * 9000}"), f"the default of a cannot be 0x{'f' * 78}...: use its"),
             (function("a: (b := int)"), "line 1: 'named expression' can not be used"),
-            ("__builtins__ = {}\n" + function(), "line 1: __builtins__ is a name of Python's own"),
-            ("import math as __name__\n" + function(), "line 1: __name__ is a name of Python's own"),
-            ("from random import _os\n" + function(), "line 1: _os is no public name of random"),
-            (function(body="from dataclasses import sys"), "line 3: sys is no public name of dataclasses"),
+            ("__builtins__ = {}\n" + function(), "line 1: __builtins__ is reserved by Python"),
+            ("import math as __name__\n" + function(), "line 1: __name__ is reserved by Python"),
+            ("from random import _os\n" + function(), "line 1: _os is not a public name of random"),
+            (function(body="from dataclasses import sys"), "line 3: sys is not a public name of dataclasses"),
             (
                 function(body="del missing"),
                 "line 3: missing cannot be deleted: skill assigns no such variable",
@@ -723,7 +730,7 @@ class TestNames:
 
     def test_names_far_from_all_are_answered_with_all(self, empty: Library) -> None:
         assert refusal(empty, function(body="teleport()")) == (
-            "line 3: teleport is not defined; there are look, skill, walk"
+            "line 3: teleport is not defined; available: look, skill, walk"
         )
 
     def test_a_name_used_as_a_value_must_exist_too(self, empty: Library) -> None:

@@ -55,7 +55,7 @@ class TestASession:
         ]
         first, second, third = ({each.name: each.error for each in sleep.edits} for sleep in run.data.sleeps)
         assert first == {"stride": None}
-        assert second == {"stride": TAKEN, "hurry": f"hurry needs stride, and {TAKEN}"}
+        assert second == {"stride": TAKEN, "hurry": f"hurry needs stride: {TAKEN}"}
         assert third["hurry"] is None
         assert "steps" in str(third["broken"])
         assert policies(subject(run.dir)).level == "ok"
@@ -107,7 +107,7 @@ class TestWhatDoesNotFit:
         names = [each.name for each in run.data.policies.load(1).skills]
         if overflow == "skip":
             assert names == []
-            assert str(sleep.error).startswith("the context of inducer overflowed")
+            assert str(sleep.error).startswith("the context of the inducer overflowed")
         else:
             assert names == ["stride"]
             asked = next(each for each in run.server.requests if "propose_functions" in each.tools)

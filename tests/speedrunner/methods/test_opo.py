@@ -46,7 +46,7 @@ class TestASession:
         assert first.task.count("You are at field 0.") == 2
         assert "train/0000: policy v0000, success, score 1" in first.task
         assert "walk(steps=9) -> You are at the flag." in first.task
-        assert "The notes as they are:\n\nWalk far." in second.task
+        assert "The current notes:\n\nWalk far." in second.task
         assert "train/0001" not in second.task
         assert "Walk to the flag at its right end" in first.system
 
@@ -78,12 +78,12 @@ class TestWhatDoesNotFit:
         (sleep,) = run.data.sleeps
         if overflow == "skip":
             assert run.data.policies.load(1).notes == ""
-            assert str(sleep.error).startswith("the context of optimizer overflowed")
+            assert str(sleep.error).startswith("the context of the optimizer overflowed")
             assert str(sleep.error) in run.printed
         else:
             assert run.data.policies.load(1).notes == "Walk far."
             (asked,) = (each for each in run.server.requests if "write_notes" in each.tools)
-            left_out = asked.task.partition("These do not fit here and are left out:\n")[2]
+            left_out = asked.task.partition("These episodes do not fit here and are left out:\n")[2]
             assert left_out.startswith("train/0000: ")
             assert "train/0001" not in left_out
 
@@ -95,4 +95,7 @@ class TestWhatDoesNotFit:
             "run.test_episodes=0",
         )
         (sleep,) = run.data.sleeps
-        assert (sleep.agents, sleep.error) == ([], "no episode of the batch fits the context of optimizer")
+        assert (sleep.agents, sleep.error) == (
+            [],
+            "no episode of the batch fits the context of the optimizer",
+        )

@@ -55,7 +55,7 @@ class TestGoingOnAllTheSame:
         await run.play()
         check_whole(run)
         assert [record.error for record in run.data.sleeps] == [
-            "the context of inducer overflowed after 1 call; what it had edited until then is kept"
+            "the context of the inducer overflowed after 1 call; the edits accepted before that are kept"
         ] * 2
         assert [len(run.data.policies.load(version).skills) for version in range(3)] == [0, 1, 1]
         assert {row.status for row in run.data.requests if row.labels["role"] == "inducer"} == {

@@ -477,7 +477,7 @@ ATTACKS_OF_SKILLS = {
             except BaseException:
                 pass
         """,
-        error="EpisodeEnded: stopped, because the environment had already ended the episode",
+        error="EpisodeEnded: stopped because the environment has ended the episode",
     ),
     "a trace function that never returns": Attack(
         "import sys\ndef f(*a):\n    while True: pass\nsys.settrace(f)\nhelper(1)", error=TIME

@@ -126,7 +126,7 @@ async def test_a_lost_process_is_replaced_and_the_answer_says_so(
     await session.execute("lost = 3", PLENTY_S)
     answer = await session.execute(code, limit_s)
     assert answer.text.startswith(f"begun\n\n[{reason}")
-    assert answer.text.endswith("; the session was started anew: all variables are gone]")
+    assert answer.text.endswith("; the session was restarted and all its variables are lost]")
     assert answer.lost is not None
     assert answer.lost.startswith(str(answer.error))
     assert "NameError" in await told(session, "lost")
@@ -187,7 +187,7 @@ async def test_what_an_earlier_piece_left_behind_is_told_and_the_code_runs_afres
     answer = await session.execute("'kept' in globals()", PLENTY_S)
     assert answer.text == f"[{answer.lost}]\nFalse"
     assert answer.lost == (
-        "the process ended: killed by SIGKILL; the session was started anew: all variables are gone"
+        "the process ended: killed by SIGKILL; the session was restarted and all its variables are lost"
     )
     assert answer.error is None
 

@@ -14,8 +14,9 @@ import pytest
 from speedrunner.agents.actor import ActorSpec
 from speedrunner.agents.reading import call_lines
 from speedrunner.findings import Finding
+from speedrunner.sandbox import skill_process
 from speedrunner.store.records import CallNode
-from speedrunner.verification.replay import different, replay
+from speedrunner.verification.replay import KILLED, different, replay
 from speedrunner.verification.subject import Played
 from speedrunner.view.turns import shown
 from tests.scripted_engine import Answer, Request, call
@@ -221,3 +222,7 @@ async def test_a_call_that_outlasts_the_time_is_no_difference(learnt: ScriptedRu
     one.spec = spec  # type: ignore[method-assign]
     check = await replay(one, lambda line: None)
     assert (check.level, check.found, check.is_late) == ("not checked", 0, True)
+
+
+def test_the_error_of_a_killed_skill_is_known_as_such() -> None:
+    assert KILLED.search(f"TimeLimitReached: stopped at the time limit of 1 s; {skill_process._KILLED}")

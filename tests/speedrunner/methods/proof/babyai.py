@@ -282,7 +282,7 @@ def session() -> Session:
     order = f"return{turned} parts"
     source = SOLVER.replace("ORDER_RULE", order).replace("VIEW_LIMITS", limits[1])
     said = yield use("write_skill", source=source, public=True)
-    if "a constant has one name" in said:
+    if "assign each constant" in said:
         side, ahead = limits[1].split(", ")
         constants = f"SIDE = {side}\nAHEAD = {ahead}"
         source = source.replace(f"SIDE, AHEAD = {limits[1]}", constants)

@@ -230,7 +230,7 @@ def session() -> Session:
     for name, value in found.items():
         source = source.replace(name, str(value))
     said = yield use("write_skill", source=source, public=False)
-    assert "is added" in said
+    assert "was added" in said
     said = yield use("execute_code", code=TRIAL)
     assert "goes nearer" in said
     yield use("set_visibility", name="get_wood_pickaxe", public=True)

@@ -62,7 +62,7 @@ class TestReading:
             "private advance_twice(way: str = 'left'), calls advance",
         ]
         assert writing.list_skills(first=1).splitlines() == writing.list_skills().splitlines()[1:]
-        assert writing.list_skills(first=2) == "There are no more."
+        assert writing.list_skills(first=2) == "There are no further lines."
 
     def test_an_empty_library_says_so(self, draft: Drafts) -> None:
         assert draft().list_skills() == "The library is empty."
@@ -89,13 +89,13 @@ class TestReading:
             first, end = len(read), len(read) + len(lines)
             read += lines
             if last:
-                assert last == f"[lines {first} to {end - 1} of {len(whole)}; go on with from_line={end}]"
+                assert last == f"[lines {first} to {end - 1} of {len(whole)}; continue with from_line={end}]"
         assert read == whole
 
     def test_a_line_that_is_too_long_is_cut_and_says_so(self, draft: Drafts) -> None:
         page = draft(SKILL, page_chars=10).show_skill("advance", 1)
         assert page == (
-            "def advanc [cut after 10 of 21 characters]\n[lines 1 to 1 of 5; go on with from_line=2]"
+            "def advanc [cut after 10 of 21 characters]\n[lines 1 to 1 of 5; continue with from_line=2]"
         )
 
 
@@ -103,8 +103,7 @@ class TestEditing:
     async def test_a_new_skill(self, draft: Drafts, edits: list[Edit]) -> None:
         writing = draft()
         assert (
-            await writing.write_skill(SKILL, True)
-            == "advance is added. The library has 1 skill, 1 of them public."
+            await writing.write_skill(SKILL, True) == "advance was added. The library has 1 skill; 1 public."
         )
         assert edits == [Edit("write", "advance", source=SKILL)]
         (skill,) = writing.library.skills
@@ -115,24 +114,22 @@ class TestEditing:
         helper = SKILL.replace("advance", "_step")
         source = f"{helper}\n\n{CALLER}".replace("advance()", "_step()")
         said = await writing.write_skill(source, True)
-        assert said == (
-            "_step is added, advance_twice is replaced. The library has 2 skills, 1 of them public."
-        )
+        assert said == ("_step was added, advance_twice was replaced. The library has 2 skills; 1 public.")
         assert edits == [Edit("write", "_step, advance_twice", source=source)]
 
     async def test_replacing_one(self, draft: Drafts, edits: list[Edit]) -> None:
         writing = draft(SKILL, CALLER)
         assert await writing.write_skill(SKILL.replace("two", "2"), False) == (
-            "advance is replaced. The library has 2 skills, 1 of them public."
+            "advance was replaced. The library has 2 skills; 1 public."
         )
         assert edits == [Edit("write", "advance", source=SKILL.replace("two", "2"), public=False)]
 
     async def test_the_other_edits(self, draft: Drafts, edits: list[Edit]) -> None:
         writing = draft(SKILL, CALLER)
-        assert (await writing.edit_skill("advance", "two", "2")).startswith("advance is changed. ")
-        assert (await writing.rename_skill("advance", "_step")).startswith("advance is _step now. ")
-        assert (await writing.set_visibility("_step", False)).startswith("_step is private now. ")
-        assert (await writing.delete_skill("advance_twice")).startswith("advance_twice is deleted. ")
+        assert (await writing.edit_skill("advance", "two", "2")).startswith("advance was changed. ")
+        assert (await writing.rename_skill("advance", "_step")).startswith("advance was renamed to _step. ")
+        assert (await writing.set_visibility("_step", False)).startswith("_step is now private. ")
+        assert (await writing.delete_skill("advance_twice")).startswith("advance_twice was deleted. ")
         assert edits == [
             Edit("edit", "advance", old="two", new="2"),
             Edit("rename", "advance", new_name="_step"),
@@ -151,14 +148,14 @@ class TestEditing:
             await writing.set_visibility("advance", True),
             await writing.edit_skill("advance", "two", "two"),
         ):
-            assert said == "This changes nothing: the library is so already."
+            assert said == "Nothing changed: the library is already like this."
         assert (edits, writing.library) == ([], before)
 
     async def test_another_value_of_its_constant_is_an_edit(self, draft: Drafts, edits: list[Edit]) -> None:
         source = 'STEPS = 2\n\ndef advance() -> str:\n    """Go."""\n    return str(STEPS)'
         writing = draft(source)
         assert (await writing.write_skill(source.replace("= 2", "= 3"), True)).startswith(
-            "advance is replaced."
+            "advance was replaced."
         )
         assert writing.library.shared == {"STEPS": "STEPS = 3"}
         assert len(edits) == 1
@@ -180,7 +177,7 @@ class TestEditing:
     ) -> None:
         with suppress(ToolError):
             said = await draft().write_skill(source, public=True)
-            assert said.startswith(f"{name} is added. ")
+            assert said.startswith(f"{name} was added. ")
         assert [edit.name for edit in edits] == [name]
 
     @pytest.mark.process

@@ -32,8 +32,8 @@ async def test_a_library_that_does_worse_on_new_tasks_is_not_adopted(
     assert [each.task.index for each in sorted(sleep.attempts, key=lambda each: each.episode)] == [5, 6]
     assert {each.ending for each in sleep.attempts} == {Ending.SUCCESS if adopted else Ending.FAILURE}
     assert {edit.error is None for edit in sleep.edits} == {adopted}
-    told = "the edited library is not adopted: it scored 0.000 on 2 new tasks, the one before 1.000 on the 2"
-    assert (sleep.error is None) if adopted else str(sleep.error).startswith(told)
+    why = "the edited library was not adopted: it scored 0.000 on 2 new tasks, the previous library 1.000 on"
+    assert (sleep.error is None) if adopted else str(sleep.error).startswith(why)
     check_ledger(run.data)
 
 

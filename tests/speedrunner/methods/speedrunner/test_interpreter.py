@@ -116,7 +116,7 @@ async def test_an_episode_is_printed_for_reading(bench: Bench) -> None:
         "train/0000: policy v0000, success, score 1, 2 LLM calls, 3 actions, 30 output tokens; go",
         "go",
         "[1]",
-        "  said: hm",
+        "  text: hm",
         "  walk(steps=3)",
         *["    go_forward() -> a wall"] * 3,
         "    -> done",
@@ -170,7 +170,7 @@ async def test_a_session_that_begins_anew_has_the_draft_again(history: History) 
     async with bench.interpreter:
         bench.draft = bench.draft.write(STEP, public=False, sleep=2)
         assert await bench("library._step.__doc__") == "'Go.'"
-        assert "the session was started anew" in await bench("import os; os._exit(1)")
+        assert "the session was restarted" in await bench("import os; os._exit(1)")
         assert await bench("library._step.__doc__, len(load_trajectories())") == "('Go.', 3)"
 
 
@@ -195,7 +195,7 @@ async def test_a_draft_survives_what_ended_the_process_before(bench: Bench) -> N
     child.strike()
     child.channel.drain(time.monotonic() + 30.0)  # until it is gone
     assert await bench("library._step.__doc__, 'x' in globals()") == (
-        "[the process ended: killed by SIGKILL; the session was started anew: all variables are gone]\n"
+        "[the process ended: killed by SIGKILL; the session was restarted and all its variables are lost]\n"
         "('Go.', False)"
     )
 
@@ -208,7 +208,7 @@ async def test_a_draft_is_set_again_where_the_process_is_lost_meanwhile(bench: B
     bench.draft = bench.draft.write(STEP, public=False, sleep=2)
     await bench(forged)
     note, value = (await bench("library._step.__doc__")).splitlines()
-    assert "all variables are gone" in note
+    assert "all its variables are lost" in note
     assert value == "'Go.'"
 
 
@@ -217,7 +217,7 @@ async def test_a_draft_that_ends_the_process_is_told_and_the_code_runs(bench: Be
     source = f'{ending}def place() -> str:\n    """Go."""\n    return str(P())'
     bench.draft = bench.draft.write(source, public=False, sleep=2)
     assert await bench("1 + 1") == (
-        "[the process ended: exit status 3; the session was started anew: all variables are gone]\n"
+        "[the process ended: exit status 3; the session was restarted and all its variables are lost]\n"
         "[the draft cannot be imported: the process ended: exit status 3]\n2"
     )
 
@@ -247,7 +247,7 @@ async def test_primitives_are_not_available_but_can_be_put_in_place(bench: Bench
     bench.draft = bench.draft.write(STEP, public=False, sleep=2)
     text = await bench("library._step()")
     assert text.splitlines()[-1] == (
-        "NotAvailable: go_forward is not available here: there is no environment, only what was recorded"
+        "NotAvailable: go_forward is not available here: there is no environment, only recorded data"
     )
     assert await bench("library.go_forward = lambda: 'a wall'; library._step()") == "'a wall'"
     assert "NotAvailable" in await bench("load_library(1)._step()")

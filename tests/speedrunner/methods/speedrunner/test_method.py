@@ -93,6 +93,7 @@ def night(
                 model=engine.model,
                 library=Actor(babyai, engine.model, compose([])).library,
                 labels=Labels(episode="sleep/0001"),
+                limits=Actor(babyai, engine.model, compose([])).limits,
             )
             learnt = await SpeedRunner(**options).sleep(policy, history, tools)
             return Night(learnt, tools, engine.server.requests)
@@ -126,7 +127,7 @@ async def test_each_reply_says_how_many_calls_and_tokens_are_left(
     night: Nights, tiny_card: ModelCard
 ) -> None:
     slept = await night([LIST, say("hm"), LIST, LIST], inducer_calls=4)
-    assert "You have 4 calls." in slept.seen[0]
+    assert "You have 4 calls and a context of " in slept.seen[0]
     left = [re.search(r"\((\d+) calls and (\d+) tokens left\)", text) for text in slept.seen[1:]]
     assert [int(found[1]) for found in left if found] == [3, 2, 1]  # an invalid answer counts, too
     for found, request in zip(left, slept.requests[1:], strict=True):
@@ -157,7 +158,7 @@ async def test_a_context_overflow_ends_it_and_keeps_its_edits(night: Nights) -> 
     assert [skill.name for skill in slept.policy.skills] == ["advance"]
     assert slept.tools.agents[0].ending is Ending.CONTEXT_OVERFLOW
     assert slept.tools.error == (
-        "the context of inducer overflowed after 1 call; what it had edited until then is kept"
+        "the context of the inducer overflowed after 1 call; the edits accepted before that are kept"
     )
     assert [edit.error for edit in slept.tools.edits] == [None]
 
@@ -167,24 +168,24 @@ async def test_or_discards_them_there_as_well(night: Nights) -> None:
     before = Policy(version=0, notes="kept")
     slept = await night([WRITE, overflow()], before, on_limit="discard")
     assert slept.policy == before
-    assert slept.tools.error == "the context of inducer overflowed after 1 call"
+    assert slept.tools.error == "the context of the inducer overflowed after 1 call"
 
 
 @pytest.mark.process
 async def test_it_is_told_when_little_of_its_context_is_left(night: Nights, tiny_card: ModelCard) -> None:
-    roomy, tight = [
-        (await night([LIST, LIST, FINISH], card={"context": context})).seen[1]
-        for context in (tiny_card.context, 3700)
-    ]
-    assert re.search(r"\d tokens left\)\n", roomy)
-    assert re.search(r"\d tokens left: finish soon\)\n", tight)
+    roomy = (await night([LIST, LIST, FINISH])).seen[1]
+    left = re.search(r"(\d+) tokens left\)\n", roomy)
+    assert left
+    context = tiny_card.context - int(left[1]) + 500
+    tight = (await night([LIST, LIST, FINISH], card={"context": context})).seen[1]
+    assert re.search(r"\(99 calls and \d{3} tokens left; finish soon\)\n", tight)
 
 
 @pytest.mark.process
 async def test_a_card_may_allow_fewer_calls_than_the_method(night: Nights, tiny_card: ModelCard) -> None:
     slept = await night([LIST] * 9, card={"roles": tiny_card.roles})
     assert len(slept.tools.agents[0].turns) == tiny_card.roles.inducer.max_calls == 6
-    assert "You have 6 calls." in slept.seen[0]
+    assert "You have 6 calls and a context of " in slept.seen[0]
 
 
 class TestWholeEpisodesInThePrompt:
@@ -222,12 +223,14 @@ class TestTheLibraryInThePrompt:
     async def test_its_source_stands_there_while_it_is_short(self, night: Nights) -> None:
         slept = await night([FINISH], self.policy("def bare():\n    return 1"))
         source = "# public, from sleep 0\ndef bare():\n    return 1"
-        assert f"The library:\n\n```python\n{source}\n```\n" in slept.requests[0].task
+        assert f"## Library\n\n```python\n{source}\n```\n" in slept.requests[0].task
 
     async def test_else_signatures_and_first_lines_of_docstrings(self, night: Nights, long: str) -> None:
         head = 'def bare(a: int = 1) -> int:\n    """Add.\n\n    All."""\n'
         slept = await night([FINISH], self.policy(head + long))
-        assert "The library:\n- bare(a: int = 1) (public): Add.\n\nYou have " in slept.requests[0].task
+        assert (
+            "source of a skill.\n- bare(a: int = 1) (public): Add.\n\n## Budget\n" in slept.requests[0].task
+        )
 
     async def test_a_skill_whose_docstring_somebody_took_away_is_listed(
         self, night: Nights, long: str
@@ -243,7 +246,7 @@ class TestAblations:
         assert goal.requests[0].tools == asi.requests[0].tools
         assert "Find failures" in goal.requests[0].system
         assert "Find failures" not in asi.requests[0].system
-        assert "behaviour that was observed" in asi.requests[0].system
+        assert "behavior that was observed" in asi.requests[0].system
 
     @pytest.mark.process
     async def test_without_private_skills_all_are_shown_to_the_actor(
@@ -273,7 +276,7 @@ class TestAblations:
         assert "walk(steps=3)" in off.requests[0].task
         assert "walk(steps=3)" not in on.requests[0].task
         assert "left out" not in off.requests[0].task
-        goal = "Work as a programmer"
+        goal = "Work like a programmer"
         assert goal in on.requests[0].system
         assert goal in off.requests[0].system
 
@@ -286,6 +289,8 @@ class TestAblations:
         directory.append_trajectory("train", 0, long)
         directory.append_trajectory("train", 0, trajectory("train/0003"))
         slept = await night([FINISH], interpreter="off")
-        shown, _, left_out = slept.requests[0].task.partition("These do not fit here and are left out:")
+        shown, _, left_out = slept.requests[0].task.partition(
+            "These episodes do not fit here and are left out:"
+        )
         assert [f"train/000{number}: " in shown for number in range(4)] == [True, True, False, True]
         assert [f"train/000{number}: " in left_out for number in range(4)] == [False, False, True, False]

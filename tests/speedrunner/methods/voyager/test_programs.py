@@ -84,10 +84,10 @@ async def test_one_of_the_same_text_that_calls_another_program_is() -> None:
     [
         (
             f"LIMIT = 3\n\n{source('a')}",
-            "LIMIT: a program holds functions alone",
+            "only functions and imports: define LIMIT inside",
         ),
-        (f"class Box:\n    pass\n\n{source('a')}", "Box: a program holds functions alone"),
-        (source("known"), "the library has known already; choose other names, or call it"),
+        (f"class Box:\n    pass\n\n{source('a')}", "only functions and imports: define Box inside"),
+        (source("known"), "the library already has known: choose other names, or call these"),
     ],
 )
 async def test_what_would_meet_others_in_the_library_is_no_program(text: str, why: str) -> None:

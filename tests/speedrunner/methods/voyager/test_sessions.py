@@ -119,7 +119,7 @@ class TestASession:
         await run.play("method=voyager")
         asked = [each for each in run.server.requests if "run_program" in each.tools]
         assert "The library is empty." in asked[0].system
-        assert "The library's programs:\n- leave_start(): Walk one field." in asked[1].system
+        assert "The programs in the library:\n- leave_start(): Walk one field." in asked[1].system
         assert "- go_on(): Leave the start, and look." in asked[2].system
         (played,) = run.data.trajectories()
         second = [turn.executed for turn in played.turns if turn.role == "programmer" and turn.executed][1]
@@ -150,7 +150,7 @@ class TestASession:
         await run.play("method=voyager", "run.rollouts=2", "run.sleep_every=1", "run.test_episodes=0")
         asked = [each for each in run.server.requests if "propose_objective" in each.tools][-1]
         assert "Reached in earlier episodes: leave the start; go on\n" in asked.task
-        assert "Failed in earlier episodes, and never reached: reach the flag" in asked.task
+        assert "Failed in earlier episodes and never reached: reach the flag" in asked.task
         assert "- Leave the start\n- Reach the flag" in asked.system
 
 
@@ -169,8 +169,8 @@ class TestAProgramThatDoesNotDo:
         assert second.messages[: len(first.messages)] == first.messages
         reply = second.messages[-1][1]
         assert "The world now:\nYou are at field 1." in reply
-        assert "The critic: Walk farther." in reply
-        assert "The program is not kept." in reply
+        assert "The critic says: Walk farther." in reply
+        assert "The program was not added to the library." in reply
 
     async def test_costs_no_critic_where_it_raised(self, corridor: Runs) -> None:
         run = corridor(roles(lambda request: call("run_program", source=FAILING)), RACETRACK, *SHORT)
@@ -194,7 +194,7 @@ class TestAProgramThatDoesNotDo:
     @pytest.mark.parametrize(
         ("source", "told"),
         [
-            ("x = 1", "the source must hold a function at its top level"),
+            ("x = 1", "the source must define a function at the top level"),
             ('def go(steps: int) -> str:\n    """Go."""\n    return walk(steps)', "steps must have defaults"),
             ("def go() -> str:\n    return walk(1)", "docstring"),
             ("def go(", "line 1"),

@@ -1,0 +1,360 @@
+"""Prompts as a model reads them: tools and messages of every role, for an environment and a state of a run.
+
+They are composed by the methods' own code from records of a small run. Two texts come from recorded play, so
+that no simulator starts: the openings of Crafter and ScienceWorld.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+import envs
+from envs import Opening, Outcome, Task, TextEnv
+from serving import ModelCard, Prices, Role, Roles
+from serving.conversation import Conversation
+from serving.model import Messages
+from serving.tokens.tools import ToolCall, ToolSpec
+from serving.usage import Usage
+from speedrunner.agents.actor import Actor, ActorSpec
+from speedrunner.agents.loop import plain_messages
+from speedrunner.agents.toolbox import Toolbox
+from speedrunner.config.compose import compose
+from speedrunner.library.library import Library
+from speedrunner.methods.asi import ASI
+from speedrunner.methods.base import SleepTools
+from speedrunner.methods.opo import OPO
+from speedrunner.methods.speedrunner.draft import Draft
+from speedrunner.methods.speedrunner.interpreter import Interpreter
+from speedrunner.methods.speedrunner.method import SpeedRunner, finish
+from speedrunner.methods.voyager.programs import Program
+from speedrunner.methods.voyager.rollout import Kept, Objectives, Rollout, programming
+from speedrunner.runs.direct import LocalModel
+from speedrunner.store.data import History
+from speedrunner.store.labels import Labels
+from speedrunner.store.records import (
+    AgentRecord,
+    CallNode,
+    Edit,
+    Ending,
+    Message,
+    Policy,
+    SleepRecord,
+    Trajectory,
+    Turn,
+)
+from speedrunner.store.rundir import RunDirectory
+
+CARD = ModelCard(
+    name="samples",
+    tried="It composes prompts.",
+    context=131_072,
+    route="chat",
+    base_url="http://localhost",
+    roles=Roles(Role(string_tokens=1_024), Role(string_tokens=8_192)),
+    prices=Prices(0, 0, 0),
+)
+
+NAMES = ("babyai", "crafter", "scienceworld")
+
+OPENINGS = {
+    "babyai": Opening(
+        "go to the green box after you pick up the purple ball",
+        "a wall 5 steps forward\na wall 1 step left\na purple ball 2 steps right and 2 steps forward\n"
+        "a green box 3 steps right and 1 step forward",
+    ),
+    "crafter": Opening(
+        "Survive, and unlock as many of the 22 achievements as you can.",
+        "<<OBSERVATION_BEGIN>>\nYour status:\n- health: 9/9\n- food: 9/9\n- drink: 9/9\n- energy: 9/9\n"
+        "You have nothing in your inventory.\nYou see:\n- grass 1 step west\n"
+        "- tree 2 steps north and 3 steps east\n- sand 4 steps north and 4 steps east\n"
+        "You face grass at your front.\n<<OBSERVATION_END>>",
+    ),
+    "scienceworld": Opening(
+        "Your task is to find a(n) animal. First, focus on the thing. Then, move it to the red box in the "
+        "workshop.",
+        "This room is called the living room. In it, you see: \n\tthe agent\n\ta substance called air\n"
+        "\ta couch. On the couch is: a white pillow.\n\ta picture\nYou also see:\n"
+        "\tA door to the hallway (that is closed) ",
+    ),
+}
+"""Recorded openings. An environment that is not here opens its first world."""
+
+LISTED = 12
+"""Lines of one kind, such as skills, above which a golden file keeps only the first and the last three."""
+
+
+class Asked(Exception):
+    """A role was asked: what it would read."""
+
+    def __init__(self, role: str, messages: Messages, tools: list[ToolSpec]) -> None:
+        super().__init__(role)
+        self.prompt = Prompt(tools, messages)
+
+
+@dataclass(frozen=True)
+class Prompt:
+    """What a model reads before its first answer."""
+
+    tools: list[ToolSpec]
+    messages: Messages
+
+    @property
+    def text(self) -> str:
+        """All of it."""
+        tools = "\n".join(msgspec.json.encode(tool.openai).decode() for tool in self.tools)
+        parts = [("tools", tools), *((each["role"], each["content"]) for each in self.messages)]
+        return "\n".join(f"=== {title}\n{text}" for title, text in parts)
+
+    @property
+    def golden(self) -> str:
+        """The same as a golden file has it: long lists of skills are shortened."""
+        lines: list[str] = []
+        for _, group in itertools.groupby(self.text.split("\n"), key=_kind):
+            many = list(group)
+            if len(many) > LISTED and _kind(many[0]):
+                many[3:-3] = [f"[this file leaves out {len(many) - 6} lines of this kind]"]
+            lines += many
+        return f"[{len(self.text)} characters]\n" + "\n".join(lines) + "\n"
+
+
+def _kind(line: str) -> str:
+    """What a line lists, if it is one that lists a made-up skill."""
+    return (re.match(r'- routine_|\{"type":"function","function":\{"name":"routine_', line) or [""])[0]
+
+
+class Recorder(LocalModel):
+    """A model that answers nothing: whoever asks it gets what it would read, as `Asked`."""
+
+    def converse(
+        self, role: str, messages: Messages, tools: list[ToolSpec], labels: dict[str, str]
+    ) -> Conversation:
+        raise Asked(role, messages, tools)
+
+    def count_tokens(self, text: str) -> int:
+        return len(text) // 4
+
+
+@dataclass
+class _Stage:
+    """A rollout of Voyager that has come as far as a question."""
+
+    env: TextEnv
+    observation: str
+
+    async def execute(self, call: ToolCall) -> None: ...
+
+    async def run_agent(self, role: str, messages: list[Message], toolbox: Toolbox, calls: int) -> Ending:
+        raise Asked(role, plain_messages(messages), toolbox.specs)
+
+
+@dataclass
+class Samples:
+    """The prompts of one environment.
+
+    Args:
+        folder: an empty one, for the records of a small run.
+    """
+
+    env: TextEnv
+    folder: Path
+    _made: dict[int, Library] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        worlds = {"crafter": "default", "scienceworld": "find-animal"}
+        task = Task(self.env.name, worlds.get(self.env.name, "pick_up_seq_go_to"), 7)
+        self.task = task if self.env.name in OPENINGS else self.env.splits().train[0]
+        known = OPENINGS.get(self.env.name)
+        self.opening = known or self.env.reset(self.task)
+        self.free = next(each.name for each in self.env.primitives if not each.signature.parameters)
+        self.model = Recorder(CARD)
+        self.actor = Actor(self.env, self.model, compose([]))
+        with RunDirectory.open_for_writing(self.folder) as run:
+            run.write_policy(Policy(version=0))
+            for number in range(2):
+                run.append_trajectory("train", 0, self._episode(number, solved=number == 1))
+            run.append_trajectory("train", 1, self._episode(2, solved=True))
+            overflow = self._episode(3, solved=False)
+            overflow.ending = Ending.CONTEXT_OVERFLOW
+            run.append_trajectory("train", 1, overflow)
+            run.write_sleep(_sleep())
+            self.history = History(run)
+
+    def library(self, skills: int) -> Library:
+        """A made-up library; every fourth skill is a private helper."""
+        names = [f"routine_{number:03d}" for number in range(skills)]
+        if skills in self._made:
+            return self._made[skills]
+        sources = [self._skill(names, number) for number in range(skills)]
+        library = Library(self.env.primitives)
+        if sources:
+            library = library.write("\n\n\n".join(sources), sleep=1, limit=10**7)
+        for name in names[3::4]:
+            library = library.set_visibility(name, public=False, sleep=1)
+        self._made[skills] = library
+        return library
+
+    def policy(self, skills: int) -> Policy:
+        """The same as a policy."""
+        return self.library(skills).policy(Policy(version=1))
+
+    def acting(self, spec: ActorSpec) -> Prompt:
+        """What an actor reads."""
+        return Prompt(spec.offered(self.env), plain_messages(spec.messages(self.env, self.opening)))
+
+    def inducing(self, skills: int, *, sleep: int = 1, **options: Any) -> Prompt:
+        """What SpeedRunner's inducer reads."""
+        method, draft = SpeedRunner(**options), Draft(self.library(skills), sleep, [])
+        messages = method._messages(draft.library, self.history, self._tools(sleep), method.inducer_calls)
+        offered = [Interpreter.execute_code.__get__(draft)] if method.interpreter == "on" else []
+        offered += draft.tools(all_public=method.visibility == "all_public")
+        return Prompt(Toolbox(offered, finish).specs, plain_messages(messages))
+
+    def asked(self, method: ASI | OPO, policy: Policy) -> Prompt:
+        """What the one role of another method's sleep reads."""
+        try:
+            asyncio.run(method.sleep(policy, self.history, self._tools(2)))
+        except Asked as asked:
+            return asked.prompt
+        raise AssertionError("no role was asked")
+
+    def curriculum(self) -> Prompt:
+        """What Voyager's curriculum reads."""
+        return self._voyager(lambda rollout: rollout._proposed())
+
+    def critic(self) -> Prompt:
+        """What Voyager's critic reads."""
+        seen, program = self.opening.observation, self._skill(["routine_000"], 0)
+        return self._voyager(lambda rollout: rollout._judged(program, seen, "Done.", seen))
+
+    def programmer(self, skills: int) -> Prompt:
+        """What Voyager's actor reads in training."""
+        spec = programming(self.library(skills), self.env)
+        aim = Opening("collect one sapling", self.opening.observation)
+        return Prompt(spec.offered(self.env), plain_messages(spec.messages(self.env, aim)))
+
+    def _voyager(self, ask: Any) -> Prompt:
+        stage: Any = _Stage(self.env, self.opening.observation)
+        rollout = Rollout(stage, Library(self.env.primitives), Objectives(["eat"], ["fly"]), 4, "skip")
+        rollout._objective = "collect one sapling"
+        rollout._kept = Kept(["look around"], [], [Program("look around", "")])
+        try:
+            asyncio.run(ask(rollout))
+        except Asked as asked:
+            return asked.prompt
+        raise AssertionError("no role was asked")
+
+    def _tools(self, sleep: int) -> SleepTools:
+        return SleepTools(
+            sleep=sleep,
+            env=self.env,
+            model=self.model,
+            library=Library(self.env.primitives).of,
+            labels=Labels(episode=f"sleep/{sleep:04d}"),
+            limits=self.actor.limits,
+        )
+
+    def _skill(self, names: list[str], number: int) -> str:
+        helper = f"    {names[number - 1]}(thing)\n" if number % 4 == 0 and number else ""
+        return (
+            f"def {names[number]}(thing: str, tries: int = 10) -> str:\n"
+            f'    """Do routine {number} with a thing, at most so many times.\n\n'
+            '    Returns how many times it was done and what was seen last.\n    """\n'
+            f'{helper}    seen = ""\n'
+            f"    for count in range(tries):\n        seen = str({self.free}())\n"
+            "        if thing in seen:\n"
+            '            return f"Done after {count + 1} times: {seen}"\n'
+            '    return f"Stopped after {tries} times. Last seen: {seen}"'
+        )
+
+    def _episode(self, number: int, *, solved: bool) -> Trajectory:
+        system, user = ActorSpec(self.library(2)).messages(self.env, self.opening)
+        moves = [CallNode(self.free, "primitive", {}, "A hall.", actions=1) for _ in range(2)]
+        skill = CallNode(
+            "routine_001", "skill", {"thing": "lamp"}, "Done after 2 times: A hall.", calls=moves
+        )
+        skill.actions = 2
+        failed = CallNode("routine_000", "skill", {"thing": "lamp"}, actions=1, calls=moves[:1])
+        failed.error = "ValueError: no lamp (in routine_000, line 8)"
+        replies = ["", "Error: ValueError: no lamp (in routine_000, line 8)\n\nLast observation:\nA hall."]
+        return Trajectory(
+            episode=f"train/{number:04d}",
+            task=self.task,
+            policy=0,
+            attempt=1,
+            turns=[
+                Turn(
+                    messages=[system, user] if made is failed else [Message("tool", reply)],
+                    text="",
+                    usage=Usage(100, 60, 20, 5),
+                    seconds=0.5,
+                    reasoning="A routine fits.",
+                    call=ToolCall(made.name, made.arguments),
+                    executed=made,
+                )
+                for made, reply in zip((failed, skill), replies, strict=True)
+            ],
+            ending=Ending.SUCCESS if solved else Ending.CALL_LIMIT,
+            outcome=Outcome(float(solved), solved, {}),
+            seconds=1.5,
+        )
+
+
+def _sleep() -> SleepRecord:
+    """A sleep of an inducer that was cut off by its context."""
+    return SleepRecord(
+        sleep=1,
+        rollouts=2,
+        attempt=1,
+        agents=[AgentRecord("inducer", [], Ending.CONTEXT_OVERFLOW)],
+        edits=[Edit("write", "routine_000"), Edit("write", "fly", error="line 3: fly_up is not defined")],
+        seconds=2.0,
+        error="the context of the inducer overflowed after 41 calls; the edits accepted before that are kept",
+    )
+
+
+def all_prompts(name: str, folder: Path) -> dict[str, str]:
+    """Golden file -> its content, for one environment."""
+    made = Samples(envs.make(name), folder)
+    full = Samples(envs.make(name, description="full"), folder / "full")
+    bare = Library(made.env.primitives)
+    notes = Policy(version=1, notes="Look around before you act.\nA reply of None is no error.")
+    found = {
+        "actor": made.acting(ActorSpec(bare)),
+        "actor_full_description": full.acting(ActorSpec(bare)),
+        "actor_12_skills": made.acting(ActorSpec(made.library(12))),
+        "actor_300_skills": made.acting(ActorSpec(made.library(300))),
+        "actor_notes": made.acting(OPO().agent(notes, made.task, made.env)),
+        "inducer": made.inducing(0),
+        "inducer_12_skills": made.inducing(12),
+        "inducer_300_skills": made.inducing(300),
+        "inducer_after_overflow": made.inducing(12, sleep=2),
+        "inducer_no_interpreter": made.inducing(0, interpreter="off"),
+        "inducer_no_interpreter_12_skills": made.inducing(12, interpreter="off", on_limit="discard"),
+        "inducer_no_interpreter_300_skills": made.inducing(300, interpreter="off"),
+        "inducer_no_interpreter_after_overflow": made.inducing(12, sleep=2, interpreter="off"),
+        "inducer_asi_style": made.inducing(12, prompt="asi_style"),
+        "inducer_all_public": made.inducing(12, visibility="all_public"),
+        "optimizer": made.asked(OPO(), Policy(version=0)),
+        "optimizer_notes": made.asked(OPO(), notes),
+        "asi": made.asked(ASI(), Policy(version=0)),
+        "asi_12_skills": made.asked(ASI(), made.policy(12)),
+        "asi_300_skills": made.asked(ASI(), made.policy(300)),
+    }
+    if made.env.goals:
+        every = Samples(envs.make(name, view="all"), folder / "all")
+        found |= {
+            "actor_all_cells": every.acting(ActorSpec(bare)),
+            "voyager_programmer": made.programmer(0),
+            "voyager_programmer_12_skills": made.programmer(12),
+            "voyager_programmer_300_skills": made.programmer(300),
+            "voyager_curriculum": made.curriculum(),
+            "voyager_critic": made.critic(),
+        }
+    return {f"{name}/{each}.txt": prompt.golden for each, prompt in found.items()}
