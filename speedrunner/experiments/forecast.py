@@ -36,7 +36,7 @@ class NothingMeasured(Exception):
 
 
 Budgets = str
-"""What bounds an episode or a sleep, beside its environment: only those of the same budgets are alike."""
+"""The limits of a run's episodes and sleeps: a forecast uses only measurements under the same ones."""
 
 COLUMNS = ("setting", "budgets", "kind", *MEASURES)
 """Of a frame of what was measured: one row for each episode and sleep; an unknown amount is NaN."""
@@ -58,9 +58,9 @@ def measured(folders: Iterable[Path], prices: str | None = None) -> tuple[pandas
 
     def read(path: Path) -> tuple[RunData, PriceBook] | None:
         run = load(path)
-        begun = bool(run.settings and run.processes and run.episodes and ledger(run))
+        is_measured = bool(run.settings and run.processes and run.episodes and ledger(run))
         _ = run.sleeps
-        return (run, price_book(run, prices)) if begun else None
+        return (run, price_book(run, prices)) if is_measured else None
 
     paths = dict.fromkeys(run for folder in folders for run in runs_below(folder))
     loaded, problems = readable(paths, read)
@@ -173,4 +173,4 @@ ONCE = (
     *("config.yaml", "processes.jsonl", "episodes.jsonl", "requests.jsonl", "accounts.jsonl", "state.json"),
     "hosts.log",
 )
-"""Files of a run that do not become more; the server's log lies beside the runs."""
+"""Files that every run has once; the server's log is next to the runs."""

@@ -116,7 +116,7 @@ def truth(run: RunData, costs: RunCosts) -> dict[str, float]:
 def frame_steps(run: RunData, costs: RunCosts) -> pandas.DataFrame:
     """Return the amounts that each episode and sleep of a run took, with its `kind`; unknown ones are NaN.
 
-    What the run took beside them is spread evenly over all of them, and the bytes of a kind's files over that
+    What the run took otherwise is spread evenly over all of them, and the bytes of a kind's files over that
     kind. Raises `StorageError`.
     """
     import pandas

@@ -121,7 +121,7 @@ class RunData:
 
     @property
     def checkpoints(self) -> list[int]:
-        """Training episodes before each evaluation that the run has, or is to have."""
+        """The number of training episodes before each evaluation, finished or planned."""
         planned, end = self.settings.run.checkpoints, self.training_end
         return planned if end is None else [*(each for each in planned if each < end.rollouts), end.rollouts]
 
@@ -166,13 +166,13 @@ class RunData:
 
     @cached_property
     def episodes(self) -> list[EpisodeRow]:
-        """One summary row per finished episode, also where a kill came before the row was written."""
+        """One summary row per finished episode, including rows that a kill kept from being written."""
         return _newest(self._bounded(self.written_rows + self.missing_rows))
 
     @cached_property
     def rows(self) -> list[EpisodeRow]:
-        """The same as they are written, without a look at the episodes themselves: those that a kill came
-        between are missing until the run goes on."""
+        """The written rows, one per finished episode. Episodes are not read: rows that a kill kept from being
+        written are missing until the run is resumed."""
         return _newest(self.written_rows)
 
     @cached_property
@@ -238,10 +238,10 @@ class RunData:
 
     @cached_property
     def requests(self) -> list[LedgerRow]:
-        """The ledger. A row is `wasted` by itself, or when its attempt was given up.
+        """The ledger. A row is `wasted` by itself, or when its attempt was aborted.
 
-        An attempt was given up when the episode (or sleep, by the label `episode` too) was finished or
-        tried by another one. The newest attempt of one that is not finished counts as going on.
+        An attempt was aborted when the episode (or sleep, by the label `episode` too) was finished or
+        tried by another one. The newest attempt of one that is not finished counts as still running.
         """
         rows = self.ledger
         kept = attempts(rows)
@@ -249,11 +249,11 @@ class RunData:
         kept |= {sleep_key(sleep.sleep): sleep.attempt for sleep in self.sleeps}
         counting = {(episode, str(attempt)) for episode, attempt in kept.items()}
 
-        def was_given_up(row: LedgerRow) -> bool:
+        def was_aborted(row: LedgerRow) -> bool:
             given = attempt_of(row.labels)
             return given not in counting and None not in given
 
-        return [msgspec.structs.replace(row, wasted=True) if was_given_up(row) else row for row in rows]
+        return [msgspec.structs.replace(row, wasted=True) if was_aborted(row) else row for row in rows]
 
     @cached_property
     def processes(self) -> list[Process]:
@@ -265,15 +265,15 @@ class RunData:
 
     @cached_property
     def accounts(self) -> list[Balance]:
-        """The ledger beside the engine's counters, as each process found it at its end, or seconds before it
-        was killed."""
-        from serving.balance import Balance  # here, as an HTTP client comes with it
+        """The ledger compared with the engine's counters, as each process found it at its end, or seconds
+        before it was killed."""
+        from serving.balance import Balance  # here, as it imports an HTTP client
 
         return self._read(self.files.accounts, Balance) + self.reading
 
     @cached_property
     def reading(self) -> list[Balance]:
-        """What the process that plays the run, or that was killed, has found last."""
+        """The last accounts of the process that plays the run, or was killed."""
         from serving.balance import Balance
 
         if not self.files.reading.exists():
@@ -288,7 +288,7 @@ class RunData:
         return self.processes[-1].prices if self.processes else {}
 
     def trajectory(self, key: str) -> Trajectory:
-        """One finished episode. Of its key, zeros (`train/7`) and an end that is not needed may be left out.
+        """Return one finished episode. Its key may lack zeros (`train/7`) and an end that is not needed.
 
         Raises:
             RunDirectoryError: there is none, or there are several.
@@ -323,7 +323,7 @@ class RunData:
         return None
 
     def sleep(self, number: int) -> SleepRecord:
-        """One finished sleep. Raises `RunDirectoryError` where there is none of this number."""
+        """Return one finished sleep. Raises `RunDirectoryError` where there is none of this number."""
         for record in self.sleeps:
             if record.sleep == number:
                 return record
@@ -331,7 +331,7 @@ class RunData:
         raise RunDirectoryError(f"{self.path} has no {sleep_key(number)}; it has {there}")
 
     def frame(self, table: Table) -> pandas.DataFrame:
-        """A table as a flat data frame; docs/data.md lists the tables and their columns.
+        """Return a table as a flat data frame; docs/data.md lists the tables and their columns.
 
         Raises `ValueError` where there is no such table.
         """

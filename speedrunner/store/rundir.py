@@ -1,4 +1,4 @@
-"""Write a run's directory: the one process that owns it does."""
+"""Write a run's directory, in the one process that owns it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class RunDirectory:
     Attributes:
         files: its files.
         policies: the policy versions.
-        state: what `state.json` holds.
+        state: the content of `state.json`.
     """
 
     def __init__(self, run_files: RunFiles, lock: RunLock, sealer: Sealer) -> None:
@@ -143,7 +143,7 @@ class RunDirectory:
             self.append_accounts(readings)
 
     def write_sleep(self, record: SleepRecord) -> None:
-        """Write the record of a sleep (again, if a killed attempt came as far as this)."""
+        """Write the record of a sleep, again if an attempt was killed after this."""
         self._own()
         files.sync(self.files.requests)
         files.write_atomic(self.files.numbered("sleep", record.sleep), record)

@@ -10,11 +10,11 @@ evaluations/0050.jsonl         held-out episodes after that many training rollou
 sleeps/0001.json               one file per sleep
 episodes.jsonl                 one summary row per episode
 requests.jsonl                 the ledger
-accounts.jsonl                 the ledger's sums beside the engine's counters, one row per process
+accounts.jsonl                 the ledger's sums and the engine's counters, one row per process
 reading.json                   the same of the process that works on it, seconds ago
 state.json                     what is finished, the run's secret, and seals of all that is recorded
 server.log, hosts.log          for people
-inducer_server.log             for people, too: of an inducer with a server of its own
+inducer_server.log             for people: of an inducer with a separate server
 lock/                          names the process that owns the run
 """
 
@@ -42,9 +42,9 @@ _NUMBERED = {
     "test": "evaluations/*.jsonl",
     "sleep": "sleeps/*.json",
 }
-"""Files of each phase; a number of four digits or more stands for the star."""
+"""Files of each phase; the star is a number of four digits or more."""
 _BEFORE_CONFIG = {"lock", "server.log", "inducer_server.log", "hosts.log", *FOLDERS}
-"""What may stand in a folder whose run was killed before it could write its configuration."""
+"""Names in the folder of a run that was killed before it wrote its configuration."""
 
 
 STATE_BYTES = 8 * 2**20
@@ -52,11 +52,11 @@ STATE_BYTES = 8 * 2**20
 
 
 class RunDirectoryError(files.StorageError):
-    """A folder is not a run that can be read or gone on with."""
+    """A folder is not a run that can be read or resumed."""
 
 
 class State(msgspec.Struct):
-    """What `state.json` holds.
+    """The content of `state.json`.
 
     Attributes:
         finished: keys of the finished steps, in the order in which they were finished.
