@@ -5,14 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from speedrunner.results.ledger import run_costs
 from speedrunner.results.pricing import price_book
 from speedrunner.results.skill_costs import SkillCost, skill_costs
 from speedrunner.results.skills import SkillVersion, blame_lines, skill_history
 from speedrunner.store.data import load
-from speedrunner.store.policies import InvalidPolicy
-from speedrunner.store.records import CallNode, PrefixChange
+from speedrunner.store.policies import InvalidPolicy, PolicyStore
+from speedrunner.store.records import CallNode, Policy, PrefixChange
 from tests.speedrunner.results.small_runs import (
     SLEEP_TOKENS,
     SLEEP_USD,
@@ -29,7 +30,37 @@ def costs_of(path: Path) -> dict[str, SkillCost]:
     return {each.skill: each for each in skill_costs(run, costs, skill_history(run))}
 
 
+class Sleep(int):
+    """A sleep's number that counts how often it is compared."""
+
+    compared = 0
+
+    def __eq__(self, other: object) -> bool:
+        Sleep.compared += 1
+        return int(self) == other
+
+    __hash__ = int.__hash__
+
+
 class TestHistory:
+    def test_a_skill_is_not_compared_with_each_that_vanished(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A run from someone else may rename thousands in each sleep."""
+        run = SmallRun(tmp_path / "run")
+        for version in (1, 2):
+            names = (f"f{version}_{number}" for number in range(100))
+            run.policy(version, dict.fromkeys(names, "walk()"), {})
+        load_policy = PolicyStore.load
+
+        def load_counted(store: PolicyStore, version: int) -> Policy:
+            policy = load_policy(store, version)
+            return replace(policy, skills=tuple(replace(each, created=Sleep(0)) for each in policy.skills))
+
+        monkeypatch.setattr(PolicyStore, "load", load_counted)
+        assert len(skill_history(load(run.path)).versions) == 200
+        assert Sleep.compared < 1_000
+
     def test_each_version_has_the_calls_of_the_episodes_that_were_played_with_it(
         self, tmp_path: Path
     ) -> None:
