@@ -198,7 +198,7 @@ class TextEnv(ABC):
                 world is unchanged.
         """
 
-    def surroundings(self) -> str | None:
+    def free_observation(self) -> str | None:
         """Text that is added to each reply that the actor sees, at no cost in moves; `None` for none."""
         return None
 

@@ -10,7 +10,7 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from envs.base import EpisodeOver, InvalidPrimitiveCall, Limits, Primitive, Split, Task, TextEnv, UnknownTask
-from envs.random_play import CALLS, PARTS, difference, made_up_arguments, made_up_value, play, read, state
+from envs.random_play import CALLS, PARTS, difference, fake_arguments, fake_value, play, read, state
 from envs.watched import Watched
 from typed.errors import in_one_line
 
@@ -95,7 +95,7 @@ def _attribute_findings(env: TextEnv) -> Iterator[str]:
                 yield f"{where}: parameter {parameter.name!r} has no type (a type's name as text is none)"
             else:
                 try:
-                    made_up_value(parameter.annotation, [], random.Random(0))
+                    fake_value(parameter.annotation, [], random.Random(0))
                 except TypeError as error:
                     yield f"{where}: parameter {parameter.name!r}: {error}"
             if parameter.name == "name":
@@ -129,7 +129,7 @@ def _invalid_call_findings(env: TextEnv, task: Task) -> Iterator[str]:
     before = state(env)
     wrong_calls: list[tuple[str, dict[str, Any]]] = [("no_such_primitive", {})]
     for primitive in env.primitives:
-        arguments = made_up_arguments(primitive, [], random.Random(0))
+        arguments = fake_arguments(primitive, [], random.Random(0))
         wrong_calls.append((primitive.name, arguments | {"no_such_parameter": 1}))
         wrong_calls += [
             (primitive.name, arguments | {name: object()}) for name in primitive.signature.parameters
@@ -230,9 +230,9 @@ def _state_findings(state: dict[str, Any]) -> Iterator[str]:
     for part, value in (("outcome: detail", outcome["detail"]), ("snapshot:", state["snapshot"])):
         if not _is_plain_json(value):
             yield f"{part} must hold plain JSON values only"
-    if state["surroundings"] is not None and not isinstance(state["surroundings"], str):
-        yield "surroundings: must be text or None"
-    texts = [state.get(part) for part in ("opening", "text", "surroundings")]
+    if state["free_observation"] is not None and not isinstance(state["free_observation"], str):
+        yield "free observation: must be text or None"
+    texts = [state.get(part) for part in ("opening", "text", "free_observation")]
     try:
         json.dumps(texts, ensure_ascii=False, default=str).encode()
     except UnicodeEncodeError:
@@ -240,7 +240,7 @@ def _state_findings(state: dict[str, Any]) -> Iterator[str]:
 
 
 def _first_call(env: TextEnv) -> tuple[str, dict[str, Any]]:
-    return env.primitives[0].name, made_up_arguments(env.primitives[0], [], random.Random(0))
+    return env.primitives[0].name, fake_arguments(env.primitives[0], [], random.Random(0))
 
 
 def _raises(expected: type[Exception], action: Callable[..., object], /, *given: Any, **named: Any) -> bool:

@@ -102,7 +102,7 @@ SEEN: dict[View, str] = {
     "(other cells are not listed)",
     "all": "what is in each of the 9 x 9 cells around you",
 }
-"""What an observation says about the surroundings, by view."""
+"""What an observation says about the free observation, by view."""
 
 
 class Crafter(TextEnv):

@@ -17,7 +17,7 @@ from envs.base import Primitive, Task, TextEnv
 CALLS = 150
 """Primitive calls of one random play, unless the episode ends before."""
 
-PARTS = ("done", "outcome", "snapshot", "surroundings")
+PARTS = ("done", "outcome", "snapshot", "free_observation")
 """What can be read of an environment at any time of an episode."""
 
 
@@ -36,7 +36,7 @@ def play(env: TextEnv, task: Task, *, calls: int = CALLS, seed: int = 0) -> Iter
         if env.done:
             return
         primitive = rng.choice(env.primitives)
-        arguments = made_up_arguments(primitive, words, rng)
+        arguments = fake_arguments(primitive, words, rng)
         text = env.call(primitive.name, **arguments)
         yield {"call": [primitive.name, arguments], "text": text} | state(env)
         words += str(text or "").split()
@@ -53,7 +53,7 @@ def read(env: TextEnv, part: str) -> Any:
         return env.done
     if part == "outcome":
         return asdict(env.outcome())
-    return copy.deepcopy(env.snapshot()) if part == "snapshot" else env.surroundings()
+    return copy.deepcopy(env.snapshot()) if part == "snapshot" else env.free_observation()
 
 
 def trace(env: TextEnv, task: Task, *, calls: int = CALLS) -> list[dict[str, str]]:
@@ -76,25 +76,25 @@ def difference(first: Sequence[Mapping[str, Any]], again: Sequence[Mapping[str, 
     return None
 
 
-def made_up_arguments(primitive: Primitive, words: list[str], rng: random.Random) -> dict[str, Any]:
+def fake_arguments(primitive: Primitive, words: list[str], rng: random.Random) -> dict[str, Any]:
     """Make up values for the parameters without a default, some of them words that the world has used."""
     parameters = primitive.signature.parameters.values()
     return {
-        each.name: made_up_value(each.annotation, words, rng)
+        each.name: fake_value(each.annotation, words, rng)
         for each in parameters
         if each.default is each.empty
     }
 
 
-def made_up_value(annotation: Any, words: list[str], rng: random.Random) -> Any:
+def fake_value(annotation: Any, words: list[str], rng: random.Random) -> Any:
     """Make up a value: a word that the world has used, a small number, one of several literals."""
     origin, inner = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is typing.Literal:
         return rng.choice(inner)
     if origin in (typing.Union, types.UnionType):
-        return made_up_value(inner[0], words, rng)
+        return fake_value(inner[0], words, rng)
     if origin is list:
-        return [made_up_value(inner[0], words, rng)]
+        return [fake_value(inner[0], words, rng)]
     if annotation is str:
         return rng.choice(words or ["word"])
     simple = {bool: rng.random() < 0.5, int: rng.randrange(4), float: rng.random(), types.NoneType: None}

@@ -76,7 +76,7 @@ class ScienceWorld(TextEnv):
         self._playing = False
         # Asked of the simulator when they are wanted, once between two actions; `None` until then.
         self._outcome: Outcome | None = None
-        self._surroundings: str | None = None
+        self._free_observation: str | None = None
 
     @classmethod
     def splits(cls, *, family: int | None = None) -> Split:
@@ -116,7 +116,7 @@ class ScienceWorld(TextEnv):
             last = VARIATIONS[task.name] - 1
             raise UnknownTask(f"{task.name} has the variations 0 to {last}, not {task.index}")
         self._playing = False
-        self._outcome = self._surroundings = None
+        self._outcome = self._free_observation = None
         simulator = self._loaded(task)
         observation = simulator.step("look around")  # as upstream does, which brings the score up to date
         instruction = simulator.task_description().removeprefix(HEADING).strip()
@@ -132,16 +132,16 @@ class ScienceWorld(TextEnv):
         checked = self.check_call(name, arguments)
         for parameter, value in checked.items():
             _check_argument(name, parameter, value)
-        self._surroundings = None
+        self._free_observation = None
         text = simulator.step(PHRASES[name](**checked))
         self._outcome = None  # not before: where the step fails, what was read stands
         return text
 
-    def surroundings(self) -> str | None:
+    def free_observation(self) -> str | None:
         """Describe the place that the agent is in, by the simulator's free look."""
-        if self._surroundings is None and self._simulator is not None and self._playing:
-            self._surroundings = self._simulator.look()
-        return self._surroundings
+        if self._free_observation is None and self._simulator is not None and self._playing:
+            self._free_observation = self._simulator.look()
+        return self._free_observation
 
     @property
     def done(self) -> bool:
@@ -170,7 +170,7 @@ class ScienceWorld(TextEnv):
 
             with suppress(SimulatorFailed):
                 self.outcome()
-        self._playing, self._surroundings = False, None
+        self._playing, self._free_observation = False, None
         if self._simulator is not None:
             self._simulator.close()
             self._simulator = None

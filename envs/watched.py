@@ -40,9 +40,9 @@ class Watched(TextEnv):
         given = ", ".join(f"{parameter}={shown(value)}" for parameter, value in arguments.items())
         return self._told(f"call: {name}({given})").call(name, **arguments)
 
-    def surroundings(self) -> str | None:
+    def free_observation(self) -> str | None:
         """See `TextEnv`."""
-        return self._told("surroundings").surroundings()
+        return self._told("free_observation").free_observation()
 
     @property
     def done(self) -> bool:

@@ -3,21 +3,21 @@
 `from serving import ...` has everything about model configurations. The rest is in the modules.
 """
 
-from serving.cards import list_cards, load_card
-from serving.errors import InvalidCard
-from serving.model_card import ModelCard, Role, Roles, ServerOptions
+from serving.errors import InvalidModelConfig
+from serving.model_config import ModelConfig, Role, Roles, ServerOptions
+from serving.model_configs import list_model_configs, load_model_config
 from serving.usage import Prices, Usage
 from serving.weights import prepare
 
 __all__ = [
-    "InvalidCard",
-    "ModelCard",
+    "InvalidModelConfig",
+    "ModelConfig",
     "Prices",
     "Role",
     "Roles",
     "ServerOptions",
     "Usage",
-    "list_cards",
-    "load_card",
+    "list_model_configs",
+    "load_model_config",
     "prepare",
 ]

@@ -6,7 +6,7 @@ every hit a miss. So conversations are *residents* of the cache or they wait, by
 comes in as soon as there is room for it, and when residents outgrow the cache the youngest makes room at the
 end of its turn and waits again. The oldest is always let in, so that somebody always goes on (no deadlock);
 nobody overtakes an older one (no starvation). A conversation that waits for another one, which its own agent
-opened, gives its place away meanwhile (`Seat.rest`).
+opened, gives its place away meanwhile (`Slot.rest`).
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ ROOM_TO_GROW = 0.1
 
 
 @dataclass(eq=False)
-class Seat:
+class Slot:
     """One conversation's place: its owner calls `enter` before each request, `pause` after it, `leave` last.
 
     Attributes:
-        held_back: whether it waits where there is no room for it; another is let in always.
+        queued: whether it waits where there is no room for it; another is let in always.
         age: its number in the order of opening; the lower, the older.
         prefix_id: of its first tokens, with which other conversations begin too.
         shared: how many these are.
@@ -37,26 +37,26 @@ class Seat:
     """
 
     replica: Replica
-    held_back: bool
+    queued: bool
     age: int
     prefix_id: int
     shared: int
     blocks: int = 0
-    resident: bool = False
+    admitted: bool = False
     busy: bool = False
     let_in: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def enter(self, tokens: int) -> float:
-        """Wait until the conversation, now of `tokens`, may be cached. Returns the seconds held back."""
-        if not self.held_back or self.replica.cache is None:
+        """Wait until the conversation, now of `tokens`, may be cached. Returns the seconds queued."""
+        if not self.queued or self.replica.cache is None:
             return 0.0
         began = time.monotonic()
         self.blocks = self.replica.cache.blocks(tokens, shared=self.shared)
         self.busy = True
-        if not self.resident:
+        if not self.admitted:
             self.let_in.clear()
         self.replica.settle(asking=self)
-        if self.resident:
+        if self.admitted:
             return 0.0
         try:
             await self.let_in.wait()
@@ -72,14 +72,14 @@ class Seat:
 
     def rest(self) -> None:
         """Give the place away: the owner does not go on before another conversation has."""
-        self.resident = False
+        self.admitted = False
         self.pause()
 
     def leave(self) -> None:
         """It is over, and whatever it holds may go. A second call does nothing."""
-        if self in self.replica.seats:
-            self.replica.seats.remove(self)
-            self.resident = False
+        if self in self.replica.slots:
+            self.replica.slots.remove(self)
+            self.admitted = False
             self.pause()
 
 
@@ -112,59 +112,59 @@ class Replica:
         self.capacity = cache.num_gpu_blocks - 1 if cache else 0  # vLLM keeps one to itself
         self._admission = admission
         self._prefixes: dict[tuple[int, ...], int] = {}
-        self.seats: list[Seat] = []
+        self.slots: list[Slot] = []
         self._ages = itertools.count()
 
     @property
     def waiting(self) -> int:
         """Conversations that wait now."""
-        return sum(not seat.resident and seat.busy for seat in self.seats)
+        return sum(not slot.admitted and slot.busy for slot in self.slots)
 
     @property
-    def resident_blocks(self) -> int:
+    def admitted_blocks(self) -> int:
         """Blocks that the residents hold, what they share counted once."""
-        residents = [seat for seat in self.seats if seat.resident]
+        admitted_slots = [slot for slot in self.slots if slot.admitted]
         if self.cache is None:
             return 0
-        shared = {seat.prefix_id: seat.shared // self.cache.block_size for seat in residents}
-        return sum(shared.values()) + sum(seat.blocks for seat in residents)
+        shared = {slot.prefix_id: slot.shared // self.cache.block_size for slot in admitted_slots}
+        return sum(shared.values()) + sum(slot.blocks for slot in admitted_slots)
 
-    def seat(self, prefix: tuple[int, ...] = (), held_back: bool = True) -> Seat:
+    def slot(self, prefix: tuple[int, ...] = (), queued: bool = True) -> Slot:
         """A place for a new conversation, whose first tokens `prefix` are other conversations' too.
 
         Args:
-            held_back: wait where there is no room, if the replica holds conversations back at all.
+            queued: wait where there is no room, if the replica holds conversations back at all.
         """
         number = self._prefixes.setdefault(prefix, len(self._prefixes))
-        seat = Seat(self, held_back and self._admission, next(self._ages), number, len(prefix))
-        self.seats.append(seat)
-        return seat
+        slot = Slot(self, queued and self._admission, next(self._ages), number, len(prefix))
+        self.slots.append(slot)
+        return slot
 
-    def settle(self, asking: Seat | None = None) -> None:
+    def settle(self, asking: Slot | None = None) -> None:
         """Let the youngest make room until the residents fit, then let in whom there is room for."""
-        residents = [seat for seat in self.seats if seat.resident]  # oldest first
-        while self.resident_blocks > self.capacity and len(residents) > 1:
-            youngest = residents.pop()
+        admitted_slots = [slot for slot in self.slots if slot.admitted]  # oldest first
+        while self.admitted_blocks > self.capacity and len(admitted_slots) > 1:
+            youngest = admitted_slots.pop()
             if youngest.busy and youngest is not asking:
                 break  # it makes room when its request is over
-            youngest.resident = False
+            youngest.admitted = False
             youngest.let_in.clear()
-        for seat in self.seats:
-            if seat.resident or not seat.busy:
+        for slot in self.slots:
+            if slot.admitted or not slot.busy:
                 continue
-            seat.resident = True
+            slot.admitted = True
             # Younger ones that are inside, since they asked first, make room for it.
-            idle = [other for other in self.seats if other.resident and not other.busy]
-            while self._is_full and idle and idle[-1].age > seat.age:
-                idle.pop().resident = False
-            if self._is_full and any(other.resident for other in self.seats if other is not seat):
-                seat.resident = False
+            idle = [other for other in self.slots if other.admitted and not other.busy]
+            while self._is_full and idle and idle[-1].age > slot.age:
+                idle.pop().admitted = False
+            if self._is_full and any(other.admitted for other in self.slots if other is not slot):
+                slot.admitted = False
                 return  # nobody overtakes it
-            seat.let_in.set()
+            slot.let_in.set()
 
     @property
     def _is_full(self) -> bool:
-        return self.resident_blocks > self.capacity * (1 - ROOM_TO_GROW)
+        return self.admitted_blocks > self.capacity * (1 - ROOM_TO_GROW)
 
 
 def replicas_of(caches: Sequence[CacheConfig], *, admission: bool) -> list[Replica]:

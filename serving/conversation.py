@@ -1,4 +1,4 @@
-"""Conversations: one protocol for every route to an engine (`serving.routes`).
+"""Conversations: one protocol for every route to an engine (`serving.apis`).
 
 `ready` waits until the conversation may go on, `ask` sends what stands and returns one completion, `tell`
 appends the reply to it, `close` ends it. A completion without a valid tool call is an ordinary result (the
@@ -14,7 +14,7 @@ import msgspec
 
 from serving.errors import ContextOverflow, InvalidCall, TruncatedCall
 from serving.meter import Status
-from serving.model_card import Role
+from serving.model_config import Role
 from serving.tokens.tools import ToolCall
 from serving.usage import Usage
 
@@ -26,7 +26,7 @@ class Completion(msgspec.Struct, frozen=True, kw_only=True):
         text: what it wrote after its reasoning, verbatim.
         call: the one tool call; `None` exactly when `problem` says why there is none.
         seconds: from sending the request to the answer's end.
-        token_ids: what was generated (tokens route only).
+        token_ids: what was generated (completions API only).
         first_token_s: from its arrival in the engine to its first token, where the engine tells.
     """
 
@@ -52,7 +52,7 @@ class Conversation(ABC):
     """One agent's append-only exchange with a model."""
 
     async def ready(self) -> float:
-        """Wait until the engine's cache has room for the conversation. Returns the seconds held back."""
+        """Wait until the engine's cache has room for the conversation. Returns the seconds queued."""
         return 0.0
 
     @abstractmethod

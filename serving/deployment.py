@@ -13,21 +13,21 @@ from pathlib import Path
 import msgspec
 
 from serving.admission import replicas_of
-from serving.balance import Accounts, Balance
-from serving.cards import CHECKOUT
 from serving.engine.client import Engine, Recover, RetryPolicy, wait_until_ready
 from serving.engine.endpoint import BUSY_S, Endpoint
 from serving.engine.gpus import Gpu
 from serving.engine.metrics import Counters, read_counters, read_metrics
 from serving.engine.server import VllmServer
 from serving.engine.watchdog import patience_for, watched
-from serving.errors import EngineDead, InvalidCard, ServerFailed
+from serving.errors import EngineDead, InvalidModelConfig, ServerFailed
 from serving.gpu_check import require_gpus
 from serving.hub import found, require_hub
 from serving.meter import LedgerRow, Meter, Spending
 from serving.model import Model
-from serving.model_card import ModelCard
+from serving.model_config import ModelConfig
+from serving.model_configs import CHECKOUT
 from serving.options import ServiceOptions
+from serving.reconciliation import Reconciliation, TokenSums
 from serving.sizing import sized
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.usage import Prices
@@ -42,7 +42,7 @@ starts, which take minutes each, and play the same episodes again and again."""
 
 
 class Deployment:
-    """One card's engine for as long as it is needed. Made by `deploy`.
+    """One model config's engine for as long as it is needed. Made by `deploy`.
 
     Attributes:
         endpoint: where it is.
@@ -52,7 +52,7 @@ class Deployment:
 
     def __init__(
         self,
-        card: ModelCard,
+        model_config: ModelConfig,
         options: ServiceOptions,
         endpoint: Endpoint,
         server: VllmServer | None = None,
@@ -60,7 +60,7 @@ class Deployment:
         say: Say = lambda line: None,
         waiting: Say = lambda line: None,
     ) -> None:
-        self.card = card
+        self.model_config = model_config
         self.endpoint = endpoint
         self.server = server
         self.replicas = replicas_of([], admission=False)
@@ -71,18 +71,18 @@ class Deployment:
         self._restart: asyncio.Task[float] | None = None
         self._restarts: list[float] = []
         """When each restart began, in monotonic seconds."""
-        self._ending: asyncio.Future[None] | None = None
+        self._termination: asyncio.Future[None] | None = None
         self._engines: list[Engine] = []
         self._models: list[Model] = []
-        self._accounts = Accounts(card.name, ours=server is not None)
+        self._reconciliations = TokenSums(model_config.name, ours=server is not None)
 
     async def open(self) -> None:
         """Read what the engine says of itself, before the first client. Raises `ServerFailed`."""
-        if self.card.hosted:
+        if self.model_config.hosted:
             return
         told = await read_metrics(self.endpoint)
-        self._accounts.begin(told.counters())
-        admission = self._options.admission and self.card.route == "tokens"
+        self._reconciliations.begin(told.counters())
+        admission = self._options.admission and self.model_config.api == "completions"
         self.replicas = replicas_of(told.caches(), admission=admission)
 
     @asynccontextmanager
@@ -99,20 +99,20 @@ class Deployment:
 
         Args:
             write_row: gets every ledger row.
-            prices: price list other than the card's.
+            prices: price list other than the model config's.
             spending: what may be spent; `None` for as much as one likes.
-            admission: let its conversations be held back, where the options ask for it.
+            admission: let its conversations be queued, where the options ask for it.
             context: the longest that its conversations may get, in tokens; `None` for what the engine takes.
 
         Raises:
             ServerFailed: the engine does not answer.
         """
-        meter = Meter(write_row, prices or self.card.prices, spending)
-        card = self.card
-        if context is not None and context < card.context:
-            card = msgspec.structs.replace(card, context=context)
+        meter = Meter(write_row, prices or self.model_config.prices, spending)
+        model_config = self.model_config
+        if context is not None and context < model_config.context:
+            model_config = msgspec.structs.replace(model_config, context=context)
         async with self._engine(meter, self.recover) as engine:
-            model = Model(card, engine, self._tokenizer, self.replicas, held_back=admission)
+            model = Model(model_config, engine, self._tokenizer, self.replicas, queued=admission)
             self._models.append(model)
             try:
                 yield model
@@ -126,7 +126,7 @@ class Deployment:
         return set().union(*(engine.in_flight for engine in self._engines))
 
     @property
-    def held_back(self) -> int:
+    def queued(self) -> int:
         """Conversations that wait for room in the prefix cache."""
         return sum(replica.waiting for replica in self.replicas)
 
@@ -165,8 +165,8 @@ class Deployment:
                 f"the engine hangs: requests run, and it showed no progress for {patience_s:g} s; it is"
                 f" ended, and from now on it may take {2 * patience_s:g} s"
             )
-            self._ending = asyncio.ensure_future(asyncio.to_thread(self.server.kill))
-            await asyncio.shield(self._ending)
+            self._termination = asyncio.ensure_future(asyncio.to_thread(self.server.kill))
+            await asyncio.shield(self._termination)
         for engine in self._engines:
             engine.give_up()
 
@@ -176,7 +176,7 @@ class Deployment:
             self._restart.cancel()
             await asyncio.gather(self._restart, return_exceptions=True)
 
-    async def balance(self, *, in_passing: bool = False) -> Balance | None:
+    async def reconciliation(self, *, in_passing: bool = False) -> Reconciliation | None:
         """Compare the ledgers of all clients with the engine's counters; `None` where it shows none.
 
         A server that was started again has lost its counters: then since that start.
@@ -184,26 +184,28 @@ class Deployment:
         Args:
             in_passing: requests may be in flight.
         """
-        if self.card.hosted:
+        if self.model_config.hosted:
             return None
-        before, restart = self._accounts.sums(), self._restart
+        before, restart = self._reconciliations.sums(), self._restart
         try:
             counters = await read_counters(self.endpoint)
         except ServerFailed:
             return None
         if self._restart is not restart:
             return None
-        return self._accounts.balance(counters, before, in_passing=in_passing)
+        return self._reconciliations.reconciliation(counters, before, in_passing=in_passing)
 
     @asynccontextmanager
     async def _engine(self, meter: Meter, recover: Recover | None) -> AsyncIterator[Engine]:
         """Requests to the engine, counted and watched, once one has shown that it answers."""
         retry = RetryPolicy(timeout_s=self._options.request_timeout_s)
-        engine = Engine(self.endpoint, self.card.name, meter, retry, recover, hosted=self.card.hosted)
-        self._accounts.add(meter)
+        engine = Engine(
+            self.endpoint, self.model_config.name, meter, retry, recover, hosted=self.model_config.hosted
+        )
+        self._reconciliations.add(meter)
         self._engines.append(engine)
         try:
-            if not self.card.hosted:
+            if not self.model_config.hosted:
                 await wait_until_ready(engine)
             yield engine
         finally:
@@ -217,7 +219,7 @@ class Deployment:
         job's script can start them.
         """
         what, log = (line.strip() for line in server.failure().splitlines()[:2])
-        if (nodes := self.card.nodes) > 1:
+        if (nodes := self.model_config.nodes) > 1:
             raise EngineDead(
                 f"the engine over {nodes} nodes died: {what}; {log}; the other nodes' logs are in the same"
                 " folder; once the cause is fixed, the same command resumes"
@@ -234,11 +236,13 @@ class Deployment:
 
     async def _start_again(self, server: VllmServer) -> float:
         """Restart the server; tells when it was ready."""
-        if self._ending is not None:  # its requests learn of the end before all of it is over
-            await self._ending
+        if self._termination is not None:  # its requests learn of the end before all of it is over
+            await self._termination
         self._say(f"the engine died ({server.failure().splitlines()[0]}); starting it again")
         await server.stop()
-        self._accounts.begin(Counters())  # before the new one can be asked for anything; it counts from zero
+        self._reconciliations.begin(
+            Counters()
+        )  # before the new one can be asked for anything; it counts from zero
         for replica in self.replicas:
             if replica.ideal is not None:
                 replica.ideal.forget()
@@ -247,15 +251,15 @@ class Deployment:
         await server.start(
             lambda seconds, phase: self._waiting(f"starting vLLM again, {seconds:.0f} s: {phase}")
         )
-        meter = Meter(lambda row: None, self.card.prices)
+        meter = Meter(lambda row: None, self.model_config.prices)
         async with self._engine(meter, None):
-            self._accounts.leave_out(meter.total)
+            self._reconciliations.leave_out(meter.total)
         return time.monotonic()
 
 
 @asynccontextmanager
 async def deploy(
-    card: ModelCard,
+    model_config: ModelConfig,
     options: ServiceOptions,
     *,
     log: Path,
@@ -272,30 +276,36 @@ async def deploy(
         waiting: called about once a second with a line about what is waited for.
 
     Raises:
-        InvalidCard, ServerFailed: see `serving.errors`.
+        InvalidModelConfig, ServerFailed: see `serving.errors`.
     """
-    endpoint = running_endpoint(card, options)
+    endpoint = running_endpoint(model_config, options)
     if gpus is None:
-        (gpus,) = await server_gpus([(card, options)], say)
-    folder = None if card.hosted else prepare(card, waiting)
-    tokenizer = ChatTokenizer(folder, card.revision) if folder and card.route == "tokens" else None
+        (gpus,) = await server_gpus([(model_config, options)], say)
+    folder = None if model_config.hosted else prepare(model_config, waiting)
+    tokenizer = (
+        ChatTokenizer(folder, model_config.revision) if folder and model_config.api == "completions" else None
+    )
     async with AsyncExitStack() as stack:
         server: VllmServer | None = None
-        card = await sized(card, endpoint, gpus, say)
+        model_config = await sized(model_config, endpoint, gpus, say)
         if endpoint is None:
             assert folder is not None
-            if card.id is not None and found(card.id, card.revision) is None:
-                require_hub(card.id, card.revision)
+            if model_config.id is not None and found(model_config.id, model_config.revision) is None:
+                require_hub(model_config.id, model_config.revision)
             timeout_s = options.start_timeout_s
-            server = VllmServer(card, folder, log, port=options.port, gpus=gpus, start_timeout_s=timeout_s)
+            server = VllmServer(
+                model_config, folder, log, port=options.port, gpus=gpus, start_timeout_s=timeout_s
+            )
             endpoint = server.endpoint
             stack.push_async_callback(server.stop, grace_s=2.0)
-            say(f"starting vLLM with {card.name} (log: {log})")
+            say(f"starting vLLM with {model_config.name} (log: {log})")
             await server.start(lambda seconds, phase: waiting(f"starting vLLM, {seconds:.0f} s: {phase}"))
-        deployment = Deployment(card, options, endpoint, server, tokenizer, say, waiting)
+        deployment = Deployment(model_config, options, endpoint, server, tokenizer, say, waiting)
         stack.push_async_callback(deployment.close)
-        if not card.hosted:
-            patience_s = options.hang_timeout_s or patience_for(card.context, on_gpu=card.gpus > 0)
+        if not model_config.hosted:
+            patience_s = options.hang_timeout_s or patience_for(
+                model_config.context, on_gpu=model_config.gpus > 0
+            )
             await stack.enter_async_context(
                 watched(endpoint, patience_s, lambda: deployment.in_flight, deployment.hung)
             )
@@ -304,7 +314,7 @@ async def deploy(
 
 
 async def server_gpus(
-    services: Sequence[tuple[ModelCard, ServiceOptions]], say: Say = lambda line: None
+    services: Sequence[tuple[ModelConfig, ServiceOptions]], say: Say = lambda line: None
 ) -> list[list[Gpu]]:
     """Check the GPUs for models that are in service at the same time, and divide them among their servers.
 
@@ -314,36 +324,39 @@ async def server_gpus(
         say: called with a line for each warning.
 
     Raises:
-        InvalidCard, ServerFailed: a server could not start, or a running one's address or key is unusable.
+        InvalidModelConfig, ServerFailed: a server could not start, or a running one's address or key is
+        unusable.
     """
     started = [running_endpoint(*service) is None for service in services]
-    cards = [card for (card, _), is_ours in zip(services, started, strict=True) if is_ours]
-    divided = iter(await asyncio.to_thread(require_gpus, cards, say))
+    model_configs = [
+        model_config for (model_config, _), is_ours in zip(services, started, strict=True) if is_ours
+    ]
+    divided = iter(await asyncio.to_thread(require_gpus, model_configs, say))
     return [next(divided) if is_ours else [] for is_ours in started]
 
 
-def server_log(card: ModelCard) -> Path:
+def server_log(model_config: ModelConfig) -> Path:
     """The file for the output of a server that no run starts."""
-    name = re.sub(r"[^\w.-]+", "_", card.name)
+    name = re.sub(r"[^\w.-]+", "_", model_config.name)
     return CHECKOUT / ".cache" / "servers" / f"{name}-{os.getpid()}.log"
 
 
-def running_endpoint(card: ModelCard, options: ServiceOptions) -> Endpoint | None:
+def running_endpoint(model_config: ModelConfig, options: ServiceOptions) -> Endpoint | None:
     """Where a server runs that need not be started; `None` where one must be. Nothing is sent.
 
     Raises:
-        InvalidCard, ServerFailed: its address or its API key is none, or the key is missing.
+        InvalidModelConfig, ServerFailed: its address or its API key is none, or the key is missing.
     """
     if options.url is not None:
-        return Endpoint.parse(options.url, api_key=_key(card, options))
-    if card.base_url is not None:
-        return Endpoint(card.base_url.rstrip("/"), api_key=_key(card, options))
+        return Endpoint.parse(options.url, api_key=_key(model_config, options))
+    if model_config.base_url is not None:
+        return Endpoint(model_config.base_url.rstrip("/"), api_key=_key(model_config, options))
     return None
 
 
-def _key(card: ModelCard, options: ServiceOptions) -> str | None:
+def _key(model_config: ModelConfig, options: ServiceOptions) -> str | None:
     """The API key of a server that runs, from its file or from the environment."""
-    name = options.api_key_env or card.api_key_env
+    name = options.api_key_env or model_config.api_key_env
     if options.api_key_file is not None:
         where = f"the key file {options.api_key_file}"
         try:
@@ -355,11 +368,11 @@ def _key(card: ModelCard, options: ServiceOptions) -> str | None:
         where = f"environment variable {name}"
         key = os.environ.get(name, "").strip()
         if not key:
-            raise InvalidCard(f"model {card.name!r}: {where} with its API key is not set")
-    elif card.hosted and card.route == "responses":
-        raise InvalidCard(
-            f"model {card.name!r}: `route: responses` of a hosted model needs an API key:"
-            " name the environment variable that holds it in the card's api_key_env"
+            raise InvalidModelConfig(f"model {model_config.name!r}: {where} with its API key is not set")
+    elif model_config.hosted and model_config.api == "responses":
+        raise InvalidModelConfig(
+            f"model {model_config.name!r}: `api: responses` of a hosted model needs an API key:"
+            " name the environment variable that holds it in the model config's api_key_env"
         )
     else:
         return None

@@ -7,8 +7,8 @@ class ServingError(Exception):
     """Base of every error that `serving` raises on purpose."""
 
 
-class InvalidCard(ServingError):
-    """A model card is missing, unreadable, or says something it must not."""
+class InvalidModelConfig(ServingError):
+    """A model config is missing, unreadable, or says something it must not."""
 
 
 class InvalidTool(ServingError):

@@ -10,11 +10,11 @@ from importlib.metadata import PackageNotFoundError, version
 from itertools import islice
 from pathlib import Path
 
-from serving.cards import CHECKOUT
 from serving.engine.gpus import VISIBLE, Gpu, GpuReport, read_gpus, select_gpus, selection_problem
 from serving.engine.toolkit import Problem, Toolkit, find_toolkit
 from serving.errors import ServerFailed
-from serving.model_card import ModelCard
+from serving.model_config import ModelConfig
+from serving.model_configs import CHECKOUT
 from serving.sizing import answer_tokens, cache_on, memory_share, read_config
 
 MIN_DRIVERS = {12: 525, 13: 580}
@@ -36,11 +36,11 @@ BFLOAT16, FP8 = (8, 0), (8, 9)
 """Lowest compute capabilities with this arithmetic: Ampere; Ada and Hopper."""
 
 
-def require_gpus(cards: Sequence[ModelCard], say: Callable[[str], None]) -> list[list[Gpu]]:
+def require_gpus(model_configs: Sequence[ModelConfig], say: Callable[[str], None]) -> list[list[Gpu]]:
     """Check the GPUs and the compilers before servers are started, and divide the GPUs among the servers.
 
     Args:
-        cards: models that are served at the same time; none of their servers runs.
+        model configs: models that are served at the same time; none of their servers runs.
         say: called with a line for each warning.
 
     Returns:
@@ -49,9 +49,9 @@ def require_gpus(cards: Sequence[ModelCard], say: Callable[[str], None]) -> list
     Raises:
         ServerFailed: a server could not start. The message is one line with the remedy.
     """
-    needed = sum(card.gpus_of_a_node for card in cards)
+    needed = sum(model_config.gpus_of_a_node for model_config in model_configs)
     if not needed:
-        return [[] for _ in cards]
+        return [[] for _ in model_configs]
     report = read_gpus()
     ask = f"use a machine with GPUs; a Slurm job gets them with --gres=gpu:{needed}"
     if few := too_few(report, needed, ask):
@@ -59,22 +59,22 @@ def require_gpus(cards: Sequence[ModelCard], say: Callable[[str], None]) -> list
     elif is_cpu_build():
         problems = [Problem("this is vLLM's CPU build", "make venv KIND=gpu", fatal=True)]
     else:
-        problems = all_problems(cards, report)
+        problems = all_problems(model_configs, report)
         if not any(problem.fatal for problem in problems):
-            problems += compiler_problems(cards)
+            problems += compiler_problems(model_configs)
     for problem in sorted(problems, key=lambda each: not each.fatal):
         line = f"{problem.text}; {problem.remedy}"
         if problem.fatal:
-            names = " and ".join(card.name for card in cards if card.gpus)
+            names = " and ".join(model_config.name for model_config in model_configs if model_config.gpus)
             raise ServerFailed(f"vLLM cannot serve {names} here: {line}")
         say(f"warning: {line}")
-    return divide_gpus(cards, report)
+    return divide_gpus(model_configs, report)
 
 
-def divide_gpus(cards: Sequence[ModelCard], report: GpuReport) -> list[list[Gpu]]:
+def divide_gpus(model_configs: Sequence[ModelConfig], report: GpuReport) -> list[list[Gpu]]:
     """Return the GPUs that each server takes, in CUDA's order. If there are too few, the last get fewer."""
     left = iter(report.usable)
-    return [list(islice(left, card.gpus_of_a_node)) for card in cards]
+    return [list(islice(left, model_config.gpus_of_a_node)) for model_config in model_configs]
 
 
 def is_cpu_build() -> bool:
@@ -111,33 +111,42 @@ def too_few(report: GpuReport, needed: int, remedy: str) -> Problem | None:
     return Problem(f"{text}: {why}", remedy, fatal=True)
 
 
-def all_problems(cards: Sequence[ModelCard], report: GpuReport) -> list[Problem]:
+def all_problems(model_configs: Sequence[ModelConfig], report: GpuReport) -> list[Problem]:
     """Check the GPUs of servers that run at the same time. Return each problem once."""
-    shares = zip(cards, divide_gpus(cards, report), strict=True)
-    found = [problem for card, gpus in shares if gpus for problem in server_problems(card, gpus, report)]
+    shares = zip(model_configs, divide_gpus(model_configs, report), strict=True)
+    found = [
+        problem
+        for model_config, gpus in shares
+        if gpus
+        for problem in server_problems(model_config, gpus, report)
+    ]
     return list(dict.fromkeys(found))
 
 
-def server_problems(card: ModelCard, gpus: Sequence[Gpu], report: GpuReport) -> Iterator[Problem]:
+def server_problems(model_config: ModelConfig, gpus: Sequence[Gpu], report: GpuReport) -> Iterator[Problem]:
     """Check the GPUs that one server takes, while it does not run.
 
     Args:
         gpus: those that the server takes on this machine.
         report: all others, to name better ones.
     """
-    yield from _driver(card, gpus)
+    yield from _driver(model_config, gpus)
     yield from _unknown_memory(gpus)
     yield from _slices(gpus)
-    yield from _in_use(card, gpus, report)
+    yield from _in_use(model_config, gpus, report)
     yield from _kinds(gpus, report)
-    yield from _capability(card, gpus)
-    if problem := too_small(card, gpus):
+    yield from _capability(model_config, gpus)
+    if problem := too_small(model_config, gpus):
         yield problem
 
 
-def compiler_problems(cards: Sequence[ModelCard]) -> list[Problem]:
+def compiler_problems(model_configs: Sequence[ModelConfig]) -> list[Problem]:
     """Check what compiles kernels, with the environment of each model's server. Return each problem once."""
-    environments = {tuple(sorted(card.server.env.items())): card.server.env for card in cards if card.gpus}
+    environments = {
+        tuple(sorted(model_config.server.env.items())): model_config.server.env
+        for model_config in model_configs
+        if model_config.gpus
+    }
     found = [
         problem
         for own in environments.values()
@@ -156,20 +165,20 @@ def toolkit_problems(toolkit: Toolkit) -> Iterator[Problem]:
         yield Problem(f"{problem.text}; so {without}", remedy, problem.fatal)
 
 
-def too_small(card: ModelCard, gpus: Sequence[Gpu]) -> Problem | None:
+def too_small(model_config: ModelConfig, gpus: Sequence[Gpu]) -> Problem | None:
     """Return whether the weights leave too little memory for the prefix cache on the smallest of the GPUs.
 
     By arithmetic on the model's configuration; the weights need not be on this machine.
     """
-    if (cache := cache_on(card, gpus)) is None:
+    if (cache := cache_on(model_config, gpus)) is None:
         return None
     smallest = min(gpus, key=lambda gpu: gpu.total)
-    least = answer_tokens(card) + 1
+    least = answer_tokens(model_config) + 1
     many = cache.conversations(SHORT_TOKENS)
-    if (is_fatal := cache.longest_context(card.context, least) is None) or many < LEAST_CONVERSATIONS:
-        weights = f"{cache.weights / card.gpus / 1e9:.1f} GB of weights on each"
+    if (is_fatal := cache.longest_context(model_config.context, least) is None) or many < LEAST_CONVERSATIONS:
+        weights = f"{cache.weights / model_config.gpus / 1e9:.1f} GB of weights on each"
         room = "no conversation" if is_fatal else f"{many} conversations of {SHORT_TOKENS:,} tokens"
-        text = f"{card.name} on {card.gpus} x {smallest}: {weights} leave room for {room}"
+        text = f"{model_config.name} on {model_config.gpus} x {smallest}: {weights} leave room for {room}"
         more = "larger GPUs, or a model configuration for more GPUs or in FP8 (speedrunner list models)"
         return Problem(text, f"use {more}", is_fatal)
     return None
@@ -181,14 +190,14 @@ def cuda_major(lock: Path = LOCK) -> int | None:
     return int(pin[1]) if pin else None
 
 
-def _driver(card: ModelCard, gpus: Sequence[Gpu]) -> Iterator[Problem]:
+def _driver(model_config: ModelConfig, gpus: Sequence[Gpu]) -> Iterator[Problem]:
     """Check that the driver is new enough for the engine's CUDA."""
     major = cuda_major()
     least = MIN_DRIVERS.get(major or 0, 0)
     for driver in {gpu.driver for gpu in gpus}:
         branch = driver.partition(".")[0]
         if branch.isdigit() and int(branch) < least:
-            switch = str({**os.environ, **card.server.env}.get(COMPATIBILITY, ""))
+            switch = str({**os.environ, **model_config.server.env}.get(COMPATIBILITY, ""))
             compatible = switch.strip().lower() in ("1", "true")
             yield Problem(
                 f"the driver is {driver}, and the engine's CUDA {major} needs {least} or newer",
@@ -216,9 +225,9 @@ def _slices(gpus: Sequence[Gpu]) -> Iterator[Problem]:
         yield Problem(text, "if the start fails, use a whole GPU")
 
 
-def _in_use(card: ModelCard, gpus: Sequence[Gpu], report: GpuReport) -> Iterator[Problem]:
+def _in_use(model_config: ModelConfig, gpus: Sequence[Gpu], report: GpuReport) -> Iterator[Problem]:
     """Check that nothing else computes on the GPUs."""
-    share = memory_share(card)
+    share = memory_share(model_config)
     free = [gpu for gpu in report.usable if gpu.used <= IN_USE_MIB]
     own = "ask Slurm for GPUs of your own (--gres=gpu:N, --exclusive), or end the processes if they are yours"
     remedy = f"use a free one: {_choose(*free[: len(gpus)])}" if len(free) >= len(gpus) else own
@@ -227,7 +236,7 @@ def _in_use(card: ModelCard, gpus: Sequence[Gpu], report: GpuReport) -> Iterator
             users = ", ".join(report.processes.get(gpu.uuid, [])) or "processes of other users or containers"
             text = f"GPU {gpu.id}: {gpu.used:,} of {gpu.total:,} MiB are in use by {users}"
             if gpu.total - gpu.used < share * gpu.total:
-                yield Problem(f"{text}, and {card.name} needs {share:.0%} free", remedy, fatal=True)
+                yield Problem(f"{text}, and {model_config.name} needs {share:.0%} free", remedy, fatal=True)
             else:
                 yield Problem(text, remedy)
 
@@ -250,25 +259,29 @@ def _kinds(gpus: Sequence[Gpu], report: GpuReport) -> Iterator[Problem]:
         yield Problem(text, f"ask for {len(gpus)} GPUs of one type (Slurm: --gres=gpu:TYPE:{len(gpus)})")
 
 
-def _capability(card: ModelCard, gpus: Sequence[Gpu]) -> Iterator[Problem]:
+def _capability(model_config: ModelConfig, gpus: Sequence[Gpu]) -> Iterator[Problem]:
     """Check that the GPUs have the arithmetic in which the model computes."""
     least = min(gpus, key=lambda gpu: gpu.capability)
     number = ".".join(map(str, least.capability))
     if not any(least.capability):  # an old driver does not report it
         return
-    if card.dtype == "bfloat16" and least.capability < BFLOAT16:
-        text = f"{card.name} computes in bfloat16, and {least} has compute capability {number} (8.0 needed)"
-        yield Problem(text, "use an Ampere GPU (A100, A6000) or a newer one", fatal=True)
-    elif least.capability < FP8 and _is_fp8(card):
+    if model_config.dtype == "bfloat16" and least.capability < BFLOAT16:
         text = (
-            f"{card.name} is stored in FP8, and {least} computes it in 16 bits (compute capability {number})"
+            f"{model_config.name} computes in bfloat16, and {least} has compute capability {number} "
+            f"(8.0 needed)"
+        )
+        yield Problem(text, "use an Ampere GPU (A100, A6000) or a newer one", fatal=True)
+    elif least.capability < FP8 and _is_fp8(model_config):
+        text = (
+            f"{model_config.name} is stored in FP8, and {least} computes it in 16 bits (compute "
+            f"capability {number})"
         )
         yield Problem(text, "it works; for speed, use a GPU with 8.9 or newer: Ada or Hopper (L40S, H100)")
 
 
-def _is_fp8(card: ModelCard) -> bool:
+def _is_fp8(model_config: ModelConfig) -> bool:
     """Return whether the model's weights are in 8-bit floating point."""
-    config = read_config(card) or {}
+    config = read_config(model_config) or {}
     return bool((config.get("quantization_config") or {}).get("quant_method") == "fp8")
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
-from serving.errors import InvalidCard, ServingError
+from serving.errors import InvalidModelConfig, ServingError
 
 HUB_S = 4.0
 """Longest wait for a word from the hub."""
@@ -107,7 +107,7 @@ def config_file(model: str, revision: str | None, *, fetch: bool = True) -> Path
     try:
         require_hub(model, revision)
         return Path(hf_hub_download(model, CONFIG, revision=revision))
-    except (InvalidCard, OSError):  # the hub's refusals are OSErrors
+    except (InvalidModelConfig, OSError):  # the hub's refusals are OSErrors
         return None
 
 
@@ -122,7 +122,7 @@ def fetch(model: str, revision: str | None, say: Callable[[str], None]) -> Path:
 
     Raises:
         NotFetched: the hub does not give it, or there is no room for it.
-        InvalidCard: the hub cannot be reached.
+        InvalidModelConfig: the hub cannot be reached.
     """
     if (folder := found(model, revision)) is not None:
         return folder
@@ -149,10 +149,11 @@ def fetch(model: str, revision: str | None, say: Callable[[str], None]) -> Path:
             " `hf auth login`, or export HF_TOKEN"
         ) from None
     except RevisionNotFoundError:
-        raise NotFetched(f"{model} has no commit {revision}: correct the card's `revision`") from None
+        raise NotFetched(f"{model} has no commit {revision}: correct the model config's `revision`") from None
     except RepositoryNotFoundError:
         raise NotFetched(
-            f"there is no {_page(model)}, or it is shown to its owners alone: correct the card's `id`, or"
+            f"there is no {_page(model)}, or it is shown to its owners alone: correct the model "
+            f"config's `id`, or"
             " `hf auth login`"
         ) from None
     except OSError as error:  # the hub's other refusals are such, too
@@ -193,7 +194,7 @@ def weights_bytes(folder: Path) -> int:
 def require_hub(model: str, revision: str | None) -> None:
     """Say at once that the hub is out of reach, which its own client finds out in a minute of retries.
 
-    Raises `InvalidCard`, also where the environment forbids it to be asked.
+    Raises `InvalidModelConfig`, also where the environment forbids it to be asked.
     """
     from huggingface_hub import constants
 
@@ -207,7 +208,7 @@ def require_hub(model: str, revision: str | None) -> None:
         except (OSError, HTTPException) as error:
             what = f"{constants.ENDPOINT} cannot be reached ({getattr(error, 'reason', error)})"
     at = f" --revision {revision}" if revision else ""
-    raise InvalidCard(
+    raise InvalidModelConfig(
         f"{model} is not in this machine's cache, and {what}; where there is a network,"
         f" `hf download {model}{at}` fetches it; HF_HOME names the cache's folder"
     )

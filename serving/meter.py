@@ -35,10 +35,10 @@ class LedgerRow(msgspec.Struct, frozen=True, kw_only=True):
         wasted: its tokens, if any, served nothing: a later try or nobody used the answer.
         usage: as the engine reported it; `None` where it reported nothing.
         seconds: from sending to the answer's end.
-        cacheable: what an ideal cache could have given of a prompt that was computed (tokens route); see
+        cacheable: what an ideal cache could have given of a prompt that was computed (completions API); see
             `serving.engine.ideal_cache`.
         at_most: where there is no usage: what the engine may have counted.
-        thought_cut: whether its budget closed the answer's thinking region (tokens route).
+        thought_cut: whether its budget closed the answer's thinking region (completions API).
     """
 
     request: str

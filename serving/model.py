@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from serving.admission import Replica
+from serving.apis.chat import ChatConversation
+from serving.apis.completions import TokenConversation
+from serving.apis.responses import ResponsesConversation
 from serving.conversation import Conversation
 from serving.engine.client import Engine
 from serving.engine.prompt import Prompt
-from serving.errors import InvalidCard, ServingError
-from serving.model_card import ModelCard
-from serving.routes.chat import ChatConversation
-from serving.routes.responses import ResponsesConversation
-from serving.routes.tokens import TokenConversation
+from serving.errors import InvalidModelConfig, ServingError
+from serving.model_config import ModelConfig
 from serving.tokens.formats import FORMATS
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.tokens.tool_check import ToolCheck
@@ -26,41 +26,43 @@ Messages = list[dict[str, str]]
 
 
 class Model:
-    """One model card with an engine that serves it.
+    """One model config with an engine that serves it.
 
     Args:
-        tokenizer: needed on the tokens route.
+        tokenizer: needed on the completions API.
         replicas: the engine's.
-        held_back: whether its conversations wait for a place in the cache, where the replicas give them.
+        queued: whether its conversations wait for a place in the cache, where the replicas give them.
 
     Attributes:
-        tokenizer: `None` on routes of messages.
+        tokenizer: `None` on chat and responses APIs.
 
     Raises:
-        InvalidCard: the card's route needs a tool format or a tokenizer that is missing.
+        InvalidModelConfig: the model config's route needs a tool format or a tokenizer that is missing.
     """
 
     def __init__(
         self,
-        card: ModelCard,
+        model_config: ModelConfig,
         engine: Engine,
         tokenizer: ChatTokenizer | None,
         replicas: Sequence[Replica] = (),
-        held_back: bool = True,
+        queued: bool = True,
     ) -> None:
-        self.card = card
+        self.model_config = model_config
         self.engine = engine
         self.replicas = replicas or [Replica()]
         self.tokenizer = tokenizer
-        self._held_back = held_back
+        self._queued = queued
         self._warm: dict[tuple[int, ...], asyncio.Task[list[tuple[int, Usage]]]] = {}
         """Prefixes that were sent alone, or are being sent."""
         self._tool_check: ToolCheck | None = None
         self._format = None
-        if card.route == "tokens":
-            if card.tool_format is None or tokenizer is None:
-                raise InvalidCard(f"model {card.name!r}: the tokens route needs tool_format and a tokenizer")
-            self._format = FORMATS[card.tool_format]
+        if model_config.api == "completions":
+            if model_config.tool_format is None or tokenizer is None:
+                raise InvalidModelConfig(
+                    f"model {model_config.name!r}: the completions API needs tool_format and a tokenizer"
+                )
+            self._format = FORMATS[model_config.tool_format]
 
     def converse(
         self, role: str, messages: Messages, tools: list[ToolSpec], labels: dict[str, str]
@@ -70,21 +72,21 @@ class Model:
         It stays with one replica, the one with the fewest open conversations, where its prefix is cached.
 
         Args:
-            role: `actor`, `inducer` or another; chooses sampling and budgets from the card.
+            role: `actor`, `inducer` or another; chooses sampling and budgets from the model config.
             messages: system and user messages.
             tools: what the model may call, in the order in which it is to see them.
             labels: stand in every ledger row of the conversation.
         """
-        settings = self.card.role(role)
+        settings = self.model_config.role(role)
         labels = {"role": role, **labels}
         if self._format is None or self.tokenizer is None:
-            if self.card.route == "responses":
+            if self.model_config.api == "responses":
                 return ResponsesConversation(self.engine.respond, messages, tools, settings, labels)
             return ChatConversation(self.engine.chat, messages, tools, settings, labels)
         transcript = self._transcript(role, messages, tools)
-        replica = min(self.replicas, key=lambda each: len(each.seats))
-        seat = replica.seat(self._sent_before(transcript.ids), self._held_back)
-        return TokenConversation(self.engine, transcript, settings, self.card.context, labels, seat)
+        replica = min(self.replicas, key=lambda each: len(each.slots))
+        slot = replica.slot(self._sent_before(transcript.ids), self._queued)
+        return TokenConversation(self.engine, transcript, settings, self.model_config.context, labels, slot)
 
     async def warm(
         self, role: str, messages: Messages, tools: list[ToolSpec], labels: dict[str, str], **options: Any
@@ -99,7 +101,7 @@ class Model:
             options: further fields of the request.
 
         Returns:
-            For each replica the prefix's length in tokens, and its usage; nothing on routes of messages.
+            For each replica the prefix's length in tokens, and its usage; nothing on chat and responses APIs.
 
         Raises:
             ServingError: the engine failed.
@@ -129,12 +131,15 @@ class Model:
     ) -> list[tuple[int, Usage]]:
         sent = []
         for replica in self.replicas:
-            if replica.cache is None or not replica.cache.match_unit <= len(prefix) < self.card.context:
+            if (
+                replica.cache is None
+                or not replica.cache.match_unit <= len(prefix) < self.model_config.context
+            ):
                 continue
             reply = await self.engine.complete(
                 Prompt(prefix, replica.ideal),
                 max_tokens=1,
-                labels={"role": "warming", **labels, "replica": str(replica.number)},
+                labels={"role": "prefix_warm_up", **labels, "replica": str(replica.number)},
                 replica=replica.address,
                 **options,
             )
@@ -145,7 +150,7 @@ class Model:
     def shared_prefix(self, role: str, messages: Messages, tools: list[ToolSpec]) -> list[int]:
         """The token ids with which all first prompts begin that have this system message and these tools.
 
-        None on routes of messages.
+        None on chat and responses APIs.
         """
         if self._format is None:
             return []
@@ -157,7 +162,7 @@ class Model:
         return common_prefix(*prompts)
 
     def check_tool(self, tool: ToolSpec) -> None:
-        """Make sure that the actor's calls of `tool` can be decoded and read (tokens route).
+        """Make sure that the actor's calls of `tool` can be decoded and read (completions API).
 
         Takes about a second the first time, milliseconds then.
 
@@ -167,7 +172,7 @@ class Model:
         if self._format is None or self.tokenizer is None:
             return
         if self._tool_check is None:
-            string_tokens = self.card.role("actor").string_tokens
+            string_tokens = self.model_config.role("actor").string_tokens
             self._tool_check = ToolCheck(self.tokenizer, self._format, string_tokens)
         self._tool_check.check(tool)
 
@@ -178,13 +183,13 @@ class Model:
     def _transcript(self, role: str, messages: Messages, tools: list[ToolSpec]) -> Transcript:
         assert self.tokenizer is not None
         assert self._format is not None
-        settings = self.card.role(role)
+        settings = self.model_config.role(role)
         return Transcript(
             self.tokenizer,
             self._format,
             messages,
             tools,
-            thinking_style=self.card.thinking,
+            thinking_style=self.model_config.thinking,
             thinking_tokens=settings.thinking_tokens,
             string_tokens=settings.string_tokens,
         )

@@ -11,12 +11,12 @@ import msgspec
 import yaml
 
 from serving import hub
-from serving.cards import MODELS
 from serving.engine.capacity import Capacity, capacity_of, shape_of, step_tokens
 from serving.engine.endpoint import Endpoint, attach
 from serving.engine.gpus import Gpu
-from serving.errors import InvalidCard, ServerFailed
-from serving.model_card import ModelCard
+from serving.errors import InvalidModelConfig, ServerFailed
+from serving.model_config import ModelConfig
+from serving.model_configs import MODELS
 from serving.weights import model_path, prepare
 
 SHAPES = MODELS / "shapes" / "shapes.yaml"
@@ -38,8 +38,8 @@ SHOWN_TOKENS = 8192
 
 
 async def sized(
-    card: ModelCard, endpoint: Endpoint | None, gpus: Sequence[Gpu], say: Callable[[str], None]
-) -> ModelCard:
+    model_config: ModelConfig, endpoint: Endpoint | None, gpus: Sequence[Gpu], say: Callable[[str], None]
+) -> ModelConfig:
     """Return the configuration with the context and flags for where it is served.
 
     A second call with its result changes nothing.
@@ -50,27 +50,27 @@ async def sized(
         say: gets a line about what was chosen.
 
     Raises:
-        InvalidCard: the GPUs here are too small, or the model's folder is missing.
+        InvalidModelConfig: the GPUs here are too small, or the model's folder is missing.
         ServerFailed: the server cannot be used, or takes too few tokens.
     """
-    if card.hosted:
-        return card
+    if model_config.hosted:
+        return model_config
     if endpoint is not None:
-        served = await attach(endpoint, card.name)
-        adopted = adopt(card, served, endpoint)
-        if adopted is not card:
-            say(f"{endpoint} takes {served:,} tokens: that is the context, not {card.context:,}")
+        served = await attach(endpoint, model_config.name)
+        adopted = adopt(model_config, served, endpoint)
+        if adopted is not model_config:
+            say(f"{endpoint} takes {served:,} tokens: that is the context, not {model_config.context:,}")
         return adopted
-    if not (card.gpus and gpus):
-        return card
-    prepare(card, say)
-    fitted = fit(card, gpus)
-    if fitted != card:
+    if not (model_config.gpus and gpus):
+        return model_config
+    prepare(model_config, say)
+    fitted = fit(model_config, gpus)
+    if fitted != model_config:
         say(describe(fitted, gpus))
     return fitted
 
 
-def fit(card: ModelCard, gpus: Sequence[Gpu]) -> ModelCard:
+def fit(model_config: ModelConfig, gpus: Sequence[Gpu]) -> ModelConfig:
     """Return the configuration with the context, sequences and token budget that the GPUs have memory for.
 
     The context is the configuration's, which is the model's limit, or a half, a quarter, ... of it. Flags
@@ -81,51 +81,52 @@ def fit(card: ModelCard, gpus: Sequence[Gpu]) -> ModelCard:
         gpus: those that the server may use; the smallest one decides.
 
     Raises:
-        InvalidCard: the weights leave no room for a conversation.
+        InvalidModelConfig: the weights leave no room for a conversation.
     """
-    cache = cache_on(card, gpus)
+    cache = cache_on(model_config, gpus)
     if cache is None:
-        return card
-    least = answer_tokens(card) + 1
-    context = cache.longest_context(card.context, least)
+        return model_config
+    least = answer_tokens(model_config) + 1
+    context = cache.longest_context(model_config.context, least)
     if context is None:
         smallest = min(gpus, key=lambda gpu: gpu.total)
-        raise InvalidCard(
-            f"{card.name} does not fit {card.gpus} x {smallest.name} ({smallest.total / 1024:.0f} GiB):"
+        raise InvalidModelConfig(
+            f"{model_config.name} does not fit {model_config.gpus} x {smallest.name} "
+            f"({smallest.total / 1024:.0f} GiB):"
             f" {cache.weights / 1e9:.1f} GB of weights leave no room for a conversation of {least:,} tokens;"
             " use larger GPUs, a configuration for more of them, or a smaller or 8-bit model"
             " (speedrunner list models)"
         )
-    flags = dict(card.server.flags)
+    flags = dict(model_config.server.flags)
     flags.setdefault(SEQUENCES, cache.sequences)
-    flags.setdefault(STEP, _step_tokens(card, gpus))
-    server = msgspec.structs.replace(card.server, flags=flags)
-    return msgspec.structs.replace(card, context=context, server=server)
+    flags.setdefault(STEP, _step_tokens(model_config, gpus))
+    server = msgspec.structs.replace(model_config.server, flags=flags)
+    return msgspec.structs.replace(model_config, context=context, server=server)
 
 
-def cache_on(card: ModelCard, gpus: Sequence[Gpu]) -> Capacity | None:
+def cache_on(model_config: ModelConfig, gpus: Sequence[Gpu]) -> Capacity | None:
     """Compute the prefix cache of one replica on these GPUs; `None` where that is not known."""
-    flags = card.server.flags
+    flags = model_config.server.flags
     memory = min((gpu.total for gpu in gpus), default=0) * 2**20
-    if not (card.gpus and memory) or UNKNOWN_FLAGS & set(flags) or card.dtype == "float32":
+    if not (model_config.gpus and memory) or UNKNOWN_FLAGS & set(flags) or model_config.dtype == "float32":
         return None
-    config = read_config(card)
+    config = read_config(model_config)
     shape = shape_of(config) if config else None
-    shards, share = flags.get("tensor-parallel-size", 1), memory_share(card)
+    shards, share = flags.get("tensor-parallel-size", 1), memory_share(model_config)
     if shape is None or not isinstance(shards, int):
         return None
-    stages = card.gpus // shards  # pipeline parallel
-    step = _step_tokens(card, gpus)
+    stages = model_config.gpus // shards  # pipeline parallel
+    step = _step_tokens(model_config, gpus)
     return capacity_of(shape, memory, shards=shards, stages=stages, share=share, step_tokens=step)
 
 
-def memory_share(card: ModelCard) -> float:
+def memory_share(model_config: ModelConfig) -> float:
     """Return the share of a GPU's memory that the server takes."""
-    share = card.server.flags.get(MEMORY_SHARE, SHARE)
+    share = model_config.server.flags.get(MEMORY_SHARE, SHARE)
     return share if isinstance(share, int | float) else SHARE
 
 
-def adopt(card: ModelCard, served: int | None, endpoint: Endpoint) -> ModelCard:
+def adopt(model_config: ModelConfig, served: int | None, endpoint: Endpoint) -> ModelConfig:
     """Return the configuration with the context of a server that runs, where that is the smaller one.
 
     Args:
@@ -134,51 +135,59 @@ def adopt(card: ModelCard, served: int | None, endpoint: Endpoint) -> ModelCard:
     Raises:
         ServerFailed: the answers of the roles need more.
     """
-    if served is None or served >= card.context:
-        return card
-    if (least := answer_tokens(card) + 1) > served:
+    if served is None or served >= model_config.context:
+        return model_config
+    if (least := answer_tokens(model_config) + 1) > served:
         raise ServerFailed(
-            f"the server at {endpoint} takes {served:,} tokens, and an answer of {card.name!r} may need"
-            f" {least:,}: start it with --max-model-len {card.context}, or lower model.inducer.string_tokens"
+            f"the server at {endpoint} takes {served:,} tokens, and an answer of {model_config.name!r} "
+            f"may need"
+            f" {least:,}: start it with --max-model-len {model_config.context}, or lower "
+            f"model.inducer.string_tokens"
         )
-    return msgspec.structs.replace(card, context=served)
+    return msgspec.structs.replace(model_config, context=served)
 
 
-def answer_tokens(card: ModelCard) -> int:
+def answer_tokens(model_config: ModelConfig) -> int:
     """Return the length of the longest answer that a role may write, in tokens."""
-    return max(role.thinking_tokens + role.string_tokens for role in (card.roles.actor, card.roles.inducer))
+    return max(
+        role.thinking_tokens + role.string_tokens
+        for role in (model_config.roles.actor, model_config.roles.inducer)
+    )
 
 
-def describe(card: ModelCard, gpus: Sequence[Gpu]) -> str:
+def describe(model_config: ModelConfig, gpus: Sequence[Gpu]) -> str:
     """Say in one line what a fitted configuration gives on these GPUs."""
     smallest = min(gpus, key=lambda gpu: gpu.total)
-    flags, cache = card.server.flags, cache_on(card, gpus)
+    flags, cache = model_config.server.flags, cache_on(model_config, gpus)
     line = (
-        f"{card.name} on {card.gpus} x {smallest.name}: context {card.context:,}, {flags.get(SEQUENCES)}"
-        f" sequences, {_step_tokens(card, gpus):,} tokens a step"
+        f"{model_config.name} on {model_config.gpus} x {smallest.name}: context "
+        f"{model_config.context:,}, {flags.get(SEQUENCES)}"
+        f" sequences, {_step_tokens(model_config, gpus):,} tokens a step"
     )
     if cache is None:
         return line
-    short, long = (cache.conversations(tokens) for tokens in (SHOWN_TOKENS, card.context))
-    caches = f"the cache of each of {card.replicas} replicas" if card.replicas > 1 else "the cache"
+    short, long = (cache.conversations(tokens) for tokens in (SHOWN_TOKENS, model_config.context))
+    caches = (
+        f"the cache of each of {model_config.replicas} replicas" if model_config.replicas > 1 else "the cache"
+    )
     return (
         f"{line}; {caches} holds {short} conversations of {SHOWN_TOKENS:,} tokens or {long} of"
-        f" {card.context:,}"
+        f" {model_config.context:,}"
     )
 
 
-def read_config(card: ModelCard) -> dict[str, Any] | None:
+def read_config(model_config: ModelConfig) -> dict[str, Any] | None:
     """Read the model's `config.json`; `None` where it cannot be had.
 
     For one that is not here, models/shapes/shapes.yaml has the same sizes or the hub is asked.
     """
-    if card.id is None:
-        place: Path | None = Path(model_path(card)) / hub.CONFIG
+    if model_config.id is None:
+        place: Path | None = Path(model_path(model_config)) / hub.CONFIG
     else:
-        place = hub.config_file(card.id, card.revision, fetch=card.shape is None)
+        place = hub.config_file(model_config.id, model_config.revision, fetch=model_config.shape is None)
     if place is None or not place.exists():
         known = yaml.safe_load(SHAPES.read_text("utf-8"))
-        return known.get(card.shape) if card.shape else None
+        return known.get(model_config.shape) if model_config.shape else None
     try:
         content = json.loads(place.read_text("utf-8"))
     except (OSError, ValueError):
@@ -186,6 +195,6 @@ def read_config(card: ModelCard) -> dict[str, Any] | None:
     return content if isinstance(content, dict) else None
 
 
-def _step_tokens(card: ModelCard, gpus: Sequence[Gpu]) -> int:
-    named = card.server.flags.get(STEP)
+def _step_tokens(model_config: ModelConfig, gpus: Sequence[Gpu]) -> int:
+    named = model_config.server.flags.get(STEP)
     return named if isinstance(named, int) else step_tokens(min(gpu.total for gpu in gpus) * 2**20)

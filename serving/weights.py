@@ -8,30 +8,34 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from serving.cards import CHECKOUT, MODELS
-from serving.errors import InvalidCard, ServerFailed
-from serving.model_card import ModelCard
+from serving.errors import InvalidModelConfig, ServerFailed
+from serving.model_config import ModelConfig
+from serving.model_configs import CHECKOUT, MODELS
 
 
-def model_path(card: ModelCard) -> str:
-    """What vLLM takes as `--model`: a folder's path, or a hub id. Raises `InvalidCard` for a hosted model."""
-    if card.id is not None:
-        return card.id
-    if card.path is None:
-        raise InvalidCard(f"model {card.name!r} is hosted at {card.base_url}: it cannot be started here")
-    return str(CHECKOUT / Path(card.path).expanduser())
+def model_path(model_config: ModelConfig) -> str:
+    """What vLLM takes as `--model`: a folder's path, or a hub id. Raises `InvalidModelConfig` for a hosted
+    model.
+    """
+    if model_config.id is not None:
+        return model_config.id
+    if model_config.path is None:
+        raise InvalidModelConfig(
+            f"model {model_config.name!r} is hosted at {model_config.base_url}: it cannot be started here"
+        )
+    return str(CHECKOUT / Path(model_config.path).expanduser())
 
 
-def recipe_command(card: ModelCard) -> list[str] | None:
-    """The command that makes the model's folder; `None` where the card has no recipe."""
-    if card.recipe is None:
+def recipe_command(model_config: ModelConfig) -> list[str] | None:
+    """The command that makes the model's folder; `None` where the model config has no recipe."""
+    if model_config.recipe is None:
         return None
-    shape = ["--shape", str(card.shape)] if card.load_format == "dummy" else []
-    return [sys.executable, str(MODELS / card.recipe), *shape, "--out", model_path(card)]
+    shape = ["--shape", str(model_config.shape)] if model_config.load_format == "dummy" else []
+    return [sys.executable, str(MODELS / model_config.recipe), *shape, "--out", model_path(model_config)]
 
 
-def prepare(card: ModelCard, progress: Callable[[str], None]) -> str:
-    """Make sure that the model can be loaded; make it with the card's recipe where it has one.
+def prepare(model_config: ModelConfig, progress: Callable[[str], None]) -> str:
+    """Make sure that the model can be loaded; make it with the model config's recipe where it has one.
 
     Args:
         progress: called with each line that the recipe prints.
@@ -40,18 +44,21 @@ def prepare(card: ModelCard, progress: Callable[[str], None]) -> str:
         What vLLM takes as `--model`; see `model_path`.
 
     Raises:
-        InvalidCard: the card names a hosted model, or a folder that is missing and has no recipe.
+        InvalidModelConfig: the model config names a hosted model, or a folder that is missing and has no
+        recipe.
         ServerFailed: the recipe failed.
     """
-    path = model_path(card)
-    if (command := recipe_command(card)) is not None:
-        _run_recipe(card.name, command, progress)
-    if path != card.id and not Path(path).is_dir():
+    path = model_path(model_config)
+    if (command := recipe_command(model_config)) is not None:
+        _run_recipe(model_config.name, command, progress)
+    if path != model_config.id and not Path(path).is_dir():
         bundled = MODELS in Path(path).parents
         advice = (
-            f"`git checkout -- {path}` restores it" if bundled else "download it or correct the card's `path`"
+            f"`git checkout -- {path}` restores it"
+            if bundled
+            else "download it or correct the model config's `path`"
         )
-        raise InvalidCard(f"model {card.name!r}: there is no folder {path}; {advice}")
+        raise InvalidModelConfig(f"model {model_config.name!r}: there is no folder {path}; {advice}")
     return path
 
 

@@ -13,7 +13,7 @@ from serving.deployment import server_gpus
 from serving.engine import guard
 from serving.engine.nodes import worker_rank
 from serving.engine.server import VllmServer
-from serving.model_card import ModelCard
+from serving.model_config import ModelConfig
 from serving.options import ServiceOptions
 from serving.sizing import sized
 from serving.weights import prepare
@@ -22,7 +22,7 @@ POLL_S = 0.5
 
 
 async def serve_part(
-    services: Sequence[tuple[ModelCard, ServiceOptions]],
+    services: Sequence[tuple[ModelConfig, ServiceOptions]],
     folder: Path,
     prefix: str,
     say: Callable[[str], None],
@@ -38,14 +38,16 @@ async def serve_part(
         say: gets lines about what happens.
 
     Raises:
-        InvalidCard, ServerFailed: the part cannot start, or ended by itself.
+        InvalidModelConfig, ServerFailed: the part cannot start, or ended by itself.
     """
     signal.pthread_sigmask(signal.SIG_BLOCK, guard.OF_A_JOB)
     rank = worker_rank()
-    card, options = next(each for each in services if each[0].nodes > 1)
-    (gpus,) = await server_gpus([(card, options)], say)
-    card, weights = await sized(card, None, gpus, say), prepare(card, say)
-    server = VllmServer(card, weights, folder / f"{prefix}server_node{rank}.log", gpus=gpus, rank=rank)
+    model_config, options = next(each for each in services if each[0].nodes > 1)
+    (gpus,) = await server_gpus([(model_config, options)], say)
+    model_config, weights = await sized(model_config, None, gpus, say), prepare(model_config, say)
+    server = VllmServer(
+        model_config, weights, folder / f"{prefix}server_node{rank}.log", gpus=gpus, rank=rank
+    )
     try:
         await server.start()
         while not (await asyncio.to_thread(select.select, [sys.stdin], [], [], POLL_S))[0]:

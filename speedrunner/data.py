@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from speedrunner.config.names import setting
+from speedrunner.config.names import condition_name
 from speedrunner.store.data import RunData, load
 from speedrunner.store.discovery import runs_below
 from speedrunner.store.files import StorageError
@@ -17,13 +17,13 @@ from speedrunner.store.records import (
     AgentRecord,
     CallNode,
     Edit,
-    Ending,
     EpisodeRow,
     Message,
     Policy,
     Process,
     Skill,
     SleepRecord,
+    Termination,
     Trajectory,
     Turn,
 )
@@ -38,7 +38,6 @@ __all__ = [
     "AgentRecord",
     "CallNode",
     "Edit",
-    "Ending",
     "EpisodeRow",
     "Message",
     "Policy",
@@ -48,6 +47,7 @@ __all__ = [
     "Skill",
     "SleepRecord",
     "StorageError",
+    "Termination",
     "Trajectory",
     "Turn",
     "load",
@@ -62,7 +62,7 @@ class Runs:
         self.runs = list(runs)
 
     def frame(self, table: Table) -> pandas.DataFrame:
-        """A table of all runs. Before its columns stand `run` (the folder's path), `env`, `method`, `card`
+        """A table of all runs. Before its columns stand `run` (the folder's path), `env`, `method`, `model`
         (the models'; all three as folders are named) and `seed`.
 
         Raises:
@@ -74,8 +74,8 @@ class Runs:
         frames = []
         for run in self.runs:
             config = run.settings
-            own = setting(config)
-            texts = {"run": str(run.path), "env": own.env, "method": own.method, "card": own.model}
+            own = condition_name(config)
+            texts = {"run": str(run.path), "env": own.env, "method": own.method, "model": own.model}
             named: dict[str, str | int] = {**texts, "seed": config.run.seed}
             found = run.frame(table)
             for place, (name, value) in enumerate(named.items()):

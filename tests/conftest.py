@@ -14,8 +14,8 @@ import pytest
 from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
-from serving.cards import load_card
-from serving.model_card import ModelCard
+from serving.model_config import ModelConfig
+from serving.model_configs import load_model_config
 from serving.tokens.tokenizer import ChatTokenizer
 from tests.bundled_models import bundled_folder
 from tests.process_guard import StartsProcess, guard
@@ -77,7 +77,7 @@ def pytest_runtest_teardown() -> Generator[None, object, object]:
 
 LONG = (
     *("test_foreign_runs.py", "test_hostile.py", "test_scienceworld.py", "test_main.py", "test_check_env.py"),
-    *("test_host_pool.py", "test_lock.py", "test_verify.py", "test_packages.py"),
+    *("test_worker_pool.py", "test_lock.py", "test_verify.py", "test_packages.py"),
 )
 """Files that take longest without an engine: last, they would keep one worker busy while the other rests."""
 
@@ -140,14 +140,14 @@ def smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
 
 @pytest.fixture(scope="session")
-def tiny_card() -> ModelCard:
-    return load_card("tiny-random")
+def tiny_model_config() -> ModelConfig:
+    return load_model_config("tiny-random")
 
 
 @pytest.fixture(scope="session")
-def tiny_folder(tiny_card: ModelCard) -> str:
+def tiny_folder(tiny_model_config: ModelConfig) -> str:
     """The bundled model, built on first use."""
-    return bundled_folder(tiny_card.name)
+    return bundled_folder(tiny_model_config.name)
 
 
 @pytest.fixture(scope="session")

@@ -18,13 +18,13 @@ import yaml
 
 import envs
 from envs import Outcome
-from serving.balance import Balance
 from serving.engine.metrics import Counters
 from serving.meter import READINESS
+from serving.reconciliation import Reconciliation
 from serving.tokens.tools import ToolCall
 from serving.usage import Usage
 from speedrunner.library.definition import HEADER
-from speedrunner.store.records import CallNode, Ending, SleepRecord, Trajectory, Turn
+from speedrunner.store.records import CallNode, SleepRecord, Termination, Trajectory, Turn
 from tests.tampered_runs import seal
 
 HUGE = 900_000_000
@@ -64,7 +64,7 @@ class Lure:
         return self.folder / "evil"
 
     @property
-    def card(self) -> Path:
+    def model_config(self) -> Path:
         """A model configuration whose recipe makes the mark."""
         return self.folder / "evil.yaml"
 
@@ -74,7 +74,7 @@ class Lure:
         self.python.write_text(f"open({str(self.mark)!r}, 'w').close()\n")
         self.program.write_text(f"#!/bin/sh\n: > '{self.mark}'\n")
         self.program.chmod(0o700)
-        self.card.write_text(
+        self.model_config.write_text(
             "name: evil\ntried: never\ncontext: 4096\nroute: tokens\ntool_format: qwen3_json\n"
             f"path: {self.folder}/weights\nrecipe: {self.python}\n"
             "prices: {uncached: 0, cached: 0, output: 0}\n"
@@ -149,7 +149,7 @@ def _sandbox(run: Path, lure: Lure) -> None:
         policy=1,
         attempt=1,
         turns=[turn],
-        ending=Ending.SUBMITTED,
+        termination=Termination.SUBMITTED,
         outcome=Outcome(0.0, False, {}),
         module=[],
     )
@@ -185,10 +185,10 @@ def _deep_calls(run: Path, lure: Lure) -> None:
 
 def _links(run: Path, lure: Lure) -> None:
     """A device, a pipe and a file of the reader's in the place of records."""
-    for name in ("requests.jsonl", "accounts.jsonl", "reading.json"):
+    for name in ("requests.jsonl", "reconciliation.jsonl", "reading.json"):
         (run / name).unlink(missing_ok=True)
     (run / "requests.jsonl").symlink_to("/dev/zero")
-    os.mkfifo(run / "accounts.jsonl")
+    os.mkfifo(run / "reconciliation.jsonl")
     (run / "reading.json").symlink_to("/dev/zero")
     shutil.rmtree(run / "policies/v0001")
     (lure.folder / "private").mkdir(exist_ok=True)
@@ -276,13 +276,13 @@ def _much_work(run: Path, lure: Lure) -> None:
     """Small files with much to compare: lines of notes, calls of skills, accounts of processes."""
     row = json.loads((run / "requests.jsonl").read_text().splitlines()[0])
     row |= {"labels": {"role": READINESS}, "retry": 0, "seconds": 0.0}
-    account = Balance(
+    account = Reconciliation(
         model=row["model"], ledger=Counters(), engine=Counters(), unreported=0, at_most=Counters(), ours=True,
         since=0.0, time=0.0,
     )  # fmt: skip
     note = json.loads(msgspec.json.encode(account))
     times = range(1, 25_000)
-    for name, record, after_s in (("requests", row, 0.0), ("accounts", note, 0.5)):
+    for name, record, after_s in (("requests", row, 0.0), ("reconciliations", note, 0.5)):
         lines = (json.dumps(record | {"time": time + after_s}) for time in times)
         (run / f"{name}.jsonl").write_text("\n".join(lines) + "\n")
     calls = ["[" + ", ".join({f"f{(n * 7 + m * m) % 400}" for m in range(300)}) + "]" for n in range(400)]
@@ -305,8 +305,8 @@ ATTACKS: dict[str, Attack] = {
     "environment": lambda run, lure: _config(run, env={"name": "evil:Evil"}),
     "method": lambda run, lure: _config(run, method={"name": "evil:Evil"}),
     "program": _java,
-    "model": lambda run, lure: _config(run, model={"card": str(lure.card)}),
-    "inducer": lambda run, lure: _config(run, model={"inducer_card": str(lure.card)}),
+    "model": lambda run, lure: _config(run, model={"name": str(lure.model_config)}),
+    "inducer": lambda run, lure: _config(run, model={"inducer_name": str(lure.model_config)}),
     "sandbox": _sandbox,
     "interpolation": lambda run, lure: _config(run, env={"description": f"${{oc.env:{SECRET}}}"}),
     "resolver": lambda run, lure: _config(run, env={"description": f"${{oc.decode:${{oc.env:{SECRET}}}}}"}),

@@ -9,9 +9,9 @@ from typing import Any
 
 import msgspec
 
-from serving.cards import MODELS
 from serving.engine.gpus import Gpu
-from serving.model_card import ModelCard
+from serving.model_config import ModelConfig
+from serving.model_configs import MODELS
 
 
 def gpu(name: str, total: int, capability: tuple[int, int]) -> Gpu:
@@ -42,8 +42,8 @@ def shapes() -> dict[str, dict[str, Any]]:
 SHAPES = shapes()
 
 
-def with_config(card: ModelCard, folder: Path, **flags: Any) -> ModelCard:
+def with_config(model_config: ModelConfig, folder: Path, **flags: Any) -> ModelConfig:
     """The configuration with a `config.json` of its shape in `folder`, no weights, and more flags."""
-    (folder / "config.json").write_text(json.dumps(SHAPES[str(card.shape)]))
-    server = msgspec.structs.replace(card.server, flags={**card.server.flags, **flags})
-    return msgspec.structs.replace(card, path=str(folder), id=None, revision=None, server=server)
+    (folder / "config.json").write_text(json.dumps(SHAPES[str(model_config.shape)]))
+    server = msgspec.structs.replace(model_config.server, flags={**model_config.server.flags, **flags})
+    return msgspec.structs.replace(model_config, path=str(folder), id=None, revision=None, server=server)

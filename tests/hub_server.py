@@ -12,8 +12,8 @@ from types import TracebackType
 from typing import Self
 from urllib.parse import urlsplit
 
-from serving.cards import MODELS, load_card
-from serving.model_card import ModelCard
+from serving.model_config import ModelConfig
+from serving.model_configs import MODELS, load_model_config
 
 MODEL = "acme/tiny"
 COMMIT = "0e9e39f249a16976918f6564b8830bc894c89659"
@@ -104,10 +104,12 @@ def digest(content: bytes) -> str:
     return hashlib.sha1(content).hexdigest()
 
 
-def hub_card(folder: Path) -> ModelCard:
-    """The card of the bundled model, as one of the hub; the file is `card.yaml` in the folder."""
+def hub_model_config(folder: Path) -> ModelConfig:
+    """The model config of the bundled model, as one of the hub; the file is `model_config.yaml` in the
+    folder.
+    """
     text = (MODELS / "tiny.yaml").read_text(encoding="utf-8")
     text = text.replace("path: models/tiny/weights", f"id: {MODEL}\nrevision: {COMMIT}")
-    file = folder / "card.yaml"
+    file = folder / "model config.yaml"
     file.write_text(text.replace("    HF_HUB_OFFLINE: 1\n", ""), encoding="utf-8")
-    return load_card(str(file))
+    return load_model_config(str(file))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from serving.cards import MODELS
+from serving.model_configs import MODELS
 from tests.bundled_models import bundled_folder
 
 CONTROL = (

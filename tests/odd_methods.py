@@ -8,7 +8,7 @@ import msgspec
 
 from speedrunner.methods import (
     ActorSpec,
-    Ending,
+    EpisodeContext,
     History,
     InvalidSkill,
     Library,
@@ -16,8 +16,8 @@ from speedrunner.methods import (
     Method,
     Policy,
     SleepTools,
-    Stage,
     Task,
+    Termination,
     TextEnv,
     Toolbox,
     ToolCall,
@@ -30,7 +30,7 @@ from speedrunner.methods.react import ReAct
 class Workshop:
     """One episode of `Programming`: what its roles may call, and what came of it."""
 
-    def __init__(self, library: Library, stage: Stage | None = None) -> None:
+    def __init__(self, library: Library, stage: EpisodeContext | None = None) -> None:
         self.library = library
         self.stage = stage
         self.actor = Toolbox([self.program, self.rerun], self.give_up)
@@ -51,9 +51,9 @@ class Workshop:
         except InvalidSkill as error:
             raise ToolError(str(error)) from error
         reply = await self.rerun(name)
-        self.stage.kept.setdefault("accepted", [])
-        if reply.ending is None and await self._good(reply.text):
-            self.stage.kept["accepted"].append(source)
+        self.stage.method_state.setdefault("accepted", [])
+        if reply.termination is None and await self._good(reply.text):
+            self.stage.method_state["accepted"].append(source)
             self.library = tried
         else:
             await self.stage.load(self.library)
@@ -97,27 +97,29 @@ class Programming(Method):
         library = Library(env.primitives).of(policy)
         return ActorSpec(library, notes, tuple(Workshop(library).actor.specs) if training else None)
 
-    async def play(self, policy: Policy, spec: ActorSpec, stage: Stage) -> Ending:
+    async def play(self, policy: Policy, spec: ActorSpec, stage: EpisodeContext) -> Termination:
         """Aim and program in training; what is held out is played by the ordinary actor."""
         if not stage.training:
             return await stage.act(spec)
 
         def propose(aim: str) -> str:
             """Name the next aim."""
-            stage.kept["aim"] = aim
+            stage.method_state["aim"] = aim
             return "Noted."
 
-        ending = await stage.run_agent("curriculum", [Message("user", "What next?")], Toolbox([], propose), 2)
-        if ending is not Ending.SUBMITTED:
-            return ending
+        termination = await stage.run_agent(
+            "curriculum", [Message("user", "What next?")], Toolbox([], propose), 2
+        )
+        if termination is not Termination.SUBMITTED:
+            return termination
         return await stage.act(spec, Workshop(stage.library(policy), stage).actor)
 
     async def sleep(self, policy: Policy, history: History, tools: SleepTools) -> Policy:
         """Append the batch's programs."""
         library, aims = tools.library(policy), list(policy.method["aims"])
         for played in history.batch(history.batches()[-1]):
-            aims += [played.kept["aim"]] if "aim" in played.kept else []
-            for source in played.kept.get("accepted", []):
+            aims += [played.method_state["aim"]] if "aim" in played.method_state else []
+            for source in played.method_state.get("accepted", []):
                 library = library.write(source, public=True, sleep=tools.sleep)
         return msgspec.structs.replace(library.policy(policy), method={"aims": aims})
 
@@ -142,7 +144,7 @@ class Replaying(Method):
         again = await asyncio.gather(
             *(tools.attempt(task, self.agent(policy, task, tools.env)) for task in tasks)
         )
-        lines = (f"Task {task.index}: {each.ending}.\n" for task, each in zip(tasks, again, strict=True))
+        lines = (f"Task {task.index}: {each.termination}.\n" for task, each in zip(tasks, again, strict=True))
         return msgspec.structs.replace(policy, notes=policy.notes + "".join(lines))
 
 
@@ -163,7 +165,7 @@ class Cheating(Replaying):
 class Advised(ReAct):
     """A critic speaks before the actor plays, held out or not."""
 
-    async def play(self, policy: Policy, spec: ActorSpec, stage: Stage) -> Ending:
+    async def play(self, policy: Policy, spec: ActorSpec, stage: EpisodeContext) -> Termination:
         """Ask it once."""
 
         def advise(text: str) -> str:
@@ -175,7 +177,7 @@ class Advised(ReAct):
 
 
 class Reflecting(ReAct):
-    """An agent of its sleeps may take five calls, whatever the model's card says."""
+    """An agent of its sleeps may take five calls, whatever the model's config says."""
 
     async def sleep(self, policy: Policy, history: History, tools: SleepTools) -> Policy:
         """Ask it."""
@@ -201,9 +203,9 @@ class Forgetful(ReAct):
     def agent(self, policy: Policy, task: Task, env: TextEnv, *, training: bool = False) -> ActorSpec:
         return super().agent(policy, task, env) if self._call != "agent" else None  # type: ignore[return-value]
 
-    async def play(self, policy: Policy, spec: ActorSpec, stage: Stage) -> Ending:
-        ending = await super().play(policy, spec, stage)
-        return ending if self._call != "play" else None  # type: ignore[return-value]
+    async def play(self, policy: Policy, spec: ActorSpec, stage: EpisodeContext) -> Termination:
+        termination = await super().play(policy, spec, stage)
+        return termination if self._call != "play" else None  # type: ignore[return-value]
 
     async def sleep(self, policy: Policy, history: History, tools: SleepTools) -> Policy:
         return policy if self._call != "sleep" else None  # type: ignore[return-value]

@@ -8,7 +8,7 @@ import time
 import psutil
 import pytest
 
-from serving.cards import CHECKOUT
+from serving.model_configs import CHECKOUT
 
 
 def tree(pid: int | None) -> list[psutil.Process]:

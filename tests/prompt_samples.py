@@ -17,7 +17,7 @@ import msgspec
 
 import envs
 from envs import Opening, Outcome, Task, TextEnv
-from serving import ModelCard, Prices, Role, Roles
+from serving import ModelConfig, Prices, Role, Roles
 from serving.conversation import Conversation
 from serving.model import Messages
 from serving.tokens.tools import ToolCall, ToolSpec
@@ -42,20 +42,20 @@ from speedrunner.store.records import (
     AgentRecord,
     CallNode,
     Edit,
-    Ending,
     Message,
     Policy,
     SleepRecord,
+    Termination,
     Trajectory,
     Turn,
 )
 from speedrunner.store.rundir import RunDirectory
 
-CARD = ModelCard(
+MODEL_CONFIG = ModelConfig(
     name="samples",
     tried="It composes prompts.",
     context=131_072,
-    route="chat",
+    api="chat",
     base_url="http://localhost",
     roles=Roles(Role(string_tokens=1_024), Role(string_tokens=8_192)),
     prices=Prices(0, 0, 0),
@@ -125,7 +125,7 @@ class Prompt:
 
 
 def _kind(line: str) -> str:
-    """What a line lists, if it is one that lists a made-up skill."""
+    """What a line lists, if it is one that lists a fake skill."""
     return (re.match(r'- routine_|\{"type":"function","function":\{"name":"routine_', line) or [""])[0]
 
 
@@ -150,7 +150,9 @@ class _Stage:
 
     async def execute(self, call: ToolCall) -> None: ...
 
-    async def run_agent(self, role: str, messages: list[Message], toolbox: Toolbox, calls: int) -> Ending:
+    async def run_agent(
+        self, role: str, messages: list[Message], toolbox: Toolbox, calls: int
+    ) -> Termination:
         raise Asked(role, plain_messages(messages), toolbox.specs)
 
 
@@ -173,7 +175,7 @@ class Samples:
         known = OPENINGS.get(self.env.name)
         self.opening = known or self.env.reset(self.task)
         self.free = next(each.name for each in self.env.primitives if not each.signature.parameters)
-        self.model = Recorder(CARD)
+        self.model = Recorder(MODEL_CONFIG)
         self.actor = Actor(self.env, self.model, compose([]))
         with RunDirectory.open_for_writing(self.folder) as run:
             run.write_policy(Policy(version=0))
@@ -181,13 +183,13 @@ class Samples:
                 run.append_trajectory("train", 0, self._episode(number, solved=number == 1))
             run.append_trajectory("train", 1, self._episode(2, solved=True))
             overflow = self._episode(3, solved=False)
-            overflow.ending = Ending.CONTEXT_OVERFLOW
+            overflow.termination = Termination.CONTEXT_OVERFLOW
             run.append_trajectory("train", 1, overflow)
             run.write_sleep(_sleep())
             self.history = History(run)
 
     def library(self, skills: int) -> Library:
-        """A made-up library; every fourth skill is a private helper."""
+        """A fake library; every fourth skill is a private helper."""
         names = [f"routine_{number:03d}" for number in range(skills)]
         if skills in self._made:
             return self._made[skills]
@@ -300,7 +302,7 @@ class Samples:
                 )
                 for made, reply in zip((failed, skill), replies, strict=True)
             ],
-            ending=Ending.SUCCESS if solved else Ending.CALL_LIMIT,
+            termination=Termination.SUCCESS if solved else Termination.CALL_LIMIT,
             outcome=Outcome(float(solved), solved, {}),
             seconds=1.5,
         )
@@ -312,7 +314,7 @@ def _sleep() -> SleepRecord:
         sleep=1,
         rollouts=2,
         attempt=1,
-        agents=[AgentRecord("inducer", [], Ending.CONTEXT_OVERFLOW)],
+        agents=[AgentRecord("inducer", [], Termination.CONTEXT_OVERFLOW)],
         edits=[Edit("write", "routine_000"), Edit("write", "fly", error="line 3: fly_up is not defined")],
         seconds=2.0,
         error="the context of the inducer overflowed after 41 calls; the edits accepted before that are kept",

@@ -13,7 +13,7 @@ from serving.tokens.tools import ToolSpec
 async def rendered(
     endpoint: Endpoint, model: str, messages: list[dict[str, str]], tools: list[ToolSpec], thinking: bool
 ) -> list[int]:
-    """The token ids that the engine makes of messages and tools, as its chat route would send them."""
+    """The token ids that the engine makes of messages and tools, as its chat API would send them."""
     body = {
         "model": model,
         "messages": messages,

@@ -81,7 +81,7 @@ def cut(answer: Answer, tokens: int = 8) -> Answer:
 
 
 def cut_arguments(name: str, arguments: str) -> Answer:
-    """A call whose arguments are cut although `finish_reason` says that it is complete (chat route)."""
+    """A call whose arguments are cut although `finish_reason` says that it is complete (chat API)."""
     return Answer(calls=((name, arguments),), finish="tool_calls")
 
 
@@ -126,7 +126,7 @@ class Request:
     Attributes:
         number: from 0, in the order of arrival.
         received: monotonic seconds.
-        prompt: token ids (on routes of messages, of these as JSON).
+        prompt: token ids (on chat and responses APIs, of these as JSON).
         messages: role and content of each turn so far.
         tools: name -> the tool as the model sees it.
     """
@@ -433,11 +433,11 @@ class _Server(ThreadingHTTPServer):
         self.engine = engine
         self.open: set[Any] = set()
         self.ended = threading.Event()
-        self._ending = threading.Lock()
+        self._termination = threading.Lock()
         super().__init__(address, _Handler)
 
     def end(self) -> None:
-        with self._ending:  # its death and the test's end may both come here
+        with self._termination:  # its death and the test's end may both come here
             self.ended.set()
             self.shutdown()
             self.server_close()

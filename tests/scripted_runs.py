@@ -20,12 +20,12 @@ import msgspec
 import yaml
 from rich.console import Console
 
-from serving.balance import Balance
-from serving.cards import CHECKOUT
 from serving.engine.client import Engine, RetryPolicy
 from serving.meter import LedgerRow, Meter
 from serving.model import Model
-from serving.model_card import ModelCard, Role, Roles
+from serving.model_config import ModelConfig, Role, Roles
+from serving.model_configs import CHECKOUT
+from serving.reconciliation import Reconciliation
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.usage import Usage
 from speedrunner.cli.main import main
@@ -39,12 +39,12 @@ from tests.scripted_engine import Answer, Request, Script, ScriptedEngine, call,
 CORRIDOR = "tests.toy_env:Corridor"
 
 
-def roomy(card: ModelCard, **changes: object) -> ModelCard:
-    """A card whose inducer may write whole skills; `changes` to any of its fields."""
+def roomy(model_config: ModelConfig, **changes: object) -> ModelConfig:
+    """A model config whose inducer may write whole skills; `changes` to any of its fields."""
     roles = Roles(
         actor=Role(string_tokens=80, temperature=1.0), inducer=Role(string_tokens=3000, temperature=1.0)
     )
-    return msgspec.structs.replace(card, **{"recipe": None, "roles": roles, **changes})  # type: ignore[arg-type]
+    return msgspec.structs.replace(model_config, **{"recipe": None, "roles": roles, **changes})  # type: ignore[arg-type]
 
 
 @dataclass
@@ -58,37 +58,37 @@ class ScriptedModel:
 
 @asynccontextmanager
 async def scripted_model(
-    script: Script, card: ModelCard, tokenizer: ChatTokenizer
+    script: Script, model_config: ModelConfig, tokenizer: ChatTokenizer
 ) -> AsyncIterator[ScriptedModel]:
     """A scripted engine with the real client, conversations included."""
     rows: list[LedgerRow] = []
-    with ScriptedEngine(tokenizer, script, model=card.name) as server:
+    with ScriptedEngine(tokenizer, script, model=model_config.name) as server:
         server.answers_probes = False
         retry = RetryPolicy(tries=2, first_wait_s=0.0)
-        engine = Engine(server.endpoint, card.name, Meter(rows.append, card.prices), retry)
+        engine = Engine(server.endpoint, model_config.name, Meter(rows.append, model_config.prices), retry)
         try:
-            yield ScriptedModel(Model(card, engine, tokenizer), server, rows)
+            yield ScriptedModel(Model(model_config, engine, tokenizer), server, rows)
         finally:
             await engine.close()
 
 
-def hosted_card(folder: Path, engine: ScriptedEngine) -> Path:
-    """The card of a hosted model, with prices of its own, whose key stands in `TOY_KEY`."""
-    card = folder / "large.yaml"
-    card.write_text(
+def hosted_model_config(folder: Path, engine: ScriptedEngine) -> Path:
+    """The model config of a hosted model, with prices of its own, whose key stands in `TOY_KEY`."""
+    model_config = folder / "large.yaml"
+    model_config.write_text(
         f"name: large\ncontext: 100000\nroute: responses\nbase_url: {engine.endpoint}\n"
         "api_key_env: TOY_KEY\ntried: in tests\nprices: {uncached: 100, cached: 100, output: 100}\n"
         "roles:\n  actor: {string_tokens: 100}\n  inducer: {string_tokens: 3000}\n"
     )
-    return card
+    return model_config
 
 
 @dataclass
 class ScriptedRun:
-    """One run's directory, model card and scripted engine; plays it in this process or as a user would."""
+    """One run's directory, model config and scripted engine; plays it in this process or as a user would."""
 
     folder: Path
-    card: ModelCard
+    model_config: ModelConfig
     server: ScriptedEngine
     settings: list[str] = field(default_factory=list)
     name: str = "run"
@@ -109,15 +109,15 @@ class ScriptedRun:
     def arguments(self) -> list[str]:
         """How to reach the model."""
         file = self.folder / "scripted.yaml"
-        file.write_text(yaml.safe_dump(msgspec.to_builtins(self.card)))
-        return [f"model.card={file}", f"serving.url={self.server.endpoint}"]
+        file.write_text(yaml.safe_dump(msgspec.to_builtins(self.model_config)))
+        return [f"model.name={file}", f"serving.url={self.server.endpoint}"]
 
     def overrides(self, *more: str) -> list[str]:
         """Its configuration on a command line; of two values of a key the later one counts."""
         all_ = [*self.settings, f"run.dir={self.dir}", *self.arguments, *more]
         return list({each.partition("=")[0]: each for each in all_}.values())
 
-    async def play(self, *more: str, drain: Drain | None = None) -> list[Balance]:
+    async def play(self, *more: str, drain: Drain | None = None) -> list[Reconciliation]:
         """Begin it or go on with it, in this process."""
         output = io.StringIO()
         setup = set_up(compose(self.overrides(*more)))
@@ -215,7 +215,7 @@ def script(
 
 
 Runs = Callable[..., ScriptedRun]
-"""Makes runs: of a script, settings, and changes to the model card."""
+"""Makes runs: of a script, settings, and changes to the model config."""
 
 LEARN = (call("write_skill", source=TO_FLAG, public=True),)
 

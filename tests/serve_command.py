@@ -16,9 +16,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from serving.cards import CHECKOUT
 from serving.engine.endpoint import Endpoint, attach
 from serving.errors import ServerFailed
+from serving.model_configs import CHECKOUT
 from tests.processes import words
 from tests.scripted_runs import command
 

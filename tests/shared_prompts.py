@@ -10,16 +10,16 @@ from serving.engine.ideal_cache import IdealCache
 from serving.engine.metrics import read_metrics
 from serving.engine.prompt import Prompt
 from serving.meter import LedgerRow, Meter
-from serving.model_card import ModelCard
+from serving.model_config import ModelConfig
 from serving.together import together
 
 
 async def shared_prompts(
-    endpoint: Endpoint, card: ModelCard, longest: int, in_flight: int
+    endpoint: Endpoint, model_config: ModelConfig, longest: int, in_flight: int
 ) -> list[LedgerRow]:
     """Send 32 requests that begin anywhere within what was sent or generated before; the rows of them."""
     rows: list[LedgerRow] = []
-    engine = Engine(endpoint, card.name, Meter(rows.append, card.prices))
+    engine = Engine(endpoint, model_config.name, Meter(rows.append, model_config.prices))
     (config,) = (await read_metrics(endpoint)).caches()
     ideal, draw = IdealCache(config), random.Random()
     known: list[list[int]] = [[]]

@@ -18,8 +18,8 @@ import msgspec
 from msgspec.structs import replace
 
 from envs import Outcome, Task
-from serving.cards import load_card
 from serving.meter import LedgerRow
+from serving.model_configs import load_model_config
 from serving.tokens.tools import ToolCall
 from serving.usage import Usage
 from speedrunner.config.compose import compose
@@ -31,13 +31,13 @@ from speedrunner.store.records import (
     AgentRecord,
     CallNode,
     Edit,
-    Ending,
     EpisodeRow,
     Message,
     Policy,
     PrefixChange,
     Skill,
     SleepRecord,
+    Termination,
     Trajectory,
     Turn,
 )
@@ -79,8 +79,8 @@ class Invented:
         for name in ("trajectories", "evaluations", "sleeps", "policies"):
             (self.folder / name).mkdir(parents=True)
         (self.folder / "config.yaml").write_text(to_yaml(self.config))
-        card = load_card(self.config.model.card)
-        _write(self.folder / "processes.jsonl", [msgspec.json.encode(process(card))])
+        model_config = load_model_config(self.config.model.name)
+        _write(self.folder / "processes.jsonl", [msgspec.json.encode(process(model_config))])
         learns = self.config.method.name != "react"
         for point in range(0, run.rollouts + 1, run.eval_every):
             number = point // run.sleep_every if learns else 0
@@ -111,7 +111,9 @@ class Invented:
                 policy=policy,
                 attempt=1,
                 turns=[self._turn(usage) for usage in usages],
-                ending=self.random.choice((Ending.SUBMITTED, Ending.CALL_LIMIT, Ending.FAILURE)),
+                termination=self.random.choice(
+                    (Termination.SUBMITTED, Termination.CALL_LIMIT, Termination.FAILURE)
+                ),
                 outcome=Outcome(score, score > 0.9, {}),
                 seconds=60.0,
             )
@@ -167,8 +169,8 @@ class Invented:
         lengths = (1500 + before // 4, 1500 + self._chars() // 4)
         record = SleepRecord(
             sleep=number, rollouts=self.config.run.sleep_every, attempt=1, edits=edits, seconds=60.0,
-            agents=[AgentRecord("inducer", turns, Ending.SUBMITTED)],
-            prefix=PrefixChange(*lengths, kept=min(lengths) - 200),
+            agents=[AgentRecord("inducer", turns, Termination.SUBMITTED)],
+            prefix=PrefixChange(*lengths, common=min(lengths) - 200),
         )  # fmt: skip
         _write(self.folder / f"sleeps/{number:04d}.json", [msgspec.json.encode(record)])
         self._save_policy(number)
@@ -223,7 +225,7 @@ def write_sweep(
             config = replace(config, run=replace(config.run, dir=str(folder)))
             requests = REQUESTS[config.env.name] * shrink
             drawn = random.Random(run_name(config))
-            Invented(folder, config, load_card(model).name, requests, drawn).write()
+            Invented(folder, config, load_model_config(model).name, requests, drawn).write()
             yield folder
 
 

@@ -1,4 +1,4 @@
-"""Runs that somebody has changed: one byte, or with seals that fit the change."""
+"""Runs that somebody has changed: one byte, or with checksums that fit the change."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Any
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.findings import Finding
 from speedrunner.store import files
+from speedrunner.store.checksums import ChecksumKeeper
 from speedrunner.store.data import load
 from speedrunner.store.files import StorageError
-from speedrunner.store.seals import Sealer
 from speedrunner.verification.subject import Subject
 from speedrunner.verification.verify import verify
 
@@ -26,7 +26,7 @@ def copy_of(run: Path, folder: Path) -> Path:
 
 
 def change(run: Path, name: str, edit: Change, line: int = 0) -> None:
-    """Change a record of a run, the whole file or one of its lines, and seal the run again."""
+    """Change a record of a run, the whole file or one of its lines, and checksum the run again."""
     file = run / name
     lines = file.read_text().split("\n") if file.suffix == ".jsonl" else [file.read_text()]
     record = json.loads(lines[line])
@@ -39,7 +39,7 @@ def change(run: Path, name: str, edit: Change, line: int = 0) -> None:
 def seal(run: Path) -> None:
     """Seal a run as it is now."""
     state = load(run).state
-    state.seals = Sealer(run).seals({})
+    state.seals = ChecksumKeeper(run).seals({})
     state.digest = state.own_digest
     files.write_atomic(run / "state.json", state)
 
@@ -50,7 +50,7 @@ def names(run: Path) -> list[str]:
         config = load(run).settings
     except (InvalidConfig, StorageError):
         return []
-    return [config.env.name, config.method.name, config.model.card, config.model.inducer_card or ""]
+    return [config.env.name, config.method.name, config.model.name, config.model.inducer_name or ""]
 
 
 def trusting(run: Path) -> list[str]:

@@ -19,7 +19,7 @@ from speedrunner.config.schema import (
     ClassConfig,
     Config,
     InvalidConfig,
-    ModelConfig,
+    ModelOptions,
     RunConfig,
     default_mapping,
 )
@@ -88,7 +88,7 @@ def test_config_yaml_chooses_a_file_of_each_group() -> None:
 
 def test_the_defaults_are_the_schema_s() -> None:
     found, nothing = compose([]), ClassConfig("-")
-    bare = Config(RunConfig(found.run.dir), nothing, nothing, ModelConfig(found.model.card))
+    bare = Config(RunConfig(found.run.dir), nothing, nothing, ModelOptions(found.model.model_config))
     assert replace(found, env=nothing, method=nothing) == bare
 
 
@@ -125,7 +125,7 @@ def test_each_method_has_a_file_with_all_its_options() -> None:
 def test_price_lists_are_the_paper_s() -> None:
     files = {file.stem: content(f"prices/{file.name}") for file in (CONFIGS / "prices").iterdir()}
     assert files == {
-        "card": {},
+        "model": {},
         "gpt-5.4-mini": {"uncached": 0.75, "cached": 0.075, "output": 4.50},
         "gemini-3-flash-preview": {"uncached": 0.35, "cached": 0.0875, "output": 1.05},
         "zero": {"uncached": 0, "cached": 0, "output": 0},

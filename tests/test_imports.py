@@ -20,7 +20,7 @@ FLOORS = (
     ("envs", "serving"),
     ("config",),
     ("store",),
-    ("data", "hosts", "library"),
+    ("data", "workers", "library"),
     ("agents", "results"),
     ("methods",),
     ("runs",),

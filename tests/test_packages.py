@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from serving.cards import CHECKOUT
+from serving.model_configs import CHECKOUT
 from tests.package_files import Overwritten, overwritten_files
 
 HARMLESS = {"build_backend.py"}

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from serving.cards import CHECKOUT
+from serving.model_configs import CHECKOUT
 from speedrunner.cli.commands import COMMANDS
 
 README = (CHECKOUT / "README.md").read_text()

@@ -110,7 +110,7 @@ class Ours:
     def step(self, name: str, arguments: dict[str, Any]) -> bool:
         """Act, and read what a host reads for each tool call; upstream's own step tells the score as well."""
         self._env.call(name, **arguments)
-        self._env.surroundings()
+        self._env.free_observation()
         self._env.outcome()
         return self._env.done
 

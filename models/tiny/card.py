@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import json
+from collections.abc import Iterator, Set
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -17,8 +18,8 @@ import jinja2
 import msgspec
 
 from envs.babyai import BabyAI
-from models.tiny.corpus import reader_of_bytes, whole
-from models.tiny.episodes import episodes
+from models.tiny.actor_examples import episodes
+from models.tiny.training_corpus import reader_of_bytes, whole
 from speedrunner.config.compose import compose
 from speedrunner.methods.speedrunner.method import inducer_tools
 from speedrunner.runs.identity import checkout
@@ -95,28 +96,49 @@ class Facts(msgspec.Struct, frozen=True):
 
 
 def recipe_files() -> dict[str, str]:
-    """SHA-256 of what corpus and weights are made by; of programs, of what they do, not of what they say."""
+    """Return SHA-256 of what corpus and weights are made by. Of programs it covers what they do: not their
+    docstrings, and not how they call their own functions and variables."""
     kinds = (".py", ".yaml", ".txt")
     made_by = (path for path in HERE.rglob("*") if path.suffix in kinds and WEIGHTS not in path.parents)
-    apart = ("card.py", "evaluate.py", "train.py")  # which say, measure and carry out
-    return {str(path.relative_to(HERE)): _done_by(path) for path in sorted(made_by) if path.name not in apart}
+    apart = ("card.py", "evaluate.py", "train.py")  # which report, measure and run it
+    files = [path for path in sorted(made_by) if path.name not in apart]
+    trees = {path: ast.parse(path.read_bytes()) for path in files if path.suffix == ".py"}
+    own = {name for tree in trees.values() for name in _defined(tree)}
+    return {
+        str(path.relative_to(HERE)): _shape_digest(trees[path], own) if path in trees else digest(path)
+        for path in files
+    }
 
 
-def _done_by(path: Path) -> str:
-    if path.suffix != ".py":
-        return digest(path)
-    return hashlib.sha256(repr(_shape(ast.parse(path.read_bytes()))).encode()).hexdigest()
+def _defined(tree: ast.Module) -> Iterator[str]:
+    """Yield the names of a program's own classes, functions, parameters and variables."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node.name
+        elif isinstance(node, ast.arg):
+            yield node.arg
+        elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+            yield node.id
 
 
-def _shape(node: Any) -> Any:
-    """What a program does, without its docstrings and where its names are imported from: the same in all
-    versions of Python, whose trees differ in fields that are empty."""
-    if isinstance(node, list):
-        return [_shape(each) for each in node if not _is_text(each) and not isinstance(each, ast.ImportFrom)]
-    if not isinstance(node, ast.AST):
-        return node
-    fields = ((name, value) for name, value in ast.iter_fields(node) if value is not None and value != [])
-    return type(node).__name__, [(name, _shape(value)) for name, value in fields]
+def _shape_digest(tree: ast.Module, own: Set[str]) -> str:
+    """Return the digest of a program without docstrings and imports, its own names replaced by numbers. It is
+    the same in all versions of Python, whose trees differ in fields that are empty."""
+    numbers: dict[str, int] = {}
+
+    def shape(node: Any) -> Any:
+        if isinstance(node, list):
+            return [
+                shape(each) for each in node if not _is_text(each) and not isinstance(each, ast.ImportFrom)
+            ]
+        if isinstance(node, str):
+            return numbers.setdefault(node, len(numbers)) if node in own else node
+        if isinstance(node, ast.Constant) or not isinstance(node, ast.AST):
+            return node.value if isinstance(node, ast.Constant) else node
+        fields = ((name, value) for name, value in ast.iter_fields(node) if value is not None and value != [])
+        return type(node).__name__, [(name, shape(value)) for name, value in fields]
+
+    return hashlib.sha256(repr(shape(tree)).encode()).hexdigest()
 
 
 def _is_text(node: Any) -> bool:

@@ -18,7 +18,7 @@ from statistics import fmean
 import msgspec
 
 from models.tiny import card
-from models.tiny.corpus import Damaged
+from models.tiny.training_corpus import Damaged
 from speedrunner.data import load
 
 COMMAND = (

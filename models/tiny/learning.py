@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
-from models.tiny.corpus import whole
-from models.tiny.episodes import Example
-from models.tiny.recipe import Recipe, Stage
+from models.tiny.actor_examples import Example
+from models.tiny.training_corpus import whole
+from models.tiny.training_recipe import Recipe, Stage
 from models.tiny.vocabulary import THINGS
 from serving.tokens.tokenizer import ChatTokenizer
 

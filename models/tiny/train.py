@@ -19,16 +19,16 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from models.tiny import card, corpus
+from models.tiny import card, training_corpus
 from models.tiny.card import Stamp
-from models.tiny.corpus import Damaged, Examples, whole
 from models.tiny.learning import Progress, train
-from models.tiny.recipe import Recipe
-from models.tiny.teachers import sleeps
+from models.tiny.teachers import recorded_sleeps
+from models.tiny.training_corpus import Damaged, Examples, whole
+from models.tiny.training_recipe import Recipe
 from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.data import StorageError
-from speedrunner.hosts.host import HostError
 from speedrunner.sandbox.settings import SandboxError
+from speedrunner.workers.env_worker import WorkerError
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel
@@ -62,13 +62,13 @@ def open_work(work: Path) -> Stamp:
 def make_corpus(recipe: Recipe, work: Path) -> tuple[ChatTokenizer, dict[str, Examples]]:
     """Play what is to be learnt, make the tokenizer, write all down in its ids."""
     runs, folder = work / "runs", work / "corpus"
-    sleeps.record(runs, recipe.corpus["sleeps"], recipe.seed)
+    recorded_sleeps.record(runs, recipe.corpus["sleeps"], recipe.seed)
     if not folder.is_dir():
         tell("making the tokenizer")
-        corpus.make_tokenizer(recipe.vocabulary, list(recipe.corpus), runs, recipe.context, folder)
+        training_corpus.make_tokenizer(recipe.vocabulary, list(recipe.corpus), runs, recipe.context, folder)
     with whole(folder):
         tokenizer = ChatTokenizer(folder)
-    return tokenizer, corpus.make(recipe.corpus, runs, folder, tell)
+    return tokenizer, training_corpus.make(recipe.corpus, runs, folder, tell)
 
 
 def export(model: PreTrainedModel, tokenizer: ChatTokenizer, out: Path) -> None:
@@ -144,8 +144,8 @@ def main() -> None:
     try:
         run(Recipe.read(), parser.parse_args().work)
     except msgspec.MsgspecError as error:
-        sys.exit(f"error: models/tiny/config.yaml: {error}")
-    except (OtherRecipe, Damaged, HostError, SandboxError, StorageError, OSError) as error:
+        sys.exit(f"error: models/tiny/training.yaml: {error}")
+    except (OtherRecipe, Damaged, WorkerError, SandboxError, StorageError, OSError) as error:
         sys.exit(f"error: {error}")
     except KeyboardInterrupt:
         sys.exit("stopped; the same command goes on")

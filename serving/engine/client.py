@@ -162,7 +162,7 @@ class Engine:
         response = await self._send(request)
         ids = response.answer.choices[0].token_ids
         if ids is None:
-            self._refuse(response, "no token ids; the tokens route needs a recent vLLM")
+            self._refuse(response, "no token ids; the completions API needs a recent vLLM")
         elif request.lookup is not None:
             request.lookup.answered(ids)
         return response
@@ -231,7 +231,7 @@ class Engine:
         return functools.partial(self._client.post, f"{self.endpoint.base_url}/{path}", content, headers)
 
     async def _send(self, request: _Request[T]) -> EngineResponse[T]:
-        failures, held_back_s = 0, 0.0
+        failures, queued_s = 0, 0.0
         for number in itertools.count():
             # In a loop, since another request may prolong the wait meanwhile.
             while (wait_s := self._not_before - time.monotonic()) > 0:  # noqa: ASYNC110
@@ -244,8 +244,8 @@ class Engine:
             except TryFailed as error:
                 row(error.status, error.usage, error)
                 if error.after_s is not None:
-                    held_back_s += error.after_s
-                    if held_back_s <= self._retry.rate_limit_s:
+                    queued_s += error.after_s
+                    if queued_s <= self._retry.rate_limit_s:
                         # The limit is the account's: it holds back every request, not only this one.
                         self._not_before = max(self._not_before, time.monotonic() + error.after_s)
                         continue

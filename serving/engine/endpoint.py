@@ -94,7 +94,7 @@ async def attach(endpoint: Endpoint, model: str) -> int | None:
     """Check that a running server can be used: it answers, accepts the key and serves the model.
 
     Args:
-        model: the served name of the card in use.
+        model: the served name of the model config in use.
 
     Returns:
         The longest prompt plus completion that it takes, in tokens; `None` if it does not say.

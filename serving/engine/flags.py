@@ -23,7 +23,7 @@ from vllm.utils.argparse_utils import FlexibleArgumentParser
 parser = make_arg_parser(FlexibleArgumentParser())
 problems = {}
 for name, arguments in json.load(sys.stdin).items():
-    # The parser takes an unambiguous beginning for the whole flag; the cards shall not rely on that.
+    # The parser takes an unambiguous beginning for the whole flag; the model configs shall not rely on that.
     known = parser._option_string_actions
     unknown = [f"unknown flag {each}" for each in arguments if each.startswith("--") and each not in known]
     told = io.StringIO()

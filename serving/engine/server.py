@@ -1,4 +1,4 @@
-"""A vLLM server of our own: started from a model card, waited for, and stopped in every way out."""
+"""A vLLM server of our own: started from a model config, waited for, and stopped in every way out."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from serving.engine.start_phases import StartPhases
 from serving.engine.toolkit import PROGRAMS, Toolkit, find_toolkit, server_path
 from serving.errors import ServerFailed
 from serving.hub import found
-from serving.model_card import ModelCard
+from serving.model_config import ModelConfig
 from serving.options import START_TIMEOUT_S
 
 LOOPBACK = {"VLLM_HOST_IP": "127.0.0.1", "GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo"}
@@ -47,14 +47,14 @@ COMPUTE_NICENESS = 10
 
 
 class VllmServer:
-    """One server process tree for one card, on a Unix socket or on a port of this machine's loopback.
+    """One server process tree for one model config, on a Unix socket or on a port of this machine's loopback.
 
     Its owner stops it. It also ends, within seconds, when this process ends in any way,
     SIGKILL included (see `serving.engine.guard`). Not bound to an event loop: it may be started in one and
     stopped in another.
 
     Attributes:
-        card: what is served.
+        model config: what is served.
         endpoint: where; it stays the same over restarts.
         log: file that the server's output is appended to.
         folder: what it leaves on the disk, gone with it; only this user can enter it.
@@ -63,7 +63,7 @@ class VllmServer:
 
     def __init__(
         self,
-        card: ModelCard,
+        model_config: ModelConfig,
         model: str,
         log: Path,
         *,
@@ -86,7 +86,7 @@ class VllmServer:
         Raises:
             ServerFailed: no temporary folder has a path short enough for a Unix socket.
         """
-        self.card = card
+        self.model_config = model_config
         self.log = log
         self._model = model
         self.phases: dict[str, float] = {}
@@ -108,22 +108,29 @@ class VllmServer:
 
         Raises `ServerFailed` for a model over several nodes outside of its job.
         """
-        return [*API_SERVER, *self.arguments, *node_arguments(self.card.nodes, self._rank)]
+        return [*API_SERVER, *self.arguments, *node_arguments(self.model_config.nodes, self._rank)]
 
     @property
     def arguments(self) -> list[str]:
         """The arguments that are the same on each node, but for the socket's path."""
-        card = self.card
+        model_config = self.model_config
         arguments = ["--model", self._model]
-        if card.revision:
-            arguments += ["--revision", card.revision, "--tokenizer-revision", card.revision]
-        arguments += ["--served-model-name", card.name]
-        arguments += ["--max-model-len", str(card.context), "--dtype", card.dtype, "--worker-cls", WORKER]
+        if model_config.revision:
+            arguments += ["--revision", model_config.revision, "--tokenizer-revision", model_config.revision]
+        arguments += ["--served-model-name", model_config.name]
+        arguments += [
+            "--max-model-len",
+            str(model_config.context),
+            "--dtype",
+            model_config.dtype,
+            "--worker-cls",
+            WORKER,
+        ]
         if self.endpoint.socket:
             arguments += ["--uds", str(self.endpoint.socket)]
         else:
             arguments += ["--host", "127.0.0.1", "--port", str(self._port), "--middleware", KEY_GATE]
-        return arguments + card.arguments()
+        return arguments + model_config.arguments()
 
     @property
     def shell_line(self) -> str:
@@ -147,22 +154,27 @@ class VllmServer:
         On a worker node nothing answers, so that nothing is waited for.
 
         Raises:
-            ServerFailed: it runs already, its port is in use, its card needs nodes and nothing serves it on
+            ServerFailed: it runs already, its port is in use, its model config needs nodes and nothing
+            serves it on
                 the others, it ended, or it took too long. The message of the last two holds the log's telling
                 lines, the command and the log's path.
         """
         if self.alive:
-            raise ServerFailed(f"the server of model {self.card.name!r} runs already (process {self.pid})")
+            raise ServerFailed(
+                f"the server of model {self.model_config.name!r} runs already (process {self.pid})"
+            )
         if self._port is not None:
             _require_free(self._port)
-        node_arguments(self.card.nodes, self._rank)  # which raises where there is no such job
+        node_arguments(self.model_config.nodes, self._rank)  # which raises where there is no such job
         self.kill()  # whatever a dead one has left
         try:
             try:
                 await asyncio.to_thread(lambda: self.toolkit)  # it compiles a kernel, which takes seconds
                 self._spawn()
             except OSError as error:
-                raise ServerFailed(f"the server of model {self.card.name!r} cannot start: {error}") from error
+                raise ServerFailed(
+                    f"the server of model {self.model_config.name!r} cannot start: {error}"
+                ) from error
             if self._rank == 0:
                 await self._until_healthy(progress or (lambda seconds, line: None))
         except BaseException:
@@ -213,8 +225,8 @@ class VllmServer:
     @cached_property
     def toolkit(self) -> Toolkit | None:
         """What the server compiles CUDA kernels with; `None` for a model on the CPU."""
-        own = {name: str(value) for name, value in self.card.server.env.items()}
-        return find_toolkit({**os.environ, **own}) if self.card.gpus else None
+        own = {name: str(value) for name, value in self.model_config.server.env.items()}
+        return find_toolkit({**os.environ, **own}) if self.model_config.gpus else None
 
     def _environment(self) -> dict[str, str]:
         """Return what the server's processes find in their environment beyond ours, but for PATH."""
@@ -223,7 +235,7 @@ class VllmServer:
             "VLLM_RPC_BASE_PATH": str(self.folder),  # vLLM's own sockets, which it leaves behind
             # Nothing of ours listens to other machines, whatever the machine's name resolves to, unless a
             # model's parts have to find each other there.
-            **(LOOPBACK if self.card.nodes == 1 else node_settings({**os.environ, **settings})),
+            **(LOOPBACK if self.model_config.nodes == 1 else node_settings({**os.environ, **settings})),
             "TMPDIR": str(self.folder),  # whatever else it leaves behind goes with the folder
             **cache_settings({**os.environ, **settings}, self.folder),
             **device_settings(self._gpus),
@@ -231,7 +243,9 @@ class VllmServer:
         }
 
     def _settings(self) -> dict[str, str]:
-        """Return the environment variables that the engine and its compilers take, the card's own last."""
+        """Return the environment variables that the engine and its compilers take, the model config's own
+        last.
+        """
         compiling = self.toolkit.settings() if self.toolkit else {}
         return {
             "PYTHONUNBUFFERED": "1",
@@ -239,12 +253,15 @@ class VllmServer:
             # It would ask the hub for what is there, and wait long on a node without a network.
             **({"HF_HUB_OFFLINE": "1"} if self._is_at_hand() else {}),
             **{name: value for name, value in compiling.items() if not os.environ.get(name)},
-            **{name: str(value) for name, value in self.card.server.env.items()},
+            **{name: str(value) for name, value in self.model_config.server.env.items()},
         }
 
     def _is_at_hand(self) -> bool:
         """Whether all files of a model of the hub are on this machine."""
-        return self.card.id is not None and found(self.card.id, self.card.revision) is not None
+        return (
+            self.model_config.id is not None
+            and found(self.model_config.id, self.model_config.revision) is not None
+        )
 
     def _spawn(self) -> None:
         environment = {**os.environ, "PATH": server_path(os.environ), **self._environment()}
@@ -288,7 +305,7 @@ class VllmServer:
             await asyncio.sleep(0.2)
         if self._process is None or not self.alive:  # whoever answered, it was not ours
             raise ServerFailed(self.failure())
-        if not self.card.gpus:
+        if not self.model_config.gpus:
             try:
                 _give_way(self._process.pid)
             except psutil.NoSuchProcess:
@@ -297,7 +314,7 @@ class VllmServer:
     def _report(self, what: str) -> str:
         cause = " | ".join(server_log.telling_lines(self.log, self._log_start)) or "its log is empty"
         return (
-            f"the server of model {self.card.name!r} {what}: {cause}\n"
+            f"the server of model {self.model_config.name!r} {what}: {cause}\n"
             f"  log: {self.log}\n"
             f"  command: {self.shell_line}"
         )

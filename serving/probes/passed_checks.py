@@ -13,15 +13,15 @@ from typing import Any
 
 import msgspec
 
-from serving.cards import CHECKOUT
 from serving.deployment import Deployment
 from serving.engine.metrics import CacheConfig, read_metrics
 from serving.errors import ServerFailed
 from serving.model import Model
+from serving.model_configs import CHECKOUT
 
 FOLDER = CHECKOUT / ".cache" / "checks"
 
-NOT_SERVED = ("tried", "remark", "prices")
+NOT_SERVED = ("tried", "caveat", "prices")
 """Fields of a model configuration that the server never sees."""
 
 
@@ -67,7 +67,7 @@ async def identify_server(deployment: Deployment, model: Model, battery: int) ->
     if model.tokenizer is None:
         return None
     caches = [msgspec.structs.replace(each.cache, num_gpu_blocks=0) for each in model.replicas if each.cache]
-    configuration = msgspec.to_builtins(model.card)
+    configuration = msgspec.to_builtins(model.model_config)
     try:
         reply = await deployment.endpoint.get("/version")
         found = CheckedServer(

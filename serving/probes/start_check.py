@@ -11,7 +11,7 @@ from serving.deployment import Deployment, Say
 from serving.engine.metrics import CacheConfig, read_counters
 from serving.errors import ContextOverflow, ServerFailed
 from serving.model import Model
-from serving.model_card import ModelCard, Role
+from serving.model_config import ModelConfig, Role
 from serving.options import Check
 from serving.probes.passed_checks import FOLDER, has_passed, identify_server, store_passed
 from serving.probes.tool_battery import LABELS, OpenProbe, as_role, battery
@@ -64,7 +64,7 @@ class StartCheck:
         Raises:
             ServerFailed, ServingError: as `check_engine`.
         """
-        if model.card.route != "tokens":
+        if model.model_config.api != "completions":
             return
         async with self._one_at_a_time:
             if not self._is_done:
@@ -90,7 +90,7 @@ class StartCheck:
 
 
 async def check_engine(model: Model) -> None:
-    """Refuse an engine on the tokens route that a run cannot rely on.
+    """Refuse an engine on the completions API that a run cannot rely on.
 
     Its calls of the tools in `KINDS` must be valid. Where the model configuration has a prefix cache, the
     second of two requests must report that the first one's prompt was cached.
@@ -101,7 +101,7 @@ async def check_engine(model: Model) -> None:
     """
     await _check_calls(model)
     cache = model.replicas[0].cache
-    if cache is not None and model.card.server.flags.get("enable-prefix-caching", True) is not False:
+    if cache is not None and model.model_config.server.flags.get("enable-prefix-caching", True) is not False:
         await _check_cache(model, cache)
 
 
@@ -112,7 +112,7 @@ def _quick(role: Role) -> Role:
 
 
 async def _check_calls(model: Model) -> None:
-    role = _quick(model.card.role("actor"))
+    role = _quick(model.model_config.role("actor"))
     probes = [OpenProbe(model, role, probe) for probe in battery() if probe.kind in KINDS]
     for answer in await together(OpenProbe.answer, probes, len(probes)):
         if answer.validity == "truncated" and not answer.token_ids:
@@ -128,7 +128,7 @@ async def _check_calls(model: Model) -> None:
 async def _check_cache(model: Model, told: CacheConfig) -> None:
     counted = await read_counters(model.engine.endpoint)
     text = text_of(model, "A lamp", max(LEAST_PROMPT, 2 * told.match_unit))
-    talk = as_role(model, _quick(model.card.role("actor"))).converse(
+    talk = as_role(model, _quick(model.model_config.role("actor"))).converse(
         "actor", [{"role": "user", "content": text}], note_tools(), LABELS
     )
     try:
@@ -142,15 +142,15 @@ async def _check_cache(model: Model, told: CacheConfig) -> None:
     if second.cached:
         return
     hits = (await read_counters(model.engine.endpoint) - counted).cached > 0
-    why = "; ".join(advice(model.card, told, hits, reported=False)) or OTHERS
+    why = "; ".join(advice(model.model_config, told, hits, reported=False)) or OTHERS
     raise ServerFailed(
         f"the engine at {model.engine.endpoint} reports no cached tokens where {first.prompt} of a"
         f" prompt's {second.prompt} had just been sent: {why} (to go without a cache, say so in the model's"
-        " card: server.flags.enable-prefix-caching: false)"
+        " model config: server.flags.enable-prefix-caching: false)"
     )
 
 
-def advice(card: ModelCard, cache: CacheConfig, hits: bool, reported: bool) -> list[str]:
+def advice(model_config: ModelConfig, cache: CacheConfig, hits: bool, reported: bool) -> list[str]:
     """What is wrong with a server's settings for its prefix cache, one line each.
 
     Args:
@@ -167,7 +167,7 @@ def advice(card: ModelCard, cache: CacheConfig, hits: bool, reported: bool) -> l
             f"hits end at whole blocks of {cache.block_size} tokens: a hybrid model needs"
             " --prefix-match-unit 16, so that a turn resumes where the last prompt ended"
         )
-    if cache.hybrid and not card.gpus and (not hits or "block-size" not in card.server.flags):
+    if cache.hybrid and not model_config.gpus and (not hits or "block-size" not in model_config.server.flags):
         found.append(
             f"on a CPU, a hybrid model needs the block size that vLLM chose for it: --block-size"
             f" {cache.block_size} (logged as 'Setting attention block size to ...')"

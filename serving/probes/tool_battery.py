@@ -15,10 +15,10 @@ from typing import Any, Literal, NotRequired, TypedDict
 
 import msgspec
 
+from serving.apis.completions import TokenConversation
 from serving.errors import ContextOverflow, RequestRefused, TruncatedCall
 from serving.model import Model
-from serving.model_card import Role, Roles
-from serving.routes.tokens import TokenConversation
+from serving.model_config import Role, Roles
 from serving.tokens.tools import ToolSpec
 from serving.usage import Usage
 
@@ -125,8 +125,8 @@ class ProbeAnswer(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         validity: `truncated` when the answer was cut at `max_tokens` or by the context.
         problem: why it is not valid.
-        prompt: token ids that were sent (tokens route).
-        token_ids: what was generated (tokens route).
+        prompt: token ids that were sent (completions API).
+        token_ids: what was generated (completions API).
     """
 
     probe: ToolProbe
@@ -142,14 +142,15 @@ class OpenProbe:
 
     def __init__(self, model: Model, role: Role, probe: ToolProbe) -> None:
         # Hosted models have rules of their own for what may be strict.
-        built_in = model.card.route != "tokens" and not model.card.hosted
+        built_in = model.model_config.api != "completions" and not model.model_config.hosted
         tools = [msgspec.structs.replace(tool, strict=built_in) for tool in probe.tools]
         self._probe = probe
         self._talk = as_role(model, role).converse("actor", probe.messages, tools, LABELS)
 
     async def answer(self) -> ProbeAnswer:
         """Send it, and close the conversation.
-        Raises `ServingError` if the engine failed; on routes of messages also where it refuses the probe."""
+        Raises `ServingError` if the engine failed; on chat and responses APIs also where it refuses the
+        probe."""
         probe, talk = self._probe, self._talk
         prompt = list(talk.transcript.ids) if isinstance(talk, TokenConversation) else []
         try:
@@ -172,7 +173,7 @@ class OpenProbe:
 def as_role(model: Model, role: Role) -> Model:
     """The same model and engine, with other sampling and budgets."""
     other = copy.copy(model)
-    other.card = msgspec.structs.replace(model.card, roles=Roles(actor=role, inducer=role))
+    other.model_config = msgspec.structs.replace(model.model_config, roles=Roles(actor=role, inducer=role))
     return other
 
 

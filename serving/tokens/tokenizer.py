@@ -16,13 +16,14 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from serving.errors import InvalidCard
+from serving.errors import InvalidModelConfig
 from serving.hub import require_hub
 from serving.tokens.tools import ToolSpec
 
 
 class ChatTokenizer:
-    """A model's tokenizer and chat template. Raises `InvalidCard` where the folder holds no usable ones.
+    """A model's tokenizer and chat template. Raises `InvalidModelConfig` where the folder holds no usable
+    ones.
 
     Attributes:
         huggingface: the tokenizer as `transformers` knows it.
@@ -38,9 +39,9 @@ class ChatTokenizer:
             backend = json.loads(described)
         except (OSError, ValueError, AttributeError) as error:
             reason = (str(error).strip() or type(error).__name__).splitlines()[0]
-            raise InvalidCard(f"{folder} holds no tokenizer that can be used: {reason}") from error
+            raise InvalidModelConfig(f"{folder} holds no tokenizer that can be used: {reason}") from error
         if not self.huggingface.chat_template:
-            raise InvalidCard(f"{folder} has no chat template: give it a chat_template.jinja")
+            raise InvalidModelConfig(f"{folder} has no chat template: give it a chat_template.jinja")
         template = json.dumps(self.huggingface.chat_template)  # some models have several, by name
         self.digest = hashlib.sha256(f"{template}\n{described}".encode()).hexdigest()
         added = backend.pop("added_tokens")
@@ -96,7 +97,7 @@ class ChatTokenizer:
         rendered = render(open_turn=True)
         closed = render(open_turn=False)
         if not rendered.startswith(closed):
-            raise InvalidCard("the chat template rewrites earlier text when it opens the model's turn")
+            raise InvalidModelConfig("the chat template rewrites earlier text when it opens the model's turn")
         hidden = re.compile(f"\ue000{nonce}([0-9]+)\ue001")
         ids = self._encode(rendered, lambda text: hidden.sub(lambda found: texts[int(found.group(1))], text))
         return ids, rendered[len(closed) :]
@@ -114,9 +115,11 @@ class ChatTokenizer:
         return self._encode(f"{before}{mark}{after}", lambda ordinary: ordinary.replace(mark, text))
 
     def control_id(self, text: str) -> int:
-        """The id of one control token. Raises `InvalidCard` when the tokenizer lacks it."""
+        """The id of one control token. Raises `InvalidModelConfig` when the tokenizer lacks it."""
         if text not in self._control:
-            raise InvalidCard(f"the tokenizer has no token {text!r}, which the card's tool format needs")
+            raise InvalidModelConfig(
+                f"the tokenizer has no token {text!r}, which the model config's tool format needs"
+            )
         return self._control[text]
 
     def control_ids(self, texts: Iterable[str]) -> set[int]:
@@ -140,7 +143,9 @@ class ChatTokenizer:
 
 
 def _load(folder: str, revision: str | None) -> Any:
-    """The tokenizer as `transformers` reads it. Raises `OSError`, `ValueError` or `InvalidCard` otherwise."""
+    """The tokenizer as `transformers` reads it. Raises `OSError`, `ValueError` or `InvalidModelConfig`
+    otherwise.
+    """
     from huggingface_hub import try_to_load_from_cache
 
     if Path(folder).is_dir():

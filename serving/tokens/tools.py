@@ -1,8 +1,8 @@
 """Tools as a model sees them: a name, a JSON schema, documentation.
 
 `ToolSpec.from_signature` says which argument types exist: `str`, `int`, `float`, `bool`, `Literal`, `list`,
-`TypedDict`; a parameter with a default may be left out. Decoding, parsing and routes of messages go by the
-schema that it makes, the skill library by its verdict.
+`TypedDict`; a parameter with a default may be left out. Decoding, parsing and chat and responses APIs go by
+the schema that it makes, the skill library by its verdict.
 """
 
 from __future__ import annotations

@@ -16,12 +16,12 @@ from speedrunner.agents.loop import plain_messages
 from speedrunner.agents.reading import counted, written
 from speedrunner.agents.texts import render
 from speedrunner.config.schema import Config
-from speedrunner.hosts.messages import Executed
 from speedrunner.library.library import Library
 from speedrunner.sandbox.child.tracebacks import TRACEBACK
 from speedrunner.sandbox.code_session import load_failure
 from speedrunner.store.labels import Labels
 from speedrunner.store.records import CallNode, Message, Policy
+from speedrunner.workers.worker_messages import Executed
 
 DONE_SHOWN = 10
 """Last primitive calls of a skill that failed which the actor is shown; equal ones in a row are one."""
@@ -61,7 +61,7 @@ class ActorSpec:
         instructions: how it acts, in its system prompt, if that differs from single tool calls.
         tools: what it may call; `None` for primitives and public skills. A method that names others runs them
             itself, see `speedrunner.methods.Method.play`.
-        role: whose sampling and budgets hold, and whose model plays it; see `ModelCard.role`.
+        role: whose sampling and budgets hold, and whose model plays it; see `ModelConfig.role`.
     """
 
     library: Library
@@ -101,7 +101,7 @@ class Actor:
     """The actor of one environment, played by one model.
 
     Args:
-        env: read for its rules only; episodes run in hosts.
+        env: read for its rules only; episodes run in workers.
         model: what plays it.
         config: has the budgets of an episode beside the environment's own, and those of the sandbox.
         others: plays every other role of an episode; `None`: the same model.
@@ -126,16 +126,16 @@ class Actor:
             actions=self.env.limits.actions,
             wall_s=run.wall_clock_s,
             answers_count=run.wall_clock == "all",
-            context=self._model.card.context,
+            context=self._model.model_config.context,
         )
 
     @property
     def llm_calls(self) -> int:
-        """Requests of one episode: the environment's limit, or the model card's if that is less."""
-        return self._model.card.role("actor").calls(self.env.limits.llm_calls)
+        """Requests of one episode: the environment's limit, or the model config's if that is less."""
+        return self._model.model_config.role("actor").calls(self.env.limits.llm_calls)
 
     def shared_prefix(self, spec: ActorSpec) -> list[int]:
-        """The token ids with which every episode of `spec` begins; none on routes of messages."""
+        """The token ids with which every episode of `spec` begins; none on chat and responses APIs."""
         messages, tools = self._any_messages(spec), spec.offered(self.env)
         return self.model(spec.role).shared_prefix(spec.role, messages, tools)
 
@@ -167,10 +167,10 @@ def actor_view(executed: Executed, limit_chars: int) -> str:
 
     It is the call's return value or error, and after an error what the skill had done. Where that does not
     contain the text of the last primitive, the text follows under "Last observation:"; the environment's
-    surroundings come last, unless what has been said contains them.
+    free observation come last, unless what has been said contains them.
 
     Args:
-        executed: what the host reported, which stays whole on disk.
+        executed: what the worker reported, which stays whole on disk.
         limit_chars: characters after which each part is cut, saying so.
     """
     node = executed.node
@@ -182,7 +182,7 @@ def actor_view(executed: Executed, limit_chars: int) -> str:
             parts.append(_cut(done, limit_chars))
     elif node.result is not None or executed.observation is None:
         parts.append(_cut(_text(node.result), limit_chars))
-    for title, text in (("Last observation:\n", executed.observation), ("", executed.surroundings)):
+    for title, text in (("Last observation:\n", executed.observation), ("", executed.free_observation)):
         # It is said where the parts show as much of it as it would show itself.
         if text is not None and not any(text[:limit_chars] in part for part in parts):
             parts.append(title + _cut(text, limit_chars))

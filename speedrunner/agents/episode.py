@@ -17,21 +17,21 @@ from serving.tokens.tools import ToolCall, ToolSpec
 from speedrunner.agents.actor import SUBMIT_ANSWER, Actor, ActorSpec, actor_view
 from speedrunner.agents.loop import AgentLimits, Execute, ToolReply, plain_messages, run_agent
 from speedrunner.agents.toolbox import Toolbox
-from speedrunner.hosts.host import Host, HostError, HostFault
 from speedrunner.library.library import Library
 from speedrunner.sandbox.settings import SandboxError
 from speedrunner.store.labels import Labels
-from speedrunner.store.modules import cuts
+from speedrunner.store.modules import hunks
 from speedrunner.store.records import (
     CallNode,
-    Cut,
-    Ending,
+    Hunk,
     Message,
     Module,
+    Termination,
     Trajectory,
     Turn,
     WorldStep,
 )
+from speedrunner.workers.env_worker import EnvWorker, WorkerError, WorkerFault
 
 Watch = Callable[[str, Conversation, Turn | None], None]
 """A spectator: called with the episode's key and its conversation when one is opened (the turn is `None`),
@@ -39,7 +39,7 @@ and after each turn."""
 
 
 @dataclass(eq=False)
-class Stage:
+class EpisodeContext:
     """What a method plays one episode with. Made by `play_episode`.
 
     Every conversation draws on the same budgets and counts as cost of the episode. Every turn is recorded
@@ -52,7 +52,8 @@ class Stage:
         training: whether it is a training rollout; what is held out says nothing to any sleep.
         limits: what is left of the episode's requests and time.
         observation: the last text of the world.
-        kept: the method's own JSON about the episode, recorded with it for the sleep to read; to be filled.
+        method_state: the method's own JSON about the episode, recorded with it for the sleep to read; to be
+        filled.
         library: returns a policy's skills, to be edited; see `Actor.library`.
         model: returns what plays a role.
     """
@@ -60,7 +61,7 @@ class Stage:
     opening: Opening
     limits: AgentLimits
     _actor: Actor
-    _host: Host
+    _worker: EnvWorker
     _trajectory: Trajectory
     _labels: Labels
     _watch: Watch
@@ -70,13 +71,13 @@ class Stage:
         self.task = self._trajectory.task
         self.training = self._labels.phase == "train"
         self.observation = self.opening.observation
-        self.kept = self._trajectory.kept
+        self.method_state = self._trajectory.method_state
         self.library = self._actor.library
         self.model = self._actor.model
         self.env = self._actor.env
         self._conversations = 0
         self._open: list[Conversation] = []  # each but the last waits for the next one
-        self._asked: list[CallNode | list[Cut]] = []  # of the world, calls and loads in their order
+        self._asked: list[CallNode | list[Hunk]] = []  # of the world, calls and loads in their order
 
     async def act(
         self,
@@ -84,7 +85,7 @@ class Stage:
         toolbox: Toolbox | None = None,
         instruction: str | None = None,
         llm_calls: int | None = None,
-    ) -> Ending:
+    ) -> Termination:
         """Let the actor play on, in a conversation of its own: the task, and the world as it is now.
 
         Args:
@@ -97,7 +98,7 @@ class Stage:
             were used up.
 
         Raises:
-            ServingError, HostError: ours; not to be caught.
+            ServingError, WorkerError: ours; not to be caught.
         """
         now = Opening(instruction or self.opening.instruction, self.observation)
         messages, tools = spec.messages(self.env, now), spec.offered(self.env)
@@ -106,12 +107,13 @@ class Stage:
 
     async def run_agent(
         self, role: str, messages: list[Message], toolbox: Toolbox, llm_calls: int | None = None
-    ) -> Ending:
+    ) -> Termination:
         """Let another role work with its own tools until it finishes.
 
         Args:
-            role: `curriculum`, `critic` and so on; chooses sampling and budgets from the model's card.
-            llm_calls: requests that it may make at most, the card's number where that is less; `None`: all
+            role: `curriculum`, `critic` and so on; chooses sampling and budgets from the model's config.
+            llm_calls: requests that it may make at most, the model config's number where that is less;
+            `None`: all
                 that are left of the episode.
 
         Returns:
@@ -119,7 +121,7 @@ class Stage:
             how the episode ended when one of its tools ended that.
 
         Raises:
-            ServingError, HostError: ours; not to be caught.
+            ServingError, WorkerError: ours; not to be caught.
         """
         execute = self._tools(toolbox, role)
         return await self._converse(role, messages, toolbox.specs, execute, llm_calls)
@@ -130,29 +132,29 @@ class Stage:
         A tool of a role that acts here returns this reply as its own: so the call is recorded.
 
         Raises:
-            HostError: the environment broke.
+            WorkerError: the environment broke.
         """
         if call.name == SUBMIT_ANSWER.name:
             node = CallNode(name=call.name, kind="tool", arguments=call.arguments)
-            return ToolReply("The answer is submitted.", node, Ending.SUBMITTED)
+            return ToolReply("The answer is submitted.", node, Termination.SUBMITTED)
         config = self._actor.config
         left_s = max(self.limits.remaining_s, 0.001)
-        executed = await self._host.execute(call, min(config.sandbox.call_wall_s or left_s, left_s))
+        executed = await self._worker.execute(call, min(config.sandbox.call_wall_s or left_s, left_s))
         self._asked.append(executed.node)
         self.observation = executed.observation or self.observation
-        return ToolReply(actor_view(executed, config.run.reply_chars), executed.node, executed.ending)
+        return ToolReply(actor_view(executed, config.run.reply_chars), executed.node, executed.termination)
 
     async def load(self, library: Library) -> None:
         """Make another library's skills the ones that can be called, at once; the world goes on.
 
         Raises:
             InvalidSkill: it cannot be loaded (told of a library that `library` has made); nothing is changed.
-            HostError, SandboxError: the host or the sandbox failed.
+            WorkerError, SandboxError: the worker or the sandbox failed.
         """
         await library.check_loading()
         before, self._module = self._module, library.module()
-        await self._host.load(self._module)
-        self._asked.append(cuts(before, self._module))
+        await self._worker.load(self._module)
+        self._asked.append(hunks(before, self._module))
 
     def world(self) -> list[WorldStep]:
         """All that was asked of the world so far; what a turn shows stands there alone."""
@@ -171,7 +173,7 @@ class Stage:
 
     def _tools(self, toolbox: Toolbox, role: str) -> Execute:
         """What runs a role's calls: its own tools, and what any actor may call."""
-        most = self._actor.model(role).card.role(role).string_tokens
+        most = self._actor.model(role).model_config.role(role).string_tokens
 
         async def execute(call: ToolCall) -> ToolReply:
             if call.name == SUBMIT_ANSWER.name:
@@ -187,10 +189,10 @@ class Stage:
         tools: Sequence[ToolSpec],
         execute: Execute,
         llm_calls: int | None = None,
-    ) -> Ending:
+    ) -> Termination:
         number, self._conversations = self._conversations, self._conversations + 1
         model, labels, key = self._actor.model(role), self._labels.plain(), self._trajectory.episode
-        most = model.card.role(role).calls(self.limits.llm_calls if llm_calls is None else llm_calls)
+        most = model.model_config.role(role).calls(self.limits.llm_calls if llm_calls is None else llm_calls)
 
         def record(turn: Turn) -> None:
             turn.role, turn.conversation = role, number
@@ -228,7 +230,7 @@ class Episode:
     seed: str = ""
 
 
-Play = Callable[[Stage, ActorSpec], Awaitable[Ending]]
+Play = Callable[[EpisodeContext, ActorSpec], Awaitable[Termination]]
 """How an episode is played once its world is open."""
 
 
@@ -240,10 +242,10 @@ async def play_episode(
     actor: Actor,
     episode: Episode,
     spec: ActorSpec,
-    host: Host,
+    worker: EnvWorker,
     labels: Labels,
     *,
-    play: Play = Stage.act,
+    play: Play = EpisodeContext.act,
     watch: Watch = unwatched,
 ) -> Trajectory:
     """Play one episode to its end.
@@ -266,39 +268,39 @@ async def play_episode(
         policy=episode.policy,
         attempt=episode.attempt,
         turns=[],
-        ending=Ending.ENVIRONMENT_ERROR,
+        termination=Termination.ENVIRONMENT_ERROR,
         outcome=None,
         started=round(started, 3),
     )
     if labels.episode is None:
         labels = msgspec.structs.replace(labels, episode=episode.key, attempt=episode.attempt)
-    stage: Stage | None = None
+    stage: EpisodeContext | None = None
     try:
         module = spec.library.module()
         if episode.stored is not None:
-            trajectory.module = cuts(episode.stored, module)
-        opening = await host.reset(episode.task, module, actor.env.limits.actions, episode.seed)
+            trajectory.module = hunks(episode.stored, module)
+        opening = await worker.reset(episode.task, module, actor.env.limits.actions, episode.seed)
         trajectory.prompt_hash = spec.prompt_hash(actor.env, spec.messages(actor.env, opening))
         run = actor.config.run
         limits = AgentLimits(
             actor.llm_calls, time.monotonic() + run.wall_clock_s, answers_count=run.wall_clock == "all"
         )
-        stage = Stage(opening, limits, actor, host, trajectory, labels, watch, module)
-        trajectory.ending = await play(stage, spec)
-    except HostError as error:
-        trajectory.ending = Ending.ENVIRONMENT_ERROR
+        stage = EpisodeContext(opening, limits, actor, worker, trajectory, labels, watch, module)
+        trajectory.termination = await play(stage, spec)
+    except WorkerError as error:
+        trajectory.termination = Termination.ENVIRONMENT_ERROR
         trajectory.error = f"environment {episode.task.env}: {error}"
-        if isinstance(error, HostFault):
+        if isinstance(error, WorkerFault):
             trajectory.error += f"\n\n{error.traceback}"
     except SandboxError as error:
-        trajectory.ending = Ending.ENVIRONMENT_ERROR
+        trajectory.termination = Termination.ENVIRONMENT_ERROR
         trajectory.error = f"sandbox: {error}\n\n{''.join(traceback.format_exception(error))}"
     except (RequestFailed, RequestRefused) as error:
-        trajectory.ending = Ending.ENGINE_ERROR
+        trajectory.termination = Termination.ENGINE_ERROR
         trajectory.error = f"engine: {error}\n\n{''.join(traceback.format_exception(error))}"
     if stage is not None and (world := stage.world()) != trajectory.steps:
         trajectory.world = world
-    if not trajectory.ending.is_fault:
-        trajectory.outcome = host.outcome
+    if not trajectory.termination.is_fault:
+        trajectory.outcome = worker.outcome
     trajectory.seconds = round(time.monotonic() - began, 3)
     return trajectory

@@ -11,7 +11,7 @@ from serving.conversation import AnswerOverflow, Conversation
 from serving.errors import ContextOverflow
 from serving.tokens.tools import ToolCall
 from serving.usage import Usage
-from speedrunner.store.records import CallNode, Ending, Message, Turn
+from speedrunner.store.records import CallNode, Message, Termination, Turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class ToolReply:
 
     text: str
     executed: CallNode
-    ending: Ending | None = None
+    termination: Termination | None = None
 
 
 Execute = Callable[[ToolCall], Awaitable[ToolReply]]
@@ -68,7 +68,7 @@ async def run_agent(
     record: Callable[[Turn], None],
     status: Callable[[str, Usage], str] = lambda text, usage: text,
     most: int | None = None,
-) -> Ending:
+) -> Termination:
     """Let an agent work until a tool, a limit or the context ends it.
 
     Args:
@@ -89,18 +89,18 @@ async def run_agent(
         limits.llm_calls -= 1
         asked += 1
         began = time.monotonic()
-        held_s = await conversation.ready()
+        queued_s = await conversation.ready()
         if limits.deadline is not None and limits.answers_count:
-            limits.deadline += held_s
+            limits.deadline += queued_s
         try:
             async with asyncio.timeout_at(limits.deadline if limits.answers_count else None):
                 completion, overflow = await conversation.ask(), None
         except AnswerOverflow as error:
             completion, overflow = error.completion, error
         except ContextOverflow:
-            return Ending.CONTEXT_OVERFLOW
+            return Termination.CONTEXT_OVERFLOW
         except TimeoutError:
-            return Ending.WALL_CLOCK
+            return Termination.WALL_CLOCK
         if limits.deadline is not None and not limits.answers_count:
             limits.deadline += time.monotonic() - began
         turn = Turn(
@@ -110,13 +110,13 @@ async def run_agent(
             call=completion.call,
             usage=completion.usage,
             seconds=round(completion.seconds, 4),
-            held_s=round(held_s, 4),
+            queued_s=round(queued_s, 4),
         )
         if overflow is not None:
             turn.error = str(overflow)
             record(turn)
-            return Ending.CONTEXT_OVERFLOW
-        ending = None
+            return Termination.CONTEXT_OVERFLOW
+        termination = None
         if turn.call is None:
             turn.error = str(completion.problem)
             text = f"Error: {completion.problem}. Answer with exactly one tool call."
@@ -126,13 +126,13 @@ async def run_agent(
             except BaseException:
                 record(turn)
                 raise
-            turn.executed, text, ending = reply.executed, reply.text, reply.ending
+            turn.executed, text, termination = reply.executed, reply.text, reply.termination
         record(turn)
-        if ending is not None:
-            return ending
+        if termination is not None:
+            return termination
         if limits.remaining_s <= 0:
-            return Ending.WALL_CLOCK
+            return Termination.WALL_CLOCK
         text = status(text, turn.usage)
         conversation.tell(text)
         messages = [Message("tool" if turn.call else "user", text)]
-    return Ending.CALL_LIMIT
+    return Termination.CALL_LIMIT

@@ -30,7 +30,7 @@ def headline(trajectory: Json) -> str:
     task = " ".join(opening(trajectory).partition("\n\n")[0].split())
     more = f"; {task[:TASK_CHARS]}" + " ..." * (len(task) > TASK_CHARS) if task else ""
     return (
-        f"{trajectory['episode']}: policy v{trajectory['policy']:04d}, {trajectory['ending']}, {score},"
+        f"{trajectory['episode']}: policy v{trajectory['policy']:04d}, {trajectory['termination']}, {score},"
         f" {took}{more}"
     )
 

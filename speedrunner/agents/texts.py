@@ -79,7 +79,7 @@ def sleep_lines(record: SleepRecord) -> Iterator[str]:
     """A whole sleep, for people: all that its agents were told and wrote, and what came of it."""
     for agent in record.agents:
         yield from _said(agent.turns)
-        yield f"=== {agent.role}: {agent.ending}"
+        yield f"=== {agent.role}: {agent.termination}"
     yield from slept_lines(msgspec.to_builtins(record))
 
 

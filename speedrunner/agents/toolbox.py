@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from serving.tokens.tools import ToolCall, ToolSpec
 from speedrunner.agents.loop import ToolReply
-from speedrunner.store.records import CallNode, Ending
+from speedrunner.store.records import CallNode, Termination
 
 Tool = Callable[..., str | ToolReply] | Callable[..., Awaitable[str | ToolReply]]
 
@@ -45,7 +45,7 @@ class Toolbox:
         """
         node = CallNode(name=call.name, kind="tool", arguments=call.arguments)
         began = time.monotonic()
-        ending = Ending.SUBMITTED if call.name == self._finish else None
+        termination = Termination.SUBMITTED if call.name == self._finish else None
         try:
             if call.cut:
                 names, verb = " and ".join(call.cut), "was" if len(call.cut) == 1 else "were"
@@ -58,10 +58,10 @@ class Toolbox:
             said = await result if inspect.isawaitable(result) else result
             if isinstance(said, ToolReply):
                 node.calls, node.actions = [said.executed], said.executed.actions
-                ending, said = said.ending or ending, said.text
+                termination, said = said.termination or termination, said.text
             text = node.result = said
         except ToolError as error:
-            node.error, ending = str(error), None
+            node.error, termination = str(error), None
             text = f"Error: {error}"
         node.seconds = round(time.monotonic() - began, 4)
-        return ToolReply(text, node, ending)
+        return ToolReply(text, node, termination)

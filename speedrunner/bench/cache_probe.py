@@ -16,11 +16,11 @@ from serving.engine.metrics import CacheConfig, read_counters
 from serving.errors import ContextOverflow
 from serving.meter import LedgerRow
 from serving.model import Model
-from serving.model_card import ModelCard
+from serving.model_config import ModelConfig
 from serving.probes.start_check import OTHERS, advice, note_tools, text_of
 from serving.together import together
 from speedrunner.bench.cache_use import TARGETS
-from speedrunner.bench.engine import cache_of, describe_cache, open_engine, tokens_route
+from speedrunner.bench.engine import cache_of, completions_api, describe_cache, open_engine
 from speedrunner.bench.measurement import Figure, Measurement, Table
 from speedrunner.bench.player import Script, play_script
 from speedrunner.config.schema import Config, InvalidConfig
@@ -46,9 +46,11 @@ class CacheRequest(msgspec.Struct, frozen=True):
     reported: int
 
 
-async def measure_cache_use(card: ModelCard, config: Config, turns: int, status: Status) -> Measurement:
+async def measure_cache_use(
+    model_config: ModelConfig, config: Config, turns: int, status: Status
+) -> Measurement:
     """Probe the cache of a model's engine. Raises as `probe_cache`; `InvalidConfig` for too many turns."""
-    async with open_engine(tokens_route(card), config, status) as deployment:
+    async with open_engine(completions_api(model_config), config, status) as deployment:
         try:
             return await probe_cache(deployment, turns, status)
         except ContextOverflow as error:
@@ -63,7 +65,7 @@ async def probe_cache(deployment: Deployment, turns: int, status: Status) -> Mea
         ContextOverflow: so many turns do not fit the model's context.
         ServingError: the engine failed.
     """
-    card, cache = deployment.card, cache_of(deployment)
+    model_config, cache = deployment.model_config, cache_of(deployment)
     parts: dict[str, list[CacheRequest]] = {"turn": [], "sibling": []}
 
     def write(row: LedgerRow) -> None:
@@ -91,13 +93,13 @@ async def probe_cache(deployment: Deployment, turns: int, status: Status) -> Mea
     )
     share = reported / expected if expected else 0.0
     found = Measurement(
-        describe_cache(card, cache),
-        figures=[Figure("share of the maximum", share, at_least=TARGETS[card.cache], form=".2%")],
+        describe_cache(model_config, cache),
+        figures=[Figure("share of the maximum", share, at_least=TARGETS[model_config.cache], form=".2%")],
         tables=[Table("requests", [*requests, CacheRequest("all", prompt, expected, reported)])],
-        facts={"model": card.name, "cache": cache, "prefix": prefix},
+        facts={"model": model_config.name, "cache": cache, "prefix": prefix},
         notes=[f"(siblings share a prefix of {prefix} tokens, which was sent alone before)"],
     )
-    changes = advice(card, cache, hits, reported > 0)
+    changes = advice(model_config, cache, hits, reported > 0)
     if not found.met:
         changes = [*changes, *_room(cache, growing, siblings, prefix)] or [OTHERS]
     found.notes += [f"To change: {line}" for line in changes]
@@ -122,7 +124,7 @@ def _room(
 
 def _script(model: Model, part: str, name: str, nonce: str, turns: int) -> Script:
     """Write a conversation of known lengths; `nonce` keeps it apart from everything that was sent before."""
-    system = text_of(model, nonce, min(SYSTEM_TOKENS, model.card.context // 4))
+    system = text_of(model, nonce, min(SYSTEM_TOKENS, model.model_config.context // 4))
     user = text_of(model, name, REPLY_TOKENS)
     messages = [{"role": "system", "content": system}, {"role": "user", "content": user}]
     replies = [text_of(model, "another", REPLY_TOKENS)] * (turns - 1)

@@ -26,7 +26,7 @@ from serving.model import Model
 from serving.together import together
 from serving.usage import Prices, Usage
 from speedrunner.agents.loop import plain_messages
-from speedrunner.bench.engine import open_engine, tokens_route
+from speedrunner.bench.engine import completions_api, open_engine
 from speedrunner.bench.measurement import NOT_MEASURED, Measurement, Table
 from speedrunner.bench.player import Forcing, Played, Script, play_script
 from speedrunner.config.schema import InvalidConfig
@@ -201,21 +201,23 @@ async def study_cache(runs: Sequence[RecordedRun], prices: Prices, status: Statu
         ServingError: the engine failed.
     """
     first = runs[0]
-    card = tokens_route(first.setup.card)
+    model_config = completions_api(first.setup.model_config)
     methods: dict[str, list[RecordedRun]] = {}
     for run in runs:
-        if run.setup.card != card:
+        if run.setup.model_config != model_config:
             raise InvalidConfig(
-                f"{run.data.path} was played by {run.setup.card.name!r} and {first.data.path} by"
-                f" {card.name!r}: name runs of one model configuration"
+                f"{run.data.path} was played by {run.setup.model_config.name!r} and {first.data.path} by"
+                f" {model_config.name!r}: name runs of one model configuration"
             )
         run.episodes()  # one that cannot be played is reported before a server is started
         methods.setdefault(run.method, []).append(run)
     in_flight = [run.in_flight for run in runs]
     many = ", ".join(map(str, dict.fromkeys(in_flight)))
-    found = Measurement(f"{card.name}: recorded requests played again, at most {many} episodes in flight")
-    found.facts = {"model": card.name, "in_flight": in_flight, "prices": prices, "methods": []}
-    async with open_engine(card, first.setup.config, status) as deployment:
+    found = Measurement(
+        f"{model_config.name}: recorded requests played again, at most {many} episodes in flight"
+    )
+    found.facts = {"model": model_config.name, "in_flight": in_flight, "prices": prices, "methods": []}
+    async with open_engine(model_config, first.setup.config, status) as deployment:
         for method, each in methods.items():
             passes = CachePass(cache=True), CachePass(cache=False)
             for run in each:
@@ -236,7 +238,7 @@ def _add(found: Measurement, method: str, runs: list[RecordedRun], passes: list[
     turns = [turn for each in episodes for turn in each.turns]
     recorded = sum((turn.usage for turn in turns), Usage())
     rows = [row for run in runs for row in run.data.requests]
-    left_out = sum(row.labels.get("role") != "warming" for row in rows) - len(turns)
+    left_out = sum(row.labels.get("role") != "prefix_warm_up" for row in rows) - len(turns)
     ratio = {name: _ratio(one[name], other[name]) or "" for name in one} | {"cache": "with/without"}
     title = f"{method}: {len(episodes)} episodes of {len(runs)} runs"
     found.tables.append(Table("", [one, other, ratio], title=title, turned=True))
@@ -276,7 +278,7 @@ def pass_figures(one: CachePass, prices: Prices) -> dict[str, Any]:
 
     if not one.played:
         raise InvalidConfig("no answer was played: the recorded ones do not fit the model's context any more")
-    usage = _sum_usage([row for row in one.rows if row.labels["role"] in ("study", "warming")])
+    usage = _sum_usage([row for row in one.rows if row.labels["role"] in ("study", "prefix_warm_up")])
     engine = {} if one.foreign else one.engine
     times = [answer.first_token_s for _, answer in one.played]
     own_times = None if None in times else np.array(times, float)
@@ -290,7 +292,9 @@ def pass_figures(one: CachePass, prices: Prices) -> dict[str, Any]:
     return {
         "cache": "with" if one.cache else "without",
         "requests": len(one.played),
-        "warmings": sum(row.usage is not None and row.labels["role"] == "warming" for row in one.rows),
+        "prefix_warm_ups": sum(
+            row.usage is not None and row.labels["role"] == "prefix_warm_up" for row in one.rows
+        ),
         "prompt": usage.prompt,
         "cached": usage.cached,
         "computed": usage.uncached,

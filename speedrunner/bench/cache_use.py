@@ -11,7 +11,7 @@ import msgspec
 
 from serving.deployment import Deployment
 from serving.engine.metrics import CacheConfig
-from serving.model_card import ModelCard
+from serving.model_config import ModelConfig
 from speedrunner.bench.engine import cache_of, describe_cache, open_engine, with_flags
 from speedrunner.bench.episodes import BenchRun, bench_run
 from speedrunner.bench.measurement import Figure, Measurement, Table, columns
@@ -31,7 +31,7 @@ ADMISSION_ORDER = (True, False, False, True)
 LEVEL_COLUMNS = {
     **columns("cache_blocks", "in_flight", "admission", "turns", "prompt", "hit_rate:.1%", "of_maximum:.2%"),
     "output tokens per s": "output_per_s:.0f",
-    **columns("cpu_ms:.3f", "held_back", "preemptions"),
+    **columns("cpu_ms:.3f", "queued", "preemptions"),
 }
 
 
@@ -47,26 +47,26 @@ async def measure_cache(
         episodes: of each level, but at most `EPISODES_EACH` for each one in flight.
         turns: maximum requests of an episode.
 
-    Raises `ServingError`, `HostError`, `StorageError`, `RunStopped`.
+    Raises `ServingError`, `WorkerError`, `StorageError`, `RunStopped`.
     """
     admission = setup.config.serving.admission
     compared = [(in_flight[-1], admits) for admits in (ADMISSION_ORDER if admission else ())]
     small: list[Rollout] = []
     with bench_run(setup, turns) as run:
-        async with open_engine(setup.card, setup.config, status) as deployment:
-            card, cache = deployment.card, cache_of(deployment)
+        async with open_engine(setup.model_config, setup.config, status) as deployment:
+            model_config, cache = deployment.model_config, cache_of(deployment)
             levels = await play_levels(
                 deployment, run, [(many, admission) for many in in_flight], episodes, status
             )
             reported = within(status, "the last level again")
             whole = await play_levels(deployment, run, compared, episodes, reported)
         if setup.config.serving.url is None:
-            half = smaller(card, cache, msgspec.structs.asdict(levels[-1]))
+            half = smaller(model_config, cache, msgspec.structs.asdict(levels[-1]))
             reported = within(status, "the last level in half the cache")
             async with open_engine(half, setup.config, status) as deployment:
                 again = compared or [(in_flight[-1], False)]
                 small = await play_levels(deployment, run, again, episodes, reported)
-    return _measurement(card, cache, levels, whole, small)
+    return _measurement(model_config, cache, levels, whole, small)
 
 
 async def play_levels(
@@ -92,13 +92,13 @@ async def play_levels(
     return found
 
 
-def share_of_maximum(card: ModelCard, levels: Sequence[Rollout]) -> Figure:
+def share_of_maximum(model_config: ModelConfig, levels: Sequence[Rollout]) -> Figure:
     """Return the least share of the most that the cache can give, with its target."""
     least = min(level.of_maximum for level in levels)
-    return Figure("least share of the maximum", least, at_least=TARGETS[card.cache], form=".2%")
+    return Figure("least share of the maximum", least, at_least=TARGETS[model_config.cache], form=".2%")
 
 
-def smaller(card: ModelCard, cache: CacheConfig, level: Mapping[str, Any]) -> ModelCard:
+def smaller(model_config: ModelConfig, cache: CacheConfig, level: Mapping[str, Any]) -> ModelConfig:
     """Return the model configuration with a cache for half of the conversations of a level, and a context
     that fits into it.
 
@@ -107,22 +107,28 @@ def smaller(card: ModelCard, cache: CacheConfig, level: Mapping[str, Any]) -> Mo
     """
     own = math.ceil(level["own_blocks"] * max(level["in_flight"] / 2, 1))
     blocks = level["shared_blocks"] + own + 1  # the engine keeps one to itself
-    card = msgspec.structs.replace(card, context=min(card.context, (blocks - 1) * cache.block_size))
-    named = card.server.flags.get("max-num-seqs")
+    model_config = msgspec.structs.replace(
+        model_config, context=min(model_config.context, (blocks - 1) * cache.block_size)
+    )
+    named = model_config.server.flags.get("max-num-seqs")
     sequences = min(named, blocks - 1) if isinstance(named, int) else blocks - 1
     # A hybrid model takes a block for each sequence.
-    return with_flags(card, num_gpu_blocks_override=blocks, max_num_seqs=sequences)
+    return with_flags(model_config, num_gpu_blocks_override=blocks, max_num_seqs=sequences)
 
 
 def _measurement(
-    card: ModelCard, cache: CacheConfig, levels: list[Rollout], whole: list[Rollout], small: list[Rollout]
+    model_config: ModelConfig,
+    cache: CacheConfig,
+    levels: list[Rollout],
+    whole: list[Rollout],
+    small: list[Rollout],
 ) -> Measurement:
     tables = {"levels": levels, "whole_cache": whole, "small_cache": small}
     found = Measurement(
-        describe_cache(card, cache),
-        figures=[share_of_maximum(card, levels)],
+        describe_cache(model_config, cache),
+        figures=[share_of_maximum(model_config, levels)],
         tables=[Table(name, rows, LEVEL_COLUMNS) for name, rows in tables.items() if rows],
-        facts={"model": card.name, "cache": cache},
+        facts={"model": model_config.name, "cache": cache},
     )
     for where, rows in (("whole cache", whole), ("half the cache", small)):
         if len(rows) > 1:

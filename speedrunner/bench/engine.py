@@ -10,33 +10,36 @@ import msgspec
 from serving.deployment import Deployment, deploy, server_log
 from serving.engine.metrics import CacheConfig
 from serving.errors import ServerFailed
-from serving.model_card import ModelCard
+from serving.model_config import ModelConfig
 from speedrunner.config.compose import compose
 from speedrunner.config.schema import Config, InvalidConfig
 from speedrunner.console import Status
 from speedrunner.runs.setup import Setup, set_up
 
 
-def tokens_route(card: ModelCard) -> ModelCard:
-    """Return the model configuration. Raises `InvalidConfig` unless it is on the tokens route."""
-    if card.route != "tokens":
+def completions_api(model_config: ModelConfig) -> ModelConfig:
+    """Return the model configuration. Raises `InvalidConfig` unless it is on the completions API."""
+    if model_config.api != "completions":
         raise InvalidConfig(
-            f"model {card.name!r} is on the {card.route} route: its cache cannot be read and its requests"
+            f"model {model_config.name!r} is on the {model_config.api} API: its cache cannot be read "
+            f"and its requests"
             " cannot be replayed"
         )
-    return card
+    return model_config
 
 
 def playing_setup(overrides: Sequence[str]) -> Setup:
-    """Return an engine of the tokens route and what is played on it. Raises `InvalidConfig`."""
+    """Return an engine of the completions API and what is played on it. Raises `InvalidConfig`."""
     setup = set_up(compose(list(overrides)))
-    tokens_route(setup.card)
+    completions_api(setup.model_config)
     return setup
 
 
-def open_engine(card: ModelCard, config: Config, status: Status) -> AbstractAsyncContextManager[Deployment]:
-    """Open the engine of a model configuration. Raises `InvalidCard`, `ServerFailed`."""
-    return deploy(card, config.serving, log=server_log(card), say=status, waiting=status)
+def open_engine(
+    model_config: ModelConfig, config: Config, status: Status
+) -> AbstractAsyncContextManager[Deployment]:
+    """Open the engine of a model configuration. Raises `InvalidModelConfig`, `ServerFailed`."""
+    return deploy(model_config, config.serving, log=server_log(model_config), say=status, waiting=status)
 
 
 def cache_of(deployment: Deployment) -> CacheConfig:
@@ -47,16 +50,19 @@ def cache_of(deployment: Deployment) -> CacheConfig:
     return cache
 
 
-def describe_cache(card: ModelCard, cache: CacheConfig) -> str:
+def describe_cache(model_config: ModelConfig, cache: CacheConfig) -> str:
     """Describe a model's cache in one line."""
     kind = "hybrid" if cache.hybrid else "attention"
     return (
-        f"{card.name}: {kind} cache of {cache.num_gpu_blocks} blocks of {cache.block_size} tokens, matched in"
+        f"{model_config.name}: {kind} cache of {cache.num_gpu_blocks} blocks of {cache.block_size} "
+        f"tokens, matched in"
         f" units of {cache.match_unit}{'' if cache.enable_prefix_caching else ', OFF'}"
     )
 
 
-def with_flags(card: ModelCard, **flags: int) -> ModelCard:
+def with_flags(model_config: ModelConfig, **flags: int) -> ModelConfig:
     """Return the model configuration with other flags of its server; write `_` for `-`."""
-    changed = card.server.flags | {name.replace("_", "-"): value for name, value in flags.items()}
-    return msgspec.structs.replace(card, server=msgspec.structs.replace(card.server, flags=changed))
+    changed = model_config.server.flags | {name.replace("_", "-"): value for name, value in flags.items()}
+    return msgspec.structs.replace(
+        model_config, server=msgspec.structs.replace(model_config.server, flags=changed)
+    )

@@ -13,14 +13,13 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from envs import Task
+from serving.apis.completions import TokenConversation
 from serving.conversation import Conversation
 from serving.meter import LedgerRow
 from serving.model import Model
-from serving.routes.tokens import TokenConversation
 from speedrunner.agents.actor import Actor
 from speedrunner.config.schema import to_yaml
 from speedrunner.console import Status
-from speedrunner.hosts.host_pool import HostPool
 from speedrunner.runs.direct import play_steps
 from speedrunner.runs.due import Due
 from speedrunner.runs.executor import RunStopped
@@ -29,6 +28,7 @@ from speedrunner.runs.setup import Setup
 from speedrunner.store.labels import Labels
 from speedrunner.store.records import Trajectory, Turn
 from speedrunner.store.rundir import RunDirectory
+from speedrunner.workers.worker_pool import WorkerPool
 
 
 @dataclass(frozen=True)
@@ -63,9 +63,9 @@ class BenchRun:
         self.rows.setdefault(row.labels.get("episode"), []).append(row)
         self.directory.append_request(row)
 
-    def hosts(self, size: int) -> HostPool:
-        """Return hosts of the environment, one for each episode in flight."""
-        return self.setup.hosts(size, self.directory.files.host_log)
+    def workers(self, size: int) -> WorkerPool:
+        """Return workers of the environment, one for each episode in flight."""
+        return self.setup.workers(size, self.directory.files.worker_log)
 
     async def warm(self, model: Model) -> list[int]:
         """Send the prefix that all episodes share, alone. Return its token ids. Raises `ServingError`."""
@@ -75,7 +75,9 @@ class BenchRun:
         await actor.warm(spec, Labels())
         return actor.shared_prefix(spec)
 
-    async def play(self, model: Model, pool: HostPool, episodes: int, status: Status) -> list[PlayedEpisode]:
+    async def play(
+        self, model: Model, pool: WorkerPool, episodes: int, status: Status
+    ) -> list[PlayedEpisode]:
         """Play the next tasks.
 
         Args:
@@ -83,7 +85,7 @@ class BenchRun:
 
         Raises:
             RunStopped: an episode ended by an infrastructure error.
-            ServingError, HostError, StorageError: the engine, the hosts or the disk failed.
+            ServingError, WorkerError, StorageError: the engine, the workers or the disk failed.
         """
         numbered = itertools.islice(self.tasks, episodes)
         batch, tasks = next(self.batches), {f"train/{number:04d}": task for number, task in numbered}
@@ -101,15 +103,15 @@ class BenchRun:
         await play_steps(self.setup, self.directory, self._limited(model), pool, steps, keep)
         played = self.directory.read().trajectories(batch)
         for each in played:
-            if each.ending.is_fault:
-                raise RunStopped(f"{each.episode} ended by {each.ending}: {each.error}")
+            if each.termination.is_fault:
+                raise RunStopped(f"{each.episode} ended by {each.termination}: {each.error}")
         return [PlayedEpisode(each, talks[each.episode], self.rows[each.episode]) for each in played]
 
     def _limited(self, model: Model) -> Model:
         """Return the model with at most `calls` requests per episode."""
-        limited, roles = copy.copy(model), model.card.roles
+        limited, roles = copy.copy(model), model.model_config.roles
         actor = replace(roles.actor, max_calls=self.calls)
-        limited.card = replace(model.card, roles=replace(roles, actor=actor))
+        limited.model_config = replace(model.model_config, roles=replace(roles, actor=actor))
         return limited
 
 
@@ -121,7 +123,7 @@ def bench_run(setup: Setup, calls: int | None = None) -> Iterator[BenchRun]:
         calls: see `BenchRun`; `None`: as configured.
     """
     if calls is None:
-        calls = setup.card.role("actor").calls(setup.env.limits.llm_calls)
+        calls = setup.model_config.role("actor").calls(setup.env.limits.llm_calls)
     with (
         tempfile.TemporaryDirectory(prefix="speedrunner-bench-") as folder,
         RunDirectory.open_for_writing(Path(folder)) as directory,

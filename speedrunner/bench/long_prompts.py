@@ -70,12 +70,12 @@ async def measure_long_prompts(deployment: Deployment, seconds: float, status: S
 
     Raises `ServingError`.
     """
-    card = deployment.card
-    found = Measurement(f"{card.name}: single prompts of random tokens, nothing else in flight")
+    model_config = deployment.model_config
+    found = Measurement(f"{model_config.name}: single prompts of random tokens, nothing else in flight")
     rows: list[PromptRow] = []
     end = time.monotonic() + seconds
     async with deployment.client(lambda row: None, admission=False) as model:
-        for tokens in prompt_lengths(card.context):
+        for tokens in prompt_lengths(model_config.context):
             # Attention takes time with the square of the length.
             expected_s = (rows[-1].cold_s + 1) * (tokens / rows[-1].tokens) ** 2 if rows else 0.0
             if rows and time.monotonic() + expected_s > end:

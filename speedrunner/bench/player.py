@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from serving.apis.completions import TokenConversation
 from serving.conversation import Completion
 from serving.errors import ContextOverflow
 from serving.model import Messages, Model
-from serving.routes.tokens import TokenConversation
 from serving.tokens.grammar import constant, sequence, structural_tag
 from serving.tokens.tools import ToolSpec
 from speedrunner.store.records import Turn
@@ -76,7 +76,7 @@ async def play_script(
                 talk.tell(script.replies[number - 1])
             recorded = script.answers[number] if script.answers else None
             if recorded is not None and forcing is not None:
-                if model.card.context - len(talk.transcript.ids) < recorded.usage.completion:
+                if model.model_config.context - len(talk.transcript.ids) < recorded.usage.completion:
                     break
                 _force(talk, recorded, forcing)
                 await talk.ready()

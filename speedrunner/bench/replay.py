@@ -61,7 +61,7 @@ class BareClient:
     """
 
     def __init__(self, deployment: Deployment, http: HttpClient) -> None:
-        self._card = deployment.card
+        self._model_config = deployment.model_config
         self._http = http
         self._salt = secrets.token_hex(8)
 
@@ -77,7 +77,7 @@ class BareClient:
     async def _play(self, stream: TokenStream) -> int:
         tokens, ids = 0, list(stream.prompt)
         for reply in stream.replies:
-            most = min(stream.most_tokens, self._card.context - len(ids))
+            most = min(stream.most_tokens, self._model_config.context - len(ids))
             if most < 1:
                 break
             answer = await self._complete(ids, most, stream.options, stream.replica)
@@ -89,7 +89,7 @@ class BareClient:
         self, ids: list[int], max_tokens: int, options: dict[str, Any], replica: int | None
     ) -> list[int]:
         """Return one answer's token ids."""
-        fixed = {"model": self._card.name, "return_token_ids": True, "max_tokens": max_tokens}
+        fixed = {"model": self._model_config.name, "return_token_ids": True, "max_tokens": max_tokens}
         headers = {} if replica is None else {"X-data-parallel-rank": str(replica)}
         body = msgspec.json.encode({**fixed, **options, "cache_salt": self._salt, "prompt": ids})
         try:

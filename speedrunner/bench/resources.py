@@ -13,7 +13,7 @@ from typing import Self
 import psutil
 
 from serving.engine.gpus import read_gpus
-from speedrunner.hosts.memory import MB
+from speedrunner.workers.available_memory import MB
 
 SAMPLE_S = 1
 """Seconds between two samples of the GPUs' memory and power."""

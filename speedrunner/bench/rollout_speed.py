@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Sequence
 
 from serving.deployment import Deployment
-from serving.model_card import ModelCard
+from serving.model_config import ModelConfig
 from speedrunner.bench.engine import open_engine
 from speedrunner.bench.episodes import bench_run
 from speedrunner.bench.measurement import Figure, Measurement, Table
@@ -37,7 +37,7 @@ ROLLOUT_COLUMNS = {
     "cached share of prompt tokens": "hit_rate:.1%",
     "client: CPU ms per turn": "client_ms:.2f",
     "server: CPU ms per output token": "server_ms:.3f",
-    "server: host memory, MB": "server_mb:.0f",
+    "server: worker memory, MB": "server_mb:.0f",
     "GPU memory, MiB": "gpu_mib:.0f",
     "GPU power, W": "watts:.0f",
     "GPU energy per 1,000 output tokens, J": "joules:.0f",
@@ -47,19 +47,19 @@ ROLLOUT_COLUMNS = {
 async def measure_rollout(setup: Setup, in_flight: int, pairs: int, status: Status) -> Measurement:
     """Play rollouts of full length, each followed by its bare replay.
 
-    Raises `ServingError`, `HostError`, `StorageError`, `RunStopped`.
+    Raises `ServingError`, `WorkerError`, `StorageError`, `RunStopped`.
     """
     rollouts: list[Rollout] = []
     with bench_run(setup) as run:
         async with (
-            open_engine(setup.card, setup.config, status) as deployment,
+            open_engine(setup.model_config, setup.config, status) as deployment,
             open_player(deployment, run, in_flight) as player,
         ):
             for number in range(1, pairs + 1):
                 so_far = ", ".join(f"{each.ratio:.3f}" for each in rollouts) or "none"
                 reported = within(status, f"ratios so far: {so_far}; pair {number} of {pairs}")
                 rollouts.append(await player.play(in_flight, reported, server=str(number), replayed=True))
-    return describe_rollouts(setup.card, rollouts)
+    return describe_rollouts(setup.model_config, rollouts)
 
 
 async def measure_timed_rollout(
@@ -81,7 +81,7 @@ async def measure_timed_rollout(
         calls: maximum requests of an episode; `None`: as many as fit into `aim_s`, by a short rollout before.
         replayed: whether the bare replay follows.
 
-    Raises `ServingError`, `HostError`, `StorageError`, `RunStopped`.
+    Raises `ServingError`, `WorkerError`, `StorageError`, `RunStopped`.
     """
     with bench_run(setup) as run:
         async with open_player(deployment, run, in_flight) as player:
@@ -89,10 +89,10 @@ async def measure_timed_rollout(
             run.calls = min(calls or await _fitting_calls(player, aim_s / 2, status), most)
             reported = within(status, f"{in_flight} episodes of at most {run.calls} requests")
             rollout = await player.play(in_flight, reported, server=server, replayed=replayed)
-    return describe_rollouts(deployment.card, [rollout])
+    return describe_rollouts(deployment.model_config, [rollout])
 
 
-def describe_rollouts(card: ModelCard, rollouts: Sequence[Rollout]) -> Measurement:
+def describe_rollouts(model_config: ModelConfig, rollouts: Sequence[Rollout]) -> Measurement:
     """Return rollouts of one kind as a table, one column each, with the median of their ratios.
 
     The ratio has a target if episodes are long enough: 0.95 on GPUs, 0.90 on a CPU, which the engine shares.
@@ -101,16 +101,16 @@ def describe_rollouts(card: ModelCard, rollouts: Sequence[Rollout]) -> Measureme
     ratios = [each.ratio for each in rollouts if each.ratio is not None]
     figures = []
     if ratios:
-        least = GPU_RATIO_TARGET if card.gpus else RATIO_TARGET
+        least = GPU_RATIO_TARGET if model_config.gpus else RATIO_TARGET
         target = least if calls >= LEAST_JUDGED else None
         which = "rollout" if len(ratios) == 1 else f"median of {len(ratios)} rollouts"
         name = f"{which} over bare replay, {in_flight} in flight"
         figures = [Figure(name, statistics.median(ratios), at_least=target, form=".3f")]
     return Measurement(
-        f"{card.name}: {in_flight} episodes in flight",
+        f"{model_config.name}: {in_flight} episodes in flight",
         figures=figures,
         tables=[Table("rollouts", rollouts, ROLLOUT_COLUMNS, turned=True)],
-        facts={"model": card.name, "calls": calls, "in_flight": in_flight},
+        facts={"model": model_config.name, "calls": calls, "in_flight": in_flight},
     )
 
 

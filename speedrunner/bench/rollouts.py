@@ -21,8 +21,8 @@ from speedrunner.bench.episodes import BenchRun
 from speedrunner.bench.replay import BareClient, TokenStream
 from speedrunner.bench.resources import Resources
 from speedrunner.console import Status
-from speedrunner.hosts.host_pool import HostPool
 from speedrunner.results.ledger import token_line
+from speedrunner.workers.worker_pool import WorkerPool
 
 PREEMPTIONS = "num_preemptions_total"
 
@@ -42,7 +42,7 @@ class Rollout(msgspec.Struct, frozen=True, kw_only=True):
         cached, cacheable: prompt tokens from the prefix cache, and the most that it could give.
         of_maximum: `cached` over `cacheable`.
         hit_rate: `cached` over `prompt`.
-        held_back: requests before which the episode was queued.
+        queued: requests before which the episode was queued.
         preemptions: requests that the engine stopped for want of blocks, and computed again.
         cpu_ms: CPU ms per output token of all processes, the engine's included; `None` if the engine was not
             started here.
@@ -74,7 +74,7 @@ class Rollout(msgspec.Struct, frozen=True, kw_only=True):
     cacheable: int
     of_maximum: float
     hit_rate: float
-    held_back: int
+    queued: int
     preemptions: int
     cpu_ms: float | None = None
     client_ms: float
@@ -97,7 +97,7 @@ class Player:
     in_flight: int
     admission: bool
     model: Model
-    pool: HostPool
+    pool: WorkerPool
     http: HttpClient
 
     async def play(
@@ -105,13 +105,13 @@ class Player:
     ) -> Rollout:
         """Play training episodes, and send their requests again bare if asked for.
 
-        Raises `ServingError`, `HostError`, `StorageError`, `RunStopped`.
+        Raises `ServingError`, `WorkerError`, `StorageError`, `RunStopped`.
         """
         deployment, owned = self.deployment, self.deployment.server
         prefix = await self.run.warm(self.model)
         await self.pool.ready()
         before = await self._preemptions()
-        gpus = deployment.card.gpus_of_a_node if owned else 0
+        gpus = deployment.model_config.gpus_of_a_node if owned else 0
         async with Resources(owned.pid if owned else None, gpus) as used:
             played = await self.run.play(self.model, self.pool, episodes, status)
         preemptions = await self._preemptions() - before
@@ -157,7 +157,7 @@ class Player:
             cacheable=line.cacheable,
             of_maximum=line.cache_share or 0.0,
             hit_rate=cached / prompt,
-            held_back=sum(turn.held_s > 0 for turn in turns),
+            queued=sum(turn.queued_s > 0 for turn in turns),
             preemptions=preemptions,
             client_ms=1000 * used.client_cpu_s / len(turns),
             **measured,
@@ -173,13 +173,13 @@ class Player:
 async def open_player(
     deployment: Deployment, run: BenchRun, in_flight: int, *, admission: bool = True
 ) -> AsyncIterator[Player]:
-    """Start the hosts of a player. Raises `HostError`, `ServingError`.
+    """Start the workers of a player. Raises `WorkerError`, `ServingError`.
 
     Args:
         admission: queue conversations without room in the cache, if the deployment's options ask for it.
     """
     async with (
-        run.hosts(in_flight) as pool,
+        run.workers(in_flight) as pool,
         deployment.client(run.record, admission=admission) as model,
         deployment.endpoint.client(REQUEST_TIMEOUT_S) as http,
     ):

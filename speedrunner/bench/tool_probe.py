@@ -16,7 +16,7 @@ from serving.engine.prompt import Prompt
 from serving.errors import RequestRefused, ServerFailed
 from serving.meter import Spending
 from serving.model import Model
-from serving.model_card import ModelCard, Role, Roles
+from serving.model_config import ModelConfig, Role, Roles
 from serving.probes.tool_battery import LABELS, OpenProbe, ProbeAnswer, ToolProbe, battery
 from serving.together import together
 from speedrunner.bench.engine import open_engine
@@ -71,28 +71,28 @@ class Speed:
 
 
 async def measure_tools(
-    card: ModelCard, config: Config, role: Role, count: int, in_flight: int, status: Status
+    model_config: ModelConfig, config: Config, role: Role, count: int, in_flight: int, status: Status
 ) -> Measurement:
     """Send the probes to the model's engine. Raises as `probe_tools`; `ServerFailed` if it cannot be used."""
-    async with open_engine(card, config, status) as deployment:
+    async with open_engine(model_config, config, status) as deployment:
         spending = Spending(config.serving.spending_cap_usd)
         # Without admission, because the engine is measured.
         async with deployment.client(lambda row: None, spending=spending, admission=False) as model:
             try:
                 return await probe_tools(model, role, count, in_flight, status)
             except RequestRefused as error:
-                if card.route == "tokens" or card.hosted or deployment.server is not None:
+                if model_config.api == "completions" or model_config.hosted or deployment.server is not None:
                     raise
                 raise ServerFailed(
                     f"the server at {deployment.endpoint} refuses built-in tool calls ({error}); start it"
-                    f" with --enable-auto-tool-choice --tool-call-parser {card.tool_format or 'NAME'}"
+                    f" with --enable-auto-tool-choice --tool-call-parser {model_config.tool_format or 'NAME'}"
                 ) from error
 
 
 async def probe_tools(model: Model, role: Role, count: int, in_flight: int, status: Status) -> Measurement:
     """Send `count` probes of the battery in turn, and count the valid, invalid and truncated calls.
 
-    On the tokens route, each round of them is followed by requests with the same prompts and lengths that
+    On the completions API, each round of them is followed by requests with the same prompts and lengths that
     are free of a grammar, so that other work on the machine slows both alike. The first twelve probes are
     not timed: they compile the grammars and put the prompts into the cache.
 
@@ -101,7 +101,7 @@ async def probe_tools(model: Model, role: Role, count: int, in_flight: int, stat
         in_flight: requests at the same time.
 
     Raises:
-        ServingError: the engine failed. On routes of messages also where it refuses a probe.
+        ServingError: the engine failed. On chat and responses APIs also where it refuses a probe.
     """
     answers: list[ProbeAnswer] = []
     constrained, free = Speed(), Speed()
@@ -124,14 +124,16 @@ async def probe_tools(model: Model, role: Role, count: int, in_flight: int, stat
     await play(list(itertools.islice(turns, len(battery()))), Speed())
     while batch := list(itertools.islice(turns, ROUND * in_flight)):
         await play(batch, constrained)
-        if model.card.route == "tokens":
+        if model.model_config.api == "completions":
             again = answers[-len(batch) :]
             await free.time(together(lambda answer: _free(model, role, answer), again, in_flight))
-    return _measurement(model.card, role, in_flight, answers, constrained.tokens_per_s, free.tokens_per_s)
+    return _measurement(
+        model.model_config, role, in_flight, answers, constrained.tokens_per_s, free.tokens_per_s
+    )
 
 
 def _measurement(
-    card: ModelCard,
+    model_config: ModelConfig,
     role: Role,
     in_flight: int,
     answers: list[ProbeAnswer],
@@ -142,11 +144,12 @@ def _measurement(
     total = Counts.of("all", answers)
     problems = [f"{each.probe.kind}: {each.problem}" for each in answers if each.problem is not None]
     shown = problems[:PROBLEMS_SHOWN]
-    most = 0 if card.route == "tokens" else None
+    most = 0 if model_config.api == "completions" else None
     ratio = constrained / free if constrained and free else None
     thought = f"{role.thinking_tokens} tokens of thinking" if role.thinking_tokens else "no thinking"
     return Measurement(
-        f"{card.name}: {len(answers)} probes on the {card.route} route, {in_flight} in flight, {thought}",
+        f"{model_config.name}: {len(answers)} probes on the {model_config.api} API, {in_flight} in "
+        f"flight, {thought}",
         figures=[
             Figure("calls invalid or truncated", total.invalid + total.truncated, at_most=most),
             Figure("output tokens/s, constrained", constrained),
@@ -155,8 +158,8 @@ def _measurement(
         ],
         tables=[Table("kinds", [*kinds, total])],
         facts={
-            "model": card.name,
-            "route": card.route,
+            "model": model_config.name,
+            "api": model_config.api,
             "thinking_tokens": role.thinking_tokens,
             "count": len(answers),
             "in_flight": in_flight,
@@ -183,31 +186,33 @@ async def _free(model: Model, role: Role, answer: ProbeAnswer) -> ProbeAnswer:
     return msgspec.structs.replace(answer, usage=reply.usage)
 
 
-def thinking_role(card: ModelCard, thinking: bool | None) -> Role:
+def thinking_role(model_config: ModelConfig, thinking: bool | None) -> Role:
     """Return the actor's role with the requested thinking. Raises `InvalidConfig`."""
-    role = card.role("actor")
-    if thinking and card.route != "tokens":
-        raise InvalidConfig(f"--thinking is for the tokens route: on the {card.route} route it has no budget")
-    if thinking and card.thinking == "none":
-        raise InvalidConfig(f"--thinking: model {card.name!r} does not think (thinking: none)")
+    role = model_config.role("actor")
+    if thinking and model_config.api != "completions":
+        raise InvalidConfig(
+            f"--thinking is for the completions API: on the {model_config.api} API it has no budget"
+        )
+    if thinking and model_config.thinking == "none":
+        raise InvalidConfig(f"--thinking: model {model_config.name!r} does not think (thinking: none)")
     if thinking is None:
         return role
     tokens = (role.thinking_tokens or THINKING_TOKENS) if thinking else 0
     return msgspec.structs.replace(role, thinking_tokens=tokens)
 
 
-def with_built_in_calls(card: ModelCard) -> ModelCard:
-    """Return the model configuration on the chat route, its server with the flags of vLLM's own tool calls.
+def with_built_in_calls(model_config: ModelConfig) -> ModelConfig:
+    """Return the model configuration on the chat API, its server with the flags of vLLM's own tool calls.
 
     Raises `InvalidConfig`.
     """
-    if card.hosted:
-        raise InvalidConfig(f"--built-in is for a vLLM server, and model {card.name!r} is hosted")
-    silent = msgspec.structs.replace(card.roles.actor, thinking_tokens=0)
+    if model_config.hosted:
+        raise InvalidConfig(f"--built-in is for a vLLM server, and model {model_config.name!r} is hosted")
+    silent = msgspec.structs.replace(model_config.roles.actor, thinking_tokens=0)
     flags: dict[str, Any] = {"enable-auto-tool-choice": True}
-    if card.tool_format is not None:
-        flags["tool-call-parser"] = card.tool_format  # the parsers have the formats' names
-    if card.thinking != "none":
+    if model_config.tool_format is not None:
+        flags["tool-call-parser"] = model_config.tool_format  # the parsers have the formats' names
+    if model_config.thinking != "none":
         flags["default-chat-template-kwargs"] = {"enable_thinking": False}
-    server = msgspec.structs.replace(card.server, flags={**flags, **card.server.flags})
-    return msgspec.structs.replace(card, route="chat", roles=Roles(silent, silent), server=server)
+    server = msgspec.structs.replace(model_config.server, flags={**flags, **model_config.server.flags})
+    return msgspec.structs.replace(model_config, api="chat", roles=Roles(silent, silent), server=server)

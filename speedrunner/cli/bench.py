@@ -92,8 +92,8 @@ def gpu(
     given = overrides or []
     setup = playing_setup(given)
     if setup.config.serving.url is None:  # a server that is started here is fitted to its GPUs
-        (gpus,) = require_gpus([setup.card], say_error)
-        setup = replace(setup, card=fit(setup.card, gpus))
+        (gpus,) = require_gpus([setup.model_config], say_error)
+        setup = replace(setup, model_config=fit(setup.model_config, gpus))
     make_folder(out)
     with RunLock(out / "lock"), waiting_line() as status:
         record = open_record(out, subject_of(setup, given))

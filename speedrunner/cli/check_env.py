@@ -13,8 +13,8 @@ from speedrunner.config.compose import compose
 from speedrunner.config.named import chosen_task
 from speedrunner.config.schema import TaskConfig
 from speedrunner.findings import Finding, failure, ok, report
-from speedrunner.hosts.env_check import PROCESSES, findings_in_hosts
-from speedrunner.hosts.messages import Check
+from speedrunner.workers.environment_check import PROCESSES, findings_in_workers
+from speedrunner.workers.worker_messages import Check
 
 OPTIONS = "Its options. task.name=... and task.index=... choose the task, and need no split."
 
@@ -48,15 +48,15 @@ def check(
     config = compose([f"env={name}", *settings])
     task = None if config.task == TaskConfig() else chosen_task(config)
 
-    async def check_in_hosts() -> list[Finding]:
+    async def check_in_workers() -> list[Finding]:
         job = Check(config.env.name, config.env.options, task, calls)
         found = []
-        async for text in findings_in_hosts(job, seconds):
+        async for text in findings_in_workers(job, seconds):
             found.append(failure(name, text))
             say_finding(found[-1])
         return found
 
-    if not (found := asyncio.run(check_in_hosts())):
+    if not (found := asyncio.run(check_in_workers())):
         plays = f"up to {calls} random primitive calls in each play"
         found = [ok(name, f"conforms: {plays}, the same in {PROCESSES} processes")]
         say_finding(found[0])

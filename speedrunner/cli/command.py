@@ -64,7 +64,8 @@ PriceList = Annotated[
     typer.Option(
         "--prices",
         metavar="NAME",
-        help="Price list for all runs: a file of configs/prices, or card (each model configuration's own"
+        help="Price list for all runs: a file of configs/prices, or model config (each model "
+        "configuration's own"
         " list). Default: each run's own list.",
         show_default=False,
     ),

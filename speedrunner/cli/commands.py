@@ -97,7 +97,7 @@ MOVED = {
     "tables": "speedrunner report DIR... --out OUT",
     **{
         f"bench {name}": f"python -m tests.bench {name}"
-        for name in ("accounts", "client", "hosts", "sandbox")
+        for name in ("reconciliations", "client", "workers", "sandbox")
     },
     "bench envs": "python -m tests.upstream_envs",
 }

@@ -22,7 +22,7 @@ from speedrunner.results.ledger import run_costs
 from speedrunner.results.plain_rows import list_rows
 from speedrunner.results.pricing import GPU_HOURS, price_book
 from speedrunner.store.data import load
-from speedrunner.store.processes import remarks
+from speedrunner.store.processes import caveats
 
 SHOWN = {
     "score": ("score", 3),
@@ -73,7 +73,7 @@ def compare(
     }
     say(*draw_curves(plotted, BLOCKS if SafeConsole().encoding.startswith("utf") else "#"))
     if len(loaded) == 1:
-        say(*remarks(loaded[0].processes))
+        say(*caveats(loaded[0].processes))
         return
     found = comparison.compare(loaded, costs)
     names = {str(run.path): letter for run, letter in zip(loaded, ascii_uppercase, strict=False)}

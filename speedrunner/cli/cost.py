@@ -11,13 +11,13 @@ import typer
 from speedrunner.cli.command import AsJson
 from speedrunner.cli.output import SafeConsole, say, say_json
 from speedrunner.results import cost_text
-from speedrunner.results.accounts import stored_accounts
 from speedrunner.results.checkpoints import frame_checkpoints
 from speedrunner.results.ledger import RunCosts, run_costs
 from speedrunner.results.plain_rows import list_rows
 from speedrunner.results.pricing import price_book
+from speedrunner.results.stored_reconciliation import stored_reconciliations
 from speedrunner.store.data import RunData, load
-from speedrunner.store.processes import process_lines, remarks
+from speedrunner.store.processes import caveats, process_lines
 
 
 def cost(
@@ -26,7 +26,8 @@ def cost(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="A file of configs/prices, card (the model configurations' own lists) or gpu-hours. Default:"
+            help="A file of configs/prices, model config (the model configurations' own lists) or "
+            "gpu-hours. Default:"
             " the run's own list.",
             show_default=False,
         ),
@@ -45,12 +46,12 @@ def cost(
     """
     loaded = [load(path) for path in dict.fromkeys(runs)]
     costs = run_costs(loaded, [price_book(run, prices, gpu_hour) for run in loaded])
-    accounts = stored_accounts(loaded)
+    reconciliations = stored_reconciliations(loaded)
     found = [
         (run, one, list_rows(frame_checkpoints(run, one))) for run, one in zip(loaded, costs, strict=True)
     ]
     if as_json:
-        say_json({"runs": [_to_mapping(*each) for each in found], "accounts": accounts})
+        say_json({"runs": [_to_mapping(*each) for each in found], "reconciliations": reconciliations})
         return
     console = SafeConsole()
     for run, one, points in found:
@@ -61,7 +62,10 @@ def cost(
         say(*process_lines(run.processes), "")
     if len(loaded) > 1:
         say(*cost_text.total_lines([str(run.path) for run in loaded], costs))
-    say(cost_text.accounts_text(accounts), *remarks(each for run in loaded for each in run.processes))
+    say(
+        cost_text.reconciliation_text(reconciliations),
+        *caveats(each for run in loaded for each in run.processes),
+    )
 
 
 def _to_mapping(run: RunData, costs: RunCosts, checkpoints: list[dict[str, Any]]) -> dict[str, Any]:

@@ -9,7 +9,6 @@ from pathlib import Path
 from serving.errors import ServingError
 from speedrunner.cli.init import NotWritten
 from speedrunner.experiments.forecast import NothingMeasured
-from speedrunner.hosts.host import HostError
 from speedrunner.optional import NotInstalled
 from speedrunner.results.comparison import CannotCompare
 from speedrunner.runs.drain import TimeTooShort
@@ -18,10 +17,11 @@ from speedrunner.runs.setup import SETUP_ERRORS
 from speedrunner.sandbox.settings import SandboxError
 from speedrunner.slurm import SlurmRefused
 from speedrunner.store.files import StorageError
+from speedrunner.workers.env_worker import WorkerError
 
 FOR_PEOPLE = (
     *SETUP_ERRORS,
-    *(CannotCompare, HostError, NothingMeasured, NotInstalled, NotWritten),
+    *(CannotCompare, WorkerError, NothingMeasured, NotInstalled, NotWritten),
     *(RunStopped, SandboxError, ServingError, SlurmRefused, StorageError, TimeTooShort),
 )
 """Errors with a text for people. Any other error is a bug and shows its traceback."""

@@ -68,11 +68,13 @@ def forecast(
 def _table(found: Sequence[Forecast], totals: Mapping[str, Sum | None]) -> list[str]:
     """Return a line for each condition, then their sum and its interval."""
     rows = [["", "runs", "episodes", "sleeps", *(title for title, _ in SHOWN.values()), "files"]]
-    for setting in dict.fromkeys(each.setting for each in found):
-        own = [each for each in found if each.setting == setting]
+    for condition_name in dict.fromkeys(each.condition_name for each in found):
+        own = [each for each in found if each.condition_name == condition_name]
         mark = "*" if any(each.source for each in own) else ""
         sums = {measure: total(own, measure) for measure in SHOWN}
-        rows.append([f"{setting.env} {setting.method} {setting.model}{mark}", *_cells(own, sums)])
+        rows.append(
+            [f"{condition_name.env} {condition_name.method} {condition_name.model}{mark}", *_cells(own, sums)]
+        )
     rows.append(["all", *_cells(found, totals)])
     for end in ("low", "high"):
         rows.append([f"  {end}", "", "", "", *(_amount(totals, measure, end) for measure in SHOWN), ""])

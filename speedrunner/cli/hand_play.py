@@ -21,8 +21,8 @@ from serving.tokens.tools import ToolCall
 from speedrunner.agents.actor import SUBMIT_ANSWER, actor_view, task_text
 from speedrunner.config.named import chosen_task
 from speedrunner.config.schema import Config
-from speedrunner.hosts.local_host import LocalHost
-from speedrunner.store.records import Ending, Module
+from speedrunner.store.records import Module, Termination
+from speedrunner.workers.local_worker import LocalWorker
 from typed.values import shown
 
 HINT = "Type NAME, NAME WORDS or NAME(PARAMETER=VALUE, ...). ? lists the primitives, Ctrl-D ends the episode."
@@ -68,7 +68,7 @@ def play_by_hand(config: Config, say: Callable[[str], None]) -> None:
     """Play the chosen task with lines of the standard input until the episode or the input ends, or Ctrl-C.
 
     The environment's limit of actions applies, the limit of LLM calls does not. Raises `EnvironmentFault` if
-    no task can be chosen, `HostFault` if the task does not exist or the environment fails.
+    no task can be chosen, `WorkerFault` if the task does not exist or the environment fails.
     """
     with Interrupts() as interrupts:
         asyncio.run(_play(config, interrupts, say))
@@ -76,30 +76,30 @@ def play_by_hand(config: Config, say: Callable[[str], None]) -> None:
 
 async def _play(config: Config, interrupts: Interrupts, say: Callable[[str], None]) -> None:
     env = envs.make(config.env.name, **config.env.options)
-    host = LocalHost(env)
-    actions, calls, ending = 0, 0, None
+    worker = LocalWorker(env)
+    actions, calls, termination = 0, 0, None
     try:
-        opening = await host.reset(chosen_task(config), Module(), env.limits.actions)
+        opening = await worker.reset(chosen_task(config), Module(), env.limits.actions)
         say(f"{env.description}\n\n{HINT}\n")
         say(task_text(opening))
-        while ending is None and (call := _next_call(env, interrupts, say)) is not None:
+        while termination is None and (call := _next_call(env, interrupts, say)) is not None:
             calls += 1
             if env.submits and call.name == SUBMIT_ANSWER.name:
-                ending = Ending.SUBMITTED
+                termination = Termination.SUBMITTED
                 break
             try:
                 env.check_call(call.name, call.arguments)
             except InvalidPrimitiveCall as error:
                 say(f"Error: InvalidPrimitiveCall: {error}")
                 continue
-            executed = await host.execute(call, NO_LIMIT_S)
-            actions, ending = executed.actions, executed.ending
+            executed = await worker.execute(call, NO_LIMIT_S)
+            actions, termination = executed.actions, executed.termination
             say(actor_view(executed, config.run.reply_chars))
     finally:
-        await host.close()
-    assert host.outcome is not None
-    score, detail = host.outcome.score, msgspec.json.encode(host.outcome.detail).decode()
-    say(f"\n=== {ending or 'left'}: score {score:g}, {calls} calls, {actions} actions; {detail}")
+        await worker.close()
+    assert worker.outcome is not None
+    score, detail = worker.outcome.score, msgspec.json.encode(worker.outcome.detail).decode()
+    say(f"\n=== {termination or 'left'}: score {score:g}, {calls} calls, {actions} actions; {detail}")
 
 
 def _next_call(env: TextEnv, interrupts: Interrupts, say: Callable[[str], None]) -> ToolCall | None:

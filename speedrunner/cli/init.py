@@ -15,7 +15,7 @@ from speedrunner.store.files import explained, write_atomic
 
 SCAFFOLD = Path(__file__).parents[1] / "scaffold"
 
-Kind = Literal["env", "method", "card"]
+Kind = Literal["env", "method", "model"]
 
 NEXT = {
     "env": ("speedrunner check env {name}:{cls}", "speedrunner episode --human env={name}:{cls}"),
@@ -23,15 +23,15 @@ NEXT = {
         "speedrunner check method {name}:{cls}",
         "speedrunner run method={name}:{cls} run.rollouts=20",
     ),
-    "card": (
-        "speedrunner serve model.card={name}.yaml --print",
-        "speedrunner episode model.card={name}.yaml",
+    "model": (
+        "speedrunner serve model.name={name}.yaml --print",
+        "speedrunner episode model.name={name}.yaml",
     ),
 }
 """Commands that try what was written."""
 
 MODULE_NAME = (r"[a-zA-Z]\w*", "letters, digits and _, a letter first, not a keyword of Python")
-NAMES = {"card": (r"[a-zA-Z][\w.-]*", "letters, digits, _, . and -")}
+NAMES = {"model": (r"[a-zA-Z][\w.-]*", "letters, digits, _, . and -")}
 
 
 class NotWritten(Exception):
@@ -40,7 +40,7 @@ class NotWritten(Exception):
 
 def init(
     kind: Annotated[
-        Kind, typer.Argument(metavar="KIND", help="env, method or card (a model configuration).")
+        Kind, typer.Argument(metavar="KIND", help="env, method or model config (a model configuration).")
     ],
     name: Annotated[
         str, typer.Argument(metavar="NAME", help="Name of the module, or of the model configuration.")
@@ -75,7 +75,7 @@ def init(
     for path in texts:
         if path.exists():
             raise NotWritten(f"{path} is there already: give another name or folder")
-    if kind != "card" and find_spec(name) is not None:
+    if kind != "model" and find_spec(name) is not None:
         raise NotWritten(
             f"{name} is an installed module, which would be imported in its place: give another name"
         )

@@ -23,7 +23,7 @@ from speedrunner.runs.stored_setup import stored_env
 from speedrunner.store.data import RunData, load
 from speedrunner.store.files import StorageError, read_given, reason
 from speedrunner.store.policies import MODULE_BYTES, InvalidPolicy
-from speedrunner.store.processes import remarks
+from speedrunner.store.processes import caveats
 
 Version = Annotated[
     int | None, typer.Argument(metavar="[VERSION]", help="Default: the newest.", show_default=False)
@@ -126,7 +126,7 @@ def blame(run: RunPath) -> None:
     Example: speedrunner library blame runs/demo
     """
     data = load(run)
-    say(*blame_lines(data), *remarks(data.processes))
+    say(*blame_lines(data), *caveats(data.processes))
 
 
 def read_module(file: Path) -> str:

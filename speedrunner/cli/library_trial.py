@@ -43,12 +43,14 @@ def check(file: Module, overrides: Overrides = None) -> None:
     Example: speedrunner library check skills.py env=babyai model=tiny-random
     """
     setup = set_up(compose(overrides or []))
-    card = setup.card
+    model_config = setup.model_config
     library = Library(setup.env.primitives, load=partial(load_failure, setup.config.sandbox.limits))
     # The tokenizer of a hosted model is not known.
-    if card.route == "tokens" and card.tool_format is not None:
-        tokenizer = ChatTokenizer(prepare(card, say_error), card.revision)
-        tool_check = ToolCheck(tokenizer, FORMATS[card.tool_format], card.role("actor").string_tokens)
+    if model_config.api == "completions" and model_config.tool_format is not None:
+        tokenizer = ChatTokenizer(prepare(model_config, say_error), model_config.revision)
+        tool_check = ToolCheck(
+            tokenizer, FORMATS[model_config.tool_format], model_config.role("actor").string_tokens
+        )
         library = replace(library, check=tool_check.check)
     try:
         library = library.write(read_module(file), sleep=0, limit=MODULE_BYTES)
@@ -57,7 +59,7 @@ def check(file: Module, overrides: Overrides = None) -> None:
         say(*(f"{file}: {line}" for line in str(error).splitlines()))
         raise typer.Exit(1) from None
     count = f"{len(library.skills)} skills, {len(library.public)} of them public"
-    say(f"{file} is valid: {count}, for {setup.config.env.name} and {card.name}")
+    say(f"{file} is valid: {count}, for {setup.config.env.name} and {model_config.name}")
 
 
 def try_(

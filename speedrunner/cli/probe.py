@@ -10,7 +10,7 @@ from speedrunner.bench.cache_probe import measure_cache_use
 from speedrunner.bench.tool_probe import measure_tools, thinking_role, with_built_in_calls
 from speedrunner.cli.command import AsJson, EngineOverrides, show_measured
 from speedrunner.config.compose import compose
-from speedrunner.config.named import actor_card
+from speedrunner.config.named import actor_model_config
 
 
 def tools(
@@ -35,11 +35,11 @@ def tools(
     Example: speedrunner probe tools model=tiny-random --count 100
     """
     config = compose(overrides or [])
-    card = actor_card(config)
+    model_config = actor_model_config(config)
     if built_in:
-        card = with_built_in_calls(card)
-    role = thinking_role(card, thinking)
-    show_measured(lambda status: measure_tools(card, config, role, count, in_flight, status), as_json)
+        model_config = with_built_in_calls(model_config)
+    role = thinking_role(model_config, thinking)
+    show_measured(lambda status: measure_tools(model_config, config, role, count, in_flight, status), as_json)
 
 
 def cache(
@@ -54,4 +54,6 @@ def cache(
     Example: speedrunner probe cache model=tiny-random
     """
     config = compose(overrides or [])
-    show_measured(lambda status: measure_cache_use(actor_card(config), config, turns, status), as_json)
+    show_measured(
+        lambda status: measure_cache_use(actor_model_config(config), config, turns, status), as_json
+    )

@@ -47,7 +47,7 @@ def replay(
     recorded = _load_runs(runs, in_flight, trust or [])
     setup = recorded[0].setup
     chosen = setup.config.prices if prices is None else price_list(prices)
-    list_ = chosen.in_place_of(setup.card.prices)
+    list_ = chosen.in_place_of(setup.model_config.prices)
     if csv is not None and not csv.resolve().parent.is_dir():
         raise InvalidConfig(f"--csv {csv}: there is no folder {csv.parent}")
     study = show_measured(lambda status: study_cache(recorded, list_, status), as_json)

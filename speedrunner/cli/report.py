@@ -64,7 +64,7 @@ def report(
             figures=made,
             tables=found.tables,
             facts=facts([run for condition in found.conditions for run in condition.runs]),
-            remarks=[*found.remarks, *found.notes],
+            caveats=[*found.caveats, *found.notes],
             problems=found.problems,
             not_begun=not_begun(found.conditions, found.options),
             cache=[
@@ -74,10 +74,10 @@ def report(
             records=[table for tables in records for table in tables],
         )
         status("writing tables and figures")
-        write(out / "tables", found.tables, found.remarks)
+        write(out / "tables", found.tables, found.caveats)
         write_figures(made, out / "figures")
         write_atomic(out / "report.html", text.encode())
-    say(*describe(found), *found.notes, *found.remarks)
+    say(*describe(found), *found.notes, *found.caveats)
     counts = f"report.html, {len(found.tables)} tables, {len(made)} figures"
     say(f"the report is in {out}: {counts}")
     say(*(f"error: {problem}" for problem in found.problems), err=True)

@@ -42,10 +42,10 @@ def run(overrides: Overrides = None, trust: Trust = None, dry_run: DryRun = Fals
         print_outline(setup)
         return
     console = SafeConsole()
-    balances = carry_out(
+    reconciliations = carry_out(
         lambda drain: run_machinery.run(setup, console, drain), console.say, KEPT, config.run.drain_s
     )
-    print_runs([setup], console, balances)
+    print_runs([setup], console, reconciliations)
 
 
 def _choose_config(given: Sequence[str], trust: Sequence[str]) -> Config:

@@ -7,18 +7,18 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
-from serving.balance import Balance
+from serving.reconciliation import Reconciliation
 from speedrunner.cli.output import SafeConsole, say
 from speedrunner.config.schema import Config
 from speedrunner.results.checkpoints import frame_checkpoints
-from speedrunner.results.cost_text import balance_text, checkpoint_table, limit_lines, notes
+from speedrunner.results.cost_text import checkpoint_table, limit_lines, notes, reconciliation_line
 from speedrunner.results.ledger import run_costs
 from speedrunner.results.plain_rows import list_rows
 from speedrunner.results.pricing import price_book
 from speedrunner.runs.outline import outline
 from speedrunner.runs.setup import Setup
 from speedrunner.store.data import load
-from speedrunner.store.processes import process_lines, remarks
+from speedrunner.store.processes import caveats, process_lines
 
 KEPT = "; finished work is recorded. Rerun the same command to resume"
 
@@ -40,7 +40,9 @@ def has_processes(path: str) -> bool:
     return (Path(path) / "config.yaml").exists() and bool(load(path).processes)
 
 
-def print_runs(setups: Sequence[Setup], console: SafeConsole, balances: Sequence[Balance]) -> None:
+def print_runs(
+    setups: Sequence[Setup], console: SafeConsole, reconciliations: Sequence[Reconciliation]
+) -> None:
     """Print the checkpoints of runs in one table, their costs, token reconciliation and folders."""
     rows, books, processes = {}, [], []
     lines: dict[str, list[str]] = {}
@@ -62,8 +64,8 @@ def print_runs(setups: Sequence[Setup], console: SafeConsole, balances: Sequence
             lines[path].append(f"{unscored} test episodes ended by a fault: {again}")
     only = setups[0].config
     what = f"{only.method.name} on {only.env.name}" if len(setups) == 1 else f"{len(setups)} runs"
-    cards = ", ".join(dict.fromkeys(setup.card.name for setup in setups))
-    console.print(f"\n{what} with {cards}", style="bold")
+    model_configs = ", ".join(dict.fromkeys(setup.model_config.name for setup in setups))
+    console.print(f"\n{what} with {model_configs}", style="bold")
     names = [Path(path).name for path in rows]
     unique = names if len(set(names)) == len(names) else list(rows)
     if len(rows) > 1:  # names must not displace numbers
@@ -73,7 +75,7 @@ def print_runs(setups: Sequence[Setup], console: SafeConsole, balances: Sequence
     for path, own_lines in lines.items():
         for line in own_lines:
             console.say(f"{path}: {line}" if len(setups) > 1 else line)
-    for line in (*remarks(processes), *map(balance_text, balances)):
+    for line in (*caveats(processes), *map(reconciliation_line, reconciliations)):
         console.say(line)
     folders = [str(Path(path)) for path in rows]
     if len(folders) > 1:

@@ -17,13 +17,13 @@ from serving.deployment import deploy, server_log
 from serving.engine.gpus import read_gpus
 from serving.engine.server import VllmServer
 from serving.errors import ServerFailed
-from serving.model_card import ModelCard
+from serving.model_config import ModelConfig
 from serving.sizing import fit
 from serving.weights import model_path, recipe_command
 from speedrunner.cli.command import key_values
 from speedrunner.cli.output import say, say_error, waiting_line
 from speedrunner.config.compose import compose
-from speedrunner.config.named import actor_card
+from speedrunner.config.named import actor_model_config
 from speedrunner.config.schema import Config, InvalidConfig
 from speedrunner.runs.drain import Drain, Interrupted
 
@@ -54,29 +54,29 @@ def serve(
         raise InvalidConfig(
             f"serving.url={config.serving.url} is a running server; `serve` starts one: leave serving.url out"
         )
-    card = actor_card(config)
+    model_config = actor_model_config(config)
     if print_:
         gpus = read_gpus().usable
-        if card.gpus and not gpus:
+        if model_config.gpus and not gpus:
             say_error("note: no GPU is visible here, so the context and sequences are not fitted to one")
-        say(shell_command(fit(card, gpus), config.serving.port))
+        say(shell_command(fit(model_config, gpus), config.serving.port))
         return
-    model_path(card)  # raises for a hosted model
+    model_path(model_config)  # raises for a hosted model
     drain = Drain(say)
     try:
-        asyncio.run(drain.run(_serve(card, config, overrides or [])))
+        asyncio.run(drain.run(_serve(model_config, config, overrides or [])))
     except Interrupted as interrupted:
         say(f"{interrupted}; the server has ended")
 
 
-def shell_command(card: ModelCard, port: int | None) -> str:
+def shell_command(model_config: ModelConfig, port: int | None) -> str:
     """Return the shell command that starts a model's server, and first makes its weights if it has a recipe.
 
-    Raises `InvalidCard` for a hosted model.
+    Raises `InvalidModelConfig` for a hosted model.
     """
-    path = model_path(card)
-    server = VllmServer(card, path, server_log(card), port=port)
-    recipe = recipe_command(card)
+    path = model_path(model_config)
+    server = VllmServer(model_config, path, server_log(model_config), port=port)
+    recipe = recipe_command(model_config)
     steps = [shlex.join(recipe)] if recipe else []
     steps.append(shlex.join(["mkdir", "-m", "700", str(server.folder)]))
     key = server.endpoint.api_key
@@ -84,12 +84,12 @@ def shell_command(card: ModelCard, port: int | None) -> str:
     return " && ".join(steps)
 
 
-async def _serve(card: ModelCard, config: Config, overrides: Sequence[str]) -> None:
+async def _serve(model_config: ModelConfig, config: Config, overrides: Sequence[str]) -> None:
     """Start the server, print its address, and wait until it ends. Raises `ServerFailed`."""
-    options, log = config.serving, server_log(card)
+    options, log = config.serving, server_log(model_config)
     with ExitStack() as line:
         status = line.enter_context(waiting_line())
-        async with deploy(card, options, log=log, say=say, waiting=status) as deployment:
+        async with deploy(model_config, options, log=log, say=say, waiting=status) as deployment:
             async with deployment.client(lambda row: None):
                 pass  # it answered a real request
             server = deployment.server
@@ -99,7 +99,7 @@ async def _serve(card: ModelCard, config: Config, overrides: Sequence[str]) -> N
                 chosen = [each for each in overrides if re.match(r"model[.=]", each)]
                 key = [] if key_file is None else [f"serving.api_key_file={key_file}"]
                 attach = ["speedrunner", "run", *chosen, f"serving.url={server.endpoint}", *key]
-                say(f"{card.name} is ready at {server.endpoint}; press Ctrl-C to stop it")
+                say(f"{model_config.name} is ready at {server.endpoint}; press Ctrl-C to stop it")
                 if key_file is not None:
                     say(f"its API key is in {key_file}")
                 say(f"to use it from another terminal: {shlex.join(attach)}")

@@ -10,7 +10,7 @@ from speedrunner.agents.texts import sleep_lines, whole_lines
 from speedrunner.cli.command import RunPath
 from speedrunner.cli.output import say
 from speedrunner.store.data import load
-from speedrunner.store.processes import remarks
+from speedrunner.store.processes import caveats
 
 
 def show(
@@ -34,4 +34,4 @@ def show(
     data, (kind, _, number) = load(run), episode.partition("/")
     is_sleep = kind == "sleep" and number.isdecimal()
     lines = sleep_lines(data.sleep(int(number))) if is_sleep else whole_lines(data.trajectory(episode))
-    say(*lines, *remarks(data.processes))
+    say(*lines, *caveats(data.processes))

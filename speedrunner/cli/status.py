@@ -59,7 +59,7 @@ def status(
         left = [run for run in job.runs if run not in finished and newest[run] == job.job]
         if job.in_queue or left:
             say(_describe_job(job, left, folder))
-    say(*sorted({remark for run in found.runs for remark in run.remarks}))
+    say(*sorted({caveat for run in found.runs for caveat in run.caveats}))
 
 
 def _table(runs: list[RunStatus]) -> list[str]:

@@ -71,7 +71,7 @@ def sweep(
         lambda drain: play_all(runs, console, drain, at_once, logs), console.say, KEPT, patience_s
     )
     if played := [each for each in setups if has_processes(each.config.run.dir)]:
-        print_runs(played, console, result.balances)
+        print_runs(played, console, result.reconciliations)
     if result.failures:
         lines = [f"{path}: {reason}" for path, reason in result.failures.items()]
         raise RunStopped(f"{len(lines)} of {len(setups)} runs stopped; " + "; ".join(lines))

@@ -11,7 +11,7 @@ import msgspec
 from envs import EnvironmentFault
 from serving import hub, weights
 from serving.errors import ServingError
-from serving.model_card import ModelCard
+from serving.model_config import ModelConfig
 from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.cluster.environments import opened
 from speedrunner.cluster.subject import Subject
@@ -55,10 +55,13 @@ def prepare(subject: Subject, status: Say, say: Callable[[Prepared], None]) -> l
 
 
 def _steps(subject: Subject) -> Iterator[tuple[str, Callable[[Say], str]]]:
-    """What is prepared, and how; each model's folder once, whichever cards share it."""
-    models = {card.base_url or weights.model_path(card): card for card in subject.cards}
-    for card in models.values():
-        yield f"model {card.name}", partial(_model, card)
+    """What is prepared, and how; each model's folder once, whichever model configs share it."""
+    models = {
+        model_config.base_url or weights.model_path(model_config): model_config
+        for model_config in subject.model_configs
+    }
+    for model_config in models.values():
+        yield f"model {model_config.name}", partial(_model, model_config)
     for env in subject.environments:
         yield f"environment {env.name}", partial(_environment, env)
 
@@ -67,12 +70,12 @@ def _environment(env: ClassConfig, status: Say) -> str:
     return opened(env)
 
 
-def _model(card: ModelCard, status: Say) -> str:
+def _model(model_config: ModelConfig, status: Say) -> str:
     """Weights and tokenizer. Raises `ServingError`."""
-    if card.hosted:
-        return f"nothing to fetch: it is hosted at {card.base_url}, which nodes have to reach"
-    place = weights.prepare(card, status)
-    folder = hub.fetch(place, card.revision, status) if card.id else Path(place)
-    if card.route == "tokens":
-        ChatTokenizer(place, card.revision)
+    if model_config.hosted:
+        return f"nothing to fetch: it is hosted at {model_config.base_url}, which nodes have to reach"
+    place = weights.prepare(model_config, status)
+    folder = hub.fetch(place, model_config.revision, status) if model_config.id else Path(place)
+    if model_config.api == "completions":
+        ChatTokenizer(place, model_config.revision)
     return f"{hub.size_bytes(folder) / 1e9:.3g} GB in {folder}"

@@ -52,7 +52,7 @@ class Cluster(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
     Attributes:
         gpus: GPUs that one node has for a job; how many of them it gets, and on how many nodes, the models'
-            cards say. 0 for machines without.
+            model configs say. 0 for machines without.
         cpus: cores of a job, on each node.
         memory_gb: memory of a job in GB (2^30 bytes), on each node.
         minutes: walltime, 30 days at most. A job ends in good order before it is over, and starts again.

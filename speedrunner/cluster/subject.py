@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from serving.model_card import ModelCard
+from serving.model_config import ModelConfig
 from speedrunner.config.compose import compose
-from speedrunner.config.named import actor_card, inducer_card
+from speedrunner.config.named import actor_model_config, inducer_model_config
 from speedrunner.config.schema import ClassConfig, Config, InvalidConfig, SandboxConfig, ServingConfig
 from speedrunner.experiments.grid import grid_of
 
@@ -24,7 +24,7 @@ class Subject:
     Attributes:
         given: what the command was given.
         root: where the runs' folders of a list are, if that was given as well.
-        cards: the models of all roles, as the runs adapt them.
+        model configs: the models of all roles, as the runs adapt them.
         served: those for which a server is started, with the port that it gets, if any.
         together: models whose servers one run starts, for each different run.
         attached: those whose server runs already, and how it is reached.
@@ -34,10 +34,10 @@ class Subject:
     given: tuple[str, ...]
     root: Path | None
     configs: list[Config]
-    cards: list[ModelCard]
-    served: list[tuple[ModelCard, int | None]]
-    together: list[list[ModelCard]]
-    attached: list[tuple[ModelCard, ServingConfig]]
+    model_configs: list[ModelConfig]
+    served: list[tuple[ModelConfig, int | None]]
+    together: list[list[ModelConfig]]
+    attached: list[tuple[ModelConfig, ServingConfig]]
     gpus: int
 
     @property
@@ -76,7 +76,8 @@ def subject_of(given: Sequence[str], folder: Path | None = None) -> Subject:
         folder: where the runs' folders of a list are.
 
     Raises:
-        InvalidConfig, InvalidCard: something in it does not exist, or a folder is given without a list.
+        InvalidConfig, InvalidModelConfig: something in it does not exist, or a folder is given without a
+        list.
     """
     given = [each for each in given if not each.startswith(("cluster=", "cluster."))]
     lists = any(each.startswith("experiment=") for each in given) or (given and "=" not in given[0])
@@ -85,25 +86,25 @@ def subject_of(given: Sequence[str], folder: Path | None = None) -> Subject:
             "--dir is for a list of runs (experiment=NAME or a file first); one run's is run.dir=PATH"
         )
     configs = [run.config for run in grid_of(given, folder).runs()] if lists else [compose(given)]
-    cards: list[ModelCard] = []
-    served: list[tuple[ModelCard, int | None]] = []
-    attached: list[tuple[ModelCard, ServingConfig]] = []
-    together: list[list[ModelCard]] = []
+    model_configs: list[ModelConfig] = []
+    served: list[tuple[ModelConfig, int | None]] = []
+    attached: list[tuple[ModelConfig, ServingConfig]] = []
+    together: list[list[ModelConfig]] = []
     gpus = 0
     for config in configs:
-        actor = actor_card(config)
-        inducer = inducer_card(config, actor)
+        actor = actor_model_config(config)
+        inducer = inducer_model_config(config, actor)
         own = [] if actor.hosted or config.serving.url else [(actor, config.serving.port)]
         if config.serving.url and not actor.hosted:
             attached.append((actor, config.serving))
         if inducer is not actor and not inducer.hosted:
             own.append((inducer, None))
-        cards += [actor, inducer]
+        model_configs += [actor, inducer]
         served += own
-        together.append([card for card, _ in own])
-        gpus = max(gpus, sum(card.gpus_of_a_node for card, _ in own))
+        together.append([model_config for model_config, _ in own])
+        gpus = max(gpus, sum(model_config.gpus_of_a_node for model_config, _ in own))
     servers = _once(served), _once(together), _once(attached)
-    return Subject(tuple(given), folder, configs, _once(cards), *servers, gpus)
+    return Subject(tuple(given), folder, configs, _once(model_configs), *servers, gpus)
 
 
 def _once(things: Iterable[T]) -> list[T]:

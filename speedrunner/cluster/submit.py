@@ -11,7 +11,7 @@ from pathlib import Path
 import jinja2
 import msgspec
 
-from serving.cards import CHECKOUT
+from serving.model_configs import CHECKOUT
 from speedrunner.cluster.jobs import JobPart, Submitted, job_status, note_jobs
 from speedrunner.cluster.settings import Cluster
 from speedrunner.config.schema import InvalidConfig
@@ -156,20 +156,22 @@ def _machines(part: Sequence[Member], cluster: Cluster) -> Machines:
     """What the servers of a part need, which all its runs share."""
     run, setup = part[0].run, part[0].setup
     started = {
-        card.name: card for card, options in setup.services if card.base_url is None and options.url is None
+        model_config.name: model_config
+        for model_config, options in setup.services
+        if model_config.base_url is None and options.url is None
     }
-    gpus = sum(card.gpus_of_a_node for card in started.values())
+    gpus = sum(model_config.gpus_of_a_node for model_config in started.values())
     if gpus > cluster.gpus:
         raise InvalidConfig(
             f"{run.place}: {gpus} GPUs on a node are needed for {' and '.join(started)}, and the cluster's"
             f" nodes have {cluster.gpus} (cluster.gpus)"
         )
-    if len(spread := [name for name, card in started.items() if card.nodes > 1]) > 1:
+    if len(spread := [name for name, model_config in started.items() if model_config.nodes > 1]) > 1:
         raise InvalidConfig(
             f"{run.place}: {' and '.join(spread)} need several nodes each, and a job has one such model:"
             " choose a smaller one for the actor or the inducer"
         )
-    return Machines(max((card.nodes for card in started.values()), default=1), gpus)
+    return Machines(max((model_config.nodes for model_config in started.values()), default=1), gpus)
 
 
 def _program() -> list[str]:

@@ -1,4 +1,4 @@
-"""Composing a configuration from `configs/`, the model cards, and overrides of the command line."""
+"""Composing a configuration from `configs/`, the model configs, and overrides of the command line."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import yaml
 from msgspec.structs import replace
 
-from serving.cards import MODELS, list_cards
+from serving.model_configs import MODELS, list_model_configs
 from speedrunner.config.names import CONFIGS, run_name
 from speedrunner.config.schema import (
     Config,
@@ -35,7 +35,7 @@ GROUPS = ("env", "method", "model", "prices", "sandbox")
 OPEN_GROUPS = ("env", "method")
 """Groups that also take a `package.module:Class`."""
 
-ELSEWHERE = {"model": "model.card=PATH/TO/CARD.yaml"} | dict.fromkeys(OPEN_GROUPS, "package.module:Class")
+ELSEWHERE = {"model": "model.name=PATH/TO/CARD.yaml"} | dict.fromkeys(OPEN_GROUPS, "package.module:Class")
 """What a group takes beside its choices."""
 
 _EXISTING_RUN = "existing_run"
@@ -65,7 +65,9 @@ def compose(overrides: Sequence[str], *, base: str | None = None) -> Config:
 
     choices, settings = _read(overrides)
     try:
-        composed = copy.deepcopy(_chosen(str(CONFIGS), tuple(list_cards()), tuple(choices.items()), base))
+        composed = copy.deepcopy(
+            _chosen(str(CONFIGS), tuple(list_model_configs()), tuple(choices.items()), base)
+        )
         for key, value in settings:
             OmegaConf.update(composed, key, value, force_add=True)
         for key in sorted(OmegaConf.missing_keys(composed)):
@@ -87,7 +89,7 @@ def compose(overrides: Sequence[str], *, base: str | None = None) -> Config:
 
 @cache
 def _chosen(
-    configs: str, cards: tuple[str, ...], choices: tuple[tuple[str, str], ...], base: str | None
+    configs: str, model_configs: tuple[str, ...], choices: tuple[tuple[str, str], ...], base: str | None
 ) -> DictConfig:
     """What the choices of groups make; composed once, since it takes Hydra a tenth of a second."""
     from hydra import compose as hydra_compose
@@ -97,8 +99,8 @@ def _chosen(
     if base is not None:
         _store_existing_run(from_yaml(base), chosen=dict(choices))
     ConfigStore.instance().store(name=_SCHEMA, node=default_mapping())
-    for card in cards:
-        ConfigStore.instance().store(group="model", name=card, node={"card": card})
+    for model_config in model_configs:
+        ConfigStore.instance().store(group="model", name=model_config, node={"name": model_config})
     with initialize_config_dir(configs, version_base="1.3"):
         selection = [f"{group}={choice}" for group, choice in choices]
         return hydra_compose("config" if base is None else _EXISTING_RUN, selection)
@@ -161,7 +163,7 @@ def _read(overrides: Sequence[str]) -> tuple[dict[str, str], list[tuple[str, Any
         if key in choices:
             raise InvalidConfig(f"{text}: {key} is chosen twice")
         if key == "model" and isinstance(value, str) and value.endswith((".yaml", ".yml")):
-            settings.append(("model.card", value))
+            settings.append(("model.name", value))
         elif key in OPEN_GROUPS and isinstance(value, str) and ":" in value:
             choices[key] = _OWN
             settings.append((f"{key}.name", value))

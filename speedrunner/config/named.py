@@ -1,4 +1,4 @@
-"""What a configuration names: model cards, and the one task of a single episode."""
+"""What a configuration names: model configs, and the one task of a single episode."""
 
 from __future__ import annotations
 
@@ -9,19 +9,21 @@ from msgspec.structs import replace
 
 import envs
 from envs import EnvironmentFault, Split, Task, UnknownTask
-from serving.cards import adapted, load_card
-from serving.model_card import ModelCard
+from serving.model_config import ModelConfig
+from serving.model_configs import adapted, load_model_config
 from speedrunner.config.schema import Config
 
 
-def actor_card(config: Config) -> ModelCard:
-    """The card of the actor's model, with what the configuration changes in it. Raises `InvalidCard`."""
+def actor_model_config(config: Config) -> ModelConfig:
+    """The model config of the actor's model, with what the configuration changes in it. Raises
+    `InvalidModelConfig`.
+    """
     model = config.model
     roles = {"actor": model.actor}
-    if model.inducer_card in (None, model.card):
+    if model.inducer_name in (None, model.name):
         roles["inducer"] = model.inducer
     return adapted(
-        load_card(model.card),
+        load_model_config(model.name),
         replicas=model.replicas,
         load_format=model.load_format,
         prefix_caching=model.prefix_caching,
@@ -29,10 +31,10 @@ def actor_card(config: Config) -> ModelCard:
     )
 
 
-def inducer_card(config: Config, actor: ModelCard) -> ModelCard:
-    """The card of every role but the actor, often the actor's own. Raises `InvalidCard`."""
-    name = config.model.inducer_card
-    other = actor if name is None else load_card(name)
+def inducer_model_config(config: Config, actor: ModelConfig) -> ModelConfig:
+    """The model config of every role but the actor, often the actor's own. Raises `InvalidModelConfig`."""
+    name = config.model.inducer_name
+    other = actor if name is None else load_model_config(name)
     if other.name == actor.name:
         return actor  # one server is enough
     own = replace(config.model, load_format="auto", prefix_caching=None) if other.hosted else config.model

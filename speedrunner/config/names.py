@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import yaml
 
-from serving.cards import CHECKOUT
+from serving.model_configs import CHECKOUT
 from speedrunner.config.schema import ClassConfig, Config
 
 CONFIGS = CHECKOUT / "configs"
@@ -20,14 +20,14 @@ SEED = "${run.seed}"
 """What a file of `configs/` writes for the run's seed, which is named by itself."""
 
 
-class Setting(msgspec.Struct, frozen=True, order=True):
+class ConditionName(msgspec.Struct, frozen=True, order=True):
     """What runs have in common that differ by their seed alone, and perhaps in how long they are.
 
     Attributes:
         env: the environment: `babyai`, `scienceworld-family3`, `crafter-zombie_frequency0`.
         method: the method, and of which run's policy it begins: `asi`, `speedrunner-interpreter_off`,
             `voyager-visible_last50-from_crafter`.
-        model: the actor's card, and that of the other roles if it is another one.
+        model: the actor's model config, and that of the other roles if it is another one.
     """
 
     env: str
@@ -35,27 +35,30 @@ class Setting(msgspec.Struct, frozen=True, order=True):
     model: str
 
 
-def setting(config: Config) -> Setting:
+def condition_name(config: Config) -> ConditionName:
     """How a run's setting is called."""
     model, library, start_from = config.model, config.library, config.run.start_from
     env = _named(config.env, _file("env", config.env.name), config.run.seed)
     method = _named(config.method, _file("method", config.method.name), config.run.seed)
-    cards = "+".join(_card(card) for card in dict.fromkeys((model.card, model.inducer_card or model.card)))
+    model_configs = "+".join(
+        _model_config(model_config)
+        for model_config in dict.fromkeys((model.name, model.inducer_name or model.name))
+    )
     variant = "-uncached" if model.prefix_caching is False else ""
     begin = method
     if library.visible_last is not None:
         begin += f"-visible_last{library.visible_last}"
     if start_from is not None:
         source = Path(start_from).name.removesuffix(f"-seed{config.run.seed}")
-        for part in (variant, f"-{cards}", f"-{method}"):
+        for part in (variant, f"-{model_configs}", f"-{method}"):
             source = source.removesuffix(part)
         begin += f"-from_{_plain(source)}"
-    return Setting(env, begin, cards + variant)
+    return ConditionName(env, begin, model_configs + variant)
 
 
 def run_name(config: Config) -> str:
     """The name of a run's folder: its setting and its seed."""
-    found = setting(config)
+    found = condition_name(config)
     return f"{found.env}-{found.method}-{found.model}-seed{config.run.seed}"
 
 
@@ -78,9 +81,9 @@ def _value(value: object) -> str:
     return _plain(f"{'' if isinstance(value, int) and not isinstance(value, bool) else '_'}{value}")
 
 
-def _card(card: str) -> str:
-    """The name of a card, or of its file."""
-    return _plain(Path(card).stem if card.endswith((".yaml", ".yml")) else card)
+def _model_config(model_config: str) -> str:
+    """The name of a model config, or of its file."""
+    return _plain(Path(model_config).stem if model_config.endswith((".yaml", ".yml")) else model_config)
 
 
 def _plain(text: str) -> str:

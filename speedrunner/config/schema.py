@@ -65,8 +65,8 @@ class RunConfig(msgspec.Struct, frozen=True):
     start_from: Text | None = None
     #: Go on although code, versions or server options have changed since the run began; it is recorded.
     accept_changes: bool = False
-    #: Play episodes again that ended by a fault of ours: held-out ones, and training ones of the newest batch
-    #: while no sleep has used it.
+    #: Play episodes again that ended by an infrastructure error: held-out ones, and training ones of the
+    #: newest batch while no sleep has used it.
     retry_faults: bool = False
     #: How long episodes in flight may go on after the first SIGINT or SIGTERM, in seconds (after SIGUSR1 in a
     #: Slurm job: until its end); what has not ended by then is played anew.
@@ -106,38 +106,38 @@ class LibraryConfig(msgspec.Struct, frozen=True):
     visible_last: Count | None = None
 
 
-class ModelConfig(msgspec.Struct, frozen=True):
+class ModelOptions(msgspec.Struct, frozen=True):
     """The models of the roles."""
 
-    #: Name of a card in `models/`, or the path of any card's `.yaml` file.
-    card: Text
-    #: Another card for the inducer and every role but the actor; `None`: the same.
-    inducer_card: Text | None = None
-    #: What differs from the actor's card in budgets and sampling: fields of `Role` in serving/model_card.py,
-    #: such as `model.actor.thinking_tokens`.
+    #: Name of a model config in `models/`, or the path of any model config's `.yaml` file.
+    name: Text
+    #: Another model config for the inducer and every role but the actor; `None`: the same.
+    inducer_name: Text | None = None
+    #: What differs from the actor's model config in budgets and sampling: fields of `Role` in
+    #: serving/model_config.py, such as `model.actor.thinking_tokens`.
     actor: dict[str, Any] = {}
     #: The same for the inducer and every role but the actor.
     inducer: dict[str, Any] = {}
-    #: Data-parallel replicas of the card's server; `None`: as the card says.
+    #: Data-parallel replicas of the model config's server; `None`: as the model config says.
     replicas: AtLeastOne | None = None
-    #: Whether the server keeps prompts in a prefix cache; `None`: as the card says.
+    #: Whether the server keeps prompts in a prefix cache; `None`: as the model config says.
     prefix_caching: bool | None = None
     #: `dummy` serves random weights of the model's shape: nothing is downloaded.
     load_format: Literal["auto", "dummy"] = "auto"
 
 
 class PricesConfig(msgspec.Struct, frozen=True):
-    """A price list that takes the place of the card's."""
+    """A price list that takes the place of the model config's."""
 
-    #: USD per million prompt tokens that had to be computed; `None`: the card's.
+    #: USD per million prompt tokens that had to be computed; `None`: the model config's.
     uncached: Usd | None = None
-    #: USD per million prompt tokens from the prefix cache; `None`: the card's.
+    #: USD per million prompt tokens from the prefix cache; `None`: the model config's.
     cached: Usd | None = None
-    #: USD per million generated tokens; `None`: the card's.
+    #: USD per million generated tokens; `None`: the model config's.
     output: Usd | None = None
 
     def in_place_of(self, own: Prices) -> Prices:
-        """A card's own list, with what this one names in its place."""
+        """A model config's own list, with what this one names in its place."""
         named = {name: price for name, price in msgspec.structs.asdict(self).items() if price is not None}
         return msgspec.structs.replace(own, **named)
 
@@ -172,7 +172,7 @@ class Config(msgspec.Struct, frozen=True):
     run: RunConfig
     env: ClassConfig
     method: ClassConfig
-    model: ModelConfig
+    model: ModelOptions
     task: TaskConfig = TaskConfig()
     library: LibraryConfig = LibraryConfig()
     prices: PricesConfig = PricesConfig()
@@ -187,9 +187,9 @@ class Config(msgspec.Struct, frozen=True):
 def default_mapping() -> dict[str, Any]:
     """Return every key that has a default, in the form that it has in YAML; `run.dir` is null."""
     nothing = ClassConfig("-")
-    sections = to_mapping(Config(RunConfig("-"), nothing, nothing, ModelConfig("-")))
+    sections = to_mapping(Config(RunConfig("-"), nothing, nothing, ModelOptions("-")))
     sections["run"]["dir"] = None
-    del sections["env"], sections["method"], sections["model"]["card"]
+    del sections["env"], sections["method"], sections["model"]["name"]
     return sections
 
 

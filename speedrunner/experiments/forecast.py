@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from speedrunner.config.names import Setting, setting
+from speedrunner.config.names import ConditionName, condition_name
 from speedrunner.config.schema import Config
 from speedrunner.results.forecast_records import MEASURES, Forecast, Kind, frame_steps
 from speedrunner.results.ledger import ledger, run_costs
@@ -38,7 +38,7 @@ class NothingMeasured(Exception):
 Budgets = str
 """The limits of a run's episodes and sleeps: a forecast uses only measurements under the same ones."""
 
-COLUMNS = ("setting", "budgets", "kind", *MEASURES)
+COLUMNS = ("condition_name", "budgets", "kind", *MEASURES)
 """Of a frame of what was measured: one row for each episode and sleep; an unknown amount is NaN."""
 
 
@@ -70,7 +70,7 @@ def measured(folders: Iterable[Path], prices: str | None = None) -> tuple[pandas
     frames = [pandas.DataFrame(columns=COLUMNS)]
     for run, costs in zip(runs, run_costs(runs, books), strict=True):
         steps = frame_steps(run, costs)
-        steps["setting"] = pandas.Series([setting(run.settings)] * len(steps), dtype=object)
+        steps["condition_name"] = pandas.Series([condition_name(run.settings)] * len(steps), dtype=object)
         steps["budgets"] = budgets_of(run.settings)
         frames.append(steps)
     known = [each for each in frames if len(each)] or frames
@@ -91,7 +91,7 @@ def forecast(setups: Sequence[Setup], known: pandas.DataFrame, prices: str = OWN
     """
     found = [each for each in (_forecast(setup, known, prices) for setup in setups) if each is not None]
     if not found:
-        there = [" ".join(msgspec.structs.astuple(each)) for each in known["setting"].unique()]
+        there = [" ".join(msgspec.structs.astuple(each)) for each in known["condition_name"].unique()]
         raise NothingMeasured(
             f"nothing like any of these {len(setups)} runs was measured, with the same setting and the same"
             f" budgets of an episode (measured are: {', '.join(there) or 'none'}): play a few of their"
@@ -103,21 +103,21 @@ def forecast(setups: Sequence[Setup], known: pandas.DataFrame, prices: str = OWN
 def _forecast(setup: Setup, known: pandas.DataFrame, prices: str) -> Forecast | None:
     import pandas
 
-    own, plan = setting(setup.config), setup.plan()
+    own, plan = condition_name(setup.config), setup.plan()
     counts = _counts(plan)
     alike = known[known["budgets"] == budgets_of(setup.config)]
     mean, variance = pandas.Series(0.0, MEASURES), pandas.Series(0.0, MEASURES)
     measured_of: dict[Kind, int] = {}
-    others: set[Setting] = set()
+    others: set[ConditionName] = set()
     for kind, planned in counts.items():
         if not planned:
             continue
         of_kind = alike[alike["kind"] == kind]
-        source = _source(own, of_kind["setting"].unique())
+        source = _source(own, of_kind["condition_name"].unique())
         if source is None:
             return None
         others |= {source} - {own}
-        sample = of_kind.loc[of_kind["setting"] == source, [*MEASURES]].astype(float)
+        sample = of_kind.loc[of_kind["condition_name"] == source, [*MEASURES]].astype(float)
         measured_of[kind] = count = len(sample)
         mean += planned * sample.mean(skipna=False)
         # Of a sum of so many values like these, whose mean is known from them alone.
@@ -125,7 +125,7 @@ def _forecast(setup: Setup, known: pandas.DataFrame, prices: str) -> Forecast | 
     names = [each for each in MEASURES if pandas.notna(mean[each])]
     return Forecast(
         dir=setup.config.run.dir,
-        setting=own,
+        condition_name=own,
         counts=counts,
         files=_files(plan),
         mean={each: float(mean[each]) for each in names},
@@ -144,7 +144,7 @@ def budgets_of(config: Config) -> Budgets:
     return msgspec.json.encode(bounds, order="sorted").decode()
 
 
-def _source(own: Setting, there: Iterable[Setting]) -> Setting | None:
+def _source(own: ConditionName, there: Iterable[ConditionName]) -> ConditionName | None:
     """Return the setting whose amounts a run is expected to take: its own, or a variant of the method."""
     variants = [
         each
@@ -170,7 +170,14 @@ def _files(plan: Sequence[Step]) -> int:
 
 
 ONCE = (
-    *("config.yaml", "processes.jsonl", "episodes.jsonl", "requests.jsonl", "accounts.jsonl", "state.json"),
-    "hosts.log",
+    *(
+        "config.yaml",
+        "processes.jsonl",
+        "episodes.jsonl",
+        "requests.jsonl",
+        "reconciliation.jsonl",
+        "state.json",
+    ),
+    "workers.log",
 )
 """Files that every run has once; the server's log is next to the runs."""

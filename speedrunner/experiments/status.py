@@ -20,7 +20,7 @@ from speedrunner.store.data import load
 from speedrunner.store.discovery import DAMAGED, damage, runs_below
 from speedrunner.store.files import StorageError
 from speedrunner.store.lock import owner_of
-from speedrunner.store.processes import remarks
+from speedrunner.store.processes import caveats
 from speedrunner.store.sweep_plans import SweepPlan, noted_sweeps
 
 State = Literal["finished", "running", "stopped", "waiting", "unknown"]
@@ -36,11 +36,11 @@ class RunStatus(msgspec.Struct, frozen=True, kw_only=True):
         owner: the process that plays it.
         doing: what comes next of its steps, where it is begun.
         episodes, of: finished ones, and those that its plan has.
-        faults: episodes that ended by a fault of ours.
+        faults: episodes that ended by an infrastructure error.
         checkpoint, score: of its last evaluation, the mean of the scores so far.
         quiet_s: seconds since its last request was answered.
         note: why it is not known where it stands, or the run that it waits for.
-        remarks: what the cards of its models say of their results.
+        remarks: what the model configs say of their results.
     """
 
     dir: str
@@ -54,7 +54,7 @@ class RunStatus(msgspec.Struct, frozen=True, kw_only=True):
     score: float | None = None
     quiet_s: float | None = None
     note: str = ""
-    remarks: list[str] = []
+    caveats: list[str] = []
 
 
 class SweepStatus(msgspec.Struct, frozen=True):
@@ -120,10 +120,10 @@ def _status(path: Path, trust: Collection[str]) -> RunStatus:
         state="unknown",
         owner=owner,
         episodes=len(rows),
-        faults=sum(row.ending.is_fault for row in rows),
+        faults=sum(row.termination.is_fault for row in rows),
         checkpoint=last.get("checkpoint"),
         score=last.get("score"),
-        remarks=remarks(run.processes),
+        caveats=caveats(run.processes),
         quiet_s=max(time.time() - ledger.stat().st_mtime, 0.0) if ledger.exists() else None,
     )
     try:

@@ -11,13 +11,11 @@ from pathlib import Path
 
 from rich.console import Console
 
-from serving.balance import Balance
 from serving.errors import ServingError
+from serving.reconciliation import Reconciliation
 from speedrunner.config.schema import to_mapping
 from speedrunner.console import visible
 from speedrunner.experiments.grid import GridRun
-from speedrunner.hosts.host import HostError
-from speedrunner.hosts.host_pool import HostPool, TooManyHosts
 from speedrunner.methods.base import MethodBroke
 from speedrunner.optional import NotInstalled
 from speedrunner.runs.drain import Drain, Interrupted
@@ -32,8 +30,10 @@ from speedrunner.sandbox.settings import SandboxError
 from speedrunner.store.data import load
 from speedrunner.store.files import StorageError
 from speedrunner.store.rundir import RunDirectory
+from speedrunner.workers.env_worker import WorkerError
+from speedrunner.workers.worker_pool import TooManyWorkers, WorkerPool
 
-OF_ONE_RUN = (HostError, MethodBroke, NotInstalled, RunStopped, SandboxError, ServingError, StorageError)
+OF_ONE_RUN = (WorkerError, MethodBroke, NotInstalled, RunStopped, SandboxError, ServingError, StorageError)
 """What may stop one run; the others go on."""
 
 AT_ONCE = 64
@@ -77,7 +77,7 @@ class SweepResult:
     """
 
     failures: dict[str, str]
-    balances: list[Balance]
+    reconciliations: list[Reconciliation]
 
 
 def members(runs: Sequence[GridRun], *, plays_here: bool = True) -> list[Member]:
@@ -87,7 +87,8 @@ def members(runs: Sequence[GridRun], *, plays_here: bool = True) -> list[Member]
         plays_here: whether this machine is to play them.
 
     Raises:
-        EnvironmentFault, UnknownMethod, InvalidMethodOption, InvalidCard, ...: see `set_up`; the error says
+        EnvironmentFault, UnknownMethod, InvalidMethodOption, InvalidModelConfig, ...: see `set_up`; the
+        error says
             which run it is about.
     """
     found = []
@@ -114,11 +115,11 @@ async def sweep(
         RunDirectoryError: a directory holds something else; nothing was started.
         Interrupted: a drain was asked for, or (`TimeIsUp`) a run had too little time left.
         ServingError: the server did not start, where all runs share one.
-        InvalidCard, ServerFailed: an API key is missing.
+        InvalidModelConfig, ServerFailed: an API key is missing.
     """
     left = [each for each in runs if is_unfinished(each)]
     failures: dict[str, str] = {}
-    balances: list[Balance] = []
+    reconciliations: list[Reconciliation] = []
     with SweepProgress(console, len(runs), len(runs) - len(left)) as progress:
         servers = [each.server for each in left]
         left.sort(key=lambda each: servers.index(each.server))
@@ -127,7 +128,7 @@ async def sweep(
         for group in _in_order(shifts):
             shift = _Shift(list(group), unfinished, failures, progress, console, drain, at_once, logs)
             try:
-                balances += await shift.play()
+                reconciliations += await shift.play()
             except ServingError as error:
                 if len(shifts) == 1:
                     raise
@@ -137,7 +138,7 @@ async def sweep(
             drain.check()
             if shift.interrupted is not None:
                 raise shift.interrupted
-    return SweepResult(failures, balances)
+    return SweepResult(failures, reconciliations)
 
 
 def _in_order(shifts: list[list[Member]]) -> list[list[Member]]:
@@ -208,7 +209,7 @@ class _Shift:
         self._active: dict[asyncio.Task[None], tuple[Member, BegunRun, AsyncExitStack]] = {}
         self._begun: dict[str, BegunRun] = {}
         self._stopped: list[BegunRun] = []
-        self._hosts: list[AsyncExitStack] = []
+        self._workers: list[AsyncExitStack] = []
         """Of all runs; closed when they end, at the latest with the shift."""
         self._directories = AsyncExitStack()
         """They stay ours to the end, when the accounts of all are stored, or until their runs stop."""
@@ -219,13 +220,13 @@ class _Shift:
         self._defect: Exception | None = None
         """What is no failure for people; raised when the others have ended."""
 
-    async def play(self) -> list[Balance]:
+    async def play(self) -> list[Reconciliation]:
         """Play them to their ends. Returns the engines' accounts."""
         async with self._directories:
             try:
                 self._server_setup = await sized_setup(self._server_setup, self._say)
                 await self._begin_more()
-                balances = await self._play_on_a_server() if self._active else []
+                reconciliations = await self._play_on_a_server() if self._active else []
             finally:
                 await self._cancel()
         if self._defect is not None:
@@ -234,9 +235,9 @@ class _Shift:
             for member in self._queue:
                 why = f"it begins with {member.run.after}, which is not finished"
                 self._failures.setdefault(member.path, why)
-        return balances
+        return reconciliations
 
-    async def _play_on_a_server(self) -> list[Balance]:
+    async def _play_on_a_server(self) -> list[Reconciliation]:
         _, one, _ = next(iter(self._active.values()))
         folder = one.directory.path.parent
         async with AsyncExitStack() as stack:
@@ -253,20 +254,20 @@ class _Shift:
                         await self._begin_more()
             finally:
                 await self._cancel()
-                balances = await self._engines.result().balances()
+                reconciliations = await self._engines.result().reconciliations()
                 for each in self._begun.values():
-                    each.keep(balances)
+                    each.keep(reconciliations)
                 for each in self._stopped:
                     path = each.directory.path
                     with suppress(StorageError), RunDirectory.open_for_writing(path) as directory:
-                        replace(each, directory=directory).keep(balances)
-            return balances
+                        replace(each, directory=directory).keep(reconciliations)
+            return reconciliations
 
     async def _begin_more(self) -> None:
         """Begin as many as there is room for."""
         while self.interrupted is None and not self._drain.requested and (member := self._next()) is not None:
             self._queue.remove(member)
-            directory, hosts = AsyncExitStack(), AsyncExitStack()
+            directory, workers = AsyncExitStack(), AsyncExitStack()
             try:
                 entered = begun(member.setup, self._console, member.name, self._size)
                 one = await directory.enter_async_context(entered)
@@ -275,10 +276,10 @@ class _Shift:
                     self._unfinished.discard(member.path)
                     self._progress.end(member.path, finished=True)
                     continue
-                pool = await hosts.enter_async_context(one.hosts())
+                pool = await workers.enter_async_context(one.workers())
             except BaseException as error:
                 await directory.aclose()
-                if isinstance(error, TooManyHosts) and self._active:
+                if isinstance(error, TooManyWorkers) and self._active:
                     self._queue.insert(0, member)
                     self._is_crowded = True
                     continue
@@ -288,11 +289,11 @@ class _Shift:
                 self._progress.end(member.path, finished=False)
                 continue
             self._directories.push_async_exit(directory)
-            self._hosts.append(hosts)
+            self._workers.append(workers)
             self._begun[member.path] = one
             self._progress.begin(member.path, one.progress)
             held = member, one, directory
-            self._active[asyncio.create_task(self._play(one, pool, hosts), name=member.name)] = held
+            self._active[asyncio.create_task(self._play(one, pool, workers), name=member.name)] = held
 
     def _playing(self) -> list[BegunRun]:
         return [one for _, one, _ in self._active.values()]
@@ -303,14 +304,16 @@ class _Shift:
             return None
         return next((each for each in self._queue if each.run.after not in self._unfinished), None)
 
-    async def _play(self, one: BegunRun, pool: HostPool, hosts: AsyncExitStack) -> None:
-        async with hosts:
+    async def _play(self, one: BegunRun, pool: WorkerPool, workers: AsyncExitStack) -> None:
+        async with workers:
             await one.play(await self._engines, pool, self._drain, self._share)
 
     async def _size(self, setup: Setup, say: Callable[[str], None]) -> Setup:
         """Give a run the models as the shared server has them."""
         server = self._server_setup
-        return replace(setup, card=server.card, inducer_card=server.inducer_card)
+        return replace(
+            setup, model_config=server.model_config, inducer_model_config=server.inducer_model_config
+        )
 
     def _say(self, line: str) -> None:
         self._console.print(visible(line), soft_wrap=True)
@@ -344,8 +347,8 @@ class _Shift:
             task.cancel()
         await asyncio.gather(*self._active, return_exceptions=True)
         self._active.clear()
-        for hosts in self._hosts:  # a task that was cancelled before it began has closed none
-            await hosts.aclose()
+        for workers in self._workers:  # a task that was cancelled before it began has closed none
+            await workers.aclose()
 
 
 @contextmanager

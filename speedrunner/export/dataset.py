@@ -1,4 +1,4 @@
-"""Runs as a Hugging Face datasets folder: parquet files and a card, one row for each conversation.
+"""Runs as a Hugging Face datasets folder: parquet files and a model config, one row for each conversation.
 
 `datasets.load_dataset(FOLDER)` opens it; its splits are `train`, `test` and `sleep`.
 """
@@ -14,13 +14,13 @@ from typing import Any
 
 import msgspec
 
-from speedrunner.config.names import setting
+from speedrunner.config.names import condition_name
 from speedrunner.console import visible
 from speedrunner.export.conversations import Conversation, of_episode, of_sleep
 from speedrunner.optional import optional
 from speedrunner.store.data import RunData, load
 from speedrunner.store.files import explained
-from speedrunner.store.processes import remarks
+from speedrunner.store.processes import caveats
 from speedrunner.store.records import Trajectory
 from speedrunner.store.stored_run import sleep_key
 
@@ -29,7 +29,7 @@ SPLITS = ("train", "test", "sleep")
 ROWS = 200
 """Conversations that are held in memory at a time, at most."""
 
-CARD = """\
+MODEL_CONFIG = """\
 ---
 configs:
 - config_name: default
@@ -72,9 +72,11 @@ def write_dataset(runs: Sequence[Path], folder: Path) -> dict[str, int]:
                 counts[split] = counts.get(split, 0) + len(group)
         files = "\n".join(f"  - split: {split}\n    path: data/{split}-*" for split in counts)
         names = ", ".join(_plain(run.name) for run in runs)
-        said = dict.fromkeys(_plain(line) for run in runs for line in remarks(load(run).processes))
-        card = CARD.format(files=files, runs=names, remarks="".join(f"\n{line}.\n" for line in said))
-        (folder / "README.md").write_text(card, encoding="utf-8")
+        said = dict.fromkeys(_plain(line) for run in runs for line in caveats(load(run).processes))
+        model_config = MODEL_CONFIG.format(
+            files=files, runs=names, caveats="".join(f"\n{line}.\n" for line in said)
+        )
+        (folder / "README.md").write_text(model_config, encoding="utf-8")
     return counts
 
 
@@ -88,7 +90,7 @@ def _schema(pyarrow: Any) -> Any:
     text, whole = pyarrow.string(), pyarrow.int64()
     call = pyarrow.struct([("name", text), ("arguments", text)])
     message = pyarrow.struct([("role", text), ("content", text), ("reasoning", text), ("call", call)])
-    texts = ("run", "env", "method", "model", "episode", "task", "role", "ending")
+    texts = ("run", "env", "method", "model", "episode", "task", "role", "termination")
     return pyarrow.schema(
         [
             *((name, text) for name in texts),
@@ -106,11 +108,15 @@ def _schema(pyarrow: Any) -> Any:
 
 def _rows(run: RunData, split: str) -> Iterator[dict[str, Any]]:
     config = run.settings
-    about = msgspec.structs.asdict(setting(config)) | {"run": str(run.path), "seed": config.run.seed}
+    about = msgspec.structs.asdict(condition_name(config)) | {"run": str(run.path), "seed": config.run.seed}
     if split == "sleep":
         for record in run.sleeps:
             for agent, each in zip(record.agents, of_sleep(record), strict=True):
-                own = {"episode": sleep_key(record.sleep), "policy": record.sleep - 1, "ending": agent.ending}
+                own = {
+                    "episode": sleep_key(record.sleep),
+                    "policy": record.sleep - 1,
+                    "termination": agent.termination,
+                }
                 yield about | own | _row(each)
         return
     for trajectory in run.played("train" if split == "train" else "test"):
@@ -125,7 +131,7 @@ def _of(trajectory: Trajectory) -> dict[str, Any]:
         "task": task.name,
         "task_index": task.index,
         "policy": trajectory.policy,
-        "ending": str(trajectory.ending),
+        "termination": str(trajectory.termination),
         "score": outcome and outcome.score,
         "success": outcome and outcome.success,
     }

@@ -11,13 +11,13 @@ from typing import Any
 import msgspec
 
 from serving.usage import Usage
-from speedrunner.config.names import setting
+from speedrunner.config.names import condition_name
 from speedrunner.config.schema import to_mapping
 from speedrunner.export.conversations import ChatMessage, of_episode
 from speedrunner.optional import optional
 from speedrunner.store.data import RunData, load
 from speedrunner.store.files import explained
-from speedrunner.store.processes import remarks
+from speedrunner.store.processes import caveats
 from speedrunner.store.records import Trajectory
 from typed.numbers import MOMENT_LIMIT
 
@@ -27,7 +27,7 @@ SCORER = "score"
 def write_logs(runs: Sequence[Path], folder: Path) -> list[Path]:
     """Write the evaluations of runs into a folder, which is made. Returns the logs.
 
-    An episode that ended by a fault of ours has an error and no score.
+    An episode that ended by an infrastructure error has an error and no score.
 
     Raises:
         NotInstalled: inspect-ai is missing.
@@ -54,13 +54,13 @@ def write_logs(runs: Sequence[Path], folder: Path) -> list[Path]:
 
 def _log(inspect: Any, run: RunData, checkpoint: int, played: Sequence[Trajectory]) -> Any:
     config = run.settings
-    found = setting(config)
+    found = condition_name(config)
     scores = [each.outcome.score for each in played if each.outcome is not None]
     started = min(each.started for each in played)
     ended = max(each.started + each.seconds for each in played)
     task = f"{found.env} {found.method} after {checkpoint} rollouts"
     mean = {"mean": inspect.EvalMetric(name="mean", value=fmean(scores))} if scores else {}
-    usage = {config.model.card: _usage(sum((each.usage for each in played), Usage()))}
+    usage = {config.model.name: _usage(sum((each.usage for each in played), Usage()))}
     return inspect.EvalLog(
         status="success" if len(played) >= config.run.test_episodes else "started",
         eval=inspect.EvalSpec(
@@ -70,12 +70,12 @@ def _log(inspect: Any, run: RunData, checkpoint: int, played: Sequence[Trajector
             dataset=inspect.EvalDataset(
                 name=found.env, samples=len(played), sample_ids=[each.episode for each in played]
             ),
-            model=config.model.card,
+            model=config.model.name,
             config=inspect.EvalConfig(),
             metadata={
                 "run": run.path.name,
                 "configuration": to_mapping(config),
-                "remarks": remarks(run.processes),
+                "caveats": caveats(run.processes),
             },
         ),
         results=inspect.EvalResults(
@@ -92,7 +92,7 @@ def _log(inspect: Any, run: RunData, checkpoint: int, played: Sequence[Trajector
             ],
         ),
         stats=inspect.EvalStats(started_at=_time(started), completed_at=_time(ended), model_usage=usage),
-        samples=[_sample(inspect, each, config.model.card) for each in played],
+        samples=[_sample(inspect, each, config.model.name) for each in played],
     )
 
 
@@ -105,7 +105,7 @@ def _sample(inspect: Any, trajectory: Trajectory, model: str) -> Any:
     score = outcome and scoring.Score(value=outcome.score, metadata={"success": outcome.success})
     error = None
     if outcome is None:
-        told = trajectory.error or str(trajectory.ending)
+        told = trajectory.error or str(trajectory.termination)
         error = inspect.EvalError(message=told.splitlines()[0], traceback=told, traceback_ansi=told)
     return inspect.EvalSample(
         id=trajectory.episode,
@@ -117,7 +117,7 @@ def _sample(inspect: Any, trajectory: Trajectory, model: str) -> Any:
         metadata={
             "task": task.name,
             "index": task.index,
-            "ending": str(trajectory.ending),
+            "termination": str(trajectory.termination),
             "policy": trajectory.policy,
             "attempt": trajectory.attempt,
         },

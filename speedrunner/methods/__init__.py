@@ -7,12 +7,11 @@ methods are in this package, under their names in `registry`.
 from envs import Outcome, Primitive, Task, TextEnv
 from serving.tokens.tools import ToolCall, ToolSpec
 from speedrunner.agents.actor import SUBMIT_ANSWER, ActorSpec, actor_view
-from speedrunner.agents.episode import Stage
+from speedrunner.agents.episode import EpisodeContext
 from speedrunner.agents.loop import ToolReply, plain_messages
 from speedrunner.agents.reading import headline
 from speedrunner.agents.texts import render, trajectory_text
 from speedrunner.agents.toolbox import Tool, Toolbox, ToolError
-from speedrunner.hosts.messages import Executed
 from speedrunner.library.definition import function_names
 from speedrunner.library.edits import apply_edit
 from speedrunner.library.library import Library
@@ -28,7 +27,8 @@ from speedrunner.methods.texts import (
     world,
 )
 from speedrunner.store.data import History
-from speedrunner.store.records import CallNode, Edit, Ending, Message, Policy, Skill, Trajectory
+from speedrunner.store.records import CallNode, Edit, Message, Policy, Skill, Termination, Trajectory
+from speedrunner.workers.worker_messages import Executed
 
 __all__ = [
     "SUBMIT_ANSWER",
@@ -36,7 +36,7 @@ __all__ = [
     "ActorSpec",
     "CallNode",
     "Edit",
-    "Ending",
+    "EpisodeContext",
     "Executed",
     "History",
     "InvalidSkill",
@@ -49,8 +49,8 @@ __all__ = [
     "Primitive",
     "Skill",
     "SleepTools",
-    "Stage",
     "Task",
+    "Termination",
     "TextEnv",
     "Tool",
     "ToolCall",

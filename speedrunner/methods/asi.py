@@ -124,7 +124,7 @@ class ASI(Method):
             "asi/system",
             world=world(tools.env),
             episodes=describe_episodes(tools.env, tools.limits),
-            rules=skill_rules(tools.env, tools.model.card.role("inducer").string_tokens),
+            rules=skill_rules(tools.env, tools.model.model_config.role("inducer").string_tokens),
             example=skill_example(),
         )
         plain = msgspec.to_builtins(played)

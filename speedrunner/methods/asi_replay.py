@@ -41,7 +41,11 @@ class ASIReplay(ASI):
         }
         new = {name for edit in edits if edit.error is None for name in edit.names}
         kept = _without(grown, new - ran if solved else new)
-        why = "it was not called, or failed," if solved else f"the task was not solved again ({again.ending})"
+        why = (
+            "it was not called, or failed,"
+            if solved
+            else f"the task was not solved again ({again.termination})"
+        )
         told = f"{why} when {played.episode} was played again"
         dropped = new - kept.by_name.keys()
         return kept, [

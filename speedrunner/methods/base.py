@@ -13,14 +13,14 @@ from envs import Task, TextEnv
 from serving.model import Model
 from serving.usage import Usage
 from speedrunner.agents.actor import ActorSpec, EpisodeLimits
-from speedrunner.agents.episode import Stage
+from speedrunner.agents.episode import EpisodeContext
 from speedrunner.agents.loop import AgentLimits, plain_messages, run_agent
 from speedrunner.agents.toolbox import Tool, Toolbox
 from speedrunner.library.library import Library
 from speedrunner.sandbox.settings import Sandbox
 from speedrunner.store.data import History
 from speedrunner.store.labels import Labels
-from speedrunner.store.records import AgentRecord, Edit, Ending, Message, Policy, Trajectory
+from speedrunner.store.records import AgentRecord, Edit, Message, Policy, Termination, Trajectory
 
 Returned = TypeVar("Returned")
 
@@ -53,8 +53,9 @@ class SleepTools:
         limits: what limits the episodes that the actor plays.
         sandbox: how code that an agent writes is confined.
         attempt: plays a training task by an actor with this spec; its tokens are the sleep's. It returns no
-            episode that ended by a fault of ours. A method that says `replays` may play again, in a fresh
-            world, what was trained on; others only what is in `fresh`. `None` for methods of neither kind.
+            episode that ended by an infrastructure error. A method that says `replays` may play again, in a
+            fresh world, what was trained on; others only what is in `fresh`. `None` for methods of neither
+            kind.
         fresh: training tasks that nobody has played, for this sleep; see `Method.fresh_tasks`.
         edits: to be extended with each edit that an agent asked for.
         error: what kept the sleep from all that it should have done; see `fell_short`.
@@ -74,27 +75,29 @@ class SleepTools:
     error: str | None = None
 
     def calls(self, role: str, most: int) -> int:
-        """Requests that a role may make: the method's own number, or the model card's if that is less."""
-        return self.model.card.role(role).calls(most)
+        """Requests that a role may make: the method's own number, or the model config's if that is less."""
+        return self.model.model_config.role(role).calls(most)
 
     def fell_short(self, why: str) -> None:
         """Note in the sleep's record what kept it from all that it should have done."""
         self.error = why if self.error is None else f"{self.error}; {why}"
 
-    async def run_agent(self, role: str, messages: list[Message], toolbox: Toolbox, llm_calls: int) -> Ending:
+    async def run_agent(
+        self, role: str, messages: list[Message], toolbox: Toolbox, llm_calls: int
+    ) -> Termination:
         """Let an agent work with the tools of `toolbox` until it finishes or its calls are used up, those of
-        the model's card for the role if these are fewer.
+        the model's config for the role if these are fewer.
 
         Each reply states how many calls and tokens are left.
 
         Raises:
             ServingError: the engine failed.
         """
-        record = AgentRecord(role=role, turns=[], ending=Ending.ENGINE_ERROR)
+        record = AgentRecord(role=role, turns=[], termination=Termination.ENGINE_ERROR)
         self.agents.append(record)
         limits = AgentLimits(self.calls(role, llm_calls))
 
-        context = self.model.card.context
+        context = self.model.model_config.context
 
         def status(text: str, usage: Usage) -> str:
             used = usage.prompt + usage.completion + self.model.count_tokens(text)
@@ -102,16 +105,16 @@ class SleepTools:
             warning = "; finish soon" if tokens < min(FEW_TOKENS, context // 4) else ""
             return f"{text}\n\n({limits.llm_calls} calls and {tokens} tokens left{warning})"
 
-        execute = partial(toolbox.execute, string_tokens=self.model.card.role(role).string_tokens)
+        execute = partial(toolbox.execute, string_tokens=self.model.model_config.role(role).string_tokens)
         opened = self.model.converse(role, plain_messages(messages), toolbox.specs, self.labels.plain())
         with closing(opened) as conversation:
-            record.ending = await run_agent(
+            record.termination = await run_agent(
                 conversation, messages, execute, limits, record.turns.append, status
             )
-        if record.ending is Ending.CONTEXT_OVERFLOW:
+        if record.termination is Termination.CONTEXT_OVERFLOW:
             calls = len(record.turns)
             self.fell_short(f"the context of the {role} overflowed after {calls} call{'s' * (calls != 1)}")
-        return record.ending
+        return record.termination
 
     async def ask(self, role: str, messages: list[Message], tool: Tool) -> None:
         """Let a role answer once, by a call of its one tool. That it did not is noted.
@@ -119,7 +122,7 @@ class SleepTools:
         Raises:
             ServingError: the engine failed.
         """
-        if await self.run_agent(role, messages, Toolbox([], tool), TRIES) is Ending.CALL_LIMIT:
+        if await self.run_agent(role, messages, Toolbox([], tool), TRIES) is Termination.CALL_LIMIT:
             self.fell_short(f"the {role} made no valid call of {tool.__name__}")
 
 
@@ -129,7 +132,7 @@ class Method(abc.ABC):
 
     State: a method keeps none between calls. All that it knows is in the policy (skills, notes, its own JSON)
     and in the history, so that a run goes on from any version, in another process. It changes nothing that it
-    is given but what is said here: `Stage.kept`, `SleepTools.edits` and `SleepTools.error`.
+    is given but what is said here: `EpisodeContext.method_state`, `SleepTools.edits` and `SleepTools.error`.
 
     Determinism: `initial` and `agent` return equal values for equal arguments, in any process; `agent` is
     called several times for one task. `play` and `sleep` may do what they like with what the model says; they
@@ -139,7 +142,7 @@ class Method(abc.ABC):
     without the method's doing, and its tokens with it: those of `play`, of whatever role, as the rollout's,
     those of `sleep` as the sleep's, spread over the rollouts of its batch (paper, Appendix A.3).
 
-    Errors: a model's mistakes are data: told to it, recorded, never raised. What the engine, a host or the
+    Errors: a model's mistakes are data: told to it, recorded, never raised. What the engine, a worker or the
     sandbox raises is passed on: the episode ends by a fault then, or the sleep is done again when the run
     goes on. Anything else that a method raises is a bug and ends the run with its traceback.
 
@@ -178,13 +181,14 @@ class Method(abc.ABC):
             training: whether it is for a training rollout, where a method may let it act otherwise.
         """
 
-    async def play(self, policy: Policy, spec: ActorSpec, stage: Stage) -> Ending:
-        """Play one episode, training or held out (`Stage.training`). Here the actor plays alone.
+    async def play(self, policy: Policy, spec: ActorSpec, stage: EpisodeContext) -> Termination:
+        """Play one episode, training or held out (`EpisodeContext.training`). Here the actor plays alone.
 
-        A method may hold several conversations (`Stage.run_agent`, `Stage.act`), act itself
-        (`Stage.execute`), make programs callable at once (`Stage.load`), and leave what its sleep needs in
-        `Stage.kept`. The episodes of a batch are played side by side, each with the batch's policy: what one
-        learns, others get after the sleep.
+        A method may hold several conversations (`EpisodeContext.run_agent`, `EpisodeContext.act`), act itself
+        (`EpisodeContext.execute`), make programs callable at once (`EpisodeContext.load`), and leave what
+        its sleep needs in `EpisodeContext.method_state`. The episodes of a batch are played side by side,
+        each with the batch's
+        policy: what one learns, others get after the sleep.
 
         Args:
             spec: what `agent` returned; its library can be called already.
@@ -201,7 +205,7 @@ class Method(abc.ABC):
         The caller sets the version. What is in `history` is training only; nothing held out is ever seen.
 
         Raises:
-            ServingError, HostError, SandboxError: the sleep is repeated when the run goes on.
+            ServingError, WorkerError, SandboxError: the sleep is repeated when the run goes on.
         """
 
 

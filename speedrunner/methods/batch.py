@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Literal
 
 from serving.model import Model
-from serving.model_card import Role
+from serving.model_config import Role
 from speedrunner.store.data import History
 from speedrunner.store.records import Trajectory
 
@@ -20,7 +20,9 @@ and the reply."""
 
 
 def newest_batch(history: History) -> list[Trajectory]:
-    """The newest batch's episodes that have a score: one that ended by a fault of ours tells of no method."""
+    """The newest batch's episodes that have a score: one that ended by an infrastructure error tells of no
+    method.
+    """
     batches = history.batches()
     played = history.batch(batches[-1]) if batches else []
     return [each for each in played if each.outcome is not None]
@@ -44,7 +46,7 @@ def places(
     beside the rest of the prompt and the role's longest answers. Ascending."""
     if overflow == "skip":
         return list(range(len(texts)))
-    settings: Role = model.card.role(role)
+    settings: Role = model.model_config.role(role)
     answer = settings.thinking_tokens + settings.string_tokens + MARGIN_TOKENS
-    room = model.card.context - answers * answer - sum(map(model.count_tokens, rest))
+    room = model.model_config.context - answers * answer - sum(map(model.count_tokens, rest))
     return fitting(texts, room, model.count_tokens)

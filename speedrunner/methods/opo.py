@@ -84,7 +84,7 @@ class OPO(Method):
 
     def _messages(self, policy: Policy, batch: list[Trajectory], tools: SleepTools) -> list[Message]:
         """The prompt; none where no episode fits."""
-        role = tools.model.card.role("optimizer")
+        role = tools.model.model_config.role("optimizer")
         system = render(
             __package__,
             "opo/system",

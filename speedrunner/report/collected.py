@@ -36,7 +36,7 @@ class Collected:
         beside: the paper's numbers and ours.
         tables: all of them.
         notes: runs that are left out as another one has their setting and seed.
-        remarks: what the cards of the models say of their results.
+        remarks: what the model configs say of their results.
         problems: what could not be read, a line each.
         options: what the command that fills a gap has beside experiment and model.
     """
@@ -46,7 +46,7 @@ class Collected:
     beside: list[Beside]
     tables: list[Table]
     notes: list[str]
-    remarks: list[str]
+    caveats: list[str]
     problems: list[str]
     options: str
 
@@ -81,8 +81,8 @@ def collect(folders: Sequence[Path], prices: str | None, status: Status, *, corr
         made.append(forecast_table(runs))
     except DAMAGED as error:
         problems.append(f"the forecasts of runs cannot be used: {error or type(error).__name__}")
-    remarks = sorted({remark for run in runs for remark in run.remarks})
-    return Collected(runs, conditions, rows, made, notes, remarks, problems, options)
+    caveats = sorted({caveat for run in runs for caveat in run.caveats})
+    return Collected(runs, conditions, rows, made, notes, caveats, problems, options)
 
 
 def _options(folders: Sequence[Path], runs: list[RunResult]) -> str:

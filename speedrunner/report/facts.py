@@ -14,7 +14,7 @@ from speedrunner.store.records import Machine, Process
 
 
 class RunFacts(msgspec.Struct, frozen=True):
-    """One run; `endings` are of all its episodes."""
+    """One run; `terminations` are of all its episodes."""
 
     path: str
     env: str
@@ -24,7 +24,7 @@ class RunFacts(msgspec.Struct, frozen=True):
     began: str
     checkpoints: list[int]
     unfinished: list[int]
-    endings: dict[str, int]
+    terminations: dict[str, int]
 
 
 class Shared(msgspec.Struct, frozen=True):
@@ -45,7 +45,7 @@ class Facts(msgspec.Struct, frozen=True):
 
     runs: list[RunFacts]
     shared: list[Shared]
-    endings: dict[str, int]
+    terminations: dict[str, int]
     notes: list[str]
 
 
@@ -82,12 +82,12 @@ def _hardware(machine: Machine) -> str:
 def _facts(run: RunResult) -> RunFacts:
     return RunFacts(
         path=run.path,
-        env=run.setting.env,
-        method=run.setting.method,
-        model=run.setting.model,
+        env=run.condition_name.env,
+        method=run.condition_name.method,
+        model=run.condition_name.model,
         seed=run.seed,
         began="" if run.started is None else f"{datetime.fromtimestamp(run.started):%Y-%m-%d %H:%M}",
         checkpoints=[int(point) for point in run.checkpoints.index],
         unfinished=run.unfinished,
-        endings=count_terminations([run]),
+        terminations=count_terminations([run]),
     )

@@ -177,7 +177,7 @@ def _interpreter(groups: Sequence[Condition], model: str, options: str) -> Figur
 
 def _zombies(groups: Sequence[Condition], model: str, options: str) -> Figure | None:
     builder = FigureBuilder(groups, model, "zombies", options)
-    played = {group.setting.env for group in builder.groups}
+    played = {group.condition_name.env for group in builder.groups}
     if not {ZOMBIES["0x"], ZOMBIES["2x"]} & played:
         return None
     lines, over = [], []
@@ -254,8 +254,8 @@ def _tokens(groups: Sequence[Condition], model: str, options: str) -> Figure | N
 
 def _cache(groups: Sequence[Condition], model: str, options: str) -> Figure | None:
     builder = FigureBuilder(groups, model, "cache", options)
-    found = [each for each in cache_effects(groups) if each.setting.model == model]
-    known = {(each.setting.method, each.setting.env) for each in found}
+    found = [each for each in cache_effects(groups) if each.condition_name.model == model]
+    known = {(each.condition_name.method, each.condition_name.env) for each in found}
     builder.note(
         (run for each in found for run in each.runs),
         (f"{method} on {env} without prefix cache" for method, env in UNCACHED if (method, env) not in known),
@@ -263,7 +263,9 @@ def _cache(groups: Sequence[Condition], model: str, options: str) -> Figure | No
     row = []
     for measure in ("uncached", "actor_usd"):
         own = {
-            f"{each.setting.method}, {each.setting.env}": each for each in found if each.measure == measure
+            f"{each.condition_name.method}, {each.condition_name.env}": each
+            for each in found
+            if each.measure == measure
         }
         lines = [
             *bars_of("with prefix cache", {name: each.with_cache for name, each in own.items()}),

@@ -89,7 +89,7 @@ class FigureBuilder:
     """
 
     def __init__(self, groups: Sequence[Condition], model: str, experiment: str, options: str) -> None:
-        self.groups = [group for group in groups if group.setting.model == model]
+        self.groups = [group for group in groups if group.condition_name.model == model]
         self._model = model
         self._command = sweep_command(experiment, self.groups[0].runs[0].config.model, options)
         self._runs: dict[str, None] = {}

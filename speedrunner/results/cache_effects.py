@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from speedrunner.config.names import Setting
+from speedrunner.config.names import ConditionName
 from speedrunner.results.conditions import Condition, Spread, mean_sd, spread
 from speedrunner.results.writing import Cell, Table
 
@@ -23,7 +23,7 @@ class CacheEffect(msgspec.Struct, frozen=True):
         runs: paths of those that were evaluated, and of the evaluations.
     """
 
-    setting: Setting
+    condition_name: ConditionName
     measure: str
     seeds: int
     with_cache: Spread | None
@@ -53,7 +53,13 @@ def cache_table(groups: Sequence[Condition]) -> Table:
     """A row for each effect."""
     rows: list[tuple[Cell, ...]] = [
         (
-            *(each.setting.env, each.setting.method, each.setting.model, each.measure, each.seeds),
+            *(
+                each.condition_name.env,
+                each.condition_name.method,
+                each.condition_name.model,
+                each.measure,
+                each.seeds,
+            ),
             *(mean_sd(each.with_cache)[0], mean_sd(each.without_cache)[0]),
             each.ratio,
         )
@@ -75,8 +81,8 @@ def share_table(groups: Sequence[Condition]) -> Table:
         cached, uncached = (spread(row[name] for row in ends) for name in ("cached", "uncached"))
         share = spread(row["cached"] / (row["cached"] + row["uncached"] or float("nan")) for row in ends)
         if cached and uncached and share:
-            setting = group.setting
-            own = setting.env, setting.method, setting.model, share.seeds
+            condition_name = group.condition_name
+            own = condition_name.env, condition_name.method, condition_name.model, share.seeds
             rows.append((*own, cached.mean, uncached.mean, share.mean, share.sd))
     columns = ("env", "method", "model", "seeds", "cached", "uncached", "cached_share", "cached_share_std")
     text = (
@@ -101,4 +107,4 @@ def _effects(cached: Condition, uncached: Condition) -> Iterator[CacheEffect]:
     for name in MEASURES:
         with_, without = (spread(pair[side].checkpoints[name].iloc[-1] for pair in whole) for side in (0, 1))
         ratio = with_.mean / without.mean if with_ and without and without.mean else None
-        yield CacheEffect(cached.setting, name, len(whole), with_, without, ratio, runs)
+        yield CacheEffect(cached.condition_name, name, len(whole), with_, without, ratio, runs)

@@ -20,13 +20,13 @@ from typing import TYPE_CHECKING
 
 from speedrunner.results.ledger import Line, RunCosts
 from speedrunner.store.data import RunData
-from speedrunner.store.records import Ending, EpisodeRow
+from speedrunner.store.records import EpisodeRow, Termination
 from speedrunner.store.stored_run import sleep_key
 
 if TYPE_CHECKING:
     import pandas
 
-CUT = (Ending.WALL_CLOCK.value, Ending.CONTEXT_OVERFLOW.value)
+CUT = (Termination.WALL_CLOCK.value, Termination.CONTEXT_OVERFLOW.value)
 """Terminations by a limit of the machinery: the score depends on that limit."""
 
 COSTS = ("llm_calls", "uncached", "cached", "output", "usd")
@@ -76,7 +76,7 @@ def frame_episodes(rows: Sequence[EpisodeRow], costs: RunCosts | None = None) ->
                 "checkpoint": row.checkpoint,
                 "policy": row.policy,
                 "task": row.task,
-                "termination": row.ending.value,
+                "termination": row.termination.value,
                 "score": nan if row.score is None else row.score,
                 "success": nan if row.success is None else float(row.success),
                 "actions": row.actions,
@@ -126,7 +126,7 @@ def frame_sleeps(run: RunData, costs: RunCosts | None) -> pandas.DataFrame:
                 "seconds": record.seconds,
                 "prefix_before": prefix.before if prefix else None,
                 "prefix_after": prefix.after if prefix else None,
-                "prefix_invalidated": prefix.before - prefix.kept if prefix else None,
+                "prefix_invalidated": prefix.before - prefix.common if prefix else None,
                 "error": record.error,
             }
         )

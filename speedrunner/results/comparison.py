@@ -14,7 +14,7 @@ from speedrunner.results.checkpoints import frame_episodes
 from speedrunner.results.inference import Estimate, bootstrap_mean
 from speedrunner.results.ledger import RunCosts
 from speedrunner.store.data import RunData
-from speedrunner.store.processes import ACCEPTABLE, changes, process_lines, remarks
+from speedrunner.store.processes import ACCEPTABLE, caveats, changes, process_lines
 
 if TYPE_CHECKING:
     import pandas
@@ -109,7 +109,7 @@ def compare(runs: Sequence[RunData], costs: Sequence[RunCosts]) -> Comparison:
                 mean, difference = bootstrap_mean(own.tolist()), bootstrap_mean(pairs)
                 rows.append(Compared(point, metric, str(side.run.path), mean, difference))
     notes = [note for side in sides for note in _notes(side, first, points)]
-    return Comparison(rows, notes + remarks(each for side in sides for each in side.run.processes))
+    return Comparison(rows, notes + caveats(each for side in sides for each in side.run.processes))
 
 
 def _side(run: RunData, costs: RunCosts) -> _Side:

@@ -9,16 +9,16 @@ from typing import Any, Literal
 import msgspec
 import pandas
 
-from speedrunner.config.names import Setting
+from speedrunner.config.names import ConditionName
 from speedrunner.config.schema import changes_results, to_mapping
 from speedrunner.results.run_result import RunResult
 from typed.records import flat
 
-NAMED = ("env.", "method.", "model.card", "model.inducer_card", "model.prefix_caching")
-"""Keys that `Setting` names."""
+NAMED = ("env.", "method.", "model.name", "model.inducer_name", "model.prefix_caching")
+"""Keys that `ConditionName` names."""
 
 OWN = ("run.seed", "run.start_from", "library.visible_last")
-"""Keys in which runs of a condition differ, or which `Setting` names."""
+"""Keys in which runs of a condition differ, or which `ConditionName` names."""
 
 SCHEDULE = ("run.rollouts", "run.sleep_every", "run.eval_every", "run.budget_tokens")
 """Keys that do not distinguish runs that only evaluate another run's policy."""
@@ -55,18 +55,18 @@ class Condition:
         runs: ascending by seed.
     """
 
-    setting: Setting
+    condition_name: ConditionName
     runs: list[RunResult]
 
     @property
     def names(self) -> tuple[str, str, str]:
         """Environment, method and model."""
-        return self.setting.env, self.setting.method, self.setting.model
+        return self.condition_name.env, self.condition_name.method, self.condition_name.model
 
     @property
     def variant(self) -> str:
-        """What `setting.method` names in addition to the method."""
-        return self.setting.method.removeprefix(self.runs[0].setting.method)
+        """What `condition_name.method` names in addition to the method."""
+        return self.condition_name.method.removeprefix(self.runs[0].condition_name.method)
 
     @property
     def points(self) -> list[int]:
@@ -111,21 +111,22 @@ def group_runs(runs: Sequence[RunResult]) -> tuple[list[Condition], list[str]]:
         setting and seed (the one with more finished checkpoints is taken).
     """
     settings = {id(run): _list_settings(run) for run in runs}
-    groups: dict[Setting, dict[int, RunResult]] = {}
+    groups: dict[ConditionName, dict[int, RunResult]] = {}
     notes = []
     for run in sorted(runs, key=lambda run: -len(run.checkpoints)):
         comparable = [
             settings[id(other)]
             for other in runs
-            if (other.setting.env, other.setting.model) == (run.setting.env, run.setting.model)
+            if (other.condition_name.env, other.condition_name.model)
+            == (run.condition_name.env, run.condition_name.model)
         ]
         differing = [
             f"{key}={value}"
             for key, value in settings[id(run)].items()
             if any(other.get(key, value) != value for other in comparable)
         ]
-        method = run.setting.method + (f" ({', '.join(differing)})" if differing else "")
-        seeds = groups.setdefault(msgspec.structs.replace(run.setting, method=method), {})
+        method = run.condition_name.method + (f" ({', '.join(differing)})" if differing else "")
+        seeds = groups.setdefault(msgspec.structs.replace(run.condition_name, method=method), {})
         if run.seed in seeds:
             notes.append(f"{run.path} is left out: it has the setting and the seed of {seeds[run.seed].path}")
         else:
@@ -165,7 +166,7 @@ def share_cut(rows: Iterable[pandas.Series[Any]]) -> float:
 
 
 def _list_settings(run: RunResult) -> dict[str, Any]:
-    """Return the values of a configuration that change results and that `Setting` does not name."""
+    """Return the values of a configuration that change results and that `ConditionName` does not name."""
     evaluates = run.config.run.start_from is not None and run.config.run.rollouts == 0
     return {
         key: value

@@ -9,12 +9,12 @@ from msgspec.structs import astuple
 from rich import box
 from rich.table import Table
 
-from serving.balance import Balance
 from serving.engine.metrics import Counters
-from speedrunner.results.accounts import StoredAccounts
+from serving.reconciliation import Reconciliation
 from speedrunner.results.checkpoints import CUT
 from speedrunner.results.ledger import Classes, Line, RunCosts
 from speedrunner.results.pricing import PriceBook
+from speedrunner.results.stored_reconciliation import StoredReconciliations
 
 HEAD = ("requests", "cached", "computed", "reasoning", "action", "USD", "engine s")
 _FORMAT = "{:14}{:>9}{:>10}{:>10}{:>10}{:>9}{:>10}{:>9}"
@@ -163,41 +163,42 @@ def price_text(book: PriceBook) -> str:
     return "; ".join([book.name, *texts])
 
 
-def balance_text(balance: Balance) -> str:
+def reconciliation_line(reconciliation: Reconciliation) -> str:
     """The ledger's sums beside the engine's counters, and what is to be thought of the difference."""
-    ledger, engine = balance.ledger, balance.engine
+    ledger, engine = reconciliation.ledger, reconciliation.engine
     sums = (
         f"prompt {ledger.prompt} / {engine.prompt}, cached {ledger.cached} / {engine.cached},"
         f" generated {ledger.generated} / {engine.generated}"
     )
-    rest, most = balance.residual, balance.at_most
+    rest, most = reconciliation.residual, reconciliation.at_most
     cut_off = (
-        f"{balance.unreported} requests were cut off before their tokens were told; the engine counted for"
+        f"{reconciliation.unreported} requests were cut off before their tokens were told; the engine "
+        f"counted for"
         f" them {rest.prompt} prompt and {rest.generated} generated tokens, at most {most.prompt} and"
         f" {most.generated} being possible"
     )
     if rest == Counters():
         verdict = "they agree to the token"
-    elif balance.agrees:
+    elif reconciliation.agrees:
         verdict = cut_off
-    elif balance.ours:
+    elif reconciliation.ours:
         verdict = "they DIFFER, which is a defect: please report it" + (
-            f" ({cut_off})" if balance.unreported else ""
+            f" ({cut_off})" if reconciliation.unreported else ""
         )
     else:
         verdict = "they differ, as can be: the engine is not ours, and may have served others too"
-    return f"Tokens of {balance.model} by ledger / by engine: {sums}: {verdict}."
+    return f"Tokens of {reconciliation.model} by ledger / by engine: {sums}: {verdict}."
 
 
-def accounts_text(accounts: StoredAccounts) -> str:
+def reconciliation_text(reconciliations: StoredReconciliations) -> str:
     """Whether the ledger's sums are the stored accounts."""
-    killed = f"; {accounts.without} uses of an engine left none" if accounts.without else ""
-    if not accounts.accounts:
+    killed = f"; {reconciliations.without} uses of an engine left none" if reconciliations.without else ""
+    if not reconciliations.reconciliations:
         return f"Stored accounts: {NOT_MEASURED}: no process came to its end{killed}."
-    wrong = [account for account in accounts.accounts if not account.equal]
-    count = len(accounts.accounts)
+    wrong = [account for account in reconciliations.reconciliations if not account.equal]
+    count = len(reconciliations.reconciliations)
     if not wrong:
-        agree = sum(account.balances for account in accounts.accounts)
+        agree = sum(account.reconciliations for account in reconciliations.reconciliations)
         return (
             f"Stored accounts: the classes' sums equal the stored ones ({count} of {count}); {agree} of these"
             f" agreed with the engine's counters{killed}."

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
-from speedrunner.config.names import Setting
+from speedrunner.config.names import ConditionName
 from speedrunner.results.ledger import Line, RunCosts
 from speedrunner.store import files
 from speedrunner.store.data import RunData
@@ -50,7 +50,7 @@ class Forecast(msgspec.Struct, frozen=True):
     """
 
     dir: str
-    setting: Setting
+    condition_name: ConditionName
     counts: dict[Kind, int]
     files: int
     mean: dict[str, float]
@@ -58,7 +58,7 @@ class Forecast(msgspec.Struct, frozen=True):
     measured: dict[Kind, int]
     prices: str
     made: float
-    source: Setting | None = None
+    source: ConditionName | None = None
     format: int = FORMAT
 
 
@@ -78,9 +78,9 @@ def total(forecasts: Sequence[Forecast], measure: str) -> Sum | None:
     if not forecasts or any(measure not in each.mean for each in forecasts):
         return None
     mean = sum(each.mean[measure] for each in forecasts)
-    deviations: dict[Setting, float] = {}
+    deviations: dict[ConditionName, float] = {}
     for each in forecasts:
-        deviations[each.setting] = deviations.get(each.setting, 0.0) + each.sd[measure]
+        deviations[each.condition_name] = deviations.get(each.condition_name, 0.0) + each.sd[measure]
     freedom = min(min(each.measured.values()) for each in forecasts) - 1
     if freedom < 1:
         return Sum(mean, None, None)

@@ -28,7 +28,7 @@ def forecast_table(runs: Sequence[RunResult]) -> Table:
         together = [run for run, _ in found], [each for _, each in found]
         rows += [("all", f"{len(found)} runs", None, None, *row) for row in _rows(*together)]
     for run, each in found:
-        own = run.setting.env, run.setting.method, run.setting.model, run.seed
+        own = run.condition_name.env, run.condition_name.method, run.condition_name.model, run.seed
         rows += [(*own, *row) for row in _rows([run], [each])]
     columns = ("env", "method", "model", "seed", "measure", "forecast", "low", "high", "truth", "ratio")
     text = (

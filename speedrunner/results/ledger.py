@@ -184,7 +184,8 @@ def spent_usd(rows: Iterable[LedgerRow], prices: Mapping[str, Prices]) -> float:
     """What requests have cost, those whose usage is not known at their worst, in USD.
 
     Args:
-        prices: by model; one that is not among them (its card was renamed) counts as the dearest of these.
+        prices: by model; one that is not among them (its model config was renamed) counts as the dearest of
+        these.
     """
     dearest = max(prices.values(), key=lambda list_: list_.output)
     return sum(prices.get(row.model, dearest).cost(row.usage or row.at_most or Usage()) for row in rows)

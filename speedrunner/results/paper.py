@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from speedrunner.config.schema import ModelConfig
+from speedrunner.config.schema import ModelOptions
 from speedrunner.results.cache_effects import has_cache
 from speedrunner.results.conditions import (
     FAMILIES,
@@ -209,16 +209,16 @@ def beside(numbers: Sequence[Published], conditions: Sequence[Condition], option
     ]
 
 
-def played_models(conditions: Sequence[Condition]) -> dict[str, ModelConfig]:
+def played_models(conditions: Sequence[Condition]) -> dict[str, ModelOptions]:
     """By their names in settings; without those whose server had no prefix cache."""
-    return {each.setting.model: each.runs[0].config.model for each in conditions if has_cache(each)}
+    return {each.condition_name.model: each.runs[0].config.model for each in conditions if has_cache(each)}
 
 
-def sweep_command(experiment: str, model: ModelConfig, options: str) -> str:
+def sweep_command(experiment: str, model: ModelOptions, options: str) -> str:
     """What plays an experiment with the models of a run; `options` as in `beside`."""
-    words = ["speedrunner", "sweep", f"experiment={experiment}", f"model={model.card}"]
-    if model.inducer_card is not None:
-        words.append(f"model.inducer_card={model.inducer_card}")
+    words = ["speedrunner", "sweep", f"experiment={experiment}", f"model={model.name}"]
+    if model.inducer_name is not None:
+        words.append(f"model.inducer_name={model.inducer_name}")
     return shlex.join(words) + options
 
 
@@ -252,7 +252,8 @@ def _runs(conditions: Sequence[Condition], env: str, method: str, model: str) ->
     fitting = [
         each
         for each in conditions
-        if (each.setting.env, each.setting.model, each.runs[0].setting.method) == (env, model, method)
+        if (each.condition_name.env, each.condition_name.model, each.runs[0].condition_name.method)
+        == (env, model, method)
     ]
     farthest = max(fitting, key=lambda each: (max(each.points, default=-1), len(each.runs)), default=None)
     return {} if farthest is None else {run.seed: run for run in farthest.runs}

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from serving.errors import InvalidCard
-from serving.model_card import ModelCard
+from serving.errors import InvalidModelConfig
+from serving.model_config import ModelConfig
 from serving.usage import Prices
 from speedrunner.config.compose import compose
 from speedrunner.config.schema import InvalidConfig, PricesConfig
@@ -45,14 +45,15 @@ def price_book(run: RunData, prices: str | None = None, gpu_hour_usd: float | No
     """The prices to be put on a run.
 
     Args:
-        prices: a file of `configs/prices/` (`card`: the model cards' own lists, as the run stored them);
-            `gpu-hours`: measured engine time, on the GPUs that the card names for all its replicas (a hosted
-            model keeps its list); `None`: what the run's newest process went by.
+        prices: a file of `configs/prices/` (`model_config`: the model configs' own lists, as the run stored
+        them);
+            `gpu-hours`: measured engine time, on the GPUs that the model config names for all its replicas
+            (a hosted model keeps its list); `None`: what the run's newest process went by.
         gpu_hour_usd: USD per GPU-hour, for `gpu-hours`.
 
     Raises:
         InvalidConfig: there is no such price list, or the price of a GPU-hour is missing or in vain.
-        InvalidCard: the run's model card names no GPU.
+        InvalidModelConfig: the run's model config names no GPU.
         StorageError: the run cannot be read.
     """
     if (prices == GPU_HOURS) != (gpu_hour_usd is not None):
@@ -62,21 +63,29 @@ def price_book(run: RunData, prices: str | None = None, gpu_hour_usd: float | No
     if not run.processes:
         raise RunDirectoryError(f"{run.path} has no processes.jsonl, which says what its prices are")
     newest = run.processes[-1]
-    cards = {card.name: card for card in (newest.actor, newest.inducer)}
+    model_configs = {model_config.name: model_config for model_config in (newest.actor, newest.inducer)}
     if gpu_hour_usd is not None:
         taken = [[each.gpus * each.replicas for each in (one.actor, one.inducer)] for one in run.processes]
         if any(each != taken[-1] for each in taken):
             raise InvalidConfig(f"{run.path} was played on different numbers of GPUs: it has no GPU-hours")
         return PriceBook(
             name=f"{gpu_hour_usd:g} USD per GPU-hour",
-            models={name: card.prices for name, card in cards.items() if card.hosted},
-            gpus={name: _gpus(card) for name, card in cards.items() if not card.hosted},
+            models={
+                name: model_config.prices
+                for name, model_config in model_configs.items()
+                if model_config.hosted
+            },
+            gpus={
+                name: _gpus(model_config)
+                for name, model_config in model_configs.items()
+                if not model_config.hosted
+            },
             gpu_hour_usd=gpu_hour_usd,
         )
     if prices is None:
         return PriceBook(OWN, newest.prices)
     chosen = price_list(prices)
-    own = {name: card.prices for name, card in cards.items()}
+    own = {name: model_config.prices for name, model_config in model_configs.items()}
     if None not in msgspec.structs.astuple(chosen):
         own |= dict.fromkeys((row.model for row in run.requests), Prices(0, 0, 0))
     return PriceBook(prices, {model: chosen.in_place_of(list_) for model, list_ in own.items()})
@@ -87,10 +96,11 @@ def price_list(name: str) -> PricesConfig:
     return compose([f"prices={name}"]).prices
 
 
-def _gpus(card: ModelCard) -> int:
-    if not card.gpus:
-        raise InvalidCard(
-            f"model {card.name!r} takes no GPU (its card says gpus: 0), so it has no GPU-hours to be priced;"
+def _gpus(model_config: ModelConfig) -> int:
+    if not model_config.gpus:
+        raise InvalidModelConfig(
+            f"model {model_config.name!r} takes no GPU (its model config says gpus: 0), so it has no "
+            f"GPU-hours to be priced;"
             " its engine time is shown with every price list"
         )
-    return card.gpus * card.replicas
+    return model_config.gpus * model_config.replicas

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 import pandas
 
-from speedrunner.config.names import Setting, setting
+from speedrunner.config.names import ConditionName, condition_name
 from speedrunner.config.schema import Config
 from speedrunner.results.checkpoints import add_costs, frame_episodes, frame_sleeps
 from speedrunner.results.forecast_records import truth
@@ -22,7 +22,7 @@ from speedrunner.results.server_time import ServerUse, server_uses
 from speedrunner.results.skill_costs import SkillCost, skill_costs
 from speedrunner.results.skills import SkillHistory, skill_history
 from speedrunner.store.data import load
-from speedrunner.store.processes import remarks
+from speedrunner.store.processes import caveats
 from speedrunner.store.records import Process
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class RunResult:
 
     path: str
     config: Config
-    setting: Setting
+    condition_name: ConditionName
     prices: str
     checkpoints: pandas.DataFrame
     unfinished: list[int]
@@ -61,7 +61,7 @@ class RunResult:
     processes: list[Process] = field(default_factory=list)
     taken: dict[str, float] = field(default_factory=dict)
     servers: list[ServerUse] = field(default_factory=list)
-    remarks: list[str] = field(default_factory=list)
+    caveats: list[str] = field(default_factory=list)
 
     @property
     def seed(self) -> int:
@@ -109,7 +109,7 @@ def read_result(path: Path, prices: str | None) -> RunResult:
     return RunResult(
         path=str(path),
         config=config,
-        setting=setting(config),
+        condition_name=condition_name(config),
         prices=name,
         checkpoints=whole,
         unfinished=sorted(set(run.checkpoints).difference(whole.index)),
@@ -119,7 +119,7 @@ def read_result(path: Path, prices: str | None) -> RunResult:
         processes=run.processes,
         taken={measure: amount for measure, amount in taken.items() if measure != "engine_s"},
         servers=list(server_uses(run)),
-        remarks=remarks(run.processes),
+        caveats=caveats(run.processes),
     )
 
 

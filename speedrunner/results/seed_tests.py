@@ -82,15 +82,19 @@ def make_test_tables(conditions: Sequence[Condition], corrected: bool) -> list[T
 def _compare_all(conditions: Sequence[Condition]) -> Iterator[tuple[dict[str, Any], Differences]]:
     """Return what identifies each comparison, with its differences; pooled ones follow their families."""
     found: dict[tuple[str, str, str, str], dict[str, tuple[int, Differences]]] = {}
-    settings = dict.fromkeys((each.setting.env, each.setting.model) for each in conditions)
+    settings = dict.fromkeys((each.condition_name.env, each.condition_name.model) for each in conditions)
     for env, model in settings:
-        own = [each for each in conditions if (each.setting.env, each.setting.model) == (env, model)]
+        own = [
+            each
+            for each in conditions
+            if (each.condition_name.env, each.condition_name.model) == (env, model)
+        ]
         for a, b in _pair_methods(own):
             for metric in TESTED:
                 compared = _compare(a, b, metric)
                 if compared is not None:
                     names = {"env": env, "model": model, "metric": metric}
-                    methods = {"a": a.setting.method, "b": b.setting.method}
+                    methods = {"a": a.condition_name.method, "b": b.condition_name.method}
                     yield {**names, **methods, "checkpoint": compared[0]}, compared[1]
                     key = model, metric, methods["a"], methods["b"]
                     found.setdefault(key, {})[env] = compared
@@ -145,7 +149,7 @@ def select_tests(episodes: pandas.DataFrame, point: int) -> pandas.DataFrame:
 
 def _pair_methods(conditions: Sequence[Condition]) -> list[tuple[Condition, Condition]]:
     """Return what is compared in one environment with one model; nothing that differs in its schedule."""
-    ours = [each for each in conditions if each.runs[0].setting.method == REFERENCE]
+    ours = [each for each in conditions if each.runs[0].condition_name.method == REFERENCE]
     rest = [each for each in conditions if each not in ours]
     pairs = product(ours, rest) if ours else combinations(rest, 2)
     return [(a, b) for a, b in pairs if "" in (a.variant, b.variant) or a.variant == b.variant]

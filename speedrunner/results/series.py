@@ -36,7 +36,7 @@ class Curve(msgspec.Struct, frozen=True):
 def places(conditions: Sequence[Condition]) -> dict[str, tuple[str, ...]]:
     """The paper's columns that were played, then any other environments; a column is shown as soon as one of
     the environments behind it was played, and is then the mean of those that were."""
-    played = {condition.setting.env for condition in conditions}
+    played = {condition.condition_name.env for condition in conditions}
     found = {title: tuple(env for env in envs if env in played) for title, envs in PLACES.items()}
     known = {env for envs in PLACES.values() for env in envs}
     found |= {env: (env,) for env in sorted(played - known)}
@@ -48,12 +48,12 @@ def _title(title: str, envs: tuple[str, ...]) -> str:
 
 
 def methods(conditions: Sequence[Condition], envs: Sequence[str], model: str) -> list[str]:
-    """What was played there, by `Setting.method`."""
+    """What was played there, by `ConditionName.method`."""
     return sorted(
         {
-            condition.setting.method
+            condition.condition_name.method
             for condition in conditions
-            if condition.setting.env in envs and condition.setting.model == model
+            if condition.condition_name.env in envs and condition.condition_name.model == model
         }
     )
 
@@ -70,7 +70,8 @@ def curve(
         condition
         for env in envs
         for condition in conditions
-        if (condition.setting.env, condition.setting.method, condition.setting.model) == (env, method, model)
+        if (condition.condition_name.env, condition.condition_name.method, condition.condition_name.model)
+        == (env, method, model)
     ]
     runs = [run.path for condition in found for run in condition.runs]
     if len(found) < len(envs):

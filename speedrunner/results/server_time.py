@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-from serving.balance import Balance
-from speedrunner.results.accounts import with_accounts
+from serving.reconciliation import Reconciliation
 from speedrunner.results.engine_time import EngineUse, engine_seconds
+from speedrunner.results.stored_reconciliation import with_reconciliations
 from speedrunner.store.data import RunData
 
 
@@ -24,13 +24,13 @@ class ServerUse(msgspec.Struct, frozen=True):
 
     server: tuple[str, ...]
     use: EngineUse
-    account: Balance | None
+    account: Reconciliation | None
 
 
 def server_uses(run: RunData) -> Iterator[ServerUse]:
     """All of a run's uses of engines; none of a hosted model. Raises `StorageError`, `InvalidConfig`."""
     url = run.settings.serving.url
-    for rows, account in with_accounts(run):
+    for rows, account in with_reconciliations(run):
         began = rows[0].time
         player = next((each for each in reversed(run.processes) if each.started <= began), run.processes[0])
         server = rows[0].model, player.host, url or str(player.pid)
@@ -45,7 +45,7 @@ def server_seconds(runs: Mapping[str, Sequence[ServerUse]]) -> dict[str, float]:
     where a process was killed there is no account, and those that are there share all of its time.
     """
     servers: dict[tuple[str, ...], list[tuple[str, ServerUse]]] = {}
-    covered: dict[Balance, set[str]] = {}
+    covered: dict[Reconciliation, set[str]] = {}
     for run, uses in runs.items():
         for each in uses:
             servers.setdefault(each.server, []).append((run, each))

@@ -61,7 +61,7 @@ def _cell(value: Any) -> Cell:
     return cell
 
 
-def write(folder: Path, tables: Sequence[Table], remarks: Sequence[str] = ()) -> None:
+def write(folder: Path, tables: Sequence[Table], caveats: Sequence[str] = ()) -> None:
     """Write tables into a folder, which is made if it is missing. Raises `StorageError`.
 
     Args:
@@ -71,9 +71,9 @@ def write(folder: Path, tables: Sequence[Table], remarks: Sequence[str] = ()) ->
         folder.mkdir(parents=True, exist_ok=True)
     for table in tables:
         files.write_atomic(folder / f"{table.name}.csv", csv_text(table).encode())
-        caption = " ".join([table.caption, *(f"{each}." for each in remarks)])
-        remarked = msgspec.structs.replace(table, caption=caption)
-        files.write_atomic(folder / f"{table.name}.tex", latex_text(remarked).encode())
+        caption = " ".join([table.caption, *(f"{each}." for each in caveats)])
+        with_caveat = msgspec.structs.replace(table, caption=caption)
+        files.write_atomic(folder / f"{table.name}.tex", latex_text(with_caveat).encode())
 
 
 def csv_text(table: Table) -> str:

@@ -141,7 +141,7 @@ def points(step: Step, run: RunData, prices: Prices) -> tuple[int, dict[str, flo
         found = {"accepted": len(record.edits) - refused, "refused": refused, "seconds": record.seconds}
         found |= {"skills": len(policy.skills), "public": sum(skill.public for skill in policy.skills)}
         if record.prefix is not None:
-            found["prefix_kept"] = record.prefix.kept
+            found["prefix_common"] = record.prefix.common
         rollouts = sum(each.rollouts for each in records if each.sleep <= step.number)
         return rollouts, {f"sleep/{name}": float(value) for name, value in found.items()}
     rows = [row for row in run.episodes if row.episode in step.tasks]

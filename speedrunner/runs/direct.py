@@ -12,11 +12,10 @@ from serving.engine.client import Engine
 from serving.engine.endpoint import Endpoint
 from serving.meter import Meter
 from serving.model import Model
-from serving.model_card import ModelCard
+from serving.model_config import ModelConfig
 from speedrunner.agents.actor import Actor
 from speedrunner.agents.episode import Watch, unwatched
 from speedrunner.config.schema import to_yaml
-from speedrunner.hosts.host_pool import HostPool
 from speedrunner.runs.drain import Drain
 from speedrunner.runs.due import Due, due
 from speedrunner.runs.executor import Executor
@@ -25,14 +24,19 @@ from speedrunner.runs.setup import Setup
 from speedrunner.store.data import RunData, load
 from speedrunner.store.records import Policy
 from speedrunner.store.rundir import RunDirectory
+from speedrunner.workers.worker_pool import WorkerPool
 
 
 class LocalModel(Model):
     """A model whose answers are made in this process: subclasses implement `converse`. Nothing is sent."""
 
-    def __init__(self, card: ModelCard) -> None:
+    def __init__(self, model_config: ModelConfig) -> None:
         nowhere = Endpoint("http://localhost")
-        super().__init__(card, Engine(nowhere, card.name, Meter(lambda row: None, card.prices)), None)
+        super().__init__(
+            model_config,
+            Engine(nowhere, model_config.name, Meter(lambda row: None, model_config.prices)),
+            None,
+        )
 
 
 async def play_with(model: Model, setup: Setup, policy: Policy | None = None) -> RunData:
@@ -41,12 +45,12 @@ async def play_with(model: Model, setup: Setup, policy: Policy | None = None) ->
     Args:
         policy: the first one; `None`: the method's own.
 
-    Raises `RunStopped`, `HostError`, `StorageError`, and what the model raises.
+    Raises `RunStopped`, `WorkerError`, `StorageError`, and what the model raises.
     """
     with RunDirectory.open_for_writing(Path(setup.config.run.dir)) as directory:
         directory.write_config(to_yaml(setup.config))
         directory.write_policy(setup.initial_policy() if policy is None else policy)
-        async with setup.hosts(setup.config.run.in_flight, directory.files.host_log) as pool:
+        async with setup.workers(setup.config.run.in_flight, directory.files.worker_log) as pool:
             await play_steps(setup, directory, model, pool, due(setup.plan(), directory.read()))
     return load(setup.config.run.dir)
 
@@ -55,7 +59,7 @@ async def play_steps(
     setup: Setup,
     directory: RunDirectory,
     model: Model,
-    pool: HostPool,
+    pool: WorkerPool,
     steps: Iterable[Due],
     watch: Watch = unwatched,
 ) -> None:

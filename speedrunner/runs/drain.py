@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 T = TypeVar("T")
 
 FROM_SLURM = frozenset({signal.SIGTERM, signal.SIGUSR1})
-"""What Slurm sends to every process of a job's step, those of engine and hosts among them."""
+"""What Slurm sends to every process of a job's step, those of engine and workers among them."""
 
 SIGNALS = (signal.SIGINT, *sorted(FROM_SLURM))
 
@@ -187,7 +187,7 @@ class Drain:
     def _on_signal(self, number: int) -> None:
         if self._signal is not None:
             self._give_up()
-            # Hosts and server watch this process and end with it; the lock is found stale.
+            # Workers and server watch this process and end with it; the lock is found stale.
             os._exit(128 + number)
         self._signal = number
         assert self._task is not None

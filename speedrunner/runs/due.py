@@ -22,15 +22,16 @@ def due(steps: Iterable[Step], run: RunData, *, retry_faults: bool = False) -> l
     """What is left of a plan, in its order.
 
     Args:
-        retry_faults: episodes that ended by a fault of ours are to be played again: held-out ones, and those
+        retry_faults: episodes that ended by an infrastructure error are to be played again: held-out ones,
+        and those
             of a batch that no sleep has used.
 
     No task of a rollout that counts is handed out for training again.
     """
     finished, policies = set(run.state.finished), run.policies.versions()
     rows = run.episodes
-    is_fault = {row.episode: row.ending.is_fault for row in rows}
-    trained = {row.task for row in rows if row.phase == "train" and not row.ending.is_fault}
+    is_fault = {row.episode: row.termination.is_fault for row in rows}
+    trained = {row.task for row in rows if row.phase == "train" and not row.termination.is_fault}
     found: list[Due] = []
     for step in steps:
         is_finished = step_key(step) in finished

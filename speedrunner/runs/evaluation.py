@@ -29,7 +29,7 @@ def evaluation_config(source: str, overrides: Sequence[str], trust: Collection[s
     config = compose_stored(directory, [*overrides, "run.rollouts=0"], trust)
     run = replace(config.run, start_from=f"{directory.path}:{version}")
     if not any(override.startswith("run.dir=") for override in overrides):
-        what = re.sub(r"[^\w.-]+", "_", f"{config.env.name}-{config.model.card}")
+        what = re.sub(r"[^\w.-]+", "_", f"{config.env.name}-{config.model.name}")
         if config.library.visible_last is not None:
             what += f"-last{config.library.visible_last}"
         folder = Path(f"{directory.path}-eval-v{version:04d}-{what}")

@@ -18,8 +18,7 @@ from envs import Task
 from serving.errors import RequestFailed
 from serving.tokens.transcript import common_prefix
 from speedrunner.agents.actor import Actor, ActorSpec
-from speedrunner.agents.episode import Episode, Stage, Watch, play_episode, unwatched
-from speedrunner.hosts.host_pool import HostPool
+from speedrunner.agents.episode import Episode, EpisodeContext, Watch, play_episode, unwatched
 from speedrunner.methods.base import Method, MethodBroke, SleepTools, called, returned
 from speedrunner.runs.budget import TokenBudget
 from speedrunner.runs.drain import Drain, TimeIsUp
@@ -30,20 +29,23 @@ from speedrunner.runs.progress import Progress
 from speedrunner.store.data import History
 from speedrunner.store.labels import Labels
 from speedrunner.store.records import (
-    Ending,
     EpisodeRow,
     Phase,
     Policy,
     PrefixChange,
     SleepRecord,
+    Termination,
     TrainingEnd,
     Trajectory,
 )
 from speedrunner.store.rundir import RunDirectory
 from speedrunner.store.stored_run import sleep_key
+from speedrunner.workers.worker_pool import WorkerPool
 
 FAULTS_IN_A_ROW = 5
-"""Episodes in a row that may end by a fault of ours before the run stops: the fault is not the episode's."""
+"""Episodes in a row that may end by an infrastructure error before the run stops: the fault is not the
+episode's.
+"""
 
 
 class RunStopped(Exception):
@@ -57,7 +59,7 @@ class Executor:
     directory: RunDirectory
     method: Method
     actor: Actor
-    pool: HostPool
+    pool: WorkerPool
     progress: Progress
     drain: Drain
     attempts: dict[str, int]
@@ -74,7 +76,7 @@ class Executor:
         """Whether the time that is left was too short for something."""
         run = self.directory.read()
         for row in run.episodes:
-            if not row.ending.is_fault:
+            if not row.termination.is_fault:
                 self.drain.took(self._kind(row.phase), row.seconds)
         for sleep in run.sleeps:
             self.drain.took(self._kind("sleep"), sleep.seconds)
@@ -89,7 +91,7 @@ class Executor:
         Raises:
             RunStopped: too many faults in a row.
             Interrupted: a drain was asked for, or (`TimeIsUp`) the time that is left is too short.
-            ServingError, StorageError, HostError: the engine, the disk or all hosts failed.
+            ServingError, StorageError, WorkerError: the engine, the disk or all workers failed.
         """
         self._writer = ThreadPoolExecutor(1, "episodes")
         try:
@@ -128,7 +130,7 @@ class Executor:
             raise
 
     async def _play(self, step: Wake | Evaluate, pending: dict[str, Task]) -> None:
-        """Play tasks of a step, as many at once as there are hosts.
+        """Play tasks of a step, as many at once as there are workers.
 
         A drain leaves the rest of them unplayed, and the step unfinished.
         """
@@ -153,7 +155,10 @@ class Executor:
         async def play(episode: str, task: Task) -> None:
             nonlocal last, dropped
             for left in reversed(range(tries)):
-                async with self.pool.host(behind=phase == "test") as host, self.share.slot(self.directory):
+                async with (
+                    self.pool.worker(behind=phase == "test") as worker,
+                    self.share.slot(self.directory),
+                ):
                     if not self._may_begin(phase):
                         return
                     if phase == "train" and number_of(episode) > last and self._is_spent():
@@ -171,17 +176,17 @@ class Executor:
                                 seed=directory.state.skill_seed(task),
                             ),
                             specs[episode],
-                            host,
+                            worker,
                             labels,
                             play=partial(self._play_stage, policy),
                             watch=self.watch,
                         )
-                if not trajectory.ending.is_fault or not left:
+                if not trajectory.termination.is_fault or not left:
                     break
-                self.progress.say(f"{episode} ended by {trajectory.ending}; it is tried once more")
+                self.progress.say(f"{episode} ended by {trajectory.termination}; it is tried once more")
             await self._stored(keep, trajectory)
             self.progress.episode(step_name(step), trajectory)
-            if trajectory.ending.is_fault:
+            if trajectory.termination.is_fault:
                 self.progress.say(f"{_told(trajectory)}; its traceback: {self._shown(episode)}")
             self._count_faults(trajectory)
 
@@ -194,9 +199,9 @@ class Executor:
             self._finish(step)
 
     def _played(self) -> set[Task]:
-        """The tasks that were trained on; one that ended by a fault of ours may be played again."""
+        """The tasks that were trained on; one that ended by an infrastructure error may be played again."""
         rows = self.directory.read().episodes
-        return {row.task for row in rows if row.phase == "train" and not row.ending.is_fault}
+        return {row.task for row in rows if row.phase == "train" and not row.termination.is_fault}
 
     def _is_spent(self) -> bool:
         """Whether training has to end, which has not ended before."""
@@ -257,11 +262,11 @@ class Executor:
             stored = self._spec(policy, task).library.module()
             key, seed = f"{name}/again/{next(numbers):04d}", self.directory.state.skill_seed(task)
             episode = Episode(key, task, policy.version, attempt, stored, seed)
-            for _ in range(2):  # a fault of ours says nothing about the policy
-                async with self.pool.host() as host, self.share.slot(self.directory):
-                    played = await play_episode(self.actor, episode, spec, host, labels)
+            for _ in range(2):  # an infrastructure error says nothing about the policy
+                async with self.pool.worker() as worker, self.share.slot(self.directory):
+                    played = await play_episode(self.actor, episode, spec, worker, labels)
                 attempts.append(played)
-                if not played.ending.is_fault:
+                if not played.termination.is_fault:
                     return played
             raise RunStopped(f"twice, {_told(played)}")
 
@@ -298,7 +303,7 @@ class Executor:
         self.directory.write_sleep(record)
         self.directory.write_policy(learnt)
         accepted = sum(edit.error is None for edit in tools.edits)
-        kept = f"; {prefix.kept} of {prefix.before} prefix tokens stay" if prefix else ""
+        kept = f"; {prefix.common} of {prefix.before} prefix tokens stay" if prefix else ""
         notes = f", notes of {len(learnt.notes)} characters" if learnt.notes else ""
         self.progress.say(
             f"{name}: {len(learnt.skills)} skills{notes}; {accepted} edits accepted,"
@@ -311,8 +316,8 @@ class Executor:
             self.actor.config.library.visible_last
         )
 
-    async def _play_stage(self, policy: Policy, stage: Stage, spec: ActorSpec) -> Ending:
-        return returned(self.method, "play", await self.method.play(policy, spec, stage), Ending)
+    async def _play_stage(self, policy: Policy, stage: EpisodeContext, spec: ActorSpec) -> Termination:
+        return returned(self.method, "play", await self.method.play(policy, spec, stage), Termination)
 
     async def _stored(self, keep: Callable[[Trajectory], None], trajectory: Trajectory) -> None:
         """Write an episode, even where the run is stopped; others play on, as a disk may take its time."""
@@ -339,10 +344,11 @@ class Executor:
         return self.attempts[key]
 
     def _count_faults(self, trajectory: Trajectory) -> None:
-        self._faults = self._faults + 1 if trajectory.ending.is_fault else 0
+        self._faults = self._faults + 1 if trajectory.termination.is_fault else 0
         if self._faults >= FAULTS_IN_A_ROW:
             raise RunStopped(
-                f"{self._faults} episodes in a row ended by a fault of ours; the last: {_told(trajectory)};"
+                f"{self._faults} episodes in a row ended by an infrastructure error; the last: "
+                f"{_told(trajectory)};"
                 f" its traceback: {self._shown(trajectory.episode)}; once it is mended,"
                 " run.retry_faults=true plays such episodes again"
             )
@@ -354,4 +360,4 @@ class Executor:
 def _told(trajectory: Trajectory) -> str:
     """What a fault was, whose, and in which episode."""
     task, (what, *_) = trajectory.task, (trajectory.error or "no cause is known").splitlines()
-    return f"{trajectory.episode} (task {task.name} {task.index}) ended by {trajectory.ending}: {what}"
+    return f"{trajectory.episode} (task {task.name} {task.index}) ended by {trajectory.termination}: {what}"

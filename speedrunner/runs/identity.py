@@ -16,8 +16,8 @@ from pathlib import Path
 
 import msgspec
 
-from serving.cards import CHECKOUT
-from serving.model_card import ModelCard
+from serving.model_config import ModelConfig
+from serving.model_configs import CHECKOUT
 from serving.weights import prepare
 from speedrunner.library.library import Library
 from speedrunner.runs.machine import confinement, machine
@@ -57,17 +57,23 @@ def identity(setup: Setup, say: Callable[[str], None]) -> Process:
         say: gets a line of what is done.
 
     Raises:
-        InvalidCard, ServerFailed: a model's folder is missing, or cannot be made.
+        InvalidModelConfig, ServerFailed: a model's folder is missing, or cannot be made.
     """
     here = checkout(setup)
-    cards = {card.name: card for card in (setup.card, setup.inducer_card)}
+    model_configs = {
+        model_config.name: model_config for model_config in (setup.model_config, setup.inducer_model_config)
+    }
     return Process(
         started=round(time.time(), 3),
         host=platform.node(),
         pid=os.getpid(),
-        actor=setup.card,
-        inducer=setup.inducer_card,
-        models={name: model_files(card, say) for name, card in cards.items() if not card.hosted},
+        actor=setup.model_config,
+        inducer=setup.inducer_model_config,
+        models={
+            name: model_files(model_config, say)
+            for name, model_config in model_configs.items()
+            if not model_config.hosted
+        },
         prices=setup.prices,
         env=here["env"],
         prompts=here["prompts"],
@@ -177,10 +183,10 @@ def _add_own(module: str, found: dict[str, Path]) -> None:
             _add_own(name, found)
 
 
-def model_files(card: ModelCard, say: Callable[[str], None]) -> dict[str, str]:
+def model_files(model_config: ModelConfig, say: Callable[[str], None]) -> dict[str, str]:
     """Digests of a model's files by their names; none of what a commit on the hub determines."""
-    path = prepare(card, say)
-    return {} if card.id is not None else _folder(Path(path))
+    path = prepare(model_config, say)
+    return {} if model_config.id is not None else _folder(Path(path))
 
 
 @cache

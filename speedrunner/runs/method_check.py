@@ -1,6 +1,6 @@
 """Does a method keep to what `speedrunner.methods.Method` promises? A small run of it shows that.
 
-It is played with made-up answers (`made_up_model`), without an engine, by the machinery of any run. Its last
+It is played with fake answers (`fake_model`), without an engine, by the machinery of any run. Its last
 sleep, and what follows that, are played twice from the same records: the second time in a process of its own,
 where the method is made anew and sets have another order.
 """
@@ -24,19 +24,19 @@ import msgspec
 from speedrunner import methods as public
 from speedrunner.config.compose import compose
 from speedrunner.config.schema import from_yaml, to_yaml
-from speedrunner.hosts.host import HostError
 from speedrunner.methods import registry as methods
 from speedrunner.methods.base import MethodBroke
 from speedrunner.runs.direct import play_steps
 from speedrunner.runs.due import due
 from speedrunner.runs.executor import RunStopped
-from speedrunner.runs.made_up_model import MadeUpModel
+from speedrunner.runs.fake_model import FakeModel
 from speedrunner.runs.plan import Sleep
 from speedrunner.runs.setup import Setup, set_up
 from speedrunner.sandbox.settings import SandboxError
 from speedrunner.store.data import RunData, load
 from speedrunner.store.policies import InvalidPolicy
 from speedrunner.store.rundir import RunDirectory
+from speedrunner.workers.env_worker import WorkerError
 from typed.errors import in_one_line, place
 
 SIZE = ("run.rollouts=4", "run.sleep_every=2", "run.eval_every=4", "run.test_episodes=1", "run.in_flight=2")
@@ -55,7 +55,7 @@ def check_method(overrides: Sequence[str], folder: Path) -> list[str]:
 
     Raises:
         InvalidConfig, UnknownMethod, InvalidMethodOption, MethodBroke, EnvironmentFault: it cannot be made.
-        HostError, SandboxUnavailable: the environment or the sandbox failed.
+        WorkerError, SandboxUnavailable: the environment or the sandbox failed.
     """
     config = compose([*overrides, *SIZE])
     set_up(config)  # what cannot be made is told here
@@ -115,8 +115,8 @@ def _play(folder: Path, copy: Path | None) -> list[str]:
     try:
         asyncio.run(_played(setup, folder, copy))
         found = list(dict.fromkeys(_agent_findings(setup, load(folder))))
-    except (HostError, SandboxError) as ours:
-        raise HostError(str(ours)) from None  # which any process can be told
+    except (WorkerError, SandboxError) as ours:
+        raise WorkerError(str(ours)) from None  # which any process can be told
     except RunStopped as error:
         stopped = str(error)
     except (MethodBroke, InvalidPolicy) as broken:
@@ -132,23 +132,23 @@ def _play(folder: Path, copy: Path | None) -> list[str]:
             raise
         found = [f"{calls[0]} raised {in_one_line(error)} ({place(error, type(setup.method))})"]
     for played in (*load(folder).trajectories(), *load(folder).evaluations()):
-        if played.ending.is_fault:
+        if played.termination.is_fault:
             fault = (played.error or "").partition("\n")[0]
-            raise HostError(f"{played.task} ended by {played.ending}: {fault}")
+            raise WorkerError(f"{played.task} ended by {played.termination}: {fault}")
     if stopped:
-        raise HostError(stopped)
+        raise WorkerError(stopped)
     return found
 
 
 async def _played(setup: Setup, folder: Path, copy: Path | None) -> None:
-    steps, model = setup.plan(), MadeUpModel()
+    steps, model = setup.plan(), FakeModel()
     last = max((n for n, step in enumerate(steps) if isinstance(step, Sleep)), default=len(steps) - 1)
 
     async def execute(first: int, end: int) -> None:
         await play_steps(setup, directory, model, pool, due(steps[first:end], directory.read()))
 
     with RunDirectory.open_for_writing(folder) as directory:
-        async with setup.hosts(setup.config.run.in_flight) as pool:
+        async with setup.workers(setup.config.run.in_flight) as pool:
             if copy is not None:
                 directory.write_policy(setup.initial_policy())
                 await execute(0, last)

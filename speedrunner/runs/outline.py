@@ -27,7 +27,7 @@ def outline(setup: Setup, after: str | None = None) -> Iterator[str]:
     """
     config, path, plan = setup.config, Path(setup.config.run.dir), setup.plan()
     left = [Due(step, {} if isinstance(step, Sleep) else step.tasks) for step in plan]
-    yield f"{path}: {config.method.name} on {config.env.name} with {setup.card.name}"
+    yield f"{path}: {config.method.name} on {config.env.name} with {setup.model_config.name}"
     if (path / "config.yaml").exists():
         stored = load(path)
         same_configuration(stored, setup)
@@ -39,11 +39,11 @@ def outline(setup: Setup, after: str | None = None) -> Iterator[str]:
         yield f"it begins with the newest policy of {after}"
     else:
         setup.initial_policy()  # which may not exist
-    actor, sleep = setup.card.role("actor"), setup.method.sleep_calls
+    actor, sleep = setup.model_config.role("actor"), setup.method.sleep_calls
     calls = {
         Wake: actor.calls(setup.env.limits.llm_calls),
         Evaluate: actor.calls(setup.env.limits.llm_calls),
-        Sleep: sleep and setup.inducer_card.role("inducer").calls(sleep),
+        Sleep: sleep and setup.inducer_model_config.role("inducer").calls(sleep),
     }
     yield _FORMAT.format("at most", "steps", "episodes", "LLM calls of each", "in all")
     in_all: int | None = 0

@@ -37,14 +37,14 @@ class Progress:
         self._console = console
         self._lead = f"{name}: " if name else ""
         self._is_live = console.is_terminal and not name
-        self._held_back: Callable[[], int] = lambda: 0
+        self._queued: Callable[[], int] = lambda: 0
         self._total = total
         self._finished = finished
         self._before = finished
         self._meter: Meter | None = None
         self._began = time.monotonic()
         self._steps: dict[str, tuple[int, int]] = {}  # done, of
-        self._endings: Counter[str] = Counter()
+        self._terminations: Counter[str] = Counter()
         self._told = 0.0
         self._waiting = ""
         self._live = Live(console=console, get_renderable=self.text, refresh_per_second=4, transient=True)
@@ -57,13 +57,13 @@ class Progress:
     def __exit__(self, *_: object) -> None:
         self._live.stop()
 
-    def begin(self, meter: Meter, held_back: Callable[[], int] = lambda: 0) -> None:
+    def begin(self, meter: Meter, queued: Callable[[], int] = lambda: 0) -> None:
         """Start counting time and tokens: the engine is ready.
 
         Args:
-            held_back: how many episodes wait for room in its prefix cache now.
+            queued: how many episodes wait for room in its prefix cache now.
         """
-        self._meter, self._held_back = meter, held_back
+        self._meter, self._queued = meter, queued
         self._began, self._waiting = time.monotonic(), ""
 
     def say(self, line: str) -> None:
@@ -91,7 +91,7 @@ class Progress:
         self._finished += 1
         done, of = self._steps[step]
         self._steps[step] = (done + 1, of)
-        self._endings[str(trajectory.ending)] += 1
+        self._terminations[str(trajectory.termination)] += 1
         self._say_now_and_then(self._line())
 
     def _say_now_and_then(self, line: str) -> None:
@@ -106,8 +106,10 @@ class Progress:
         seconds = max(time.monotonic() - self._began, 1e-9)
         steps = ", ".join(f"{name} {done}/{of}" if of else name for name, (done, of) in self._steps.items())
         parts = [*([steps] if steps else []), f"episodes {self._finished}/{self._total}"]
-        if self._endings:
-            parts.append(", ".join(f"{count} {ending}" for ending, count in self._endings.most_common()))
+        if self._terminations:
+            parts.append(
+                ", ".join(f"{count} {termination}" for termination, count in self._terminations.most_common())
+            )
         if self._meter is not None:
             total = self._meter.total
             share = total.cached / total.prompt if total.prompt else 0.0
@@ -117,8 +119,8 @@ class Progress:
                 f"{share:.0%} of prompt tokens cached",
                 f"{self._meter.spent_usd:.4f} USD",
             ]
-        if held_back := self._held_back():
-            parts.append(f"{held_back} held back for room in the cache")
+        if queued := self._queued():
+            parts.append(f"{queued} queued for room in the cache")
         new = self._finished - self._before
         if new and self._finished < self._total:
             parts.append(f"{_duration((self._total - self._finished) * seconds / new)} left")

@@ -10,14 +10,13 @@ from pathlib import Path
 
 from rich.console import Console
 
-from serving.balance import Balance
 from serving.deployment import Deployment, deploy, server_gpus
 from serving.meter import LedgerRow, Spending
 from serving.model import Model
 from serving.probes.start_check import StartCheck
+from serving.reconciliation import Reconciliation
 from speedrunner.agents.actor import Actor
 from speedrunner.config.schema import differences, to_yaml
-from speedrunner.hosts.host_pool import HostPool
 from speedrunner.results.ledger import spent_usd
 from speedrunner.runs.budget import TokenBudget
 from speedrunner.runs.curves import curves, require
@@ -36,12 +35,13 @@ from speedrunner.store.labels import attempts
 from speedrunner.store.records import Policy, Process
 from speedrunner.store.rundir import RunDirectory
 from speedrunner.store.stored_run import RunDirectoryError
+from speedrunner.workers.worker_pool import WorkerPool
 
 READING_S = 10.0
 """Seconds between two notes of the accounts, of which a process that is killed leaves the last."""
 
 
-async def run(setup: Setup, console: Console, drain: Drain) -> list[Balance]:
+async def run(setup: Setup, console: Console, drain: Drain) -> list[Reconciliation]:
     """Begin a run, or go on with it where it stopped.
 
     Returns:
@@ -50,21 +50,21 @@ async def run(setup: Setup, console: Console, drain: Drain) -> list[Balance]:
 
     Raises:
         LockHeld, RunDirectoryError: the directory cannot be used for this run.
-        Interrupted, RunStopped, ServingError, StorageError, HostError: it stopped; what is recorded stays,
+        Interrupted, RunStopped, ServingError, StorageError, WorkerError: it stopped; what is recorded stays,
             and the same call goes on.
     """
     async with begun(setup, console) as one:
         if one is None:
             return []
         logs = one.directory.files.server_log, one.directory.files.inducer_server_log
-        async with one.hosts() as pool, deployed(one.setup, *logs, one.progress) as engines:
+        async with one.workers() as pool, deployed(one.setup, *logs, one.progress) as engines:
             try:
                 async with engines.read(lambda: [one]):
                     await one.play(engines, pool, drain)
             finally:
-                balances = await engines.balances()
-                one.keep(balances)
-            return balances
+                reconciliations = await engines.reconciliations()
+                one.keep(reconciliations)
+            return reconciliations
 
 
 @dataclass(frozen=True)
@@ -85,19 +85,19 @@ class Engines:
     ) -> AsyncIterator[tuple[Model, Model]]:
         """What plays the actor, and what every other role; often the same. `spent` are USD of the cap."""
         spending = Spending(setup.config.serving.spending_cap_usd, spent)
-        cards = {self.actor: setup.card}
-        cards.setdefault(self.others, setup.inducer_card)
+        model_configs = {self.actor: setup.model_config}
+        model_configs.setdefault(self.others, setup.inducer_model_config)
         async with AsyncExitStack() as stack:
             found = {
                 engine: await stack.enter_async_context(
                     engine.client(
                         write_row,
-                        prices=setup.prices[card.name],
+                        prices=setup.prices[model_config.name],
                         spending=spending,
-                        context=card.context,
+                        context=model_config.context,
                     )
                 )
-                for engine, card in cards.items()
+                for engine, model_config in model_configs.items()
             }
             yield found[self.actor], found[self.others]
 
@@ -107,11 +107,11 @@ class Engines:
         for engine, model in models.items():
             await self.checks[engine].require(model)
 
-    async def balances(self, *, in_passing: bool = False) -> list[Balance]:
+    async def reconciliations(self, *, in_passing: bool = False) -> list[Reconciliation]:
         """The accounts of each engine that shows counters; `in_passing` while requests may be in flight."""
         engines = dict.fromkeys((self.actor, self.others))
-        found = [await engine.balance(in_passing=in_passing) for engine in engines]
-        return [balance for balance in found if balance is not None]
+        found = [await engine.reconciliation(in_passing=in_passing) for engine in engines]
+        return [reconciliation for reconciliation in found if reconciliation is not None]
 
     @asynccontextmanager
     async def read(self, runs: Callable[[], Iterable[BegunRun]]) -> AsyncIterator[None]:
@@ -123,10 +123,10 @@ class Engines:
                 with suppress(TimeoutError):
                     await asyncio.wait_for(over.wait(), READING_S)
                     return
-                balances = await self.balances(in_passing=True)
+                reconciliations = await self.reconciliations(in_passing=True)
                 for each in runs():
                     with suppress(StorageError):  # which the run itself will meet
-                        await asyncio.to_thread(each.directory.write_reading, balances)
+                        await asyncio.to_thread(each.directory.write_reading, reconciliations)
 
         noting = asyncio.create_task(note(), name="readings")
         try:
@@ -140,16 +140,16 @@ class Engines:
 async def deployed(setup: Setup, log: Path, inducer_log: Path, progress: Progress) -> AsyncIterator[Engines]:
     """Bring the models of a configuration into service, whose servers' output goes to the logs.
 
-    Raises `InvalidCard`, `ServerFailed`.
+    Raises `InvalidModelConfig`, `ServerFailed`.
     """
     services = setup.services
     divided = await server_gpus(services, progress.say)  # before the first server takes minutes to start
     async with AsyncExitStack() as stack:
         found = [
             await stack.enter_async_context(
-                deploy(card, options, log=to, gpus=gpus, say=progress.say, waiting=progress.waiting)
+                deploy(model_config, options, log=to, gpus=gpus, say=progress.say, waiting=progress.waiting)
             )
-            for (card, options), to, gpus in zip(services, (log, inducer_log), divided, strict=False)
+            for (model_config, options), to, gpus in zip(services, (log, inducer_log), divided, strict=False)
         ]
         actor, others = found[0], found[-1]
         checks = {
@@ -174,24 +174,24 @@ class BegunRun:
     ledger: list[LedgerRow]
     progress: Progress
 
-    def keep(self, balances: list[Balance]) -> None:
+    def keep(self, reconciliations: list[Reconciliation]) -> None:
         """Store the accounts, unless the disk refuses: what stopped the run is told before that."""
-        if balances:
+        if reconciliations:
             with suppress(StorageError):
-                self.directory.append_accounts(balances)
+                self.directory.append_reconciliations(reconciliations)
 
-    def hosts(self) -> HostPool:
-        """Hosts for as many episodes as can be in flight, to come up while the engine does."""
+    def workers(self) -> WorkerPool:
+        """Workers for as many episodes as can be in flight, to come up while the engine does."""
         # An evaluation is played beside the wake after it.
         wake = max((len(each.tasks) for each in self.left if isinstance(each.step, Wake)), default=0)
         test = max((len(each.tasks) for each in self.left if isinstance(each.step, Evaluate)), default=0)
         size = min(self.setup.config.run.in_flight, max(wake + test, 1))
-        return self.setup.hosts(size, self.directory.files.host_log)
+        return self.setup.workers(size, self.directory.files.worker_log)
 
     async def play(
-        self, engines: Engines, pool: HostPool, drain: Drain, share: FairShare | None = None
+        self, engines: Engines, pool: WorkerPool, drain: Drain, share: FairShare | None = None
     ) -> None:
-        """Do what is left, in the hosts of `pool`. Raises as `run`.
+        """Do what is left, in the workers of `pool`. Raises as `run`.
 
         Args:
             share: the slots that its episodes share with those of other runs.
@@ -207,7 +207,7 @@ class BegunRun:
         async with engines.models(setup, write_row, spent) as (model, others):
             await engines.check(model, others)
             directory.append_process(self.process)  # one that never came as far has changed nothing
-            self.progress.begin(model.engine.meter, lambda: engines.actor.held_back)
+            self.progress.begin(model.engine.meter, lambda: engines.actor.queued)
             executor = Executor(
                 directory=directory,
                 method=setup.method,
@@ -220,7 +220,7 @@ class BegunRun:
                 share=share or FairShare(),
             )
             end = directory.state.training_end
-            prices = setup.prices[setup.card.name]
+            prices = setup.prices[setup.model_config.name]
             with curves(setup.config, directory, prices, self.progress.say) as executor.finished:
                 await executor.execute(self.left)
                 if (new_end := directory.state.training_end) != end:
@@ -243,7 +243,8 @@ async def begun(
 
     Raises:
         LockHeld, RunDirectoryError: the directory cannot be used for this run.
-        InvalidCard, ServerFailed: an API key is missing, or a model does not fit the GPUs or its server.
+        InvalidModelConfig, ServerFailed: an API key is missing, or a model does not fit the GPUs or its
+        server.
         NotInstalled: a package that `logging` needs is missing.
     """
     options = setup.config.run
@@ -269,7 +270,7 @@ async def begun(
         with Progress(console, episodes, episodes - sum(len(each.tasks) for each in left), name) as progress:
             setup = await size(setup, progress.say)
             process = identified(stored, setup, progress.waiting)
-            setup = replace(setup, card=process.actor, inducer_card=process.inducer)
+            setup = replace(setup, model_config=process.actor, inducer_model_config=process.inducer)
             if process.changes:
                 progress.say(f"warning: not as before: {'; '.join(process.changes)}")
             yield BegunRun(setup, directory, process, left, ledger, progress)

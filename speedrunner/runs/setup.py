@@ -8,13 +8,12 @@ from pathlib import Path
 import envs
 from envs import EnvironmentFault, Split, TextEnv
 from serving.deployment import running_endpoint
-from serving.errors import InvalidCard
-from serving.model_card import ModelCard
+from serving.errors import InvalidModelConfig
+from serving.model_config import ModelConfig
 from serving.options import ServiceOptions
 from serving.usage import Prices
-from speedrunner.config.named import actor_card, inducer_card
+from speedrunner.config.named import actor_model_config, inducer_model_config
 from speedrunner.config.schema import Config, InvalidConfig
-from speedrunner.hosts.host_pool import HostPool
 from speedrunner.methods import registry as methods
 from speedrunner.methods.base import Method, MethodBroke, UnfitEnvironment, returned
 from speedrunner.methods.registry import InvalidMethodOption, UnknownMethod
@@ -24,9 +23,10 @@ from speedrunner.sandbox.child_process import require
 from speedrunner.store.policies import InvalidPolicy
 from speedrunner.store.records import Policy, TrainingEnd
 from speedrunner.store.stored_run import RunDirectoryError
+from speedrunner.workers.worker_pool import WorkerPool
 
 SETUP_ERRORS = (
-    *(EnvironmentFault, InvalidCard, InvalidConfig, InvalidMethodOption, InvalidPlan, MethodBroke),
+    *(EnvironmentFault, InvalidModelConfig, InvalidConfig, InvalidMethodOption, InvalidPlan, MethodBroke),
     *(UnfitEnvironment, UnknownMethod),
 )
 """What may be wrong with what a configuration names, before anything starts."""
@@ -40,23 +40,26 @@ class Setup:
     env: TextEnv
     split: Split
     method: Method
-    card: ModelCard
-    inducer_card: ModelCard
+    model_config: ModelConfig
+    inducer_model_config: ModelConfig
     """Of every role but the actor; often the same."""
 
     @property
     def prices(self) -> dict[str, Prices]:
         """The price list of each model."""
-        cards = (self.card, self.inducer_card)
-        return {card.name: self.config.prices.in_place_of(card.prices) for card in cards}
+        model_configs = (self.model_config, self.inducer_model_config)
+        return {
+            model_config.name: self.config.prices.in_place_of(model_config.prices)
+            for model_config in model_configs
+        }
 
     @property
-    def services(self) -> list[tuple[ModelCard, ServiceOptions]]:
+    def services(self) -> list[tuple[ModelConfig, ServiceOptions]]:
         """How each model is served: the actor's, and the inducer's if it is another."""
-        served: list[tuple[ModelCard, ServiceOptions]] = [(self.card, self.config.serving)]
-        if self.inducer_card is not self.card:
+        served: list[tuple[ModelConfig, ServiceOptions]] = [(self.model_config, self.config.serving)]
+        if self.inducer_model_config is not self.model_config:
             # A server that is named by address or port is the actor's.
-            served.append((self.inducer_card, self.config.serving.elsewhere()))
+            served.append((self.inducer_model_config, self.config.serving.elsewhere()))
         return served
 
     def plan(self, ended: TrainingEnd | None = None) -> list[Step]:
@@ -67,14 +70,14 @@ class Setup:
         )
 
     def check_keys(self) -> None:
-        """Raise `InvalidCard` or `ServerFailed` where an API key is missing, or is none."""
-        for card, options in self.services:
-            running_endpoint(card, options)
+        """Raise `InvalidModelConfig` or `ServerFailed` where an API key is missing, or is none."""
+        for model_config, options in self.services:
+            running_endpoint(model_config, options)
 
-    def hosts(self, size: int, log: Path | None = None) -> HostPool:
-        """Hosts of the environment, whose error streams go to `log`, if anywhere."""
+    def workers(self, size: int, log: Path | None = None) -> WorkerPool:
+        """Workers of the environment, whose error streams go to `log`, if anywhere."""
         env = self.config.env
-        return HostPool(size, env.name, env.options, log, self.config.sandbox.limits)
+        return WorkerPool(size, env.name, env.options, log, self.config.sandbox.limits)
 
     def initial_policy(self) -> Policy:
         """The first policy: the method's own, or a copy of another run's.
@@ -108,20 +111,21 @@ class Setup:
 
 
 def set_up(
-    config: Config, cards: tuple[ModelCard, ModelCard] | None = None, *, plays_here: bool = True
+    config: Config, model_configs: tuple[ModelConfig, ModelConfig] | None = None, *, plays_here: bool = True
 ) -> Setup:
     """Make what a configuration names.
 
     Args:
-        cards: the actor's and the inducer's, as a run has recorded them; `None`: those that it names.
+        model configs: the actor's and the inducer's, as a run has recorded them; `None`: those that it names.
         plays_here: whether this machine is to play; login nodes often isolate nothing.
 
     Raises:
-        EnvironmentFault, UnknownMethod, InvalidMethodOption, InvalidCard: something in it does not exist.
+        EnvironmentFault, UnknownMethod, InvalidMethodOption, InvalidModelConfig: something in it does not
+        exist.
         UnfitEnvironment: the method cannot play in the environment.
         SandboxUnavailable: skills cannot be isolated on this machine.
     """
-    card, inducer = cards or (actor_card(config), None)
+    model_config, inducer = model_configs or (actor_model_config(config), None)
     env = envs.make(config.env.name, **config.env.options)
     if (most := config.run.max_actions) is not None:
         env.limits = replace(env.limits, actions=min(most, env.limits.actions or most))
@@ -130,8 +134,8 @@ def set_up(
         env=env,
         split=envs.splits(config.env.name, **config.env.options),
         method=methods.make(config.method.name, **config.method.options),
-        card=card,
-        inducer_card=inducer or inducer_card(config, card),
+        model_config=model_config,
+        inducer_model_config=inducer or inducer_model_config(config, model_config),
     )
     setup.method.check(setup.env)
     if plays_here:

@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 from rich.console import Console
 
+from serving.apis.completions import TokenConversation
 from serving.conversation import Conversation
-from serving.routes.tokens import TokenConversation
 from speedrunner.agents.actor import Actor
 from speedrunner.agents.episode import Episode, play_episode
 from speedrunner.agents.reading import headline, turn_lines
@@ -28,10 +28,10 @@ async def show_episode(setup: Setup, console: Console, *, show_ids: bool) -> Non
     """Start the model, play the chosen task with the initial policy, and print all that is said.
 
     Args:
-        show_ids: print token ids too (tokens route).
+        show_ids: print token ids too (completions API).
 
     Raises:
-        ServingError, HostError, EnvironmentFault: something failed.
+        ServingError, WorkerError, EnvironmentFault: something failed.
     """
     setup.check_keys()
     task = chosen_task(setup.config)
@@ -65,12 +65,12 @@ async def show_episode(setup: Setup, console: Console, *, show_ids: bool) -> Non
         Progress(console, total=1, finished=0) as progress,
     ):
         async with (
-            setup.hosts(1) as pool,
-            pool.host() as host,
+            setup.workers(1) as pool,
+            pool.worker() as worker,
         ):
             spec = setup.method.agent(policy, task, setup.env)
             # A task that does not exist is told before a server is started.
-            await host.reset(task, spec.library.module(), setup.env.limits.actions)
+            await worker.reset(task, spec.library.module(), setup.env.limits.actions)
             logs = Path(folder) / "server.log", Path(folder) / "inducer_server.log"
             async with (
                 deployed(setup, *logs, progress) as engines,
@@ -80,14 +80,14 @@ async def show_episode(setup: Setup, console: Console, *, show_ids: bool) -> Non
                     Actor(setup.env, model, setup.config, others),
                     Episode("episode", task, 0),
                     spec,
-                    host,
+                    worker,
                     Labels(),
                     play=lambda stage, spec: setup.method.play(policy, spec, stage),
                     watch=watch,
                 )
                 say(f"=== {headline(msgspec.to_builtins(trajectory))}")
-                if trajectory.ending.is_fault:
-                    raise RunStopped(f"the episode ended by {trajectory.ending}: {trajectory.error}")
+                if trajectory.termination.is_fault:
+                    raise RunStopped(f"the episode ended by {trajectory.termination}: {trajectory.error}")
                 usage = trajectory.usage
                 played_by = ((model if turn.role == "actor" else others, turn) for turn in trajectory.turns)
                 cost = sum(by.engine.meter.prices.cost(turn.usage) for by, turn in played_by)

@@ -12,7 +12,7 @@ import msgspec
 from serving.deployment import running_endpoint
 from serving.engine.gpus import GpuReport, read_gpus
 from serving.gpu_check import divide_gpus
-from serving.model_card import ModelCard
+from serving.model_config import ModelConfig
 from serving.sizing import sized
 from speedrunner.runs.setup import Setup
 from speedrunner.store.records import Process
@@ -26,19 +26,25 @@ async def sized_setup(setup: Setup, say: Callable[[str], None]) -> Setup:
         say: gets a line about each model that was fitted.
 
     Raises:
-        InvalidCard, ServerFailed: see `serving.sizing.sized`.
+        InvalidModelConfig, ServerFailed: see `serving.sizing.sized`.
     """
     services = setup.services
     endpoints = [running_endpoint(*service) for service in services]
     # A server that runs takes no GPU here.
-    started = [card for (card, _), place in zip(services, endpoints, strict=True) if place is None]
-    report = await asyncio.to_thread(read_gpus) if any(card.gpus for card in started) else GpuReport()
-    divided = iter(divide_gpus(started, report))
-    cards = [
-        await sized(card, endpoint, next(divided) if endpoint is None else [], say)
-        for (card, _), endpoint in zip(services, endpoints, strict=True)
+    started = [
+        model_config for (model_config, _), place in zip(services, endpoints, strict=True) if place is None
     ]
-    return replace(setup, card=cards[0], inducer_card=cards[-1])
+    report = (
+        await asyncio.to_thread(read_gpus)
+        if any(model_config.gpus for model_config in started)
+        else GpuReport()
+    )
+    divided = iter(divide_gpus(started, report))
+    model_configs = [
+        await sized(model_config, endpoint, next(divided) if endpoint is None else [], say)
+        for (model_config, _), endpoint in zip(services, endpoints, strict=True)
+    ]
+    return replace(setup, model_config=model_configs[0], inducer_model_config=model_configs[-1])
 
 
 def with_recorded_contexts(path: Path, processes: Sequence[Process], setup: Setup) -> Setup:
@@ -56,20 +62,21 @@ def with_recorded_contexts(path: Path, processes: Sequence[Process], setup: Setu
     if not processes:
         return setup
     before = processes[-1]
-    actor = _with_recorded_context(path, before.actor, setup.card)
-    if setup.inducer_card is setup.card:
-        return replace(setup, card=actor, inducer_card=actor)
-    others = _with_recorded_context(path, before.inducer, setup.inducer_card)
-    return replace(setup, card=actor, inducer_card=others)
+    actor = _with_recorded_context(path, before.actor, setup.model_config)
+    if setup.inducer_model_config is setup.model_config:
+        return replace(setup, model_config=actor, inducer_model_config=actor)
+    others = _with_recorded_context(path, before.inducer, setup.inducer_model_config)
+    return replace(setup, model_config=actor, inducer_model_config=others)
 
 
-def _with_recorded_context(path: Path, before: ModelCard, card: ModelCard) -> ModelCard:
-    if card.hosted or before.name != card.name or before.context == card.context:
-        return card
-    if before.context > card.context:
+def _with_recorded_context(path: Path, before: ModelConfig, model_config: ModelConfig) -> ModelConfig:
+    if model_config.hosted or before.name != model_config.name or before.context == model_config.context:
+        return model_config
+    if before.context > model_config.context:
         raise RunDirectoryError(
-            f"{path} was played with a context of {before.context:,} tokens, and {card.name} has"
-            f" {card.context:,} here: resume it on larger GPUs, or with a server that was started with"
+            f"{path} was played with a context of {before.context:,} tokens, and {model_config.name} has"
+            f" {model_config.context:,} here: resume it on larger GPUs, or with a server that was "
+            f"started with"
             f" --max-model-len {before.context}, or name another directory with run.dir"
         )
-    return msgspec.structs.replace(card, context=before.context)
+    return msgspec.structs.replace(model_config, context=before.context)

@@ -11,12 +11,12 @@ import psutil
 
 from envs import Task
 from serving.tokens.tools import ToolCall
-from speedrunner.hosts.host import HostError
 from speedrunner.library.library import Library
 from speedrunner.library.rules import InvalidSkill
 from speedrunner.runs.setup import Setup
 from speedrunner.store.policies import MODULE_BYTES
-from speedrunner.store.records import CallNode, Ending
+from speedrunner.store.records import CallNode, Termination
+from speedrunner.workers.env_worker import WorkerError
 
 CALL_WALL_S = 60.0
 """Seconds that the call may take where `sandbox.call_wall_s` says nothing."""
@@ -58,20 +58,20 @@ async def call_skill(setup: Setup, task: Task, source: str, skill: str, argument
     limit_s = setup.config.sandbox.call_wall_s or CALL_WALL_S
     score: float | None = None
     try:
-        async with setup.hosts(1) as pool:
+        async with setup.workers(1) as pool:
             library, call = await asyncio.to_thread(_checked, setup, source, skill, arguments)
-            async with pool.host() as host:
-                await host.reset(task, library.module(), setup.env.limits.actions)
-                score = host.outcome.score if host.outcome else None
-                executed = await host.execute(call, _left_s(limit_s))
-    except (InvalidSkill, HostError) as error:
+            async with pool.worker() as worker:
+                await worker.reset(task, library.module(), setup.env.limits.actions)
+                score = worker.outcome.score if worker.outcome else None
+                executed = await worker.execute(call, _left_s(limit_s))
+    except (InvalidSkill, WorkerError) as error:
         return SkillCall(error=str(error), score=score)
     return SkillCall(
         result=executed.node.result,
         error=executed.node.error,
         calls=executed.node,
         actions=executed.actions,
-        done=executed.ending in (Ending.SUCCESS, Ending.FAILURE),
+        done=executed.termination in (Termination.SUCCESS, Termination.FAILURE),
         score=executed.outcome.score,
     )
 

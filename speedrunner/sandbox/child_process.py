@@ -24,7 +24,7 @@ from speedrunner.sandbox.settings import Sandbox, SandboxNotStarted, SandboxUnav
 from speedrunner.sandbox.view import interpreter
 
 START_LIMIT_S = 45.0
-"""Seconds that a process may take until it is ready. Three such starts end before a host's own limit."""
+"""Seconds that a process may take until it is ready. Three such starts end before a worker's own limit."""
 
 START_PAUSES_S = (1.0, 4.0, None)
 """Seconds from each start that failed to the next one; `None`: no other."""

@@ -8,7 +8,7 @@ from typing import Literal
 MIB = 2**20
 
 CPU_S = 3_600
-"""CPU seconds of one process, twice the paper's wall clock of an episode; the host's limits come first."""
+"""CPU seconds of one process, twice the paper's wall clock of an episode; the worker's limits come first."""
 
 OPEN_FILES = 64
 """Open files of one process."""

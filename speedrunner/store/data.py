@@ -30,7 +30,7 @@ from speedrunner.store.stored_run import RunDirectoryError, RunFiles, State, as_
 if TYPE_CHECKING:
     import pandas
 
-    from serving.balance import Balance
+    from serving.reconciliation import Reconciliation
     from speedrunner.store.frames import Table
 
 LEDGER_BYTES = 256 * 2**20
@@ -110,7 +110,7 @@ class RunData:
 
     @cached_property
     def state(self) -> State:
-        """What is finished and sealed, and the run's secret."""
+        """What is finished and covered by a checksum, and the run's secret."""
         with as_run_directory_error(self.path):
             return self.files.read_state()
 
@@ -245,7 +245,7 @@ class RunData:
         """
         rows = self.ledger
         kept = attempts(rows)
-        kept |= {row.episode: row.attempt for row in self.episodes if not row.ending.is_fault}
+        kept |= {row.episode: row.attempt for row in self.episodes if not row.termination.is_fault}
         kept |= {sleep_key(sleep.sleep): sleep.attempt for sleep in self.sleeps}
         counting = {(episode, str(attempt)) for episode, attempt in kept.items()}
 
@@ -264,22 +264,22 @@ class RunData:
         return found
 
     @cached_property
-    def accounts(self) -> list[Balance]:
+    def reconciliations(self) -> list[Reconciliation]:
         """The ledger compared with the engine's counters, as each process found it at its end, or seconds
         before it was killed."""
-        from serving.balance import Balance  # here, as it imports an HTTP client
+        from serving.reconciliation import Reconciliation  # here, as it imports an HTTP client
 
-        return self._read(self.files.accounts, Balance) + self.reading
+        return self._read(self.files.reconciliations, Reconciliation) + self.reading
 
     @cached_property
-    def reading(self) -> list[Balance]:
+    def reading(self) -> list[Reconciliation]:
         """The last accounts of the process that plays the run, or was killed."""
-        from serving.balance import Balance
+        from serving.reconciliation import Reconciliation
 
         if not self.files.reading.exists():
             return []
         with as_run_directory_error(self.path):
-            found: list[Balance] = files.read_json(self.files.reading, list[Balance])
+            found: list[Reconciliation] = files.read_json(self.files.reading, list[Reconciliation])
             return found
 
     @property

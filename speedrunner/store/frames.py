@@ -62,7 +62,7 @@ class _TurnRow(_Place, kw_only=True):
     usage: Usage
     usd: float | None
     seconds: float
-    held_s: float
+    queued_s: float
 
 
 class _CallRow(_Place, kw_only=True):

@@ -19,7 +19,7 @@ class Labels(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         policy: version of the policy in use.
         episode: key of the episode, or of the sleep.
         attempt: at it; 1 is the first.
-        role: who asked: `actor`, `inducer`, `warming` and so on. Set where the conversation is opened.
+        role: who asked: `actor`, `inducer`, `prefix_warm_up` and so on. Set where the conversation is opened.
         replica: of the engine, to which it was sent. Set there, too.
     """
 

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Sequence
 from difflib import SequenceMatcher
 
-from speedrunner.store.records import Cut, Module
+from speedrunner.store.records import Hunk, Module
 
 
-def cuts(before: Module, after: Module) -> list[Cut]:
+def hunks(before: Module, after: Module) -> list[Hunk]:
     """What makes of one module another."""
     old, new = _lines(before), _lines(after)
     found = SequenceMatcher(None, old, new).get_opcodes()
-    return [Cut(first, end, new[start:stop]) for kind, first, end, start, stop in found if kind != "equal"]
+    return [Hunk(first, end, new[start:stop]) for kind, first, end, start, stop in found if kind != "equal"]
 
 
-def with_cuts(before: Module, changes: Sequence[Cut]) -> Module:
-    """The module that `cuts` was given as the second one."""
+def apply_hunks(before: Module, changes: Sequence[Hunk]) -> Module:
+    """The module that `hunks` was given as the second one."""
     lines = _lines(before)
     for cut in reversed(changes):
         lines[cut.first : cut.end] = cut.lines

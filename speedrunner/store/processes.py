@@ -17,7 +17,7 @@ ACCEPTABLE = ("code.", "versions.", "actor.server.", "inducer.server.")
 REPORTED = ("prices.",)
 """Changes of costs only: a run is shown at the prices of its newest process."""
 
-HARMLESS = ("tried", "remark", "gpus", "replicas", "prices", "path", "recipe", "api_key_env")
+HARMLESS = ("tried", "caveat", "gpus", "replicas", "prices", "path", "recipe", "api_key_env")
 """Fields of a model configuration that do not affect outputs. The files at `path` are compared."""
 
 HARMLESS_FLAGS = ("max-num-seqs", "max-num-batched-tokens")
@@ -35,10 +35,18 @@ def changes(before: Process, after: Process) -> list[str]:
     return sorted(found, key=lambda line: line.startswith(ACCEPTABLE) + 2 * line.startswith(REPORTED))
 
 
-def remarks(processes: Iterable[Process]) -> list[str]:
+def caveats(processes: Iterable[Process]) -> list[str]:
     """Return the remarks of the model configurations on their results, without duplicates."""
-    cards = (card for process in processes for card in (process.actor, process.inducer))
-    return sorted({f"{card.name}: {card.remark.rstrip('.')}" for card in cards if card.remark})
+    model_configs = (
+        model_config for process in processes for model_config in (process.actor, process.inducer)
+    )
+    return sorted(
+        {
+            f"{model_config.name}: {model_config.caveat.rstrip('.')}"
+            for model_config in model_configs
+            if model_config.caveat
+        }
+    )
 
 
 def process_lines(processes: Sequence[Process]) -> list[str]:

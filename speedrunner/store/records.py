@@ -13,7 +13,7 @@ from typing import Any, Literal, Self
 import msgspec
 
 from envs import Outcome, Task
-from serving.model_card import ModelCard
+from serving.model_config import ModelConfig
 from serving.tokens.tools import ToolCall
 from serving.usage import Prices, Usage
 from typed.numbers import Moment, Real, Whole
@@ -26,7 +26,7 @@ Phase = Literal["train", "test"]
 """Training episodes are played in batches, held-out ones in evaluations, known by their checkpoint."""
 
 
-class Ending(enum.StrEnum):
+class Termination(enum.StrEnum):
     """How an agent's work on one thing ended."""
 
     SUCCESS = "success"
@@ -46,7 +46,7 @@ class Ending(enum.StrEnum):
     @property
     def is_fault(self) -> bool:
         """Whether the ending says something about our machinery and nothing about the agent."""
-        return self in (Ending.ENVIRONMENT_ERROR, Ending.ENGINE_ERROR)
+        return self in (Termination.ENVIRONMENT_ERROR, Termination.ENGINE_ERROR)
 
 
 class Message(msgspec.Struct, frozen=True):
@@ -100,7 +100,7 @@ class Turn(msgspec.Struct):
         call: the tool call that was parsed, if it was valid.
         executed: the tree of what was run for it.
         error: why there was no valid call.
-        held_s: how long the request was held back before, until the engine's cache had room, in seconds.
+        queued_s: how long the request was queued before, until the engine's cache had room, in seconds.
         role: whose turn it was: `actor`, or another role of the method that played the episode.
         conversation: number of the role's conversation within the episode, from 0.
     """
@@ -109,7 +109,7 @@ class Turn(msgspec.Struct):
     text: str
     usage: Usage
     seconds: Real
-    held_s: Real = 0.0
+    queued_s: Real = 0.0
     reasoning: str = ""
     call: ToolCall | None = None
     executed: CallNode | None = None
@@ -118,7 +118,7 @@ class Turn(msgspec.Struct):
     conversation: Whole = 0
 
 
-class Cut(msgspec.Struct, frozen=True):
+class Hunk(msgspec.Struct, frozen=True):
     """Lines of a text, from `first` to before `end`, and those that take their place."""
 
     first: Whole
@@ -138,7 +138,7 @@ class WorldStep(msgspec.Struct, frozen=True, omit_defaults=True):
 
     turn: Whole | None = None
     call: CallNode | None = None
-    load: list[Cut] | None = None
+    load: list[Hunk] | None = None
 
 
 class Trajectory(msgspec.Struct, kw_only=True):
@@ -148,9 +148,9 @@ class Trajectory(msgspec.Struct, kw_only=True):
         episode: key within the run: `train/0007`, `test/0050/0012`.
         policy: version of the policy that generated it.
         attempt: 1 for the first try; earlier attempts were interrupted and left only ledger rows.
-        ending: see `Ending`; `outcome` is `None` exactly when it is a fault.
+        ending: see `Termination`; `outcome` is `None` exactly when it is a fault.
         error: whose fault it was and what it was, in a line; then its traceback.
-        kept: the JSON that the method keeps of it.
+        method_state: the JSON that the method keeps of it.
         prompt_hash: SHA-256 of the actor's first prompt: messages and tools.
         seconds: wall clock of the episode.
         started: when it began.
@@ -163,15 +163,15 @@ class Trajectory(msgspec.Struct, kw_only=True):
     policy: Whole
     attempt: Whole
     turns: list[Turn]
-    ending: Ending
+    termination: Termination
     outcome: Outcome | None
     error: str | None = None
-    kept: dict[str, Any] = {}
+    method_state: dict[str, Any] = {}
     prompt_hash: str = ""
     seconds: Real = 0.0
     started: Moment = 0.0
     world: list[WorldStep] | None = None
-    module: list[Cut] | None = None
+    module: list[Hunk] | None = None
     format: Whole = FORMAT
 
     @property
@@ -194,7 +194,7 @@ class EpisodeRow(msgspec.Struct, kw_only=True):
     Attributes:
         phase: `train` or `test`.
         checkpoint: training rollouts played before: the batch's start, or the evaluation's point.
-        score: in [0, 1]; `None` when the episode ended by a fault of ours.
+        score: in [0, 1]; `None` when the episode ended by an infrastructure error.
         skill_calls: actor calls that named a skill.
         invalid_calls: completions without a valid call.
     """
@@ -205,7 +205,7 @@ class EpisodeRow(msgspec.Struct, kw_only=True):
     task: Task
     policy: Whole
     attempt: Whole
-    ending: Ending
+    termination: Termination
     score: Real | None
     success: bool | None
     llm_calls: Whole
@@ -228,7 +228,7 @@ class EpisodeRow(msgspec.Struct, kw_only=True):
             task=trajectory.task,
             policy=trajectory.policy,
             attempt=trajectory.attempt,
-            ending=trajectory.ending,
+            termination=trajectory.termination,
             score=None if outcome is None else outcome.score,
             success=None if outcome is None else outcome.success,
             llm_calls=len(trajectory.turns),
@@ -334,7 +334,7 @@ class AgentRecord(msgspec.Struct):
 
     role: str
     turns: list[Turn]
-    ending: Ending
+    termination: Termination
 
 
 class PrefixChange(msgspec.Struct, frozen=True):
@@ -342,14 +342,15 @@ class PrefixChange(msgspec.Struct, frozen=True):
 
     Attributes:
         before, after: its length under the old and the new policy, in tokens.
-        kept: first tokens that both have in common: what an edit leaves valid of the prefix cache.
+        common: first tokens that both have in common: what an edit leaves valid of the prefix cache.
 
-    What the engine's cache gave when the new prefix was sent first stands in the ledger, role `warming`.
+    What the engine's cache gave when the new prefix was sent first stands in the ledger, role
+    `prefix_warm_up`.
     """
 
     before: Whole
     after: Whole
-    kept: Whole
+    common: Whole
 
 
 class SleepRecord(msgspec.Struct, kw_only=True):
@@ -360,7 +361,7 @@ class SleepRecord(msgspec.Struct, kw_only=True):
         rollouts: training rollouts since the sleep before, over which its cost is spread.
         error: what kept it from all that it should have done (a context overflow, say).
         attempts: episodes that the method played in it (`SleepTools.attempt`); part of its cost.
-        prefix: what it invalidated of the prompt prefix; `None` on routes of messages.
+        prefix: what it invalidated of the prompt prefix; `None` on chat and responses APIs.
     """
 
     sleep: Whole
@@ -406,7 +407,7 @@ class Process(msgspec.Struct, kw_only=True):
     Attributes:
         started: when it began.
         host, pid: where it ran.
-        actor, inducer: the whole cards, as the configuration changed them.
+        actor, inducer: the whole model configs, as the configuration changed them.
         models: by model, digests of the files of its local folder; weights are sampled.
         prices: by model, what its tokens cost.
         env: digests of the environment's description, primitives, tools, limits and tasks.
@@ -416,14 +417,14 @@ class Process(msgspec.Struct, kw_only=True):
         machine: it ran on; `None` in older runs.
         sandbox: what confined skills and inducer code, and what from; empty in older runs.
         changes: what differs from the process before; somebody has accepted it.
-        seals: whether it seals what it records.
+        checksums: whether it checksums what it records.
     """
 
     started: Moment
     host: str
     pid: Whole
-    actor: ModelCard
-    inducer: ModelCard
+    actor: ModelConfig
+    inducer: ModelConfig
     models: dict[str, dict[str, str]]
     prices: dict[str, Prices]
     env: dict[str, str]

@@ -12,14 +12,14 @@ import msgspec
 
 from serving.meter import LedgerRow
 from speedrunner.store import files
+from speedrunner.store.checksums import ChecksumKeeper
 from speedrunner.store.data import RunData
 from speedrunner.store.lock import RunLock
 from speedrunner.store.records import EpisodeRow, Phase, Policy, Process, SleepRecord, TrainingEnd, Trajectory
-from speedrunner.store.seals import Sealer
 from speedrunner.store.stored_run import FOLDERS, RunFiles, as_run_directory_error
 
 if TYPE_CHECKING:
-    from serving.balance import Balance
+    from serving.reconciliation import Reconciliation
 
 
 class RunDirectory:
@@ -34,13 +34,13 @@ class RunDirectory:
         state: the content of `state.json`.
     """
 
-    def __init__(self, run_files: RunFiles, lock: RunLock, sealer: Sealer) -> None:
+    def __init__(self, run_files: RunFiles, lock: RunLock, checksum_keeper: ChecksumKeeper) -> None:
         self.files = run_files
         self.path = run_files.path
         self.policies = run_files.policies
         self.state = run_files.read_state()
         self._lock = lock
-        self._sealer = sealer
+        self._checksums = checksum_keeper
         self._wrote = False
 
     def read(self) -> RunData:
@@ -71,13 +71,13 @@ class RunDirectory:
                 for pattern in ("*.jsonl", *(f"{name}/*.jsonl" for name in FOLDERS)):
                     for file in path.glob(pattern):
                         files.repair(file)
-                run = cls(RunFiles(path), lock, Sealer(path))
+                run = cls(RunFiles(path), lock, ChecksumKeeper(path))
             for row in run.read().missing_rows:
                 run.append_episode(row)
             try:
                 yield run
             finally:
-                # What stopped the run may be the disk; nothing recorded needs its seal.
+                # What stopped the run may be the disk; nothing recorded needs its checksum.
                 with suppress(files.StorageError):
                     run._seal()
 
@@ -126,21 +126,21 @@ class RunDirectory:
         """
         self._append(self.files.requests, row, durable=False)
 
-    def append_accounts(self, balances: Sequence[Balance]) -> None:
+    def append_reconciliations(self, reconciliations: Sequence[Reconciliation]) -> None:
         """Append what one process found when it compared the ledger with the engine's counters."""
-        for balance in balances:
-            self._append(self.files.accounts, balance, durable=False)
+        for reconciliation in reconciliations:
+            self._append(self.files.reconciliations, reconciliation, durable=False)
         self.files.reading.unlink(missing_ok=True)
 
-    def write_reading(self, balances: Sequence[Balance]) -> None:
+    def write_reading(self, reconciliations: Sequence[Reconciliation]) -> None:
         """Note what this process finds in passing, in case that it is killed."""
         self._own()
-        files.write_atomic(self.files.reading, msgspec.json.encode(balances))
+        files.write_atomic(self.files.reading, msgspec.json.encode(reconciliations))
 
     def keep_reading(self) -> None:
         """Append what a process that was killed has found last."""
         if readings := self.read().reading:
-            self.append_accounts(readings)
+            self.append_reconciliations(readings)
 
     def write_sleep(self, record: SleepRecord) -> None:
         """Write the record of a sleep, again if an attempt was killed after this."""
@@ -154,7 +154,7 @@ class RunDirectory:
 
     def _append(self, path: Path, record: msgspec.Struct, *, durable: bool) -> None:
         self._own()
-        self._sealer.grew(path, files.append_record(path, record, durable=durable))
+        self._checksums.grew(path, files.append_record(path, record, durable=durable))
 
     def _seal(self) -> None:
         """Seal what this process has recorded, if it has."""
@@ -163,7 +163,7 @@ class RunDirectory:
 
     def _write_state(self, **changes: Any) -> None:
         self._own()
-        state = msgspec.structs.replace(self.state, **changes, seals=self._sealer.seals(self.state.seals))
+        state = msgspec.structs.replace(self.state, **changes, seals=self._checksums.seals(self.state.seals))
         state.digest = state.own_digest
         files.write_atomic(self.files.state, state)
         self.state = state

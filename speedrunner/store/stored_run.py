@@ -10,10 +10,10 @@ evaluations/0050.jsonl         held-out episodes after that many training rollou
 sleeps/0001.json               one file per sleep
 episodes.jsonl                 one summary row per episode
 requests.jsonl                 the ledger
-accounts.jsonl                 the ledger's sums and the engine's counters, one row per process
+reconciliation.jsonl                 the ledger's sums and the engine's counters, one row per process
 reading.json                   the same of the process that works on it, seconds ago
-state.json                     what is finished, the run's secret, and seals of all that is recorded
-server.log, hosts.log          for people
+state.json                     what is finished, the run's secret, and checksums of all that is recorded
+server.log, workers.log          for people
 inducer_server.log             for people: of an inducer with a separate server
 lock/                          names the process that owns the run
 """
@@ -32,9 +32,9 @@ import msgspec
 
 from envs import Task
 from speedrunner.store import files
+from speedrunner.store.checksums import Checksum
 from speedrunner.store.policies import PolicyStore
 from speedrunner.store.records import FORMAT, Phase, TrainingEnd
-from speedrunner.store.seals import Seal
 
 FOLDERS = ("policies", "trajectories", "evaluations", "sleeps")
 _NUMBERED = {
@@ -43,12 +43,12 @@ _NUMBERED = {
     "sleep": "sleeps/*.json",
 }
 """Files of each phase; the star is a number of four digits or more."""
-_BEFORE_CONFIG = {"lock", "server.log", "inducer_server.log", "hosts.log", *FOLDERS}
+_BEFORE_CONFIG = {"lock", "server.log", "inducer_server.log", "workers.log", *FOLDERS}
 """Names in the folder of a run that was killed before it wrote its configuration."""
 
 
 STATE_BYTES = 8 * 2**20
-"""Bytes of `state.json` that are read: the seals of some 50,000 files."""
+"""Bytes of `state.json` that are read: the checksums of some 50,000 files."""
 
 
 class RunDirectoryError(files.StorageError):
@@ -62,14 +62,14 @@ class State(msgspec.Struct):
         finished: keys of the finished steps, in the order in which they were finished.
         training_end: where training ended before its plan did, if it has.
         secret: random text of this run alone; see `skill_seed`.
-        seals: by place in the directory; see `speedrunner.store.seals`.
+        checksums: by place in the directory; see `speedrunner.store.checksums`.
         digest: SHA-256 of the rest.
     """
 
     finished: list[str] = []
     training_end: TrainingEnd | None = None
     secret: str = ""
-    seals: dict[str, Seal] = {}
+    seals: dict[str, Checksum] = {}
     digest: str = ""
     format: int = FORMAT
 
@@ -106,13 +106,13 @@ class RunFiles:
         self.policies = PolicyStore(path / "policies")
         self.server_log = path / "server.log"
         self.inducer_server_log = path / "inducer_server.log"
-        self.host_log = path / "hosts.log"
+        self.worker_log = path / "workers.log"
         self.config = path / "config.yaml"
         self.processes = path / "processes.jsonl"
         self.state = path / "state.json"
         self.episodes = path / "episodes.jsonl"
         self.requests = path / "requests.jsonl"
-        self.accounts = path / "accounts.jsonl"
+        self.reconciliations = path / "reconciliation.jsonl"
         self.reading = path / "reading.json"
 
     def numbered(self, phase: Phase | Literal["sleep"], number: int) -> Path:
@@ -152,7 +152,7 @@ class RunFiles:
         self.read_state()
 
     def read_state(self) -> State:
-        """Return what is finished and sealed; an empty state where there is no file yet."""
+        """Return what is finished and covered by a checksum; an empty state where there is no file yet."""
         try:
             return files.read_record(self.state, State, STATE_BYTES)
         except files.StorageError as error:

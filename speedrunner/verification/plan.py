@@ -106,7 +106,7 @@ class Plan:
             if subject.setup.method.replays:
                 before = number * subject.setup.config.run.sleep_every
                 allowed |= {task for episode, task in tasks.items() if episode < before}
-            again = Counter(each.task for each in record.attempts if not each.ending.is_fault)
+            again = Counter(each.task for each in record.attempts if not each.termination.is_fault)
             for each in record.attempts:
                 if each.task not in allowed:
                     found.differs(each.episode, f"it plays {each.task}, which the sleep may not")

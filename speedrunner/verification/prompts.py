@@ -11,7 +11,7 @@ from functools import cache
 from itertools import pairwise
 
 from serving.errors import ServingError
-from serving.model_card import ModelCard
+from serving.model_config import ModelConfig
 from serving.tokens.formats import FORMATS
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.tokens.tools import ToolSpec
@@ -33,8 +33,8 @@ OTHER_ROUTE = "prompts of an engine that is sent messages, not token ids"
 class Composer:
     """Composes prompts of one model again, as far as records allow that."""
 
-    def __init__(self, card: ModelCard, tokenizer: ChatTokenizer) -> None:
-        self._card = card
+    def __init__(self, model_config: ModelConfig, tokenizer: ChatTokenizer) -> None:
+        self._model_config = model_config
         self._tokenizer = tokenizer
         self._any = cache(lambda role: self._transcript(role, [Message("user", "")], [SUBMIT_ANSWER]))
 
@@ -47,24 +47,24 @@ class Composer:
         return len(self._any(role).reply(text, has_call=answered.call is not None))
 
     def _transcript(self, role: str, messages: list[Message], tools: list[ToolSpec]) -> Transcript:
-        card, settings = self._card, self._card.role(role)
-        assert card.tool_format is not None
+        model_config, settings = self._model_config, self._model_config.role(role)
+        assert model_config.tool_format is not None
         return Transcript(
             self._tokenizer,
-            FORMATS[card.tool_format],
+            FORMATS[model_config.tool_format],
             plain_messages(messages),
             tools,
-            thinking_style=card.thinking,
+            thinking_style=model_config.thinking,
             thinking_tokens=settings.thinking_tokens,
             string_tokens=settings.string_tokens,
         )
 
 
-def composer(card: ModelCard, own: ModelCard | None, process: Process | None) -> Composer | None:
+def composer(model_config: ModelConfig, own: ModelConfig | None, process: Process | None) -> Composer | None:
     """What composes a model's prompts; `None` where its tokenizer is not here, or not the one that it had.
 
     Args:
-        card: the recorded model configuration.
+        model config: the recorded model configuration.
         own: the reader's configuration of this model, which says where it is; `None` where there is none.
     """
     from huggingface_hub import try_to_load_from_cache
@@ -80,7 +80,7 @@ def composer(card: ModelCard, own: ModelCard | None, process: Process | None) ->
         files = model_files(own, lambda line: None)
         if process is not None and process.models.get(own.name, files) != files:
             return None
-        return Composer(card, ChatTokenizer(folder, own.revision))
+        return Composer(model_config, ChatTokenizer(folder, own.revision))
     except ServingError:
         return None
 
@@ -122,7 +122,7 @@ class _Prompts:
 
     def _conversation(self, key: str, role: str, talk: list[tuple[int, Turn]]) -> None:
         """Each prompt but the first continues the one before."""
-        if self._card(role).route != "tokens":
+        if self._model_config(role).api != "completions":
             self._found.left_out[OTHER_ROUTE] += len(talk)
             return
         composer = self._composer(role)
@@ -150,18 +150,18 @@ class _Prompts:
             if type(setup.method).play is Method.play:  # others may ask for something else
                 self._found.differs(where, "the first prompt has not the digest that was recorded")
             return
-        composer = self._composer(spec.role) if self._card(spec.role).route == "tokens" else None
+        composer = self._composer(spec.role) if self._model_config(spec.role).api == "completions" else None
         if composer is not None:
             self._counts["first"] += 1
             tokens = composer.first(spec.role, turn.messages, spec.offered(setup.env))
             self._found.expect(where, "tokens of the first prompt", turn.usage.prompt, tokens)
 
-    def _card(self, role: str) -> ModelCard:
-        return self._setup.card if role == "actor" else self._setup.inducer_card
+    def _model_config(self, role: str) -> ModelConfig:
+        return self._setup.model_config if role == "actor" else self._setup.inducer_model_config
 
     def _composer(self, role: str) -> Composer | None:
-        card = self._card(role)
-        if card.name not in self._composers:
-            own = self._subject.cards.get(card.name)
-            self._composers[card.name] = composer(card, own, self._subject.process)
-        return self._composers[card.name]
+        model_config = self._model_config(role)
+        if model_config.name not in self._composers:
+            own = self._subject.model_configs.get(model_config.name)
+            self._composers[model_config.name] = composer(model_config, own, self._subject.process)
+        return self._composers[model_config.name]

@@ -16,20 +16,20 @@ from serving.tokens.tools import ToolCall
 from speedrunner.agents.actor import actor_view
 from speedrunner.console import Status
 from speedrunner.findings import Finding
-from speedrunner.hosts.host import HostError
-from speedrunner.hosts.messages import Executed
-from speedrunner.hosts.process_host import ProcessHost
-from speedrunner.store.modules import with_cuts
-from speedrunner.store.records import CallNode, Cut, Ending, Trajectory, Turn
+from speedrunner.store.modules import apply_hunks
+from speedrunner.store.records import CallNode, Hunk, Termination, Trajectory, Turn
 from speedrunner.verification.differences import Differences, contrast, turn_of
 from speedrunner.verification.subject import OutOfTime, Played, Subject
+from speedrunner.workers.env_worker import WorkerError
+from speedrunner.workers.process_worker import ProcessWorker
+from speedrunner.workers.worker_messages import Executed
 
 PATIENCE_S, PATIENCE, MOST_PATIENCE_S = 60.0, 10, 600.0
 """What a call may take again, in seconds: so long, or so many times what it took if that is more. The last is
 the most, as the recorded time may be anything."""
 
 BY_THE_CLOCK = "ended by the clock, or after such a call"
-BY_A_FAULT = "ended by a fault of ours"
+BY_A_FAULT = "ended by an infrastructure error"
 BY_ITS_PROCESS = "the process of the skills ended in another way, or after such a call"
 NOT_RECORDED = "of an earlier layout, in which skills that were loaded on the way were not recorded"
 """Why calls are left out."""
@@ -43,10 +43,10 @@ CLOCK = "TimeLimitReached:"
 KILLED = re.compile(r"\ASkillProcessEnded:|; (?:it|the skill process) was killed; ")
 """In errors of calls whose process ended, or had to be ended: on a busy machine it may be another end."""
 
-DECIDED = (Ending.SUCCESS, Ending.FAILURE, Ending.ACTION_LIMIT)
+DECIDED = (Termination.SUCCESS, Termination.FAILURE, Termination.ACTION_LIMIT)
 """Endings that the world decides."""
 
-Asked = CallNode | list[Cut]
+Asked = CallNode | list[Hunk]
 """What was asked of a world: a call, as it was recorded, or other skills."""
 
 
@@ -69,7 +69,7 @@ class _LeftOut(Exception):
 async def replay(subject: Subject, status: Status) -> Finding:
     """Play all episodes again, as many at once as there are cores, until the subject's deadline.
 
-    Raises `HostError`, `StorageError`.
+    Raises `WorkerError`, `StorageError`.
     """
     found, counts = Differences("replay"), Counter[str]()
     cores, episodes, is_late = len(os.sched_getaffinity(0)), subject.episodes(), False
@@ -79,10 +79,10 @@ async def replay(subject: Subject, status: Status) -> Finding:
             episode = played.trajectory
             counts["episodes"] += 1
             found.left_out += Counter({BY_A_FAULT: sum(_is_lost(turn) for turn in episode.turns)})
-            async with pool.host() as host:
+            async with pool.worker() as worker:
                 try:
                     async with asyncio.timeout_at(subject.deadline):
-                        async for _ in _replayed(subject, played, host):
+                        async for _ in _replayed(subject, played, worker):
                             counts["calls"] += 1
                 except TimeoutError:
                     raise OutOfTime from None
@@ -93,7 +93,7 @@ async def replay(subject: Subject, status: Status) -> Finding:
                     found.left_out[str(error)] += error.calls
             status(f"replayed {counts['calls']} calls of {counts['episodes']} episodes")
 
-    async with subject.setup.hosts(cores) as pool:
+    async with subject.setup.workers(cores) as pool:
         try:
             async with asyncio.TaskGroup() as group:
                 for _ in range(cores):
@@ -105,24 +105,24 @@ async def replay(subject: Subject, status: Status) -> Finding:
     return found.finding(f"{counts['calls']} calls of {counts['episodes']} episodes", is_late=is_late)
 
 
-async def _replayed(subject: Subject, played: Played, host: ProcessHost) -> AsyncIterator[None]:
+async def _replayed(subject: Subject, played: Played, worker: ProcessWorker) -> AsyncIterator[None]:
     """Play one episode again; yields after each call. Raises `_Differs`, `_LeftOut`."""
     episode, setup = played.trajectory, subject.setup
     asked = _asked(played)
     spec = subject.spec(played)
-    module = with_cuts(spec.library.module(), episode.module or [])
+    module = apply_hunks(spec.library.module(), episode.module or [])
     last: Executed | None = None
     try:
         seed = subject.run.state.skill_seed(episode.task)
-        opening = await host.reset(episode.task, module, setup.env.limits.actions, seed)
+        opening = await worker.reset(episode.task, module, setup.env.limits.actions, seed)
         if episode.module is None:
             prompt = spec.prompt_hash(setup.env, spec.messages(setup.env, opening))
             if prompt != episode.prompt_hash:
                 raise _Differs("the actor's first prompt has not the digest that was recorded")
         for place, (turn, recorded) in enumerate(asked):
             if isinstance(recorded, list):
-                module = with_cuts(module, recorded)
-                await host.load(module)
+                module = apply_hunks(module, recorded)
+                await worker.load(module)
                 continue
             left = sum(isinstance(each, CallNode) for _, each in asked[place:])
             if any((each.error or "").startswith(CLOCK) for each in (recorded, *recorded.below())):
@@ -131,7 +131,7 @@ async def _replayed(subject: Subject, played: Played, host: ProcessHost) -> Asyn
             directly = shown is not None and shown.executed is recorded
             call = shown.call if shown is not None and directly else None
             call = call or ToolCall(recorded.name, recorded.arguments)
-            last = await host.execute(
+            last = await worker.execute(
                 call, min(max(PATIENCE_S, PATIENCE * recorded.seconds), MOST_PATIENCE_S)
             )
             if what := different(recorded, last.node):
@@ -141,11 +141,11 @@ async def _replayed(subject: Subject, played: Played, host: ProcessHost) -> Asyn
             if turn is not None and directly:
                 _check_told(episode, turn, actor_view(last, setup.config.run.reply_chars))
             yield
-    except HostError as error:
-        if asked or episode.ending is not Ending.ENVIRONMENT_ERROR:
+    except WorkerError as error:
+        if asked or episode.termination is not Termination.ENVIRONMENT_ERROR:
             raise _Differs(f"the environment broke: {error}") from error
     else:
-        _check_end(episode, [each for _, each in asked if isinstance(each, CallNode)], last, host)
+        _check_end(episode, [each for _, each in asked if isinstance(each, CallNode)], last, worker)
 
 
 def _asked(played: Played) -> list[tuple[int | None, Asked]]:
@@ -213,16 +213,18 @@ def _check_told(episode: Trajectory, number: int, told: str) -> None:
         raise _Differs(f"what the actor was told: {contrast(content, told)}", number)
 
 
-def _check_end(episode: Trajectory, calls: list[CallNode], last: Executed | None, host: ProcessHost) -> None:
+def _check_end(
+    episode: Trajectory, calls: list[CallNode], last: Executed | None, worker: ProcessWorker
+) -> None:
     """Raise `_Differs` where an episode ends or stands in another way."""
-    decided = last.ending if last is not None else None
-    if decided != (episode.ending if episode.ending in DECIDED else None):
-        what = f"{episode.ending} is recorded as its ending, and the world decides {decided or 'none'}"
+    decided = last.termination if last is not None else None
+    if decided != (episode.termination if episode.termination in DECIDED else None):
+        what = f"{episode.termination} is recorded as its ending, and the world decides {decided or 'none'}"
         raise _Differs(what)
-    if episode.ending.is_fault and episode.outcome is None:
+    if episode.termination.is_fault and episode.outcome is None:
         return
-    if host.outcome != episode.outcome:
-        raise _Differs(f"outcome: {contrast(episode.outcome, host.outcome)}")
+    if worker.outcome != episode.outcome:
+        raise _Differs(f"outcome: {contrast(episode.outcome, worker.outcome)}")
     acted = sum(each.actions for each in calls)
     if last is not None and last.actions != acted:
         raise _Differs(f"{acted} actions are recorded, and it takes {last.actions}")

@@ -10,7 +10,7 @@ from typing import Literal, get_args
 import msgspec
 
 from speedrunner.agents.actor import ActorSpec
-from speedrunner.runs.stored_setup import reader_cards, set_up_stored
+from speedrunner.runs.stored_setup import reader_model_configs, set_up_stored
 from speedrunner.store.data import RunData
 from speedrunner.store.records import Phase, Policy, Trajectory
 
@@ -42,11 +42,12 @@ class Subject:
         setup: what its configuration names, with the recorded model configurations.
         deadline: when the verification has to end, in seconds of `time.monotonic`. After it, `episodes` and
             `policy` raise `OutOfTime`.
-        cards: the reader's own model configurations, by model name: those say where tokenizers are.
+        model configs: the reader's own model configurations, by model name: those say where tokenizers are.
 
     Raises:
         StorageError, InvalidConfig: it cannot be read.
-        EnvironmentFault, UnknownMethod, InvalidMethodOption, InvalidCard: what it names does not exist here.
+        EnvironmentFault, UnknownMethod, InvalidMethodOption, InvalidModelConfig: what it names does not
+        exist here.
         SandboxUnavailable: skills cannot be isolated on this machine.
     """
 
@@ -55,7 +56,7 @@ class Subject:
         self.deadline = deadline
         self.process = next(reversed(run.processes), None)
         self.setup = set_up_stored(run, trust)
-        self.cards = reader_cards(self.setup.config, trust)
+        self.model_configs = reader_model_configs(self.setup.config, trust)
         self._policy = cache(run.policies.load)
 
     def episodes(self) -> Iterator[Played]:

@@ -14,15 +14,15 @@ from speedrunner.findings import Finding, Report, report
 from speedrunner.runs.identity import checkout
 from speedrunner.runs.setup import SETUP_ERRORS
 from speedrunner.store import files
+from speedrunner.store.checksums import broken, without_checksum
 from speedrunner.store.data import RunData, load
-from speedrunner.store.seals import broken, unsealed
-from speedrunner.verification.accounts import accounts
 from speedrunner.verification.differences import OUT_OF_TIME, Differences
 from speedrunner.verification.plan import Plan
 from speedrunner.verification.policies import policies
 from speedrunner.verification.prompts import prompts
 from speedrunner.verification.replay import replay
 from speedrunner.verification.subject import OutOfTime, Subject, check_time
+from speedrunner.verification.token_sums import reconciliations
 from typed.records import flat
 
 UNREADABLE = (
@@ -53,13 +53,14 @@ async def verify(
 
     Raises:
         RunDirectoryError: there is no run.
-        InvalidConfig, EnvironmentFault, UnknownMethod, InvalidMethodOption, InvalidCard: what it names does
-            not exist here, and its files are as they were sealed.
-        SandboxError, HostError: its skills or its environment do not run here.
+        InvalidConfig, EnvironmentFault, UnknownMethod, InvalidMethodOption, InvalidModelConfig: what it
+        names does
+            not exist here, and its files are as they were covered by a checksum.
+        SandboxError, WorkerError: its skills or its environment do not run here.
     """
     deadline = time.monotonic() + limit_s
     run = load(path)
-    checks = [sealed(run, deadline)]
+    checks = [check_files(run, deadline)]
     say(checks[0])
     try:
         subject = Subject(run, trust, deadline)
@@ -88,18 +89,19 @@ async def verify(
 
     await made("plan", plan.check)
     await made("policies", lambda: policies(subject))
-    await made("accounts", lambda: accounts(subject, is_finished=plan.is_finished))
+    await made("reconciliations", lambda: reconciliations(subject, is_finished=plan.is_finished))
     await made("prompts", lambda: prompts(subject))
     await made("replay", lambda: replay(subject, status))
     return report(str(path), checks, list(_other_code(subject)))
 
 
-NAMES = ("plan", "policies", "accounts", "prompts", "replay")
+NAMES = ("plan", "policies", "reconciliations", "prompts", "replay")
 """The checks that follow that of the files."""
 
 
-def sealed(run: RunData, deadline: float = inf) -> Finding:
-    """Whether every file is as it was sealed. Raises `StorageError` where `state.json` is none.
+def check_files(run: RunData, deadline: float = inf) -> Finding:
+    """Whether every file is as it was covered by a checksum. Raises `StorageError` where `state.json` is
+    none.
 
     Args:
         deadline: when it has to end, in seconds of `time.monotonic`.
@@ -109,12 +111,16 @@ def sealed(run: RunData, deadline: float = inf) -> Finding:
     text = files.read_content(path) if path.exists() else b""
     if not text and run.episodes:
         found.differs("state.json", "is missing, although episodes were played")
-        return found.finding("nothing says what was sealed")
+        return found.finding("nothing says what was covered by a checksum")
     if not state.digest and not any(word in text for word in (b"seal", b"diges", b"sha256")):
         if not any(each.seals for each in run.processes):
-            return Finding("files", "not checked", "not sealed: the run was recorded by an earlier version")
-        found.differs("state.json", "has no seals, although those who played the run made some")
-        return found.finding("nothing says what was sealed")
+            return Finding(
+                "files",
+                "not checked",
+                "not covered by a checksum: the run was recorded by an earlier version",
+            )
+        found.differs("state.json", "has no checksums, although those who played the run made some")
+        return found.finding("nothing says what was covered by a checksum")
     if text != files.indented(state) or (state.digest != state.own_digest):
         found.differs("state.json", "is not as it was written")
     try:
@@ -123,9 +129,9 @@ def sealed(run: RunData, deadline: float = inf) -> Finding:
     except OutOfTime:
         return found.finding("some of the files", is_late=True)
     size = sum(seal.size for seal in state.seals.values())
-    rest = unsealed(run.path, state.seals)
-    told = f"; {sum(rest.values())} bytes of {', '.join(rest)} are behind the seals" if rest else ""
-    return found.finding(f"{len(state.seals)} files, {size} bytes as they were sealed{told}")
+    rest = without_checksum(run.path, state.seals)
+    told = f"; {sum(rest.values())} bytes of {', '.join(rest)} are behind the checksums" if rest else ""
+    return found.finding(f"{len(state.seals)} files, {size} bytes as they were covered by a checksum{told}")
 
 
 def _other_code(subject: Subject) -> Iterator[str]:

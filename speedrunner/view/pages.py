@@ -17,7 +17,7 @@ import envs
 from envs import Primitive
 from envs.registry import ENVIRONMENTS
 from speedrunner.agents.reading import slept
-from speedrunner.config.names import setting
+from speedrunner.config.names import condition_name
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.console import visible
 from speedrunner.library.library import Library
@@ -30,8 +30,8 @@ from speedrunner.store.data import RunData, load
 from speedrunner.store.discovery import DAMAGED, damage
 from speedrunner.store.lock import owner_of
 from speedrunner.store.policies import InvalidPolicy
-from speedrunner.store.processes import remarks
-from speedrunner.store.records import Ending, Policy, SleepRecord, Trajectory, Turn
+from speedrunner.store.processes import caveats
+from speedrunner.store.records import Policy, SleepRecord, Termination, Trajectory, Turn
 from speedrunner.store.stored_run import RunDirectoryError
 from speedrunner.view.curve import curve
 from speedrunner.view.graph import call_graph
@@ -60,17 +60,17 @@ class NotFound(Exception):
 def heading(run: RunData) -> Context:
     """What stands above all pages of a run."""
     try:
-        played = setting(run.settings)
+        played = condition_name(run.settings)
         named = f"{played.env}, {played.method}, {played.model}, seed {run.settings.run.seed}"
     except InvalidConfig as error:
         named = str(error)
     owner = owner_of(run.path / "lock")
     return {
         "name": run.path.name,
-        "setting": named,
+        "condition_name": named,
         "state": f"played by {owner}" if owner else "not running now",
         "growing": SOON_S if owner else LATER_S,
-        "remarks": remarks(run.processes),
+        "caveats": caveats(run.processes),
     }
 
 
@@ -111,7 +111,7 @@ def run_page(run: RunData) -> Context:
         "points": points,
         "whole": run.settings.run.test_episodes,
         "sleeps": [slept(msgspec.to_builtins(record)) for record in run.sleeps],
-        "endings": Counter((row.phase, row.ending.value) for row in run.rows),
+        "terminations": Counter((row.phase, row.termination.value) for row in run.rows),
         "versions": run.policies.versions(),
         "episodes": len(run.rows),
         "processes": run.processes,
@@ -126,7 +126,7 @@ def episodes_page(run: RunData, given: Mapping[str, str]) -> Context:
         **({"growing": 0} if query.text or query.skill else {}),
         "hits": search(run, query),
         "given": {name: given.get(name, "") for name in Query.__struct_fields__},
-        "endings": [ending.value for ending in Ending],
+        "terminations": [termination.value for termination in Termination],
         "episodes": len(run.rows),
         "page_of": lambda turn: (turn - 1) // TURNS + 1,
     }

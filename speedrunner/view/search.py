@@ -30,7 +30,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     phase: str = ""
-    ending: str = ""
+    termination: str = ""
     least: float | None = None
     most: float | None = None
     skill: str = ""
@@ -52,7 +52,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
 
         return cls(
             phase=given.get("phase", "").strip(),
-            ending=given.get("ending", "").strip(),
+            termination=given.get("termination", "").strip(),
             least=number("least"),
             most=number("most"),
             skill=given.get("skill", "").strip(),
@@ -69,7 +69,7 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
                 or (high is not None and row.score > high)
             ):
                 return False
-        return self.phase in ("", row.phase) and self.ending in ("", row.ending.value)
+        return self.phase in ("", row.phase) and self.termination in ("", row.termination.value)
 
 
 class Hit(msgspec.Struct, frozen=True):

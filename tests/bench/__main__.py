@@ -11,10 +11,10 @@ from serving.errors import ServingError
 from speedrunner.cli.bench import numbers
 from speedrunner.cli.command import AsJson, EngineOverrides, show_measured
 from speedrunner.config.compose import compose
-from speedrunner.config.named import actor_card
+from speedrunner.config.named import actor_model_config
 from speedrunner.config.schema import InvalidConfig
-from speedrunner.hosts.host import HostError
 from speedrunner.sandbox.settings import SandboxError
+from speedrunner.workers.env_worker import WorkerError
 
 app = typer.Typer(
     help="Acceptance checks for developers. Exit status 1: a target is missed.", add_completion=False
@@ -22,7 +22,7 @@ app = typer.Typer(
 
 
 @app.command()
-def accounts(
+def reconciliations(
     overrides: EngineOverrides = None,
     requests: Annotated[int, typer.Option(min=1, help="Requests in all.")] = 2000,
     in_flight: Annotated[int, typer.Option(min=1, help="Requests at the same time.")] = 32,
@@ -32,11 +32,13 @@ def accounts(
 
     A server that is started gets a small cache and a short queue; a running one must be idle.
     """
-    from tests.bench.accounts import measure_accounts
+    from tests.bench.reconciliations import measure_reconciliation
 
     config = compose(overrides or [])
-    card = actor_card(config)
-    show_measured(lambda status: measure_accounts(card, config, requests, in_flight, status), as_json)
+    model_config = actor_model_config(config)
+    show_measured(
+        lambda status: measure_reconciliation(model_config, config, requests, in_flight, status), as_json
+    )
 
 
 @app.command()
@@ -54,25 +56,25 @@ def client(
     """
     from tests.bench.client import measure_client
 
-    card = actor_card(compose(overrides or []))
+    model_config = actor_model_config(compose(overrides or []))
     several, lengths = numbers("--in-flight", in_flight), numbers("--tokens", tokens)
-    show_measured(lambda status: measure_client(card, several, lengths, status), as_json)
+    show_measured(lambda status: measure_client(model_config, several, lengths, status), as_json)
 
 
 @app.command()
-def hosts(
+def workers(
     env: Annotated[list[str] | None, typer.Option("--env", help="An environment; may be repeated.")] = None,
-    counts: Annotated[str, typer.Option(help="Numbers of hosts, one after another.")] = "1,8,32,128",
+    counts: Annotated[str, typer.Option(help="Numbers of workers, one after another.")] = "1,8,32,128",
     as_json: AsJson = False,
 ) -> None:
-    """Measure time, CPU time and memory until hosts have started an episode.
+    """Measure time, CPU time and memory until workers have started an episode.
 
     Numbers for which the memory is too small are left out, and named.
     """
-    from tests.bench.hosts import ENVS, measure_hosts
+    from tests.bench.workers import ENVS, measure_workers
 
     several = numbers("--counts", counts)
-    show_measured(lambda status: measure_hosts(status, env or ENVS, several), as_json)
+    show_measured(lambda status: measure_workers(status, env or ENVS, several), as_json)
 
 
 @app.command()
@@ -87,7 +89,7 @@ def main() -> None:
     """Run a check. Errors for people are one line and exit status 1."""
     try:
         app()
-    except (EnvironmentFault, HostError, InvalidConfig, SandboxError, ServingError) as error:
+    except (EnvironmentFault, WorkerError, InvalidConfig, SandboxError, ServingError) as error:
         raise SystemExit(f"error: {error}") from None
 
 

@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager, suppress
 import msgspec
 
 from serving.admission import Replica
+from serving.apis.completions import TokenConversation
 from serving.engine.client import Engine
 from serving.engine.endpoint import Endpoint
 from serving.engine.folders import private_folder
@@ -19,13 +20,12 @@ from serving.engine.metrics import CacheConfig
 from serving.errors import ServerFailed
 from serving.meter import LedgerRow, Meter
 from serving.model import Model
-from serving.model_card import ModelCard
+from serving.model_config import ModelConfig
 from serving.probes.start_check import note_tools
-from serving.routes.tokens import TokenConversation
 from serving.tokens.formats import FORMATS
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.weights import prepare
-from speedrunner.bench.engine import tokens_route
+from speedrunner.bench.engine import completions_api
 from speedrunner.bench.measurement import Figure, Measurement, Table, columns
 from speedrunner.console import Status
 from tests.bench import canned_answers
@@ -57,7 +57,7 @@ class Level(msgspec.Struct, frozen=True):
 
 
 async def measure_client(
-    card: ModelCard, in_flight: Sequence[int], tokens: Sequence[int], status: Status
+    model_config: ModelConfig, in_flight: Sequence[int], tokens: Sequence[int], status: Status
 ) -> Measurement:
     """Measure turns against a server without a model: each number of conversations with the shortest prompts,
     then each length with one conversation.
@@ -66,38 +66,40 @@ async def measure_client(
     episode (environment, records) is not part of it.
 
     Args:
-        card: names tokenizer and tool format; on the tokens route.
+        model config: names tokenizer and tool format; on the completions API.
 
-    Raises `InvalidConfig`, `InvalidCard`, `ServingError`.
+    Raises `InvalidConfig`, `InvalidModelConfig`, `ServingError`.
     """
-    card = msgspec.structs.replace(tokens_route(card), context=2 * max(tokens) + 100_000)
-    tokenizer = ChatTokenizer(prepare(card, status), card.revision)
+    model_config = msgspec.structs.replace(completions_api(model_config), context=2 * max(tokens) + 100_000)
+    tokenizer = ChatTokenizer(prepare(model_config, status), model_config.revision)
     cases = dict.fromkeys([*((many, min(tokens)) for many in in_flight), *((1, length) for length in tokens)])
     levels = []
     for many, length in cases:
         status(f"{many} in flight, {length} tokens")
-        levels.append(await _measure_level(card, tokenizer, many, length))
+        levels.append(await _measure_level(model_config, tokenizer, many, length))
     most = max(level.cpu_ms for level in levels)
     return Measurement(
-        f"{card.name}: CPU time of the client per turn",
+        f"{model_config.name}: CPU time of the client per turn",
         figures=[Figure("most CPU ms per turn", most, at_most=CPU_MS_TARGET, form=".2f")],
         tables=[Table("levels", levels, columns("in_flight", "tokens", "turns", "cpu_ms:.2f"))],
-        facts={"model": card.name, "answer_tokens": ANSWER_TOKENS, "reply_tokens": REPLY_TOKENS},
+        facts={"model": model_config.name, "answer_tokens": ANSWER_TOKENS, "reply_tokens": REPLY_TOKENS},
     )
 
 
-async def _measure_level(card: ModelCard, tokenizer: ChatTokenizer, in_flight: int, tokens: int) -> Level:
-    assert card.tool_format is not None
+async def _measure_level(
+    model_config: ModelConfig, tokenizer: ChatTokenizer, in_flight: int, tokens: int
+) -> Level:
+    assert model_config.tool_format is not None
     words = tokenizer.outside_text("the lamp is in the room to the north; " * 100)
-    end = tokenizer.control_id(FORMATS[card.tool_format].FRAME.end_of_turn)
+    end = tokenizer.control_id(FORMATS[model_config.tool_format].FRAME.end_of_turn)
     reply = tokenizer.decode(words[:REPLY_TOKENS])
-    unit = card.match_unit or 16
-    cache = CacheConfig(unit, 10**9, True, unit, card.cache == "hybrid")
+    unit = model_config.match_unit or 16
+    cache = CacheConfig(unit, 10**9, True, unit, model_config.cache == "hybrid")
     turns = max(LEAST_TURNS, TURNS // in_flight)
     rows: list[LedgerRow] = []
     async with canned_engine([[*words[: ANSWER_TOKENS - 1], end]], DELAY_S * in_flight) as endpoint:
-        engine = Engine(endpoint, card.name, Meter(rows.append, card.prices))
-        model = Model(card, engine, tokenizer, [Replica(cache, admission=True)])
+        engine = Engine(endpoint, model_config.name, Meter(rows.append, model_config.prices))
+        model = Model(model_config, engine, tokenizer, [Replica(cache, admission=True)])
         talks = [_conversation(model, number, tokens, words) for number in range(in_flight)]
 
         async def play(talk: TokenConversation, turns: int) -> None:

@@ -16,12 +16,12 @@ from envs import Limits, Opening, Outcome, Primitive, Task, TextEnv
 from serving.tokens.tools import ToolCall
 from speedrunner.bench.measurement import Figure, Measurement, Table, columns
 from speedrunner.console import Status
-from speedrunner.hosts.hosted_episode import HostedEpisode
-from speedrunner.hosts.messages import Execute, Executed, Reset
 from speedrunner.sandbox.child_pool import ChildPool
 from speedrunner.sandbox.child_process import require
 from speedrunner.sandbox.settings import Sandbox
 from speedrunner.store.records import Module
+from speedrunner.workers.worker_episode import WorkerEpisode
+from speedrunner.workers.worker_messages import Execute, Executed, Reset
 
 EPISODES = 25
 CALLS = 5_000
@@ -95,7 +95,7 @@ async def measure_sandbox(status: Status) -> Measurement:
             status(f"episode {number + 1} of {EPISODES}; the last one waited {1000 * sum(waits[-1:]):.2f} ms")
             await asyncio.sleep(EPISODE_S)
             began = time.perf_counter()
-            with closing(HostedEpisode(env, pool, reset)) as episode:
+            with closing(WorkerEpisode(env, pool, reset)) as episode:
                 waits.append(time.perf_counter() - began)
                 pool.refill()
                 executed = episode.execute(Execute(ToolCall("cross", {"calls": CALLS // EPISODES}), 60.0))

@@ -5,15 +5,15 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from serving.model_card import ModelCard
+from serving.model_config import ModelConfig
 from speedrunner.config.schema import InvalidConfig
 from tests.bench.client import canned_engine, measure_client
 
 pytestmark = pytest.mark.process
 
 
-async def test_every_number_in_flight_and_every_length_is_a_level(tiny_card: ModelCard) -> None:
-    found = await measure_client(tiny_card, [1, 3], [500, 2000], lambda line: None)
+async def test_every_number_in_flight_and_every_length_is_a_level(tiny_model_config: ModelConfig) -> None:
+    found = await measure_client(tiny_model_config, [1, 3], [500, 2000], lambda line: None)
     levels = found.tables[0].rows
     assert [(level.in_flight, level.tokens) for level in levels] == [(1, 500), (3, 500), (1, 2000)]
     assert all(level.cpu_ms > 0 for level in levels)
@@ -22,9 +22,11 @@ async def test_every_number_in_flight_and_every_length_is_a_level(tiny_card: Mod
     assert figure.at_most == 3.0
 
 
-async def test_a_model_on_another_route_is_refused(tiny_card: ModelCard) -> None:
-    with pytest.raises(InvalidConfig, match="chat route"):
-        await measure_client(msgspec.structs.replace(tiny_card, route="chat"), [1], [9], lambda line: None)
+async def test_a_model_on_another_route_is_refused(tiny_model_config: ModelConfig) -> None:
+    with pytest.raises(InvalidConfig, match="chat API"):
+        await measure_client(
+            msgspec.structs.replace(tiny_model_config, api="chat"), [1], [9], lambda line: None
+        )
 
 
 async def test_the_engine_gives_its_answers_in_turn_and_the_prompt_back() -> None:

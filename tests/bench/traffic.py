@@ -12,12 +12,12 @@ from typing import Any
 
 import msgspec
 
+from serving.apis.completions import TokenConversation
 from serving.engine.client import Engine
 from serving.engine.prompt import Prompt
 from serving.errors import ContextOverflow, EngineDead, RequestFailed, RequestRefused
 from serving.model import Model
 from serving.probes.tool_battery import SYSTEM, as_role, battery
-from serving.routes.tokens import TokenConversation
 from serving.together import together
 from speedrunner.console import Status
 
@@ -83,7 +83,7 @@ class Traffic:
         self.status(f"{self.found}{self._sent} of {self.requests} requests")
 
     async def _meet(self, fate: str) -> None:
-        draw, context = self._draw, self.model.card.context
+        draw, context = self._draw, self.model.model_config.context
         match fate:
             case "answered":
                 await self._converse()
@@ -112,9 +112,11 @@ class Traffic:
     async def _converse(self) -> None:
         """Some turns of a conversation, with thinking or without."""
         role = next(self._roles)
-        thinks = role != "actor" and self.model.card.thinking != "none"
+        thinks = role != "actor" and self.model.model_config.thinking != "none"
         settings = msgspec.structs.replace(
-            self.model.card.role(role), string_tokens=24, thinking_tokens=THINKING_TOKENS if thinks else 0
+            self.model.model_config.role(role),
+            string_tokens=24,
+            thinking_tokens=THINKING_TOKENS if thinks else 0,
         )
         probe = self._draw.choice(battery()[:4])
         messages = [{"role": "system", "content": SYSTEM}, {"role": "user", "content": probe.message}]

@@ -1,4 +1,4 @@
-"""What tests with a real engine share: one server for all that do not kill it, and short model cards."""
+"""What tests with a real engine share: one server for all that do not kill it, and short model configs."""
 
 from __future__ import annotations
 
@@ -11,29 +11,31 @@ import msgspec
 import pytest
 import yaml
 
+from serving.apis.completions import TokenConversation
 from serving.conversation import Completion
 from serving.deployment import Deployment, ServiceOptions, deploy
 from serving.engine.endpoint import Endpoint
 from serving.engine.server import VllmServer
 from serving.meter import LedgerRow
 from serving.model import Model
-from serving.model_card import ModelCard, Roles
-from serving.routes.tokens import TokenConversation
+from serving.model_config import ModelConfig, Roles
 
 
 @pytest.fixture(scope="session")
 def vllm_endpoint(
-    tiny_card: ModelCard, tiny_folder: str, tmp_path_factory: pytest.TempPathFactory
+    tiny_model_config: ModelConfig, tiny_folder: str, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Endpoint]:
     """A real vLLM for the whole session; tests that kill servers start their own.
 
     It keeps its priority: else the tests of the other worker would leave it next to nothing. It has what the
-    routes of messages need besides.
+    chat and responses APIs need besides.
     """
-    flags = {"enable-auto-tool-choice": True, "tool-call-parser": str(tiny_card.tool_format)}
-    options = msgspec.structs.replace(tiny_card.server, flags={**tiny_card.server.flags, **flags})
-    card = msgspec.structs.replace(tiny_card, server=options)
-    server = VllmServer(card, tiny_folder, tmp_path_factory.mktemp("vllm") / "server.log")
+    flags = {"enable-auto-tool-choice": True, "tool-call-parser": str(tiny_model_config.tool_format)}
+    options = msgspec.structs.replace(
+        tiny_model_config.server, flags={**tiny_model_config.server.flags, **flags}
+    )
+    model_config = msgspec.structs.replace(tiny_model_config, server=options)
+    server = VllmServer(model_config, tiny_folder, tmp_path_factory.mktemp("vllm") / "server.log")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("serving.engine.server.COMPUTE_NICENESS", 0)
         asyncio.run(server.start())
@@ -49,7 +51,7 @@ class EngineServer:
 
     deployment: Deployment
     model: Model
-    card: ModelCard
+    model_config: ModelConfig
     rows: list[LedgerRow]
 
     @property
@@ -59,21 +61,23 @@ class EngineServer:
 
 @pytest.fixture
 async def engine_server(
-    vllm_endpoint: Endpoint, tiny_card: ModelCard, tmp_path: Path
+    vllm_endpoint: Endpoint, tiny_model_config: ModelConfig, tmp_path: Path
 ) -> AsyncIterator[EngineServer]:
     rows: list[LedgerRow] = []
     options = ServiceOptions(url=str(vllm_endpoint))
     async with (
-        deploy(tiny_card, options, log=tmp_path / "unused.log") as deployment,
+        deploy(tiny_model_config, options, log=tmp_path / "unused.log") as deployment,
         deployment.client(rows.append) as model,
     ):
-        yield EngineServer(deployment, model, tiny_card, rows)
+        yield EngineServer(deployment, model, tiny_model_config, rows)
 
 
-def thinking(card: ModelCard, tokens: int) -> ModelCard:
-    """The card with another budget for the actor's thinking, and short strings."""
-    actor = msgspec.structs.replace(card.roles.actor, string_tokens=24, thinking_tokens=tokens)
-    return msgspec.structs.replace(card, roles=msgspec.structs.replace(card.roles, actor=actor))
+def thinking(model_config: ModelConfig, tokens: int) -> ModelConfig:
+    """The model config with another budget for the actor's thinking, and short strings."""
+    actor = msgspec.structs.replace(model_config.roles.actor, string_tokens=24, thinking_tokens=tokens)
+    return msgspec.structs.replace(
+        model_config, roles=msgspec.structs.replace(model_config.roles, actor=actor)
+    )
 
 
 async def play(talk: TokenConversation, turns: int, reply: str) -> list[Completion]:
@@ -88,22 +92,25 @@ async def play(talk: TokenConversation, turns: int, reply: str) -> list[Completi
     return answers
 
 
-ShortCard = Callable[..., str]
-"""Writes a card; see `short_card`."""
+ShortModelConfig = Callable[..., str]
+"""Writes a model config; see `short_model_config`."""
 
 
 @pytest.fixture
-def short_card(tiny_card: ModelCard, tiny_folder: str, tmp_path: Path) -> ShortCard:
-    """Writes the random model's card with other limits (`max_calls`, `string_tokens`), and returns the
+def short_model_config(tiny_model_config: ModelConfig, tiny_folder: str, tmp_path: Path) -> ShortModelConfig:
+    """Writes the random model's config with other limits (`max_calls`, `string_tokens`), and returns the
     override that chooses it. Untrained, the model ends no episode by itself."""
 
     def write(**limits: int) -> str:
         roles = {
-            name: msgspec.structs.replace(tiny_card.role(name), **limits) for name in ("actor", "inducer")
+            name: msgspec.structs.replace(tiny_model_config.role(name), **limits)
+            for name in ("actor", "inducer")
         }
-        short = msgspec.structs.replace(tiny_card, path=tiny_folder, recipe=None, roles=Roles(**roles))
+        short = msgspec.structs.replace(
+            tiny_model_config, path=tiny_folder, recipe=None, roles=Roles(**roles)
+        )
         file = tmp_path / "short.yaml"
         file.write_text(yaml.safe_dump(msgspec.to_builtins(short)))
-        return f"model.card={file}"
+        return f"model.name={file}"
 
     return write

@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from serving.engine.endpoint import Endpoint
 from speedrunner.cli.bench import cache, rollout
-from tests.engine.conftest import ShortCard
+from tests.engine.conftest import ShortModelConfig
 
 app = typer.Typer()
 app.command()(cache)
@@ -43,8 +43,10 @@ def test_real_episodes_get_all_that_the_cache_can_give(vllm_endpoint: Endpoint) 
         assert level["hit_rate"] > 0.8
 
 
-def test_a_rollout_and_its_replay_give_tokens(vllm_endpoint: Endpoint, short_card: ShortCard) -> None:
-    short = (short_card(max_calls=8), "--in-flight", "4", "--pairs", "1")
+def test_a_rollout_and_its_replay_give_tokens(
+    vllm_endpoint: Endpoint, short_model_config: ShortModelConfig
+) -> None:
+    short = (short_model_config(max_calls=8), "--in-flight", "4", "--pairs", "1")
     measured = found("rollout", f"serving.url={vllm_endpoint}", *short)
     assert figures(measured)["rollout over bare replay, 4 in flight"] > 0
     (row,) = measured["rollouts"]
@@ -57,5 +59,5 @@ def test_in_a_cache_for_half_of_them_admission_keeps_conversations_cached() -> N
     small = found("cache", "--episodes", "8", "--turns", "15", "--in-flight", "8")["small_cache"]
     held, free = small[:2]
     assert (held["admission"], free["admission"]) == (True, False)
-    assert held["held_back"] > 0
+    assert held["queued"] > 0
     assert held["of_maximum"] > free["of_maximum"] + 0.05

@@ -10,12 +10,12 @@ from typing import Any, Literal
 import msgspec
 import pytest
 
+from serving.apis.completions import TokenConversation
 from serving.conversation import AnswerOverflow
 from serving.engine.metrics import Counters, read_counters
 from serving.engine.prompt import Prompt
 from serving.errors import ContextOverflow, TruncatedCall
 from serving.model import Model
-from serving.routes.tokens import TokenConversation
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.tokens.tools import ToolSpec
 from serving.usage import Usage
@@ -32,7 +32,7 @@ CHOOSE = ToolSpec("choose", "Take one.", record("x", x={"enum": ["a", 'b "c"', "
 
 
 def model_of(engine_server: Any, tokenizer: ChatTokenizer, thinking_tokens: int) -> Model:
-    return Model(thinking(engine_server.card, thinking_tokens), engine_server.model.engine, tokenizer)
+    return Model(thinking(engine_server.model_config, thinking_tokens), engine_server.model.engine, tokenizer)
 
 
 def messages(text: str) -> list[dict[str, str]]:
@@ -86,7 +86,7 @@ async def test_all_whole_blocks_of_what_stood_before_come_from_the_cache(
 async def test_prompts_that_share_prefixes_get_what_an_ideal_cache_could_give(
     engine_server: Any, in_flight: int
 ) -> None:
-    rows = await shared_prompts(engine_server.endpoint, engine_server.card, 300, in_flight)
+    rows = await shared_prompts(engine_server.endpoint, engine_server.model_config, 300, in_flight)
     assert [row for row in rows if row.usage is None or row.usage.cached > (row.cacheable or 0)] == []
     if in_flight == 1:
         assert [row.usage and row.usage.cached for row in rows] == [row.cacheable for row in rows]
@@ -111,7 +111,7 @@ async def test_control_tokens_from_outside_do_not_end_a_turn(
 
 
 async def test_a_prompt_that_fills_the_context_overflows_in_either_wording(engine_server: Any) -> None:
-    engine, context = engine_server.model.engine, engine_server.card.context
+    engine, context = engine_server.model.engine, engine_server.model_config.context
     counted = await read_counters(engine_server.endpoint)
     for length in (context, context + 1, context + 1000):
         with pytest.raises(ContextOverflow):
@@ -127,7 +127,7 @@ async def test_a_conversation_that_outgrows_the_context_ends_as_an_overflow(
     talk = model.converse("actor", messages("x"), TOOLS, LABELS)
     assert isinstance(talk, TokenConversation)
     assert (await talk.ask()).call is not None
-    context = engine_server.card.context
+    context = engine_server.model_config.context
     talk.tell("")
     filler = tiny_tokenizer.outside_text("?")
     talk.transcript.ids += filler * (context - 5 - len(talk.transcript.ids))
@@ -142,23 +142,21 @@ async def test_a_conversation_that_outgrows_the_context_ends_as_an_overflow(
         await talk.ask()
 
 
-@pytest.mark.parametrize("route", ["chat", "responses"])
+@pytest.mark.parametrize("api", ["chat", "responses"])
 class TestMessages:
-    """The routes of messages, with vLLM's built-in tool calls."""
+    """The chat and responses APIs, with vLLM's built-in tool calls."""
 
-    def model(self, engine_server: Any, tokenizer: ChatTokenizer, route: str) -> Model:
-        card = msgspec.structs.replace(engine_server.card, route=route)
-        return Model(card, engine_server.model.engine, tokenizer)
+    def model(self, engine_server: Any, tokenizer: ChatTokenizer, api: str) -> Model:
+        model_config = msgspec.structs.replace(engine_server.model_config, api=api)
+        return Model(model_config, engine_server.model.engine, tokenizer)
 
     async def test_conversations_go_on_from_the_cache_and_the_ledger_is_exact(
-        self, engine_server: Any, tiny_tokenizer: ChatTokenizer, route: str
+        self, engine_server: Any, tiny_tokenizer: ChatTokenizer, api: str
     ) -> None:
         counted = await read_counters(engine_server.endpoint)
         seen = len(engine_server.rows)
         tools = [msgspec.structs.replace(tool, strict=True) for tool in (TOOLS[0], CHOOSE)]
-        talk = self.model(engine_server, tiny_tokenizer, route).converse(
-            "actor", messages(route), tools, LABELS
-        )
+        talk = self.model(engine_server, tiny_tokenizer, api).converse("actor", messages(api), tools, LABELS)
         answers = []
         for turn in range(6):
             answers.append(await talk.ask())
@@ -174,11 +172,11 @@ class TestMessages:
         assert await read_counters(engine_server.endpoint) - counted == ledger
 
     async def test_a_cut_answer_is_data(
-        self, engine_server: Any, tiny_tokenizer: ChatTokenizer, route: str, monkeypatch: pytest.MonkeyPatch
+        self, engine_server: Any, tiny_tokenizer: ChatTokenizer, api: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("serving.routes.messages.ANSWER_TOKENS", 0)
+        monkeypatch.setattr("serving.apis.message_apis.ANSWER_TOKENS", 0)
         say = ToolSpec("say", "Say it.", record("x", x={"enum": ["word " * 200]}), strict=True)
-        model = self.model(engine_server, tiny_tokenizer, route)
+        model = self.model(engine_server, tiny_tokenizer, api)
         talk = model.converse("actor", messages("x"), [say], LABELS)
         cut = await talk.ask()
         assert isinstance(cut.problem, TruncatedCall)
@@ -187,9 +185,9 @@ class TestMessages:
         assert (await talk.ask()).usage.prompt > cut.usage.prompt
 
     async def test_a_full_context_overflows_in_either_wording(
-        self, engine_server: Any, tiny_tokenizer: ChatTokenizer, route: str
+        self, engine_server: Any, tiny_tokenizer: ChatTokenizer, api: str
     ) -> None:
-        model, context = self.model(engine_server, tiny_tokenizer, route), engine_server.card.context
+        model, context = self.model(engine_server, tiny_tokenizer, api), engine_server.model_config.context
         first = await model.converse("actor", messages("!"), TOOLS[:1], LABELS).ask()
         for length in (context - first.usage.prompt + 1, context):
             talk = model.converse("actor", messages("!" * length), TOOLS[:1], LABELS)
@@ -213,5 +211,5 @@ async def test_the_first_prompt_is_what_the_engine_renders_token_by_token(
     )
     assert isinstance(talk, TokenConversation)
     assert talk.transcript.ids == await rendered(
-        engine_server.endpoint, engine_server.card.name, FIRST_PROMPTS[beginning], tools, budget > 0
+        engine_server.endpoint, engine_server.model_config.name, FIRST_PROMPTS[beginning], tools, budget > 0
     )

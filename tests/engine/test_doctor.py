@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from serving.cards import CHECKOUT
+from serving.model_configs import CHECKOUT
 from tests.scripted_runs import speedrunner
 
 
@@ -18,10 +18,12 @@ def test_this_machine_can_play_the_bundled_model(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_flag_that_the_engine_does_not_know_is_named(tmp_path: Path) -> None:
-    card = tmp_path / "card.yaml"
+    model_config = tmp_path / "model config.yaml"
     text = (CHECKOUT / "models/tiny.yaml").read_text()
-    card.write_text(text.replace("    max-num-seqs: 32", "    max-num-seqs: many\n    max-num-seqz: 32"))
-    done = speedrunner("doctor", f"model.card={card}", f"run.dir={tmp_path}/one")
+    model_config.write_text(
+        text.replace("    max-num-seqs: 32", "    max-num-seqs: many\n    max-num-seqz: 32")
+    )
+    done = speedrunner("doctor", f"model.name={model_config}", f"run.dir={tmp_path}/one")
     assert done.returncode == 1
     (line,) = (line for line in done.stdout.splitlines() if "engine flags" in line)
     assert line.startswith("FAILED       engine flags of tiny: unknown flag --max-num-seqz; ")

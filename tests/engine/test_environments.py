@@ -8,8 +8,8 @@ import pytest
 
 from serving.engine.endpoint import Endpoint
 from speedrunner.store.data import load
-from speedrunner.store.records import Ending
-from tests.engine.conftest import ShortCard
+from speedrunner.store.records import Termination
+from tests.engine.conftest import ShortModelConfig
 from tests.scripted_runs import check_finished, in_process
 
 PLANNED = ["test/0000/0000", "test/0002/0000", "train/0000", "train/0001"]
@@ -33,10 +33,12 @@ OTHERS = [
         *(pytest.param(*each, marks=pytest.mark.slow) for each in OTHERS),
     ],
 )
-def test_a_run(method: str, env: str, short_card: ShortCard, vllm_endpoint: Endpoint, tmp_path: Path) -> None:
+def test_a_run(
+    method: str, env: str, short_model_config: ShortModelConfig, vllm_endpoint: Endpoint, tmp_path: Path
+) -> None:
     run, calls = tmp_path / "run", 6 if method == "voyager" else 3
     done = in_process(
-        *("run", *ENVS[env], f"method={method}", short_card(max_calls=calls, string_tokens=24)),
+        *("run", *ENVS[env], f"method={method}", short_model_config(max_calls=calls, string_tokens=24)),
         *(f"serving.url={vllm_endpoint}", f"run.dir={run}", "run.in_flight=2"),
         *("run.rollouts=2", "run.sleep_every=2", "run.eval_every=2", "run.test_episodes=1"),
     )
@@ -46,7 +48,7 @@ def test_a_run(method: str, env: str, short_card: ShortCard, vllm_endpoint: Endp
     data = load(run)
     assert {row.status for row in data.requests} == {"ok"}
     # Untrained, it writes nonsense, but within the grammar; in ScienceWorld it may submit.
-    assert {row.ending for row in data.episodes} <= {Ending.CALL_LIMIT, Ending.SUBMITTED}
+    assert {row.termination for row in data.episodes} <= {Termination.CALL_LIMIT, Termination.SUBMITTED}
     roles = {turn.role for played in data.trajectories() for turn in played.turns}
     assert roles <= ({"curriculum", "programmer", "critic"} if method == "voyager" else {"actor"})
     for played in (*data.trajectories(), *data.evaluations()):

@@ -15,14 +15,14 @@ import psutil
 import pytest
 import yaml
 
-from serving.cards import CHECKOUT, load_card
 from serving.deployment import MOST_RESTARTS
 from serving.engine.endpoint import Endpoint
 from serving.engine.metrics import read_counters
 from serving.engine.server import VllmServer
-from serving.model_card import ModelCard
+from serving.model_config import ModelConfig
+from serving.model_configs import CHECKOUT, load_model_config
 from speedrunner.store.data import load
-from speedrunner.store.records import Ending
+from speedrunner.store.records import Termination
 from tests.processes import all_end, runs, tree, words
 from tests.scripted_runs import check_finished, command, complaint, speedrunner
 
@@ -38,11 +38,11 @@ PLANNED = [
 ]
 
 
-def card_file(folder: Path, card: ModelCard) -> str:
-    """A model card as an override."""
+def model_config_file(folder: Path, model_config: ModelConfig) -> str:
+    """A model config as an override."""
     file = folder / "changed.yaml"
-    file.write_text(yaml.safe_dump(msgspec.to_builtins(card)))
-    return f"model.card={file}"
+    file.write_text(yaml.safe_dump(msgspec.to_builtins(model_config)))
+    return f"model.name={file}"
 
 
 class Command:
@@ -137,7 +137,7 @@ def test_a_killed_server_is_started_again_and_the_run_finishes(start: Callable[.
     lost = [row for row in data.requests if row.wasted]
     assert lost
     assert {row.status for row in lost} <= {"failed", "aborted"}
-    assert not any(row.ending.is_fault for row in data.episodes)
+    assert not any(row.termination.is_fault for row in data.episodes)
     assert "DIFFER" not in done.stdout
 
 
@@ -165,12 +165,12 @@ def test_a_server_that_is_killed_too_often_stops_the_run_which_resumes(
 
 def test_a_server_of_somebody_else_that_dies_stops_the_run_which_goes_on(
     start: Callable[..., Command],
-    tiny_card: ModelCard,
+    tiny_model_config: ModelConfig,
     tiny_folder: str,
     tmp_path: Path,
     vllm_endpoint: Endpoint,
 ) -> None:
-    server = VllmServer(tiny_card, tiny_folder, tmp_path / "server.log")
+    server = VllmServer(tiny_model_config, tiny_folder, tmp_path / "server.log")
     asyncio.run(server.start())
     try:
         run = start(f"serving.url={server.endpoint}")
@@ -184,12 +184,14 @@ def test_a_server_of_somebody_else_that_dies_stops_the_run_which_goes_on(
 
 
 def test_answers_lost_to_a_shutdown_are_asked_for_again(
-    start: Callable[..., Command], tiny_card: ModelCard, tmp_path: Path
+    start: Callable[..., Command], tiny_model_config: ModelConfig, tmp_path: Path
 ) -> None:
     # Long answers, so that the signal meets them in their middle.
-    actor = msgspec.structs.replace(tiny_card.roles.actor, thinking_tokens=500)
-    card = msgspec.structs.replace(tiny_card, roles=msgspec.structs.replace(tiny_card.roles, actor=actor))
-    run = start(card_file(tmp_path, card), "env=tests.odd_envs:Ring", "run.rollouts=0")
+    actor = msgspec.structs.replace(tiny_model_config.roles.actor, thinking_tokens=500)
+    model_config = msgspec.structs.replace(
+        tiny_model_config, roles=msgspec.structs.replace(tiny_model_config.roles, actor=actor)
+    )
+    run = start(model_config_file(tmp_path, model_config), "env=tests.odd_envs:Ring", "run.rollouts=0")
     run.requests(3)
     server = run.api_server()
     arguments = server.cmdline()
@@ -207,7 +209,7 @@ def test_answers_lost_to_a_shutdown_are_asked_for_again(
     assert (done.returncode, done.stderr) == (0, "")
     check_finished(run.run, [f"test/0000/{number:04d}" for number in range(4)], sleeps=0)
     data = load(run.run)
-    assert {row.ending for row in data.episodes} == {Ending.CALL_LIMIT}
+    assert {row.termination for row in data.episodes} == {Termination.CALL_LIMIT}
     # The engine chooses between a 200 that says "abort", a 500 and a lost connection; its answer is lost in
     # each case, and the request stands in the ledger. (The client's own tests play each.)
     lost = [row for row in data.requests if row.wasted]
@@ -219,12 +221,12 @@ def test_answers_lost_to_a_shutdown_are_asked_for_again(
 
 
 def test_a_server_that_takes_less_than_its_configuration_says_sets_the_context(
-    vllm_endpoint: Endpoint, tmp_path: Path, tiny_card: ModelCard
+    vllm_endpoint: Endpoint, tmp_path: Path, tiny_model_config: ModelConfig
 ) -> None:
-    most = tiny_card.context
-    card = card_file(tmp_path, msgspec.structs.replace(tiny_card, context=10 * most))
+    most = tiny_model_config.context
+    model_config = model_config_file(tmp_path, msgspec.structs.replace(tiny_model_config, context=10 * most))
     run = tmp_path / "run"
-    done = speedrunner("run", *BABYAI, card, f"run.dir={run}", f"serving.url={vllm_endpoint}")
+    done = speedrunner("run", *BABYAI, model_config, f"run.dir={run}", f"serving.url={vllm_endpoint}")
     assert (done.returncode, done.stderr) == (0, "")
     assert f"takes {most:,} tokens: that is the context, not {10 * most:,}" in done.stdout
     check_finished(run, PLANNED, sleeps=1)
@@ -237,7 +239,7 @@ def test_ctrl_c_leaves_no_process(start: Callable[..., Command]) -> None:
     everything = run.tree
     names = [words(each) for each in everything]
     assert any("api_server" in name for name in names)
-    assert any("speedrunner.hosts.template_process" in name for name in names)
+    assert any("speedrunner.workers.fork_server_process" in name for name in names)
     run.process.send_signal(signal.SIGINT)
     done = run.end()
     assert (done.returncode, done.stderr) == (130, "")
@@ -256,11 +258,13 @@ def test_ctrl_c_while_the_server_starts_leaves_no_process(start: Callable[..., C
 
 
 def test_a_server_that_dies_at_its_start_is_explained_in_one_line(tmp_path: Path) -> None:
-    card = load_card("tiny-random")
-    flags = {**card.server.flags, "block-size": 7}
-    broken = msgspec.structs.replace(card, server=msgspec.structs.replace(card.server, flags=flags))
+    model_config = load_model_config("tiny-random")
+    flags = {**model_config.server.flags, "block-size": 7}
+    broken = msgspec.structs.replace(
+        model_config, server=msgspec.structs.replace(model_config.server, flags=flags)
+    )
     done = speedrunner(
-        "run", *BABYAI, f"run.dir={tmp_path / 'run'}", card_file(tmp_path, broken), timeout_s=300
+        "run", *BABYAI, f"run.dir={tmp_path / 'run'}", model_config_file(tmp_path, broken), timeout_s=300
     )
     line = complaint(done)
     assert line.startswith("the server of model 'tiny-random' ended with status ")
@@ -300,7 +304,7 @@ def test_during_a_run_nothing_listens_that_a_stranger_could_use(start: Callable[
         *("env=scienceworld", "env.family=4", "method=react", "run.rollouts=0", "run.test_episodes=2"),
         *("run.in_flight=2", "run.wall_clock=all", "run.wall_clock_s=60"),
     )
-    run.requests(6)  # hosts play, the engine answers
+    run.requests(6)  # workers play, the engine answers
     tcp: set[int] = set()  # Java's: the engine has none
     for process in filter(runs, run.tree):
         for each in process.net_connections("inet"):
@@ -330,7 +334,7 @@ def test_during_a_run_nothing_listens_that_a_stranger_could_use(start: Callable[
                 assert not reply.startswith((b"!y", b"y")), f"port {port} ran a command for a stranger"
     done = run.end()
     assert (done.returncode, done.stderr) == (0, "")
-    assert not any(row.ending.is_fault for row in load(run.run).episodes)
+    assert not any(row.termination.is_fault for row in load(run.run).episodes)
 
 
 def test_replicas_keep_each_conversation_and_agree_with_the_ledger(start: Callable[..., Command]) -> None:

@@ -10,7 +10,7 @@ import yaml
 from msgspec import to_builtins
 from msgspec.structs import replace
 
-from serving.cards import load_card
+from serving.model_configs import load_model_config
 from speedrunner.bench.gpu.record import Record, read_record_folder
 from tests.scripted_runs import in_process
 
@@ -23,15 +23,15 @@ TRIES = 4
 @pytest.mark.slow
 def test_the_whole_record_of_the_hybrid_model_is_made_in_pieces(tmp_path: Path) -> None:
     out, file = tmp_path / "record", tmp_path / "hybrid.yaml"
-    card = load_card("tiny-hybrid")
-    flags = {**card.server.flags, "max-num-seqs": 8}  # environments of more would need much memory
-    card = replace(card, server=replace(card.server, flags=flags))
-    file.write_text(yaml.safe_dump(to_builtins(card)))
-    command = ("bench", "gpu", f"model.card={file}", f"--out={out}")
+    model_config = load_model_config("tiny-hybrid")
+    flags = {**model_config.server.flags, "max-num-seqs": 8}  # environments of more would need much memory
+    model_config = replace(model_config, server=replace(model_config.server, flags=flags))
+    file.write_text(yaml.safe_dump(to_builtins(model_config)))
+    command = ("bench", "gpu", f"model.name={file}", f"--out={out}")
     before = set(psutil.Process().children(recursive=True))
     # Long enough for a start, too short for much more: what is left is listed, and the server is stopped.
     first = in_process(*command, "--minutes=4.5")
-    assert "To continue: speedrunner bench gpu model.card=" in first.stdout, first.stderr
+    assert "To continue: speedrunner bench gpu model.name=" in first.stdout, first.stderr
     assert set(psutil.Process().children(recursive=True)) <= before
     pieces = finished(out)
     assert "environment" in pieces

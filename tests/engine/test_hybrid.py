@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from serving.cards import load_card
+from serving.apis.completions import TokenConversation
 from serving.conversation import Completion
 from serving.engine.client import Engine
 from serving.engine.endpoint import Endpoint
@@ -17,8 +17,8 @@ from serving.engine.metrics import Counters, read_counters
 from serving.engine.server import VllmServer
 from serving.meter import LedgerRow, Meter
 from serving.model import Model
-from serving.model_card import ModelCard
-from serving.routes.tokens import TokenConversation
+from serving.model_config import ModelConfig
+from serving.model_configs import load_model_config
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.usage import Usage
 from serving.weights import prepare
@@ -32,13 +32,13 @@ MESSAGES = [{"role": "system", "content": "Call a tool."}]
 
 
 @pytest.fixture(scope="module")
-def card() -> ModelCard:
-    return load_card("tiny-hybrid")
+def model_config() -> ModelConfig:
+    return load_model_config("tiny-hybrid")
 
 
 @pytest.fixture(scope="module")
-def folder(card: ModelCard) -> str:
-    return prepare(card, lambda line: None)
+def folder(model_config: ModelConfig) -> str:
+    return prepare(model_config, lambda line: None)
 
 
 @pytest.fixture(scope="module")
@@ -47,8 +47,10 @@ def tokenizer(folder: str) -> ChatTokenizer:
 
 
 @pytest.fixture(scope="module")
-def endpoint(card: ModelCard, folder: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Endpoint]:
-    server = VllmServer(card, folder, tmp_path_factory.mktemp("hybrid") / "server.log")
+def endpoint(
+    model_config: ModelConfig, folder: str, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Endpoint]:
+    server = VllmServer(model_config, folder, tmp_path_factory.mktemp("hybrid") / "server.log")
     asyncio.run(server.start())
     try:
         yield server.endpoint
@@ -56,9 +58,9 @@ def endpoint(card: ModelCard, folder: str, tmp_path_factory: pytest.TempPathFact
         asyncio.run(server.stop())
 
 
-def check_reuse(card: ModelCard, answers: list[Completion]) -> None:
+def check_reuse(model_config: ModelConfig, answers: list[Completion]) -> None:
     """Each turn resumes at the end of the prompt before it: a hybrid model never keeps what it generated."""
-    unit = card.server.flags["prefix-match-unit"]
+    unit = model_config.server.flags["prefix-match-unit"]
     assert isinstance(unit, int)
     for earlier, later in itertools.pairwise(answers):
         assert later.usage.cached == (earlier.usage.prompt - 1) // unit * unit
@@ -67,11 +69,11 @@ def check_reuse(card: ModelCard, answers: list[Completion]) -> None:
 
 @pytest.mark.parametrize("budget", [32, 0], ids=["thinking", "silent"])
 async def test_every_call_is_valid_and_every_turn_resumes_where_the_last_prompt_ended(
-    card: ModelCard, endpoint: Endpoint, tokenizer: ChatTokenizer, budget: int
+    model_config: ModelConfig, endpoint: Endpoint, tokenizer: ChatTokenizer, budget: int
 ) -> None:
     rows: list[LedgerRow] = []
-    engine = Engine(endpoint, card.name, Meter(rows.append, card.prices))
-    model = Model(thinking(card, budget), engine, tokenizer)
+    engine = Engine(endpoint, model_config.name, Meter(rows.append, model_config.prices))
+    model = Model(thinking(model_config, budget), engine, tokenizer)
     counted = await read_counters(endpoint)
     rng = random.Random(budget)
     talks = []
@@ -89,32 +91,32 @@ async def test_every_call_is_valid_and_every_turn_resumes_where_the_last_prompt_
     assert len({answer.text for answer in answers}) > 15, "the model does not sample"
     assert all((answer.usage.reasoning > 0) == (budget > 0) for answer in answers)
     for each in played:
-        check_reuse(card, each)
+        check_reuse(model_config, each)
     ledger = Counters.of(sum((answer.usage for answer in answers), Usage()))
     assert await read_counters(endpoint) - counted == ledger
 
 
 async def test_a_conversation_over_several_blocks_is_reused_in_the_same_way(
-    card: ModelCard, endpoint: Endpoint, tokenizer: ChatTokenizer
+    model_config: ModelConfig, endpoint: Endpoint, tokenizer: ChatTokenizer
 ) -> None:
-    engine = Engine(endpoint, card.name, Meter(lambda row: None, card.prices))
-    model = Model(thinking(card, 32), engine, tokenizer)
+    engine = Engine(endpoint, model_config.name, Meter(lambda row: None, model_config.prices))
+    model = Model(thinking(model_config, 32), engine, tokenizer)
     said = [*MESSAGES, {"role": "user", "content": "look around " * 400}]
     talk = model.converse("actor", said, [TOOLS["nothing"], TOOLS["say"]], LABELS)
     assert isinstance(talk, TokenConversation)
     answers = await play(talk, 5, "a long reply " * 120)
     await engine.close()
-    block = card.server.flags["block-size"]
+    block = model_config.server.flags["block-size"]
     assert isinstance(block, int)
     assert answers[0].usage.prompt > block
     assert answers[-1].usage.prompt > 3 * block
-    check_reuse(card, answers)
+    check_reuse(model_config, answers)
 
 
 async def test_prompts_that_share_prefixes_get_no_more_than_an_ideal_cache_could_give(
-    card: ModelCard, endpoint: Endpoint
+    model_config: ModelConfig, endpoint: Endpoint
 ) -> None:
-    rows = await shared_prompts(endpoint, card, longest=1500, in_flight=8)
+    rows = await shared_prompts(endpoint, model_config, longest=1500, in_flight=8)
     assert [row for row in rows if row.usage is None or row.usage.cached > (row.cacheable or 0)] == []
     assert any(row.usage and row.cacheable and row.usage.cached == row.cacheable for row in rows)
 
@@ -122,16 +124,16 @@ async def test_prompts_that_share_prefixes_get_no_more_than_an_ideal_cache_could
 @pytest.mark.parametrize("budget", [32, 0], ids=["thinking", "silent"])
 @pytest.mark.parametrize("beginning", FIRST_PROMPTS)
 async def test_the_first_prompt_is_what_the_engine_renders_token_by_token(
-    card: ModelCard, endpoint: Endpoint, tokenizer: ChatTokenizer, beginning: str, budget: int
+    model_config: ModelConfig, endpoint: Endpoint, tokenizer: ChatTokenizer, beginning: str, budget: int
 ) -> None:
-    engine = Engine(endpoint, card.name, Meter(lambda row: None, card.prices))
+    engine = Engine(endpoint, model_config.name, Meter(lambda row: None, model_config.prices))
     tools = without_control_tokens(TOOLS.values())
     assert len(tools) > 3
-    talk = Model(thinking(card, budget), engine, tokenizer).converse(
+    talk = Model(thinking(model_config, budget), engine, tokenizer).converse(
         "actor", FIRST_PROMPTS[beginning], tools, LABELS
     )
     await engine.close()
     assert isinstance(talk, TokenConversation)
     assert talk.transcript.ids == await rendered(
-        endpoint, card.name, FIRST_PROMPTS[beginning], tools, budget > 0
+        endpoint, model_config.name, FIRST_PROMPTS[beginning], tools, budget > 0
     )

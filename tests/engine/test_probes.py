@@ -15,7 +15,7 @@ from tests.scripted_runs import in_process
 
 
 async def test_all_calls_of_the_battery_are_valid(engine_server: Any) -> None:
-    role = msgspec.structs.replace(engine_server.card.roles.actor, thinking_tokens=24)
+    role = msgspec.structs.replace(engine_server.model_config.roles.actor, thinking_tokens=24)
     found = await probe_tools(engine_server.model, role, 24, 24, lambda line: None)
     *kinds, total = found.tables[0].rows
     assert found.facts["problems"] == []
@@ -24,8 +24,8 @@ async def test_all_calls_of_the_battery_are_valid(engine_server: Any) -> None:
     assert all(figure.value for figure in found.figures[1:])  # speeds, with the grammar and without
     thought = [row.usage.reasoning for row in engine_server.rows[1:25] if row.usage.completion]
     assert max(thought) > 0
-    balance = await engine_server.deployment.balance()
-    assert balance.residual == Counters()
+    reconciliation = await engine_server.deployment.reconciliation()
+    assert reconciliation.residual == Counters()
 
 
 async def test_a_run_may_start_on_it(engine_server: Any) -> None:

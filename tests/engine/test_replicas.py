@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from serving.cards import adapted
 from serving.deployment import ServiceOptions, deploy
 from serving.engine.metrics import CacheConfig, read_metrics
-from serving.model_card import ModelCard
+from serving.model_config import ModelConfig
+from serving.model_configs import adapted
 
 pytestmark = pytest.mark.slow
 
@@ -18,10 +18,10 @@ GIB_OF_BLOCKS = 16_384
 
 
 async def test_each_replica_admits_as_much_as_its_own_cache_holds(
-    tiny_card: ModelCard, tmp_path: Path
+    tiny_model_config: ModelConfig, tmp_path: Path
 ) -> None:
-    card = adapted(tiny_card, replicas=2)
-    async with deploy(card, ServiceOptions(), log=tmp_path / "server.log") as deployment:
+    model_config = adapted(tiny_model_config, replicas=2)
+    async with deploy(model_config, ServiceOptions(), log=tmp_path / "server.log") as deployment:
         metrics = await read_metrics(deployment.endpoint)
         assert metrics.caches() == [CacheConfig(32, GIB_OF_BLOCKS, True, 32)] * 2
         assert [replica.capacity for replica in deployment.replicas] == [GIB_OF_BLOCKS - 1] * 2

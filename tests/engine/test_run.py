@@ -15,12 +15,12 @@ from pathlib import Path
 
 import pytest
 
-from serving.cards import CHECKOUT
 from serving.engine.endpoint import Endpoint
+from serving.model_configs import CHECKOUT
 from serving.usage import Usage
 from speedrunner.store.data import load
-from speedrunner.store.records import Ending
-from tests.engine.conftest import ShortCard
+from speedrunner.store.records import Termination
+from tests.engine.conftest import ShortModelConfig
 from tests.scripted_runs import check_finished, command, speedrunner
 from tests.tampered_runs import statuses, verified
 
@@ -43,7 +43,7 @@ async def idle(endpoint: Endpoint) -> None:
 
 
 async def test_a_run_is_valid_and_accounted_for_to_the_token(
-    vllm_endpoint: Endpoint, short_card: ShortCard, tmp_path: Path
+    vllm_endpoint: Endpoint, short_model_config: ShortModelConfig, tmp_path: Path
 ) -> None:
     await idle(vllm_endpoint)
     run = tmp_path / "run"
@@ -51,7 +51,7 @@ async def test_a_run_is_valid_and_accounted_for_to_the_token(
         *(
             "run",
             "env=babyai",
-            short_card(max_calls=8, string_tokens=40),
+            short_model_config(max_calls=8, string_tokens=40),
             f"serving.url={vllm_endpoint}",
             f"run.dir={run}",
         ),
@@ -69,7 +69,7 @@ async def test_a_run_is_valid_and_accounted_for_to_the_token(
     # Every call is valid: an untrained model writes nonsense, but within the grammar.
     assert {row.status for row in data.requests} == {"ok"}
     assert {row.invalid_calls for row in data.episodes} == {0}
-    assert {row.ending for row in data.episodes} <= {Ending.CALL_LIMIT, Ending.SUCCESS}
+    assert {row.termination for row in data.episodes} <= {Termination.CALL_LIMIT, Termination.SUCCESS}
     turns = [turn for record in data.sleeps for agent in record.agents for turn in agent.turns]
     assert turns
     assert all(turn.call is not None for turn in turns)
@@ -151,8 +151,8 @@ class Ring:
 
 
 @pytest.fixture
-def ring(vllm_endpoint: Endpoint, short_card: ShortCard, tmp_path: Path) -> Ring:
-    return Ring(tmp_path / "run", (short_card(string_tokens=40), f"serving.url={vllm_endpoint}"))
+def ring(vllm_endpoint: Endpoint, short_model_config: ShortModelConfig, tmp_path: Path) -> Ring:
+    return Ring(tmp_path / "run", (short_model_config(string_tokens=40), f"serving.url={vllm_endpoint}"))
 
 
 def reached(process: subprocess.Popen[str], there: Callable[[], bool]) -> bool:

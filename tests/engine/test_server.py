@@ -11,12 +11,12 @@ import msgspec
 import psutil
 import pytest
 
-from serving.cards import load_card
 from serving.engine.endpoint import Endpoint, attach
 from serving.engine.http import HttpResponse
 from serving.engine.metrics import Counters, read_counters, read_metrics
 from serving.engine.server import VllmServer
 from serving.errors import ServerFailed
+from serving.model_configs import load_model_config
 from serving.weights import prepare
 from tests.processes import all_end, tree
 
@@ -27,7 +27,7 @@ CHECKOUT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def model() -> str:
-    return prepare(load_card("tiny-random"), print)
+    return prepare(load_model_config("tiny-random"), print)
 
 
 async def complete(endpoint: Endpoint) -> HttpResponse:
@@ -39,7 +39,7 @@ async def complete(endpoint: Endpoint) -> HttpResponse:
 async def test_a_killed_engine_core_ends_the_server_and_a_restart_serves_again(
     model: str, tmp_path: Path
 ) -> None:
-    server = VllmServer(load_card("tiny-random"), model, tmp_path / "log")
+    server = VllmServer(load_model_config("tiny-random"), model, tmp_path / "log")
     try:
         await server.start()
         await attach(server.endpoint, "tiny-random")
@@ -72,11 +72,11 @@ async def test_a_killed_engine_core_ends_the_server_and_a_restart_serves_again(
 OWNER = """
 import asyncio, sys
 from pathlib import Path
-from serving.cards import load_card
+from serving.model configs import load_model_config
 from serving.engine.server import VllmServer
 
 async def main():
-    server = VllmServer(load_card("tiny-random"), sys.argv[1], Path(sys.argv[2]))
+    server = VllmServer(load_model_config("tiny-random"), sys.argv[1], Path(sys.argv[2]))
     try:
         await server.start()
         print(server.pid, server.endpoint.socket, flush=True)
@@ -108,7 +108,7 @@ def test_a_killed_owner_takes_the_engine_with_it(model: str, tmp_path: Path) -> 
 
 async def test_on_a_port_only_loopback_listens_and_the_key_is_needed(model: str, tmp_path: Path) -> None:
     port = 20000 + psutil.Process().pid % 10000
-    server = VllmServer(load_card("tiny-random"), model, tmp_path / "log", port=port)
+    server = VllmServer(load_model_config("tiny-random"), model, tmp_path / "log", port=port)
     await server.start()
     try:
         processes = tree(server.pid)
@@ -122,20 +122,20 @@ async def test_on_a_port_only_loopback_listens_and_the_key_is_needed(model: str,
         assert (await complete(server.endpoint)).status == 200
         stranger = Endpoint.parse(f"http://127.0.0.1:{port}/v1")
         assert (await complete(stranger)).status == 401
-        assert await answers_on_all_routes(server.endpoint, stranger) == {401}
+        assert await answers_on_all_apis(server.endpoint, stranger) == {401}
         assert await answer_to_a_websocket(port, "/v1/realtime") == 403
         assert not await stranger.healthy()
         await read_counters(server.endpoint)
         with pytest.raises(ServerFailed, match="asks for an API key"):
             await attach(stranger, "tiny-random")
         with pytest.raises(ServerFailed, match=f"port {port}"):
-            await VllmServer(load_card("tiny-random"), model, tmp_path / "log2", port=port).start()
+            await VllmServer(load_model_config("tiny-random"), model, tmp_path / "log2", port=port).start()
     finally:
         await server.stop()
     assert all_end(processes)
 
 
-async def answers_on_all_routes(endpoint: Endpoint, stranger: Endpoint) -> set[int]:
+async def answers_on_all_apis(endpoint: Endpoint, stranger: Endpoint) -> set[int]:
     """What a stranger is told on every route that the server lists, and on some that it does not."""
     routes = (await endpoint.get("/openapi.json")).json()["paths"]
     assert {"/v1/completions", "/invocations", "/tokenize", "/metrics", "/health"} <= set(routes)
@@ -162,9 +162,9 @@ async def answer_to_a_websocket(port: int, path: str) -> int:
     return int(status)
 
 
-async def test_a_card_that_the_engine_refuses_fails_with_the_engines_own_reason(
+async def test_a_model_config_that_the_engine_refuses_fails_with_the_engines_own_reason(
     model: str, tmp_path: Path
 ) -> None:
-    card = msgspec.structs.replace(load_card("tiny-random"), context=99_999)
+    model_config = msgspec.structs.replace(load_model_config("tiny-random"), context=99_999)
     with pytest.raises(ServerFailed, match=r"max_model_len \(99999\) is greater than"):
-        await VllmServer(card, model, tmp_path / "log").start()
+        await VllmServer(model_config, model, tmp_path / "log").start()

@@ -24,18 +24,18 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> RunData:
     size = ("run.rollouts=30", "run.eval_every=30", "run.test_episodes=30")
     done = speedrunner("run", "experiment=demo", *size, f"run.dir={folder}", timeout_s=600)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert f"tiny: {card_remark()}" in " ".join(done.stdout.split())
+    assert f"tiny: {caveat()}" in " ".join(done.stdout.split())
     assert "they agree to the token" in " ".join(done.stdout.split())
     return load(folder)
 
 
-def card_remark() -> str:
-    from serving.cards import load_card
+def caveat() -> str:
+    from serving.model_configs import load_model_config
 
-    return load_card("tiny").remark
+    return load_model_config("tiny").caveat
 
 
-def test_without_skills_it_solves_what_its_card_says(demo: RunData) -> None:
+def test_without_skills_it_solves_what_its_model_config_says(demo: RunData) -> None:
     plain = [row.score for row in demo.episodes if row.policy == 0 and row.score is not None]
     low, high = card.read().success_range
     assert low - CHANCE <= sum(plain) / len(plain) <= high + CHANCE

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
-from serving.cards import CHECKOUT
+from serving.model_configs import CHECKOUT
 
 PROCESSES = 4
 

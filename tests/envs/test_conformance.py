@@ -106,7 +106,7 @@ class DrawsFromTheGlobalGenerator(Elevator):
 class CountsAcrossEpisodes(Elevator):
     rides = itertools.count()
 
-    def surroundings(self) -> str | None:
+    def free_observation(self) -> str | None:
         return f"ride {next(self.rides)}"
 
 

@@ -134,7 +134,7 @@ class TestTexts:
     ) -> None:
         opening = shared.reset(Task("scienceworld", episode["task"], episode["variation"]))
         assert opening == Opening(episode["task_description_free_action"], episode["initial_observation"])
-        assert shared.surroundings() == episode["initial_look_free_action"]
+        assert shared.free_observation() == episode["initial_look_free_action"]
         assert raw(shared) == episode["after_initial_look"]["score_raw"]
         for step in episode["steps"]:
             assert play(shared, [step["action"]]) == [step["observation"]]
@@ -147,15 +147,15 @@ class TestTexts:
         play(workshop, ["open door to hallway", "go to hallway"])
         before = workshop.outcome()
         for _ in range(3):
-            assert (workshop.surroundings() or "").startswith("This room is called the hallway.")
+            assert (workshop.free_observation() or "").startswith("This room is called the hallway.")
         assert workshop.outcome() == before
 
     def test_they_are_looked_at_anew_after_each_action(self, workshop: ScienceWorld) -> None:
-        seen = workshop.surroundings()
+        seen = workshop.free_observation()
         workshop.call("open", obj="door to hallway")
-        assert workshop.surroundings() != seen
+        assert workshop.free_observation() != seen
         workshop.reset(WORKSHOP)
-        assert workshop.surroundings() == seen
+        assert workshop.free_observation() == seen
 
 
 class TestAmbiguousRequests:
@@ -235,7 +235,7 @@ class TestEnds:
 
     def test_before_the_first_there_is_no_episode(self) -> None:
         env = make("scienceworld")
-        assert env.surroundings() is None
+        assert env.free_observation() is None
         for action in (lambda: env.call("wait"), env.outcome):
             with pytest.raises(EpisodeOver):
                 action()
@@ -249,12 +249,12 @@ class TestEnds:
             watched = shared.outcome()
         env = ScienceWorld()
         env.reset(WORKSHOP)
-        assert env.surroundings()
+        assert env.free_observation()
         play(env, phrases)
         env.close()
         assert env.outcome() == watched
         assert env.outcome().detail == {"score_raw": -1.0, "moves": 5}
-        assert env.surroundings() is None
+        assert env.free_observation() is None
         with pytest.raises(EpisodeOver):
             env.call("wait")
 
@@ -400,7 +400,7 @@ class TestProcess:
         before = env.outcome()
         assert env._simulator is not None
         psutil.Process(env._simulator.pid).kill()
-        for action in (lambda: env.call("wait"), env.surroundings):
+        for action in (lambda: env.call("wait"), env.free_observation):
             with pytest.raises(SimulatorFailed):
                 action()
         assert not issubclass(SimulatorFailed, EnvironmentFault)

@@ -16,12 +16,12 @@ from typing import Any
 
 import msgspec
 
-from serving.cards import CHECKOUT, adapted, list_cards, load_card
 from serving.engine.capacity import overhead_bytes, shape_of
 from serving.engine.gpus import Gpu
 from serving.engine.server import VllmServer
-from serving.errors import InvalidCard
-from serving.model_card import ModelCard
+from serving.errors import InvalidModelConfig
+from serving.model_config import ModelConfig
+from serving.model_configs import CHECKOUT, adapted, list_model_configs, load_model_config
 from serving.sizing import answer_tokens, fit, read_config
 from serving.weights import prepare
 from tests.gpu.faked_cuda import fake_gpus, load_driver
@@ -55,15 +55,15 @@ class EngineCache(msgspec.Struct, kw_only=True):
     worker: str
 
 
-def engine_config(card: ModelCard, model: str) -> Any:
+def engine_config(model_config: ModelConfig, model: str) -> Any:
     """Return vLLM's configuration (`VllmConfig`) for the command line of a model's server."""
     from vllm.engine.arg_utils import AsyncEngineArgs
     from vllm.entrypoints.launchers.cli_args import make_arg_parser, validate_parsed_serve_args
     from vllm.usage.usage_lib import UsageContext
     from vllm.utils.argparse_utils import FlexibleArgumentParser
 
-    server = VllmServer(card, model, Path("unused"))
-    arguments = [*server.arguments, "--nnodes", str(card.nodes), "--node-rank", "0"]
+    server = VllmServer(model_config, model, Path("unused"))
+    arguments = [*server.arguments, "--nnodes", str(model_config.nodes), "--node-rank", "0"]
     options = make_arg_parser(FlexibleArgumentParser()).parse_args(arguments)
     validate_parsed_serve_args(options)
     engine = AsyncEngineArgs.from_cli_args(options)
@@ -114,7 +114,7 @@ def build_model(config: Any) -> Any:
         torch.set_default_dtype(usual)
 
 
-def engine_cache(card: ModelCard, gpu: Gpu) -> EngineCache:
+def engine_cache(model_config: ModelConfig, gpu: Gpu) -> EngineCache:
     """Return the KV cache that vLLM computes for a model configuration on GPUs of one kind."""
     from vllm.config import get_layers_from_vllm_config, set_current_vllm_config
     from vllm.model_executor.layers.attention_layer_base import AttentionLayerBase
@@ -125,9 +125,9 @@ def engine_cache(card: ModelCard, gpu: Gpu) -> EngineCache:
     from vllm.v1.core.kv_cache_utils import get_kv_cache_configs, resolve_kv_cache_block_sizes
     from vllm.v1.worker import worker_base
 
-    os.environ |= {name: str(value) for name, value in card.server.env.items()}
+    os.environ |= {name: str(value) for name, value in model_config.server.env.items()}
     registry._run_in_subprocess = lambda inspect: inspect()  # another process would have no fakes
-    config = engine_config(card, prepare(card, lambda line: None))
+    config = engine_config(model_config, prepare(model_config, lambda line: None))
     ranks = config.parallel_config.tensor_parallel_size
     with set_current_vllm_config(config):
         model = build_model(config)
@@ -142,13 +142,13 @@ def engine_cache(card: ModelCard, gpu: Gpu) -> EngineCache:
 
     weights = sum(each.numel() * each.element_size() for each in (*model.parameters(), *model.buffers()))
     cache = EngineCache(
-        model=card.name,
+        model=model_config.name,
         block_tokens=config.cache_config.block_size,
         attention=sorted({layer.get_attn_backend().get_name() for layer in layers.values()}),
         worker=resolve_obj_by_qualname(config.parallel_config.worker_cls).__base__.__module__,
     )
     usable = visible_bytes(gpu) * config.cache_config.gpu_memory_utilization
-    shape = shape_of(read_config(card) or {})
+    shape = shape_of(read_config(model_config) or {})
     assert shape is not None
     # vLLM measures this when it starts on a GPU. Without one, our own estimate has to do.
     reserve = overhead_bytes(shape, config.scheduler_config.max_num_batched_tokens, ranks)
@@ -162,29 +162,31 @@ def engine_cache(card: ModelCard, gpu: Gpu) -> EngineCache:
     return cache
 
 
-def served(card: ModelCard, gpu: Gpu) -> ModelCard:
+def served(model_config: ModelConfig, gpu: Gpu) -> ModelConfig:
     """Return the configuration with random weights as it is served on these GPUs.
 
     One that does not fit gets the least context that it can have: vLLM has to refuse even that.
     """
-    dummy = adapted(card, load_format="dummy")
+    dummy = adapted(model_config, load_format="dummy")
     prepare(dummy, lambda line: None)
     try:
         return fit(dummy, [gpu])
-    except InvalidCard:
+    except InvalidModelConfig:
         return msgspec.structs.replace(dummy, context=answer_tokens(dummy) + 1)
 
 
 def main(kind: str, *models: str) -> None:
     """Print the KV caches of model configurations, by default of all that are for GPUs."""
-    cards = [load_card(name) for name in models or list_cards()]
+    model_configs = [load_model_config(name) for name in models or list_model_configs()]
     HOME.mkdir(parents=True, exist_ok=True)
     os.environ |= dict.fromkeys(("HOME", "VLLM_CACHE_ROOT", "TRITON_LIBCUDA_PATH"), str(HOME))
     os.environ |= {"HF_HUB_OFFLINE": "1", "VLLM_LOGGING_STREAM": "ext://sys.stderr"}
     load_driver(HOME)
     gpu = GPUS[kind]
     fake_gpus(gpu, PROCESSORS[kind], MOST_GPUS)
-    caches = [engine_cache(served(card, gpu), gpu) for card in cards if card.gpus]
+    caches = [
+        engine_cache(served(model_config, gpu), gpu) for model_config in model_configs if model_config.gpus
+    ]
     print(msgspec.json.encode(caches).decode())
 
 

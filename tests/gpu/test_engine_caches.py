@@ -9,16 +9,20 @@ from functools import cache
 import msgspec
 import pytest
 
-from serving.cards import CHECKOUT, list_cards, load_card
 from serving.engine.metrics import blocks_of
-from serving.errors import InvalidCard
+from serving.errors import InvalidModelConfig
+from serving.model_configs import CHECKOUT, list_model_configs, load_model_config
 from serving.sizing import cache_on, fit
 from tests.gpu.engine_caches import EngineCache
 from tests.gpu.gpus import GPUS, require_gpu_environment
 
 require_gpu_environment()
 
-ON_GPUS = {card.name: card for card in map(load_card, list_cards()) if card.gpus}
+ON_GPUS = {
+    model_config.name: model_config
+    for model_config in map(load_model_config, list_model_configs())
+    if model_config.gpus
+}
 
 TOLERANCE = 0.02
 """Largest relative difference between our number of blocks and vLLM's. Both count the same memory for
@@ -56,12 +60,12 @@ class TestEveryConfigurationOnEveryGpu:
         assert found.attention == ["FLASH_ATTN", "GDN_ATTN"][: 2 if ON_GPUS[model].cache == "hybrid" else 1]
 
     def test_it_fits_where_we_say_that_it_fits(self, model: str, kind: str) -> None:
-        card, refused = ON_GPUS[model], engine_cache(model, kind).refused
+        model_config, refused = ON_GPUS[model], engine_cache(model, kind).refused
         if refused:
-            with pytest.raises(InvalidCard):
-                fit(card, [GPUS[kind]])
+            with pytest.raises(InvalidModelConfig):
+                fit(model_config, [GPUS[kind]])
         else:
-            assert fit(card, [GPUS[kind]]).context <= card.context
+            assert fit(model_config, [GPUS[kind]]).context <= model_config.context
 
     def test_its_blocks_are_those_that_we_compute(self, model: str, kind: str) -> None:
         found, ours = engine_cache(model, kind), cache_on(ON_GPUS[model], [GPUS[kind]])
@@ -72,12 +76,12 @@ class TestEveryConfigurationOnEveryGpu:
             assert found.match_unit == 16
 
     def test_it_holds_the_conversations_that_we_show(self, model: str, kind: str) -> None:
-        card, found = ON_GPUS[model], engine_cache(model, kind)
-        ours = cache_on(card, [GPUS[kind]])
+        model_config, found = ON_GPUS[model], engine_cache(model, kind)
+        ours = cache_on(model_config, [GPUS[kind]])
         assert ours is not None
         if found.refused:
             return
-        for tokens in (*LENGTHS, fit(card, [GPUS[kind]]).context):
-            blocks = blocks_of(tokens, found.block_tokens, hybrid=card.cache == "hybrid")
+        for tokens in (*LENGTHS, fit(model_config, [GPUS[kind]]).context):
+            blocks = blocks_of(tokens, found.block_tokens, hybrid=model_config.cache == "hybrid")
             allowed = max(1, TOLERANCE * ours.conversations(tokens))
             assert (found.blocks - 1) // blocks == pytest.approx(ours.conversations(tokens), abs=allowed)

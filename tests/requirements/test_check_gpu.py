@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from serving.cards import CHECKOUT
+from serving.model_configs import CHECKOUT
 
 
 def test_too_small_a_disk_skips_it_with_the_reason(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from msgspec.structs import replace
 
-from serving.model_card import ModelCard
+from serving.model_config import ModelConfig
 from serving.tokens.formats import FORMATS, ToolFormat
 from serving.tokens.grammar import Part
 from serving.tokens.tokenizer import ChatTokenizer
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tests.grammar_walks import Walks
 
 SERVED_BY = {"qwen3_json": "tiny-random", "qwen3_xml": "tiny-hybrid", "llama3_json": None}
-"""Cards of models that use a format; of Llama 3 there is only a tokenizer."""
+"""Model configs of models that use a format; of Llama 3 there is only a tokenizer."""
 
 
 @dataclass
@@ -75,16 +75,16 @@ class Served:
 
 
 @pytest.fixture(scope="session")
-def bare(tiny_card: ModelCard, tiny_folder: str) -> ModelCard:
+def bare(tiny_model_config: ModelConfig, tiny_folder: str) -> ModelConfig:
     """The random model's configuration without its recipe, which would run each time."""
-    return replace(tiny_card, recipe=None)
+    return replace(tiny_model_config, recipe=None)
 
 
 @cache
 def serve(name: str, llama3: str) -> Served:
     """One for all tests of a format, since its grammars take long to make."""
-    card = SERVED_BY[name]
-    return Served(name, FORMATS[name], llama3 if card is None else bundled_folder(card))
+    model_config = SERVED_BY[name]
+    return Served(name, FORMATS[name], llama3 if model_config is None else bundled_folder(model_config))
 
 
 @pytest.fixture(scope="session")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from serving.admission import Replica, Seat
+from serving.admission import Replica, Slot
 from serving.engine.metrics import HYBRID_EXTRA_BLOCKS, CacheConfig
 
 
@@ -17,24 +17,24 @@ def cache(blocks: int, *, hybrid: bool = False) -> CacheConfig:
     return CacheConfig(10, blocks + 1, True, 10, hybrid=hybrid)
 
 
-async def asks(seat: Seat, tokens: int) -> asyncio.Task[float]:
+async def asks(slot: Slot, tokens: int) -> asyncio.Task[float]:
     """Let a conversation of `tokens` ask for its next request."""
-    task = asyncio.create_task(seat.enter(tokens))
+    task = asyncio.create_task(slot.enter(tokens))
     await asyncio.sleep(0)
     return task
 
 
 async def test_whoever_fits_is_let_in_at_once_and_was_not_held_back() -> None:
     replica = Replica(cache(10), admission=True)
-    assert await replica.seat().enter(45) == 0.0
-    assert await replica.seat().enter(40) == 0.0
-    assert replica.resident_blocks == 9
+    assert await replica.slot().enter(45) == 0.0
+    assert await replica.slot().enter(40) == 0.0
+    assert replica.admitted_blocks == 9
     assert replica.waiting == 0
 
 
 async def test_a_newcomer_leaves_room_to_grow_and_comes_in_when_someone_leaves() -> None:
     replica = Replica(cache(10), admission=True)
-    first, second = replica.seat(), replica.seat()
+    first, second = replica.slot(), replica.slot()
     await first.enter(60)
     waits = await asks(second, 40)  # 10 of 10 blocks: nobody could grow
     assert (waits.done(), replica.waiting) == (False, 1)
@@ -45,7 +45,7 @@ async def test_a_newcomer_leaves_room_to_grow_and_comes_in_when_someone_leaves()
 
 async def test_when_residents_outgrow_the_cache_the_youngest_waits_at_its_next_turn() -> None:
     replica = Replica(cache(10), admission=True)
-    old, young = replica.seat(), replica.seat()
+    old, young = replica.slot(), replica.slot()
     await old.enter(40)
     old.pause()
     await young.enter(40)
@@ -62,26 +62,26 @@ async def test_when_residents_outgrow_the_cache_the_youngest_waits_at_its_next_t
 
 async def test_one_in_the_middle_of_a_request_makes_room_when_that_is_over() -> None:
     replica = Replica(cache(10), admission=True)
-    old, young = replica.seat(), replica.seat()
+    old, young = replica.slot(), replica.slot()
     await old.enter(40)
     old.pause()
     await young.enter(40)
     await old.enter(70)  # too much, but the young one's request goes on
-    assert young.resident
+    assert young.admitted
     young.pause()
-    assert not young.resident
-    assert replica.resident_blocks == 7
+    assert not young.admitted
+    assert replica.admitted_blocks == 7
 
 
 async def test_the_oldest_goes_on_even_when_it_alone_outgrows_the_cache() -> None:
     replica = Replica(cache(10), admission=True)
-    seat = replica.seat()
-    assert await seat.enter(1000) == 0.0
+    slot = replica.slot()
+    assert await slot.enter(1000) == 0.0
 
 
 async def test_nobody_overtakes_an_older_one_that_waits() -> None:
     replica = Replica(cache(10), admission=True)
-    inside, large, small = (replica.seat() for _ in range(3))
+    inside, large, small = (replica.slot() for _ in range(3))
     await inside.enter(50)
     large_waits = await asks(large, 90)
     small_waits = await asks(small, 10)  # would fit
@@ -99,7 +99,7 @@ PREFIX = tuple(range(45))
 
 async def test_an_older_one_that_asks_later_takes_the_place_of_a_younger_one_at_rest() -> None:
     replica = Replica(cache(10), admission=True)
-    old, young = replica.seat(), replica.seat()
+    old, young = replica.slot(), replica.slot()
     await young.enter(60)
     waits = await asks(old, 60)
     assert not waits.done()  # the young one's request is under way
@@ -110,7 +110,7 @@ async def test_an_older_one_that_asks_later_takes_the_place_of_a_younger_one_at_
 
 async def test_one_that_gives_up_lets_those_behind_it_in() -> None:
     replica = Replica(cache(10), admission=True)
-    inside, large, small = (replica.seat() for _ in range(3))
+    inside, large, small = (replica.slot() for _ in range(3))
     await inside.enter(60)
     gone, waits = await asks(large, 90), await asks(small, 20)
     assert not waits.done()
@@ -122,46 +122,46 @@ async def test_those_that_wait_for_conversations_of_their_own_stand_in_nobodys_w
     replica = Replica(cache(10), admission=True)
 
     async def outer() -> None:
-        seat = replica.seat()
+        slot = replica.slot()
         for _ in range(3):
-            await seat.enter(40)
-            seat.rest()
-            inner = replica.seat()
+            await slot.enter(40)
+            slot.rest()
+            inner = replica.slot()
             await inner.enter(50)
             await asyncio.sleep(0)
             inner.leave()
-        seat.leave()
+        slot.leave()
 
     async with asyncio.timeout(10):
         await asyncio.gather(*(outer() for _ in range(5)))
-    assert not replica.seats
+    assert not replica.slots
 
 
 async def test_prefixes_of_different_conversations_are_counted_each() -> None:
     replica = Replica(cache(10), admission=True)
-    assert await replica.seat(prefix=PREFIX).enter(50) == 0.0
-    waits = await asks(replica.seat(prefix=PREFIX[1:]), 50)  # five blocks more, not one
+    assert await replica.slot(prefix=PREFIX).enter(50) == 0.0
+    waits = await asks(replica.slot(prefix=PREFIX[1:]), 50)  # five blocks more, not one
     assert not waits.done()
-    assert replica.resident_blocks == 5
+    assert replica.admitted_blocks == 5
     waits.cancel()
 
 
 async def test_a_shared_prefix_is_counted_once() -> None:
     replica = Replica(cache(10), admission=True)
     for _ in range(5):
-        assert await replica.seat(prefix=PREFIX).enter(50) == 0.0  # 4 blocks shared, 1 of its own each
-    assert replica.resident_blocks == 9
+        assert await replica.slot(prefix=PREFIX).enter(50) == 0.0  # 4 blocks shared, 1 of its own each
+    assert replica.admitted_blocks == 9
 
 
 async def test_a_hybrid_models_conversation_holds_blocks_beyond_its_tokens() -> None:
     replica = Replica(cache(100, hybrid=True), admission=True)
-    await replica.seat().enter(50)
-    assert replica.resident_blocks == 5 + HYBRID_EXTRA_BLOCKS
+    await replica.slot().enter(50)
+    assert replica.admitted_blocks == 5 + HYBRID_EXTRA_BLOCKS
 
 
 async def test_one_that_gives_up_while_it_waits_stands_in_nobodys_way() -> None:
     replica = Replica(cache(10), admission=True)
-    inside, impatient, patient = (replica.seat() for _ in range(3))
+    inside, impatient, patient = (replica.slot() for _ in range(3))
     await inside.enter(90)
     gone, waits = await asks(impatient, 50), await asks(patient, 20)
     gone.cancel()
@@ -186,25 +186,25 @@ def test_every_conversation_ends_however_they_grow(blocks: int, lives: list[list
     replica = Replica(cache(blocks), admission=True)
 
     def fits() -> bool:
-        residents = [each for each in replica.seats if each.resident]
-        busy = any(each.busy for each in residents)
-        return busy or len(residents) <= 1 or replica.resident_blocks <= replica.capacity
+        admitted_slots = [each for each in replica.slots if each.admitted]
+        busy = any(each.busy for each in admitted_slots)
+        return busy or len(admitted_slots) <= 1 or replica.admitted_blocks <= replica.capacity
 
     async def live(turns: list[tuple[int, int]]) -> None:
-        seat, tokens = replica.seat(), 0
+        slot, tokens = replica.slot(), 0
         for grows, steps in turns:
             tokens += grows
-            await seat.enter(tokens)
+            await slot.enter(tokens)
             for _ in range(steps):
                 await asyncio.sleep(0)
-            seat.pause()
+            slot.pause()
             assert fits()
             await asyncio.sleep(0)
-        seat.leave()
+        slot.leave()
 
     async def everybody() -> None:
         async with asyncio.timeout(20):
             await asyncio.gather(*(live(turns) for turns in lives))
 
     asyncio.run(everybody())
-    assert (replica.seats, replica.waiting) == ([], 0)
+    assert (replica.slots, replica.waiting) == ([], 0)

@@ -11,14 +11,14 @@ from typing import Any
 import msgspec
 import pytest
 
+from serving.apis.chat import ChatConversation
+from serving.apis.completions import TokenConversation
+from serving.apis.message_apis import ANSWER_TOKENS
 from serving.conversation import AnswerOverflow, Conversation
 from serving.engine.metrics import read_counters
 from serving.errors import ContextOverflow, InvalidCall, RequestRefused, TruncatedCall
 from serving.meter import LedgerRow, Meter
-from serving.model_card import ModelCard, Role, Roles
-from serving.routes.chat import ChatConversation
-from serving.routes.messages import ANSWER_TOKENS
-from serving.routes.tokens import TokenConversation
+from serving.model_config import ModelConfig, Role, Roles
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.tokens.tools import ToolCall, ToolSpec
 from serving.usage import Usage
@@ -30,7 +30,7 @@ from tests.tool_samples import STRING, record
 GO = ToolSpec("go", "Go somewhere.", record("to", to=STRING))
 WAIT = ToolSpec("wait", "Wait.", record())
 MESSAGES = [{"role": "system", "content": "Play."}, {"role": "user", "content": "Begin."}]
-ROUTES = ["tokens", "chat", "responses"]
+APIS = ["tokens", "chat", "responses"]
 
 
 @dataclass
@@ -44,29 +44,29 @@ class Rig:
 
 
 @pytest.fixture
-def open_talk(tiny_tokenizer: ChatTokenizer, tiny_card: ModelCard) -> Callable[..., Any]:
+def open_talk(tiny_tokenizer: ChatTokenizer, tiny_model_config: ModelConfig) -> Callable[..., Any]:
     @asynccontextmanager
-    async def rig(script: Script, route: str, thinking_tokens: int = 0, **changes: Any) -> AsyncIterator[Rig]:
+    async def rig(script: Script, api: str, thinking_tokens: int = 0, **changes: Any) -> AsyncIterator[Rig]:
         role = Role(
             string_tokens=40,
             thinking_tokens=thinking_tokens,
             temperature=0.5,
             top_k=20,
-            reasoning_effort=None if route == "tokens" else "low",
+            reasoning_effort=None if api == "completions" else "low",
         )
-        card = msgspec.structs.replace(
-            tiny_card, route=route, roles=Roles(actor=role, inducer=role), **changes
+        model_config = msgspec.structs.replace(
+            tiny_model_config, api=api, roles=Roles(actor=role, inducer=role), **changes
         )
-        async with scripted_model(script, card, tiny_tokenizer) as opened:
+        async with scripted_model(script, model_config, tiny_tokenizer) as opened:
             talk = opened.model.converse("actor", MESSAGES, [GO, WAIT], {"episode": "7"})
             yield Rig(opened.server, talk, opened.model.engine.meter, opened.rows)
 
     return rig
 
 
-@pytest.mark.parametrize("route", ROUTES)
-async def test_a_call_is_asked_for_answered_and_answered_to(open_talk: Any, route: str) -> None:
-    async with open_talk([call("go", to="é\n"), call("wait")], route) as rig:
+@pytest.mark.parametrize("api", APIS)
+async def test_a_call_is_asked_for_answered_and_answered_to(open_talk: Any, api: str) -> None:
+    async with open_talk([call("go", to="é\n"), call("wait")], api) as rig:
         first = await rig.talk.ask()
         assert first.call == ToolCall("go", {"to": "é\n"})
         assert first.problem is None
@@ -77,7 +77,7 @@ async def test_a_call_is_asked_for_answered_and_answered_to(open_talk: Any, rout
         assert second.usage.cached > 0
         assert [row.usage for row in rig.rows] == [first.usage, second.usage]
         assert [(row.status, row.wasted) for row in rig.rows] == [("ok", False)] * 2
-        where = {"replica": "0"} if route == "tokens" else {}
+        where = {"replica": "0"} if api == "completions" else {}
         assert rig.rows[0].labels == {"role": "actor", "episode": "7", **where}
         assert [request.turn for request in rig.server.requests] == [0, 1]
         assert "a wall" in rig.server.requests[1].last
@@ -96,12 +96,12 @@ MISTAKES = [
 ]
 
 
-@pytest.mark.parametrize("route", ROUTES)
+@pytest.mark.parametrize("api", APIS)
 @pytest.mark.parametrize(("answer", "kind", "status"), MISTAKES)
 async def test_the_models_mistake_is_data_and_the_conversation_goes_on(
-    open_talk: Any, route: str, answer: Answer, kind: type[InvalidCall], status: str | None
+    open_talk: Any, api: str, answer: Answer, kind: type[InvalidCall], status: str | None
 ) -> None:
-    async with open_talk([answer, call("wait")], route) as rig:
+    async with open_talk([answer, call("wait")], api) as rig:
         first = await rig.talk.ask()
         assert first.call is None
         assert isinstance(first.problem, kind)
@@ -113,10 +113,10 @@ async def test_the_models_mistake_is_data_and_the_conversation_goes_on(
         assert rig.server.requests[1].last == "make one call"
 
 
-@pytest.mark.parametrize("route", ROUTES)
+@pytest.mark.parametrize("api", APIS)
 @pytest.mark.parametrize("answer", [scripted.overflow(), scripted.overflow(exactly=True)])
-async def test_an_overflow_is_told_apart(open_talk: Any, route: str, answer: Answer) -> None:
-    async with open_talk([call("wait"), answer], route) as rig:
+async def test_an_overflow_is_told_apart(open_talk: Any, api: str, answer: Answer) -> None:
+    async with open_talk([call("wait"), answer], api) as rig:
         await rig.talk.ask()
         rig.talk.tell("a long text")
         with pytest.raises(ContextOverflow):
@@ -125,22 +125,22 @@ async def test_an_overflow_is_told_apart(open_talk: Any, route: str, answer: Ans
         assert rig.rows[1].usage == Usage()
 
 
-@pytest.mark.parametrize("route", ROUTES)
+@pytest.mark.parametrize("api", APIS)
 @pytest.mark.parametrize("fault", [scripted.DROP, scripted.GARBAGE, scripted.abort(call("wait"))])
 async def test_a_fault_on_the_way_is_not_seen_by_the_conversation(
-    open_talk: Any, route: str, fault: Answer
+    open_talk: Any, api: str, fault: Answer
 ) -> None:
-    async with open_talk([fault, call("wait")], route) as rig:
+    async with open_talk([fault, call("wait")], api) as rig:
         assert (await rig.talk.ask()).call == ToolCall("wait", {})
         assert [row.wasted for row in rig.rows] == [True, False]
         first, second = rig.server.requests
         assert first.body == second.body
 
 
-@pytest.mark.parametrize("route", ROUTES)
-async def test_the_ledgers_sums_are_the_engines_counters(open_talk: Any, route: str) -> None:
+@pytest.mark.parametrize("api", APIS)
+async def test_the_ledgers_sums_are_the_engines_counters(open_talk: Any, api: str) -> None:
     answers = [call("go", to="x" * 50), say("hm"), scripted.abort(call("wait")), call("wait"), call("wait")]
-    async with open_talk(answers, route) as rig:
+    async with open_talk(answers, api) as rig:
         for _ in range(4):
             await rig.talk.ask()
             rig.talk.tell("go on " * 20)
@@ -308,9 +308,9 @@ async def test_on_the_responses_route_reasoning_that_led_to_nothing_is_not_sent_
         assert rig.server.requests[1].body["input"] == [*MESSAGES, {"role": "user", "content": "write less"}]
 
 
-@pytest.mark.parametrize("route", ROUTES)
-async def test_a_refused_request_is_not_the_models_mistake(open_talk: Any, route: str) -> None:
-    async with open_talk([scripted.refuse(400, "bad grammar")], route) as rig:
+@pytest.mark.parametrize("api", APIS)
+async def test_a_refused_request_is_not_the_models_mistake(open_talk: Any, api: str) -> None:
+    async with open_talk([scripted.refuse(400, "bad grammar")], api) as rig:
         with pytest.raises(RequestRefused, match="bad grammar"):
             await rig.talk.ask()
         assert rig.rows[0].usage == Usage()

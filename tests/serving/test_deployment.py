@@ -17,17 +17,17 @@ import pytest
 from huggingface_hub import constants
 
 from serving.admission import replicas_of
-from serving.cards import load_card
 from serving.deployment import MOST_RESTARTS, Deployment, ServiceOptions, deploy, running_endpoint
 from serving.engine.endpoint import Endpoint
 from serving.engine.metrics import CacheConfig, Counters
 from serving.engine.server import VllmServer
-from serving.errors import EngineDead, InvalidCard, ServerFailed
+from serving.errors import EngineDead, InvalidModelConfig, ServerFailed
 from serving.meter import READINESS, LedgerRow
-from serving.model_card import ModelCard
+from serving.model_config import ModelConfig
+from serving.model_configs import load_model_config
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.usage import Prices, Usage
-from tests.hub_server import COMMIT, MODEL, TEXTS, hub_card
+from tests.hub_server import COMMIT, MODEL, TEXTS, hub_model_config
 from tests.scripted_engine import ScriptedEngine, call, refuse, say
 from tests.stand_in_server import HEALTHY
 
@@ -46,7 +46,7 @@ class TestAttaching:
             yield engine
 
     @pytest.fixture
-    def attach(self, bare: ModelCard, engine: ScriptedEngine, tmp_path: Path) -> Attach:
+    def attach(self, bare: ModelConfig, engine: ScriptedEngine, tmp_path: Path) -> Attach:
         @asynccontextmanager
         async def attach(**options: Any) -> AsyncIterator[Deployment]:
             chosen = ServiceOptions(**({"url": str(engine.endpoint)} | options))
@@ -62,10 +62,10 @@ class TestAttaching:
         async with attach() as deployment:
             assert deployment.server is None
             async with deployment.client(rows.append):
-                balance = await deployment.balance()
-        assert balance is not None
-        assert (balance.ledger, balance.engine) == (Counters(1, 0, 1), Counters(1, 0, 1))
-        assert (balance.unreported, balance.ours, balance.agrees) == (0, False, True)
+                reconciliation = await deployment.reconciliation()
+        assert reconciliation is not None
+        assert (reconciliation.ledger, reconciliation.engine) == (Counters(1, 0, 1), Counters(1, 0, 1))
+        assert (reconciliation.unreported, reconciliation.ours, reconciliation.agrees) == (0, False, True)
         (row,) = rows
         assert (row.labels, row.status, row.usage) == ({"role": READINESS}, "ok", Usage(1, 0, 1, 0))
         assert not (tmp_path / "log").exists()
@@ -75,16 +75,16 @@ class TestAttaching:
     ) -> None:
         engine.prompt, engine.cached, engine.generated = 1000, 500, 70
         async with attach() as deployment, deployment.client(lambda row: None):
-            balance = await deployment.balance()
-            assert balance is not None
-            assert balance.agrees
+            reconciliation = await deployment.reconciliation()
+            assert reconciliation is not None
+            assert reconciliation.agrees
             engine.generated += 1  # somebody else's
-            other = await deployment.balance()
+            other = await deployment.reconciliation()
             assert other is not None
             assert (other.agrees, other.residual) == (False, Counters(0, 0, 1))
 
     async def test_clients_share_the_engine_and_each_has_its_own_ledger_and_prices(
-        self, attach: Attach, bare: ModelCard
+        self, attach: Attach, bare: ModelConfig
     ) -> None:
         prices = Prices(uncached=7.0, cached=0.0, output=1.0)
         one: list[LedgerRow] = []
@@ -96,17 +96,17 @@ class TestAttaching:
         ):
             assert dear.engine.meter.spent_usd == pytest.approx(8e-6)
             assert usual.engine.meter.spent_usd == pytest.approx(bare.prices.cost(Usage(1, 0, 1)))
-            balance = await deployment.balance()
+            reconciliation = await deployment.reconciliation()
         assert (len(one), len(two)) == (1, 1)
-        assert balance is not None
-        assert (balance.ledger, balance.agrees) == (Counters(2, 0, 2), True)
+        assert reconciliation is not None
+        assert (reconciliation.ledger, reconciliation.agrees) == (Counters(2, 0, 2), True)
 
     async def test_of_an_engine_that_is_gone_there_is_no_balance(
         self, attach: Attach, engine: ScriptedEngine
     ) -> None:
         async with attach() as deployment:
             engine.stop()
-            assert await deployment.balance() is None
+            assert await deployment.reconciliation() is None
 
     @pytest.mark.parametrize(
         ("script", "options", "message"),
@@ -144,7 +144,7 @@ class TestAttaching:
                     pass
 
         await refused(ServerFailed, "asks for an API key and none was given", None)
-        await refused(InvalidCard, "environment variable TOY_KEY with its API key is not set")
+        await refused(InvalidModelConfig, "environment variable TOY_KEY with its API key is not set")
         monkeypatch.setenv("TOY_KEY", "open up")
         await refused(ServerFailed, "TOY_KEY holds no API key: a key is one word")
         monkeypatch.setenv("TOY_KEY", "open-up\n")
@@ -164,34 +164,37 @@ async def test_weights_that_are_neither_here_nor_to_be_had_are_told_before_a_ser
     folder.mkdir(parents=True)
     for name, content in TEXTS.items():  # the tokenizer is there
         (folder / name).write_bytes(content)
-    with pytest.raises(InvalidCard, match=rf"^{MODEL} is not in this machine's cache"):
-        async with deploy(hub_card(tmp_path), ServiceOptions(), log=tmp_path / "log"):
+    with pytest.raises(InvalidModelConfig, match=rf"^{MODEL} is not in this machine's cache"):
+        async with deploy(hub_model_config(tmp_path), ServiceOptions(), log=tmp_path / "log"):
             pass
     assert not (tmp_path / "log").exists()
 
 
 async def test_a_hosted_model_is_neither_started_nor_asked_for_counters(
-    tiny_card: ModelCard, tiny_tokenizer: ChatTokenizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tiny_model_config: ModelConfig,
+    tiny_tokenizer: ChatTokenizer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("TOY_KEY", "sesame")
     with ScriptedEngine(tiny_tokenizer, [call("dig")], model="hosted", api_key="sesame") as engine:
-        card = ModelCard(
+        model_config = ModelConfig(
             name="hosted",
             tried="in tests",
             context=1000,
-            roles=tiny_card.roles,
-            prices=tiny_card.prices,
+            roles=tiny_model_config.roles,
+            prices=tiny_model_config.prices,
             base_url=str(engine.endpoint),
             api_key_env="TOY_KEY",
-            route="chat",
+            api="chat",
         )
         rows: list[LedgerRow] = []
         async with (
-            deploy(card, ServiceOptions(), log=tmp_path / "log") as deployment,
+            deploy(model_config, ServiceOptions(), log=tmp_path / "log") as deployment,
             deployment.client(rows.append) as model,
         ):
             assert rows == []
-            assert await deployment.balance() is None
+            assert await deployment.reconciliation() is None
             conversation = model.converse("actor", [{"role": "user", "content": "Dig."}], [], {})
             assert (await conversation.ask()).call is None  # there is no such tool
         assert [row.model for row in rows] == ["hosted"]
@@ -200,22 +203,22 @@ async def test_a_hosted_model_is_neither_started_nor_asked_for_counters(
 @pytest.mark.parametrize(
     ("key", "complaint"),
     [
-        (None, "model 'far': `route: responses` of a hosted model needs an API key: name the environment"),
+        (None, "model 'far': `api: responses` of a hosted model needs an API key: name the environment"),
         ("TOY_KEY", "model 'far': environment variable TOY_KEY with its API key is not set"),
     ],
 )
 def test_the_responses_route_of_a_hosted_model_needs_a_key(
-    tiny_card: ModelCard, key: str | None, complaint: str, monkeypatch: pytest.MonkeyPatch
+    tiny_model_config: ModelConfig, key: str | None, complaint: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("TOY_KEY", raising=False)
-    card = ModelCard(
-        name="far", tried="in tests", context=1000, roles=tiny_card.roles, prices=tiny_card.prices,
-        base_url="https://api.example/v1", api_key_env=key, route="responses",
+    model_config = ModelConfig(
+        name="far", tried="in tests", context=1000, roles=tiny_model_config.roles,
+        prices=tiny_model_config.prices, base_url="https://api.example/v1", api_key_env=key, api="responses",
     )  # fmt: skip
-    with pytest.raises(InvalidCard, match=complaint):
-        running_endpoint(card, ServiceOptions())
+    with pytest.raises(InvalidModelConfig, match=complaint):
+        running_endpoint(model_config, ServiceOptions())
     monkeypatch.setenv("TOY_KEY", "sesame")
-    named = running_endpoint(card, ServiceOptions(api_key_env="TOY_KEY"))
+    named = running_endpoint(model_config, ServiceOptions(api_key_env="TOY_KEY"))
     assert named == Endpoint("https://api.example/v1", api_key="sesame")
 
 
@@ -242,10 +245,10 @@ class TestRecovery:
             file = tmp_path / "stand_in.py"
             file.write_text(script)
             said: list[str] = []
-            card = load_card("tiny-random")
+            model_config = load_model_config("tiny-random")
             monkeypatch.setattr("serving.engine.server.API_SERVER", (sys.executable, str(file)))
-            server = VllmServer(card, "some/model", tmp_path / "log")
-            service = Deployment(card, ServiceOptions(), server.endpoint, server, say=said.append)
+            server = VllmServer(model_config, "some/model", tmp_path / "log")
+            service = Deployment(model_config, ServiceOptions(), server.endpoint, server, say=said.append)
             made.append(service)
             await server.start()
             return service, server, said
@@ -308,12 +311,12 @@ class TestRecovery:
         began = time.time()
         await self.kill(server)
         assert await service.recover(self.now())
-        balance = await service.balance()
-        assert balance is not None
-        assert (balance.ledger, balance.unreported) == (Counters(), 0)
-        assert balance.since > began
+        reconciliation = await service.reconciliation()
+        assert reconciliation is not None
+        assert (reconciliation.ledger, reconciliation.unreported) == (Counters(), 0)
+        assert reconciliation.since > began
         # The stand-in counts nothing at all, not even that request.
-        assert balance.engine == Counters(prompt=-1, generated=-1)
+        assert reconciliation.engine == Counters(prompt=-1, generated=-1)
 
     async def test_the_fourth_death_within_an_hour_is_the_last(self, service_of: Any) -> None:
         service, server, said = await service_of()
@@ -390,6 +393,6 @@ class TestRecovery:
         with pytest.raises(asyncio.CancelledError):
             await waiting
 
-    async def test_somebody_elses_server_is_not_started(self, tiny_card: ModelCard) -> None:
-        service = Deployment(tiny_card, ServiceOptions(), Endpoint("http://127.0.0.1:9/v1"))
+    async def test_somebody_elses_server_is_not_started(self, tiny_model_config: ModelConfig) -> None:
+        service = Deployment(tiny_model_config, ServiceOptions(), Endpoint("http://127.0.0.1:9/v1"))
         assert not await service.recover(0.0)

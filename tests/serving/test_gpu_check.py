@@ -9,13 +9,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from serving.cards import list_cards, load_card
 from serving.deployment import deploy
 from serving.engine.gpus import Gpu
 from serving.engine.toolkit import Toolkit
 from serving.errors import ServerFailed
 from serving.gpu_check import MIN_DRIVERS, cuda_major, require_gpus, too_small
-from serving.model_card import ModelCard
+from serving.model_config import ModelConfig
+from serving.model_configs import list_model_configs, load_model_config
 from serving.options import ServiceOptions
 from tests.bad_gpus import BAD_GPUS, BadGpus
 from tests.stand_in_server import HEALTHY
@@ -37,7 +37,7 @@ def toolkit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("serving.gpu_check.find_toolkit", lambda environment: complete)
 
 
-def set_up(bad: BadGpus, smi: Smi, monkeypatch: pytest.MonkeyPatch) -> ModelCard:
+def set_up(bad: BadGpus, smi: Smi, monkeypatch: pytest.MonkeyPatch) -> ModelConfig:
     """Make this machine the bad one. Return the model configuration."""
     if bad.rows:
         smi(*bad.rows, **bad.options)
@@ -48,18 +48,18 @@ def set_up(bad: BadGpus, smi: Smi, monkeypatch: pytest.MonkeyPatch) -> ModelCard
     if "CUDA_HOME" not in bad.environment:
         complete = Toolkit(Path("/usr/local/cuda/bin/nvcc"), (13, 0), [])
         monkeypatch.setattr("serving.gpu_check.find_toolkit", lambda environment: complete)
-    return load_card(bad.model)
+    return load_model_config(bad.model)
 
 
 @pytest.mark.parametrize("bad", [bad for bad in BAD_GPUS if bad.fatal], ids=lambda bad: bad.name)
 async def test_a_server_that_cannot_start_is_refused_in_one_line(
     bad: BadGpus, smi: Smi, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    card = set_up(bad, smi, monkeypatch)
+    model_config = set_up(bad, smi, monkeypatch)
     with pytest.raises(ServerFailed) as error:
-        async with deploy(card, ServiceOptions(), log=tmp_path / "log"):
+        async with deploy(model_config, ServiceOptions(), log=tmp_path / "log"):
             pass
-    assert str(error.value) == f"vLLM cannot serve {card.name} here: {bad.text}; {bad.remedy}"
+    assert str(error.value) == f"vLLM cannot serve {model_config.name} here: {bad.text}; {bad.remedy}"
     assert not (tmp_path / "log").exists()  # nothing was spawned
 
 
@@ -74,26 +74,26 @@ def test_what_may_be_slow_or_fail_is_said_in_one_line(
 
 
 async def test_a_server_is_started_after_a_warning(
-    smi: Smi, tiny_card: ModelCard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, toolkit: None
+    smi: Smi, tiny_model_config: ModelConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, toolkit: None
 ) -> None:
     smi(H100.replace(", 4,", ", 3000,"))
     program = tmp_path / "stand_in.py"
     program.write_text(HEALTHY)
     monkeypatch.setattr("serving.engine.server.API_SERVER", (sys.executable, str(program)))
     said: list[str] = []
-    card = msgspec.structs.replace(tiny_card, gpus=1)
-    async with deploy(card, ServiceOptions(), log=tmp_path / "log", say=said.append):
+    model_config = msgspec.structs.replace(tiny_model_config, gpus=1)
+    async with deploy(model_config, ServiceOptions(), log=tmp_path / "log", say=said.append):
         pass
     assert [line.partition(" ")[0] for line in said] == ["warning:", "starting"]
 
 
 async def test_a_running_server_needs_no_gpu_here(
-    tiny_card: ModelCard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tiny_model_config: ModelConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
-    card = msgspec.structs.replace(tiny_card, gpus=1, recipe=None)
+    model_config = msgspec.structs.replace(tiny_model_config, gpus=1, recipe=None)
     with pytest.raises(ServerFailed, match=r"nothing answers at http://127\.0\.0\.1:9/v1"):
-        async with deploy(card, ServiceOptions(url="http://127.0.0.1:9"), log=tmp_path / "log"):
+        async with deploy(model_config, ServiceOptions(url="http://127.0.0.1:9"), log=tmp_path / "log"):
             pass
 
 
@@ -102,12 +102,16 @@ def test_the_cpu_build_is_refused(smi: Smi, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr("serving.gpu_check.is_cpu_build", lambda: True)
     line = "^vLLM cannot serve qwen3.5-27b here: this is vLLM's CPU build; make venv KIND=gpu$"
     with pytest.raises(ServerFailed, match=line):
-        require_gpus([load_card("qwen3.5-27b")], print)
+        require_gpus([load_model_config("qwen3.5-27b")], print)
 
 
 def test_servers_of_one_run_get_different_gpus(smi: Smi, toolkit: None) -> None:
     smi(H100, SECOND)
-    actor, inducer, small = load_card("qwen3.5-27b"), load_card("qwen3.5-9b"), load_card("tiny")
+    actor, inducer, small = (
+        load_model_config("qwen3.5-27b"),
+        load_model_config("qwen3.5-9b"),
+        load_model_config("tiny"),
+    )
     shares = require_gpus([actor, small, inducer], print)
     assert [[gpu.id for gpu in share] for share in shares] == [["0"], [], ["1"]]
     smi(H100)
@@ -117,16 +121,16 @@ def test_servers_of_one_run_get_different_gpus(smi: Smi, toolkit: None) -> None:
 
 def test_a_server_gets_the_gpus_of_all_its_replicas_on_this_node(smi: Smi, toolkit: None) -> None:
     smi(*(H100.replace("0, GPU-aaaa", f"{number}, GPU-{number}") for number in range(5)))
-    one = load_card("qwen3.5-9b")
+    one = load_model_config("qwen3.5-9b")
     replicas = msgspec.structs.replace(one, replicas=3)
-    spread = msgspec.structs.replace(load_card("qwen3.5-27b-2gpu"), nodes=2)
+    spread = msgspec.structs.replace(load_model_config("qwen3.5-27b-2gpu"), nodes=2)
     shares = require_gpus([replicas, spread, one], print)
     assert [[gpu.id for gpu in share] for share in shares] == [["0", "1", "2"], ["3"], ["4"]]
 
 
 def test_memory_is_judged_on_the_gpus_of_each_server(smi: Smi, toolkit: None) -> None:
     smi(H100, SECOND.replace("81559", "24564"))
-    both = load_card("qwen3.5-27b"), load_card("qwen3.5-4b")
+    both = load_model_config("qwen3.5-27b"), load_model_config("qwen3.5-4b")
     assert len(require_gpus(both, print)) == 2
     with pytest.raises(ServerFailed, match=r"qwen3.5-27b on 1 x NVIDIA H100 80GB HBM3 \(24 GiB\)"):
         require_gpus(both[::-1], print)
@@ -143,24 +147,24 @@ class TestTooSmall:
         [("qwen3.5-27b", 80), ("qwen3.5-27b-2gpu", 80), ("qwen3.5-27b-4x48gb", 48), ("qwen3.5-9b", 48)],
     )
     def test_a_configuration_fits_the_gpus_it_is_for(self, model: str, gib: int) -> None:
-        card = load_card(model)
-        assert too_small(card, [self.gpu(gib)] * card.gpus) is None
+        model_config = load_model_config(model)
+        assert too_small(model_config, [self.gpu(gib)] * model_config.gpus) is None
 
     def test_every_configuration_can_be_judged(self) -> None:
-        for card in map(load_card, list_cards()):
-            if card.gpus:
-                problem = too_small(card, [self.gpu(4)] * card.gpus)
+        for model_config in map(load_model_config, list_model_configs()):
+            if model_config.gpus:
+                problem = too_small(model_config, [self.gpu(4)] * model_config.gpus)
                 assert problem is not None
                 assert problem.fatal
 
     def test_the_smallest_gpu_decides(self) -> None:
-        card = load_card("qwen3.5-27b-2gpu")
-        problem = too_small(card, [self.gpu(80), self.gpu(24)])
+        model_config = load_model_config("qwen3.5-27b-2gpu")
+        problem = too_small(model_config, [self.gpu(80), self.gpu(24)])
         assert problem is not None
         assert "2 x GPU (24 GiB)" in problem.text
 
     def test_memory_that_is_not_reported_is_not_judged(self) -> None:
-        assert too_small(load_card("qwen3.5-27b"), [self.gpu(0)]) is None
+        assert too_small(load_model_config("qwen3.5-27b"), [self.gpu(0)]) is None
 
 
 def test_the_lock_s_cuda_is_one_whose_driver_is_known() -> None:

@@ -10,9 +10,9 @@ from huggingface_hub import constants
 
 from serving import hub
 from serving.engine.server import VllmServer
-from serving.errors import InvalidCard
+from serving.errors import InvalidModelConfig
 from serving.hub import FilesMissing, NotFetched
-from tests.hub_server import COMMIT, MODEL, TEXTS, WEIGHTS, HubServer, hub_card
+from tests.hub_server import COMMIT, MODEL, TEXTS, WEIGHTS, HubServer, hub_model_config
 
 INDEX = b'{"weight_map": {"a": "model-00001.safetensors", "b": "model-00002.safetensors"}}'
 SHARDS = {
@@ -107,12 +107,12 @@ def test_what_is_lost_is_named_and_fetched_again(serve: type[HubServer]) -> None
 
 
 def test_the_engine_is_kept_from_asking_for_what_is_there(serve: type[HubServer], tmp_path: Path) -> None:
-    card = hub_card(tmp_path)
-    line = VllmServer(card, MODEL, tmp_path / "log").shell_line
+    model_config = hub_model_config(tmp_path)
+    line = VllmServer(model_config, MODEL, tmp_path / "log").shell_line
     assert "HF_HUB_OFFLINE" not in line
     serve({**TEXTS, **WEIGHTS})
     fetched()
-    assert " HF_HUB_OFFLINE=1 " in VllmServer(card, MODEL, tmp_path / "log").shell_line
+    assert " HF_HUB_OFFLINE=1 " in VllmServer(model_config, MODEL, tmp_path / "log").shell_line
 
 
 class TestRefusals:
@@ -120,7 +120,10 @@ class TestRefusals:
 
     def test_a_commit_that_does_not_exist(self, serve: type[HubServer]) -> None:
         serve({**TEXTS, **WEIGHTS})
-        assert refused(commit="f" * 40) == f"{MODEL} has no commit {'f' * 40}: correct the card's `revision`"
+        assert (
+            refused(commit="f" * 40)
+            == f"{MODEL} has no commit {'f' * 40}: correct the model config's `revision`"
+        )
 
     def test_a_model_that_does_not_exist(self, serve: type[HubServer]) -> None:
         server = serve({**TEXTS, **WEIGHTS})
@@ -143,7 +146,7 @@ class TestRefusals:
 
     @pytest.mark.usefixtures("nobody")
     def test_no_network(self) -> None:
-        with pytest.raises(InvalidCard, match=r"http://127\.0\.0\.1:9 cannot be reached"):
+        with pytest.raises(InvalidModelConfig, match=r"http://127\.0\.0\.1:9 cannot be reached"):
             fetched()
 
 

@@ -1,4 +1,4 @@
-"""A card with its engine: which kind of conversation each role gets."""
+"""A model config with its engine: which kind of conversation each role gets."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Any
 import msgspec
 import pytest
 
+from serving.apis.chat import ChatConversation
+from serving.apis.completions import TokenConversation
 from serving.engine.client import Engine
 from serving.engine.endpoint import Endpoint
-from serving.errors import InvalidCard, InvalidTool
+from serving.errors import InvalidModelConfig, InvalidTool
 from serving.meter import Meter
 from serving.model import Model
-from serving.model_card import ModelCard
-from serving.routes.chat import ChatConversation
-from serving.routes.tokens import TokenConversation
+from serving.model_config import ModelConfig
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.tokens.tools import ToolSpec
 from tests.tool_samples import STRING, record
@@ -23,39 +23,47 @@ SAY = ToolSpec("say", "Say.", record("text", text=STRING))
 MESSAGES = [{"role": "user", "content": "Begin."}]
 
 
-def engine(card: ModelCard) -> Engine:
-    return Engine(Endpoint.parse("http://127.0.0.1:9/v1"), card.name, Meter(lambda row: None, card.prices))
+def engine(model_config: ModelConfig) -> Engine:
+    return Engine(
+        Endpoint.parse("http://127.0.0.1:9/v1"),
+        model_config.name,
+        Meter(lambda row: None, model_config.prices),
+    )
 
 
-def with_roles(card: ModelCard, **actor: Any) -> ModelCard:
-    roles = msgspec.structs.replace(card.roles, actor=msgspec.structs.replace(card.roles.actor, **actor))
-    return msgspec.structs.replace(card, roles=roles)
+def with_roles(model_config: ModelConfig, **actor: Any) -> ModelConfig:
+    roles = msgspec.structs.replace(
+        model_config.roles, actor=msgspec.structs.replace(model_config.roles.actor, **actor)
+    )
+    return msgspec.structs.replace(model_config, roles=roles)
 
 
-async def test_each_role_has_its_own_bounds(tiny_card: ModelCard, tiny_tokenizer: ChatTokenizer) -> None:
-    card = with_roles(tiny_card, string_tokens=10, thinking_tokens=0)
-    model = Model(card, engine(card), tiny_tokenizer)
+async def test_each_role_has_its_own_bounds(
+    tiny_model_config: ModelConfig, tiny_tokenizer: ChatTokenizer
+) -> None:
+    model_config = with_roles(tiny_model_config, string_tokens=10, thinking_tokens=0)
+    model = Model(model_config, engine(model_config), tiny_tokenizer)
     sizes = {}
     for role in ("actor", "inducer", "critic"):
         talk = model.converse(role, MESSAGES, [SAY], {})
         assert isinstance(talk, TokenConversation)
         sizes[role] = talk.transcript.answer_tokens
-    difference = card.roles.inducer.string_tokens - 10
+    difference = model_config.roles.inducer.string_tokens - 10
     assert sizes["inducer"] == sizes["critic"] == sizes["actor"] + difference
 
 
 async def test_a_role_that_thinks_gets_a_thinking_region(
-    tiny_card: ModelCard, tiny_tokenizer: ChatTokenizer
+    tiny_model_config: ModelConfig, tiny_tokenizer: ChatTokenizer
 ) -> None:
-    card = with_roles(tiny_card, thinking_tokens=33)
-    talk = Model(card, engine(card), tiny_tokenizer).converse("actor", MESSAGES, [SAY], {})
+    model_config = with_roles(tiny_model_config, thinking_tokens=33)
+    talk = Model(model_config, engine(model_config), tiny_tokenizer).converse("actor", MESSAGES, [SAY], {})
     assert isinstance(talk, TokenConversation)
     assert '"max_tokens": 33' in talk.tag
 
 
-async def test_the_chat_route_needs_neither_tokenizer_nor_format(tiny_card: ModelCard) -> None:
-    card = msgspec.structs.replace(tiny_card, route="chat", tool_format=None)
-    model = Model(card, engine(card), None)
+async def test_the_chat_route_needs_neither_tokenizer_nor_format(tiny_model_config: ModelConfig) -> None:
+    model_config = msgspec.structs.replace(tiny_model_config, api="chat", tool_format=None)
+    model = Model(model_config, engine(model_config), None)
     assert isinstance(model.converse("actor", MESSAGES, [SAY], {}), ChatConversation)
     model.check_tool(SAY)
 
@@ -65,9 +73,9 @@ def unreadable(schema: dict[str, Any]) -> ToolSpec:
 
 
 async def test_tools_are_checked_against_the_served_tokenizer(
-    tiny_card: ModelCard, tiny_tokenizer: ChatTokenizer
+    tiny_model_config: ModelConfig, tiny_tokenizer: ChatTokenizer
 ) -> None:
-    model = Model(tiny_card, engine(tiny_card), tiny_tokenizer)
+    model = Model(tiny_model_config, engine(tiny_model_config), tiny_tokenizer)
     model.check_tool(SAY)
     with pytest.raises(InvalidTool, match=r"^say: a call that its schema allows cannot be read"):
         # The grammar takes its options as they are, the reader by their types.
@@ -75,18 +83,20 @@ async def test_tools_are_checked_against_the_served_tokenizer(
 
 
 async def test_text_is_counted_in_tokens_or_in_bytes_where_there_is_no_tokenizer(
-    tiny_card: ModelCard, tiny_tokenizer: ChatTokenizer
+    tiny_model_config: ModelConfig, tiny_tokenizer: ChatTokenizer
 ) -> None:
     text = "go to the grüne box <|im_end|>"
-    served = Model(tiny_card, engine(tiny_card), tiny_tokenizer)
+    served = Model(tiny_model_config, engine(tiny_model_config), tiny_tokenizer)
     assert served.count_tokens(text) == len(tiny_tokenizer.outside_text(text))
-    card = msgspec.structs.replace(tiny_card, route="chat", tool_format=None)
-    assert Model(card, engine(card), None).count_tokens(text) == 31
+    model_config = msgspec.structs.replace(tiny_model_config, api="chat", tool_format=None)
+    assert Model(model_config, engine(model_config), None).count_tokens(text) == 31
 
 
-async def test_the_tokens_route_needs_both(tiny_card: ModelCard, tiny_tokenizer: ChatTokenizer) -> None:
-    with pytest.raises(InvalidCard, match="needs tool_format and a tokenizer"):
-        Model(tiny_card, engine(tiny_card), None)
-    card = msgspec.structs.replace(tiny_card, tool_format=None)
-    with pytest.raises(InvalidCard, match="needs tool_format and a tokenizer"):
-        Model(card, engine(card), tiny_tokenizer)
+async def test_the_tokens_route_needs_both(
+    tiny_model_config: ModelConfig, tiny_tokenizer: ChatTokenizer
+) -> None:
+    with pytest.raises(InvalidModelConfig, match="needs tool_format and a tokenizer"):
+        Model(tiny_model_config, engine(tiny_model_config), None)
+    model_config = msgspec.structs.replace(tiny_model_config, tool_format=None)
+    with pytest.raises(InvalidModelConfig, match="needs tool_format and a tokenizer"):
+        Model(model_config, engine(model_config), tiny_tokenizer)

@@ -9,18 +9,18 @@ import msgspec
 import pytest
 from huggingface_hub import constants
 
-from serving.cards import adapted, load_card
-from serving.errors import InvalidCard
+from serving.errors import InvalidModelConfig
+from serving.model_configs import adapted, load_model_config
 from serving.sizing import describe, fit, sized
 from tests.gpu_kinds import GPUS, with_config
 
-BIG = load_card("qwen3.5-27b")
+BIG = load_model_config("qwen3.5-27b")
 
 
 class TestFit:
     def test_context_sequences_and_step_come_from_the_memory(self, tmp_path: Path) -> None:
-        card = with_config(BIG, tmp_path)
-        fitted = {kind: fit(card, [GPUS[kind]]) for kind in ("H100", "H200")}
+        model_config = with_config(BIG, tmp_path)
+        fitted = {kind: fit(model_config, [GPUS[kind]]) for kind in ("H100", "H200")}
         assert [each.context for each in fitted.values()] == [131_072, 262_144]
         assert [each.server.flags["max-num-seqs"] for each in fitted.values()] == [32, 104]
         assert [each.server.flags["max-num-batched-tokens"] for each in fitted.values()] == [8192, 8192]
@@ -34,16 +34,16 @@ class TestFit:
         assert fit(once, [GPUS["H200"]]) == once
 
     def test_flags_of_the_configuration_win(self, tmp_path: Path) -> None:
-        card = with_config(BIG, tmp_path, **{"max-num-seqs": 4, "max-num-batched-tokens": 2048})
-        fitted = fit(msgspec.structs.replace(card, context=65_536), [GPUS["H100"]])
-        assert (fitted.context, fitted.server) == (65_536, card.server)
+        model_config = with_config(BIG, tmp_path, **{"max-num-seqs": 4, "max-num-batched-tokens": 2048})
+        fitted = fit(msgspec.structs.replace(model_config, context=65_536), [GPUS["H100"]])
+        assert (fitted.context, fitted.server) == (65_536, model_config.server)
 
     def test_less_memory_for_the_engine_means_less_context(self, tmp_path: Path) -> None:
-        card = with_config(BIG, tmp_path, **{"gpu-memory-utilization": 0.8})
-        assert fit(card, [GPUS["H100"]]).context == 65_536
+        model_config = with_config(BIG, tmp_path, **{"gpu-memory-utilization": 0.8})
+        assert fit(model_config, [GPUS["H100"]]).context == 65_536
 
     def test_what_does_not_fit_is_refused_in_one_line_with_the_remedy(self, tmp_path: Path) -> None:
-        with pytest.raises(InvalidCard) as error:
+        with pytest.raises(InvalidModelConfig) as error:
             fit(with_config(BIG, tmp_path), [GPUS["A6000"]])
         assert str(error.value) == (
             "qwen3.5-27b does not fit 1 x NVIDIA RTX A6000 (48 GiB): 53.8 GB of weights leave no room for a"
@@ -55,22 +55,22 @@ class TestFit:
     def test_flags_that_the_arithmetic_does_not_know_leave_it_as_it_is(
         self, tmp_path: Path, flag: str
     ) -> None:
-        card = with_config(BIG, tmp_path, **{flag: "x"})
-        assert fit(card, [GPUS["H100"]]) is card
+        model_config = with_config(BIG, tmp_path, **{flag: "x"})
+        assert fit(model_config, [GPUS["H100"]]) is model_config
 
     def test_what_is_not_known_stays_as_it_is(self, tmp_path: Path) -> None:
-        card = with_config(BIG, tmp_path)
-        assert fit(card, []) is card
-        assert fit(card, [msgspec.structs.replace(GPUS["H100"], total=0)]) is card
+        model_config = with_config(BIG, tmp_path)
+        assert fit(model_config, []) is model_config
+        assert fit(model_config, [msgspec.structs.replace(GPUS["H100"], total=0)]) is model_config
         (tmp_path / "config.json").write_text(json.dumps({"model_type": "qwen9"}))
-        assert fit(card, [GPUS["H100"]]) is card
+        assert fit(model_config, [GPUS["H100"]]) is model_config
         for content in (b"{", b"[]", b"\xff"):
             (tmp_path / "config.json").write_bytes(content)
-            assert fit(card, [GPUS["H100"]]) is card
+            assert fit(model_config, [GPUS["H100"]]) is model_config
         (tmp_path / "config.json").unlink()
-        other = msgspec.structs.replace(card, shape=None)
+        other = msgspec.structs.replace(model_config, shape=None)
         assert fit(other, [GPUS["H100"]]) is other
-        on_cpu = load_card("tiny-random")
+        on_cpu = load_model_config("tiny-random")
         assert fit(on_cpu, [GPUS["H100"]]) is on_cpu
 
     def test_a_model_that_is_not_here_yet_has_the_sizes_of_its_shape(
@@ -78,8 +78,8 @@ class TestFit:
     ) -> None:
         monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
         monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")  # which need not be asked
-        for card in (BIG, adapted(BIG, load_format="dummy")):
-            assert fit(card, [GPUS["H100"]]).context == 131_072
+        for model_config in (BIG, adapted(BIG, load_format="dummy")):
+            assert fit(model_config, [GPUS["H100"]]).context == 131_072
 
 
 class TestLine:
@@ -92,8 +92,10 @@ class TestLine:
 
     def test_each_replica_has_a_cache(self, tmp_path: Path) -> None:
         gpus = [GPUS["H100"]]
-        card = msgspec.structs.replace(with_config(BIG, tmp_path), replicas=2)
-        assert "; the cache of each of 2 replicas holds 17 conversations " in describe(fit(card, gpus), gpus)
+        model_config = msgspec.structs.replace(with_config(BIG, tmp_path), replicas=2)
+        assert "; the cache of each of 2 replicas holds 17 conversations " in describe(
+            fit(model_config, gpus), gpus
+        )
 
 
 class TestWhereItIsServed:

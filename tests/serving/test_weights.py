@@ -6,27 +6,27 @@ from pathlib import Path
 import pytest
 
 from serving import weights
-from serving.cards import load_card
-from serving.errors import InvalidCard, ServerFailed
+from serving.errors import InvalidModelConfig, ServerFailed
+from serving.model_configs import load_model_config
 from serving.weights import prepare
-from tests.serving.card_samples import COMMIT, HOSTED, write
+from tests.serving.model_config_samples import COMMIT, HOSTED, write
 
 
 def test_nothing_is_started_for_a_hosted_model(tmp_path: Path) -> None:
-    card = load_card(write(tmp_path, **HOSTED))
-    with pytest.raises(InvalidCard, match=r"hosted at https://h/v1"):
-        prepare(card, print)
+    model_config = load_model_config(write(tmp_path, **HOSTED))
+    with pytest.raises(InvalidModelConfig, match=r"hosted at https://h/v1"):
+        prepare(model_config, print)
 
 
 def test_a_hub_model_is_left_to_the_engine(tmp_path: Path) -> None:
-    card = load_card(write(tmp_path, path=None, id="Qwen/Q", revision=COMMIT))
-    assert prepare(card, print) == "Qwen/Q"
+    model_config = load_model_config(write(tmp_path, path=None, id="Qwen/Q", revision=COMMIT))
+    assert prepare(model_config, print) == "Qwen/Q"
 
 
 def test_a_missing_folder_without_a_recipe_is_named(tmp_path: Path) -> None:
-    card = load_card(write(tmp_path, path=str(tmp_path / "nowhere")))
-    with pytest.raises(InvalidCard, match=r"model 'm': there is no folder .*nowhere"):
-        prepare(card, print)
+    model_config = load_model_config(write(tmp_path, path=str(tmp_path / "nowhere")))
+    with pytest.raises(InvalidModelConfig, match=r"model 'm': there is no folder .*nowhere"):
+        prepare(model_config, print)
 
 
 @pytest.mark.process
@@ -37,9 +37,9 @@ def test_a_recipe_makes_the_folder_and_its_lines_are_passed_on(
     (tmp_path / "recipe.py").write_text(
         "import pathlib, sys\nprint('drawing')\npathlib.Path(sys.argv[sys.argv.index('--out') + 1]).mkdir()\n"
     )
-    card = load_card(write(tmp_path, path=str(tmp_path / "made"), recipe="recipe.py"))
+    model_config = load_model_config(write(tmp_path, path=str(tmp_path / "made"), recipe="recipe.py"))
     lines: list[str] = []
-    assert prepare(card, lines.append) == str(tmp_path / "made")
+    assert prepare(model_config, lines.append) == str(tmp_path / "made")
     assert lines == ["drawing"]
 
 
@@ -49,7 +49,7 @@ def test_a_failed_recipe_says_its_last_line_and_its_command(
 ) -> None:
     monkeypatch.setattr(weights, "MODELS", tmp_path)
     (tmp_path / "recipe.py").write_text("raise SystemExit('no space left')")
-    card = load_card(write(tmp_path, path=str(tmp_path / "made"), recipe="recipe.py"))
+    model_config = load_model_config(write(tmp_path, path=str(tmp_path / "made"), recipe="recipe.py"))
     with pytest.raises(ServerFailed, match="status 1: no space left") as caught:
-        prepare(card, print)
+        prepare(model_config, print)
     assert sys.executable in str(caught.value)

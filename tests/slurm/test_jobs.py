@@ -191,16 +191,16 @@ def check(slurm: Slurm, run: Path, episodes: int = EPISODES, sleeps: int = 2) ->
     """A finished run: each planned episode once, its accounts the engine's, nothing left of its processes."""
     data = load(run)
     assert len(data.rows) == len({row.episode for row in data.rows}) == episodes
-    assert not any(row.ending.is_fault for row in data.rows)
+    assert not any(row.termination.is_fault for row in data.rows)
     assert len(data.sleeps) == sleeps
     assert not (run / "lock").exists()
     assert not [file for file in slurm.runs.rglob("*") if file.is_file() and SECRET in file.read_bytes()]
     assert "differs" not in slurm.speedrunner("verify", str(run))
     assert len([file for file in run.rglob("*") if file.is_file()]) < 60
     assert {file.stat().st_mode & 0o077 for file in [run, *run.rglob("*")]} == {0}
-    told = json.loads(slurm.speedrunner("cost", str(run), "--json"))["accounts"]
+    told = json.loads(slurm.speedrunner("cost", str(run), "--json"))["reconciliations"]
     assert told["equal"] is True
-    assert all(account["balances"] for account in told["accounts"])
+    assert all(account["reconciliations"] for account in told["reconciliations"])
 
 
 def test_an_array_of_two_runs_each_of_which_starts_again_finishes_and_status_tells(slurm: Slurm) -> None:
@@ -266,7 +266,7 @@ def test_after_a_sigkill_the_same_command_goes_on_with_all_that_had_ended(slurm:
         if worker.name() != "srun":  # as it is when a machine runs out of memory
             worker.kill()
     slurm.until(lambda: slurm.job(job)["JobState"] == "FAILED" and not slurm.workers(), "the job's end")
-    (passing,) = load(slurm.run).accounts
+    (passing,) = load(slurm.run).reconciliations
     assert passing.in_passing
     assert passing.agrees
     recorded = {(row.episode, row.attempt) for row in load(slurm.run).rows}

@@ -11,7 +11,7 @@ import psutil
 import pytest
 import yaml
 
-from serving.cards import MODELS, load_card
+from serving.model_configs import MODELS, load_model_config
 from serving.weights import prepare
 from speedrunner.store.data import load
 from tests.processes import all_end, tree, words
@@ -47,13 +47,13 @@ def slurm(tmp_path: Path, environment: dict[str, str]) -> Iterator[Slurm]:
 def submitted(slurm: Slurm) -> str:
     """A job of two nodes, with a short run of a model that is spread over them."""
     content = yaml.safe_load((MODELS / "tiny-random.yaml").read_text())
-    content |= {"nodes": 2, "path": prepare(load_card("tiny-random"), print)}
+    content |= {"nodes": 2, "path": prepare(load_model_config("tiny-random"), print)}
     content["server"]["flags"] |= {"tensor-parallel-size": 2, "distributed-executor-backend": "mp"}
-    card = slurm.runs.parent / "card.yaml"
-    card.write_text(yaml.safe_dump(content))
+    model_config = slurm.runs.parent / "model config.yaml"
+    model_config.write_text(yaml.safe_dump(content))
     lengths = (f"run.rollouts={ROLLOUTS}", f"run.sleep_every={ROLLOUTS}", f"run.eval_every={ROLLOUTS}")
     calls = ("model.actor.max_calls=5", "model.inducer.max_calls=5", "run.test_episodes=2")
-    (job,) = slurm.submit(1, f"model={card}", *lengths, *calls)
+    (job,) = slurm.submit(1, f"model={model_config}", *lengths, *calls)
     return job
 
 

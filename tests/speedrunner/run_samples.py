@@ -6,17 +6,17 @@ from pathlib import Path
 
 from envs import Outcome, Task
 from serving.meter import LedgerRow
-from serving.model_card import ModelCard
+from serving.model_config import ModelConfig
 from serving.tokens.tools import ToolCall
 from serving.usage import Prices, Usage
 from speedrunner.store.records import (
     CallNode,
-    Ending,
     EpisodeRow,
     Message,
     Policy,
     Process,
     SleepRecord,
+    Termination,
     Trajectory,
     Turn,
 )
@@ -45,7 +45,7 @@ def trajectory(episode: str = "train/0000", attempt: int = 1, text: str = "hm", 
         "policy": 0,
         "attempt": attempt,
         "turns": turns,
-        "ending": Ending.SUCCESS,
+        "termination": Termination.SUCCESS,
         "outcome": Outcome(1.0, True, {"steps": 3}),
         "seconds": 1.5,
     }
@@ -56,13 +56,13 @@ def sleep(number: int = 1, attempt: int = 1) -> SleepRecord:
     return SleepRecord(sleep=number, rollouts=10, attempt=attempt, agents=[], edits=[], seconds=2.0)
 
 
-def process(card: ModelCard, inducer: ModelCard | None = None, **prices: Prices) -> Process:
-    """What a run of these models was played with; their prices are the cards' own, unless given."""
-    cards = (card, inducer or card)
-    own = {each.name: each.prices for each in cards}
+def process(model_config: ModelConfig, inducer: ModelConfig | None = None, **prices: Prices) -> Process:
+    """What a run of these models was played with; their prices are the model configs' own, unless given."""
+    model_configs = (model_config, inducer or model_config)
+    own = {each.name: each.prices for each in model_configs}
     return Process(
-        started=0.0, host="here", pid=1, actor=cards[0], inducer=cards[1], models={}, env={}, prompts={},
-        prices={**own, **prices}, code={}, versions={},
+        started=0.0, worker="here", pid=1, actor=model_configs[0], inducer=model_configs[1], models={},
+        env={}, prompts={}, prices={**own, **prices}, code={}, versions={},
     )  # fmt: skip
 
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pandas
 import pytest
 
-from serving.cards import CHECKOUT
-from serving.model_card import ModelCard
+from serving.model_config import ModelConfig
+from serving.model_configs import CHECKOUT
 from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.data import load, load_all
 from speedrunner.store.stored_run import RunDirectoryError
@@ -21,13 +21,13 @@ pytestmark = pytest.mark.process
 
 @pytest.fixture(scope="module")
 def folder(
-    tmp_path_factory: pytest.TempPathFactory, tiny_card: ModelCard, tiny_tokenizer: ChatTokenizer
+    tmp_path_factory: pytest.TempPathFactory, tiny_model_config: ModelConfig, tiny_tokenizer: ChatTokenizer
 ) -> Path:
     """Two methods' runs, one of which learns."""
     folder = tmp_path_factory.mktemp("data")
     (folder / "list.yaml").write_text("- method=speedrunner\n- method=react run.seed=1\n")
     with ScriptedEngine(tiny_tokenizer, script(walker, LEARN)) as engine:
-        given = ScriptedRun(folder, roomy(tiny_card), engine).arguments
+        given = ScriptedRun(folder, roomy(tiny_model_config), engine).arguments
         done = in_process("sweep", str(folder / "list.yaml"), *SCHEDULE, *given, f"--dir={folder / 'runs'}")
     assert done.returncode == 0, done.stderr
     return folder / "runs"
@@ -36,7 +36,7 @@ def folder(
 def test_a_frame_of_all_runs_names_the_run_of_each_row(folder: Path) -> None:
     runs = load_all(folder)
     found = runs.frame("episodes")
-    assert list(found.columns[:5]) == ["run", "env", "method", "card", "seed"]
+    assert list(found.columns[:5]) == ["run", "env", "method", "model", "seed"]
     assert found.groupby(["method", "seed"]).size().to_dict() == {("react", 1): 6, ("speedrunner", 0): 10}
     alone = pandas.concat([load(run.path).frame("episodes") for run in runs.runs], ignore_index=True)
     pandas.testing.assert_frame_equal(found.iloc[:, 5:], alone)

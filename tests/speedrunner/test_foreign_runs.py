@@ -197,7 +197,7 @@ def test_no_command_is_led_astray_by_a_run_directory(
         ("environment", ["library", "graph", "RUN"], "env.name is 'evil:Evil'"),
         ("method", [*EVALUATE, "run.start_from=RUN"], "method.name is 'evil:Evil'"),
         ("method", ["bench", "replay", "RUN"], "method.name is 'evil:Evil'"),
-        ("model", [*EVALUATE, "run.start_from=RUN", "run.dir=OUT"], "model.card is "),
+        ("model", [*EVALUATE, "run.start_from=RUN", "run.dir=OUT"], "model.name is "),
     ],
 )
 def test_a_refusal_names_file_and_field_and_how_to_allow_it(
@@ -231,7 +231,7 @@ def test_suggested_commands_quote_what_a_run_says(
     folder, hostile = tmp_path / "runs", f"$(touch {lure.mark}); touch {lure.mark} #"
     shutil.copytree(sound, folder / "run")
     config = folder / "run/config.yaml"
-    config.write_text(config.read_text().replace("card: tiny-random", f"card: '{hostile}'"))
+    config.write_text(config.read_text().replace("model config: tiny-random", f"model config: '{hostile}'"))
     ended = commands.run(tmp_path, "report", str(folder), "--out", str(tmp_path / "out"))
     suggested = [line for line in ended.out.splitlines() if "speedrunner sweep" in line]
     assert suggested

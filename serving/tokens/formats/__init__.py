@@ -36,4 +36,4 @@ FORMATS: dict[str, ToolFormat] = {
     "qwen3_xml": qwen3_xml,
     "llama3_json": llama3_json,
 }
-"""By their names in model cards."""
+"""By their names in model configs."""

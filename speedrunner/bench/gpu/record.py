@@ -174,15 +174,15 @@ def open_record(folder: Path, subject: Subject) -> Record:
 
 def subject_of(setup: Setup, overrides: list[str]) -> Subject:
     """Describe what this process would measure on this machine."""
-    card, config = msgspec.to_builtins(setup.card), msgspec.to_builtins(setup.config)
+    model_config, config = msgspec.to_builtins(setup.model_config), msgspec.to_builtins(setup.config)
     found = versions()
     gpus = Counter(gpu.name for gpu in read_gpus().usable)
     return Subject(
-        model=setup.card.name,
+        model=setup.model_config.name,
         hardware=", ".join(f"{count} x {name}" for name, count in gpus.items()) or machine().cpu,
         engine={name: found[name] for name in ENGINE_PACKAGES if name in found},
         settings={
-            "model": {name: value for name, value in card.items() if name not in NOT_SERVED},
+            "model": {name: value for name, value in model_config.items() if name not in NOT_SERVED},
             **{name: config[name] for name in ("env", "method", "sandbox")},
             "server": "started" if setup.config.serving.url is None else "attached",
         },

@@ -9,9 +9,9 @@ from typing import Any
 
 import msgspec
 
-from serving.cards import list_cards
 from serving.engine.metrics import CacheConfig
-from serving.model_card import ModelCard
+from serving.model_config import ModelConfig
+from serving.model_configs import list_model_configs
 from speedrunner.bench.cache_probe import probe_cache
 from speedrunner.bench.cache_use import smaller
 from speedrunner.bench.engine import with_flags
@@ -20,7 +20,7 @@ from speedrunner.bench.gpu.record import Record
 from speedrunner.bench.gpu.session import LONGEST_S, Bench, Play, Step
 from speedrunner.bench.gpu.steps import CACHE_TURNS, MAIN
 from speedrunner.bench.long_prompts import measure_long_prompts
-from speedrunner.config.named import actor_card
+from speedrunner.config.named import actor_model_config
 from speedrunner.console import Status
 from speedrunner.runs.setup import Setup
 
@@ -44,24 +44,24 @@ ON_GPU = Sizes(start_s=LONGEST_S, bound_s=300, short_s=60, aim_s=90)
 ON_CPU = Sizes(start_s=240, bound_s=180, short_s=60, aim_s=15)
 
 
-def sizes_of(card: ModelCard) -> Sizes:
+def sizes_of(model_config: ModelConfig) -> Sizes:
     """Return how long steps with a model configuration take."""
-    return ON_GPU if card.gpus else ON_CPU
+    return ON_GPU if model_config.gpus else ON_CPU
 
 
 def bench_of(setup: Setup, record: Record, status: Status) -> Bench:
     """Return what the steps share, with the times for the model configuration."""
-    sizes = sizes_of(setup.card)
+    sizes = sizes_of(setup.model_config)
     return Bench(setup, record, sizes.start_s, sizes.aim_s, status)
 
 
 def steps_of(setup: Setup, overrides: Sequence[str]) -> list[Step]:
     """Return all steps for a configuration; those that cannot be played here have a reason."""
-    card, sizes = setup.card, sizes_of(setup.card)
+    model_config, sizes = setup.model_config, sizes_of(setup.model_config)
     foreign = FOREIGN if setup.config.serving.url is not None else ""
-    uncached = UNCACHED if card.server.flags.get("enable-prefix-caching") is False else ""
-    fp8 = f"{card.name}-fp8"
-    no_fp8 = "" if fp8 in list_cards() else f"there is no model configuration {fp8}"
+    uncached = UNCACHED if model_config.server.flags.get("enable-prefix-caching") is False else ""
+    fp8 = f"{model_config.name}-fp8"
+    no_fp8 = "" if fp8 in list_model_configs() else f"there is no model configuration {fp8}"
 
     def step(name: str, play: Play, server: str = MAIN, bound_s: float = sizes.bound_s, **more: Any) -> Step:
         return Step(name=name, play=play, server=server, bound_s=bound_s, **more)
@@ -78,7 +78,7 @@ def steps_of(setup: Setup, overrides: Sequence[str]) -> list[Step]:
     as_fp8 = [f"model={fp8}" if each.startswith("model=") else each for each in overrides]
     starting: dict[str, Any] = {"server": "", "bound_s": sizes.start_s, "starts": MAIN, "skip": foreign}
 
-    levels = {f"rollout-{level}": _in_flight(card, level) for level in LEVELS}
+    levels = {f"rollout-{level}": _in_flight(model_config, level) for level in LEVELS}
     first, middle, *_ = levels
     rollouts = []
     for name, in_flight in levels.items():
@@ -116,7 +116,7 @@ def steps_of(setup: Setup, overrides: Sequence[str]) -> list[Step]:
             "no-cache",
             partial(do.repeat_rollout, middle, "without prefix cache"),
             server="no-cache",
-            card=_without_cache,
+            model_config=_without_cache,
             command=without_cache,
             needs=middle,
             skip=foreign or uncached,
@@ -125,7 +125,7 @@ def steps_of(setup: Setup, overrides: Sequence[str]) -> list[Step]:
             "half-cache",
             do.repeat_in_half_the_cache,
             server="half-cache",
-            card=_with_half_the_cache,
+            model_config=_with_half_the_cache,
             command=cache_share,
             needs="cache-share",
             skip=foreign or uncached,
@@ -134,7 +134,7 @@ def steps_of(setup: Setup, overrides: Sequence[str]) -> list[Step]:
             "fp8",
             partial(do.repeat_rollout, middle, "FP8"),
             server="fp8",
-            card=partial(_in_8_bits, setup, fp8),
+            model_config=partial(_in_8_bits, setup, fp8),
             command=command("bench rollout", alone, as_fp8),
             needs=middle,
             skip=foreign or no_fp8,
@@ -142,21 +142,21 @@ def steps_of(setup: Setup, overrides: Sequence[str]) -> list[Step]:
     ]
 
 
-def _in_flight(card: ModelCard, level: int) -> int:
+def _in_flight(model_config: ModelConfig, level: int) -> int:
     """Return so many episodes, or fewer if the server takes fewer sequences at a time."""
-    most = card.server.flags.get("max-num-seqs")
-    return min(level, most * card.replicas) if isinstance(most, int) else level
+    most = model_config.server.flags.get("max-num-seqs")
+    return min(level, most * model_config.replicas) if isinstance(most, int) else level
 
 
-def _without_cache(record: Record, card: ModelCard) -> ModelCard:
-    return with_flags(card, enable_prefix_caching=False)
+def _without_cache(record: Record, model_config: ModelConfig) -> ModelConfig:
+    return with_flags(model_config, enable_prefix_caching=False)
 
 
-def _with_half_the_cache(record: Record, card: ModelCard) -> ModelCard:
+def _with_half_the_cache(record: Record, model_config: ModelConfig) -> ModelConfig:
     facts = record.facts("cache-share")
-    return smaller(card, msgspec.convert(facts["cache"], CacheConfig), facts["level"])
+    return smaller(model_config, msgspec.convert(facts["cache"], CacheConfig), facts["level"])
 
 
-def _in_8_bits(setup: Setup, name: str, record: Record, card: ModelCard) -> ModelCard:
-    model = msgspec.structs.replace(setup.config.model, card=name)
-    return actor_card(msgspec.structs.replace(setup.config, model=model))
+def _in_8_bits(setup: Setup, name: str, record: Record, model_config: ModelConfig) -> ModelConfig:
+    model = msgspec.structs.replace(setup.config.model, model_config=name)
+    return actor_model_config(msgspec.structs.replace(setup.config, model=model))

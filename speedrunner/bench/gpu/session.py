@@ -16,24 +16,24 @@ from envs import EnvironmentFault
 from serving.deployment import Deployment, deploy
 from serving.engine.caches import USUAL as CACHES
 from serving.errors import ServerFailed, ServingError
-from serving.model_card import ModelCard
+from serving.model_config import ModelConfig
 from speedrunner.bench.gpu.pages import write_page
 from speedrunner.bench.gpu.record import Record, StepRecord
 from speedrunner.bench.measurement import Measurement
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.console import Status, within
-from speedrunner.hosts.host import HostError
 from speedrunner.runs.drain import Drain
 from speedrunner.runs.executor import RunStopped
 from speedrunner.runs.setup import Setup
 from speedrunner.sandbox.settings import SandboxError
 from speedrunner.store.files import StorageError
+from speedrunner.workers.env_worker import WorkerError
 
 LONGEST_S = 480.0
 """Longest time of one step in seconds, the start of its server included."""
 
 FOR_PEOPLE = (
-    *(EnvironmentFault, HostError, InvalidConfig, RunStopped, SandboxError, ServingError, StorageError),
+    *(EnvironmentFault, WorkerError, InvalidConfig, RunStopped, SandboxError, ServingError, StorageError),
 )
 """Errors with a text of one line for people."""
 
@@ -52,8 +52,8 @@ class Step:
         bound_s: seconds after which it counts as failed, without the start of its server.
         play: measures.
         command: measures the same alone, with names of its facts in braces; empty if only the record does.
-        server: name of the server that it needs, which `card` describes; empty for none.
-        card: the model configuration of that server.
+        server: name of the server that it needs, which `model_config` describes; empty for none.
+        model config: the model configuration of that server.
         starts: name of a server that the step starts itself and leaves running.
         needs: name of a step that must have a result before.
         skip: why it cannot be played here.
@@ -64,7 +64,7 @@ class Step:
     play: Play
     command: str = ""
     server: str = ""
-    card: Callable[[Record, ModelCard], ModelCard] = lambda record, card: card
+    model_config: Callable[[Record, ModelConfig], ModelConfig] = lambda record, model_config: model_config
     starts: str = ""
     needs: str = ""
     skip: str = ""
@@ -118,10 +118,10 @@ class Bench:
             return False
         return self._deployment.server is None or self._deployment.server.alive
 
-    async def start(self, server: str, card: ModelCard) -> dict[str, float]:
+    async def start(self, server: str, model_config: ModelConfig) -> dict[str, float]:
         """Stop the server that runs and start this one. Return the seconds of the start by phase.
 
-        Raises `ServerFailed`, `InvalidCard`; again without a try if it has failed in this process.
+        Raises `ServerFailed`, `InvalidModelConfig`; again without a try if it has failed in this process.
         """
         if server in self._broken:
             raise ServerFailed(f"its server did not start: {self._broken[server]}")
@@ -130,7 +130,7 @@ class Bench:
         try:
             self._deployment = await self._stack.enter_async_context(
                 deploy(
-                    with_folder(card, self.compiled),
+                    with_folder(model_config, self.compiled),
                     self.setup.config.serving,
                     log=self.record.folder / "server.log",
                     say=self.status,
@@ -173,7 +173,7 @@ class Bench:
                 if step.needs and not self.record.has_succeeded(step.needs):
                     raise InvalidConfig(f"it needs the result of step {step.needs}")
                 if step.server and not self.is_running(step.server):
-                    await self.start(step.server, step.card(self.record, self.setup.card))
+                    await self.start(step.server, step.model_config(self.record, self.setup.model_config))
                 found = await step.play(self)
         except FOR_PEOPLE as error:
             reason = first_line(error)
@@ -258,8 +258,8 @@ def first_line(error: BaseException) -> str:
     return next(filter(None, map(str.strip, str(error).splitlines())), type(error).__name__)
 
 
-def with_folder(card: ModelCard, compiled: Path) -> ModelCard:
+def with_folder(model_config: ModelConfig, compiled: Path) -> ModelConfig:
     """Return the model configuration with a server that keeps compiled code in this folder."""
     folders = {name: str(compiled.resolve() / name.lower()) for name in CACHES}
-    server = msgspec.structs.replace(card.server, env={**card.server.env, **folders})
-    return msgspec.structs.replace(card, server=server)
+    server = msgspec.structs.replace(model_config.server, env={**model_config.server.env, **folders})
+    return msgspec.structs.replace(model_config, server=server)

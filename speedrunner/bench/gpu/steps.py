@@ -10,7 +10,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 from serving.engine.gpus import Gpu, read_gpus
 from serving.engine.toolkit import find_toolkit
-from serving.model_card import ModelCard
+from serving.model_config import ModelConfig
 from serving.sizing import cache_on
 from speedrunner.bench.cache_use import LEVEL_COLUMNS, play_levels, share_of_maximum
 from speedrunner.bench.engine import cache_of, describe_cache
@@ -45,7 +45,7 @@ async def measure_environment(bench: Bench) -> Measurement:
 
 def _describe_machine() -> Measurement:
     this = machine()
-    facts = {"CPU": this.cpu, "cores": str(this.cores), "host memory": f"{this.memory_gb:.0f} GB"}
+    facts = {"CPU": this.cpu, "cores": str(this.cores), "worker memory": f"{this.memory_gb:.0f} GB"}
     gpus = read_gpus().usable
     for gpu in gpus:
         capability = ".".join(map(str, gpu.capability))
@@ -86,33 +86,36 @@ async def start_warm(bench: Bench) -> Measurement:
 
 
 async def _start(kind: str, bench: Bench) -> Measurement:
-    phases = await bench.start(MAIN, bench.setup.card)
+    phases = await bench.start(MAIN, bench.setup.model_config)
     rows = [{"start": kind, "phase": phase, "seconds": seconds} for phase, seconds in phases.items()]
     shown = columns("start", "phase", "seconds:.1f")
     return Measurement(f"Start, {kind}", tables=[Table("starts", rows, shown)], facts=dict(phases))
 
 
-def claims(card: ModelCard, gpus: Sequence[Gpu]) -> dict[int, int]:
+def claims(model_config: ModelConfig, gpus: Sequence[Gpu]) -> dict[int, int]:
     """Return how many conversations the cache should keep on these GPUs, by their tokens.
 
     The arithmetic is that of `serving.sizing`. Empty where it does not know the model, and without GPUs.
     """
-    cache = cache_on(card, gpus)
-    lengths = {min(tokens, card.context) for tokens in (*LENGTHS, card.context)}
+    cache = cache_on(model_config, gpus)
+    lengths = {min(tokens, model_config.context) for tokens in (*LENGTHS, model_config.context)}
     found = {tokens: cache.conversations(tokens) for tokens in sorted(lengths)} if cache else {}
     return {tokens: conversations for tokens, conversations in found.items() if conversations}
 
 
 async def measure_capacity(bench: Bench) -> Measurement:
     """Compare how many conversations the engine's cache keeps with what the configuration claims."""
-    card, cache = bench.deployment.card, cache_of(bench.deployment)
+    model_config, cache = bench.deployment.model_config, cache_of(bench.deployment)
     gpus = (await asyncio.to_thread(read_gpus)).usable if bench.deployment.server else []
-    claimed = claims(card, gpus)
+    claimed = claims(model_config, gpus)
     rows = [
         {"tokens": tokens, "conversations": cache.num_gpu_blocks // cache.blocks(tokens)}
-        for tokens in claimed or [*(tokens for tokens in LENGTHS if tokens < card.context), card.context]
+        for tokens in claimed
+        or [*(tokens for tokens in LENGTHS if tokens < model_config.context), model_config.context]
     ]
-    found = Measurement(describe_cache(card, cache), tables=[Table("capacity", rows)], facts={"cache": cache})
+    found = Measurement(
+        describe_cache(model_config, cache), tables=[Table("capacity", rows)], facts={"cache": cache}
+    )
     if claimed:
         for row in rows:
             row["claimed"] = claimed[row["tokens"]]
@@ -141,7 +144,7 @@ async def measure_grammar(in_flight: int, bench: Bench) -> Measurement:
 
 async def _send_probes(count: int, in_flight: int, bench: Bench) -> Measurement:
     async with bench.deployment.client(lambda row: None, admission=False) as model:
-        return await probe_tools(model, model.card.role("actor"), count, in_flight, bench.status)
+        return await probe_tools(model, model.model_config.role("actor"), count, in_flight, bench.status)
 
 
 async def measure_rollout(in_flight: int, bench: Bench) -> Measurement:
@@ -174,10 +177,10 @@ async def measure_cache_share(in_flight: int, like: str, bench: Bench) -> Measur
     """
     calls = bench.record.facts(like).get("calls", CACHE_TURNS)
     levels = await _play_levels(bench, in_flight, calls)
-    card, cache = bench.deployment.card, cache_of(bench.deployment)
+    model_config, cache = bench.deployment.model_config, cache_of(bench.deployment)
     return Measurement(
-        f"{card.name}: episodes of at most {calls} requests",
-        figures=[share_of_maximum(card, levels)],
+        f"{model_config.name}: episodes of at most {calls} requests",
+        figures=[share_of_maximum(model_config, levels)],
         tables=[Table("levels", levels, LEVEL_COLUMNS)],
         facts={"level": levels[0], "cache": cache, "calls": calls, "in_flight": in_flight},
     )
@@ -188,7 +191,7 @@ async def repeat_in_half_the_cache(bench: Bench) -> Measurement:
     facts = bench.record.facts("cache-share")
     levels = await _play_levels(bench, facts["in_flight"], facts["calls"])
     return Measurement(
-        f"{bench.deployment.card.name}: the same in a cache for half of the conversations",
+        f"{bench.deployment.model_config.name}: the same in a cache for half of the conversations",
         tables=[Table("levels", levels, LEVEL_COLUMNS)],
         facts={"calls": facts["calls"], "in_flight": facts["in_flight"]},
     )

@@ -107,7 +107,7 @@ def caches(subject: Subject) -> Iterator[Finding]:
             yield warning("caches", f"{variable} is {path}, on {mount.type}, shared by machines{own}", remedy)
     if is_local:
         yield ok("caches", f"{', '.join(COMPILED)}: on this machine")
-    if any(card.id for card in subject.cards):
+    if any(model_config.id for model_config in subject.model_configs):
         yield _weights(cache_folder())
 
 

@@ -14,18 +14,18 @@ import psutil
 from envs.registry import REGISTRY
 from speedrunner.cluster.subject import Subject
 from speedrunner.findings import Finding, failure, ok, warning
-from speedrunner.hosts.host_pool import SKILLS_MB
-from speedrunner.hosts.memory import available_mb, own_cgroups
 from speedrunner.slurm import time_left_s
+from speedrunner.workers.available_memory import available_mb, own_cgroups
+from speedrunner.workers.worker_pool import SKILLS_MB
 
 EPISODE_PROCESSES, ENGINE_PROCESSES = 40, 500
-"""Processes and threads of one episode (host, sandboxes, Java's threads) and of a server: estimates."""
+"""Processes and threads of one episode (worker, sandboxes, Java's threads) and of a server: estimates."""
 
 SHARED_GB = 1.0
 """Room in /dev/shm for what several GPUs exchange: an estimate."""
 
 CORES = {False: 2, True: 4}
-"""The least for a model on the CPU, and on GPUs, with which hosts have to keep up: an estimate."""
+"""The least for a model on the CPU, and on GPUs, with which workers have to keep up: an estimate."""
 
 
 def slurm(subject: Subject) -> Iterator[Finding]:
@@ -64,7 +64,7 @@ def _process_limits() -> Iterator[int]:
 
 
 def memory(subject: Subject) -> Iterator[Finding]:
-    """Check that the hosts of all episodes in flight fit into the memory."""
+    """Check that the workers of all episodes in flight fit into the memory."""
     available = available_mb()
     if granted := os.environ.get("SLURM_MEM_PER_NODE", ""):
         available = min(available, int(granted) * 2**20 // 10**6)

@@ -10,15 +10,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from serving import hub
-from serving.cards import CHECKOUT
 from serving.deployment import running_endpoint
 from serving.engine.endpoint import attach
 from serving.engine.flags import flag_problems
 from serving.engine.gpus import read_gpus
 from serving.engine.server import VllmServer
-from serving.errors import InvalidCard, ServerFailed
+from serving.errors import InvalidModelConfig, ServerFailed
 from serving.hub import FilesMissing
-from serving.model_card import ModelCard
+from serving.model_config import ModelConfig
+from serving.model_configs import CHECKOUT
 from serving.sizing import adopt
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.weights import model_path
@@ -41,7 +41,8 @@ def installation(subject: Subject) -> Iterator[Finding]:
         )
         return
     on_gpu, on_cpu = (
-        [card.name for card, _ in subject.served if bool(card.gpus) == is_on] for is_on in (True, False)
+        [model_config.name for model_config, _ in subject.served if bool(model_config.gpus) == is_on]
+        for is_on in (True, False)
     )
     if kind == "cpu" and on_gpu:
         yield failure(name, f"{on_gpu[0]} is for GPUs, and this is the CPU build", "make venv KIND=gpu")
@@ -60,12 +61,16 @@ def installation(subject: Subject) -> Iterator[Finding]:
 def files(subject: Subject) -> Iterator[Finding]:
     """Check that each model's weights and tokenizer are here."""
     seen = set()
-    for card in subject.cards:
-        name = f"files of {card.name}"
-        place = card.base_url or model_path(card)
+    for model_config in subject.model_configs:
+        name = f"files of {model_config.name}"
+        place = model_config.base_url or model_path(model_config)
         if place not in seen:
             seen.add(place)
-            yield _key(name, card, subject) if card.hosted else _files(name, card, subject)
+            yield (
+                _key(name, model_config, subject)
+                if model_config.hosted
+                else _files(name, model_config, subject)
+            )
 
 
 def flags(subject: Subject) -> Iterator[Finding]:
@@ -78,10 +83,10 @@ def flags(subject: Subject) -> Iterator[Finding]:
     served = [each for each in subject.served if not (kind == "cpu" and each[0].gpus)]
     if not served or (kind == "gpu" and not _has_gpu()):
         return
-    names = [f"{number} {card.name}" for number, (card, _) in enumerate(served)]
+    names = [f"{number} {model_config.name}" for number, (model_config, _) in enumerate(served)]
     lines = {
-        name: VllmServer(card, model_path(card), Path("unused"), port=port).arguments
-        for name, (card, port) in zip(names, served, strict=True)
+        name: VllmServer(model_config, model_path(model_config), Path("unused"), port=port).arguments
+        for name, (model_config, port) in zip(names, served, strict=True)
     }
     try:
         problems = flag_problems(lines)
@@ -100,13 +105,13 @@ def flags(subject: Subject) -> Iterator[Finding]:
 
 def servers(subject: Subject) -> Iterator[Finding]:
     """Check that each named server runs and serves its model."""
-    for card, options in subject.attached:
-        name = f"server of {card.name}"
+    for model_config, options in subject.attached:
+        name = f"server of {model_config.name}"
         try:
-            if endpoint := running_endpoint(card, options):
-                adopted = adopt(card, asyncio.run(attach(endpoint, card.name)), endpoint)
+            if endpoint := running_endpoint(model_config, options):
+                adopted = adopt(model_config, asyncio.run(attach(endpoint, model_config.name)), endpoint)
                 yield ok(name, f"{endpoint} serves it with a context of {adopted.context:,} tokens")
-        except (InvalidCard, ServerFailed) as error:
+        except (InvalidModelConfig, ServerFailed) as error:
             remedy = "serve this model there, correct serving.url or its key, or leave it out to start one"
             yield failure(name, str(error), remedy)
 
@@ -124,22 +129,24 @@ def _has_gpu() -> bool:
     return bool(read_gpus().usable)
 
 
-def _key(name: str, card: ModelCard, subject: Subject) -> Finding:
+def _key(name: str, model_config: ModelConfig, subject: Subject) -> Finding:
     """Check the key of a hosted model, which needs no files."""
     try:
-        running_endpoint(card, subject.configs[0].serving.elsewhere())
-    except (InvalidCard, ServerFailed) as error:
-        return failure(name, str(error), f"export {card.api_key_env or 'the key'}=..., in the job as well")
-    return ok(name, f"none: it is hosted at {card.base_url}, which has to be reached from here")
+        running_endpoint(model_config, subject.configs[0].serving.elsewhere())
+    except (InvalidModelConfig, ServerFailed) as error:
+        return failure(
+            name, str(error), f"export {model_config.api_key_env or 'the key'}=..., in the job as well"
+        )
+    return ok(name, f"none: it is hosted at {model_config.base_url}, which has to be reached from here")
 
 
-def _files(name: str, card: ModelCard, subject: Subject) -> Finding:
+def _files(name: str, model_config: ModelConfig, subject: Subject) -> Finding:
     fetch = f"on a machine with a network, with the same HF_HOME: speedrunner prepare {subject.words}"
-    place, dummy = model_path(card), card.load_format == "dummy"
+    place, dummy = model_path(model_config), model_config.load_format == "dummy"
     try:
-        folder = hub.complete_folder(place, card.revision) if card.id else Path(place)
+        folder = hub.complete_folder(place, model_config.revision) if model_config.id else Path(place)
         if not folder.is_dir():
-            if card.recipe:
+            if model_config.recipe:
                 return warning(
                     name, f"{folder} is made at the first start", f"speedrunner prepare {subject.words}"
                 )
@@ -147,10 +154,10 @@ def _files(name: str, card: ModelCard, subject: Subject) -> Finding:
         lost = [each for each in hub.missing_files(folder) if not (dummy and each in hub.WEIGHTS)]
         if lost:
             return failure(name, f"{folder} lacks {', '.join(lost)}", "make the folder again")
-        if card.route == "tokens":
-            ChatTokenizer(place, card.revision)
+        if model_config.api == "completions":
+            ChatTokenizer(place, model_config.revision)
     except FilesMissing as error:
         return failure(name, str(error), fetch)
-    except InvalidCard as error:
-        return failure(name, str(error), fetch if card.id else "correct the model configuration")
+    except InvalidModelConfig as error:
+        return failure(name, str(error), fetch if model_config.id else "correct the model configuration")
     return ok(name, f"{hub.size_bytes(folder) / 1e9:.3g} GB in {folder}; the tokenizer loads")

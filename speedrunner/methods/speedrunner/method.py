@@ -18,7 +18,6 @@ from speedrunner.library.text import source_text
 from speedrunner.methods import (
     ActorSpec,
     Edit,
-    Ending,
     History,
     Library,
     Message,
@@ -27,6 +26,7 @@ from speedrunner.methods import (
     Primitive,
     SleepTools,
     Task,
+    Termination,
     TextEnv,
     Tool,
     Toolbox,
@@ -112,7 +112,7 @@ class SpeedRunner(Method):
         prompt: what the inducer is asked for; `asi_style`: to abstract observed behaviour (section 6.1).
         visibility: `all_public` shows the actor every skill (section 6.1).
         interpreter: `off` puts the batch's trajectories in the context instead (section 6.1).
-        guard: `heldback` plays new training tasks with the edited library before it is adopted; see
+        guard: `queued` plays new training tasks with the edited library before it is adopted; see
             `_regressed`. Not in the paper.
         guard_episodes: how many in each sleep; they come after those of the run's rollouts.
     """
@@ -124,13 +124,13 @@ class SpeedRunner(Method):
     prompt: Literal["goal_oriented", "asi_style"] = "goal_oriented"
     visibility: Literal["split", "all_public"] = "split"
     interpreter: Literal["on", "off"] = "on"
-    guard: Literal["off", "heldback"] = "off"
+    guard: Literal["off", "queued"] = "off"
     guard_episodes: Annotated[int, msgspec.Meta(ge=2)] = 5
 
     @property
     def fresh_tasks(self) -> int:
         """What the guard plays."""
-        return self.guard_episodes if self.guard == "heldback" else 0
+        return self.guard_episodes if self.guard == "queued" else 0
 
     @property
     def sleep_calls(self) -> int | None:
@@ -168,8 +168,11 @@ class SpeedRunner(Method):
                 )
                 offered.insert(0, (await stack.enter_async_context(interpreter)).execute_code)
             messages = self._messages(draft.library, history, tools, calls)
-            ending = await tools.run_agent("inducer", messages, Toolbox(offered, finish), calls)
-        if ending in (Ending.CALL_LIMIT, Ending.CONTEXT_OVERFLOW) and self.on_limit == "discard":
+            termination = await tools.run_agent("inducer", messages, Toolbox(offered, finish), calls)
+        if (
+            termination in (Termination.CALL_LIMIT, Termination.CONTEXT_OVERFLOW)
+            and self.on_limit == "discard"
+        ):
             tools.error = tools.error or f"the inducer used up its {calls} calls"
             _take_back(tools.edits, tools.error)
             return policy
@@ -212,7 +215,7 @@ class SpeedRunner(Method):
             goal=render(__package__, self.prompt, interpreter=interpreter),
             world=world(tools.env),
             episodes=describe_episodes(tools.env, tools.limits),
-            rules=skill_rules(tools.env, tools.model.card.role("inducer").string_tokens),
+            rules=skill_rules(tools.env, tools.model.model_config.role("inducer").string_tokens),
             example=skill_example(),
             split=split,
             interpreter=interpreter,
@@ -220,10 +223,10 @@ class SpeedRunner(Method):
             wall_s=f"{self.code_wall_s:g}",
             output_chars=self.output_chars,
         )
-        room = int(tools.model.card.context * READING_SHARE)
+        room = int(tools.model.model_config.context * READING_SHARE)
         texts, left_out = ([], []) if interpreter else reading(batch, room, tools.model.count_tokens)
         source = source_text(library)
-        most = min(SOURCE_TOKENS, tools.model.card.context * SOURCE_SHARE)
+        most = min(SOURCE_TOKENS, tools.model.model_config.context * SOURCE_SHARE)
         user = render(
             __package__,
             "user",
@@ -242,7 +245,7 @@ class SpeedRunner(Method):
             source=source if tools.model.count_tokens(source) <= most else "",
             split=split,
             calls=calls,
-            context=tools.model.card.context,
+            context=tools.model.model_config.context,
             discards=self.on_limit == "discard",
         )
         return [Message("system", system), Message("user", user)]

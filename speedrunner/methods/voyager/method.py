@@ -13,15 +13,15 @@ import msgspec
 from speedrunner.config.schema import AtLeastOne
 from speedrunner.methods import (
     ActorSpec,
-    Ending,
+    EpisodeContext,
     History,
     Library,
     Method,
     Overflow,
     Policy,
     SleepTools,
-    Stage,
     Task,
+    Termination,
     TextEnv,
     UnfitEnvironment,
 )
@@ -66,7 +66,7 @@ class Voyager(Method):
         library = Library(env.primitives).of(policy)
         return programming(library, env) if training else ActorSpec(library)
 
-    async def play(self, policy: Policy, spec: ActorSpec, stage: Stage) -> Ending:
+    async def play(self, policy: Policy, spec: ActorSpec, stage: EpisodeContext) -> Termination:
         """Pursue one objective after another until the world or the budget ends the rollout."""
         if not stage.training:
             return await stage.act(spec)
@@ -83,7 +83,7 @@ class Voyager(Method):
         library = tools.library(policy)
         objectives = stored(policy.method, Objectives, f"policy v{policy.version:04d}")
         for played in history.batch(history.batches()[-1]):
-            kept = stored(played.kept, Kept, played.episode)
+            kept = stored(played.method_state, Kept, played.episode)
             library, edits = await joined(library, kept.programs, tools.sleep)
             tools.edits += edits
             objectives = objectives.and_then(kept)

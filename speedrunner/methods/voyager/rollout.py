@@ -10,12 +10,12 @@ import msgspec
 from speedrunner.methods import (
     TRIES,
     ActorSpec,
-    Ending,
+    EpisodeContext,
     InvalidSkill,
     Library,
     Message,
     Overflow,
-    Stage,
+    Termination,
     TextEnv,
     Toolbox,
     ToolCall,
@@ -111,7 +111,7 @@ class Rollout:
         overflow: see `Voyager`.
     """
 
-    stage: Stage
+    stage: EpisodeContext
     library: Library
     past: Objectives
     tries: int
@@ -121,23 +121,23 @@ class Rollout:
     _pursued: bool = False
     """Whether a program has run for the objective."""
 
-    async def play(self) -> Ending:
+    async def play(self) -> Termination:
         """Pursue objectives until the episode is over or its budget used up."""
         while True:
-            self._objective, ending = await self._proposed()
+            self._objective, termination = await self._proposed()
             if not self._objective:
-                return ending
+                return termination
             self._pursued, accepted = False, len(self._kept.programs)
-            ending = await self.stage.act(
+            termination = await self.stage.act(
                 self._spec(), Toolbox([self.run_program]), self._objective, self.tries
             )
             reached = len(self._kept.programs) > accepted
             if self._pursued:
                 (self._kept.completed if reached else self._kept.failed).append(self._objective)
-            self.stage.kept.update(msgspec.to_builtins(self._kept))
-            over = not reached and ending is not Ending.CALL_LIMIT
+            self.stage.method_state.update(msgspec.to_builtins(self._kept))
+            over = not reached and termination is not Termination.CALL_LIMIT
             if over or self.stage.limits.llm_calls <= 0:
-                return Ending.CALL_LIMIT if reached else ending
+                return Termination.CALL_LIMIT if reached else termination
 
     async def run_program(self, source: str) -> ToolReply:
         """Run a program in the world; keep it if a critic finds that the objective is reached."""
@@ -148,7 +148,7 @@ class Rollout:
             raise ToolError(str(error)) from error
         before, self._pursued = self.stage.observation, True
         reply = await self.stage.execute(ToolCall(main, {}))
-        if reply.ending is not None:
+        if reply.termination is not None:
             return reply
         after = await self._observed()
         success, critique = False, ""
@@ -157,12 +157,12 @@ class Rollout:
         if success:
             self.library = library
             self._kept.programs.append(Program(self._objective, source))
-            return ToolReply(reply.text, reply.executed, Ending.SUBMITTED)
+            return ToolReply(reply.text, reply.executed, Termination.SUBMITTED)
         await self.stage.load(self.library)
         told = render(__package__, "actor/reply", reply=reply.text, observation=after, critique=critique)
         return ToolReply(told, reply.executed)
 
-    async def _proposed(self) -> tuple[str, Ending]:
+    async def _proposed(self) -> tuple[str, Termination]:
         """The next objective; none where the episode ends here."""
         proposed = ""
 
@@ -198,10 +198,10 @@ class Rollout:
             ),
         ]
         toolbox = Toolbox([], propose_objective)
-        ending = await self.stage.run_agent("curriculum", messages, toolbox, TRIES)
-        if ending is Ending.CALL_LIMIT and self.stage.limits.llm_calls > 0:
-            return self.stage.opening.instruction, ending  # it named none: the task itself is one
-        return proposed, ending
+        termination = await self.stage.run_agent("curriculum", messages, toolbox, TRIES)
+        if termination is Termination.CALL_LIMIT and self.stage.limits.llm_calls > 0:
+            return self.stage.opening.instruction, termination  # it named none: the task itself is one
+        return proposed, termination
 
     async def _judged(self, source: str, before: str, said: str, after: str) -> tuple[bool, str]:
         """Whether the objective is reached, and what to do better. A silent critic says no."""

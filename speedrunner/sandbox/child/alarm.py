@@ -1,4 +1,6 @@
-"""The child's own time limit: it tells a call that forgot the time where it was. The host's does the rest."""
+"""The child's own time limit: it tells a call that forgot the time where it was. The worker's does the
+rest.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ RECURSION_LIMIT = 1_000
 """Python frames, for untrusted code."""
 
 RECURSION_RESERVE = 1_000
-"""Frames that a message to the host has for itself, however deep the code that sends it."""
+"""Frames that a message to the worker has for itself, however deep the code that sends it."""
 
 AGAIN_S = 0.2
 """Seconds between interruptions of a call that goes on after its time limit."""

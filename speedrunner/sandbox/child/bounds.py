@@ -1,6 +1,6 @@
 """What a skill may import, and how much a tool call may say and record.
 
-The child keeps to the latter to save work, the host enforces it.
+The child keeps to the latter to save work, the worker enforces it.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ ALLOWED_MODULES = (
 """Modules that skills may import; the library sees to it."""
 
 NODE_LIMIT = 20_000
-"""Recorded calls of one tool call. The host records as many calls beside them that advance the world."""
+"""Recorded calls of one tool call. The worker records as many calls beside them that advance the world."""
 
 DEPTH_LIMIT = 100
 """Levels of recorded calls; what runs deeper is recorded under the deepest recorded call."""
@@ -23,7 +23,7 @@ TEXT_LIMIT = 4_000_000
 """Characters of arguments and results of one tool call that are kept whole; see `VALUE_CHARS`."""
 
 VALUE_LIMIT = 1_000_000
-"""Characters of one argument or result that is kept whole, as it goes from the child to the host."""
+"""Characters of one argument or result that is kept whole, as it goes from the child to the worker."""
 
 VALUE_CHARS = 20
 """Characters that a value counts beside its own text, whatever it is: it takes as much work and memory."""

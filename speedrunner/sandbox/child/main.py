@@ -14,7 +14,7 @@ from .wire import Wire, encode
 
 
 def main(role: str, settings: str) -> None:
-    """Confine this process, say so, and serve the host until it closes the pipe.
+    """Confine this process, say so, and serve the worker until it closes the pipe.
 
     Args:
         role: `skills` or `code`: what is run, by a module beside this one.

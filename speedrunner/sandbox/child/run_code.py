@@ -24,7 +24,7 @@ HERE = str(Path(__file__).parent)
 
 
 class Output(io.TextIOBase):
-    """Standard output and error of the piece of code that the host knows by a number.
+    """Standard output and error of the piece of code that the worker knows by a number.
 
     Of `limit` characters the first half is sent at once, the last one kept.
 
@@ -81,7 +81,7 @@ class Session:
         self._pieces = 0
 
     def start(self, number: int, mounts: Mapping[str, str], bootstrap: str) -> None:
-        """Run the code that prepares the namespace, and tell the host what it raised."""
+        """Run the code that prepares the namespace, and tell the worker what it raised."""
         self._names["MOUNTS"] = dict(mounts)
         try:
             exec(compile(bootstrap, "<bootstrap>", "exec", dont_inherit=True), self._names)

@@ -1,4 +1,4 @@
-"""Running a library's skills: their calls are told to the host, their primitives are asked of it."""
+"""Running a library's skills: their calls are told to the worker, their primitives are asked of it."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ REFUSALS: dict[str, type[BaseException]] = {
     each.__name__: each
     for each in (InvalidPrimitiveCall, TypeError, EpisodeEnded, ActionLimitReached, TimeLimitReached)
 }
-"""What the host may answer instead of a primitive's result."""
+"""What the worker may answer instead of a primitive's result."""
 
 
 class Tracer:
-    """Tells the host which skills run inside which, and with what result, for the tool call of a number."""
+    """Tells the worker which skills run inside which, and with what result, for the tool call of a number."""
 
     def __init__(self, wire: Wire, alarm: Alarm, number: int) -> None:
         self._wire = wire
@@ -52,7 +52,7 @@ class Tracer:
         return self._omitted[0]
 
     def primitive(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """Ask the host to run a primitive."""
+        """Ask the worker to run a primitive."""
         body = encode(["call", self._number, name, args, kwargs])
         if problem := excess(body):
             raise ValueError(f"the arguments of {name} are {problem}")
@@ -158,7 +158,7 @@ class LoadedModule:
             self._failure = error
 
     def run(self, number: int, name: str, arguments: dict[str, Any], limit_s: float, left_s: float) -> None:
-        """Run one skill as a tool call and tell the host how it ended.
+        """Run one skill as a tool call and tell the worker how it ended.
 
         Args:
             number: of the call, which all that is said about it carries.
@@ -228,7 +228,7 @@ def _dressed(function: Callable[..., Any], name: str, doc: str) -> Callable[...,
 
 
 def serve(wire: Wire, alarm: Alarm) -> None:
-    """Load a library when the host says so, and run its skills."""
+    """Load a library when the worker says so, and run its skills."""
     module: LoadedModule | None = None
     while True:
         what, *rest = wire.receive()

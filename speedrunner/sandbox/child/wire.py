@@ -8,7 +8,7 @@ import struct
 from typing import Any
 
 HEADER = struct.Struct(">I")
-"""Precedes each message, here and between hosts and their owner: the number of its bytes."""
+"""Precedes each message, here and between workers and their owner: the number of its bytes."""
 
 _encoder = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 _decoder = json.JSONDecoder()
@@ -54,7 +54,7 @@ class Wire:
         while size:
             part = os.read(self._in, size)
             if not part:
-                os._exit(0)  # the host has no more use for us
+                os._exit(0)  # the worker has no more use for us
             parts.append(part)
             size -= len(part)
         return b"".join(parts)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from serving.cards import load_card
+from serving.model_configs import load_model_config
 from serving.weights import prepare
 
 
@@ -33,7 +33,7 @@ def test_both_recipes_make_the_same_tokenizer_but_not_the_same_model(
 
 def test_a_build_in_place_of_the_other_recipe_s_has_the_bytes_of_any_other_build(folder: Path) -> None:
     assert [path.name for path in folder.parent.iterdir()] == [folder.name]
-    other = prepare(load_card("tiny-hybrid"), lambda line: None)
+    other = prepare(load_model_config("tiny-hybrid"), lambda line: None)
     names = sorted(path.name for path in folder.iterdir())
     assert names == sorted(path.name for path in Path(other).iterdir())
     assert filecmp.cmpfiles(folder, other, names, shallow=False) == (names, [], [])

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from models.tiny import card
-from models.tiny.teachers import sleeps
-from serving.cards import load_card
+from models.tiny.teachers import recorded_sleeps
+from serving.model_configs import load_model_config
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.weights import model_path
 
@@ -48,24 +48,24 @@ def test_tokenizer_and_network_have_as_many_entries() -> None:
     config = json.loads((card.WEIGHTS / "config.json").read_bytes())
     tokenizer = ChatTokenizer(card.WEIGHTS).huggingface
     assert len(tokenizer) == config["vocab_size"] == card.read().vocabulary
-    assert config["max_position_embeddings"] >= load_card("tiny").context
+    assert config["max_position_embeddings"] >= load_model_config("tiny").context
 
 
 def test_it_is_what_the_model_card_serves() -> None:
-    assert Path(model_path(load_card("tiny"))) == card.WEIGHTS
-    assert load_card("tiny").remark
+    assert Path(model_path(load_model_config("tiny"))) == card.WEIGHTS
+    assert load_model_config("tiny").caveat
 
 
 @pytest.mark.process
 def test_a_prompt_or_a_text_that_changes_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
     before = card.seen()
-    monkeypatch.setattr("models.tiny.episodes.actor_view", lambda executed, limit: "You see nothing.")
+    monkeypatch.setattr("models.tiny.actor_examples.actor_view", lambda executed, limit: "You see nothing.")
     after = card.seen()
     assert [name for name in before if before[name] != after[name]] == ["episodes"]
 
 
 def test_sleeps_were_recorded_with_the_numbers_that_its_prompts_have() -> None:
-    shown, served = sleeps.CARD, load_card("tiny")
+    shown, served = recorded_sleeps.CARD, load_model_config("tiny")
     assert shown.context == served.context
     assert shown.roles.inducer.string_tokens == served.roles.inducer.string_tokens
     assert shown.roles.inducer.max_calls == served.roles.inducer.max_calls
@@ -85,7 +85,7 @@ def test_the_recipe_is_what_is_done_not_what_is_said(tmp_path: Path, monkeypatch
     program.write_text('"""Says this."""\nx = 1\n')
     data.write_text("x: 1\n")
     before = card.recipe_files()
-    program.write_text('"""Says that."""\nfrom elsewhere import it\n# and this\nx = 1\n')
+    program.write_text('"""Says that."""\nfrom elsewhere import it\n# and this\nvalue = 1\n')
     assert card.recipe_files() == before
     program.write_text("x = 2\n")
     data.write_text("x: 2\n")

@@ -12,12 +12,12 @@ import msgspec
 import pytest
 import torch
 
-from models.tiny import card, corpus, learning, train
-from models.tiny.corpus import Examples
-from models.tiny.episodes import Example, snapshots
+from models.tiny import card, learning, train, training_corpus
+from models.tiny.actor_examples import Example, snapshots
 from models.tiny.learning import batches, new_model, padded
-from models.tiny.recipe import SOURCES, Recipe, Stage
-from serving.cards import CHECKOUT
+from models.tiny.training_corpus import Examples
+from models.tiny.training_recipe import SOURCES, Recipe, Stage
+from serving.model_configs import CHECKOUT
 from serving.tokens.tokenizer import ChatTokenizer
 
 STAGES = [
@@ -35,7 +35,7 @@ SMALL = msgspec.structs.replace(
 
 @pytest.fixture(scope="module")
 def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> ChatTokenizer:
-    return corpus.reader_of_bytes(tmp_path_factory.mktemp("tokenizer"), SMALL.context)
+    return training_corpus.reader_of_bytes(tmp_path_factory.mktemp("tokenizer"), SMALL.context)
 
 
 @pytest.fixture(scope="module")
@@ -165,7 +165,9 @@ def test_what_was_made_and_is_damaged_is_named(
 ) -> None:
     saved = tmp_path / "training.pt"
     saved.write_bytes(b"PK")
-    with pytest.raises(corpus.Damaged, match=r"training\.pt cannot be read \(.*\): remove it, and the same"):
+    with pytest.raises(
+        training_corpus.Damaged, match=r"training\.pt cannot be read \(.*\): remove it, and the same"
+    ):
         learning.train(SMALL, tokenizer, sources, tmp_path, print)
 
 
@@ -184,9 +186,9 @@ def test_a_stage_that_ends_where_it_is_saved_can_be_gone_on_with(
 
 
 def test_a_corpus_has_as_many_examples_as_its_recipe_says(tmp_path: Path) -> None:
-    corpus.reader_of_bytes(tmp_path, SMALL.context)
-    found = corpus.make({"snapshots": 3}, tmp_path, tmp_path, print)
+    training_corpus.reader_of_bytes(tmp_path, SMALL.context)
+    found = training_corpus.make({"snapshots": 3}, tmp_path, tmp_path, print)
     assert len(found["snapshots"]) == 3
     (tmp_path / "snapshots.npz").write_bytes(b"PK")
-    with pytest.raises(corpus.Damaged, match=r"snapshots\.npz cannot be read"):
-        corpus.make({"snapshots": 3}, tmp_path, tmp_path, print)
+    with pytest.raises(training_corpus.Damaged, match=r"snapshots\.npz cannot be read"):
+        training_corpus.make({"snapshots": 3}, tmp_path, tmp_path, print)

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from serving.cards import load_card
 from serving.engine.capacity import (
     ROOM_FOR_ONE,
     Capacity,
@@ -16,6 +15,7 @@ from serving.engine.capacity import (
     step_tokens,
     weights_bytes,
 )
+from serving.model_configs import load_model_config
 from serving.sizing import answer_tokens
 from tests.gpu_kinds import GPUS, SHAPES
 
@@ -39,10 +39,12 @@ It was given 2.5 to 3.7 GiB for anything but weights and cache: an assumption.""
 
 
 def computed(name: str, kind: str) -> Capacity:
-    card = load_card(name)
-    shape = shape_of(SHAPES[str(card.shape)])
+    model_config = load_model_config(name)
+    shape = shape_of(SHAPES[str(model_config.shape)])
     assert shape is not None
-    return capacity_of(shape, GPUS[kind].total * 2**20, shards=card.gpus, share=0.92, step_tokens=8192)
+    return capacity_of(
+        shape, GPUS[kind].total * 2**20, shards=model_config.gpus, share=0.92, step_tokens=8192
+    )
 
 
 @pytest.mark.parametrize(("name", "kind"), BY_VLLM)
@@ -52,10 +54,12 @@ def test_blocks_are_those_of_vllm_within_5_percent(name: str, kind: str) -> None
 
 @pytest.mark.parametrize(("name", "kind"), BY_VLLM)
 def test_context_and_sequences_are_the_same_from_vllms_blocks(name: str, kind: str) -> None:
-    card, ours = load_card(name), computed(name, kind)
+    model_config, ours = load_model_config(name), computed(name, kind)
     theirs = Capacity(BY_VLLM[name, kind], ours.block_tokens, ours.is_hybrid, ours.weights)
-    least = answer_tokens(card)
-    assert ours.longest_context(card.context, least) == theirs.longest_context(card.context, least)
+    least = answer_tokens(model_config)
+    assert ours.longest_context(model_config.context, least) == theirs.longest_context(
+        model_config.context, least
+    )
     assert ours.sequences == pytest.approx(theirs.sequences, abs=8)
 
 
@@ -76,8 +80,8 @@ def test_context_and_sequences_are_the_same_from_vllms_blocks(name: str, kind: s
 def test_each_gpu_gets_the_context_and_sequences_that_it_has_memory_for(
     name: str, kind: str, context: int | None, sequences: int
 ) -> None:
-    card, cache = load_card(name), computed(name, kind)
-    assert cache.longest_context(card.context, answer_tokens(card) + 1) == context
+    model_config, cache = load_model_config(name), computed(name, kind)
+    assert cache.longest_context(model_config.context, answer_tokens(model_config) + 1) == context
     assert cache.sequences == sequences
 
 

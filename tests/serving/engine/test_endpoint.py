@@ -71,7 +71,7 @@ async def test_attaching_where_nothing_answers_says_so(tmp_path: Path) -> None:
         await attach(endpoint, "tiny-random")
 
 
-async def test_attaching_asks_for_the_cards_model(tmp_path: Path) -> None:
+async def test_attaching_asks_for_the_model_configs_model(tmp_path: Path) -> None:
     async with answering(tmp_path, 200, '{"data": [{"id": "a"}, {"id": "b"}]}') as endpoint:
         assert await endpoint.healthy()
         await attach(endpoint, "b")

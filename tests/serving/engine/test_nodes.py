@@ -7,10 +7,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from serving.cards import load_card
 from serving.engine.nodes import HEAD, PORT, node_arguments, node_settings, worker_rank
 from serving.engine.server import VllmServer
 from serving.errors import ServerFailed
+from serving.model_configs import load_model_config
 
 HERE = "127.0.0.1"
 JOB = {HEAD: HERE, PORT: "20007"}
@@ -30,8 +30,8 @@ def no_job(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def server(folder: Path, rank: int = 0) -> VllmServer:
-    card = msgspec.structs.replace(load_card("tiny-random"), nodes=3)
-    return VllmServer(card, "model", folder / "log", rank=rank)
+    model_config = msgspec.structs.replace(load_model_config("tiny-random"), nodes=3)
+    return VllmServer(model_config, "model", folder / "log", rank=rank)
 
 
 @pytest.mark.usefixtures("no_job")

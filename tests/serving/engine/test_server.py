@@ -20,12 +20,12 @@ import msgspec
 import psutil
 import pytest
 
-from serving.cards import load_card
 from serving.engine import server_log
 from serving.engine.endpoint import attach
 from serving.engine.server import COMPUTE_NICENESS, VllmServer
 from serving.errors import ServerFailed
-from serving.model_card import ModelCard
+from serving.model_config import ModelConfig
+from serving.model_configs import load_model_config
 from tests.processes import all_end, tree
 from tests.stand_in_server import HEALTHY
 
@@ -69,7 +69,7 @@ def server_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[objec
         file.write_text(script)
         monkeypatch.setattr("serving.engine.server.API_SERVER", (sys.executable, str(file)))
         log = tmp_path / "logs" / "server.log"
-        made.append(VllmServer(load_card("tiny-random"), "some/model", log, port=port))
+        made.append(VllmServer(load_model_config("tiny-random"), "some/model", log, port=port))
         return made[-1]
 
     yield make
@@ -105,7 +105,7 @@ async def test_on_a_cpu_what_computes_gives_way_and_the_api_server_does_not(
     server_of, gpus: int, niceness: int
 ) -> None:
     server = server_of(STUBBORN)
-    server.card = msgspec.structs.replace(server.card, gpus=gpus)
+    server.model_config = msgspec.structs.replace(server.model_config, gpus=gpus)
     await server.start()
     guard, api, *below = tree(server.pid)
     own = os.getpriority(os.PRIO_PROCESS, 0)
@@ -114,7 +114,7 @@ async def test_on_a_cpu_what_computes_gives_way_and_the_api_server_does_not(
 
 
 @pytest.mark.process
-async def test_the_command_is_built_from_the_card(server_of) -> None:
+async def test_the_command_is_built_from_the_model_config(server_of) -> None:
     server = server_of(HEALTHY)
     line = " ".join(server.command)
     assert "--model some/model --served-model-name tiny-random --max-model-len" in line
@@ -144,16 +144,16 @@ def test_a_server_on_gpus_gets_what_fits_the_toolkit_and_one_on_a_cpu_nothing(
     monkeypatch.setenv("CUDA_HOME", str(tmp_path / "nowhere"))
     for name in (off := ("VLLM_USE_FLASHINFER_SAMPLER", "VLLM_USE_DEEP_GEMM")):
         monkeypatch.delenv(name, raising=False)
-    card = load_card("tiny-random")
+    model_config = load_model_config("tiny-random")
 
-    def line(card: ModelCard) -> str:
-        return VllmServer(card, "model", tmp_path / "log").shell_line
+    def line(model_config: ModelConfig) -> str:
+        return VllmServer(model_config, "model", tmp_path / "log").shell_line
 
-    assert not any(name in line(card) for name in off)
-    on_gpu = msgspec.structs.replace(card, gpus=1)
+    assert not any(name in line(model_config) for name in off)
+    on_gpu = msgspec.structs.replace(model_config, gpus=1)
     assert all(f" {name}=0 " in line(on_gpu) for name in off)
-    env = {**card.server.env, "VLLM_USE_FLASHINFER_SAMPLER": 1}
-    chosen = msgspec.structs.replace(on_gpu, server=msgspec.structs.replace(card.server, env=env))
+    env = {**model_config.server.env, "VLLM_USE_FLASHINFER_SAMPLER": 1}
+    chosen = msgspec.structs.replace(on_gpu, server=msgspec.structs.replace(model_config.server, env=env))
     assert " VLLM_USE_FLASHINFER_SAMPLER=1 " in line(chosen)
     monkeypatch.setenv("VLLM_USE_DEEP_GEMM", "1")  # the user's own choice
     assert " VLLM_USE_DEEP_GEMM=" not in line(on_gpu)
@@ -296,12 +296,12 @@ OWNER = """
 import asyncio, sys
 from pathlib import Path
 import psutil
-from serving.cards import load_card
+from serving.model configs import load_model_config
 from serving.engine import server as server_module
 
 async def main():
     server_module.API_SERVER = (sys.executable, sys.argv[1])
-    server = server_module.VllmServer(load_card("tiny-random"), "model", Path(sys.argv[2]))
+    server = server_module.VllmServer(load_model_config("tiny-random"), "model", Path(sys.argv[2]))
     try:
         await server.start()
         root = psutil.Process(server.pid)
@@ -402,7 +402,7 @@ async def test_a_log_is_its_owners_alone_and_no_link_is_followed(server_of, tmp_
 
 async def test_a_log_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
-    server = VllmServer(load_card("tiny-random"), "model", tmp_path / "file" / "server.log")
+    server = VllmServer(load_model_config("tiny-random"), "model", tmp_path / "file" / "server.log")
     with pytest.raises(ServerFailed, match=r"cannot start: .*file"):
         await server.start()
 
@@ -413,7 +413,7 @@ def test_a_long_temporary_folder_gives_way_to_a_short_one(
     long = tmp_path / ("x" * 100)
     long.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(long))
-    server = VllmServer(load_card("tiny-random"), "model", tmp_path / "log")
+    server = VllmServer(load_model_config("tiny-random"), "model", tmp_path / "log")
     assert server.endpoint.socket is not None
     assert len(os.fsencode(server.endpoint.socket)) < 107
     shutil.rmtree(long)

@@ -14,7 +14,7 @@ from serving.deployment import ServiceOptions, deploy
 from serving.engine.metrics import CacheConfig
 from serving.engine.server import VllmServer
 from serving.errors import ServerFailed
-from serving.model_card import ModelCard
+from serving.model_config import ModelConfig
 from serving.options import Check
 from serving.probes.passed_checks import CheckedServer, has_passed, store_passed
 from serving.probes.start_check import StartCheck
@@ -92,7 +92,7 @@ class TestStartCheck:
         return tmp_path
 
     async def probes(
-        self, bare: ModelCard, server: Probed, folder: Path, mode: Check = "once", runs: int = 1
+        self, bare: ModelConfig, server: Probed, folder: Path, mode: Check = "once", runs: int = 1
     ) -> int:
         """Start a process of so many runs on the server; how many probes they sent."""
         before = len(server.requests)
@@ -101,7 +101,7 @@ class TestStartCheck:
 
     @asynccontextmanager
     async def checking(
-        self, bare: ModelCard, server: Probed, folder: Path, mode: Check, runs: int
+        self, bare: ModelConfig, server: Probed, folder: Path, mode: Check, runs: int
     ) -> AsyncIterator[None]:
         options = ServiceOptions(url=str(server.endpoint))
         async with deploy(bare, options, log=Path("unused.log")) as deployment:
@@ -112,7 +112,7 @@ class TestStartCheck:
             yield
 
     async def test_a_server_that_passed_is_not_checked_again(
-        self, bare: ModelCard, server: Probed, folder: Path
+        self, bare: ModelConfig, server: Probed, folder: Path
     ) -> None:
         with server:
             assert await self.probes(bare, server, folder) > 0
@@ -122,7 +122,7 @@ class TestStartCheck:
             assert self.said == []
 
     async def test_another_configuration_is_checked(
-        self, bare: ModelCard, server: Probed, folder: Path
+        self, bare: ModelConfig, server: Probed, folder: Path
     ) -> None:
         prices = msgspec.structs.replace(bare.prices, output=99.0)
         with server:
@@ -131,7 +131,7 @@ class TestStartCheck:
             assert await self.probes(msgspec.structs.replace(bare, context=999), server, folder) > 0
 
     async def test_always_checks_each_time_and_once_for_all_runs_of_a_process(
-        self, bare: ModelCard, server: Probed, folder: Path
+        self, bare: ModelConfig, server: Probed, folder: Path
     ) -> None:
         with server:
             once = await self.probes(bare, server, folder, "always")
@@ -139,7 +139,7 @@ class TestStartCheck:
             assert await self.probes(bare, server, folder, "always", runs=3) == once
 
     async def test_never_says_that_nothing_is_checked(
-        self, bare: ModelCard, server: Probed, folder: Path
+        self, bare: ModelConfig, server: Probed, folder: Path
     ) -> None:
         with server:
             assert await self.probes(bare, server, folder, "never") == 0
@@ -148,7 +148,7 @@ class TestStartCheck:
             assert await self.probes(bare, server, folder) > 0
 
     async def test_a_failed_check_is_never_stored(
-        self, bare: ModelCard, tiny_tokenizer: ChatTokenizer, folder: Path
+        self, bare: ModelConfig, tiny_tokenizer: ChatTokenizer, folder: Path
     ) -> None:
         def broken(request: Request) -> Answer:
             return say("no call") if request.tools else sample_call(request)
@@ -162,7 +162,7 @@ class TestStartCheck:
             assert await self.probes(bare, server, folder) > 0
 
     async def test_a_server_that_does_not_report_its_start_is_checked_each_time(
-        self, bare: ModelCard, server: Probed, folder: Path
+        self, bare: ModelConfig, server: Probed, folder: Path
     ) -> None:
         server.started = None
         with server:
@@ -170,7 +170,7 @@ class TestStartCheck:
             assert await self.probes(bare, server, folder) > 0
 
     async def test_our_own_server_passes_again_whenever_it_is_started(
-        self, bare: ModelCard, server: Probed, folder: Path, tmp_path: Path
+        self, bare: ModelConfig, server: Probed, folder: Path, tmp_path: Path
     ) -> None:
         with server:
             for expected in (True, False):

@@ -11,13 +11,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from serving.cards import load_card
 from serving.deployment import ServiceOptions, deploy
 from serving.engine.metrics import CacheConfig
 from serving.errors import ServerFailed
 from serving.meter import LedgerRow
 from serving.model import Model
-from serving.model_card import ModelCard
+from serving.model_config import ModelConfig
+from serving.model_configs import load_model_config
 from serving.probes.start_check import KINDS, StartCheck, advice, check_engine
 from serving.probes.tool_battery import battery
 from serving.tokens.tokenizer import ChatTokenizer
@@ -34,7 +34,7 @@ class Checked:
 
 @asynccontextmanager
 async def engine(
-    card: ModelCard,
+    model_config: ModelConfig,
     tokenizer: ChatTokenizer,
     policy: Callable[[Request], Answer] = sample_call,
     kind: Callable[..., Probed] = Probed,
@@ -43,19 +43,21 @@ async def engine(
     with kind(tokenizer, policy) as server:
         options = ServiceOptions(url=str(server.endpoint))
         async with (
-            deploy(card, options, log=Path("unused.log")) as deployment,
+            deploy(model_config, options, log=Path("unused.log")) as deployment,
             deployment.client(rows.append) as model,
         ):
             yield Checked(model, server, rows)
 
 
-def uncached(card: ModelCard) -> ModelCard:
-    flags: dict[str, Any] = {**card.server.flags, "enable-prefix-caching": False}
-    return msgspec.structs.replace(card, server=msgspec.structs.replace(card.server, flags=flags))
+def uncached(model_config: ModelConfig) -> ModelConfig:
+    flags: dict[str, Any] = {**model_config.server.flags, "enable-prefix-caching": False}
+    return msgspec.structs.replace(
+        model_config, server=msgspec.structs.replace(model_config.server, flags=flags)
+    )
 
 
 async def test_a_good_engine_passes_with_one_probe_of_each_kind_of_grammar_and_one_conversation(
-    bare: ModelCard, tiny_tokenizer: ChatTokenizer
+    bare: ModelConfig, tiny_tokenizer: ChatTokenizer
 ) -> None:
     async with engine(bare, tiny_tokenizer) as checked:
         await check_engine(checked.model)
@@ -68,7 +70,7 @@ async def test_a_good_engine_passes_with_one_probe_of_each_kind_of_grammar_and_o
         bounds = sorted(request.body["max_tokens"] for request in checked.server.requests[1:])
         assert bounds[1] < 200  # those of "enum" and "optional", which may arrive in any order
         assert max(len(request.prompt) for request in checked.server.requests) < 1500
-        assert checked.model.card is bare
+        assert checked.model.model_config is bare
 
 
 @pytest.mark.parametrize(
@@ -80,7 +82,7 @@ async def test_a_good_engine_passes_with_one_probe_of_each_kind_of_grammar_and_o
     ],
 )
 async def test_an_engine_that_fails_one_probe_is_refused_by_name(
-    bare: ModelCard, tiny_tokenizer: ChatTokenizer, spoiled: Callable[[Request], Answer], told: str
+    bare: ModelConfig, tiny_tokenizer: ChatTokenizer, spoiled: Callable[[Request], Answer], told: str
 ) -> None:
     def policy(request: Request) -> Answer:
         return spoiled(request) if list(request.tools) == ["probe_turn"] else sample_call(request)
@@ -101,7 +103,7 @@ async def test_an_engine_that_fails_one_probe_is_refused_by_name(
     ],
 )
 async def test_an_engine_whose_cache_gives_nothing_is_refused(
-    bare: ModelCard, tiny_tokenizer: ChatTokenizer, kind: Callable[..., Probed], told: str
+    bare: ModelConfig, tiny_tokenizer: ChatTokenizer, kind: Callable[..., Probed], told: str
 ) -> None:
     async with engine(bare, tiny_tokenizer, kind=kind) as checked:
         with pytest.raises(ServerFailed, match="reports no cached tokens where") as caught:
@@ -110,17 +112,17 @@ async def test_an_engine_whose_cache_gives_nothing_is_refused(
     assert "\n" not in str(caught.value)
 
 
-async def test_no_cache_is_asked_for_where_the_card_has_none(
-    bare: ModelCard, tiny_tokenizer: ChatTokenizer
+async def test_no_cache_is_asked_for_where_the_model_config_has_none(
+    bare: ModelConfig, tiny_tokenizer: ChatTokenizer
 ) -> None:
     async with engine(uncached(bare), tiny_tokenizer, kind=Off) as checked:
         await check_engine(checked.model)
 
 
 async def test_nothing_is_checked_on_the_chat_route(
-    bare: ModelCard, tiny_tokenizer: ChatTokenizer, tmp_path: Path
+    bare: ModelConfig, tiny_tokenizer: ChatTokenizer, tmp_path: Path
 ) -> None:
-    chat = msgspec.structs.replace(bare, route="chat")
+    chat = msgspec.structs.replace(bare, api="chat")
     said: list[str] = []
     with Off(tiny_tokenizer) as server:
         options = ServiceOptions(url=str(server.endpoint))
@@ -134,7 +136,7 @@ async def test_nothing_is_checked_on_the_chat_route(
 
 
 async def test_a_second_check_is_not_fooled_by_what_the_first_one_sent(
-    bare: ModelCard, tiny_tokenizer: ChatTokenizer
+    bare: ModelConfig, tiny_tokenizer: ChatTokenizer
 ) -> None:
     async with engine(bare, tiny_tokenizer) as checked:
         await check_engine(checked.model)
@@ -148,13 +150,13 @@ HYBRID = CacheConfig(
 
 
 def test_hybrid_models_need_a_match_unit_and_on_a_cpu_a_block_size() -> None:
-    card = load_card("tiny-hybrid")
-    assert advice(card, HYBRID, hits=True, reported=True) == []
+    model_config = load_model_config("tiny-hybrid")
+    assert advice(model_config, HYBRID, hits=True, reported=True) == []
     whole_blocks = msgspec.structs.replace(HYBRID, match_unit=640)
-    (line,) = advice(card, whole_blocks, hits=True, reported=True)
+    (line,) = advice(model_config, whole_blocks, hits=True, reported=True)
     assert "whole blocks of 640 tokens" in line
     assert "--prefix-match-unit 16" in line
-    (line,) = advice(card, HYBRID, hits=False, reported=False)
+    (line,) = advice(model_config, HYBRID, hits=False, reported=False)
     assert "--block-size 640" in line
-    on_gpu = load_card("qwen3.5-27b")
+    on_gpu = load_model_config("qwen3.5-27b")
     assert advice(on_gpu, HYBRID, hits=False, reported=False) == []

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from serving.model_card import ModelCard
+from serving.model_config import ModelConfig
 from serving.probes.tool_battery import MANY_TOOLS, OpenProbe, ToolProbe, battery
 from serving.tokens.formats import ToolFormat
 from serving.tokens.grammar import Part, one_of
@@ -107,11 +107,11 @@ def test_whatever_the_grammar_allows_is_a_valid_call(
 
 
 async def test_thinking_has_the_budget_of_the_role(
-    tiny_card: ModelCard, tiny_tokenizer: ChatTokenizer
+    tiny_model_config: ModelConfig, tiny_tokenizer: ChatTokenizer
 ) -> None:
-    thinking = msgspec.structs.replace(tiny_card.roles.actor, thinking_tokens=21)
-    async with scripted_model(sample_call, tiny_card, tiny_tokenizer) as scripted:
+    thinking = msgspec.structs.replace(tiny_model_config.roles.actor, thinking_tokens=21)
+    async with scripted_model(sample_call, tiny_model_config, tiny_tokenizer) as scripted:
         await OpenProbe(scripted.model, thinking, battery()[0]).answer()
         tag = scripted.server.requests[0].body["structured_outputs"]["structural_tag"]
         assert '"max_tokens": 21' in tag
-        assert scripted.model.card is tiny_card
+        assert scripted.model.model_config is tiny_model_config

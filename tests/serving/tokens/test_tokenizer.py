@@ -11,7 +11,7 @@ from huggingface_hub import constants
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from serving.errors import InvalidCard
+from serving.errors import InvalidModelConfig
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.tokens.tools import ToolSpec
 
@@ -151,20 +151,20 @@ def test_text_of_ours_may_hold_control_tokens(tiny_tokenizer: ChatTokenizer, pla
     assert tiny_tokenizer.framed(text) == plain(text, add_special_tokens=False)["input_ids"]
 
 
-def test_a_missing_control_token_is_the_cards_mistake(tiny_tokenizer: ChatTokenizer) -> None:
-    with pytest.raises(InvalidCard, match="no token '<function>'"):
+def test_a_missing_control_token_is_the_model_configs_mistake(tiny_tokenizer: ChatTokenizer) -> None:
+    with pytest.raises(InvalidModelConfig, match="no token '<function>'"):
         tiny_tokenizer.control_id("<function>")
 
 
 def test_a_folder_without_tokenizer_or_template_is_refused_in_one_line(
     tiny_folder: str, tmp_path: Path
 ) -> None:
-    with pytest.raises(InvalidCard, match="no tokenizer that can be used") as caught:
+    with pytest.raises(InvalidModelConfig, match="no tokenizer that can be used") as caught:
         ChatTokenizer(tmp_path)
     assert "\n" not in str(caught.value)
     for name in ("tokenizer.json", "tokenizer_config.json", "config.json"):
         shutil.copy(Path(tiny_folder) / name, tmp_path / name)
-    with pytest.raises(InvalidCard, match="no chat template"):
+    with pytest.raises(InvalidModelConfig, match="no chat template"):
         ChatTokenizer(tmp_path)
 
 
@@ -181,7 +181,7 @@ class TestTheHub:
     ) -> None:
         monkeypatch.setattr(constants, "ENDPOINT", "http://127.0.0.1:9")
         with pytest.raises(
-            InvalidCard,
+            InvalidModelConfig,
             match=rf"^{self.MODEL} is not in this machine's cache, and http://127\.0\.0\.1:9 cannot be"
             rf" reached .*Connection refused.*`hf download {self.MODEL} --revision {self.COMMIT}`",
         ):
@@ -189,7 +189,7 @@ class TestTheHub:
 
     def test_forbidden_it_is_not_asked(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
-        with pytest.raises(InvalidCard, match="HF_HUB_OFFLINE forbids"):
+        with pytest.raises(InvalidModelConfig, match="HF_HUB_OFFLINE forbids"):
             ChatTokenizer(self.MODEL, self.COMMIT)
 
     def test_a_commit_in_the_cache_is_asked_of_nobody(

@@ -8,15 +8,15 @@ import pytest
 
 from envs import Outcome
 from speedrunner.agents.actor import actor_view
-from speedrunner.hosts.messages import Executed
 from speedrunner.store.records import CallNode
+from speedrunner.workers.worker_messages import Executed
 
 
 def view(
     result: Any = None,
     error: str | None = None,
     observation: str | None = None,
-    surroundings: str | None = None,
+    free_observation: str | None = None,
     limit: int = 1_000,
 ) -> str:
     node = CallNode("skill", "skill", {}, result=result, error=error)
@@ -24,10 +24,10 @@ def view(
         Executed(
             node=node,
             observation=observation,
-            surroundings=surroundings,
+            free_observation=free_observation,
             outcome=Outcome(0.0, False, {}),
             actions=0,
-            ending=None,
+            termination=None,
         ),
         limit,
     )
@@ -74,7 +74,7 @@ def test_an_error_is_shown_without_its_traceback() -> None:
 
 
 def test_surroundings_come_last() -> None:
-    assert view("ok", observation="moved", surroundings="A kitchen.") == (
+    assert view("ok", observation="moved", free_observation="A kitchen.") == (
         "ok\n\nLast observation:\nmoved\n\nA kitchen."
     )
 
@@ -90,17 +90,17 @@ def test_a_last_observation_that_was_cut_away_follows() -> None:
 
 def test_what_was_cut_is_not_said_again() -> None:
     room = "You are in the kitchen, and a door leads on."
-    told = view(room, observation=room, surroundings=room, limit=20)
+    told = view(room, observation=room, free_observation=room, limit=20)
     assert told == f"{room[:20]}\n[cut here: 24 of 44 characters are not shown]"
-    assert view(True, observation=room, surroundings=room, limit=20).count(room[:20]) == 1
+    assert view(True, observation=room, free_observation=room, limit=20).count(room[:20]) == 1
 
 
 def test_surroundings_that_a_result_contains_are_not_repeated() -> None:
-    assert view("You stay. A kitchen.", surroundings="A kitchen.") == "You stay. A kitchen."
+    assert view("You stay. A kitchen.", free_observation="A kitchen.") == "You stay. A kitchen."
 
 
 def test_each_part_is_cut_by_itself() -> None:
-    shown = view("X" * 30, observation="Y" * 30, surroundings="Z" * 30, limit=20)
+    shown = view("X" * 30, observation="Y" * 30, free_observation="Z" * 30, limit=20)
     assert [part.count(letter) for part, letter in zip(shown.split("\n\n"), "XYZ", strict=True)] == [20] * 3
 
 
@@ -115,10 +115,10 @@ class TestASkillThatFails:
         executed = Executed(
             node=node,
             observation="A flag." if calls else None,
-            surroundings=None,
+            free_observation=None,
             outcome=Outcome(0.0, False, {}),
             actions=0,
-            ending=None,
+            termination=None,
         )
         return actor_view(executed, limit).split("\n\n")
 

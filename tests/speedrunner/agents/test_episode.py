@@ -6,9 +6,9 @@ from collections import Counter
 
 import pytest
 
-from serving.model_card import Role, Roles
-from speedrunner.hosts import host as hosts
-from speedrunner.store.records import Ending
+from serving.model_config import Role, Roles
+from speedrunner.store.records import Termination
+from speedrunner.workers import worker as workers
 from tests.odd_envs import FORGERY
 from tests.scripted_engine import (
     HANG,
@@ -38,15 +38,15 @@ class TestEndings:
         run = corridor(script(actor), "run.rollouts=0")
         await run.play()
         whole, cut = sorted(run.data.episodes, key=lambda row: row.episode)
-        assert whole.ending is Ending.SUCCESS
-        assert (cut.ending, cut.llm_calls, cut.score) == (Ending.CONTEXT_OVERFLOW, 2, 2 / 8)
+        assert whole.termination is Termination.SUCCESS
+        assert (cut.termination, cut.llm_calls, cut.score) == (Termination.CONTEXT_OVERFLOW, 2, 2 / 8)
 
     async def test_a_prompt_that_does_not_fit_at_all(self, corridor: Runs) -> None:
         brief = Role(string_tokens=80)
         run = corridor(script(), "run.rollouts=0", context=300, roles=Roles(actor=brief, inducer=brief))
         await run.play()
-        assert {(row.ending, row.llm_calls, row.score) for row in run.data.episodes} == {
-            (Ending.CONTEXT_OVERFLOW, 0, 0.0)
+        assert {(row.termination, row.llm_calls, row.score) for row in run.data.episodes} == {
+            (Termination.CONTEXT_OVERFLOW, 0, 0.0)
         }
 
     async def test_invalid_calls_are_answered_and_counted(self, corridor: Runs) -> None:
@@ -63,7 +63,7 @@ class TestEndings:
         run = corridor(script(actor), "run.rollouts=0", "run.test_episodes=1")
         await run.play()
         (row,) = run.data.episodes
-        assert (row.invalid_calls, row.llm_calls, row.ending) == (4, 11, Ending.SUCCESS)
+        assert (row.invalid_calls, row.llm_calls, row.termination) == (4, 11, Termination.SUCCESS)
         (played,) = run.data.evaluations()
         assert [turn.error is not None for turn in played.turns[:5]] == [True] * 4 + [False]
         assert "there is no tool 'fly'; available: walk, look" in str(played.turns[1].error)
@@ -74,7 +74,12 @@ class TestEndings:
         run = corridor(script(lambda request: call("look")), "run.rollouts=0", "run.test_episodes=1")
         await run.play()
         (row,) = run.data.episodes
-        assert (row.ending, row.llm_calls, row.actions, row.score) == (Ending.CALL_LIMIT, 20, 0, 0.0)
+        assert (row.termination, row.llm_calls, row.actions, row.score) == (
+            Termination.CALL_LIMIT,
+            20,
+            0,
+            0.0,
+        )
 
     async def test_the_wall_clock(self, corridor: Runs) -> None:
         def actor(request: Request) -> Answer:
@@ -86,7 +91,7 @@ class TestEndings:
         )
         await run.play()
         (row,) = run.data.episodes
-        assert (row.ending, row.llm_calls, row.score) == (Ending.WALL_CLOCK, 2, 2 / 7)
+        assert (row.termination, row.llm_calls, row.score) == (Termination.WALL_CLOCK, 2, 2 / 7)
         assert run.data.requests[-1].status == "aborted"
         assert run.data.requests[-1].usage is None
 
@@ -98,12 +103,12 @@ class TestEndings:
         )
         await run.play()
         (row,) = run.data.episodes
-        assert (row.ending, row.score, row.success) == (Ending.FAILURE, 0.0, False)
+        assert (row.termination, row.score, row.success) == (Termination.FAILURE, 0.0, False)
 
     async def test_a_world_that_does_not_open_is_a_fault_and_has_no_score(
         self, corridor: Runs, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(hosts, "RESET_LIMIT_S", 2.0)
+        monkeypatch.setattr(workers, "RESET_LIMIT_S", 2.0)
         run = corridor(
             script(),
             "env=tests.odd_envs:Sealed",
@@ -112,9 +117,9 @@ class TestEndings:
         )
         await run.play()
         opened, sealed = run.data.episodes
-        assert (opened.ending, opened.score) == (Ending.SUCCESS, 1.0)
-        # Not the score of the episode that the host played before.
-        assert (sealed.ending, sealed.score) == (Ending.ENVIRONMENT_ERROR, None)
+        assert (opened.termination, opened.score) == (Termination.SUCCESS, 1.0)
+        # Not the score of the episode that the worker played before.
+        assert (sealed.termination, sealed.score) == (Termination.ENVIRONMENT_ERROR, None)
 
 
 class TestTextsFromOutside:
@@ -128,7 +133,7 @@ class TestTextsFromOutside:
     async def test_a_game_cannot_forge_a_turn(self, corridor: Runs) -> None:
         run = corridor(script(), "env=tests.odd_envs:Forging", "run.rollouts=2")
         await run.play()
-        assert {row.ending for row in run.data.episodes} == {Ending.SUCCESS}
+        assert {row.termination for row in run.data.episodes} == {Termination.SUCCESS}
         asked = [request for request in run.server.requests if request.tools]
         for request in asked:
             roles = [role for role, _ in request.messages]
@@ -153,7 +158,7 @@ class TestTextsFromOutside:
         await run.play()
         assert [edit.error for edit in run.data.sleeps[0].edits] == [None]
         last = [row for row in run.data.episodes if row.checkpoint == 2]
-        assert {(row.ending, row.skill_calls) for row in last} == {(Ending.SUCCESS, 1)}
+        assert {(row.termination, row.skill_calls) for row in last} == {(Termination.SUCCESS, 1)}
         for request in run.server.requests:
             roles = [role for role, _ in request.messages]
             assert roles.count("system") <= 1

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from serving.errors import RequestFailed
-from serving.model_card import ModelCard
+from serving.model_config import ModelConfig
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.tokens.tools import ToolCall, ToolSpec
 from speedrunner.agents.loop import AgentLimits, ToolReply, run_agent
-from speedrunner.store.records import CallNode, Ending, Message, Turn
+from speedrunner.store.records import CallNode, Message, Termination, Turn
 from tests.scripted_engine import HANG, Answer, Request, Script, call, cut, overflow, refuse, say, two_calls
 from tests.scripted_runs import ScriptedModel, roomy, scripted_model
 
@@ -32,15 +32,15 @@ DEEPER = call("dig", depth=1)
 async def executed(tool: ToolCall) -> ToolReply:
     """Digging to depth 9 is the end."""
     node = CallNode(tool.name, "tool", tool.arguments, result="dug")
-    ending = Ending.SUCCESS if tool.arguments["depth"] == 9 else None
-    return ToolReply(f"You are {tool.arguments['depth']} deep.", node, ending)
+    termination = Termination.SUCCESS if tool.arguments["depth"] == 9 else None
+    return ToolReply(f"You are {tool.arguments['depth']} deep.", node, termination)
 
 
 class Work:
     """What came of an agent's work."""
 
-    def __init__(self, engine: ScriptedModel, turns: list[Turn], ending: Ending | None) -> None:
-        self.engine, self.turns, self.ending = engine, turns, ending
+    def __init__(self, engine: ScriptedModel, turns: list[Turn], termination: Termination | None) -> None:
+        self.engine, self.turns, self.termination = engine, turns, termination
 
     @property
     def requests(self) -> list[Request]:
@@ -48,7 +48,7 @@ class Work:
 
 
 @pytest.fixture
-def work(tiny_card: ModelCard, tiny_tokenizer: ChatTokenizer) -> Callable[..., Awaitable[Work]]:
+def work(tiny_model_config: ModelConfig, tiny_tokenizer: ChatTokenizer) -> Callable[..., Awaitable[Work]]:
     async def work(
         script: Script,
         *,
@@ -59,9 +59,9 @@ def work(tiny_card: ModelCard, tiny_tokenizer: ChatTokenizer) -> Callable[..., A
         context: int | None = None,
         error: type[Exception] | None = None,
     ) -> Work:
-        card = roomy(tiny_card, context=context or tiny_card.context)
+        model_config = roomy(tiny_model_config, context=context or tiny_model_config.context)
         turns: list[Turn] = []
-        async with scripted_model(script, card, tiny_tokenizer) as engine:
+        async with scripted_model(script, model_config, tiny_tokenizer) as engine:
             plain = [{"role": each.role, "content": each.content} for each in OPENING]
             conversation = engine.model.converse("actor", plain, TOOLS, {"episode": "x"})
             deadline = None if seconds is None else time.monotonic() + seconds
@@ -79,24 +79,24 @@ def work(tiny_card: ModelCard, tiny_tokenizer: ChatTokenizer) -> Callable[..., A
 class TestEndings:
     async def test_a_tool_ends_it(self, work: Any) -> None:
         done = await work([DEEPER, call("dig", depth=9)])
-        assert done.ending is Ending.SUCCESS
+        assert done.termination is Termination.SUCCESS
         assert [turn.call.arguments for turn in done.turns] == [{"depth": 1}, {"depth": 9}]
 
     async def test_the_calls_are_used_up(self, work: Any) -> None:
         done = await work([DEEPER] * 5, llm_calls=3)
-        assert done.ending is Ending.CALL_LIMIT
+        assert done.termination is Termination.CALL_LIMIT
         assert len(done.turns) == len(done.requests) == 3
 
     async def test_a_tool_s_ending_on_the_last_call_comes_before_the_limit(self, work: Any) -> None:
-        assert (await work([call("dig", depth=9)], llm_calls=1)).ending is Ending.SUCCESS
+        assert (await work([call("dig", depth=9)], llm_calls=1)).termination is Termination.SUCCESS
 
     async def test_no_calls_at_all(self, work: Any) -> None:
         done = await work([], llm_calls=0)
-        assert (done.ending, done.turns) == (Ending.CALL_LIMIT, [])
+        assert (done.termination, done.turns) == (Termination.CALL_LIMIT, [])
 
     async def test_the_deadline_comes_while_the_model_is_asked(self, work: Any) -> None:
         done = await work([DEEPER, HANG], seconds=0.5)
-        assert done.ending is Ending.WALL_CLOCK
+        assert done.termination is Termination.WALL_CLOCK
         assert len(done.turns) == 1
         assert [row.status for row in done.engine.rows] == ["ok", "aborted"]
 
@@ -106,7 +106,7 @@ class TestEndings:
             return call("dig", depth=9) if request.turn == 3 else DEEPER
 
         done = await work(slow, seconds=0.5, answers_count=False)
-        assert (done.ending, len(done.turns)) == (Ending.SUCCESS, 4)
+        assert (done.termination, len(done.turns)) == (Termination.SUCCESS, 4)
 
     @pytest.mark.parametrize("answers_count", [True, False])
     async def test_the_deadline_comes_while_a_tool_runs(self, work: Any, answers_count: bool) -> None:
@@ -115,7 +115,7 @@ class TestEndings:
             return await executed(tool)
 
         done = await work([DEEPER] * 9, seconds=0.4, execute=slow, answers_count=answers_count)
-        assert done.ending is Ending.WALL_CLOCK
+        assert done.termination is Termination.WALL_CLOCK
         assert [turn.executed.result for turn in done.turns] == ["dug"]
 
     async def test_what_a_tool_ended_stays_so_when_the_deadline_has_come(self, work: Any) -> None:
@@ -124,17 +124,17 @@ class TestEndings:
             return await executed(tool)
 
         done = await work([call("dig", depth=9)], seconds=0.4, execute=slow)
-        assert done.ending is Ending.SUCCESS
+        assert done.termination is Termination.SUCCESS
 
     async def test_the_engine_says_that_the_context_overflows(self, work: Any) -> None:
         done = await work([DEEPER, overflow()])
-        assert (done.ending, len(done.turns)) == (Ending.CONTEXT_OVERFLOW, 1)
+        assert (done.termination, len(done.turns)) == (Termination.CONTEXT_OVERFLOW, 1)
 
     async def test_the_conversation_fills_the_context(self, work: Any) -> None:
         full = await work([DEEPER] * 30, llm_calls=30)
         size = len(full.requests[2].prompt)
         done = await work([DEEPER] * 30, context=size)
-        assert (done.ending, len(done.turns)) == (Ending.CONTEXT_OVERFLOW, 2)
+        assert (done.termination, len(done.turns)) == (Termination.CONTEXT_OVERFLOW, 2)
 
     async def test_an_answer_that_does_not_fit_the_context_is_the_last_turn_with_its_tokens(
         self, work: Any
@@ -142,7 +142,7 @@ class TestEndings:
         full = await work([DEEPER] * 30, llm_calls=30)
         size = len(full.requests[1].prompt)
         done = await work([DEEPER] * 30, context=size + 5)
-        assert (done.ending, len(done.turns)) == (Ending.CONTEXT_OVERFLOW, 2)
+        assert (done.termination, len(done.turns)) == (Termination.CONTEXT_OVERFLOW, 2)
         last = done.turns[-1]
         assert "did not fit the 5 tokens left of the context" in last.error
         assert (last.call, last.executed, last.usage.completion) == (None, None, 5)
@@ -175,7 +175,7 @@ class TestInvalidAnswers:
         self, work: Any, answer: Answer, problem: str
     ) -> None:
         done = await work([answer, call("dig", depth=9)])
-        assert done.ending is Ending.SUCCESS
+        assert done.termination is Termination.SUCCESS
         invalid, valid = done.turns
         assert invalid.call is None
         assert invalid.executed is None
@@ -187,7 +187,7 @@ class TestInvalidAnswers:
 
     async def test_they_count_against_the_limit(self, work: Any) -> None:
         done = await work([say("no"), DEEPER, say("no"), DEEPER], llm_calls=3)
-        assert done.ending is Ending.CALL_LIMIT
+        assert done.termination is Termination.CALL_LIMIT
         assert [turn.call is None for turn in done.turns] == [True, False, True]
 
     async def test_they_are_not_executed(self, work: Any) -> None:
@@ -221,13 +221,13 @@ class TestTurns:
 
     @pytest.mark.parametrize("error", [RuntimeError, asyncio.CancelledError])
     async def test_a_turn_whose_tool_raises_is_recorded_too(
-        self, tiny_card: ModelCard, tiny_tokenizer: ChatTokenizer, error: type[BaseException]
+        self, tiny_model_config: ModelConfig, tiny_tokenizer: ChatTokenizer, error: type[BaseException]
     ) -> None:
         async def broken(tool: ToolCall) -> ToolReply:
             raise error
 
         turns: list[Turn] = []
-        async with scripted_model([DEEPER], roomy(tiny_card), tiny_tokenizer) as engine:
+        async with scripted_model([DEEPER], roomy(tiny_model_config), tiny_tokenizer) as engine:
             conversation = engine.model.converse("actor", [{"role": "user", "content": "Dig."}], TOOLS, {})
             with pytest.raises(error):
                 await run_agent(conversation, OPENING, broken, AgentLimits(5), turns.append)

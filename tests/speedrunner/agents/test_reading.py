@@ -12,9 +12,9 @@ from serving.tokens.tools import ToolCall
 from serving.usage import Usage
 from speedrunner.agents import reading
 from speedrunner.agents.actor import actor_view
-from speedrunner.hosts.messages import Executed
 from speedrunner.sandbox.child.tracebacks import TRACEBACK
-from speedrunner.store.records import CallNode, Ending, Message, Trajectory, Turn
+from speedrunner.store.records import CallNode, Message, Termination, Trajectory, Turn
+from speedrunner.workers.worker_messages import Executed
 from tests.speedrunner.run_samples import trajectory
 
 NOOP = CallNode("noop", "primitive", {}, actions=1)
@@ -122,7 +122,7 @@ class TestWhatTheActorWasTold:
     """The reply that it read, in full, without what the call's own result says already."""
 
     @pytest.mark.parametrize(
-        ("result", "error", "observation", "surroundings", "told"),
+        ("result", "error", "observation", "free_observation", "told"),
         [
             ("moved", None, "moved", None, []),
             (None, None, None, None, []),
@@ -140,17 +140,17 @@ class TestWhatTheActorWasTold:
         result: object,
         error: str | None,
         observation: str | None,
-        surroundings: str | None,
+        free_observation: str | None,
         told: list[str],
     ) -> None:
         node = CallNode("do", "skill", {}, result=result, error=error)
         executed = Executed(
             node=node,
             observation=observation,
-            surroundings=surroundings,
+            free_observation=free_observation,
             outcome=Outcome(0.0, False, {}),
             actions=0,
-            ending=None,
+            termination=None,
         )
         made = turn(call=ToolCall("do", {}), executed=node)
         shown = turn_lines(1, made, actor_view(executed, 20))
@@ -210,10 +210,10 @@ class TestEpisodes:
         assert len(trajectory_lines(trajectory(turns=[]))) == 1
 
     def test_the_headline_names_the_end_the_score_and_what_it_took(self) -> None:
-        half = trajectory(ending=Ending.CALL_LIMIT, outcome=Outcome(0.5, False, {}), policy=12)
+        half = trajectory(termination=Termination.CALL_LIMIT, outcome=Outcome(0.5, False, {}), policy=12)
         took = "2 LLM calls, 3 actions, 30 output tokens; go"
         assert headline(half) == f"train/0000: policy v0012, call_limit, score 0.5, {took}"
-        broken = trajectory(ending=Ending.ENGINE_ERROR, outcome=None)
+        broken = trajectory(termination=Termination.ENGINE_ERROR, outcome=None)
         assert headline(broken) == f"train/0000: policy v0000, engine_error, unscored, {took}"
 
     def test_of_the_task_it_shows_the_first_paragraph_in_a_line(self) -> None:

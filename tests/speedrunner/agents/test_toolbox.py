@@ -9,7 +9,7 @@ import pytest
 from serving.errors import InvalidTool
 from serving.tokens.tools import ToolCall
 from speedrunner.agents.toolbox import Toolbox, ToolError
-from speedrunner.store.records import CallNode, Ending
+from speedrunner.store.records import CallNode, Termination
 
 
 class Shelf:
@@ -63,7 +63,7 @@ def test_specs_are_made_of_signatures_and_docstrings_in_order_with_the_finish_la
 async def test_a_call_returns_its_text_and_is_recorded(toolbox: Toolbox) -> None:
     reply = await toolbox.execute(ToolCall("read", {"book": "Emma", "pages": 3}))
     assert reply.text == "3 pages of Emma, aloud: no"
-    assert reply.ending is None
+    assert reply.termination is None
     assert reply.executed == CallNode(
         "read",
         "tool",
@@ -77,7 +77,7 @@ async def test_a_refusal_goes_back_to_the_agent(toolbox: Toolbox) -> None:
     reply = await toolbox.execute(ToolCall("read", {"book": "Ulysses"}))
     assert reply.text == "Error: there is no book 'Ulysses'"
     assert (reply.executed.result, reply.executed.error) == (None, "there is no book 'Ulysses'")
-    assert reply.ending is None
+    assert reply.termination is None
 
 
 async def test_a_mistake_of_ours_is_raised(toolbox: Toolbox) -> None:
@@ -86,8 +86,8 @@ async def test_a_mistake_of_ours_is_raised(toolbox: Toolbox) -> None:
 
 
 async def test_finishing_ends_the_work_unless_it_is_refused(toolbox: Toolbox) -> None:
-    assert (await toolbox.execute(ToolCall("leave", {"word": "now"}))).ending is None
-    assert (await toolbox.execute(ToolCall("leave", {"word": "please"}))).ending is Ending.SUBMITTED
+    assert (await toolbox.execute(ToolCall("leave", {"word": "now"}))).termination is None
+    assert (await toolbox.execute(ToolCall("leave", {"word": "please"}))).termination is Termination.SUBMITTED
 
 
 def test_a_tool_that_no_call_could_name_is_refused() -> None:
@@ -103,8 +103,8 @@ async def test_a_string_that_was_cut_is_refused_with_the_cause(toolbox: Toolbox)
     reply = await toolbox.execute(ToolCall("read", {"book": "Emma"}, ("book",)))
     why = "a string can have fewer tokens. Send it in parts."
     assert reply.text == f"Error: book was cut, and the call was not executed: {why}"
-    assert (reply.executed.error, reply.ending) == (reply.text.removeprefix("Error: "), None)
-    assert (await toolbox.execute(ToolCall("leave", {"word": "please"}, ("word",)))).ending is None
+    assert (reply.executed.error, reply.termination) == (reply.text.removeprefix("Error: "), None)
+    assert (await toolbox.execute(ToolCall("leave", {"word": "please"}, ("word",)))).termination is None
     both = await toolbox.execute(ToolCall("read", {"book": "Emma"}, ("book", "page")), string_tokens=8192)
     why = "a string can have at most 8,192 tokens. Send it in parts."
     assert both.text == f"Error: book and page were cut, and the call was not executed: {why}"

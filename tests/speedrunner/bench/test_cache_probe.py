@@ -11,7 +11,7 @@ import pytest
 
 from serving.deployment import ServiceOptions, deploy
 from serving.errors import ContextOverflow
-from serving.model_card import ModelCard
+from serving.model_config import ModelConfig
 from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.bench.cache_probe import SIBLINGS, CacheRequest, probe_cache
 from speedrunner.bench.cache_use import TARGETS
@@ -21,9 +21,9 @@ from tests.scripted_engine import BLOCK
 
 
 @pytest.fixture
-def bare(tiny_card: ModelCard, tiny_folder: str) -> ModelCard:
-    """The random model's card without its recipe, which would run each time."""
-    return msgspec.structs.replace(tiny_card, recipe=None)
+def bare(tiny_model_config: ModelConfig, tiny_folder: str) -> ModelConfig:
+    """The random model's config without its recipe, which would run each time."""
+    return msgspec.structs.replace(tiny_model_config, recipe=None)
 
 
 def silent(line: str) -> None:
@@ -31,11 +31,11 @@ def silent(line: str) -> None:
 
 
 async def probed(
-    kind: Callable[..., Probed], card: ModelCard, tokenizer: ChatTokenizer, folder: Path, turns: int
+    kind: Callable[..., Probed], model_config: ModelConfig, tokenizer: ChatTokenizer, folder: Path, turns: int
 ) -> Measurement:
     with kind(tokenizer) as server:
         options = ServiceOptions(url=str(server.endpoint))
-        async with deploy(card, options, log=folder / "unused.log") as deployment:
+        async with deploy(model_config, options, log=folder / "unused.log") as deployment:
             return await probe_cache(deployment, turns, silent)
 
 
@@ -44,7 +44,7 @@ def requests(found: Measurement, part: str) -> list[CacheRequest]:
 
 
 async def test_an_exact_cache_gives_all_that_it_can(
-    bare: ModelCard, tiny_tokenizer: ChatTokenizer, tmp_path: Path
+    bare: ModelConfig, tiny_tokenizer: ChatTokenizer, tmp_path: Path
 ) -> None:
     found = await probed(Probed, bare, tiny_tokenizer, tmp_path, turns=4)
     turns, siblings, (whole,) = (requests(found, part) for part in ("turn", "sibling", "all"))
@@ -59,7 +59,7 @@ async def test_an_exact_cache_gives_all_that_it_can(
 
 
 async def test_a_second_probe_of_the_same_engine_begins_anew(
-    bare: ModelCard, tiny_tokenizer: ChatTokenizer, tmp_path: Path
+    bare: ModelConfig, tiny_tokenizer: ChatTokenizer, tmp_path: Path
 ) -> None:
     with Probed(tiny_tokenizer) as server:
         options = ServiceOptions(url=str(server.endpoint))
@@ -79,7 +79,7 @@ async def test_a_second_probe_of_the_same_engine_begins_anew(
     ],
 )
 async def test_what_keeps_tokens_from_the_cache_is_named(
-    bare: ModelCard,
+    bare: ModelConfig,
     tiny_tokenizer: ChatTokenizer,
     tmp_path: Path,
     kind: Callable[..., Probed],
@@ -92,7 +92,7 @@ async def test_what_keeps_tokens_from_the_cache_is_named(
 
 
 async def test_more_turns_than_the_context_takes_are_an_error(
-    bare: ModelCard, tiny_tokenizer: ChatTokenizer, tmp_path: Path
+    bare: ModelConfig, tiny_tokenizer: ChatTokenizer, tmp_path: Path
 ) -> None:
     small = msgspec.structs.replace(bare, context=1_500)
     with pytest.raises(ContextOverflow):

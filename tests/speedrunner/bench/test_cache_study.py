@@ -85,7 +85,7 @@ def test_a_run_s_prompts_come_again_id_by_id(learnt: ScriptedRun, tiny_tokenizer
     assert [each["respelled"] + each["unforced"] for each in (cached, fresh)] == [0, 0]
     # What the engine does not tell is not made up.
     assert cached["inference_s"] is cached["first_token_s"] is cached["first_token_by"] is None
-    others = [row for row in learnt.data.requests if row.labels["role"] not in ("actor", "warming")]
+    others = [row for row in learnt.data.requests if row.labels["role"] not in ("actor", "prefix_warm_up")]
     assert method["left_out"] == len(others)
 
 

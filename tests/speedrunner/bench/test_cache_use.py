@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from serving.cards import load_card
 from serving.engine.metrics import CacheConfig
+from serving.model_configs import load_model_config
 from speedrunner.bench import cache_use as cache
 from speedrunner.bench.cache_use import measure_cache
 from speedrunner.bench.engine import playing_setup, with_flags
@@ -86,7 +86,7 @@ LEVEL = Rollout(
     hit_rate=0.97,
     output_per_s=600.0,
     cpu_ms=1.5,
-    held_back=0,
+    queued=0,
     preemptions=0,
     shared_blocks=47,
     own_blocks=50.5,
@@ -102,14 +102,14 @@ DENSE = CacheConfig(32, 16384, True, 32)
 def test_the_smaller_cache_holds_what_is_shared_and_half_of_the_conversations(
     in_flight: int, blocks: float
 ) -> None:
-    card = cache.smaller(
-        load_card("tiny-random"), DENSE, {**msgspec.to_builtins(LEVEL), "in_flight": in_flight}
+    model_config = cache.smaller(
+        load_model_config("tiny-random"), DENSE, {**msgspec.to_builtins(LEVEL), "in_flight": in_flight}
     )
-    assert card.server.flags["num-gpu-blocks-override"] == blocks
+    assert model_config.server.flags["num-gpu-blocks-override"] == blocks
     # The engine refuses a context that its cache cannot hold, and a hybrid one more sequences than blocks.
-    assert card.context == min(load_card("tiny-random").context, (blocks - 1) * 32)
-    assert card.server.flags["max-num-seqs"] == 32
-    wide = with_flags(load_card("tiny-random"), max_num_seqs=256)
+    assert model_config.context == min(load_model_config("tiny-random").context, (blocks - 1) * 32)
+    assert model_config.server.flags["max-num-seqs"] == 32
+    wide = with_flags(load_model_config("tiny-random"), max_num_seqs=256)
     level = {**msgspec.to_builtins(LEVEL), "in_flight": in_flight}
     sequences = cache.smaller(wide, DENSE, level).server.flags["max-num-seqs"]
     assert sequences == min(256, blocks - 1)
@@ -117,13 +117,13 @@ def test_the_smaller_cache_holds_what_is_shared_and_half_of_the_conversations(
 
 def test_people_see_a_line_for_each_level_and_what_admission_does() -> None:
     small = [
-        msgspec.structs.replace(LEVEL, cache_blocks=452, hit_rate=0.95, held_back=8),
+        msgspec.structs.replace(LEVEL, cache_blocks=452, hit_rate=0.95, queued=8),
         msgspec.structs.replace(LEVEL, admission=False, hit_rate=0.6, output_per_s=200.0),
     ]
     fast = msgspec.structs.replace(LEVEL, output_per_s=660.0)
     free = msgspec.structs.replace(LEVEL, admission=False)
     text = as_text(
-        cache._measurement(load_card("tiny-random"), DENSE, [LEVEL], [fast, free, free, LEVEL], small)
+        cache._measurement(load_model_config("tiny-random"), DENSE, [LEVEL], [fast, free, free, LEVEL], small)
     )
     lines = [" ".join(line.split()) for line in text.splitlines()]
     assert "16384 16 yes 480 1000000 97.0% 99.40% 600 1.500 0 0" in lines
@@ -136,5 +136,5 @@ def test_people_see_a_line_for_each_level_and_what_admission_does() -> None:
 
 
 def test_a_model_on_a_route_of_messages_cannot_be_looked_into() -> None:
-    with pytest.raises(InvalidConfig, match=r"'gpt-5\.4-mini' is on the responses route"):
+    with pytest.raises(InvalidConfig, match=r"'gpt-5\.4-mini' is on the responses API"):
         playing_setup(["model=gpt-5.4-mini"])

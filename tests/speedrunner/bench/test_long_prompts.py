@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from serving.deployment import Deployment, ServiceOptions
-from serving.model_card import ModelCard
+from serving.model_config import ModelConfig
 from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.bench.long_prompts import measure_long_prompts, prompt_lengths
 from tests.scripted_engine import ScriptedEngine, say
@@ -25,10 +25,12 @@ def test_lengths_double_up_to_the_context(context: int, lengths: list[int]) -> N
 
 @pytest.mark.parametrize(("seconds", "measured"), [(1e9, [8192, 16_335]), (0.0, [8192])])
 async def test_each_length_is_sent_cold_then_a_little_longer_then_to_write(
-    tiny_card: ModelCard, tiny_tokenizer: ChatTokenizer, seconds: float, measured: list[int]
+    tiny_model_config: ModelConfig, tiny_tokenizer: ChatTokenizer, seconds: float, measured: list[int]
 ) -> None:
     with ScriptedEngine(tiny_tokenizer, lambda request: say("words " * 20)) as engine:
-        deployment = Deployment(tiny_card, ServiceOptions(), engine.endpoint, tokenizer=tiny_tokenizer)
+        deployment = Deployment(
+            tiny_model_config, ServiceOptions(), engine.endpoint, tokenizer=tiny_tokenizer
+        )
         found = await measure_long_prompts(deployment, seconds, lambda line: None)
         (table,) = found.tables
         assert [row.tokens for row in table.rows] == measured

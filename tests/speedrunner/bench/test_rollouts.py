@@ -11,10 +11,10 @@ import psutil
 import pytest
 from msgspec.structs import replace
 
-from serving.cards import load_card
 from serving.deployment import Deployment, ServiceOptions
 from serving.errors import RequestFailed
-from serving.model_card import ModelCard
+from serving.model_config import ModelConfig
+from serving.model_configs import load_model_config
 from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.bench.engine import open_engine, playing_setup
 from speedrunner.bench.episodes import bench_run
@@ -36,7 +36,7 @@ async def test_the_replay_sends_what_the_rollout_sent_with_its_own_answers(corri
     setup = playing_setup(scripted.overrides())
     with bench_run(setup) as run:
         async with (
-            open_engine(setup.card, setup.config, silent) as deployment,
+            open_engine(setup.model_config, setup.config, silent) as deployment,
             open_player(deployment, run, 2) as player,
         ):
             pair = await player.play(2, silent, replayed=True)
@@ -72,9 +72,9 @@ async def test_a_rollout_and_its_replay_leave_no_task_thread_or_process_behind(c
     assert found.facts["in_flight"] == 2
 
 
-def described(card: str, *ratios: float | None, calls: int = LEAST_JUDGED) -> Measurement:
+def described(model_config: str, *ratios: float | None, calls: int = LEAST_JUDGED) -> Measurement:
     rows = [replace(ROW, ratio=ratio, calls=calls) for ratio in ratios]
-    return describe_rollouts(load_card(card), rows)
+    return describe_rollouts(load_model_config(model_config), rows)
 
 
 @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ def test_without_a_replay_there_is_no_figure_and_its_rows_say_so() -> None:
 
 
 async def test_each_request_waits_for_the_answer_before_it(
-    tiny_card: ModelCard, tiny_tokenizer: ChatTokenizer
+    tiny_model_config: ModelConfig, tiny_tokenizer: ChatTokenizer
 ) -> None:
     episodes = [
         TokenStream(
@@ -115,7 +115,7 @@ async def test_each_request_waits_for_the_answer_before_it(
         for number in (3, 4, 5)
     ]
     with ScriptedEngine(tiny_tokenizer, lambda request: say("")) as engine:
-        deployment = Deployment(tiny_card, ServiceOptions(), engine.endpoint)
+        deployment = Deployment(tiny_model_config, ServiceOptions(), engine.endpoint)
         async with engine.endpoint.client(30.0) as http:
             client = BareClient(deployment, http)
             await client.warm(episodes, [1, 2, 3])
@@ -129,9 +129,11 @@ async def test_each_request_waits_for_the_answer_before_it(
         assert sent[number] == [first, (*first, end, 7, number), (*first, *(end, 7, number) * 2)]
 
 
-async def test_a_refused_request_is_told(tiny_card: ModelCard, tiny_tokenizer: ChatTokenizer) -> None:
+async def test_a_refused_request_is_told(
+    tiny_model_config: ModelConfig, tiny_tokenizer: ChatTokenizer
+) -> None:
     with ScriptedEngine(tiny_tokenizer, lambda request: refuse(400, "no such tag")) as engine:
-        deployment = Deployment(tiny_card, ServiceOptions(), engine.endpoint)
+        deployment = Deployment(tiny_model_config, ServiceOptions(), engine.endpoint)
         episode = TokenStream([1, 2], [[]], 5, {}, None)
         async with engine.endpoint.client(30.0) as http:
             with pytest.raises(RequestFailed, match=r"answered with 400: .*no such tag"):

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from serving.errors import RequestFailed, RequestRefused
-from serving.model_card import ModelCard
+from serving.model_config import ModelConfig
 from serving.probes.tool_battery import CODE_TOKENS, battery
 from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.bench.measurement import Measurement
@@ -21,13 +21,15 @@ from tests.scripted_runs import ScriptedModel, scripted_model
 
 async def played(
     policy: Callable[[Request], Answer],
-    card: ModelCard,
+    model_config: ModelConfig,
     tokenizer: ChatTokenizer,
     count: int,
     in_flight: int = 4,
 ) -> tuple[Measurement, ScriptedModel]:
-    async with scripted_model(policy, card, tokenizer) as scripted:
-        found = await probe_tools(scripted.model, card.roles.actor, count, in_flight, lambda line: None)
+    async with scripted_model(policy, model_config, tokenizer) as scripted:
+        found = await probe_tools(
+            scripted.model, model_config.roles.actor, count, in_flight, lambda line: None
+        )
         return found, scripted
 
 
@@ -45,9 +47,9 @@ def constrained(request: Request) -> bool:
 
 
 async def test_the_battery_is_sent_in_turn_and_valid_calls_are_counted_by_kind(
-    tiny_card: ModelCard, tiny_tokenizer: ChatTokenizer
+    tiny_model_config: ModelConfig, tiny_tokenizer: ChatTokenizer
 ) -> None:
-    report, scripted = await played(sample_call, tiny_card, tiny_tokenizer, count=14)
+    report, scripted = await played(sample_call, tiny_model_config, tiny_tokenizer, count=14)
     assert kinds(report)["all"] == Counts("all", 14, 0, 0)
     assert [counts.valid for counts in kinds(report).values()] == [2, 2, *[1] * 10, 14]
     assert (report.facts["problems"], report.met) == ([], True)
@@ -55,7 +57,7 @@ async def test_the_battery_is_sent_in_turn_and_valid_calls_are_counted_by_kind(
 
 
 async def test_calls_that_are_invalid_or_cut_are_told_apart(
-    tiny_card: ModelCard, tiny_tokenizer: ChatTokenizer
+    tiny_model_config: ModelConfig, tiny_tokenizer: ChatTokenizer
 ) -> None:
     def policy(request: Request) -> Answer:
         (first, *_) = request.tools
@@ -70,7 +72,7 @@ async def test_calls_that_are_invalid_or_cut_are_told_apart(
                 return refuse(400, "no such grammar")
         return sample_call(request)
 
-    report, _ = await played(policy, tiny_card, tiny_tokenizer, count=12)
+    report, _ = await played(policy, tiny_model_config, tiny_tokenizer, count=12)
     assert kinds(report)["all"] == Counts("all", 8, 3, 1)
     assert kinds(report)["integer"].truncated == 1
     assert (report.figures[0].value, report.met) == (4, False)
@@ -81,9 +83,9 @@ async def test_calls_that_are_invalid_or_cut_are_told_apart(
 
 
 async def test_a_call_that_does_not_fit_the_context_is_truncated(
-    tiny_card: ModelCard, tiny_tokenizer: ChatTokenizer
+    tiny_model_config: ModelConfig, tiny_tokenizer: ChatTokenizer
 ) -> None:
-    small = msgspec.structs.replace(tiny_card, context=2_000)
+    small = msgspec.structs.replace(tiny_model_config, context=2_000)
     report, _ = await played(sample_call, small, tiny_tokenizer, count=12)
     assert kinds(report)["all"] == Counts("all", 11, 0, 1)
     assert report.facts["problems"] == [report.facts["problems"][0]]
@@ -91,12 +93,12 @@ async def test_a_call_that_does_not_fit_the_context_is_truncated(
 
 
 async def test_free_requests_repeat_prompts_and_lengths_without_a_grammar(
-    tiny_card: ModelCard, tiny_tokenizer: ChatTokenizer
+    tiny_model_config: ModelConfig, tiny_tokenizer: ChatTokenizer
 ) -> None:
     def policy(request: Request) -> Answer:
         return sample_call(request) if constrained(request) else say("x" * 4096)
 
-    report, scripted = await played(policy, tiny_card, tiny_tokenizer, count=40)
+    report, scripted = await played(policy, tiny_model_config, tiny_tokenizer, count=40)
     requests = scripted.server.requests
     answer_tokens = [row.usage.completion for row in scripted.rows if row.usage]
     pairs = zip(requests, answer_tokens, strict=True)
@@ -118,19 +120,19 @@ async def test_free_requests_repeat_prompts_and_lengths_without_a_grammar(
 
 
 async def test_a_single_pass_of_the_battery_measures_no_speed(
-    tiny_card: ModelCard, tiny_tokenizer: ChatTokenizer
+    tiny_model_config: ModelConfig, tiny_tokenizer: ChatTokenizer
 ) -> None:
-    report, scripted = await played(sample_call, tiny_card, tiny_tokenizer, count=12)
+    report, scripted = await played(sample_call, tiny_model_config, tiny_tokenizer, count=12)
     assert overhead(report) is None
     assert all(map(constrained, scripted.server.requests))
 
 
 async def test_no_more_requests_than_allowed_are_in_flight(
-    tiny_card: ModelCard, tiny_tokenizer: ChatTokenizer
+    tiny_model_config: ModelConfig, tiny_tokenizer: ChatTokenizer
 ) -> None:
     seen: list[int] = []
     waiting = 0
-    async with scripted_model(sample_call, tiny_card, tiny_tokenizer) as scripted:
+    async with scripted_model(sample_call, tiny_model_config, tiny_tokenizer) as scripted:
         engine = scripted.model.engine
         complete = engine.complete
 
@@ -144,21 +146,21 @@ async def test_no_more_requests_than_allowed_are_in_flight(
                 waiting -= 1
 
         engine.complete = counted  # type: ignore[method-assign]
-        await probe_tools(scripted.model, tiny_card.roles.actor, 30, 3, lambda line: None)
+        await probe_tools(scripted.model, tiny_model_config.roles.actor, 30, 3, lambda line: None)
     assert max(seen) == 3
 
 
-def test_strings_get_the_room_that_a_probe_needs(tiny_card: ModelCard) -> None:
-    actor = tiny_card.roles.actor
+def test_strings_get_the_room_that_a_probe_needs(tiny_model_config: ModelConfig) -> None:
+    actor = tiny_model_config.roles.actor
     rooms = {probe.kind: with_room(actor, probe).string_tokens for probe in battery()}
     assert rooms.pop("2 kB of code") == CODE_TOKENS
     assert set(rooms.values()) == {actor.string_tokens}
 
 
 async def test_vllms_own_calls_are_asked_to_be_strict(
-    tiny_card: ModelCard, tiny_tokenizer: ChatTokenizer
+    tiny_model_config: ModelConfig, tiny_tokenizer: ChatTokenizer
 ) -> None:
-    chat = msgspec.structs.replace(tiny_card, route="chat")
+    chat = msgspec.structs.replace(tiny_model_config, api="chat")
     report, scripted = await played(sample_call, chat, tiny_tokenizer, count=26)
     assert kinds(report)["all"].valid == 26
     assert (report.figures[1].value or 0) > 0
@@ -170,18 +172,20 @@ async def test_vllms_own_calls_are_asked_to_be_strict(
 
 
 async def test_hosted_models_get_the_tools_as_they_are(
-    tiny_card: ModelCard, tiny_tokenizer: ChatTokenizer
+    tiny_model_config: ModelConfig, tiny_tokenizer: ChatTokenizer
 ) -> None:
-    hosted = msgspec.structs.replace(tiny_card, route="chat", path=None, base_url="https://api.example/v1")
+    hosted = msgspec.structs.replace(
+        tiny_model_config, api="chat", path=None, base_url="https://api.example/v1"
+    )
     _, scripted = await played(sample_call, hosted, tiny_tokenizer, count=2)
     assert "strict" not in str(scripted.server.requests[0].tools)
 
 
 async def test_an_engine_that_refuses_or_fails_ends_the_probe(
-    tiny_card: ModelCard, tiny_tokenizer: ChatTokenizer
+    tiny_model_config: ModelConfig, tiny_tokenizer: ChatTokenizer
 ) -> None:
-    chat = msgspec.structs.replace(tiny_card, route="chat")
+    chat = msgspec.structs.replace(tiny_model_config, api="chat")
     with pytest.raises(RequestRefused, match="auto tool choice"):
         await played(lambda request: refuse(400, "needs auto tool choice"), chat, tiny_tokenizer, count=4)
     with pytest.raises(RequestFailed):
-        await played(lambda request: refuse(503, "busy"), tiny_card, tiny_tokenizer, count=4)
+        await played(lambda request: refuse(503, "busy"), tiny_model_config, tiny_tokenizer, count=4)

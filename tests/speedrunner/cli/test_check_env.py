@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from envs import Opening, Split, Task, TextEnv
-from serving.cards import CHECKOUT
+from serving.model_configs import CHECKOUT
 from tests.processes import all_end
 from tests.scripted_runs import complaint, in_process, speedrunner
 from tests.toy_env import Corridor

@@ -46,9 +46,9 @@ def test_as_json_its_classes_are_the_ledger_s_sums(learnt: ScriptedRun) -> None:
         "reasoning": total.reasoning,
         "action": total.action,
     }
-    assert run["total"]["usd"] == pytest.approx(learnt.card.prices.cost(total))
+    assert run["total"]["usd"] == pytest.approx(learnt.model_config.prices.cost(total))
     assert 0.9 < run["cache_share"] <= 1  # less than all: of requests in flight together each could be first
-    assert found["accounts"]["equal"] is True
+    assert found["reconciliations"]["equal"] is True
 
 
 def test_another_list_prices_the_checkpoints_too(learnt: ScriptedRun) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from envs import Opening, Task
 from envs.scienceworld import ScienceWorld
-from serving.cards import CHECKOUT
+from serving.model_configs import CHECKOUT
 from serving.tokens.tools import ToolCall
 from speedrunner.cli.hand_play import UnreadableLine, read_call
 from tests.scripted_runs import CORRIDOR, command, complaint, speedrunner
@@ -179,7 +179,7 @@ class TestPlay:
         typed = "open door to greenhouse\ngo(location='nowhere')\nsubmit_answer\nlook_around\n"
         done = play("env=scienceworld", "task.name=find-plant", "task.index=262", typed=typed)
         assert (done.returncode, done.stderr) == (0, "")
-        assert "\n\nThis room is called" in done.stdout.partition("> ")[2]  # the surroundings
+        assert "\n\nThis room is called" in done.stdout.partition("> ")[2]  # the free observation
         assert "=== submitted: score 0, 3 calls, 2 actions; " in done.stdout
 
     def test_crafter(self) -> None:

@@ -13,8 +13,8 @@ from tests.scripted_runs import complaint, in_process, speedrunner
 
 
 @pytest.mark.process
-def test_a_fresh_environment_method_and_card_pass_their_checks_and_tests(tmp_path: Path) -> None:
-    for kind, name in (("env", "treasure_hunt"), ("method", "diary"), ("card", "qwen-9.b")):
+def test_a_fresh_environment_method_and_model_config_pass_their_checks_and_tests(tmp_path: Path) -> None:
+    for kind, name in (("env", "treasure_hunt"), ("method", "diary"), ("model", "qwen-9.b")):
         assert in_process("init", kind, name, str(tmp_path / "mine")).returncode == 0
     here = tmp_path / "mine"
     assert sorted(file.name for file in here.iterdir()) == [
@@ -24,7 +24,7 @@ def test_a_fresh_environment_method_and_card_pass_their_checks_and_tests(tmp_pat
     for command in (
         ["check", "env", "treasure_hunt:TreasureHunt", "width=5", "--calls", "30"],
         ["check", "method", "diary:Diary", "llm_calls=5", "env=treasure_hunt:TreasureHunt"],
-        ["serve", "model.card=qwen-9.b.yaml", "--print"],
+        ["serve", "model.name=qwen-9.b.yaml", "--print"],
     ):
         done = speedrunner(*command, cwd=here)
         assert (done.returncode, done.stderr) == (0, ""), done.stdout
@@ -43,7 +43,7 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("kind", "name"),
-    [("env", "my world"), ("method", "class"), ("card", "../up"), ("method", "policy"), ("method", "json")],
+    [("env", "my world"), ("method", "class"), ("model", "../up"), ("method", "policy"), ("method", "json")],
 )
 def test_a_refused_name_writes_nothing(kind: str, name: str, tmp_path: Path) -> None:
     complaint(in_process("init", kind, name, str(tmp_path)))

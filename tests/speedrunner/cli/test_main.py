@@ -18,13 +18,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from serving.cards import CHECKOUT
-from serving.model_card import ModelCard
+from serving.model_config import ModelConfig
+from serving.model_configs import CHECKOUT
 from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.config.compose import compose
 from speedrunner.config.schema import to_yaml
 from speedrunner.store.data import load
-from speedrunner.store.records import Ending, Policy
+from speedrunner.store.records import Policy, Termination
 from speedrunner.store.rundir import RunDirectory
 from tests.scripted_engine import HANG, Answer, Request, ScriptedEngine, call
 from tests.scripted_runs import (
@@ -141,8 +141,8 @@ class TestCommands:
         run = corridor(script(), "method=react", "run.rollouts=0", "run.test_episodes=1")
         run.folder = run.folder / "a[bold]b :smile:"
         run.folder.mkdir()
-        arguments = [each for each in run.overrides() if not each.startswith(("run.dir", "model.card"))]
-        quoted = [f"run.dir='{run.dir}'", f"model.card='{run.folder}/scripted.yaml'"]
+        arguments = [each for each in run.overrides() if not each.startswith(("run.dir", "model.name"))]
+        quoted = [f"run.dir='{run.dir}'", f"model.name='{run.folder}/scripted.yaml'"]
         done = in_process("run", *arguments, *quoted)
         assert done.returncode == 0, done.stderr
         assert done.stdout.rstrip().endswith(f"The run's files are in {run.dir}")
@@ -157,7 +157,7 @@ class TestCommands:
         arguments = run.overrides("env=my_world:Corridor", "method=my_method:Mine")
         done = speedrunner("run", *arguments, cwd=run.folder)
         assert done.returncode == 0, done.stderr
-        assert [row.ending for row in run.data.episodes] == [Ending.SUCCESS]
+        assert [row.termination for row in run.data.episodes] == [Termination.SUCCESS]
 
     def test_an_episode_is_told_in_full(self, corridor: Runs) -> None:
         run = corridor(script(lambda request: call("walk", steps=2 if request.turn else 1)))
@@ -181,7 +181,7 @@ class TestCommands:
 
 @pytest.fixture(scope="module")
 def killed(
-    tiny_card: ModelCard,
+    tiny_model_config: ModelConfig,
     tiny_folder: str,
     tiny_tokenizer: ChatTokenizer,
     tmp_path_factory: pytest.TempPathFactory,
@@ -196,8 +196,8 @@ def killed(
         return HANG
 
     with ScriptedEngine(tiny_tokenizer, script(actor)) as engine:
-        card = roomy(tiny_card, path=tiny_folder)
-        run = ScriptedRun(tmp_path_factory.mktemp("killed"), card, engine, [*SCHEDULE])
+        model_config = roomy(tiny_model_config, path=tiny_folder)
+        run = ScriptedRun(tmp_path_factory.mktemp("killed"), model_config, engine, [*SCHEDULE])
         process = subprocess.Popen(
             command("run", *run.overrides("run.in_flight=4")),
             cwd=CHECKOUT,
@@ -225,11 +225,11 @@ class TestBadInput:
 
     def test_a_missing_model_path(self, corridor: Runs) -> None:
         run = corridor(script())
-        run.card = msgspec.structs.replace(run.card, path="/no/such/weights")
+        run.model_config = msgspec.structs.replace(run.model_config, path="/no/such/weights")
         line = complaint(run.cli())
         assert line == (
             "model 'tiny-random': there is no folder /no/such/weights; "
-            "download it or correct the card's `path`"
+            "download it or correct the model config's `path`"
         )
 
     def test_a_port_in_use(self, corridor: Runs) -> None:
@@ -249,7 +249,7 @@ class TestBadInput:
         )
         assert [path.name for path in run.dir.iterdir()] == ["thesis.tex"]
 
-    @pytest.mark.parametrize("name", ["requests.jsonl", "hosts.log"])
+    @pytest.mark.parametrize("name", ["requests.jsonl", "workers.log"])
     def test_a_fifo_in_a_files_place_is_not_waited_for(self, killed: ScriptedRun, name: str) -> None:
         run = killed.copy()
         (run.dir / name).unlink(missing_ok=True)

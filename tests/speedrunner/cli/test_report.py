@@ -215,8 +215,14 @@ def test_forecasts_that_came_with_the_runs_hide_no_run(mean: float, copied: Path
         kinds = [row.phase for row in data.rows]
         counts = {"train": kinds.count("train"), "test": kinds.count("test"), "sleep": len(data.sleeps)}
         amounts = {"mean": {"requests": mean}, "sd": {"requests": mean}, "measured": {}}
-        setting = {"env": "babyai", "method": "react", "model": "m"}
-        about = {"dir": run.parent.name, "setting": setting, "counts": counts, "files": 1, "prices": "x"}
+        condition_name = {"env": "babyai", "method": "react", "model": "m"}
+        about = {
+            "dir": run.parent.name,
+            "condition_name": condition_name,
+            "counts": counts,
+            "files": 1,
+            "prices": "x",
+        }
         forecasts.append(json.dumps({**about, **amounts, "made": -1.0, "format": 1}))
     (copied / "forecasts.jsonl").write_text("\n".join(forecasts) + "\n")
     done = in_process("report", str(copied))

@@ -12,9 +12,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from serving.cards import CHECKOUT, adapted, load_card
 from serving.deployment import server_log
-from serving.errors import InvalidCard, ServerFailed
+from serving.errors import InvalidModelConfig, ServerFailed
+from serving.model_configs import CHECKOUT, adapted, load_model_config
 from speedrunner.cli.serve import serve, shell_command
 from speedrunner.config.schema import InvalidConfig
 from tests.serve_command import check_serving_on_a_port, lines_until, serving
@@ -74,25 +74,25 @@ class TestPrinting:
         assert words[words.index("--uds") + 1] == f"{made[3]}/http"
 
     def test_a_port_comes_with_a_key_in_the_environment(self) -> None:
-        folder, line = shell_command(load_card("qwen3-8b"), 8000).split(" && ")
+        folder, line = shell_command(load_model_config("qwen3-8b"), 8000).split(" && ")
         words = shlex.split(line)
         assert f"TMPDIR={shlex.split(folder)[3]}" in words  # made first, as whatever vLLM writes goes there
         key = words[0].removeprefix("VLLM_API_KEY=")
         assert len(key) >= 32
         assert not any(key in word for word in words[1:])
         assert words[words.index("--port") + 1] == "8000"
-        assert words[words.index("--host") + 1] == "127.0.0.1"
-        assert words[words.index("--revision") + 1] == load_card("qwen3-8b").revision
+        assert words[words.index("--worker") + 1] == "127.0.0.1"
+        assert words[words.index("--revision") + 1] == load_model_config("qwen3-8b").revision
 
     def test_replicas_and_random_weights_stand_in_it(self) -> None:
-        words = shlex.split(shell_command(adapted(load_card("qwen3-8b"), 2, "dummy"), 8000))
+        words = shlex.split(shell_command(adapted(load_model_config("qwen3-8b"), 2, "dummy"), 8000))
         assert words[1:4] == [str(CHECKOUT / "models/shapes/build.py"), "--shape", "qwen3-8b"]
         assert words[words.index("--data-parallel-size") + 1] == "2"
         assert words[words.index("--load-format") + 1] == "dummy"
         assert "--revision" not in words
 
     def test_its_line_is_one_that_a_shell_takes(self) -> None:
-        line = shell_command(load_card("tiny-random"), None)
+        line = shell_command(load_model_config("tiny-random"), None)
         checked = subprocess.run(["sh", "-n", "-c", line], capture_output=True, text=True)
         assert (checked.returncode, checked.stderr) == (0, "")
 
@@ -101,10 +101,14 @@ class TestPrinting:
     ("overrides", "error", "message"),
     [
         (["serving.url=unix:/x"], InvalidConfig, "serving.url=unix:/x is a running server; `serve` starts"),
-        (["model=gpt-5.4-mini"], InvalidCard, "'gpt-5.4-mini' is hosted at .*: it cannot be started here"),
+        (
+            ["model=gpt-5.4-mini"],
+            InvalidModelConfig,
+            "'gpt-5.4-mini' is hosted at .*: it cannot be started here",
+        ),
         (
             ["model=tiny-random", "model.load_format=dummy"],
-            InvalidCard,
+            InvalidModelConfig,
             "model.load_format=dummy does not go with",
         ),
     ],
@@ -125,4 +129,4 @@ def test_a_port_in_use_is_told(tiny_folder: str) -> None:
         port = taken.getsockname()[1]
         with pytest.raises(ServerFailed, match=f"port {port} of 127.0.0.1 is taken"):
             serve(["model=tiny-random", f"serving.port={port}"], print_=False)
-    assert not server_log(load_card("tiny-random")).with_suffix(".key").exists()
+    assert not server_log(load_model_config("tiny-random")).with_suffix(".key").exists()

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from serving.tokens.tools import ToolCall
 from serving.usage import Usage
-from speedrunner.store.records import CallNode, Ending, Message, Turn
+from speedrunner.store.records import CallNode, Message, Termination, Turn
 from speedrunner.store.rundir import RunDirectory
 from tests.scripted_runs import ScriptedRun, complaint, in_process
 from tests.speedrunner.run_samples import trajectory
@@ -49,7 +49,9 @@ def test_thoughts_errors_and_faults_are_shown_and_steer_no_terminal(tmp_path: Pa
         ),
         Turn(messages=[], text="hm", usage=Usage(), seconds=0.0, error="no call", role="critic"),
     ]
-    fault = trajectory(turns=turns, ending=Ending.ENGINE_ERROR, outcome=None, error="gone\nat \x1b]0;x")
+    fault = trajectory(
+        turns=turns, termination=Termination.ENGINE_ERROR, outcome=None, error="gone\nat \x1b]0;x"
+    )
     with RunDirectory.open_for_writing(tmp_path / "run") as run:
         run.write_config("run: {}\n")
         run.append_trajectory("train", 0, fault)

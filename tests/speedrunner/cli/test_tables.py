@@ -14,7 +14,7 @@ from statistics import fmean, stdev
 import pandas
 import pytest
 
-from serving.cards import CHECKOUT
+from serving.model_configs import CHECKOUT
 from speedrunner.results.tables import MEASURES
 from speedrunner.store.data import load
 from speedrunner.store.sweep_plans import SweepPlan, note_sweep

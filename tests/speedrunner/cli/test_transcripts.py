@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from typer import rich_utils
 
-from serving.cards import CHECKOUT
+from serving.model_configs import CHECKOUT
 from speedrunner.cli import output
 from tests.scripted_runs import in_process
 from tests.skill_modules import MODULES

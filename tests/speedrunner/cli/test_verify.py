@@ -13,7 +13,7 @@ def test_one_line_for_each_check_of_a_run_that_holds(learnt: ScriptedRun) -> Non
     done = in_process("verify", str(learnt.dir), *trusting(learnt.dir))
     assert (done.returncode, done.stderr) == (0, "")
     *lines, summary = done.stdout.splitlines()
-    checks = ("files", "plan", "policies", "accounts", "prompts", "replay")
+    checks = ("files", "plan", "policies", "reconciliations", "prompts", "replay")
     assert [line.split(": ")[0].split() for line in lines] == [["ok", check] for check in checks]
     assert summary == f"{learnt.dir}: 6 ok"
 
@@ -33,7 +33,7 @@ def test_differences_are_named_and_so_is_other_code(learnt: ScriptedRun, tmp_pat
     found = json.loads(as_json.stdout)
     assert found["passed"] is False
     failed = {each["name"]: each["found"] for each in found["findings"] if each["level"] == "failed"}
-    assert failed == {"accounts": 1, "replay": 1}
+    assert failed == {"reconciliations": 1, "replay": 1}
     assert found["notes"] == [line[6:] for line in done.stdout.splitlines() if line.startswith("note: ")]
 
 
@@ -43,4 +43,4 @@ def test_one_byte_is_enough(learnt: ScriptedRun, tmp_path: Path) -> None:
     file.write_bytes(file.read_bytes().replace(b"Walk to", b"walk to"))
     done = in_process("verify", str(run), *trusting(run))
     assert done.returncode == 1
-    assert "\n             policies/v0001/skills.py: is not as it was sealed" in done.stdout
+    assert "\n             policies/v0001/skills.py: is not as it was covered by a checksum" in done.stdout

@@ -6,22 +6,22 @@ from pathlib import Path
 
 import pytest
 
-from serving.cards import load_card
+from serving.model_configs import load_model_config
 from speedrunner.cluster.subject import subject_of
 from speedrunner.config.schema import InvalidConfig
 
 
 def test_a_run_has_one_model_for_all_roles() -> None:
     found = subject_of(["model=tiny", "env=babyai", "run.dir=somewhere/one", "serving.port=8000"])
-    assert found.cards == [load_card("tiny")]
-    assert found.served == [(load_card("tiny"), 8000)]
+    assert found.model_configs == [load_model_config("tiny")]
+    assert found.served == [(load_model_config("tiny"), 8000)]
     assert [each.name for each in found.environments] == ["babyai"]
     assert (found.folders, found.gpus) == ([Path("somewhere").absolute()], 0)
 
 
 def test_another_inducer_takes_gpus_of_its_own() -> None:
-    found = subject_of(["model=qwen3.5-27b-2gpu", "model.inducer_card=qwen3-8b", "model.replicas=2"])
-    assert [card.name for card, _ in found.served] == ["qwen3.5-27b-2gpu", "qwen3-8b"]
+    found = subject_of(["model=qwen3.5-27b-2gpu", "model.inducer_name=qwen3-8b", "model.replicas=2"])
+    assert [model_config.name for model_config, _ in found.served] == ["qwen3.5-27b-2gpu", "qwen3-8b"]
     assert found.gpus == 2 * 2 + 1
 
 
@@ -31,13 +31,13 @@ def test_nothing_is_started_for_what_runs_elsewhere() -> None:
     assert (attached.served, attached.gpus) == ([], 0)
     (reached,) = attached.attached
     assert (reached[0].name, reached[1].url) == ("qwen3-8b", "http://127.0.0.1:8000/v1")
-    assert attached.cards == [load_card("qwen3-8b")]  # whose tokenizer is needed here
+    assert attached.model_configs == [load_model_config("qwen3-8b")]  # whose tokenizer is needed here
 
 
 def test_a_list_of_runs_names_each_thing_once(tmp_path: Path) -> None:
     found = subject_of(["experiment=main", "scale=smoke"], tmp_path)
     assert len(found.configs) > 10
-    assert [card.name for card in found.cards] == ["tiny-random"]
+    assert [model_config.name for model_config in found.model_configs] == ["tiny-random"]
     assert {each.name for each in found.environments} == {"babyai", "scienceworld", "crafter"}
     assert found.folders == [tmp_path]
     assert found.words == "experiment=main scale=smoke"
@@ -53,12 +53,18 @@ def test_a_folder_of_runs_is_for_lists(given: list[str], tmp_path: Path) -> None
 def test_a_file_may_come_first(tmp_path: Path) -> None:
     file = tmp_path / "runs.yaml"
     file.write_text("- model: [tiny, tiny-random]\n")
-    assert [card.name for card in subject_of([str(file)]).cards] == ["tiny", "tiny-random"]
+    assert [model_config.name for model_config in subject_of([str(file)]).model_configs] == [
+        "tiny",
+        "tiny-random",
+    ]
 
 
 def test_the_words_of_submit_will_do() -> None:
     found = subject_of(["model=tiny", "cluster=gpu", "cluster.minutes=60"])
-    assert (found.words, [card.name for card in found.cards]) == ("model=tiny", ["tiny"])
+    assert (found.words, [model_config.name for model_config in found.model_configs]) == (
+        "model=tiny",
+        ["tiny"],
+    )
 
 
 def test_what_does_not_exist_is_refused() -> None:

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from serving.cards import CHECKOUT, MODELS
-from serving.model_card import ModelCard
+from serving.model_config import ModelConfig
+from serving.model_configs import CHECKOUT, MODELS
 from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.cluster.jobs import JOBS, JobPart, Submitted, note_jobs
 from speedrunner.sandbox.isolation import found
@@ -90,7 +90,7 @@ class TestAScript:
             (["model=qwen3.5-27b-2gpu"], "2"),
             (["model=qwen3.5-27b-4x48gb"], "4"),
             (["model=qwen3.5-27b-2gpu", "model.replicas=3"], "6"),
-            (["model=qwen3.5-27b", "model.inducer_card=qwen3-8b"], "2"),
+            (["model=qwen3.5-27b", "model.inducer_name=qwen3-8b"], "2"),
             (["model=qwen3.5-27b", "serving.url=http://127.0.0.1:8000"], None),
             (["model=tiny"], None),
         ],
@@ -135,16 +135,18 @@ class TestAScript:
         assert (read.returncode, read.stderr) == (0, "")
 
     def test_of_several_nodes_starts_the_same_command_on_the_others(self, folder: Path) -> None:
-        write_spread_model(folder / "card.yaml", nodes=3)
-        text = printed("model=card.yaml", "cluster.container=apptainer exec mine.sif", *CPU)
+        write_spread_model(folder / "model config.yaml", nodes=3)
+        text = printed("model=model config.yaml", "cluster.container=apptainer exec mine.sif", *CPU)
         assert options(text)["nodes"] == "3"
         assert "exec srun --relative=1 --nodes=2 --ntasks=2 --ntasks-per-node=1 " in text
         parts, run = re.findall(r"^    (apptainer exec mine.sif speedrunner sweep .*)$", text, re.MULTILINE)
         assert parts.removesuffix(" --worker-node)") == run.removesuffix(" </dev/null {wanted}>&- &")
 
     def test_of_several_nodes_stops_the_run_when_a_part_ends(self, folder: Path) -> None:
-        write_spread_model(folder / "card.yaml", nodes=2)
-        (folder / "job.sbatch").write_text(printed("model=card.yaml", f"cluster.scratch={folder}", *CPU))
+        write_spread_model(folder / "model config.yaml", nodes=2)
+        (folder / "job.sbatch").write_text(
+            printed("model=model config.yaml", f"cluster.scratch={folder}", *CPU)
+        )
         programs = folder / "bin"
         programs.mkdir()
         stop = folder / "stop"  # a pipe, by which the run hears of scancel
@@ -181,7 +183,7 @@ class TestAScript:
         for name in ("one", "other"):
             write_spread_model(folder / f"{name}.yaml", nodes=2, name=name)
         words = "one and other need several nodes each, and a job has one such model: "
-        assert words in refused("model=one.yaml", "model.inducer_card=other.yaml", *CPU)
+        assert words in refused("model=one.yaml", "model.inducer_name=other.yaml", *CPU)
 
     def test_writes_nothing(self, folder: Path) -> None:
         printed("model=tiny", *CPU)
@@ -254,10 +256,10 @@ def test_what_cannot_be_asked_for_is_one_line(given: list[str], words: str) -> N
 
 class TestWhatIsFinished:
     @pytest.fixture
-    def given(self, folder: Path, tiny_card: ModelCard, tiny_tokenizer: ChatTokenizer) -> list[str]:
+    def given(self, folder: Path, tiny_model_config: ModelConfig, tiny_tokenizer: ChatTokenizer) -> list[str]:
         """A list of two runs as two parts, of which the first was played."""
         with ScriptedEngine(tiny_tokenizer, script(walker, LEARN)) as engine:
-            shared = ScriptedRun(folder, roomy(tiny_card), engine).arguments
+            shared = ScriptedRun(folder, roomy(tiny_model_config), engine).arguments
             given = [*SCHEDULE, *shared, f"--dir={folder / 'done'}"]
             done = in_process("sweep", "runs.yaml", *given, "--part=1/2")
             assert done.returncode == 0, done.stderr

@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 from hydra.core.global_hydra import GlobalHydra
 
-import serving.cards
+import serving.model_configs
 from speedrunner.config import compose as composing
 from speedrunner.config.compose import compose
 from speedrunner.config.schema import (
     ClassConfig,
     Config,
     InvalidConfig,
-    ModelConfig,
+    ModelOptions,
     PricesConfig,
     RunConfig,
     differences,
@@ -43,7 +43,7 @@ class TestChoices:
             run=RunConfig("runs/babyai-speedrunner-tiny-random-seed0"),
             env=ClassConfig("babyai", {"num_dists": 0, "description": "paper"}),
             method=ClassConfig("speedrunner", options(REGISTRY, "speedrunner")),
-            model=ModelConfig("tiny-random"),
+            model=ModelOptions("tiny-random"),
         )
 
     def test_choices_and_values(self) -> None:
@@ -56,18 +56,18 @@ class TestChoices:
             ClassConfig("react", {"train": False}),
         )
 
-    def test_a_price_list_wins_over_the_card_s(self) -> None:
+    def test_a_price_list_wins_over_the_model_config_s(self) -> None:
         config = compose(["prices=gpt-5.4-mini", "prices.output=3"])
         assert config.prices == PricesConfig(0.75, 0.075, 3.0)
 
-    def test_every_card_is_a_choice(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(serving.cards, "MODELS", tmp_path)
+    def test_every_model_config_is_a_choice(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(serving.model_configs, "MODELS", tmp_path)
         for name in ("tiny-random", "qwen3.5-27b"):
             (tmp_path / f"{name}.yaml").touch()
-        assert compose(["model=qwen3.5-27b"]).model == ModelConfig("qwen3.5-27b")
+        assert compose(["model=qwen3.5-27b"]).model == ModelOptions("qwen3.5-27b")
 
-    def test_a_card_elsewhere_is_given_by_its_path(self) -> None:
-        assert compose(["model.card=/tmp/my.yaml"]).model == ModelConfig("/tmp/my.yaml")
+    def test_a_model_config_elsewhere_is_given_by_its_path(self) -> None:
+        assert compose(["model.name=/tmp/my.yaml"]).model == ModelOptions("/tmp/my.yaml")
 
     def test_values_may_refer_to_others(self) -> None:
         assert compose(["run.dir='runs/${env.name}/${run.seed}'", "run.seed=2"]).run.dir == "runs/babyai/2"
@@ -109,9 +109,9 @@ class TestMistakes:
             ("env=null", ["env=null", "babyai"]),
             ("method=[react,asi]", ["is not among its choices", "there are asi"]),
             ("model={a: b}", ["is not among its choices"]),
-            ("model=nope", ["model=nope", "there are gemini-3-flash-preview, ", "model.card=PATH"]),
+            ("model=nope", ["model=nope", "there are gemini-3-flash-preview, ", "model.name=PATH"]),
             ("method=x", ["method=x", "speedrunner, voyager, or package.module:Class"]),
-            ("prices=gpt-5.4", ["did you mean gpt-5.4-mini?", "card, gemini-3-flash-preview"]),
+            ("prices=gpt-5.4", ["did you mean gpt-5.4-mini?", "model config, gemini-3-flash-preview"]),
             ("experiment=demo", ["experiments are played by `speedrunner run`"]),
             ("run.rollouts", ["'run.rollouts'", "KEY=VALUE"]),
             ("=3", ["'=3'", "KEY=VALUE"]),
@@ -199,5 +199,5 @@ class TestPlainValues:
         assert compose(["run.dir=~/my runs"]).run.dir == "/home/someone/my runs"
         assert compose(["run.dir=/tmp/été"]).run.dir == "/tmp/été"
 
-    def test_the_path_of_a_card_is_a_choice_of_model(self) -> None:
-        assert compose(["model=/tmp/mine.yaml"]).model.card == "/tmp/mine.yaml"
+    def test_the_path_of_a_model_config_is_a_choice_of_model(self) -> None:
+        assert compose(["model=/tmp/mine.yaml"]).model.model_config == "/tmp/mine.yaml"

@@ -1,4 +1,4 @@
-"""What a configuration names: cards with its changes, and the one task of a single episode."""
+"""What a configuration names: model configs with its changes, and the one task of a single episode."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import pytest
 
 import envs
 from envs import InvalidOption, Task, TextEnv, UnknownTask
-from serving.errors import InvalidCard
+from serving.errors import InvalidModelConfig
 from speedrunner.config.compose import compose
-from speedrunner.config.named import actor_card, chosen_task, inducer_card
+from speedrunner.config.named import actor_model_config, chosen_task, inducer_model_config
 from tests.toy_env import Corridor
 
 
@@ -65,31 +65,31 @@ class TestRoles:
         config = compose(
             ["model=tiny-random", "model.actor.thinking_tokens=32", "model.inducer.temperature=0.2"]
         )
-        card, own = actor_card(config), actor_card(compose(["model=tiny-random"]))
-        assert (card.roles.actor.thinking_tokens, card.roles.inducer.temperature) == (32, 0.2)
-        assert card.roles.actor.string_tokens == own.roles.actor.string_tokens
-        assert inducer_card(config, card) is card
+        model_config, own = actor_model_config(config), actor_model_config(compose(["model=tiny-random"]))
+        assert (model_config.roles.actor.thinking_tokens, model_config.roles.inducer.temperature) == (32, 0.2)
+        assert model_config.roles.actor.string_tokens == own.roles.actor.string_tokens
+        assert inducer_model_config(config, model_config) is model_config
 
-    def test_those_of_the_inducer_go_to_its_own_card_where_it_has_one(self) -> None:
+    def test_those_of_the_inducer_go_to_its_own_model_config_where_it_has_one(self) -> None:
         config = compose(
-            ["model=tiny-random", "model.inducer_card=gpt-5.4-mini", "model.inducer.reasoning_effort=high"]
+            ["model=tiny-random", "model.inducer_name=gpt-5.4-mini", "model.inducer.reasoning_effort=high"]
         )
-        card = actor_card(config)
-        assert card == actor_card(compose(["model=tiny-random"]))
-        other = inducer_card(config, card)
+        model_config = actor_model_config(config)
+        assert model_config == actor_model_config(compose(["model=tiny-random"]))
+        other = inducer_model_config(config, model_config)
         assert (other.name, other.roles.inducer.reasoning_effort) == ("gpt-5.4-mini", "high")
 
     @pytest.mark.parametrize(
-        ("setting", "problem"),
+        ("condition_name", "problem"),
         [
             ("model.actor.thinking_tokens=50000", r"roles\.actor: an answer of 50\d+ tokens .* context of"),
             ("model.actor.reasoning_effort=low", r"reasoning_effort is for hosted models; thinking_tokens"),
         ],
     )
     def test_what_the_model_cannot_do_is_refused_before_anything_starts(
-        self, setting: str, problem: str
+        self, condition_name: str, problem: str
     ) -> None:
         with pytest.raises(
-            InvalidCard, match=rf"^{setting} does not go with model 'tiny-random': .*{problem}"
+            InvalidModelConfig, match=rf"^{condition_name} does not go with model 'tiny-random': .*{problem}"
         ):
-            actor_card(compose(["model=tiny-random", setting]))
+            actor_model_config(compose(["model=tiny-random", condition_name]))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from speedrunner.config.compose import compose
-from speedrunner.config.names import Setting, run_name, setting
+from speedrunner.config.names import ConditionName, condition_name, run_name
 
 SCIENCE = ("env=scienceworld", "env.family=4")
 
@@ -23,9 +23,9 @@ SCIENCE = ("env=scienceworld", "env.family=4")
         ),
         (("env=crafter", "env.zombie_frequency=1"), "crafter-speedrunner-tiny-random-seed0"),
         (("method.interpreter=off",), "babyai-speedrunner-interpreter_off-tiny-random-seed0"),
-        (("model.inducer_card=qwen3.5-27b",), "babyai-speedrunner-tiny-random+qwen3.5-27b-seed0"),
+        (("model.inducer_name=qwen3.5-27b",), "babyai-speedrunner-tiny-random+qwen3.5-27b-seed0"),
         (("model.prefix_caching=false",), "babyai-speedrunner-tiny-random-uncached-seed0"),
-        (("model.card=/models/my.yaml",), "babyai-speedrunner-my-seed0"),
+        (("model.name=/models/my.yaml",), "babyai-speedrunner-my-seed0"),
         (
             ("env=tests.toy_env:Corridor", "env.pit=-3", "run.rollouts=5"),
             "tests.toy_env_Corridor-pit-3-speedrunner-tiny-random-seed0",
@@ -41,21 +41,23 @@ class TestOfARunThatBeginsWithAnother_s:
     def test_method_model_and_seed_are_named_once(self) -> None:
         first = compose([*SCIENCE, "method=asi"])
         second = compose(["env=babyai", "method=asi", f"run.start_from={first.run.dir}"])
-        assert setting(second) == Setting("babyai", "asi-from_scienceworld-family4", "tiny-random")
+        assert condition_name(second) == ConditionName(
+            "babyai", "asi-from_scienceworld-family4", "tiny-random"
+        )
         third = compose([*SCIENCE, "method=asi", f"run.start_from={second.run.dir}", "run.rollouts=0"])
-        assert setting(third).method == "asi-from_babyai-asi-from_scienceworld-family4"
+        assert condition_name(third).method == "asi-from_babyai-asi-from_scienceworld-family4"
 
     def test_another_method_or_seed_is_named(self) -> None:
         other = compose(["method=asi", "run.seed=1"])
-        assert setting(compose([f"run.start_from={other.run.dir}"])).method == (
+        assert condition_name(compose([f"run.start_from={other.run.dir}"])).method == (
             "speedrunner-from_babyai-asi-tiny-random-seed1"
         )
 
     def test_the_same_on_a_server_without_prefix_cache(self) -> None:
         source = compose(["method=asi"]).run.dir
         config = compose(["method=asi", f"run.start_from={source}", "model.prefix_caching=false"])
-        assert setting(config) == Setting("babyai", "asi-from_babyai", "tiny-random-uncached")
+        assert condition_name(config) == ConditionName("babyai", "asi-from_babyai", "tiny-random-uncached")
 
     def test_the_last_skills_are_named(self) -> None:
         config = compose(["run.rollouts=0", "run.start_from=runs/mine:2", "library.visible_last=50"])
-        assert setting(config).method == "speedrunner-visible_last50-from_mine_2"
+        assert condition_name(config).method == "speedrunner-visible_last50-from_mine_2"

@@ -12,7 +12,7 @@ from speedrunner.config.schema import (
     ClassConfig,
     Config,
     InvalidConfig,
-    ModelConfig,
+    ModelOptions,
     RunConfig,
     changes_results,
     differences,
@@ -29,7 +29,7 @@ def config(**run: Any) -> Config:
         run=RunConfig(**{"dir": "runs/one", **run}),
         env=ClassConfig("babyai", {"num_dists": 4}),
         method=ClassConfig("react"),
-        model=ModelConfig("tiny-random"),
+        model=ModelOptions("tiny-random"),
     )
 
 
@@ -54,7 +54,9 @@ class TestYaml:
         assert to_yaml(one) == to_yaml(other)
 
     def test_an_older_file_gets_the_defaults_of_keys_that_it_lacks(self) -> None:
-        text = "run: {dir: x}\nenv: {name: babyai}\nmethod: {name: react}\nmodel: {card: tiny-random}\n"
+        text = (
+            "run: {dir: x}\nenv: {name: babyai}\nmethod: {name: react}\nmodel: {model config: tiny-random}\n"
+        )
         assert from_yaml(text).run == RunConfig("x")
 
     def test_an_environment_that_is_not_installed_can_be_read(self) -> None:
@@ -121,7 +123,7 @@ class TestChecks:
         with pytest.raises(InvalidConfig, match=r"no rollouts \(did you mean run\.rollouts\?\)"):
             from_mapping(with_value("rollouts", 3))
 
-    @pytest.mark.parametrize("key", ["env.name", "model.card"])
+    @pytest.mark.parametrize("key", ["env.name", "model.name"])
     def test_a_required_key_that_is_missing_is_named(self, key: str) -> None:
         content = to_mapping(config())
         section, name = key.split(".")

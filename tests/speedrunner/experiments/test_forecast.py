@@ -12,10 +12,10 @@ import msgspec
 import pandas
 import pytest
 
-from serving.model_card import ModelCard
+from serving.model_config import ModelConfig
 from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.config.compose import compose
-from speedrunner.config.names import setting
+from speedrunner.config.names import condition_name
 from speedrunner.experiments.forecast import COLUMNS, NothingMeasured, budgets_of, forecast, measured
 from speedrunner.results.forecast_records import FORECASTS, MEASURES, Forecast, kept, total, truth
 from speedrunner.results.ledger import run_costs
@@ -51,7 +51,7 @@ def amounts(value: float) -> dict[str, float]:
 
 def known(setup: Setup, train: list[float], test: list[float], sleep: list[float]) -> pandas.DataFrame:
     """Return measured episodes and sleeps, every measure of each of which is one number."""
-    own, budgets = setting(setup.config), budgets_of(setup.config)
+    own, budgets = condition_name(setup.config), budgets_of(setup.config)
     kinds = {"train": train, "test": test, "sleep": sleep}
     rows = [
         (own, budgets, kind, *[each] * len(MEASURES)) for kind, values in kinds.items() for each in values
@@ -114,7 +114,7 @@ class TestWhatIsAlike:
         there = known(planned(), [1.0], [1.0], [1.0])
         own, variant = forecast([planned(), planned("method.interpreter=off")], there)
         assert own.source is None
-        assert variant.source == setting(planned().config)
+        assert variant.source == condition_name(planned().config)
         assert variant.mean == own.mean
 
     @pytest.mark.parametrize(
@@ -150,12 +150,12 @@ def test_a_run_of_the_paper_s_size_makes_few_files() -> None:
 
 @pytest.fixture(scope="module")
 def played(
-    tmp_path_factory: pytest.TempPathFactory, tiny_card: ModelCard, tiny_tokenizer: ChatTokenizer
+    tmp_path_factory: pytest.TempPathFactory, tiny_model_config: ModelConfig, tiny_tokenizer: ChatTokenizer
 ) -> tuple[Path, list[str]]:
     """A run of 4 rollouts, 2 sleeps and 6 test episodes, and its settings."""
     folder = tmp_path_factory.mktemp("forecast")
     with ScriptedEngine(tiny_tokenizer, script(walker, LEARN)) as engine:
-        run = ScriptedRun(folder, roomy(tiny_card), engine)
+        run = ScriptedRun(folder, roomy(tiny_model_config), engine)
         given = [*SCHEDULE, *(each for each in run.arguments if "run.dir" not in each)]
         done = in_process("run", *given, f"run.dir={folder / 'runs' / 'one'}")
     assert done.returncode == 0, done.stderr

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from speedrunner.config.compose import group_choices, group_file
-from speedrunner.config.names import Setting, setting
+from speedrunner.config.names import ConditionName, condition_name
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.experiments.grid import Grid, GridRun, grid_of
 
@@ -223,11 +223,11 @@ class TestThePaper_sExperiments:
         assert all(main[run.config.run.dir] == run.config for runs in shared.values() for run in runs)
 
     def test_the_main_one_has_every_method_in_four_settings(self) -> None:
-        found = {setting(run.config) for run in experiment("main")}
+        found = {condition_name(run.config) for run in experiment("main")}
         settings = ("crafter", "scienceworld-family3", "scienceworld-family4", "babyai")
         methods = ("react", "opo", "asi", "speedrunner")
-        expected = {Setting(env, method, "gpt-5.4-mini") for env in settings for method in methods}
-        assert found == expected | {Setting("crafter", "voyager", "gpt-5.4-mini")}
+        expected = {ConditionName(env, method, "gpt-5.4-mini") for env in settings for method in methods}
+        assert found == expected | {ConditionName("crafter", "voyager", "gpt-5.4-mini")}
 
     def test_truncation_evaluates_the_last_skills_of_one_run(self) -> None:
         first, *others = experiment("truncation")
@@ -245,7 +245,7 @@ class TestThePaper_sExperiments:
     def test_smoke_is_one_seed_of_the_random_model(self, name: str) -> None:
         for run in experiment(name, scale="smoke"):
             config = run.config
-            assert (config.model.card, config.run.seed, config.run.max_actions) == ("tiny-random", 0, 200)
+            assert (config.model.name, config.run.seed, config.run.max_actions) == ("tiny-random", 0, 200)
             assert config.run.rollouts in (4, 0)
             assert config.model.actor["max_calls"] == config.model.inducer["max_calls"] == 10
 
@@ -254,7 +254,7 @@ class TestThePaper_sExperiments:
         options = run.config.run
         assert (options.dir, options.rollouts, options.sleep_every) == ("runs/demo", 40, 10)
         assert (options.eval_every, options.test_episodes, options.in_flight) == (10, 20, 16)
-        assert run.config.model.card == "tiny"
+        assert run.config.model.name == "tiny"
 
     def test_the_full_demo_is_the_demo_over_five_seeds_and_the_other_methods(self) -> None:
         (demo,) = grid_of(["experiment=demo"]).runs()

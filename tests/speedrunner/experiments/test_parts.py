@@ -37,7 +37,7 @@ def names(dealt: list[list[Member]]) -> list[list[str]]:
 
 
 def models(dealt: list[list[Member]]) -> list[set[str]]:
-    return [{each.setup.card.name for each in part} for part in dealt]
+    return [{each.setup.model_config.name for each in part} for part in dealt]
 
 
 @pytest.mark.parametrize("number", [None, 2, 3, 5, 8])

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from serving.model_card import ModelCard
+from serving.model_config import ModelConfig
 from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.experiments.status import RunStatus, Status
 from speedrunner.experiments.status import status as status_of
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.process
 
 @pytest.fixture(scope="module")
 def played(
-    tmp_path_factory: pytest.TempPathFactory, tiny_card: ModelCard, tiny_tokenizer: ChatTokenizer
+    tmp_path_factory: pytest.TempPathFactory, tiny_model_config: ModelConfig, tiny_tokenizer: ChatTokenizer
 ) -> Path:
     """A sweep of three runs, of which the second waits for the first, and the third was taken away."""
     folder = tmp_path_factory.mktemp("status")
@@ -35,7 +35,9 @@ def played(
     )
     with ScriptedEngine(tiny_tokenizer, script(walker, LEARN)) as engine:
         given = [
-            each for each in ScriptedRun(folder, roomy(tiny_card), engine).arguments if "run.dir" not in each
+            each
+            for each in ScriptedRun(folder, roomy(tiny_model_config), engine).arguments
+            if "run.dir" not in each
         ]
         done = in_process("sweep", str(folder / "runs.yaml"), *SCHEDULE, *given, f"--dir={folder / 'runs'}")
     assert done.returncode == 0, done.stderr

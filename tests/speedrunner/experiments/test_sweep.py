@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from serving.balance import Balance
-from serving.model_card import ModelCard
+from serving.model_config import ModelConfig
+from serving.reconciliation import Reconciliation
 from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.experiments.grid import Grid
 from speedrunner.experiments.status import run_status
@@ -46,10 +46,10 @@ pytestmark = pytest.mark.process
 class Sweep:
     """A list of runs on one scripted engine."""
 
-    def __init__(self, folder: Path, card: ModelCard, server: ScriptedEngine) -> None:
+    def __init__(self, folder: Path, model_config: ModelConfig, server: ScriptedEngine) -> None:
         self.folder = folder
         self.server = server
-        self.shared = [*SCHEDULE, *ScriptedRun(folder, card, server).arguments]
+        self.shared = [*SCHEDULE, *ScriptedRun(folder, model_config, server).arguments]
         self.printed = ""
 
     def file(self, *runs: str) -> Path:
@@ -75,22 +75,24 @@ class Sweep:
 
 @pytest.fixture(scope="module")
 def both(
-    tmp_path_factory: pytest.TempPathFactory, tiny_card: ModelCard, tiny_tokenizer: ChatTokenizer
+    tmp_path_factory: pytest.TempPathFactory, tiny_model_config: ModelConfig, tiny_tokenizer: ChatTokenizer
 ) -> Iterator[tuple[Sweep, SweepResult]]:
     """Two runs that were played side by side to their ends."""
     with ScriptedEngine(tiny_tokenizer, script(walker, LEARN)) as engine:
-        both = Sweep(tmp_path_factory.mktemp("both"), roomy(tiny_card), engine)
+        both = Sweep(tmp_path_factory.mktemp("both"), roomy(tiny_model_config), engine)
         yield both, asyncio.run(both.play("method=speedrunner", "method=react method.train=true run.seed=1"))
 
 
 @pytest.fixture
-def sweep_of(tmp_path: Path, tiny_card: ModelCard, tiny_tokenizer: ChatTokenizer) -> Callable[..., Sweep]:
+def sweep_of(
+    tmp_path: Path, tiny_model_config: ModelConfig, tiny_tokenizer: ChatTokenizer
+) -> Callable[..., Sweep]:
     engines: list[ScriptedEngine] = []
 
     def make(policy: Callable[[Request], Answer]) -> Sweep:
         engine = ScriptedEngine(tiny_tokenizer, policy)
         engines.append(engine.__enter__())
-        return Sweep(tmp_path, roomy(tiny_card), engine)
+        return Sweep(tmp_path, roomy(tiny_model_config), engine)
 
     yield make
     for engine in engines:
@@ -102,14 +104,14 @@ def test_each_run_is_whole_and_has_its_own_ledger_and_the_accounts_hold_over_all
 ) -> None:
     played, result = both
     assert result.failures == {}
-    (balance,) = result.balances
-    assert balance.agrees
+    (reconciliation,) = result.reconciliations
+    assert reconciliation.agrees
     first, second = (played.folder / number for number in ("0", "1"))
     for folder in (first, second):
         check_finished(folder, PLANNED, sleeps=2)
     usages = [row.usage for folder in (first, second) for row in load(folder).requests]
-    assert sum(usage.prompt for usage in usages if usage) == balance.ledger.prompt
-    assert load(first).accounts == load(second).accounts == [balance]
+    assert sum(usage.prompt for usage in usages if usage) == reconciliation.ledger.prompt
+    assert load(first).reconciliations == load(second).reconciliations == [reconciliation]
     assert [len(load(folder).policies.load(2).skills) for folder in (first, second)] == [1, 0]
     assert re.search(r"^0: sleep/0001", played.printed, re.MULTILINE)
     assert re.search(r"^1: wake/0000 2/2", played.printed, re.MULTILINE)
@@ -131,9 +133,9 @@ async def test_a_run_that_stops_leaves_the_others_alone_and_goes_on_later(
 
     states, keep = [], BegunRun.keep
 
-    def look_and_keep(one: BegunRun, balances: list[Balance]) -> None:
+    def look_and_keep(one: BegunRun, reconciliations: list[Reconciliation]) -> None:
         states.append(run_status(tmp_path / "0", [CORRIDOR]).state)
-        keep(one, balances)
+        keep(one, reconciliations)
 
     monkeypatch.setattr(BegunRun, "keep", look_and_keep)
 
@@ -145,7 +147,9 @@ async def test_a_run_that_stops_leaves_the_others_alone_and_goes_on_later(
     both = sweep_of(policy)
     result = await both.play("method=speedrunner", "method=react")
     assert states[0] == "stopped"  # before the sweep has ended
-    assert load(tmp_path / "0").accounts == load(tmp_path / "1").accounts == result.balances
+    assert (
+        load(tmp_path / "0").reconciliations == load(tmp_path / "1").reconciliations == result.reconciliations
+    )
     assert list(result.failures) == [f"{tmp_path}/0"]
     assert "status 401: no" in result.failures[f"{tmp_path}/0"]
     assert "0: stopped: status 401" in both.printed
@@ -237,7 +241,7 @@ async def test_runs_of_two_models_are_played_one_model_after_the_other(
         "method=react run.rollouts=0 run.seed=1",
     )
     assert result.failures == {}
-    assert len(result.balances) == 2
+    assert len(result.reconciliations) == 2
     first, other, second = (load(tmp_path / name).requests for name in "012")
     assert max(row.time for row in (*first, *second)) <= min(row.time for row in other)
 

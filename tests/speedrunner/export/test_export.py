@@ -10,13 +10,13 @@ import msgspec
 import pandas
 import pytest
 
-from serving.model_card import ModelCard
+from serving.model_config import ModelConfig
 from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner import optional as optional_packages
 from speedrunner.export.conversations import of_episode
 from speedrunner.export.inspect_log import _time
 from speedrunner.store.data import RunData, load
-from speedrunner.store.records import Ending, Trajectory
+from speedrunner.store.records import Termination, Trajectory
 from tests.scripted_engine import ScriptedEngine
 from tests.scripted_runs import LEARN, SCHEDULE, ScriptedRun, complaint, in_process, roomy, script, walker
 
@@ -25,13 +25,15 @@ pytestmark = pytest.mark.process
 
 @pytest.fixture(scope="module")
 def run(
-    tmp_path_factory: pytest.TempPathFactory, tiny_card: ModelCard, tiny_tokenizer: ChatTokenizer
+    tmp_path_factory: pytest.TempPathFactory, tiny_model_config: ModelConfig, tiny_tokenizer: ChatTokenizer
 ) -> RunData:
     """4 training episodes, 2 sleeps, 3 evaluations of 2 episodes, the first of which ended by a fault."""
     folder = tmp_path_factory.mktemp("export")
     with ScriptedEngine(tiny_tokenizer, script(walker, LEARN)) as engine:
-        card = msgspec.structs.replace(roomy(tiny_card), remark="its answers stand in a script")
-        played = ScriptedRun(folder, card, engine)
+        model_config = msgspec.structs.replace(
+            roomy(tiny_model_config), caveat="its answers stand in a script"
+        )
+        played = ScriptedRun(folder, model_config, engine)
         done = in_process("run", *SCHEDULE, *played.arguments, f"run.dir={folder / 'run'}")
     assert done.returncode == 0, done.stderr
     data = load(folder / "run")
@@ -39,7 +41,7 @@ def run(
     first, *others = file.read_bytes().splitlines(keepends=True)
     broken = msgspec.structs.replace(
         msgspec.json.decode(first, type=Trajectory),
-        ending=Ending.ENVIRONMENT_ERROR,
+        termination=Termination.ENVIRONMENT_ERROR,
         outcome=None,
         error="The world broke.\nTraceback ...",
     )
@@ -78,7 +80,7 @@ class TestADataset:
                 turn.call.name for turn in trajectory.turns if turn.call
             ]
             assert row.prompt_tokens == trajectory.usage.prompt
-            assert (row.score, row.success, row.ending) == (1.0, True, "success")
+            assert (row.score, row.success, row.termination) == (1.0, True, "success")
 
     def test_keeps_arguments_as_json(self, dataset: Path) -> None:
         calls = [each["call"] for each in split(dataset, "train").messages[0] if each["call"]]
@@ -87,7 +89,7 @@ class TestADataset:
     def test_leaves_the_score_of_a_fault_open(self, dataset: Path) -> None:
         rows = split(dataset, "test")
         assert rows.score.isna().sum() == 1
-        assert rows[rows.score.isna()].ending.tolist() == ["environment_error"]
+        assert rows[rows.score.isna()].termination.tolist() == ["environment_error"]
 
     def test_holds_what_the_inducer_wrote(self, dataset: Path) -> None:
         rows = split(dataset, "sleep")
@@ -95,20 +97,20 @@ class TestADataset:
         assert set(rows.role) == {"inducer"}
         assert rows.messages[0][2]["call"]["name"] == "write_skill"
 
-    def test_says_in_its_card_which_file_is_which_split(self, dataset: Path) -> None:
-        card = (dataset / "README.md").read_text()
+    def test_says_in_its_model_config_which_file_is_which_split(self, dataset: Path) -> None:
+        model_config = (dataset / "README.md").read_text()
         for name in ("train", "test", "sleep"):
-            assert f"  - split: {name}\n    path: data/{name}-*\n" in card
+            assert f"  - split: {name}\n    path: data/{name}-*\n" in model_config
 
-    def test_says_in_its_card_what_the_models_cards_remark(self, dataset: Path) -> None:
+    def test_says_in_its_model_config_what_the_models_model_configs_remark(self, dataset: Path) -> None:
         assert "\ntiny-random: its answers stand in a script.\n" in (dataset / "README.md").read_text()
 
     def test_takes_no_name_for_markup(self, run: RunData, tmp_path: Path) -> None:
         hostile = shutil.copytree(run.path, tmp_path / "[a](b)<script>\n\x1b[2J")
         done = in_process("export", str(hostile), "--to", "dataset", "--out", str(tmp_path / "out"))
         assert done.returncode == 0, done.stderr
-        card = (tmp_path / "out" / "README.md").read_text()
-        assert "\nRuns: &#91;a&#93;(b)&#60;script&#62; &#92;x1b&#91;2J.\n" in card
+        model_config = (tmp_path / "out" / "README.md").read_text()
+        assert "\nRuns: &#91;a&#93;(b)&#60;script&#62; &#92;x1b&#91;2J.\n" in model_config
 
 
 @pytest.fixture(scope="module")

@@ -54,9 +54,9 @@ async def test_the_class_the_line_and_the_error_are_named(definitions: str, line
 
 @pytest.mark.parametrize("code", ["enum.sys.modules['os']._exit(3)", "random._os._exit(3)"])
 async def test_one_that_ends_its_process(code: str) -> None:
-    ending = f"import enum\nimport random\nclass P:\n    x = {code}\n"
+    termination = f"import enum\nimport random\nclass P:\n    x = {code}\n"
     with pytest.raises(InvalidSkill, match=r"^the library cannot be loaded: .* exit status 3$"):
-        await library(ending).check_loading()
+        await library(termination).check_loading()
 
 
 async def test_one_that_takes_too_long(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,7 +10,7 @@ from envs import Outcome, Task
 from speedrunner.methods.append_only import TAKEN
 from speedrunner.methods.asi import Successful, successful
 from speedrunner.store.labels import Labels
-from speedrunner.store.records import Ending, Trajectory
+from speedrunner.store.records import Termination, Trajectory
 from speedrunner.verification.policies import policies
 from tests.scripted_engine import Answer, Request, Script, call, say
 from tests.scripted_runs import Runs, check_whole, flag
@@ -122,7 +122,7 @@ def played(score: float, success: bool = False) -> Trajectory:
         policy=0,
         attempt=1,
         turns=[],
-        ending=Ending.FAILURE,
+        termination=Termination.FAILURE,
         outcome=Outcome(score, success, {}),
     )
 
@@ -174,7 +174,7 @@ class TestVerification:
         ]
         assert policies(subject(run.dir)).level == "ok"
         (attempt,) = sleep.attempts
-        assert (attempt.task, attempt.ending) == (run.data.trajectories()[0].task, Ending.SUCCESS)
+        assert (attempt.task, attempt.termination) == (run.data.trajectories()[0].task, Termination.SUCCESS)
         tokens = (
             sum(turn.usage.prompt for agent in sleep.agents for turn in agent.turns) + attempt.usage.prompt
         )

@@ -6,10 +6,10 @@ from collections import Counter
 
 import pytest
 
-from serving.model_card import Role, Roles
+from serving.model_config import Role, Roles
 from speedrunner.methods.base import MethodBroke
 from speedrunner.store.labels import Labels
-from speedrunner.store.records import Ending, Trajectory
+from speedrunner.store.records import Termination, Trajectory
 from tests.scripted_engine import Answer, Request, call, say
 from tests.scripted_runs import Runs, check_files, flag, keys
 from tests.speedrunner.run_samples import usage_of
@@ -56,11 +56,11 @@ class TestAnEpisodeOfSeveralConversations:
         run = corridor(programmer, PROGRAMMING, "run.rollouts=1", "run.sleep_every=1")
         await run.play("run.test_episodes=0")
         (played,) = run.data.trajectories()
-        assert played.ending is Ending.SUCCESS
+        assert played.termination is Termination.SUCCESS
         assert roles(played) == [
             ("curriculum", 0), ("critic", 2), ("actor", 1), ("actor", 1), ("actor", 1),
         ]  # fmt: skip
-        assert played.kept == {"aim": "the flag", "accepted": [ONE_STEP]}
+        assert played.method_state == {"aim": "the flag", "accepted": [ONE_STEP]}
         _, again, both = (turn.executed for turn in played.turns if turn.role == "actor" and turn.executed)
         # The world went on: the second field, then the flag, through the first program.
         assert [each.name for each in again.calls] == ["one_step"]
@@ -84,7 +84,7 @@ class TestAnEpisodeOfSeveralConversations:
         run = corridor(waster, PROGRAMMING, "run.rollouts=1", "run.sleep_every=1")
         await run.play("run.test_episodes=0")
         (row,) = run.data.episodes
-        assert (row.ending, row.llm_calls) == (Ending.CALL_LIMIT, 20)
+        assert (row.termination, row.llm_calls) == (Termination.CALL_LIMIT, 20)
         (played,) = run.data.trajectories()
         assert Counter(turn.role for turn in played.turns)["critic"] > 0
         rows = [each for each in run.data.requests if Labels.of(each.labels).episode == "train/0000"]
@@ -120,7 +120,7 @@ class TestAnEpisodeOfSeveralConversations:
         run = corridor(both, PROGRAMMING, "run.rollouts=1", "run.sleep_every=1")
         await run.play("run.test_episodes=1")
         assert {turn.role for each in run.data.evaluations() for turn in each.turns} == {"actor"}
-        assert {row.ending for row in run.data.episodes} == {Ending.SUCCESS}
+        assert {row.termination for row in run.data.episodes} == {Termination.SUCCESS}
 
     async def test_an_unfinished_role_ends_as_the_method_says(self, corridor: Runs) -> None:
         def silent(request: Request) -> Answer:
@@ -129,9 +129,11 @@ class TestAnEpisodeOfSeveralConversations:
         run = corridor(silent, PROGRAMMING, "run.rollouts=1", "run.sleep_every=1", "run.test_episodes=0")
         await run.play()
         (row,) = run.data.episodes
-        assert (row.ending, row.llm_calls, row.score) == (Ending.CALL_LIMIT, 2, 0.0)
+        assert (row.termination, row.llm_calls, row.score) == (Termination.CALL_LIMIT, 2, 0.0)
 
-    async def test_the_card_may_allow_a_role_fewer_calls_than_the_method(self, corridor: Runs) -> None:
+    async def test_the_model_config_may_allow_a_role_fewer_calls_than_the_method(
+        self, corridor: Runs
+    ) -> None:
         def silent(request: Request) -> Answer:
             return say("Hm.") if "propose" in request.tools else programmer(request)
 
@@ -139,7 +141,7 @@ class TestAnEpisodeOfSeveralConversations:
         run = corridor(silent, PROGRAMMING, "run.rollouts=1", "run.test_episodes=0", roles=roles)
         await run.play()
         (row,) = run.data.episodes
-        assert (row.ending, row.llm_calls) == (Ending.CALL_LIMIT, 1)
+        assert (row.termination, row.llm_calls) == (Termination.CALL_LIMIT, 1)
 
     async def test_and_so_it_may_in_a_sleep(self, corridor: Runs) -> None:
         roles = Roles(actor=Role(string_tokens=80), inducer=Role(string_tokens=80, max_calls=2))
@@ -151,7 +153,7 @@ class TestAnEpisodeOfSeveralConversations:
         )
         await run.play()
         ((agent,),) = (sleep.agents for sleep in run.data.sleeps)
-        assert (agent.ending, len(agent.turns)) == (Ending.CALL_LIMIT, 2)
+        assert (agent.termination, len(agent.turns)) == (Termination.CALL_LIMIT, 2)
         assert "(1 calls and " in agent.turns[1].messages[0].content
 
 
@@ -162,7 +164,7 @@ class TestReplay:
         (sleep,) = run.data.sleeps
         again = sorted(each.episode for each in sleep.attempts)  # they were played side by side
         assert again == ["sleep/0001/again/0000", "sleep/0001/again/0001"]
-        assert {each.ending for each in sleep.attempts} == {Ending.SUCCESS}
+        assert {each.termination for each in sleep.attempts} == {Termination.SUCCESS}
         assert keys(run.data) == ["train/0000", "train/0001"]
         assert run.data.policies.load(1).notes == "Task 3: success.\nTask 4: success.\n"
         rows = [each for each in run.data.requests if Labels.of(each.labels).phase == "sleep"]
@@ -191,7 +193,7 @@ class TestReplay:
 
 @pytest.mark.parametrize(
     ("call_", "kind"),
-    [("initial", "Policy"), ("agent", "ActorSpec"), ("play", "Ending"), ("sleep", "Policy")],
+    [("initial", "Policy"), ("agent", "ActorSpec"), ("play", "Termination"), ("sleep", "Policy")],
 )
 async def test_what_a_method_forgets_to_return_is_told_in_one_line(
     corridor: Runs, call_: str, kind: str
@@ -208,6 +210,8 @@ class TestWarming:
         run = corridor(lambda request: call("walk", steps=2), REPLAYING)
         await run.play()
         warmed = Counter(
-            Labels.of(row.labels).policy for row in run.data.requests if row.labels["role"] == "warming"
+            Labels.of(row.labels).policy
+            for row in run.data.requests
+            if row.labels["role"] == "prefix_warm_up"
         )
         assert warmed == {0: 1, 1: 1, 2: 1}

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from serving.errors import EngineDead
-from serving.model_card import Role, Roles
+from serving.model_config import Role, Roles
 from speedrunner.library.library import Library
 from speedrunner.methods.registry import METHODS
-from speedrunner.store.records import Ending, Policy
+from speedrunner.store.records import Policy, Termination
 from speedrunner.store.rundir import RunDirectory
 from tests.scripted_engine import HANG, Answer, Request, call, refuse, say
 from tests.scripted_runs import TO_FLAG, Runs, ScriptedRun, check_whole, script
@@ -77,7 +77,7 @@ async def test_a_batch_in_which_every_episode_ends_by_a_fault(corridor: Runs, me
     run = corridor(broken, RACETRACK, f"method={method}")
     await run.play("run.rollouts=2", "run.test_episodes=0")
     (sleep,) = run.data.sleeps
-    assert {row.ending for row in run.data.episodes} == {Ending.ENGINE_ERROR}
+    assert {row.termination for row in run.data.episodes} == {Termination.ENGINE_ERROR}
     assert sleep.attempts == []
     before, after = policies(run)
     if method != "speedrunner":  # whose inducer may edit whenever it likes
@@ -104,7 +104,7 @@ async def test_a_sleep_that_is_cut_off_by_its_call_limit(corridor: Runs, method:
     run = corridor(mute, RACETRACK, f"method={method}", roles=roles)
     await run.play("run.rollouts=2", "run.test_episodes=0")
     (sleep,) = run.data.sleeps
-    assert {(agent.ending, len(agent.turns)) for agent in sleep.agents} == {(Ending.CALL_LIMIT, 2)}
+    assert {(agent.termination, len(agent.turns)) for agent in sleep.agents} == {(Termination.CALL_LIMIT, 2)}
     before, after = policies(run)
     assert (after.module, after.notes) == (before.module, before.notes)
     silent = "made no valid call of" in str(sleep.error)
@@ -164,7 +164,7 @@ async def test_tools_that_alone_overflow_the_actor_end_its_episode_scored_as_it_
     run = corridor(school, RACETRACK, "method=voyager", f"run.start_from={source}", context=9000)
     await run.play("run.rollouts=0", "run.test_episodes=1")
     (row,) = run.data.episodes
-    assert (row.ending, row.score, row.llm_calls) == (Ending.CONTEXT_OVERFLOW, 0.0, 0)
+    assert (row.termination, row.score, row.llm_calls) == (Termination.CONTEXT_OVERFLOW, 0.0, 0)
 
 
 @pytest.mark.parametrize("method", ["opo", "voyager"])

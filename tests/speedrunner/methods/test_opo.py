@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from speedrunner.store.records import Ending
+from speedrunner.store.records import Termination
 from tests.scripted_engine import Answer, Request, Script, call, say
 from tests.scripted_runs import Runs, check_whole, flag
 
@@ -63,7 +63,7 @@ class TestASession:
         await run.play("method=opo", "run.test_episodes=0")
         assert [run.data.policies.load(version).notes for version in range(3)] == ["", "Walk.", "Walk."]
         (agent,) = run.data.sleeps[1].agents
-        assert (agent.ending, len(agent.turns)) == (Ending.CALL_LIMIT, 3)
+        assert (agent.termination, len(agent.turns)) == (Termination.CALL_LIMIT, 3)
 
 
 class TestWhatDoesNotFit:

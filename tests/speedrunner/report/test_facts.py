@@ -7,7 +7,7 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from serving.cards import load_card
+from serving.model_configs import load_model_config
 from speedrunner.report.facts import facts
 from speedrunner.store.records import Machine, Process
 from tests.speedrunner.results.summaries import summary
@@ -17,7 +17,7 @@ MACHINE = Machine("A processor", 8, 33.7, ["H100, 81559 MiB"] * 2)
 
 
 def played_with(machine: Machine | None) -> Process:
-    return msgspec.structs.replace(process(load_card("tiny-random")), machine=machine)
+    return msgspec.structs.replace(process(load_model_config("tiny-random")), machine=machine)
 
 
 @pytest.mark.parametrize(

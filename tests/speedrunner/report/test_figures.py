@@ -60,11 +60,11 @@ def test_a_figure_names_its_runs_and_what_fills_its_gaps() -> None:
 
 def test_the_command_that_fills_gaps_names_an_inducer_of_its_own() -> None:
     played = run("babyai", "react", 0, 0.2, model="small+large")
-    models = msgspec.structs.replace(played.config.model, card="small", inducer_card="large")
+    models = msgspec.structs.replace(played.config.model, model_config="small", inducer_model_config="large")
     config = msgspec.structs.replace(played.config, model=models)
     found = drawn(replace(played, config=config))
     missing = found["combined_performance_small_large"].missing
-    assert missing.endswith(": speedrunner sweep experiment=main model=small model.inducer_card=large")
+    assert missing.endswith(": speedrunner sweep experiment=main model=small model.inducer_name=large")
 
 
 def test_each_method_that_was_played_is_drawn_whatever_the_main_experiment_has() -> None:

@@ -22,7 +22,7 @@ from tests.speedrunner.results.summaries import EMPTY, checkpoint, summary
 def facts(text: str = "babyai") -> Facts:
     run = RunFacts(
         path=text, env=text, method=text, model=text, seed=0, began=text, checkpoints=[0], unfinished=[],
-        endings={"success": 1},
+        terminations={"success": 1},
     )  # fmt: skip
     return Facts([run], [Shared("Hardware", text, [text])], {"success": 1}, [text])
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from serving.balance import Balance
 from serving.meter import LedgerRow, Status
+from serving.reconciliation import Reconciliation
 from serving.usage import Prices, Usage
 from speedrunner.results.pricing import PriceBook
 from speedrunner.store.data import RunData, load
@@ -46,15 +46,15 @@ ROWS = [
 ]
 
 
-def stored(path: Path, rows: list[LedgerRow], *balances: Balance) -> RunData:
+def stored(path: Path, rows: list[LedgerRow], *reconciliations: Reconciliation) -> RunData:
     """A run on the disk that has a ledger, and the accounts that its processes left."""
     with RunDirectory.open_for_writing(path) as run:
         run.write_config("run: {}\n")
         run.write_policy(Policy(version=0))
         for each in rows:
             run.append_request(each)
-        for balance in balances:
-            run.append_accounts([balance])
+        for reconciliation in reconciliations:
+            run.append_reconciliations([reconciliation])
     return load(path)
 
 

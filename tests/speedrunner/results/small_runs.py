@@ -8,18 +8,18 @@ from pathlib import Path
 import yaml
 
 from envs import Outcome, Task
-from serving.cards import load_card
+from serving.model_configs import load_model_config
 from serving.usage import Prices, Usage
 from speedrunner.library.definition import HEADER
 from speedrunner.store.records import (
     AgentRecord,
     CallNode,
-    Ending,
     EpisodeRow,
     Policy,
     PrefixChange,
     Skill,
     SleepRecord,
+    Termination,
     Trajectory,
     Turn,
 )
@@ -51,14 +51,14 @@ class SmallRun:
             "run": {"dir": str(path), "rollouts": 4, "sleep_every": 2, "eval_every": 2, "test_episodes": 2},
             "env": {"name": "babyai", "num_dists": 0, "description": "paper"},
             "method": {"name": "speedrunner"},
-            "model": {"card": "tiny-random"},
+            "model": {"name": "tiny-random"},
         }
         for section, changes in config.items():
             content.setdefault(section, {}).update(changes)
         self._played = 0
         with RunDirectory.open_for_writing(path) as run:
             run.write_config(yaml.safe_dump(content))
-            run.append_process(process(load_card("tiny-random"), m=PRICES))
+            run.append_process(process(load_model_config("tiny-random"), m=PRICES))
 
     def policy(self, version: int, sources: Mapping[str, str], created: Mapping[str, int] = {}) -> None:
         """A version of the library: bodies by name; private ones begin with an underscore."""
@@ -85,7 +85,7 @@ class SmallRun:
     def sleep(self, number: int, prefix: PrefixChange | None = None) -> None:
         """A sleep of one request."""
         key = f"sleep/{number:04d}"
-        agents = [AgentRecord("inducer", [Turn([], "", SLEEP, 1.0)], Ending.SUBMITTED)]
+        agents = [AgentRecord("inducer", [Turn([], "", SLEEP, 1.0)], Termination.SUBMITTED)]
         record = SleepRecord(
             sleep=number, rollouts=2, attempt=1, agents=agents, edits=[], seconds=1.0, prefix=prefix
         )
@@ -102,7 +102,7 @@ class SmallRun:
             policy=policy,
             attempt=1,
             turns=[Turn([], "", TURN, 1.0, executed=call) for call in calls],
-            ending=Ending.ENGINE_ERROR if score is None else Ending.SUBMITTED,
+            termination=Termination.ENGINE_ERROR if score is None else Termination.SUBMITTED,
             outcome=None if score is None else Outcome(score, score == 1, {}),
         )
         labels = {"phase": phase, "policy": str(policy), "episode": key, "attempt": "1"}
@@ -123,7 +123,7 @@ def learnt(path: Path, **config: Mapping[str, object]) -> SmallRun:
     run.policy(0, {})
     run.test(0, 0, [0.0, 0.5])
     run.train(0, [None, None], [None, None])
-    run.sleep(1, PrefixChange(before=1000, after=1080, kept=900))
+    run.sleep(1, PrefixChange(before=1000, after=1080, common=900))
     run.policy(1, {"home": "return _step()", "_step": "return walk()"})
     run.test(2, 1, [0.5, 1.0], [skill("home", 4)])
     inner = skill("_step", 1, "ValueError: no")

@@ -10,12 +10,12 @@ import pandas
 
 from envs import Task
 from serving.usage import Usage
-from speedrunner.config.names import Setting
-from speedrunner.config.schema import ClassConfig, Config, ModelConfig, RunConfig
+from speedrunner.config.names import ConditionName
+from speedrunner.config.schema import ClassConfig, Config, ModelOptions, RunConfig
 from speedrunner.results.checkpoints import average_tests, frame_episodes
 from speedrunner.results.libraries import LibraryStatistics
 from speedrunner.results.run_result import LIBRARY, RunResult, frame_skills
-from speedrunner.store.records import Ending, EpisodeRow
+from speedrunner.store.records import EpisodeRow, Termination
 
 EMPTY = LibraryStatistics(0, 0, None, 0.0, None, None)
 USUAL = {"score": 0.5, "llm_calls": 10.0, "actions": 20.0, "uncached": 100.0, "cached": 900.0, "output": 40.0,
@@ -59,7 +59,7 @@ def summary(
         run=msgspec.structs.replace(RunConfig(dir=name, seed=seed), **run),
         env=ClassConfig(env.partition("-")[0]),
         method=ClassConfig(method.partition("-")[0]),
-        model=ModelConfig(model),
+        model=ModelOptions(model),
     )
     episodes = pandas.concat([frame_episodes([]), *map(_episodes, points)], ignore_index=True)
     checkpoints = average_tests(episodes)
@@ -73,7 +73,7 @@ def summary(
     return RunResult(
         path=f"runs/{name}",
         config=config,
-        setting=Setting(env, method, model),
+        condition_name=ConditionName(env, method, model),
         prices="a list",
         checkpoints=checkpoints.join(table.astype(float)),
         unfinished=list(unfinished),
@@ -93,7 +93,7 @@ def _episodes(point: Evaluation) -> pandas.DataFrame:
 
 def _row(point: Evaluation, number: int) -> EpisodeRow:
     is_scored = number < len(point.values)
-    ending = Ending.SUBMITTED if is_scored else Ending.ENGINE_ERROR
+    termination = Termination.SUBMITTED if is_scored else Termination.ENGINE_ERROR
     return EpisodeRow(
         episode=f"test/{point.rollouts:04d}/{number:04d}",
         phase="test",
@@ -101,7 +101,7 @@ def _row(point: Evaluation, number: int) -> EpisodeRow:
         task=Task("world", "go", number),
         policy=0,
         attempt=1,
-        ending=Ending.WALL_CLOCK if number < point.wall_clock else ending,
+        termination=Termination.WALL_CLOCK if number < point.wall_clock else termination,
         score=0.5 if is_scored else None,
         success=None,
         llm_calls=10,

@@ -17,7 +17,7 @@ from speedrunner.results.ledger import run_costs
 from speedrunner.results.plain_rows import list_rows
 from speedrunner.results.pricing import PriceBook
 from speedrunner.store.data import load
-from speedrunner.store.records import Ending, Policy, Skill
+from speedrunner.store.records import Policy, Skill, Termination
 from speedrunner.store.rundir import RunDirectory
 from speedrunner.store.stored_run import sleep_key
 from tests.speedrunner.results.ledgers import play, row
@@ -26,7 +26,7 @@ from tests.speedrunner.run_samples import sleep
 LIST = Prices(uncached=1.0, cached=0.5, output=10.0)
 BOOK = PriceBook("a list", {"m": LIST})
 CONFIG = {"run": {"dir": "x"}, "env": {"name": "babyai"}, "method": {"name": "react"},
-          "model": {"card": "tiny-random"}}  # fmt: skip
+          "model": {"name": "tiny-random"}}  # fmt: skip
 
 
 def skill(name: str, public: bool) -> Skill:
@@ -54,9 +54,9 @@ def empty(tmp_path: Path) -> Iterator[RunDirectory]:
 @pytest.fixture
 def run(empty: RunDirectory) -> RunDirectory:
     """Two checkpoints of two test episodes, with two rollouts and a sleep between them."""
-    lost = {"outcome": Outcome(0.5, False, {}), "ending": Ending.FAILURE}
+    lost = {"outcome": Outcome(0.5, False, {}), "termination": Termination.FAILURE}
     play(empty, "test/0000/0000", Usage(100, 60, 20, 5), Usage(130, 120, 10), **lost)
-    play(empty, "test/0000/0001", outcome=None, ending=Ending.ENGINE_ERROR)
+    play(empty, "test/0000/0001", outcome=None, termination=Termination.ENGINE_ERROR)
     for number in range(2):
         play(empty, f"train/{number:04d}", Usage(1000, 0, 0))
     learn(empty, 1, 2, Usage(0, 0, 400))
@@ -118,7 +118,13 @@ def test_what_is_unscored_is_left_out_of_all_means_and_counted(run: RunDirectory
 
 def test_an_episode_without_a_request_keeps_its_score_and_is_in_no_mean_of_costs(run: RunDirectory) -> None:
     play(run, "test/0004/0000", Usage(10, 0, 1), policy=1)
-    play(run, "test/0004/0001", policy=1, outcome=Outcome(0.0, False, {}), ending=Ending.CONTEXT_OVERFLOW)
+    play(
+        run,
+        "test/0004/0001",
+        policy=1,
+        outcome=Outcome(0.0, False, {}),
+        termination=Termination.CONTEXT_OVERFLOW,
+    )
     last = rows(run)[2]
     assert (last["score"], last["silent"], last["context_overflow"]) == (0.5, 1, 0.5)
     assert [last[name] for name in ("llm_calls", "uncached", "output")] == [1, 10, 1]
@@ -128,8 +134,10 @@ def test_an_episode_without_a_request_keeps_its_score_and_is_in_no_mean_of_costs
 
 
 def test_what_a_limit_of_the_machinery_ended_is_counted(run: RunDirectory) -> None:
-    for number, ending in enumerate((Ending.WALL_CLOCK, Ending.CONTEXT_OVERFLOW, Ending.CALL_LIMIT)):
-        play(run, f"test/0004/{number:04d}", Usage(10, 0, 1), policy=1, ending=ending)
+    for number, termination in enumerate(
+        (Termination.WALL_CLOCK, Termination.CONTEXT_OVERFLOW, Termination.CALL_LIMIT)
+    ):
+        play(run, f"test/0004/{number:04d}", Usage(10, 0, 1), policy=1, termination=termination)
     assert [row["cut"] for row in rows(run)] == [0.5, 0.0, pytest.approx(2 / 3)]
     assert " Ended by a limit: 1 of 3 after 4 rollouts by wall_clock, 1 of 3 after" in notes(
         rows(run), [BOOK]
@@ -137,7 +145,7 @@ def test_what_a_limit_of_the_machinery_ended_is_counted(run: RunDirectory) -> No
 
 
 def test_requests_that_were_cut_off_are_bounded_beside_the_means(run: RunDirectory) -> None:
-    play(run, "test/0004/0000", Usage(10, 0, 1), policy=1, ending=Ending.WALL_CLOCK)
+    play(run, "test/0004/0000", Usage(10, 0, 1), policy=1, termination=Termination.WALL_CLOCK)
     play(run, "test/0004/0001", Usage(10, 0, 1), policy=1)
     bound = Usage(prompt=300, completion=100)
     labels = {"phase": "test", "episode": "test/0004/0000", "attempt": "1"}

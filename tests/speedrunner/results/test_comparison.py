@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from envs import Outcome, Task
-from serving.cards import load_card
+from serving.model_configs import load_model_config
 from serving.usage import Prices, Usage
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.results.comparison import METRICS, CannotCompare, Compared, Comparison, compare
@@ -17,7 +17,7 @@ from speedrunner.results.inference import Estimate
 from speedrunner.results.ledger import run_costs
 from speedrunner.results.pricing import PriceBook
 from speedrunner.store.data import RunData, load
-from speedrunner.store.records import Ending, Policy
+from speedrunner.store.records import Policy, Termination
 from speedrunner.store.rundir import RunDirectory
 from tests.speedrunner.results.ledgers import play
 from tests.speedrunner.run_samples import process
@@ -27,7 +27,7 @@ CONFIG = {
     "run": {"dir": "x", "rollouts": 10, "eval_every": 10, "test_episodes": 2},
     "env": {"name": "babyai", "num_dists": 3},
     "method": {"name": "react"},
-    "model": {"card": "tiny-random"},
+    "model": {"name": "tiny-random"},
 }
 
 USUAL = Usage(100, 60, 20, 5)
@@ -43,9 +43,9 @@ def run(path: Path, scores: Scores, usage: Usage = USUAL, **changes: object) -> 
         directory.write_policy(Policy(version=0))
         for point, each in scores.items():
             for number, (index, score) in enumerate(each.items()):
-                end: dict[str, object] = {"outcome": None, "ending": Ending.ENGINE_ERROR}
+                end: dict[str, object] = {"outcome": None, "termination": Termination.ENGINE_ERROR}
                 if score is not None:
-                    end = {"outcome": Outcome(score, score == 1, {}), "ending": Ending.SUBMITTED}
+                    end = {"outcome": Outcome(score, score == 1, {}), "termination": Termination.SUBMITTED}
                 task = Task("babyai", "go", index)
                 play(directory, f"test/{point:04d}/{number:04d}", usage, task=task, **end)
     return load(path)
@@ -150,7 +150,7 @@ class TestRefused:
     def test_tasks_that_another_version_of_an_environment_draws(self, tmp_path: Path) -> None:
         one, other = run(tmp_path / "one", SAME), run(tmp_path / "other", SAME)
         for each, digest in ((one, "1a"), (other, "2b")):
-            played = msgspec.structs.replace(process(load_card("tiny-random")), env={"tasks": digest})
+            played = msgspec.structs.replace(process(load_model_config("tiny-random")), env={"tasks": digest})
             with RunDirectory.open_for_writing(each.path) as directory:
                 directory.append_process(played)
         with pytest.raises(CannotCompare, match=r"plays another environment than .*: env\.tasks: 1a -> 2b"):

@@ -10,7 +10,10 @@ from tests.speedrunner.results.summaries import checkpoint, summary
 
 def names(*runs: object) -> list[tuple[str, str, list[int]]]:
     groups, _ = group_runs(runs)  # type: ignore[arg-type]
-    return [(each.setting.env, each.setting.method, [run.seed for run in each.runs]) for each in groups]
+    return [
+        (each.condition_name.env, each.condition_name.method, [run.seed for run in each.runs])
+        for each in groups
+    ]
 
 
 def test_deviation_is_the_sample_s() -> None:

@@ -8,17 +8,17 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from serving.balance import Balance
 from serving.engine.metrics import Counters
+from serving.reconciliation import Reconciliation
 from serving.usage import Prices, Usage
 from speedrunner.results.cost_text import (
     COLUMNS,
-    balance_text,
     checkpoint_table,
     cost_lines,
     limit_lines,
     notes,
     price_text,
+    reconciliation_line,
 )
 from speedrunner.results.ledger import run_costs
 from speedrunner.results.pricing import PriceBook
@@ -128,7 +128,7 @@ def test_the_account_says_whether_ledger_and_engine_agree(
     engine: Counters, at_most: Counters, ours: bool, verdict: str
 ) -> None:
     unreported = 2 if at_most != Counters() else 0
-    balance = Balance(
+    reconciliation = Reconciliation(
         model="tiny-random",
         since=0.0,
         ledger=Counters(30, 20, 5),
@@ -138,7 +138,7 @@ def test_the_account_says_whether_ledger_and_engine_agree(
         ours=ours,
         time=0.0,
     )
-    line = balance_text(balance)
+    line = reconciliation_line(reconciliation)
     assert line.startswith(
         f"Tokens of tiny-random by ledger / by engine: prompt 30 / {engine.prompt}, cached 20 / 20,"
         " generated 5 / 5: "

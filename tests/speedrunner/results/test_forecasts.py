@@ -9,8 +9,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from serving.cards import load_card
-from speedrunner.config.names import Setting
+from serving.model_configs import load_model_config
+from speedrunner.config.names import ConditionName
 from speedrunner.results.engine_time import EngineUse
 from speedrunner.results.forecast_records import Forecast, keep
 from speedrunner.results.forecasts import forecast_table
@@ -24,7 +24,7 @@ def forecast(run: RunResult, requests: float, **changes: object) -> Forecast:
     """Of 6 test episodes, with 20 requests or so more or less."""
     found = Forecast(
         dir=run.path,
-        setting=Setting("babyai", "react", "tiny-random"),
+        condition_name=ConditionName("babyai", "react", "tiny-random"),
         counts={"train": 0, "test": 6, "sleep": 0},
         files=9,
         mean={"requests": requests, "engine_s": 5.0, "usd": 1.0},
@@ -39,7 +39,7 @@ def forecast(run: RunResult, requests: float, **changes: object) -> Forecast:
 def played(folder: Path, seed: int = 0, **taken: float) -> RunResult:
     """A run that began at 100 and is finished."""
     run = summary("babyai", "react", seed, checkpoint(0, [{}] * 6))
-    began = msgspec.structs.replace(process(load_card("tiny-random")), started=100.0)
+    began = msgspec.structs.replace(process(load_model_config("tiny-random")), started=100.0)
     path = str(folder / Path(run.path).name)
     return replace(run, path=path, taken=taken, processes=[began])
 

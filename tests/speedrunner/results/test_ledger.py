@@ -111,7 +111,9 @@ def test_an_episode_is_all_roles_of_the_attempt_that_counts(tmp_path: Path) -> N
         row(2.0, Usage(100, 40, 6, 2), **episode, attempt="2"),
         row(3.0, Usage(50, 0, 4), "critic", **episode, attempt="2"),
         row(4.0, Usage(70, 0, 0), status="aborted", **episode, attempt="2"),  # its answer was lost
-        row(5.0, Usage(500, 0, 0), "warming", phase="train", policy="0"),  # for all episodes of the policy
+        row(
+            5.0, Usage(500, 0, 0), "prefix_warm_up", phase="train", policy="0"
+        ),  # for all episodes of the policy
     ]
     found = priced(tmp_path, rows=rows).episodes
     assert list(found) == ["train/0000"]

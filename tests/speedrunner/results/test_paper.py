@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from speedrunner.config.names import setting
+from speedrunner.config.names import condition_name
 from speedrunner.experiments.grid import grid_of
 from speedrunner.results.conditions import Spread, group_runs
 from speedrunner.results.libraries import LibraryStatistics
@@ -189,7 +189,7 @@ class TestGaps:
 @pytest.mark.parametrize("name", sorted({each.experiment for each in published()}))
 def test_each_experiment_holds_the_runs_that_its_numbers_ask_for(name: str) -> None:
     runs = grid_of([f"experiment={name}", "model=gpt-5.4-mini"]).runs()
-    there = {(found.env, found.method) for found in (setting(run.config) for run in runs)}
+    there = {(found.env, found.method) for found in (condition_name(run.config) for run in runs)}
     asked: set[tuple[str, str]] = set()
 
     def find(env: str, method: str) -> dict[int, RunResult]:

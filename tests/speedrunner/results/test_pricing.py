@@ -7,10 +7,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from serving.cards import load_card
-from serving.errors import InvalidCard
+from serving.errors import InvalidModelConfig
 from serving.meter import LedgerRow
-from serving.model_card import ModelCard
+from serving.model_config import ModelConfig
+from serving.model_configs import load_model_config
 from serving.usage import Prices, Usage
 from speedrunner.config.schema import InvalidConfig
 from speedrunner.results.pricing import price_book
@@ -21,11 +21,11 @@ from speedrunner.store.stored_run import RunDirectoryError
 from tests.speedrunner.run_samples import process
 
 
-def run(folder: Path, card: ModelCard, inducer: str | None = None, **prices: Prices) -> RunData:
-    others = load_card(inducer) if inducer else card
+def run(folder: Path, model_config: ModelConfig, inducer: str | None = None, **prices: Prices) -> RunData:
+    others = load_model_config(inducer) if inducer else model_config
     with RunDirectory.open_for_writing(folder / "run") as directory:
         directory.write_config("run: {}\n")
-        directory.append_process(process(card, others, **prices))
+        directory.append_process(process(model_config, others, **prices))
         directory.write_policy(Policy(version=0))
         directory.append_request(
             LedgerRow(
@@ -33,7 +33,7 @@ def run(folder: Path, card: ModelCard, inducer: str | None = None, **prices: Pri
                 retry=0,
                 time=1.0,
                 labels={"role": "actor"},
-                model=card.name,
+                model=model_config.name,
                 status="ok",
                 wasted=False,
                 usage=Usage(1, 0, 1),
@@ -44,60 +44,62 @@ def run(folder: Path, card: ModelCard, inducer: str | None = None, **prices: Pri
 
 
 @pytest.fixture
-def gpu_card(tiny_card: ModelCard) -> ModelCard:
-    return msgspec.structs.replace(tiny_card, gpus=1, recipe=None)
+def gpu_model_config(tiny_model_config: ModelConfig) -> ModelConfig:
+    return msgspec.structs.replace(tiny_model_config, gpus=1, recipe=None)
 
 
-def test_by_default_a_run_keeps_its_own_list(tiny_card: ModelCard, tmp_path: Path) -> None:
-    book = price_book(run(tmp_path, tiny_card, **{"tiny-random": Prices(1, 2, 3)}))
+def test_by_default_a_run_keeps_its_own_list(tiny_model_config: ModelConfig, tmp_path: Path) -> None:
+    book = price_book(run(tmp_path, tiny_model_config, **{"tiny-random": Prices(1, 2, 3)}))
     assert book.models["tiny-random"] == Prices(1, 2, 3)
 
 
-def test_the_card_s_own_list_can_be_asked_for_as_the_run_stored_it(
-    tiny_card: ModelCard, tmp_path: Path
+def test_the_model_config_s_own_list_can_be_asked_for_as_the_run_stored_it(
+    tiny_model_config: ModelConfig, tmp_path: Path
 ) -> None:
-    card = msgspec.structs.replace(tiny_card, name="gone", prices=Prices(4, 5, 6))
-    assert price_book(run(tmp_path, card, gone=Prices(1, 2, 3)), "card").models == {"gone": Prices(4, 5, 6)}
+    model_config = msgspec.structs.replace(tiny_model_config, name="gone", prices=Prices(4, 5, 6))
+    assert price_book(run(tmp_path, model_config, gone=Prices(1, 2, 3)), "model").models == {
+        "gone": Prices(4, 5, 6)
+    }
 
 
-def test_another_list_holds_for_every_model(tiny_card: ModelCard, tmp_path: Path) -> None:
-    data = run(tmp_path, tiny_card)
+def test_another_list_holds_for_every_model(tiny_model_config: ModelConfig, tmp_path: Path) -> None:
+    data = run(tmp_path, tiny_model_config)
     book = price_book(data, "gemini-3-flash-preview")
     assert book.models["tiny-random"] == Prices(uncached=0.35, cached=0.0875, output=1.05)
     assert price_book(data, "zero").models["tiny-random"] == Prices(0, 0, 0)
 
 
 def test_a_run_that_does_not_say_what_it_was_played_with_has_no_prices(
-    tiny_card: ModelCard, tmp_path: Path
+    tiny_model_config: ModelConfig, tmp_path: Path
 ) -> None:
-    data = run(tmp_path, tiny_card)
+    data = run(tmp_path, tiny_model_config)
     (tmp_path / "run" / "processes.jsonl").unlink()
     with pytest.raises(RunDirectoryError, match=r"has no processes\.jsonl"):
         price_book(data)
 
 
-def test_gpu_hours_count_the_gpus_of_all_replicas(gpu_card: ModelCard, tmp_path: Path) -> None:
-    book = price_book(run(tmp_path, msgspec.structs.replace(gpu_card, replicas=4)), "gpu-hours", 2.5)
+def test_gpu_hours_count_the_gpus_of_all_replicas(gpu_model_config: ModelConfig, tmp_path: Path) -> None:
+    book = price_book(run(tmp_path, msgspec.structs.replace(gpu_model_config, replicas=4)), "gpu-hours", 2.5)
     assert "tiny-random" not in book.models
     assert book.by_time("tiny-random", 1800.0) == pytest.approx(5.0)
 
 
-def test_a_hosted_inducer_keeps_its_price_per_token(gpu_card: ModelCard, tmp_path: Path) -> None:
-    book = price_book(run(tmp_path, gpu_card, inducer="gpt-5.4-mini"), "gpu-hours", 2.5)
+def test_a_hosted_inducer_keeps_its_price_per_token(gpu_model_config: ModelConfig, tmp_path: Path) -> None:
+    book = price_book(run(tmp_path, gpu_model_config, inducer="gpt-5.4-mini"), "gpu-hours", 2.5)
     assert book.by_time("tiny-random", 3600.0) == pytest.approx(2.5)
     assert book.models["gpt-5.4-mini"] == Prices(0.75, 0.075, 4.5)
     assert book.by_time("gpt-5.4-mini", 3600.0) is None
 
 
-def test_a_model_on_no_gpu_has_no_gpu_hours(tiny_card: ModelCard, tmp_path: Path) -> None:
-    with pytest.raises(InvalidCard, match="takes no GPU"):
-        price_book(run(tmp_path, tiny_card), "gpu-hours", 2.5)
+def test_a_model_on_no_gpu_has_no_gpu_hours(tiny_model_config: ModelConfig, tmp_path: Path) -> None:
+    with pytest.raises(InvalidModelConfig, match="takes no GPU"):
+        price_book(run(tmp_path, tiny_model_config), "gpu-hours", 2.5)
 
 
-def test_a_run_that_changed_its_gpus_has_no_gpu_hours(gpu_card: ModelCard, tmp_path: Path) -> None:
-    data = run(tmp_path, gpu_card)
+def test_a_run_that_changed_its_gpus_has_no_gpu_hours(gpu_model_config: ModelConfig, tmp_path: Path) -> None:
+    data = run(tmp_path, gpu_model_config)
     with RunDirectory.open_for_writing(data.path) as directory:
-        directory.append_process(process(msgspec.structs.replace(gpu_card, replicas=4)))
+        directory.append_process(process(msgspec.structs.replace(gpu_model_config, replicas=4)))
     with pytest.raises(InvalidConfig, match="was played on different numbers of GPUs: it has no GPU-hours"):
         price_book(load(data.path), "gpu-hours", 2.5)
 
@@ -116,7 +118,7 @@ def test_a_run_that_changed_its_gpus_has_no_gpu_hours(gpu_card: ModelCard, tmp_p
     ],
 )
 def test_what_makes_no_sense_is_one_line(
-    tiny_card: ModelCard, tmp_path: Path, prices: str | None, gpu_hour: float | None, problem: str
+    tiny_model_config: ModelConfig, tmp_path: Path, prices: str | None, gpu_hour: float | None, problem: str
 ) -> None:
     with pytest.raises(InvalidConfig, match=problem):
-        price_book(run(tmp_path, tiny_card), prices, gpu_hour)
+        price_book(run(tmp_path, tiny_model_config), prices, gpu_hour)

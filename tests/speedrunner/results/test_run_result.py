@@ -7,7 +7,7 @@ from pathlib import Path
 import pandas
 import pytest
 
-from speedrunner.config.names import Setting
+from speedrunner.config.names import ConditionName
 from speedrunner.results.plain_rows import list_rows
 from speedrunner.results.run_result import RunResult, count_terminations, read_result
 from tests.speedrunner.results.small_runs import SLEEP_USD, TURN_USD, SmallRun, learnt
@@ -19,7 +19,10 @@ def summary(tmp_path_factory: pytest.TempPathFactory) -> RunResult:
 
 
 def test_it_is_called_by_its_setting_and_seed(summary: RunResult) -> None:
-    assert (summary.setting, summary.seed) == (Setting("babyai", "speedrunner", "tiny-random"), 0)
+    assert (summary.condition_name, summary.seed) == (
+        ConditionName("babyai", "speedrunner", "tiny-random"),
+        0,
+    )
 
 
 def test_means_are_over_the_test_episodes_of_a_checkpoint(summary: RunResult) -> None:

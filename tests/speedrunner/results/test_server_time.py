@@ -8,10 +8,10 @@ import msgspec
 import pytest
 import yaml
 
-from serving.balance import Balance
-from serving.cards import load_card
 from serving.engine.metrics import Counters
 from serving.meter import LedgerRow
+from serving.model_configs import load_model_config
+from serving.reconciliation import Reconciliation
 from serving.usage import Usage
 from speedrunner.results.ledger import run_costs
 from speedrunner.results.pricing import price_book
@@ -24,24 +24,26 @@ from tests.speedrunner.run_samples import process
 USAGE = Usage(1, 0, 1)
 FIRST = [row(101.0, USAGE, "readiness"), row(103.0, USAGE), row(107.0, USAGE)]
 SECOND = [row(101.5, USAGE, "readiness"), row(103.5, USAGE)]
-ACCOUNT = Balance(
+ACCOUNT = Reconciliation(
     model="m", ledger=Counters(), engine=Counters(), unreported=0, at_most=Counters(), ours=True, since=99.0,
     time=110.0, clients=2,
 )  # fmt: skip
 
 
 def played(
-    path: Path, rows: list[LedgerRow], *accounts: Balance, url: str | None = None, **by: object
+    path: Path, rows: list[LedgerRow], *reconciliations: Reconciliation, url: str | None = None, **by: object
 ) -> RunData:
     """A run of one process."""
     with RunDirectory.open_for_writing(path) as run:
-        sections = {"env": {"name": "babyai"}, "method": {"name": "react"}, "model": {"card": "tiny-random"}}
+        sections = {"env": {"name": "babyai"}, "method": {"name": "react"}, "model": {"name": "tiny-random"}}
         run.write_config(yaml.safe_dump({"run": {"dir": str(path)}, "serving": {"url": url}, **sections}))
-        run.append_process(msgspec.structs.replace(process(load_card("tiny-random")), **{"pid": 1, **by}))
+        run.append_process(
+            msgspec.structs.replace(process(load_model_config("tiny-random")), **{"pid": 1, **by})
+        )
         for each in rows:
             run.append_request(each)
-        for account in accounts:
-            run.append_accounts([account])
+        for account in reconciliations:
+            run.append_reconciliations([account])
     return load(path)
 
 
@@ -66,7 +68,7 @@ def test_another_process_has_a_server_of_its_own_unless_both_name_one(tmp_path: 
     url = "http://127.0.0.1:8000"
     named = (played(tmp_path / f"{pid}", rows, url=url, pid=pid) for pid, rows in ((1, FIRST), (2, SECOND)))
     assert sum(shares(*named).values()) == pytest.approx(7.0)
-    elsewhere = played(tmp_path / "elsewhere", SECOND, url=url, host="elsewhere")
+    elsewhere = played(tmp_path / "elsewhere", SECOND, url=url, worker="elsewhere")
     assert shares(elsewhere)["elsewhere"] == pytest.approx(3.0)
 
 
@@ -75,7 +77,7 @@ def test_a_run_that_went_on_in_another_process_has_a_share_of_both_servers(tmp_p
     run = played(tmp_path / "one", [*FIRST, *later])
     with RunDirectory.open_for_writing(run.path) as directory:
         directory.append_process(
-            msgspec.structs.replace(process(load_card("tiny-random")), pid=2, started=200)
+            msgspec.structs.replace(process(load_model_config("tiny-random")), pid=2, started=200)
         )
     other = played(tmp_path / "two", [*later], pid=2, started=200)
     assert [use.server for use in server_uses(load(run.path))] == [("m", "here", "1"), ("m", "here", "2")]

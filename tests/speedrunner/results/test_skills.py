@@ -154,7 +154,7 @@ class TestCosts:
         run = SmallRun(tmp_path / "run")
         run.policy(0, {})
         run.train(0, [None], [None])
-        run.sleep(1, PrefixChange(before=0, after=1000, kept=0))
+        run.sleep(1, PrefixChange(before=0, after=1000, common=0))
         run.policy(1, {"home": "return walk()"})
         # All calls cost TURN_USD. Each of the two rollouts saves 5 steps, the sleep cost SLEEP_USD, and each
         # turn carries 1000 cached tokens, 1e-4 USD.

@@ -9,7 +9,7 @@ from serving.usage import Usage
 from speedrunner.config.schema import RunConfig
 from speedrunner.runs.budget import TokenBudget
 from speedrunner.runs.plan import Evaluate, Sleep, Wake, plan_run
-from speedrunner.store.records import Ending, TrainingEnd
+from speedrunner.store.records import Termination, TrainingEnd
 from tests.scripted_engine import Answer, Request, call, refuse, say
 from tests.scripted_runs import Runs, check_ledger, flag, keys
 from tests.speedrunner.runs.test_plan import SPLIT
@@ -102,7 +102,7 @@ class TestARun:
         assert run.data.policies.versions() == [0, 1]
         tested = {row.policy for row in run.data.episodes if (row.phase, row.checkpoint) == ("test", 3)}
         assert tested == {1}
-        assert {row.ending for row in run.data.episodes} == {Ending.SUCCESS}
+        assert {row.termination for row in run.data.episodes} == {Termination.SUCCESS}
         check_ledger(run.data)
 
     async def test_begins_no_sleep_when_its_tokens_are_spent(self, corridor: Runs) -> None:
@@ -132,9 +132,9 @@ class TestARun:
         run = corridor(broken, *BUDGETED, "run.budget_tokens=2000", "run.sleep_every=1")
         run.server.script = broken
         await run.play()
-        faults = [row.episode for row in run.data.episodes if row.ending.is_fault]
+        faults = [row.episode for row in run.data.episodes if row.termination.is_fault]
         assert len(faults) == 1
         run.server.script = stroller
         await run.play("run.retry_faults=true")
-        assert {row.ending for row in run.data.episodes} == {Ending.SUCCESS}
+        assert {row.termination for row in run.data.episodes} == {Termination.SUCCESS}
         assert {row.checkpoint for row in run.data.episodes if row.episode in faults} != {0}

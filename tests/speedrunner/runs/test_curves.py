@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from serving.model_card import ModelCard
+from serving.model_config import ModelConfig
 from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner import optional as optional_packages
 from speedrunner.runs import curves
@@ -19,11 +19,11 @@ pytestmark = pytest.mark.process
 
 @pytest.fixture(scope="module")
 def run(
-    tmp_path_factory: pytest.TempPathFactory, tiny_card: ModelCard, tiny_tokenizer: ChatTokenizer
+    tmp_path_factory: pytest.TempPathFactory, tiny_model_config: ModelConfig, tiny_tokenizer: ChatTokenizer
 ) -> RunData:
     folder = tmp_path_factory.mktemp("curves")
     with ScriptedEngine(tiny_tokenizer, script(walker, LEARN)) as engine:
-        played = ScriptedRun(folder, roomy(tiny_card), engine)
+        played = ScriptedRun(folder, roomy(tiny_model_config), engine)
         done = in_process("run", *SCHEDULE, *played.arguments, f"run.dir={folder / 'run'}", "logging=both")
     assert (done.returncode, done.stderr) == (0, "")
     assert "no more curves" not in done.stdout
@@ -58,14 +58,17 @@ def test_wandb_has_an_offline_run_with_the_configuration(run: RunData) -> None:
 
 
 def test_one_that_fails_is_told_once_and_the_run_goes_on(
-    tmp_path: Path, tiny_card: ModelCard, tiny_tokenizer: ChatTokenizer, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path,
+    tiny_model_config: ModelConfig,
+    tiny_tokenizer: ChatTokenizer,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def full(*_: object) -> None:
         raise OSError("disk full")
 
     monkeypatch.setattr(curves.TensorBoard, "log", full)
     with ScriptedEngine(tiny_tokenizer, script(walker)) as engine:
-        played = ScriptedRun(tmp_path, roomy(tiny_card), engine)
+        played = ScriptedRun(tmp_path, roomy(tiny_model_config), engine)
         settings = ("method=react", "run.rollouts=0", "logging=tensorboard", f"run.dir={tmp_path / 'run'}")
         given = {each.partition("=")[0]: each for each in (*SCHEDULE, *played.arguments, *settings)}
         done = in_process("run", *given.values())

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from serving.errors import EngineDead, InvalidCard, SpendingCapReached
+from serving.errors import EngineDead, InvalidModelConfig, SpendingCapReached
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.usage import Usage
 from speedrunner.results.checkpoints import frame_episodes, frame_sleeps, share_sleeps
@@ -21,7 +21,7 @@ from speedrunner.runs.executor import RunStopped
 from speedrunner.runs.plan import Wake
 from speedrunner.store.data import load
 from speedrunner.store.labels import Labels
-from speedrunner.store.records import Ending
+from speedrunner.store.records import Termination
 from tests.scripted_engine import (
     BLOCK,
     DROP,
@@ -38,7 +38,7 @@ from tests.scripted_runs import (
     Runs,
     check_whole,
     flag,
-    hosted_card,
+    hosted_model_config,
     keys,
     script,
     walker,
@@ -46,7 +46,7 @@ from tests.scripted_runs import (
 from tests.speedrunner.run_samples import usage_of
 
 BROKEN = refuse(404, "no such thing")
-"""An answer that no further try would mend: a fault of ours."""
+"""An answer that no further try would mend: an infrastructure error."""
 
 
 class TestGoingOnAllTheSame:
@@ -67,10 +67,10 @@ class TestGoingOnAllTheSame:
         run = corridor(script(), "env=tests.odd_envs:Collapsing")
         await run.play()
         train = [row for row in run.data.episodes if row.phase == "train"]
-        assert {(row.ending, row.score, row.attempt) for row in train} == {
-            (Ending.ENVIRONMENT_ERROR, None, 1)
+        assert {(row.termination, row.score, row.attempt) for row in train} == {
+            (Termination.ENVIRONMENT_ERROR, None, 1)
         }
-        assert {row.ending for row in run.data.episodes if row.phase == "test"} == {Ending.SUCCESS}
+        assert {row.termination for row in run.data.episodes if row.phase == "test"} == {Termination.SUCCESS}
         broken = run.data.trajectories()[0]
         assert "the floor broke" in str(broken.error)
         assert broken.turns[-1].call is not None
@@ -96,8 +96,8 @@ class TestFaults:
         run = corridor(script(Failing(flag7=1, flag8=2)), "run.rollouts=0")
         await run.play()
         again, lost = sorted(run.data.episodes, key=lambda row: row.episode)
-        assert (again.ending, again.attempt, again.score) == (Ending.SUCCESS, 2, 1.0)
-        assert (lost.ending, lost.attempt, lost.score) == (Ending.ENGINE_ERROR, 2, None)
+        assert (again.termination, again.attempt, again.score) == (Termination.SUCCESS, 2, 1.0)
+        assert (lost.termination, lost.attempt, lost.score) == (Termination.ENGINE_ERROR, 2, None)
         assert "test/0000/0000 ended by engine_error; it is tried once more" in run.printed
         (played,) = (each for each in run.data.evaluations() if each.episode == "test/0000/0001")
         assert "RequestRefused: status 404: no such thing" in str(played.error)
@@ -112,7 +112,7 @@ class TestFaults:
         run = corridor(script(Failing(flag4=1)))
         await run.play()
         check_whole(run)
-        (lost,) = (row for row in run.data.episodes if row.ending.is_fault)
+        (lost,) = (row for row in run.data.episodes if row.termination.is_fault)
         assert (lost.episode, lost.attempt, lost.score, lost.success) == ("train/0001", 1, None, None)
 
     async def test_a_lost_connection_is_no_fault_when_the_next_try_succeeds(self, corridor: Runs) -> None:
@@ -125,12 +125,12 @@ class TestFaults:
             return walker(request)
 
         run = corridor(script(actor))
-        (balance,) = await run.play()
+        (reconciliation,) = await run.play()
         check_whole(run)
-        assert {row.ending for row in run.data.episodes} == {Ending.SUCCESS}
+        assert {row.termination for row in run.data.episodes} == {Termination.SUCCESS}
         (lost,) = (row for row in run.data.requests if row.wasted)
         assert (lost.status, lost.retry, lost.labels["episode"]) == ("failed", 0, "train/0000")
-        assert balance.unreported == 1
+        assert reconciliation.unreported == 1
 
     async def test_five_in_a_row_stop_the_run_and_it_goes_on_when_they_are_mended(
         self, corridor: Runs
@@ -148,11 +148,14 @@ class TestFaults:
         with pytest.raises(RunStopped) as stopped:
             await run.play()
         assert str(stopped.value) == (
-            "5 episodes in a row ended by a fault of ours; the last: train/0004 (task default 7) ended by"
+            "5 episodes in a row ended by an infrastructure error; the last: train/0004 (task default "
+            "7) ended by"
             " engine_error: engine: status 404: no such thing; its traceback: speedrunner show"
             f" {run.dir} train/0004; once it is mended, run.retry_faults=true plays such episodes again"
         )
-        assert [row.ending for row in run.data.episodes if row.phase == "train"] == [Ending.ENGINE_ERROR] * 5
+        assert [row.termination for row in run.data.episodes if row.phase == "train"] == [
+            Termination.ENGINE_ERROR
+        ] * 5
         run.server.script = script()
         for again, scores, attempts in ((False, [None] * 5, 1), (True, [1.0] * 5, 2)):
             copy = run.copy()
@@ -176,13 +179,13 @@ class TestFaults:
         run = corridor(script(Failing(flag4=1, flag7=6)))  # two tries at each of the three checkpoints
         await run.play()
         held_out = {"test/0000/0000": 0, "test/0002/0000": 1, "test/0004/0000": 2}
-        lost = {row.episode for row in run.data.episodes if row.ending.is_fault}
+        lost = {row.episode for row in run.data.episodes if row.termination.is_fault}
         assert lost == {"train/0001", *held_out}
         await run.play()
         assert "nothing is left to play" in run.printed
         await run.play("run.retry_faults=true")
         check_whole(run)  # a sleep has used the training episode's batch
-        assert [row.episode for row in run.data.episodes if row.ending.is_fault] == ["train/0001"]
+        assert [row.episode for row in run.data.episodes if row.termination.is_fault] == ["train/0001"]
         again = [row for row in run.data.episodes if row.episode in held_out]
         assert {row.episode: row.policy for row in again} == held_out
         assert [(row.attempt, row.score) for row in again] == [(3, 1.0)] * 3
@@ -208,7 +211,7 @@ class TestFaults:
             "run.in_flight=1",
         )  # fmt: skip
         await run.play()
-        assert sum(row.ending.is_fault for row in run.data.episodes) == 7
+        assert sum(row.termination.is_fault for row in run.data.episodes) == 7
 
     async def test_a_dead_engine_stops_the_run_and_it_goes_on_with_another(self, corridor: Runs) -> None:
         run = corridor(script(walker, LEARN))
@@ -232,11 +235,11 @@ class TestFaults:
 
 class TestSpendingCap:
     async def test_it_stops_the_run_which_goes_on_under_a_higher_one(self, corridor: Runs) -> None:
-        run = corridor(script(walker, LEARN), route="chat")
+        run = corridor(script(walker, LEARN), api="chat")
         with pytest.raises(SpendingCapReached, match=r"over the cap of 0\.0300 USD \(serving\.spending_cap"):
             await run.play("serving.spending_cap_usd=0.03")
         total = sum((row.usage or Usage() for row in run.data.requests), Usage())
-        assert 0.001 < run.card.prices.cost(total) <= 0.03
+        assert 0.001 < run.model_config.prices.cost(total) <= 0.03
         assert 0 < len(keys(run.data)) < len(PLANNED)
         await run.play("serving.spending_cap_usd=1")
         check_whole(run)
@@ -283,7 +286,7 @@ class TestEvaluationBesideTheWake:
             return refuse(402, "pay first") if broken and flag(request) >= 7 else walker(request)
 
         run = corridor(script(actor), "run.in_flight=1", "run.test_episodes=2")
-        with pytest.raises(RunStopped, match="episodes in a row ended by a fault of ours"):
+        with pytest.raises(RunStopped, match="episodes in a row ended by an infrastructure error"):
             await run.play("run.eval_every=1")
         broken = False
         await run.play("run.eval_every=1")
@@ -300,15 +303,15 @@ class TestPromptPrefix:
         assert first is not None
         assert second is not None
         # The skill's tool stands behind the primitives': what comes before it stays.
-        assert 0 < first.kept < first.before < first.after
+        assert 0 < first.common < first.before < first.after
         # Nothing was changed by the second one: there was nothing to send.
-        assert second.before == second.after == second.kept == first.after
-        warmings = [row for row in run.data.requests if row.labels["role"] == "warming"]
-        assert [Labels.of(row.labels).policy for row in warmings] == [0, 1]
-        sent = warmings[1].usage
+        assert second.before == second.after == second.common == first.after
+        prefix_warm_ups = [row for row in run.data.requests if row.labels["role"] == "prefix_warm_up"]
+        assert [Labels.of(row.labels).policy for row in prefix_warm_ups] == [0, 1]
+        sent = prefix_warm_ups[1].usage
         assert sent is not None
         assert sent.prompt == first.after
-        assert 0 <= first.kept - sent.cached < 2 * BLOCK
+        assert 0 <= first.common - sent.cached < 2 * BLOCK
 
     async def test_what_could_be_cached_is_counted_over_all_conversations_and_sleeps(
         self, corridor: Runs
@@ -316,8 +319,10 @@ class TestPromptPrefix:
         run = corridor(script(walker, LEARN))
         await run.play("run.in_flight=1")
         rows = [row for row in run.data.requests if row.labels["role"] != "readiness"]
-        assert {row.labels["role"] for row in rows} >= {"probe", "warming", "actor", "inducer"}
-        assert any(row.cacheable for row in rows if row.labels["role"] == "warming")  # policy 0's tools
+        assert {row.labels["role"] for row in rows} >= {"probe", "prefix_warm_up", "actor", "inducer"}
+        assert any(
+            row.cacheable for row in rows if row.labels["role"] == "prefix_warm_up"
+        )  # policy 0's tools
         assert all(row.usage and row.usage.cached <= (row.cacheable or 0) for row in rows)
         # The scripted engine forgets nothing; probes are in flight at once.
         alone = [row for row in rows if row.labels["role"] != "probe"]
@@ -326,10 +331,12 @@ class TestPromptPrefix:
     async def test_episodes_find_the_shared_prefix_in_the_cache(self, corridor: Runs) -> None:
         run = corridor(script())
         await run.play("run.rollouts=0", "run.test_episodes=2")
-        (warming,) = (row for row in run.data.requests if row.labels["role"] == "warming")
-        assert warming.usage is not None
+        (prefix_warm_up,) = (row for row in run.data.requests if row.labels["role"] == "prefix_warm_up")
+        assert prefix_warm_up.usage is not None
         actors = [row for row in run.data.requests if row.labels["role"] == "actor"]
-        assert all(row.usage and row.usage.cached >= warming.usage.prompt // BLOCK * BLOCK for row in actors)
+        assert all(
+            row.usage and row.usage.cached >= prefix_warm_up.usage.prompt // BLOCK * BLOCK for row in actors
+        )
 
 
 async def test_a_missing_key_of_the_inducer_is_told_before_anything_starts(
@@ -337,9 +344,11 @@ async def test_a_missing_key_of_the_inducer_is_told_before_anything_starts(
 ) -> None:
     monkeypatch.delenv("TOY_KEY", raising=False)
     run = corridor(script(walker, LEARN))
-    card = hosted_card(tmp_path, run.server)
-    with pytest.raises(InvalidCard, match="model 'large': environment variable TOY_KEY with its API key is"):
-        await run.play(f"model.inducer_card={card}")
+    model_config = hosted_model_config(tmp_path, run.server)
+    with pytest.raises(
+        InvalidModelConfig, match="model 'large': environment variable TOY_KEY with its API key is"
+    ):
+        await run.play(f"model.inducer_name={model_config}")
     assert run.server.requests == []
     assert not list(run.dir.glob("*.yaml"))
 
@@ -351,7 +360,7 @@ async def test_the_inducer_may_be_another_model(
     monkeypatch.setenv("TOY_KEY", "sesame")
     with ScriptedEngine(tiny_tokenizer, script(walker, LEARN), model="large", api_key="sesame") as hosted:
         run = corridor(script(walker, LEARN))
-        await run.play(f"model.inducer_card={hosted_card(tmp_path, hosted)}")
+        await run.play(f"model.inducer_name={hosted_model_config(tmp_path, hosted)}")
     check_whole(run)
     assert all("write_skill" in request.tools for request in hosted.requests)
     assert not any("write_skill" in request.tools for request in run.server.requests)
@@ -363,7 +372,7 @@ async def test_the_inducer_may_be_another_model(
     found = share_sleeps(frame_episodes(run.data.episodes, priced), frame_sleeps(run.data, priced))
     costs = dict(zip(found["episode"], found["usd"], strict=True))
     usage = usage_of(run.data.sleeps[0])
-    own = book.models[run.card.name].cost(
+    own = book.models[run.model_config.name].cost(
         next(row.usage for row in run.data.episodes if row.episode == "train/0000")
     )
     assert costs["train/0000"] == pytest.approx(own + 100e-6 * (usage.prompt + usage.completion) / 2)
@@ -384,7 +393,7 @@ async def test_an_engine_that_hangs_stops_the_run_which_goes_on(corridor: Runs) 
     assert keys(run.data) == [f"train/{number:04d}" for number in range(4)]
 
 
-async def test_an_engine_that_dies_while_episodes_wait_for_hosts_is_what_stops_the_run(
+async def test_an_engine_that_dies_while_episodes_wait_for_workers_is_what_stops_the_run(
     corridor: Runs,
 ) -> None:
     """And not what those raise that are cancelled for it."""

@@ -8,8 +8,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from serving.cards import load_card
-from serving.model_card import ModelCard, ServerOptions
+from serving.model_config import ModelConfig, ServerOptions
+from serving.model_configs import load_model_config
 from serving.usage import Prices
 from speedrunner.config.compose import compose
 from speedrunner.runs import identity as identities
@@ -17,7 +17,7 @@ from speedrunner.runs.identity import STRIDE, continued, identity
 from speedrunner.runs.machine import confinement
 from speedrunner.runs.setup import set_up
 from speedrunner.sandbox.settings import Sandbox
-from speedrunner.store.processes import changes, process_lines, remarks
+from speedrunner.store.processes import caveats, changes, process_lines
 from speedrunner.store.records import Machine, Process
 from speedrunner.store.stored_run import RunDirectoryError
 from tests.scripted_runs import CORRIDOR
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.process
 
 
 @pytest.fixture
-def process(tiny_card: ModelCard) -> Process:
+def process(tiny_model_config: ModelConfig) -> Process:
     return identity(set_up(compose([f"env={CORRIDOR}", "method=react", "model=tiny-random"])), print)
 
 
@@ -42,10 +42,10 @@ def test_it_names_everything_by_what_it_is_in(process: Process) -> None:
     assert {"model.safetensors", "tokenizer.json", "chat_template.jinja"} <= set(
         process.models["tiny-random"]
     )
-    assert process.actor == process.inducer == load_card("tiny-random")
+    assert process.actor == process.inducer == load_model_config("tiny-random")
 
 
-def test_a_method_s_own_prompts_are_its_own(tiny_card: ModelCard) -> None:
+def test_a_method_s_own_prompts_are_its_own(tiny_model_config: ModelConfig) -> None:
     setup = set_up(compose([f"env={CORRIDOR}", "method=speedrunner", "model=tiny-random"]))
     assert "method/goal_oriented" in identity(setup, print).prompts
 
@@ -74,14 +74,14 @@ def test_it_says_what_it_runs_on_and_how_it_confines_what_models_write(process: 
 def test_it_is_the_same_in_another_process_at_another_time(process: Process) -> None:
     later = identity(set_up(compose([f"env={CORRIDOR}", "method=react", "model=tiny-random"])), print)
     machine = Machine("another", 64, 512.0, ["H100"] * 8)
-    elsewhere = changed(later, started=0.0, host="there", pid=1, machine=machine, sandbox="bubblewrap 9")
+    elsewhere = changed(later, started=0.0, worker="there", pid=1, machine=machine, sandbox="bubblewrap 9")
     assert changes(process, elsewhere) == []
 
 
-def _card(**more: object) -> Callable[[Process], Process]:
+def _model_config(**more: object) -> Callable[[Process], Process]:
     def change(process: Process) -> Process:
-        card = msgspec.structs.replace(process.actor, **more)
-        return changed(process, actor=card, inducer=card)
+        model_config = msgspec.structs.replace(process.actor, **more)
+        return changed(process, actor=model_config, inducer=model_config)
 
     return change
 
@@ -89,7 +89,7 @@ def _card(**more: object) -> Callable[[Process], Process]:
 def _flags(**flags: int) -> Callable[[Process], Process]:
     def change(process: Process) -> Process:
         server = process.actor.server
-        return _card(server=msgspec.structs.replace(server, flags={**server.flags, **flags}))(process)
+        return _model_config(server=msgspec.structs.replace(server, flags={**server.flags, **flags}))(process)
 
     return change
 
@@ -97,8 +97,8 @@ def _flags(**flags: int) -> Callable[[Process], Process]:
 @pytest.mark.parametrize(
     ("change", "line"),
     [
-        (_card(context=4096), "actor.context: "),
-        (_card(revision="b" * 40), "actor.revision: null -> bbbb"),
+        (_model_config(context=4096), "actor.context: "),
+        (_model_config(revision="b" * 40), "actor.revision: null -> bbbb"),
         (lambda p: changed(p, env=p.env | {"description": "0"}), "env.description: "),
         (lambda p: changed(p, env=p.env | {"tasks": "0"}), "env.tasks: "),
         (lambda p: changed(p, prompts=p.prompts | {"actor/system": "0"}), "prompts.actor/system: "),
@@ -122,7 +122,7 @@ def test_another_run_is_refused_whatever_is_accepted(
     [
         lambda p: changed(p, code=p.code | {"speedrunner": "0"}),
         lambda p: changed(p, versions=p.versions | {"vllm": "9"}),
-        _card(server=ServerOptions()),
+        _model_config(server=ServerOptions()),
     ],
 )
 def test_other_code_goes_on_when_that_is_accepted(
@@ -136,7 +136,7 @@ def test_other_code_goes_on_when_that_is_accepted(
 @pytest.mark.parametrize(
     "change",
     [
-        _card(replicas=4, gpus=4, tried="on a Tuesday", path="elsewhere"),
+        _model_config(replicas=4, gpus=4, tried="on a Tuesday", path="elsewhere"),
         _flags(**{"max-num-seqs": 104, "max-num-batched-tokens": 16_384}),
         lambda p: changed(p, versions=p.versions | {"code": "another commit"}),
     ],
@@ -231,10 +231,10 @@ class TestDigests:
         assert digest(bytes(3 * STRIDE), tmp_path) != digest(bytes(3 * STRIDE - 1), tmp_path)
 
 
-def test_what_cards_remark_is_said_once_for_each_model(process: Process) -> None:
-    assert remarks([process]) == process_lines([process]) == []
-    said = msgspec.structs.replace(process.actor, remark="a teaching model")
-    other = msgspec.structs.replace(process.actor, name="other", remark="another one")
+def test_what_model_configs_remark_is_said_once_for_each_model(process: Process) -> None:
+    assert caveats([process]) == process_lines([process]) == []
+    said = msgspec.structs.replace(process.actor, caveat="a teaching model")
+    other = msgspec.structs.replace(process.actor, name="other", caveat="another one")
     after = changed(process, actor=said, inducer=other)
-    assert remarks([after, after]) == ["other: another one", "tiny-random: a teaching model"]
+    assert caveats([after, after]) == ["other: another one", "tiny-random: a teaching model"]
     assert changes(process, changed(process, actor=said, inducer=said)) == []

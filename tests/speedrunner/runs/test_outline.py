@@ -41,7 +41,7 @@ def test_it_counts_steps_episodes_and_requests_and_makes_nothing(tmp_path: Path)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_card_may_allow_fewer_calls_than_the_method(tmp_path: Path) -> None:
+def test_a_model_config_may_allow_fewer_calls_than_the_method(tmp_path: Path) -> None:
     assert table(told(tmp_path, "method=speedrunner"))["sleep"][2] == "6"  # of 100
 
 

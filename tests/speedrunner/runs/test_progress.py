@@ -12,7 +12,7 @@ from serving.meter import LedgerRow, Meter
 from serving.usage import Prices, Usage
 from speedrunner.runs import progress as showing
 from speedrunner.runs.progress import Progress, SweepProgress
-from speedrunner.store.records import Ending
+from speedrunner.store.records import Termination
 from tests.speedrunner.run_samples import trajectory
 
 
@@ -46,7 +46,7 @@ def test_a_finished_step_is_one_plain_line_with_everything_in_it(meter: Meter) -
         progress.begin(meter)
         with progress.step("wake/0001", 3, 1):
             progress.episode("wake/0001", trajectory())
-            progress.episode("wake/0001", trajectory(ending=Ending.CALL_LIMIT))
+            progress.episode("wake/0001", trajectory(termination=Termination.CALL_LIMIT))
     *_, line = output.getvalue().splitlines()  # not wrapped, however narrow the console
     assert line.startswith("wake/0001 3/3 · episodes 6/10 · 1 success, 1 call_limit · ")
     assert "75% of prompt tokens cached · 0.0016 USD · " in line

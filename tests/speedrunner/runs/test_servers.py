@@ -11,9 +11,9 @@ import pytest
 import yaml
 from rich.console import Console
 
-from serving.cards import MODELS
 from serving.deployment import Deployment
 from serving.errors import ServerFailed
+from serving.model_configs import MODELS
 from speedrunner.config.compose import compose
 from speedrunner.runs.progress import Progress
 from speedrunner.runs.run import deployed
@@ -38,11 +38,11 @@ def two_models(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[...,
 
     def configure(**gpus: int) -> Setup:
         for name, number in gpus.items():
-            card = yaml.safe_load((MODELS / "tiny.yaml").read_text()) | {"name": name, "gpus": number}
-            card["server"]["flags"]["tensor-parallel-size"] = number
-            (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump(card))
+            model_config = yaml.safe_load((MODELS / "tiny.yaml").read_text()) | {"name": name, "gpus": number}
+            model_config["server"]["flags"]["tensor-parallel-size"] = number
+            (tmp_path / f"{name}.yaml").write_text(yaml.safe_dump(model_config))
         actor, inducer = (tmp_path / f"{name}.yaml" for name in gpus)
-        return set_up(compose([f"model.card={actor}", f"model.inducer_card={inducer}"]), plays_here=False)
+        return set_up(compose([f"model.name={actor}", f"model.inducer_name={inducer}"]), plays_here=False)
 
     return configure
 

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from envs import EnvironmentFault, Task
-from serving.errors import InvalidCard
+from serving.errors import InvalidModelConfig
 from speedrunner.config.compose import compose
 from speedrunner.methods.react import ReAct
 from speedrunner.methods.registry import InvalidMethodOption, UnknownMethod
@@ -26,8 +26,8 @@ class Maker(ReAct):
 
 def test_what_a_configuration_names_is_made_and_checked_without_starting_anything() -> None:
     setup = set_up(compose(["env=babyai", "method=react", "prices.cached=0.5"]))
-    assert (setup.env.name, setup.method.trains, setup.card.name) == ("babyai", False, "tiny-random")
-    assert setup.prices == {"tiny-random": msgspec.structs.replace(setup.card.prices, cached=0.5)}
+    assert (setup.env.name, setup.method.trains, setup.model_config.name) == ("babyai", False, "tiny-random")
+    assert setup.prices == {"tiny-random": msgspec.structs.replace(setup.model_config.prices, cached=0.5)}
     assert setup.split.train[0] == Task("babyai", "pick_up_seq_go_to", 83810)
 
 
@@ -71,6 +71,6 @@ def test_actions_are_bounded_where_the_environment_bounds_none() -> None:
 
 def test_the_prefix_cache_can_be_switched_off_for_a_server_of_ours() -> None:
     setup = set_up(compose(["model.prefix_caching=false"]))
-    assert "--no-enable-prefix-caching" in setup.card.server.arguments()
-    with pytest.raises(InvalidCard, match=r"model\.prefix_caching=False does not go with model"):
+    assert "--no-enable-prefix-caching" in setup.model_config.server.arguments()
+    with pytest.raises(InvalidModelConfig, match=r"model\.prefix_caching=False does not go with model"):
         set_up(compose(["model=gpt-5.4-mini", "model.prefix_caching=false"]))

@@ -7,7 +7,7 @@ import pytest
 
 from serving.tokens.tokenizer import ChatTokenizer
 from tests.scripted_engine import Answer, Request, ScriptedEngine, call, say
-from tests.scripted_runs import Runs, hosted_card
+from tests.scripted_runs import Runs, hosted_model_config
 
 
 def test_every_role_but_the_actor_is_played_by_the_inducers_model(
@@ -21,9 +21,9 @@ def test_every_role_but_the_actor_is_played_by_the_inducers_model(
         return call("advise", text="Go on.") if "advise" in request.tools else call("walk", steps=9)
 
     with ScriptedEngine(tiny_tokenizer, answer, model="large", api_key="sesame") as hosted:
-        card = hosted_card(tmp_path, hosted)
+        model_config = hosted_model_config(tmp_path, hosted)
         run = corridor(answer, "method=tests.odd_methods:Advised")
-        done = run.cli(f"model.inducer_card={card}", "task.index=3", command="episode")
+        done = run.cli(f"model.inducer_name={model_config}", "task.index=3", command="episode")
     assert (done.returncode, done.stderr) == (0, "")
     assert [list(request.tools) for request in hosted.requests] == [["advise"]]
     assert not any("advise" in request.tools for request in run.server.requests)

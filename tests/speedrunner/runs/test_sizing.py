@@ -7,9 +7,10 @@ from pathlib import Path
 import msgspec
 import pytest
 import yaml
+from tests.models.test_model_configs import ON_GPUS
 
 from serving.engine.gpus import GpuReport
-from serving.errors import InvalidCard
+from serving.errors import InvalidModelConfig
 from speedrunner.config.compose import compose
 from speedrunner.runs.executor import RunStopped
 from speedrunner.runs.identity import continued, identity
@@ -21,7 +22,6 @@ from speedrunner.store.data import load
 from speedrunner.store.records import Process
 from speedrunner.store.stored_run import RunDirectoryError
 from tests.gpu_kinds import GPUS, with_config
-from tests.models.test_cards import ON_GPUS
 from tests.scripted_engine import refuse
 from tests.scripted_runs import CORRIDOR, LEARN, Runs, ScriptedRun, complaint, script, walker
 
@@ -37,10 +37,10 @@ def silent(line: str) -> None:
 class TestOnGpus:
     @pytest.fixture
     def setup(self, tmp_path: Path) -> Setup:
-        card = with_config(ON_GPUS["qwen3.5-27b"], tmp_path)
-        file = tmp_path / "card.yaml"
-        file.write_text(yaml.safe_dump(msgspec.to_builtins(card)))
-        return set_up(compose([f"env={CORRIDOR}", "method=react", f"model.card={file}"]))
+        model_config = with_config(ON_GPUS["qwen3.5-27b"], tmp_path)
+        file = tmp_path / "model config.yaml"
+        file.write_text(yaml.safe_dump(msgspec.to_builtins(model_config)))
+        return set_up(compose([f"env={CORRIDOR}", "method=react", f"model.name={file}"]))
 
     @staticmethod
     async def process(
@@ -79,7 +79,9 @@ class TestOnGpus:
     async def test_a_gpu_without_room_for_one_conversation_is_refused(
         self, setup: Setup, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        with pytest.raises(InvalidCard, match=r"^qwen3.5-27b does not fit 1 x NVIDIA RTX A6000 \(48 GiB\): "):
+        with pytest.raises(
+            InvalidModelConfig, match=r"^qwen3.5-27b does not fit 1 x NVIDIA RTX A6000 \(48 GiB\): "
+        ):
             await self.process(setup, "A6000", monkeypatch)
 
 

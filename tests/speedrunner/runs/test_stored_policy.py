@@ -28,7 +28,7 @@ from tests.tampered_runs import names
 def learnt(learnt: ScriptedRun, tiny_tokenizer: ChatTokenizer) -> Iterator[ScriptedRun]:
     """The run, with an engine of its own, so that the run's stands as it was left."""
     with ScriptedEngine(tiny_tokenizer, learnt.server.script) as engine:
-        yield ScriptedRun(learnt.folder, learnt.card, engine, learnt.settings)
+        yield ScriptedRun(learnt.folder, learnt.model_config, engine, learnt.settings)
 
 
 @pytest.mark.parametrize(("version", "calls"), [("", 1), (":1", 1), (":v0", 7)])
@@ -37,8 +37,8 @@ def test_a_stored_policy_is_evaluated_without_training(
 ) -> None:
     changes = [*learnt.arguments, "run.test_episodes=1", f"run.dir={tmp_path}"]
     setup = set_up(evaluation_config(f"{learnt.dir}{version}", changes, [CORRIDOR]))
-    (balance,) = asyncio.run(carry_out(setup, Console(quiet=True), Drain(print)))
-    assert balance.agrees
+    (reconciliation,) = asyncio.run(carry_out(setup, Console(quiet=True), Drain(print)))
+    assert reconciliation.agrees
     (row,) = load(tmp_path).episodes
     assert (row.episode, row.policy, row.llm_calls) == ("test/0000/0000", 0, calls)
     assert keys(learnt.data) == PLANNED
@@ -139,7 +139,7 @@ def test_a_run_that_trains_shows_all_of_its_library(learnt: ScriptedRun) -> None
 
 
 async def test_another_run_may_start_from_its_policy(learnt: ScriptedRun) -> None:
-    other = ScriptedRun(learnt.folder / "other", learnt.card, learnt.server, learnt.settings)
+    other = ScriptedRun(learnt.folder / "other", learnt.model_config, learnt.server, learnt.settings)
     other.folder.mkdir()
     await other.play(f"run.start_from={learnt.dir}:1", "run.rollouts=2", "run.eval_every=2")
     assert [row.llm_calls for row in other.data.episodes] == [1] * 6

@@ -89,14 +89,14 @@ import ctypes, gc, json, os, struct, sys
 
 FOUND = {}
 
-def of_its_host(kind):
-    # The object of this class that serves the host.
+def of_its_worker(kind):
+    # The object of this class that serves the worker.
     if kind not in FOUND:
         FOUND[kind] = next((each for each in gc.get_objects() if type(each).__name__ == kind), None)
     return FOUND[kind]
 
 def raw(data):
-    os.write(of_its_host("Wire")._out, data)
+    os.write(of_its_worker("Wire")._out, data)
 
 def frame(*message, body=None):
     body = json.dumps(message).encode() if body is None else body
@@ -104,7 +104,7 @@ def frame(*message, body=None):
 
 def mine():
     # The number of the tool call, or the piece of code, that is being run.
-    module = of_its_host("LoadedModule")
+    module = of_its_worker("LoadedModule")
     return (module._tracer if module else sys.stdout)._number
 
 def say(word, *rest):
@@ -117,7 +117,7 @@ def call(number, *arguments):
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
 """
 )
-"""What the code has for its work: names of places, the pipe to its host, raw system calls."""
+"""What the code has for its work: names of places, the pipe to its worker, raw system calls."""
 
 TIMES = {
     "endless loop": Attack("while True: pass", error=TIME),
@@ -391,7 +391,7 @@ lock = __import__('struct').pack('hhqqi', fcntl.F_RDLCK, 0, 0, 0, 0)
     "the environment and the task": Attack(
         """
         import gc, sys
-        known = {'envs', 'tests.toy_env', 'speedrunner.hosts.host_process'} & set(sys.modules)
+        known = {'envs', 'tests.toy_env', 'speedrunner.workers.worker_process'} & set(sys.modules)
         names = {type(each).__name__ for each in gc.get_objects()}
         return sorted(known) + sorted(names & {'Corridor', 'Task', 'TextEnv'})
         """,

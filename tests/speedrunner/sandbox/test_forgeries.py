@@ -96,7 +96,7 @@ TO_SKILLS = {
         "for byte in frame('end', mine(), 0, 'early', None): raw(bytes([byte]))\nwhile True: pass",
         None,
     ),
-    "a closed pipe": ("os.close(of_its_host('Wire')._out)\nlook()", GONE),
+    "a closed pipe": ("os.close(of_its_worker('Wire')._out)\nlook()", GONE),
 }
 """A skill's body, and how the call ends; `None`: it returns `early`."""
 

@@ -1,4 +1,4 @@
-"""The boundary between hosts and sandboxed processes, fuzzed in both directions by a number of messages.
+"""The boundary between workers and sandboxed processes, fuzzed in both directions by a number of messages.
 
 This process reads most of them, from real pipes; some come from a real child.
 """
@@ -21,10 +21,20 @@ from hypothesis import strategies as st
 
 from envs import Opening, Outcome, Task
 from serving.tokens.tools import ToolCall
-from speedrunner.hosts.call_tree import EPISODE_LIMIT, EpisodeRoom
-from speedrunner.hosts.hosted_episode import HostedEpisode
-from speedrunner.hosts.local_host import LocalHost
-from speedrunner.hosts.messages import (
+from speedrunner.sandbox import code_session, skill_process
+from speedrunner.sandbox.channel import Channel, ChannelError
+from speedrunner.sandbox.child.bounds import ERROR_CHARS, VALUE_LIMIT, excess
+from speedrunner.sandbox.child.values import to_json
+from speedrunner.sandbox.child.wire import Wire, encode, framed
+from speedrunner.sandbox.child_pool import ChildPool
+from speedrunner.sandbox.child_process import Child
+from speedrunner.sandbox.code_session import CodeResult, CodeSession
+from speedrunner.sandbox.settings import Sandbox
+from speedrunner.store.records import CallNode, Module, Termination
+from speedrunner.workers.call_tree import EPISODE_LIMIT, EpisodeRoom
+from speedrunner.workers.local_worker import LocalWorker
+from speedrunner.workers.worker_episode import WorkerEpisode
+from speedrunner.workers.worker_messages import (
     Execute,
     Executed,
     Fault,
@@ -35,16 +45,6 @@ from speedrunner.hosts.messages import (
     decoded,
     encoded,
 )
-from speedrunner.sandbox import code_session, skill_process
-from speedrunner.sandbox.channel import Channel, ChannelError
-from speedrunner.sandbox.child.bounds import ERROR_CHARS, VALUE_LIMIT, excess
-from speedrunner.sandbox.child.values import to_json
-from speedrunner.sandbox.child.wire import Wire, encode, framed
-from speedrunner.sandbox.child_pool import ChildPool
-from speedrunner.sandbox.child_process import Child
-from speedrunner.sandbox.code_session import CodeResult, CodeSession
-from speedrunner.sandbox.settings import Sandbox
-from speedrunner.store.records import CallNode, Ending, Module
 from tests.speedrunner.sandbox.attacks import GONE, KILLED, PRELUDE, TIME
 from tests.speedrunner.sandbox.mutants import FROM_SESSIONS, FROM_SKILLS, NUMBER, RUNNING_SKILLS, mutant
 from tests.toy_env import Corridor
@@ -143,10 +143,10 @@ def reset(env: Corridor, module: Module = MODULE) -> Reset:
 
 
 @contextmanager
-def episode(env: Corridor, *rest: bytes) -> Iterator[tuple[HostedEpisode, RecordedChild]]:
+def episode(env: Corridor, *rest: bytes) -> Iterator[tuple[WorkerEpisode, RecordedChild]]:
     """Begin an episode in which the skills will say `rest`."""
     with recorded(*rest, first=framed(b'["loaded",%d]' % NUMBER)) as child:
-        yield HostedEpisode(env, cast(ChildPool, OneChild(child)), reset(env)), child
+        yield WorkerEpisode(env, cast(ChildPool, OneChild(child)), reset(env)), child
 
 
 @pytest.fixture(autouse=True)
@@ -212,13 +212,18 @@ def test_bytes_of_a_child_are_a_message_or_one_kind_of_error(
     fuzz(DECODED, batch)
 
 
-def test_bytes_of_a_host_are_a_reply_or_one_kind_of_error() -> None:
+def test_bytes_of_a_worker_are_a_reply_or_one_kind_of_error() -> None:
     node = CallNode(
         "go", "skill", {"x": [1, None]}, result={"a": 1.5}, calls=[CallNode("walk", "primitive", {})]
     )
     outcome = Outcome(0.5, False, {"position": 1})
     executed = Executed(
-        node=node, observation="o", surroundings=None, outcome=outcome, actions=1, ending=Ending.SUCCESS
+        node=node,
+        observation="o",
+        free_observation=None,
+        outcome=outcome,
+        actions=1,
+        termination=Termination.SUCCESS,
     )
     corpus = [
         encoded(each) for each in (executed, Ready(), Fault("a", "b"), Opened(Opening("a", "b"), outcome))
@@ -297,7 +302,7 @@ class Talking(Corridor):
 
 def test_a_child_reads_what_an_environment_says_and_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
     def ended(status: int) -> None:
-        raise AssertionError("the host said less than it should")
+        raise AssertionError("the worker said less than it should")
 
     monkeypatch.setattr(os, "_exit", ended)  # which the child's end of the wire calls at the end of a pipe
     pieces = [
@@ -341,14 +346,14 @@ def test_a_child_reads_what_an_environment_says_and_nothing_else(monkeypatch: py
 @pytest.mark.parametrize("text", ["\ud800", "a\udcff"])
 def test_a_text_that_is_no_utf_8_is_the_environment_s_fault(text: str) -> None:
     env = Talking()
-    host = LocalHost(env)
+    worker = LocalWorker(env)
     with recorded(framed(b'["call",7,"look",[],{}]'), first=framed(b'["loaded",7]')) as child:
-        host._pool = cast(ChildPool, OneChild(child))
-        host.answer(reset(env))
+        worker._pool = cast(ChildPool, OneChild(child))
+        worker.answer(reset(env))
         env.text = text
-        reply = decoded(encoded(host.answer(ATTACK)))
+        reply = decoded(encoded(worker.answer(ATTACK)))
         assert isinstance(reply, Fault)
-        host.finish()
+        worker.finish()
 
 
 ANY = st.recursive(
@@ -384,14 +389,14 @@ def test_messages_of_a_real_child_end_its_process_or_do_what_they_say(
     """
     source = f"{PRELUDE}\ndef helper(x):\n    return x\n\ndef honest():\n    return helper(2)\n\n"
     source += f"def attack(body):\n{textwrap.indent(textwrap.dedent(attack), '    ')}"
-    host, random = LocalHost(Corridor()), Random(27)
+    worker, random = LocalWorker(Corridor()), Random(27)
     honest = Execute(ToolCall("honest", {}), 60.0)
     try:
-        host.answer(reset(Corridor(), Module(source, ("attack", "honest"), ("helper",))))
+        worker.answer(reset(Corridor(), Module(source, ("attack", "honest"), ("helper",))))
         for _ in range(REAL):
-            host.prepare()
+            worker.prepare()
             body = mutant(FROM_SKILLS, random)
-            reply = host.answer(Execute(ToolCall("attack", {"body": body.hex()}), 60.0))
+            reply = worker.answer(Execute(ToolCall("attack", {"body": body.hex()}), 60.0))
             assert isinstance(reply, Executed), body
             assert {each.name for each in reply.node.below()} <= {
                 "walk",
@@ -400,12 +405,12 @@ def test_messages_of_a_real_child_end_its_process_or_do_what_they_say(
                 "attack",
                 "honest",
             }
-            again = host.answer(honest)
+            again = worker.answer(honest)
             assert isinstance(again, Executed)
             if again.node.error is not None:  # what the message left behind is found now, and once
                 assert re.search(f"{KILLED}|{TIME}|{GONE}", again.node.error)
-                again = host.answer(honest)
+                again = worker.answer(honest)
                 assert isinstance(again, Executed)
             assert again.node.result == 2
     finally:
-        host.end()
+        worker.end()

@@ -1,7 +1,7 @@
 """Hostile code: each attack is contained and reported, and neither the episode nor the next one is harmed.
 
-It reaches its host as it is, past the library's own checks of what a skill may import; or it is run in a code
-session, as the inducer's code is.
+It reaches its worker as it is, past the library's own checks of what a skill may import; or it is run in a
+code session, as the inducer's code is.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ import pytest_asyncio
 
 from envs import Task
 from serving.tokens.tools import ToolCall
-from speedrunner.hosts.host import Host
-from speedrunner.hosts.host_pool import HostPool
-from speedrunner.hosts.messages import Executed
 from speedrunner.sandbox.child.bounds import DEPTH_LIMIT, NODE_LIMIT, TEXT_LIMIT
 from speedrunner.sandbox.code_session import CodeSession
 from speedrunner.sandbox.settings import MIB, Kind, Sandbox
-from speedrunner.store.records import CallNode, Ending, Module
+from speedrunner.store.records import CallNode, Module, Termination
+from speedrunner.workers.env_worker import EnvWorker
+from speedrunner.workers.worker_messages import Executed
+from speedrunner.workers.worker_pool import WorkerPool
 from tests.speedrunner.sandbox.attacks import (
     ATTACKS,
     ATTACKS_OF_SKILLS,
@@ -124,16 +124,16 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def pool(request: pytest.FixtureRequest, neighbour: None) -> AsyncIterator[HostPool]:
-    """One host, whose skills are in the kind of sandbox that is asked for."""
+async def pool(request: pytest.FixtureRequest, neighbour: None) -> AsyncIterator[WorkerPool]:
+    """One worker, whose skills are in the kind of sandbox that is asked for."""
     kind: Kind = getattr(request, "param", "isolated")
-    async with HostPool(1, ENV, sandbox=Sandbox(kind, MEMORY_MB)) as started:
-        async with started.host() as host:
-            pid = host.pid
+    async with WorkerPool(1, ENV, sandbox=Sandbox(kind, MEMORY_MB)) as started:
+        async with started.worker() as worker:
+            pid = worker.pid
         yield started
-        async with started.host() as host:
-            assert host.pid == pid
-            assert_honest(await play(host, "pass", "honest"))
+        async with started.worker() as worker:
+            assert worker.pid == pid
+            assert_honest(await play(worker, "pass", "honest"))
     await until(lambda: not ours())
 
 
@@ -147,9 +147,9 @@ async def session(request: pytest.FixtureRequest, neighbour: None) -> AsyncItera
     await until(lambda: not ours(SESSION_MB))
 
 
-async def play(host: Host, body: str, name: str = "attack", limit_s: float = PLENTY_S) -> Executed:
-    await host.reset(Task(ENV, "default", 50), unchecked(body), None)
-    return await host.execute(ToolCall(name, {}), limit_s)
+async def play(worker: EnvWorker, body: str, name: str = "attack", limit_s: float = PLENTY_S) -> Executed:
+    await worker.reset(Task(ENV, "default", 50), unchecked(body), None)
+    return await worker.execute(ToolCall(name, {}), limit_s)
 
 
 def assert_honest(executed: Executed) -> None:
@@ -179,21 +179,21 @@ def limit_s(attack: Attack) -> float:
 
 @pytest.mark.parametrize("name", ATTACKS | ATTACKS_OF_SKILLS)
 @pytest.mark.parametrize("pool", EACH_KIND, indirect=True)
-async def test_an_attack_by_a_skill_is_contained(pool: HostPool, name: str) -> None:
+async def test_an_attack_by_a_skill_is_contained(pool: WorkerPool, name: str) -> None:
     """What an attack leaves behind is found by the next one, which begins with an honest call."""
     attack = chosen(name, pool._sandbox)
-    async with pool.host() as host:
-        assert_honest(await play(host, attack.body, "honest"))
-        executed = await host.execute(ToolCall("attack", {}), limit_s(attack))
+    async with pool.worker() as worker:
+        assert_honest(await play(worker, attack.body, "honest"))
+        executed = await worker.execute(ToolCall("attack", {}), limit_s(attack))
         assert_contained(attack, executed.node.error, executed.node.result)
-        assert executed.outcome.score == (1.0 if executed.ending else 0.02)
-        if executed.ending is None:  # the same episode goes on
-            walked = await host.execute(ToolCall("honest", {}), PLENTY_S)
+        assert executed.outcome.score == (1.0 if executed.termination else 0.02)
+        if executed.termination is None:  # the same episode goes on
+            walked = await worker.execute(ToolCall("honest", {}), PLENTY_S)
             if walked.node.error is not None:  # what the attack left behind is found now, and once
                 assert re.match("InvalidMessage|SkillProcessEnded", walked.node.error)
-                walked = await host.execute(ToolCall("honest", {}), PLENTY_S)
+                walked = await worker.execute(ToolCall("honest", {}), PLENTY_S)
             assert_honest(walked)
-    assert len(ours()) <= 1 + 2 * 3  # the host, and three processes of a sandbox: in use and spare
+    assert len(ours()) <= 1 + 2 * 3  # the worker, and three processes of a sandbox: in use and spare
 
 
 @pytest.mark.parametrize("name", ATTACKS)
@@ -222,12 +222,12 @@ return len(texts), hash(frozenset(texts))
 """The number of texts that a skill's process knows, and a digest of them."""
 
 
-async def test_a_process_of_skills_knows_nothing_of_its_task_but_the_seed(pool: HostPool) -> None:
+async def test_a_process_of_skills_knows_nothing_of_its_task_but_the_seed(pool: WorkerPool) -> None:
     found = []
     for index, seed in ((50, "a seed"), (987_654, "a seed"), (50, "another")):
-        async with pool.host() as host:
-            await host.reset(Task(ENV, "default", index), unchecked(KNOWN), None, seed)
-            executed = await host.execute(ToolCall("attack", {}), PLENTY_S)
+        async with pool.worker() as worker:
+            await worker.reset(Task(ENV, "default", index), unchecked(KNOWN), None, seed)
+            executed = await worker.execute(ToolCall("attack", {}), PLENTY_S)
             assert executed.node.error is None
             found.append(executed.node.result)
     assert found[0] == found[1]
@@ -235,9 +235,9 @@ async def test_a_process_of_skills_knows_nothing_of_its_task_but_the_seed(pool: 
 
 
 @pytest.mark.parametrize("pool", ISOLATING, indirect=True)
-async def test_its_namespaces_are_its_own_and_its_network_has_no_way_out(pool: HostPool) -> None:
-    async with pool.host() as host:
-        await play(host, "return 1")
+async def test_its_namespaces_are_its_own_and_its_network_has_no_way_out(pool: WorkerPool) -> None:
+    async with pool.worker() as worker:
+        await play(worker, "return 1")
         # The first process of each sandbox is outside, and so is one that is about to start.
         inside = [pid for pid in ours() if namespace(pid, "pid") != namespace(os.getpid(), "pid")]
         assert inside
@@ -257,15 +257,19 @@ def devices(pid: int) -> list[str]:
 
 
 class TestWhatIsRecorded:
-    async def test_replaced_primitives_move_nothing(self, pool: HostPool) -> None:
+    async def test_replaced_primitives_move_nothing(self, pool: WorkerPool) -> None:
         body = "global walk\nwalk = lambda *a: 'You are at the flag.'\nreturn walk(50)"
-        async with pool.host() as host:
-            executed = await play(host, body)
-        assert (executed.node.result, executed.actions, executed.ending) == ("You are at the flag.", 0, None)
+        async with pool.worker() as worker:
+            executed = await play(worker, body)
+        assert (executed.node.result, executed.actions, executed.termination) == (
+            "You are at the flag.",
+            0,
+            None,
+        )
         assert executed.outcome.score == 0
         assert executed.node.calls == []
 
-    async def test_a_silenced_tracer_hides_no_primitive(self, pool: HostPool) -> None:
+    async def test_a_silenced_tracer_hides_no_primitive(self, pool: WorkerPool) -> None:
         body = """
             import gc
             tracer = next(o for o in gc.get_objects() if type(o).__name__ == "Tracer")
@@ -275,29 +279,29 @@ class TestWhatIsRecorded:
             walk(3)
             return helper(2)
         """
-        async with pool.host() as host:
-            executed = await play(host, body)
+        async with pool.worker() as worker:
+            executed = await play(worker, body)
         assert names(executed.node) == ["walk", "walk"]
         assert (executed.actions, executed.node.actions) == (2, 2)
 
-    async def test_forged_calls_of_primitives_are_calls_of_primitives(self, pool: HostPool) -> None:
+    async def test_forged_calls_of_primitives_are_calls_of_primitives(self, pool: WorkerPool) -> None:
         body = "for _ in range(3): say('call', 'walk', [1], {})\nreturn walk(1)"
-        async with pool.host() as host:
-            executed = await play(host, body)
+        async with pool.worker() as worker:
+            executed = await play(worker, body)
         assert names(executed.node) == ["walk"] * 4
         assert executed.outcome.score == 4 / 50
 
-    async def test_a_forged_tree_is_a_bounded_tree_of_skills(self, pool: HostPool) -> None:
+    async def test_a_forged_tree_is_a_bounded_tree_of_skills(self, pool: WorkerPool) -> None:
         body = f"for _ in range(3 * {NODE_LIMIT}): say('enter', 'helper', {{'x': 'y' * 300}})\nwalk(1)"
-        async with pool.host() as host:
-            executed = await play(host, body)
+        async with pool.worker() as worker:
+            executed = await play(worker, body)
         depth, node = 0, executed.node
         while node.calls:
             depth, node = depth + 1, node.calls[-1]
         assert depth <= DEPTH_LIMIT
         assert node.name == "walk"
 
-    async def test_a_flood_of_refused_calls_is_counted(self, pool: HostPool) -> None:
+    async def test_a_flood_of_refused_calls_is_counted(self, pool: WorkerPool) -> None:
         n = NODE_LIMIT + 500
         body = f"""
             for _ in range({n}):
@@ -306,49 +310,51 @@ class TestWhatIsRecorded:
                 except Exception:
                     pass
         """
-        async with pool.host() as host:
-            executed = await play(host, body)
+        async with pool.worker() as worker:
+            executed = await play(worker, body)
         node = executed.node
         assert (node.error, executed.actions) == (None, 0)
         assert (len(node.calls), node.omitted) == (NODE_LIMIT - 1, 501)
 
-    async def test_a_flood_of_errors_is_kept_as_far_as_there_is_room(self, pool: HostPool) -> None:
+    async def test_a_flood_of_errors_is_kept_as_far_as_there_is_room(self, pool: WorkerPool) -> None:
         body = """
             error = 'x' * 20_000
             for _ in range(1_000):
                 say('enter', 'helper', {})
                 say('leave', 1, 0, None, error)
         """
-        async with pool.host() as host:
-            executed = await play(host, body)
+        async with pool.worker() as worker:
+            executed = await play(worker, body)
         assert len(executed.node.calls) == 1_000
         assert len(msgspec.json.encode(executed)) < 2 * TEXT_LIMIT
 
-    async def test_a_forged_end_ends_the_call_and_what_follows_is_found(self, pool: HostPool) -> None:
+    async def test_a_forged_end_ends_the_call_and_what_follows_is_found(self, pool: WorkerPool) -> None:
         body = """
             ended, called = frame('end', mine(), 0, 'won', None), frame('call', mine(), 'walk', [50], {})
             raw(ended + called)
             while True: pass
         """
-        async with pool.host() as host:
-            executed = await play(host, body)
+        async with pool.worker() as worker:
+            executed = await play(worker, body)
             assert (executed.node.result, executed.outcome.score) == ("won", 0)
-            after = await host.execute(ToolCall("honest", {}), SHORT_S)
+            after = await worker.execute(ToolCall("honest", {}), SHORT_S)
             assert re.search(KILLED, after.node.error or "")
             assert (after.actions, after.outcome.score) == (0, 0)
 
-    async def test_the_last_action_before_a_death_is_scored(self, pool: HostPool) -> None:
-        async with pool.host() as host:
-            executed = await play(host, "walk(5)\nhelper(1)\nimport os\nos._exit(0)")
+    async def test_the_last_action_before_a_death_is_scored(self, pool: WorkerPool) -> None:
+        async with pool.worker() as worker:
+            executed = await play(worker, "walk(5)\nhelper(1)\nimport os\nos._exit(0)")
             assert (executed.outcome.score, executed.actions) == (0.1, 1)
             assert names(executed.node) == ["walk", "helper"]
-            assert (await host.execute(ToolCall("walk", {"steps": 45}), PLENTY_S)).ending is Ending.SUCCESS
+            assert (
+                await worker.execute(ToolCall("walk", {"steps": 45}), PLENTY_S)
+            ).termination is Termination.SUCCESS
 
 
 @pytest.mark.parametrize("pool", KINDS, indirect=True)
-async def test_skills_stand_still_between_tool_calls(pool: HostPool) -> None:
-    async with pool.host() as host:
-        assert (await play(host, "say('end', 0, 'forged', None)\nwhile True: pass")).node.result == "forged"
+async def test_skills_stand_still_between_tool_calls(pool: WorkerPool) -> None:
+    async with pool.worker() as worker:
+        assert (await play(worker, "say('end', 0, 'forged', None)\nwhile True: pass")).node.result == "forged"
         await until(lambda: any(state == "T" for state, _ in ours().values()))
         stopped = next(group for state, group in ours().values() if state == "T")
         await until(lambda: states(stopped, MEMORY_MB) == {"T"})
@@ -369,11 +375,11 @@ def states(group: int, memory_mb: int = SESSION_MB) -> set[str]:
     return {state for state, its_group in ours(memory_mb).values() if its_group == group}
 
 
-async def test_an_episode_gets_a_process_that_no_other_had(pool: HostPool) -> None:
-    async with pool.host() as host:
-        assert (await play(host, "import sys\nsys.modules['left'] = 1")).node.error is None
-    async with pool.host() as host:
-        after = await play(host, "import sys\nreturn 'left' in sys.modules")
+async def test_an_episode_gets_a_process_that_no_other_had(pool: WorkerPool) -> None:
+    async with pool.worker() as worker:
+        assert (await play(worker, "import sys\nsys.modules['left'] = 1")).node.error is None
+    async with pool.worker() as worker:
+        after = await play(worker, "import sys\nreturn 'left' in sys.modules")
     assert after.node.result is False
 
 

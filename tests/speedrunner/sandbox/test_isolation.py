@@ -44,7 +44,7 @@ def test_bubblewrap_comes_first(bwrap: Path) -> None:
 def test_where_it_is_not_installed_user_namespaces_take_its_place(bwrap: Path) -> None:
     require(Sandbox())
     assert confinement(Sandbox()).startswith("user namespaces: no network, system read-only")
-    assert SandboxConfig().limits.kind == "namespaces"  # what hosts are told
+    assert SandboxConfig().limits.kind == "namespaces"  # what workers are told
 
 
 def test_where_it_cannot_start_they_do_too(bwrap: Path) -> None:
@@ -82,7 +82,7 @@ def test_where_neither_can_be_used_one_line_says_what_to_ask_for() -> None:
 
 
 @pytest.mark.parametrize(
-    ("setting", "value", "advice"),
+    ("condition_name", "value", "advice"),
     [
         ("user/max_user_namespaces", 0, "sysctl user.max_user_namespaces to 15000 (it is 0)"),
         ("kernel/unprivileged_userns_clone", 0, "sysctl kernel.unprivileged_userns_clone to 1 (it is 0)"),
@@ -95,10 +95,10 @@ def test_where_neither_can_be_used_one_line_says_what_to_ask_for() -> None:
     ],
 )
 def test_advice_names_the_setting_that_is_in_the_way(
-    setting: str, value: int, advice: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    condition_name: str, value: int, advice: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    (tmp_path / setting).parent.mkdir()
-    (tmp_path / setting).write_text(f"{value}\n")
+    (tmp_path / condition_name).parent.mkdir()
+    (tmp_path / condition_name).write_text(f"{value}\n")
     monkeypatch.setattr(namespaces, "SETTINGS", tmp_path)
     assert advice in namespaces.advice()
 

@@ -91,7 +91,7 @@ def test_a_call_in_a_new_process_is_interrupted_at_its_limit_and_not_killed(
 def test_a_start_that_takes_for_ever_uses_the_calls_time_up(
     skills: Skills, pool: SlowPool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """So that the call ends when its host promises it."""
+    """So that the call ends when its worker promises it."""
     monkeypatch.setattr("speedrunner.sandbox.skill_process.START_S", 0.1)
     pool.pause_s = 0.7
     ended = skills.run("endless", {}, 0.2)
@@ -99,7 +99,7 @@ def test_a_start_that_takes_for_ever_uses_the_calls_time_up(
 
 
 def test_a_library_of_four_million_characters_reaches_its_child() -> None:
-    """What the host says is not bounded as what it is told."""
+    """What the worker says is not bounded as what it is told."""
     source = SOURCE + "# a line of a very large library\n" * 120_000
     assert len(source) > 3_900_000
     pool = ChildPool(Sandbox())

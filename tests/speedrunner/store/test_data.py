@@ -9,7 +9,7 @@ import pytest
 from serving.meter import LedgerRow
 from serving.usage import Usage
 from speedrunner.store.data import History, load
-from speedrunner.store.records import Ending, EpisodeRow, Policy
+from speedrunner.store.records import EpisodeRow, Policy, Termination
 from speedrunner.store.rundir import RunDirectory
 from speedrunner.store.stored_run import RunDirectoryError, sleep_key
 from tests.speedrunner.run_samples import sleep, trajectory
@@ -99,7 +99,7 @@ def test_requests_of_attempts_that_were_given_up_are_wasted(run):
 
 def test_a_fault_that_is_tried_again_does_not_make_the_new_attempt_a_waste(run):
     usage = Usage(1, 0, 1)
-    broken = trajectory("train/0005", ending=Ending.ENGINE_ERROR, outcome=None)
+    broken = trajectory("train/0005", termination=Termination.ENGINE_ERROR, outcome=None)
     run.append_trajectory("train", 1, broken)
     for number in (1, 2):
         labels = {"phase": "train", "episode": "train/0005", "attempt": f"{number}"}

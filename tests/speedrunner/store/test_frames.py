@@ -9,7 +9,7 @@ from typing import get_args
 import pandas
 import pytest
 
-from serving.cards import CHECKOUT
+from serving.model_configs import CHECKOUT
 from serving.usage import Usage
 from speedrunner.results.ledger import run_costs
 from speedrunner.results.pricing import price_book
@@ -163,7 +163,7 @@ def test_what_the_engine_did_not_tell_is_missing(small: RunDirectory) -> None:
     assert requests["usage_prompt"].sum() == 9
     assert requests["usage_prompt"].isna().tolist() == [False, True]
     assert requests["wasted"].tolist() == [False, True]
-    assert data.frame("sleeps")["prefix_kept"].isna().all()
+    assert data.frame("sleeps")["prefix_common"].isna().all()
     assert data.frame("turns")["call"].isna().all()
 
 

@@ -1,7 +1,7 @@
 """A run of the oldest layout that is still read, and records of layouts that are newer than ours.
 
-`tests/data/oldest_run` has what the first runs recorded: no seals, no arguments of edits, no roles of turns,
-no steps of worlds, no machines.
+`tests/data/oldest_run` has what the first runs recorded: no checksums, no arguments of edits, no roles of
+turns, no steps of worlds, no machines.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ def test_its_records_are_read() -> None:
     assert not any(edit.is_complete for edit in run.sleeps[0].edits)
     assert len(run.policies.load(1).skills) == 10
     assert run.processes[0].machine is None
-    assert (run.accounts[0].ledger, run.state.seals) == (run.accounts[0].engine, {})
-    assert sum(row.usage.prompt for row in run.requests if row.usage) == run.accounts[0].ledger.prompt
+    assert (run.reconciliations[0].ledger, run.state.seals) == (run.reconciliations[0].engine, {})
+    assert sum(row.usage.prompt for row in run.requests if row.usage) == run.reconciliations[0].ledger.prompt
 
 
 def test_a_method_reads_its_history() -> None:
@@ -71,7 +71,7 @@ def test_its_results_are_those_of_its_records() -> None:
     assert found.unfinished == []
     (costs,) = run_costs([run], [price_book(run)])
     tokens = costs.total.tokens
-    assert tokens.computed + tokens.cached == run.accounts[0].ledger.prompt
+    assert tokens.computed + tokens.cached == run.reconciliations[0].ledger.prompt
     assert costs.total.requests == len(run.requests)
 
 
@@ -115,13 +115,13 @@ def test_verify_leaves_out_what_it_does_not_record(run: Path) -> None:
     done = in_process("verify", str(run), "--json")
     levels = {each["name"]: each["level"] for each in json.loads(done.stdout)["findings"]}
     # Prompts and replay depend on today's texts.
-    assert {name: levels[name] for name in ("files", "plan", "policies", "accounts")} == {
-        "files": "not checked", "plan": "ok", "policies": "not checked", "accounts": "ok",
+    assert {name: levels[name] for name in ("files", "plan", "policies", "reconciliations")} == {
+        "files": "not checked", "plan": "ok", "policies": "not checked", "reconciliations": "ok",
     }  # fmt: skip
 
 
 FILES = (
-    *("state.json", "processes.jsonl", "episodes.jsonl", "requests.jsonl", "accounts.jsonl"),
+    *("state.json", "processes.jsonl", "episodes.jsonl", "requests.jsonl", "reconciliation.jsonl"),
     *("trajectories/batch_0000.jsonl", "evaluations/0004.jsonl", "sleeps/0001.json"),
     "policies/v0001/library.json",
 )
@@ -146,4 +146,4 @@ def read_all(path: Path) -> None:
     """Read every record of a run."""
     run = load(path)
     _ = run.trajectories(), run.evaluations(), run.episodes, run.sleeps, run.requests, run.processes
-    _ = run.accounts, [run.policies.load(version) for version in run.policies.versions()]
+    _ = run.reconciliations, [run.policies.load(version) for version in run.policies.versions()]

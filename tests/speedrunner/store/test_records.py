@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from envs import Outcome
 from serving.usage import Usage
-from speedrunner.store.records import Ending, EpisodeRow
+from speedrunner.store.records import EpisodeRow, Termination
 from tests.speedrunner.run_samples import TASK, trajectory
 
 
@@ -14,7 +14,7 @@ def test_every_count_of_a_row():
         task=TASK,
         policy=0,
         attempt=2,
-        ending=Ending.SUCCESS,
+        termination=Termination.SUCCESS,
         score=1.0,
         success=True,
         llm_calls=2,
@@ -27,12 +27,16 @@ def test_every_count_of_a_row():
 
 
 def test_a_fault_of_ours_is_unscored_and_not_zero():
-    row = EpisodeRow.of(trajectory(ending=Ending.ENGINE_ERROR, outcome=None, error="gone"), "train", 0)
+    row = EpisodeRow.of(
+        trajectory(termination=Termination.ENGINE_ERROR, outcome=None, error="gone"), "train", 0
+    )
     assert row.score is None
     assert row.success is None
     assert row.llm_calls == 2
 
 
 def test_a_failure_is_scored():
-    row = EpisodeRow.of(trajectory(ending=Ending.FAILURE, outcome=Outcome(0.25, False, {})), "train", 0)
+    row = EpisodeRow.of(
+        trajectory(termination=Termination.FAILURE, outcome=Outcome(0.25, False, {})), "train", 0
+    )
     assert (row.score, row.success) == (0.25, False)

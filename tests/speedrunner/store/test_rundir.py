@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from envs import Task
+from speedrunner.store.checksums import broken
 from speedrunner.store.data import load
 from speedrunner.store.files import StorageError, temporary_name
 from speedrunner.store.lock import LockHeld, LockLost
 from speedrunner.store.records import EpisodeRow, Policy
 from speedrunner.store.rundir import RunDirectory
-from speedrunner.store.seals import broken
 from speedrunner.store.stored_run import RunDirectoryError
 from tests.speedrunner.run_samples import play, request, sleep, trajectory
 
@@ -211,7 +211,7 @@ def test_a_kill_at_any_instant_loses_and_doubles_nothing(path):
         assert not list(path.rglob(".*"))
 
 
-RUN_FILES = ["episodes.jsonl", "requests.jsonl", "accounts.jsonl", "trajectories/batch_0000.jsonl"]
+RUN_FILES = ["episodes.jsonl", "requests.jsonl", "reconciliation.jsonl", "trajectories/batch_0000.jsonl"]
 
 
 class TestLinksAndSpecialFiles:

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from serving.cards import load_card
+from serving.model_configs import load_model_config
 from speedrunner.store.data import LABELS_BYTES, ROW_BYTES, RunData, load
 from speedrunner.store.files import StorageError
 from speedrunner.store.records import Policy
@@ -159,7 +159,7 @@ class TestForeignDirectories:
 FILES = [
     "episodes.jsonl",
     "requests.jsonl",
-    "accounts.jsonl",
+    "reconciliation.jsonl",
     "trajectories/batch_0000.jsonl",
     "config.yaml",
     "state.json",
@@ -203,7 +203,7 @@ class TestLinksAndSpecialFiles:
     @staticmethod
     def read_all(path: Path) -> None:
         run = load(path)
-        run.trajectories(0), run.episodes, run.requests, run.accounts, run.sleeps
+        run.trajectories(0), run.episodes, run.requests, run.reconciliations, run.sleeps
         run.policies.load(0)
 
     @pytest.mark.parametrize(
@@ -274,7 +274,7 @@ def test_a_run_of_more_episodes_than_readers_take_is_refused(path, monkeypatch, 
 def test_a_run_of_too_many_processes_is_refused(path, monkeypatch):
     play(path)
     (path / "processes.jsonl").write_text("")
-    row = process(load_card("tiny-random"))
+    row = process(load_model_config("tiny-random"))
     for count in (1, 2):
         (path / "processes.jsonl").write_bytes((msgspec.json.encode(row) + b"\n") * count)
         monkeypatch.setattr("speedrunner.store.data.PROCESSES", 1)

@@ -1,4 +1,4 @@
-"""Runs that are not what their configuration plans, with seals that fit."""
+"""Runs that are not what their configuration plans, with checksums that fit."""
 
 from __future__ import annotations
 

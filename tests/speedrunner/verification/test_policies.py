@@ -1,4 +1,4 @@
-"""Policy versions to which a sleep's edits do not lead, with seals that fit."""
+"""Policy versions to which a sleep's edits do not lead, with checksums that fit."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from serving.model_card import ModelCard
+from serving.model_config import ModelConfig
 from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.findings import Finding
 from speedrunner.verification.policies import NOT_RECORDED, policies
@@ -41,7 +41,7 @@ SECOND = (
 
 @pytest.fixture(scope="module")
 def edited(
-    tiny_card: ModelCard,
+    tiny_model_config: ModelConfig,
     tiny_folder: str,
     tiny_tokenizer: ChatTokenizer,
     tmp_path_factory: pytest.TempPathFactory,
@@ -52,9 +52,9 @@ def edited(
         return script(walker, SECOND if "def twice" in request.task else FIRST)(request)
 
     with ScriptedEngine(tiny_tokenizer, inducer) as engine:
-        card = roomy(tiny_card, path=tiny_folder)
+        model_config = roomy(tiny_model_config, path=tiny_folder)
         settings = [*SCHEDULE, "run.rollouts=4", "run.test_episodes=0"]
-        run = ScriptedRun(tmp_path_factory.mktemp("edited"), card, engine, settings)
+        run = ScriptedRun(tmp_path_factory.mktemp("edited"), model_config, engine, settings)
         asyncio.run(run.play())
         (_, second) = run.data.sleeps
         assert [edit.error is None for edit in second.edits] == [True] * 6 + [False]

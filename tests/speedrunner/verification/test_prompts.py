@@ -1,4 +1,4 @@
-"""Prompts that do not continue the ones before them, with seals that fit."""
+"""Prompts that do not continue the ones before them, with checksums that fit."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ async def test_answers_that_are_cut_or_no_calls(corridor: Runs) -> None:
 
 
 async def test_routes_of_messages_are_not_checked(corridor: Runs) -> None:
-    run = corridor(script(), "run.rollouts=1", "run.test_episodes=0", route="chat", thinking="none")
+    run = corridor(script(), "run.rollouts=1", "run.test_episodes=0", api="chat", thinking="none")
     await run.play()
     assert prompts(subject(run.dir)).level == "not checked"
 

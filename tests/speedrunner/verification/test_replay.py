@@ -1,4 +1,4 @@
-"""Records that do not say what the calls in them come to, with seals that fit."""
+"""Records that do not say what the calls in them come to, with checksums that fit."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ CHANGES: dict[str, tuple[Change, str]] = {
         lambda it: it["turns"][1]["messages"][0].update(content="Run!"),
         "turn 1: what the actor was told",
     ),
-    "ending": (
-        lambda it: it.update(ending="failure"),
+    "termination": (
+        lambda it: it.update(termination="failure"),
         "failure is recorded as its ending",
     ),
     "score": (lambda it: it["outcome"].update(score=0.5), "outcome: "),

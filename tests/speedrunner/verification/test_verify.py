@@ -14,7 +14,7 @@ from speedrunner.config.schema import InvalidConfig
 from speedrunner.runs.drain import Drain, Interrupted
 from speedrunner.store import files
 from speedrunner.store.data import load
-from speedrunner.store.records import Ending
+from speedrunner.store.records import Termination
 from speedrunner.store.rundir import RunDirectory
 from speedrunner.verification.replay import BY_THE_CLOCK
 from speedrunner.verification.verify import sealed, verify
@@ -26,7 +26,7 @@ from tests.speedrunner.methods.test_asi import STRIDE, inducer
 from tests.speedrunner.methods.voyager.test_sessions import roles
 from tests.tampered_runs import copy_of, names, seal, statuses, told, verified
 
-ALL = ("files", "plan", "policies", "accounts", "prompts", "replay")
+ALL = ("files", "plan", "policies", "reconciliations", "prompts", "replay")
 GOOD = dict.fromkeys(ALL, "ok")
 
 
@@ -47,14 +47,14 @@ async def test_a_run_as_it_was_recorded(learnt: ScriptedRun) -> None:
 async def test_every_file_that_matters_is_sealed(learnt: ScriptedRun) -> None:
     names = {str(file.relative_to(learnt.dir)) for file in learnt.dir.rglob("*") if file.is_file()}
     directory = load(learnt.dir)
-    assert names - directory.state.seals.keys() == {"state.json", "hosts.log"}
-    assert "not sealed" not in sealed(directory).text
+    assert names - directory.state.seals.keys() == {"state.json", "workers.log"}
+    assert "not covered by a checksum" not in sealed(directory).text
 
 
 @pytest.mark.parametrize(
     "name",
     [
-        *("config.yaml", "processes.jsonl", "episodes.jsonl", "requests.jsonl", "accounts.jsonl"),
+        *("config.yaml", "processes.jsonl", "episodes.jsonl", "requests.jsonl", "reconciliation.jsonl"),
         *(f"policies/v0001/{name}" for name in ("skills.py", "library.json", "notes.md", "method.json")),
         *("trajectories/batch_0001.jsonl", "evaluations/0002.jsonl", "sleeps/0001.json"),
     ],
@@ -118,12 +118,12 @@ async def test_a_run_of_an_earlier_layout_is_not_sealed_and_verifies(
     )
     assert "verbosity" not in (run / "config.yaml").read_text()
     taken_off = await verified(run)
-    assert taken_off["files"].details[0].startswith("state.json: has no seals, although")
+    assert taken_off["files"].details[0].startswith("state.json: has no checksums, although")
     processes = (run / "processes.jsonl").read_text()
-    (run / "processes.jsonl").write_text(processes.replace('"seals":true,', ""))
+    (run / "processes.jsonl").write_text(processes.replace('"checksums":true,', ""))
     found = await verified(run)
     assert statuses(found) == GOOD | {"files": "not checked"}
-    assert found["files"].text.startswith("not sealed")
+    assert found["files"].text.startswith("not covered by a checksum")
 
 
 class TestAnUnfinishedRun:
@@ -140,7 +140,7 @@ class TestAnUnfinishedRun:
         found = await verified(run.dir)
         assert statuses(found) == GOOD
         assert found["plan"].text.endswith("not finished: checked as far as it goes")
-        assert "behind the seals" not in found["files"].text  # its process gave it back
+        assert "behind the checksums" not in found["files"].text  # its process gave it back
         run.server.script = script(walker, LEARN)
         await run.play()
         found = await verified(run.dir)
@@ -154,14 +154,16 @@ class TestAnUnfinishedRun:
         state = load(run).state
         last = state.finished.pop()
         assert last.startswith("evaluate/0004")
-        del state.seals["evaluations/0004.jsonl"], state.seals["accounts.jsonl"]
+        del state.seals["evaluations/0004.jsonl"], state.seals["reconciliation.jsonl"]
         state.digest = state.own_digest
         files.write_atomic(run / "state.json", state)
         torn = (run / "evaluations/0004.jsonl").read_bytes()[:-100]
         (run / "evaluations/0004.jsonl").write_bytes(torn)
         found = await verified(run)
-        assert statuses(found) | {"accounts": ""} == GOOD | {"accounts": ""}
-        assert found["files"].text.endswith("accounts.jsonl, evaluations/0004.jsonl are behind the seals")
+        assert statuses(found) | {"reconciliations": ""} == GOOD | {"reconciliations": ""}
+        assert found["files"].text.endswith(
+            "reconciliation.jsonl, evaluations/0004.jsonl are behind the checksums"
+        )
 
     async def test_the_next_process_seals_no_change_of_somebody_s(
         self, learnt: ScriptedRun, tmp_path: Path
@@ -213,7 +215,7 @@ async def test_what_cannot_be_replayed_is_counted_and_told(corridor: Runs) -> No
         *("sandbox.call_wall_s=0.5", "run.rollouts=1", "run.sleep_every=1", "run.eval_every=1"),
     )
     await run.play("run.test_episodes=1")
-    assert Ending.ENGINE_ERROR in {row.ending for row in run.data.episodes}
+    assert Termination.ENGINE_ERROR in {row.termination for row in run.data.episodes}
     found = await verified(run.dir)
     assert statuses(found) == GOOD
     summary = found["replay"].text
@@ -280,7 +282,7 @@ async def test_what_is_not_checked_in_time_is_not_taken_for_right(learnt: Script
     found = await verify(learnt.dir, lambda line: None, lambda check: None, names(learnt.dir), limit_s=0.0)
     late = {check.name: check.level for check in found.findings if check.is_late}
     assert late == dict.fromkeys(
-        ("files", "plan", "policies", "accounts", "prompts", "replay"), "not checked"
+        ("files", "plan", "policies", "reconciliations", "prompts", "replay"), "not checked"
     )
     assert not found.passed
     assert found.findings[-1].text.startswith("0 calls of 0 episodes; the rest is not checked: the time was")

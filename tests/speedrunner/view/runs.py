@@ -13,12 +13,12 @@ from speedrunner.store.records import (
     AgentRecord,
     CallNode,
     Edit,
-    Ending,
     EpisodeRow,
     Message,
     Policy,
     Skill,
     SleepRecord,
+    Termination,
     Trajectory,
     Turn,
 )
@@ -52,7 +52,9 @@ def long_run(folder: Path, turns: int) -> Path:
     with RunDirectory.open_for_writing(folder) as run:
         run.write_config(CONFIG)
         run.write_policy(Policy(version=0))
-        append(run, trajectory(turns=said, ending=Ending.CALL_LIMIT, outcome=Outcome(0.0, False, {})))
+        append(
+            run, trajectory(turns=said, termination=Termination.CALL_LIMIT, outcome=Outcome(0.0, False, {}))
+        )
     return folder
 
 
@@ -82,7 +84,7 @@ def hostile_run(folder: Path) -> Path:
     )
     record = SleepRecord(
         sleep=1, rollouts=1, attempt=1, seconds=1.0, error=HOSTILE,
-        agents=[AgentRecord(HOSTILE, turns, Ending.SUBMITTED)],
+        agents=[AgentRecord(HOSTILE, turns, Termination.SUBMITTED)],
         edits=[Edit("write", HOSTILE, HOSTILE, HOSTILE)],
     )  # fmt: skip
     skill = Skill(name="walk", public=True, created=1, edited=1)

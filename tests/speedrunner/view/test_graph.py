@@ -10,7 +10,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from serving.cards import CHECKOUT
+from serving.model_configs import CHECKOUT
 from speedrunner.library.library import Library
 from speedrunner.view.graph import WIDEST, call_graph
 from tests.toy_env import Corridor

@@ -9,7 +9,7 @@ import pytest
 from envs import Outcome
 from serving.tokens.tools import ToolCall
 from speedrunner.store.data import RunData, load
-from speedrunner.store.records import CallNode, Ending
+from speedrunner.store.records import CallNode, Termination
 from speedrunner.store.rundir import RunDirectory
 from speedrunner.view.search import InvalidQuery, Query, search
 from tests.speedrunner.run_samples import trajectory
@@ -18,10 +18,12 @@ from tests.speedrunner.view.runs import CONFIG, append
 
 @pytest.fixture
 def run(tmp_path: Path) -> RunData:
-    other = trajectory("train/0001", text='say "é"', ending=Ending.FAILURE, outcome=Outcome(0.25, False, {}))
+    other = trajectory(
+        "train/0001", text='say "é"', termination=Termination.FAILURE, outcome=Outcome(0.25, False, {})
+    )
     other.turns[1].call = ToolCall("run", {})
     other.turns[1].executed = CallNode("run", "skill", {})
-    fault = trajectory("train/0002", ending=Ending.ENGINE_ERROR, outcome=None)
+    fault = trajectory("train/0002", termination=Termination.ENGINE_ERROR, outcome=None)
     with RunDirectory.open_for_writing(tmp_path / "run") as directory:
         directory.write_config(CONFIG)
         for played in (other, fault, trajectory("train/0000")):
@@ -33,7 +35,7 @@ def run(tmp_path: Path) -> RunData:
     ("asked", "found"),
     [
         ({}, {"train/0000": None, "train/0001": None, "train/0002": None}),
-        ({"ending": "failure"}, {"train/0001": None}),
+        ({"termination": "failure"}, {"train/0001": None}),
         ({"least": "0.2", "most": "0.3"}, {"train/0001": None}),
         ({"least": "0"}, {"train/0000": None, "train/0001": None}),
         ({"phase": "test"}, {}),
@@ -42,7 +44,7 @@ def run(tmp_path: Path) -> RunData:
         ({"text": 'say "é"'}, {"train/0001": 1}),
         ({"text": 'say "é"', "skill": "run"}, {}),
         ({"text": "run", "skill": "run"}, {"train/0001": 2}),
-        ({"text": "DONE", "ending": "success"}, {"train/0000": 1}),
+        ({"text": "DONE", "termination": "success"}, {"train/0000": 1}),
         ({"text": "executed"}, {}),
         ({"text": "walk(steps=3)"}, {}),
         ({"text": "no call"}, {"train/0000": 2, "train/0001": 2, "train/0002": 2}),

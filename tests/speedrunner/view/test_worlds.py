@@ -14,7 +14,7 @@ from envs import Task, TextEnv
 from serving.tokens.tools import ToolCall
 from serving.usage import Usage
 from speedrunner.store.data import RunData, load
-from speedrunner.store.records import CallNode, Ending, Trajectory, Turn, WorldStep
+from speedrunner.store.records import CallNode, Termination, Trajectory, Turn, WorldStep
 from speedrunner.store.rundir import RunDirectory
 from speedrunner.view.worlds import snapshots
 from tests.toy_env import Corridor
@@ -30,12 +30,12 @@ def run_of(folder: Path, env: str, **options: Any) -> RunData:
     """A run that has no more than its configuration."""
     with RunDirectory.open_for_writing(folder / "run") as run:
         named = {"env": {"name": env, **options}, "run": {"dir": "run"}}
-        run.write_config(json.dumps(named | {"method": {"name": "react"}, "model": {"card": "tiny"}}))
+        run.write_config(json.dumps(named | {"method": {"name": "react"}, "model": {"name": "tiny"}}))
     return load(folder / "run")
 
 
 def act(env: TextEnv, name: str) -> CallNode:
-    """Call a primitive, as a host records it."""
+    """Call a primitive, as a worker records it."""
     return CallNode(name, "primitive", {}, env.call(name), actions=1)
 
 
@@ -47,7 +47,7 @@ def turn(executed: CallNode | None, call: bool = True) -> Turn:
 def episode(env: TextEnv, *turns: Turn, **changes: Any) -> Trajectory:
     values: dict[str, Any] = {
         "episode": "train/0000", "task": TASKS[env.name], "policy": 0, "attempt": 1, "turns": list(turns),
-        "ending": Ending.CALL_LIMIT, "outcome": env.outcome(),
+        "termination": Termination.CALL_LIMIT, "outcome": env.outcome(),
     }  # fmt: skip
     return Trajectory(**(values | changes))
 

@@ -55,7 +55,7 @@ class Played:
     def step(self, name: str, bound_s: float = 10.0, error: BaseException | None = None, **more: Any) -> Step:
         async def play(bench: Bench) -> Measurement:
             if more.get("starts"):
-                await bench.start(more["starts"], bench.setup.card)
+                await bench.start(more["starts"], bench.setup.model_config)
             self.names.append(name)
             self.servers.append(bench.running)
             if error is not None:
@@ -143,7 +143,7 @@ async def test_the_start_of_a_server_counts_until_it_runs(bench: Bench, played: 
     step = played.step("a", bound_s=50.0, server=MAIN)
     assert bench.needed_s(step) == 150.0
     assert bench.needed_s(replace(step, bound_s=LONGEST_S)) == LONGEST_S
-    await bench.start(MAIN, bench.setup.card)
+    await bench.start(MAIN, bench.setup.model_config)
     assert bench.needed_s(step) == 50.0
     assert bench.needed_s(replace(step, server=OTHER)) == 150.0
     await bench.stop()
@@ -156,9 +156,9 @@ async def test_steps_share_a_server_and_a_measured_start_comes_before_others_tha
     starts: list[str] = []
     start = Bench.start
 
-    async def noted(self: Bench, server: str, card: Any) -> dict[str, float]:
+    async def noted(self: Bench, server: str, model_config: Any) -> dict[str, float]:
         starts.append(server)
-        return await start(self, server, card)
+        return await start(self, server, model_config)
 
     monkeypatch.setattr(Bench, "start", noted)
     steps = [
@@ -245,8 +245,11 @@ async def test_a_result_that_cannot_be_written_ends_the_whole(
 
 
 def test_servers_keep_compiled_code_in_the_record_s_folder(bench: Bench) -> None:
-    card = with_folder(bench.setup.card, bench.compiled)
-    added = {name: card.server.env[name] for name in card.server.env.keys() - bench.setup.card.server.env}
+    model_config = with_folder(bench.setup.model_config, bench.compiled)
+    added = {
+        name: model_config.server.env[name]
+        for name in model_config.server.env.keys() - bench.setup.model_config.server.env
+    }
     assert {"VLLM_CACHE_ROOT", "TRITON_CACHE_DIR", "FLASHINFER_WORKSPACE_BASE"} <= added.keys()
     assert all(str(path).startswith(f"{bench.compiled.resolve()}/") for path in added.values())
     assert len(set(added.values())) == len(added)

@@ -34,7 +34,7 @@ def steps(*overrides: str) -> dict[str, Step]:
 def test_the_steps_of_a_large_model_are_in_order_of_value() -> None:
     given = ("model=qwen3.5-27b", "model.load_format=dummy")
     setup = playing_setup(given)
-    on_h100 = replace(setup, card=fit(setup.card, [GPUS["H100"]]))
+    on_h100 = replace(setup, model_config=fit(setup.model_config, [GPUS["H100"]]))
     found = {each.name: each for each in steps_of(on_h100, given)}
     assert list(found) == [
         *("environment", "start-cold", "capacity", "tools", "cache-probe"),
@@ -106,9 +106,9 @@ def test_each_figure_names_the_command_that_measures_it_alone(
 def test_other_servers_differ_in_what_they_are_compared_by(tmp_path: Path) -> None:
     setup = playing_setup(["model=qwen3.5-27b", "model.load_format=dummy"])
     found, record = steps("model=qwen3.5-27b", "model.load_format=dummy"), write_record(tmp_path)
-    uncached = found["no-cache"].card(record, setup.card)
+    uncached = found["no-cache"].model_config(record, setup.model_config)
     assert uncached.server.flags["enable-prefix-caching"] is False
-    fp8 = found["fp8"].card(record, setup.card)
+    fp8 = found["fp8"].model_config(record, setup.model_config)
     assert (fp8.name, fp8.load_format) == ("qwen3.5-27b-fp8", "dummy")
     servers = [step.server for step in found.values() if step.server != "main" and step.server]
     assert len(set(servers)) == len(servers) == 3
@@ -125,7 +125,9 @@ def test_a_start_that_was_measured_bounds_the_next(tmp_path: Path) -> None:
 
 
 def test_steps_on_a_cpu_are_shorter() -> None:
-    cpu, gpu = (sizes_of(playing_setup([f"model={name}"]).card) for name in ("tiny-hybrid", "qwen3.5-27b"))
+    cpu, gpu = (
+        sizes_of(playing_setup([f"model={name}"]).model_config) for name in ("tiny-hybrid", "qwen3.5-27b")
+    )
     assert cpu.aim_s < gpu.aim_s
     assert cpu.bound_s < gpu.bound_s
 
@@ -166,7 +168,7 @@ def rows(record: object, step: str) -> list[dict[str, int]]:
 
 
 def test_claims_come_from_the_memory_of_the_gpus() -> None:
-    card = fit(playing_setup(["model=qwen3.5-27b"]).card, [GPUS["H100"]])
-    assert claims(card, [GPUS["H100"]]) == {8192: 17, 32_768: 7, 131_072: 2}
-    assert claims(card, []) == {}
-    assert claims(playing_setup(["model=tiny-random"]).card, [GPUS["H100"]]) == {}
+    model_config = fit(playing_setup(["model=qwen3.5-27b"]).model_config, [GPUS["H100"]])
+    assert claims(model_config, [GPUS["H100"]]) == {8192: 17, 32_768: 7, 131_072: 2}
+    assert claims(model_config, []) == {}
+    assert claims(playing_setup(["model=tiny-random"]).model_config, [GPUS["H100"]]) == {}

@@ -82,8 +82,8 @@ def test_those_that_slurm_has_not_given_do_not_count(
 
 def test_an_inducer_s_server_is_judged_on_its_own_gpu(smi: Smi) -> None:
     smi(H100, SECOND.replace("81559", "24564"))
-    assert found("model=qwen3.5-27b", "model.inducer_card=qwen3.5-4b")[0][0] == "ok"
-    level, _, text, _ = found("model=qwen3.5-4b", "model.inducer_card=qwen3.5-27b")[0]
+    assert found("model=qwen3.5-27b", "model.inducer_name=qwen3.5-4b")[0][0] == "ok"
+    level, _, text, _ = found("model=qwen3.5-4b", "model.inducer_name=qwen3.5-27b")[0]
     assert level == "failed"
     assert text.startswith("qwen3.5-27b on 1 x NVIDIA H100 80GB HBM3 (24 GiB)")
 

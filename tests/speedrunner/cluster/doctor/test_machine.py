@@ -9,7 +9,7 @@ import pytest
 
 from speedrunner.cluster.doctor import machine
 from speedrunner.cluster.subject import subject_of
-from speedrunner.hosts import memory
+from speedrunner.workers import memory
 
 
 def test_a_control_group_that_allows_few_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 from huggingface_hub import constants
 
-from serving.cards import CHECKOUT
 from serving.errors import ServerFailed
+from serving.model_configs import CHECKOUT
 from speedrunner.cluster.doctor.models import files, flags, installation, servers
 from speedrunner.cluster.subject import subject_of
 from speedrunner.findings import Finding
-from tests.hub_server import BUNDLED, COMMIT, MODEL, hub_card
+from tests.hub_server import BUNDLED, COMMIT, MODEL, hub_model_config
 from tests.stand_in_smi import H100
 
 Stamp = Callable[..., None]
@@ -88,12 +88,12 @@ class TestFiles:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(constants, "HF_HUB_CACHE", str(tmp_path))
-        hub_card(tmp_path)
+        hub_model_config(tmp_path)
         folder = tmp_path / f"models--{MODEL.replace('/', '--')}" / "snapshots" / COMMIT
         folder.mkdir(parents=True)
         for name, content in BUNDLED.items():
             (folder / name).write_bytes(content)
-        given = f"model.card={tmp_path / 'card.yaml'}"
+        given = f"model.name={tmp_path / 'model_config.yaml'}"
         assert the(files, given).level == "ok"
         (folder / "model.safetensors").unlink()
         found = the(files, given)
@@ -103,11 +103,11 @@ class TestFiles:
         weights = tmp_path / "weights"
         shutil.copytree(CHECKOUT / "models/tiny/weights", weights)
         (weights / "tokenizer.json").unlink()
-        card = tmp_path / "card.yaml"
-        card.write_text(
+        model_config = tmp_path / "model config.yaml"
+        model_config.write_text(
             (CHECKOUT / "models/tiny.yaml").read_text().replace("models/tiny/weights", str(weights))
         )
-        found = the(files, f"model.card={card}")
+        found = the(files, f"model.name={model_config}")
         assert found.level == "failed"
         assert found.text == f"{weights} lacks tokenizer.json or vocab.json or tokenizer.model"
 
@@ -117,11 +117,11 @@ class TestFiles:
         assert found.level == "ok" or found.text.endswith("qwen3-8b-shape is made at the first start")
 
     def test_a_folder_that_is_missing(self, tmp_path: Path) -> None:
-        card = tmp_path / "card.yaml"
-        card.write_text(
+        model_config = tmp_path / "model config.yaml"
+        model_config.write_text(
             (CHECKOUT / "models/tiny.yaml").read_text().replace("models/tiny/weights", "/nowhere")
         )
-        assert the(files, f"model.card={card}").text == "there is no folder /nowhere"
+        assert the(files, f"model.name={model_config}").text == "there is no folder /nowhere"
 
     def test_a_hosted_model_needs_its_key_alone(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv("OPENAI_API_KEY", raising=False)
@@ -154,7 +154,7 @@ class TestInstallation:
         found = the(installation, "model=tiny")
         assert (found.level, found.remedy) == ("warning", "make venv")
 
-    def test_the_cpu_build_serves_no_card_for_gpus(self, stamp: Stamp) -> None:
+    def test_the_cpu_build_serves_no_model_config_for_gpus(self, stamp: Stamp) -> None:
         stamp("cpu")
         found = the(installation, "model=qwen3-8b")
         assert (found.level, found.remedy) == ("failed", "make venv KIND=gpu")
@@ -206,7 +206,7 @@ class TestFlags:
     def test_the_cpu_build_serves_no_model_for_gpus(self, stamp: Stamp, asked: list[str]) -> None:
         stamp("cpu")
         assert list(flags(subject_of(["model=qwen3.5-27b"]))) == []
-        assert the(flags, "model=tiny", "model.inducer_card=qwen3.5-4b").name == "engine flags of tiny"
+        assert the(flags, "model=tiny", "model.inducer_name=qwen3.5-4b").name == "engine flags of tiny"
         assert asked == ["0 tiny"]
 
     def test_an_engine_that_cannot_be_imported_is_named_with_its_build(

@@ -2,7 +2,7 @@
 
 The actor before the sleep plays as a weak model could; the inducer works as a competent programmer would; the
 actor of held-out tasks calls the skill that fits. The actor's answers are made in this process; the inducer's
-come from a scripted engine, as tokens, and are read as any model's. Environment, hosts, executor, sandbox,
+come from a scripted engine, as tokens, and are read as any model's. Environment, workers, executor, sandbox,
 tools and records are real.
 """
 
@@ -19,7 +19,7 @@ from serving.conversation import Completion, Conversation
 from serving.engine.client import Engine
 from serving.meter import Meter
 from serving.model import Messages, Model
-from serving.model_card import ModelCard, Role, Roles
+from serving.model_config import ModelConfig, Role, Roles
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.tokens.tools import ToolCall, ToolSpec, checked_call
 from serving.usage import Usage
@@ -92,8 +92,10 @@ class _Played(Conversation):
 class _Models(Model):
     """The study's programs as one model; all but the actor's answers come from its engine."""
 
-    def __init__(self, study: Study, card: ModelCard, engine: Engine, tokenizer: ChatTokenizer) -> None:
-        super().__init__(card, engine, tokenizer)
+    def __init__(
+        self, study: Study, model_config: ModelConfig, engine: Engine, tokenizer: ChatTokenizer
+    ) -> None:
+        super().__init__(model_config, engine, tokenizer)
         self._study = study
 
     def converse(
@@ -131,29 +133,31 @@ def reply(told: str) -> str:
     return told.removeprefix("<tool_response>\n").rpartition("\n\n(")[0]
 
 
-async def play(study: Study, card: ModelCard, tokenizer: ChatTokenizer, folder: Path) -> RunData:
+async def play(study: Study, model_config: ModelConfig, tokenizer: ChatTokenizer, folder: Path) -> RunData:
     """Record the rollouts, sleep, and play the held-out tasks.
 
     Args:
-        card: of the bundled model; its context and its budgets are replaced.
+        model config: of the bundled model; its context and its budgets are replaced.
     """
     keys = ("run.rollouts", "run.sleep_every", "run.eval_every")
     size = [f"{key}={study.rollouts}" for key in keys]
     setup = set_up(compose([*study.env, *size, "run.in_flight=2", f"run.dir={folder}"]))
     steps = [step for step in setup.plan() if not (isinstance(step, Evaluate) and step.policy == 0)]
     async with AsyncExitStack() as stack:
-        server = stack.enter_context(ScriptedEngine(tokenizer, _answers(study), model=card.name))
+        server = stack.enter_context(ScriptedEngine(tokenizer, _answers(study), model=model_config.name))
         directory = stack.enter_context(RunDirectory.open_for_writing(folder))
-        engine = Engine(server.endpoint, card.name, Meter(directory.append_request, card.prices))
+        engine = Engine(
+            server.endpoint, model_config.name, Meter(directory.append_request, model_config.prices)
+        )
         stack.push_async_callback(engine.close)
         directory.write_config(to_yaml(setup.config))
         directory.write_policy(setup.initial_policy())
         pool = await stack.enter_async_context(
-            setup.hosts(setup.config.run.in_flight, directory.files.host_log)
+            setup.workers(setup.config.run.in_flight, directory.files.worker_log)
         )
         for calls, part in ((WEAK_CALLS, steps[:-1]), (SKILLED_CALLS, steps[-1:])):
             roles = Roles(Role(string_tokens=1024, max_calls=calls), Role(string_tokens=8192))
-            used = msgspec.structs.replace(card, context=CONTEXT, roles=roles)
+            used = msgspec.structs.replace(model_config, context=CONTEXT, roles=roles)
             models = _Models(study, used, engine, tokenizer)
             await play_steps(setup, directory, models, pool, due(part, directory.read()))
     return load(folder)

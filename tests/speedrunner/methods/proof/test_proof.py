@@ -16,12 +16,12 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from serving.cards import load_card
-from serving.model_card import ModelCard
+from serving.model_config import ModelConfig
+from serving.model_configs import load_model_config
 from serving.tokens.tokenizer import ChatTokenizer
 from serving.weights import prepare
 from speedrunner.store.data import RunData
-from speedrunner.store.records import Ending, Trajectory
+from speedrunner.store.records import Termination, Trajectory
 from tests.speedrunner.methods.proof import babyai, crafter, scienceworld
 from tests.speedrunner.methods.proof.study import CONTEXT, SKILLED_CALLS, held_out, play, session_text
 
@@ -33,17 +33,17 @@ Played = Callable[[str], RunData]
 """The run of a study; played once."""
 
 
-def record(name: str, card: ModelCard, tokenizer: ChatTokenizer, folder: Path) -> RunData:
-    return asyncio.run(play(STUDIES[name], card, tokenizer, folder))
+def record(name: str, model_config: ModelConfig, tokenizer: ChatTokenizer, folder: Path) -> RunData:
+    return asyncio.run(play(STUDIES[name], model_config, tokenizer, folder))
 
 
 @pytest.fixture(scope="module")
 def played(
-    tiny_card: ModelCard, tiny_tokenizer: ChatTokenizer, tmp_path_factory: pytest.TempPathFactory
+    tiny_model_config: ModelConfig, tiny_tokenizer: ChatTokenizer, tmp_path_factory: pytest.TempPathFactory
 ) -> Played:
     @cache
     def played(name: str) -> RunData:
-        return record(name, tiny_card, tiny_tokenizer, tmp_path_factory.mktemp(name) / "run")
+        return record(name, tiny_model_config, tiny_tokenizer, tmp_path_factory.mktemp(name) / "run")
 
     return played
 
@@ -58,7 +58,7 @@ every = pytest.mark.parametrize(
 @every
 def test_a_session_ends_within_its_calls_and_context(name: str, played: Played) -> None:
     ((agent,),) = (sleep.agents for sleep in played(name).sleeps)
-    assert agent.ending is Ending.SUBMITTED
+    assert agent.termination is Termination.SUBMITTED
     assert len(agent.turns) <= 100
     assert agent.turns[-1].usage.prompt + agent.turns[-1].usage.completion <= CONTEXT
 
@@ -104,10 +104,10 @@ def share(tasks: list[Trajectory], holds: Callable[[Trajectory], bool]) -> float
 
 
 if __name__ == "__main__":
-    card = load_card("tiny-random")
-    tokenizer = ChatTokenizer(prepare(card, lambda line: None))
+    model_config = load_model_config("tiny-random")
+    tokenizer = ChatTokenizer(prepare(model_config, lambda line: None))
     for name in sys.argv[1:] or STUDIES:
         with TemporaryDirectory() as folder:
-            text = session_text(record(name, card, tokenizer, Path(folder, "run")))
+            text = session_text(record(name, model_config, tokenizer, Path(folder, "run")))
         (GOLDEN / f"{name}.txt").write_text(text, encoding="utf-8")
     sys.exit(0)

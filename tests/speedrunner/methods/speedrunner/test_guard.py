@@ -1,4 +1,4 @@
-"""`method.guard=heldback`: new training tasks decide whether an edited library is adopted."""
+"""`method.guard=queued`: new training tasks decide whether an edited library is adopted."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from speedrunner.methods.speedrunner.method import standard_error
 from speedrunner.runs.executor import RunStopped
-from speedrunner.store.records import Ending
+from speedrunner.store.records import Termination
 from tests.scripted_engine import Answer, Request, call, refuse
 from tests.scripted_runs import TO_FLAG, Runs, check_ledger, flag, script
 
@@ -30,7 +30,9 @@ async def test_a_library_that_does_worse_on_new_tasks_is_not_adopted(
     (sleep,) = run.data.sleeps
     assert [skill.name for skill in run.data.policies.load(1).skills] == ["to_flag"] * adopted
     assert [each.task.index for each in sorted(sleep.attempts, key=lambda each: each.episode)] == [5, 6]
-    assert {each.ending for each in sleep.attempts} == {Ending.SUCCESS if adopted else Ending.FAILURE}
+    assert {each.termination for each in sleep.attempts} == {
+        Termination.SUCCESS if adopted else Termination.FAILURE
+    }
     assert {edit.error is None for edit in sleep.edits} == {adopted}
     why = "the edited library was not adopted: it scored 0.000 on 2 new tasks, the previous library 1.000 on"
     assert (sleep.error is None) if adopted else str(sleep.error).startswith(why)

@@ -1,7 +1,7 @@
 """The method at work on BabyAI: an inducer finds in past episodes what the actor did wrong, and mends it.
 
-The models' sides are scripted, as a good programmer would act; environment, hosts, sandbox, code interpreter,
-library and records are real.
+The models' sides are scripted, as a good programmer would act; environment, workers, sandbox, code
+interpreter, library and records are real.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 
 from serving.errors import RequestRefused
-from serving.model_card import ModelCard
+from serving.model_config import ModelConfig
 from serving.tokens.tokenizer import ChatTokenizer
-from speedrunner.store.records import CallNode, Ending, Trajectory
+from speedrunner.store.records import CallNode, Termination, Trajectory
 from tests.babyai_player import APPROACH, NEXT_STEP, next_step
 from tests.scripted_engine import Answer, Request, ScriptedEngine, call, refuse
 from tests.scripted_runs import TO_FLAG, Runs, ScriptedRun, check_whole, roomy, script
@@ -108,7 +108,7 @@ def play(request: Request) -> Answer:
 
 @pytest.fixture(scope="module")
 def run(
-    tiny_card: ModelCard,
+    tiny_model_config: ModelConfig,
     tiny_folder: str,
     tiny_tokenizer: ChatTokenizer,
     tmp_path_factory: pytest.TempPathFactory,
@@ -117,8 +117,8 @@ def run(
     with ScriptedEngine(tiny_tokenizer, play) as engine:
         settings = ["env=babyai", "run.rollouts=12", "run.sleep_every=6", "run.eval_every=12"]
         settings += ["run.test_episodes=0", "run.in_flight=2"]
-        card = roomy(tiny_card, path=tiny_folder)
-        run = ScriptedRun(tmp_path_factory.mktemp("induction"), card, engine, settings)
+        model_config = roomy(tiny_model_config, path=tiny_folder)
+        run = ScriptedRun(tmp_path_factory.mktemp("induction"), model_config, engine, settings)
         asyncio.run(run.play())
         yield run
 
@@ -136,7 +136,7 @@ def batch(run: ScriptedRun, number: int) -> list[Trajectory]:
 class TestTheFirstSleep:
     def test_it_counts_failures_by_code(self, run: ScriptedRun) -> None:
         assert told(run)[0] == "[(('after', False), 3), (('after', True), 1), (('then', True), 2)]"
-        assert [played.ending for played in batch(run, 0)].count(Ending.CALL_LIMIT) == 3
+        assert [played.termination for played in batch(run, 0)].count(Termination.CALL_LIMIT) == 3
 
     def test_it_finds_that_the_order_was_wrong(self, run: ScriptedRun) -> None:
         assert told(run)[1].splitlines() == [
@@ -166,8 +166,8 @@ class TestTheNextBatch:
     def test_it_succeeds_with_far_fewer_calls(self, run: ScriptedRun) -> None:
         before, after = batch(run, 0), batch(run, 1)
         assert {played.policy for played in after} == {1}
-        assert [played.ending for played in before].count(Ending.SUCCESS) == 3
-        solved = [played for played in after if played.ending is Ending.SUCCESS]
+        assert [played.termination for played in before].count(Termination.SUCCESS) == 3
+        solved = [played for played in after if played.termination is Termination.SUCCESS]
         assert len(solved) >= 5
         assert [len(played.turns) for played in solved] == [1] * len(solved)
         assert sum(len(played.turns) for played in before) > 100

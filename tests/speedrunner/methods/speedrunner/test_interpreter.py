@@ -17,7 +17,7 @@ from speedrunner.methods.speedrunner.interpreter import Interpreter
 from speedrunner.sandbox.child.bounds import ERROR_CHARS
 from speedrunner.sandbox.settings import Sandbox
 from speedrunner.store.data import History
-from speedrunner.store.records import AgentRecord, Edit, Ending, Policy, SleepRecord, Turn
+from speedrunner.store.records import AgentRecord, Edit, Policy, SleepRecord, Termination, Turn
 from speedrunner.store.rundir import RunDirectory
 from tests.speedrunner.run_samples import trajectory
 
@@ -49,7 +49,7 @@ class Bench:
 def learnt(number: int) -> SleepRecord:
     said = Turn([], "", Usage(), 0.1, call=ToolCall("finish", {"summary": "Aim first."}))
     edits = [Edit("write", "aim"), Edit("delete", "fly", error="there is no skill 'fly'")]
-    agents = [AgentRecord("inducer", [said], Ending.SUBMITTED)]
+    agents = [AgentRecord("inducer", [said], Termination.SUBMITTED)]
     return SleepRecord(sleep=number, rollouts=2, attempt=1, agents=agents, edits=edits, seconds=1.0)
 
 
@@ -213,8 +213,8 @@ async def test_a_draft_is_set_again_where_the_process_is_lost_meanwhile(bench: B
 
 
 async def test_a_draft_that_ends_the_process_is_told_and_the_code_runs(bench: Bench) -> None:
-    ending = "import enum\nclass P:\n    x = enum.sys.modules['os']._exit(3)\n"
-    source = f'{ending}def place() -> str:\n    """Go."""\n    return str(P())'
+    termination = "import enum\nclass P:\n    x = enum.sys.modules['os']._exit(3)\n"
+    source = f'{termination}def place() -> str:\n    """Go."""\n    return str(P())'
     bench.draft = bench.draft.write(source, public=False, sleep=2)
     assert await bench("1 + 1") == (
         "[the process ended: exit status 3; the session was restarted and all its variables are lost]\n"

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import envs
-from serving.model_card import ModelCard
+from serving.model_config import ModelConfig
 from serving.tokens.tokenizer import ChatTokenizer
 from speedrunner.agents.actor import Actor
 from speedrunner.agents.texts import trajectory_text
@@ -20,7 +20,7 @@ from speedrunner.methods.base import SleepTools
 from speedrunner.methods.speedrunner.method import SpeedRunner, reading
 from speedrunner.store.data import History
 from speedrunner.store.labels import Labels
-from speedrunner.store.records import Ending, Policy, Skill
+from speedrunner.store.records import Policy, Skill, Termination
 from speedrunner.store.rundir import RunDirectory
 from tests.scripted_engine import Request, Script, call, overflow, say
 from tests.scripted_runs import roomy, scripted_model
@@ -77,16 +77,18 @@ Nights = Callable[..., Awaitable[Night]]
 
 @pytest.fixture
 def night(
-    babyai: envs.TextEnv, history: History, tiny_card: ModelCard, tiny_tokenizer: ChatTokenizer
+    babyai: envs.TextEnv, history: History, tiny_model_config: ModelConfig, tiny_tokenizer: ChatTokenizer
 ) -> Nights:
     async def night(
         script: Script,
         policy: Policy = Policy(version=0),  # noqa: B008 - immutable
         *,
-        card: dict[str, Any] | None = None,
+        model_config: dict[str, Any] | None = None,
         **options: Any,
     ) -> Night:
-        async with scripted_model(script, roomy(tiny_card, **(card or {})), tiny_tokenizer) as engine:
+        async with scripted_model(
+            script, roomy(tiny_model_config, **(model_config or {})), tiny_tokenizer
+        ) as engine:
             tools = SleepTools(
                 sleep=1,
                 env=babyai,
@@ -107,7 +109,7 @@ async def test_the_edited_library_is_the_next_policy(night: Nights) -> None:
     assert [skill.name for skill in slept.policy.skills] == ["advance"]
     assert [edit.error is None for edit in slept.tools.edits] == [True, False]
     (agent,) = slept.tools.agents
-    assert (agent.role, agent.ending, len(agent.turns)) == ("inducer", Ending.SUBMITTED, 3)
+    assert (agent.role, agent.termination, len(agent.turns)) == ("inducer", Termination.SUBMITTED, 3)
     assert "Error: " in slept.seen[2]
     assert slept.tools.error is None
 
@@ -124,7 +126,7 @@ async def test_its_code_runs_over_the_trajectories_with_the_draft_at_hand(night:
 
 @pytest.mark.process
 async def test_each_reply_says_how_many_calls_and_tokens_are_left(
-    night: Nights, tiny_card: ModelCard
+    night: Nights, tiny_model_config: ModelConfig
 ) -> None:
     slept = await night([LIST, say("hm"), LIST, LIST], inducer_calls=4)
     assert "You have 4 calls and a context of " in slept.seen[0]
@@ -132,13 +134,15 @@ async def test_each_reply_says_how_many_calls_and_tokens_are_left(
     assert [int(found[1]) for found in left if found] == [3, 2, 1]  # an invalid answer counts, too
     for found, request in zip(left, slept.requests[1:], strict=True):
         assert found is not None
-        assert 0 <= int(found[2]) - (tiny_card.context - len(request.prompt)) < 100  # the reply's frame
+        assert (
+            0 <= int(found[2]) - (tiny_model_config.context - len(request.prompt)) < 100
+        )  # the reply's frame
 
 
 @pytest.mark.process
 async def test_the_end_of_its_calls_ends_it_and_keeps_its_edits(night: Nights) -> None:
     slept = await night([WRITE] * 2, inducer_calls=2)
-    assert slept.tools.agents[0].ending is Ending.CALL_LIMIT
+    assert slept.tools.agents[0].termination is Termination.CALL_LIMIT
     assert len(slept.policy.skills) == 1
     assert slept.tools.error is None
 
@@ -156,7 +160,7 @@ async def test_or_discards_them_and_says_so(night: Nights) -> None:
 async def test_a_context_overflow_ends_it_and_keeps_its_edits(night: Nights) -> None:
     slept = await night([WRITE, overflow()])
     assert [skill.name for skill in slept.policy.skills] == ["advance"]
-    assert slept.tools.agents[0].ending is Ending.CONTEXT_OVERFLOW
+    assert slept.tools.agents[0].termination is Termination.CONTEXT_OVERFLOW
     assert slept.tools.error == (
         "the context of the inducer overflowed after 1 call; the edits accepted before that are kept"
     )
@@ -172,19 +176,23 @@ async def test_or_discards_them_there_as_well(night: Nights) -> None:
 
 
 @pytest.mark.process
-async def test_it_is_told_when_little_of_its_context_is_left(night: Nights, tiny_card: ModelCard) -> None:
+async def test_it_is_told_when_little_of_its_context_is_left(
+    night: Nights, tiny_model_config: ModelConfig
+) -> None:
     roomy = (await night([LIST, LIST, FINISH])).seen[1]
     left = re.search(r"(\d+) tokens left\)\n", roomy)
     assert left
-    context = tiny_card.context - int(left[1]) + 500
-    tight = (await night([LIST, LIST, FINISH], card={"context": context})).seen[1]
+    context = tiny_model_config.context - int(left[1]) + 500
+    tight = (await night([LIST, LIST, FINISH], model_config={"context": context})).seen[1]
     assert re.search(r"\(99 calls and \d{3} tokens left; finish soon\)\n", tight)
 
 
 @pytest.mark.process
-async def test_a_card_may_allow_fewer_calls_than_the_method(night: Nights, tiny_card: ModelCard) -> None:
-    slept = await night([LIST] * 9, card={"roles": tiny_card.roles})
-    assert len(slept.tools.agents[0].turns) == tiny_card.roles.inducer.max_calls == 6
+async def test_a_model_config_may_allow_fewer_calls_than_the_method(
+    night: Nights, tiny_model_config: ModelConfig
+) -> None:
+    slept = await night([LIST] * 9, model_config={"roles": tiny_model_config.roles})
+    assert len(slept.tools.agents[0].turns) == tiny_model_config.roles.inducer.max_calls == 6
     assert "You have 6 calls and a context of " in slept.seen[0]
 
 
@@ -216,9 +224,9 @@ class TestTheLibraryInThePrompt:
         return Policy(version=0, module=source, skills=(bare,))
 
     @pytest.fixture
-    def long(self, tiny_card: ModelCard) -> str:
+    def long(self, tiny_model_config: ModelConfig) -> str:
         """A body of more tokens than may stand in the prompt."""
-        return f"    return len('{'long ' * tiny_card.context}')"
+        return f"    return len('{'long ' * tiny_model_config.context}')"
 
     async def test_its_source_stands_there_while_it_is_short(self, night: Nights) -> None:
         slept = await night([FINISH], self.policy("def bare():\n    return 1"))
@@ -282,10 +290,10 @@ class TestAblations:
 
     @pytest.mark.process
     async def test_what_does_not_fit_half_the_context_is_named(
-        self, night: Nights, directory: RunDirectory, tiny_card: ModelCard
+        self, night: Nights, directory: RunDirectory, tiny_model_config: ModelConfig
     ) -> None:
         long = trajectory("train/0002", text="never ends")
-        long.turns[0].reasoning = "so " * tiny_card.context
+        long.turns[0].reasoning = "so " * tiny_model_config.context
         directory.append_trajectory("train", 0, long)
         directory.append_trajectory("train", 0, trajectory("train/0003"))
         slept = await night([FINISH], interpreter="off")

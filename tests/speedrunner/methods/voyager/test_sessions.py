@@ -10,7 +10,7 @@ from speedrunner.methods.base import UnfitEnvironment
 from speedrunner.methods.registry import make
 from speedrunner.store.labels import Labels
 from speedrunner.store.policies import InvalidPolicy
-from speedrunner.store.records import Edit, Ending
+from speedrunner.store.records import Edit, Termination
 from speedrunner.verification.policies import policies
 from tests.scripted_engine import Answer, Request, Script, call, say
 from tests.scripted_runs import CORRIDOR, Runs, ScriptedRun, flag
@@ -77,11 +77,11 @@ class TestASession:
         run = corridor(roles(pupil), RACETRACK, *SHORT)
         await run.play("method=voyager")
         (played,) = run.data.trajectories()
-        assert played.ending is Ending.SUCCESS
+        assert played.termination is Termination.SUCCESS
         assert [turn.role for turn in played.turns] == [
             *("curriculum", "critic", "programmer") * 2, "curriculum", "programmer",
         ]  # fmt: skip
-        assert played.kept == {
+        assert played.method_state == {
             "completed": ["leave the start", "go on"],
             "failed": ["reach the flag"],
             "programs": [
@@ -186,9 +186,9 @@ class TestAProgramThatDoesNotDo:
         run = corridor(roles(lambda request: call("run_program", source=FAILING)), RACETRACK, *SHORT)
         await run.play("method=voyager")
         (played,) = run.data.trajectories()
-        assert (played.ending, len(played.turns)) == (Ending.CALL_LIMIT, 20)
+        assert (played.termination, len(played.turns)) == (Termination.CALL_LIMIT, 20)
         assert [turn.role for turn in played.turns[:6]] == ["curriculum", *["programmer"] * 4, "curriculum"]
-        assert played.kept["failed"] == ["leave the start"] * 4
+        assert played.method_state["failed"] == ["leave the start"] * 4
         assert run.data.policies.load(1).method == {"completed": [], "failed": ["leave the start"]}
 
     @pytest.mark.parametrize(
@@ -205,7 +205,7 @@ class TestAProgramThatDoesNotDo:
         await run.play("method=voyager")
         (played,) = run.data.trajectories()
         assert told in str(played.turns[1].executed and played.turns[1].executed.error)
-        assert played.kept.get("programs", []) == []
+        assert played.method_state.get("programs", []) == []
 
 
 class TestACurriculumThatNamesNothing:
@@ -219,7 +219,7 @@ class TestACurriculumThatNamesNothing:
         asked = [each for each in run.server.requests if "run_program" in each.tools]
         assert "Your task: Walk to the flag." in asked[0].task
         assert [turn.role for turn in played.turns[:4]] == ["curriculum"] * 3 + ["programmer"]
-        assert played.ending is Ending.SUCCESS
+        assert played.termination is Termination.SUCCESS
 
 
 class TestWhatOthersHaveNamedAlike:
@@ -269,10 +269,10 @@ class TestWhatDoesNotFit:
         await run.play("method=voyager", f"method.overflow={overflow}", "method.tries=1", *SHORT)
         (played,) = run.data.trajectories()
         if overflow == "skip":
-            assert played.ending is Ending.CONTEXT_OVERFLOW
-            assert played.kept["failed"] == []  # what no program was tried for
+            assert played.termination is Termination.CONTEXT_OVERFLOW
+            assert played.method_state["failed"] == []  # what no program was tried for
         else:
-            assert played.ending is Ending.CALL_LIMIT
+            assert played.termination is Termination.CALL_LIMIT
             last = [each for each in run.server.requests if "run_program" in each.tools][-1]
             assert "older ones do not fit here and are left out]" in last.system
             assert "- step_0(" not in last.system
@@ -284,7 +284,7 @@ async def test_objectives_that_somebody_has_damaged_are_told_in_one_line(corrido
     await run.play("method=voyager")
     (run.dir / "policies" / "v0001" / "method.json").write_text(damage)
     with pytest.raises(InvalidPolicy, match="policy v0000 holds no objectives and programs of voyager's: "):
-        await ScriptedRun(run.folder, run.card, run.server, run.settings, "other").play(
+        await ScriptedRun(run.folder, run.model_config, run.server, run.settings, "other").play(
             "method=voyager", f"run.start_from={run.dir}"
         )
 

@@ -73,7 +73,7 @@ def test_looking_is_linear_whatever_it_is(unit: bytes, is_too_much: bool) -> Non
 
 
 def test_all_that_is_kept_whole_fits() -> None:
-    """The host would else refuse what an honest child says."""
+    """The worker would else refuse what an honest child says."""
     values = VALUE_LIMIT // VALUE_CHARS - 1
     for value in ([1] * values, [{}] * values, [""] * values, {str(i): [i] for i in range(values // 4)}):
         plain, _ = to_json(value, VALUE_LIMIT)

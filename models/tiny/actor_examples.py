@@ -1,0 +1,229 @@
+"""What the actor is trained on: episodes that its teacher plays, as the token ids that serving would see."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from envs.babyai import TASKS, BabyAI
+from models.tiny.example_libraries import WORDINGS, Skilled, composed
+from models.tiny.teachers.bot import Goal, Seen, SkillUse, Teacher, goals
+from models.tiny.training_recipe import WORLDS
+from serving.tokens.formats import FORMATS
+from serving.tokens.formats.json_value import dumps
+from serving.tokens.formats.qwen3_json import BEGIN, END
+from serving.tokens.frame import CHATML
+from serving.tokens.tokenizer import ChatTokenizer
+from serving.tokens.transcript import Transcript
+from speedrunner.config.compose import compose
+from speedrunner.methods import (
+    ActorSpec,
+    CallNode,
+    Executed,
+    Library,
+    Message,
+    Task,
+    ToolCall,
+    ToolSpec,
+    actor_view,
+    plain_messages,
+)
+
+CALLS = 30
+"""The most turns of an episode, as the environment allows."""
+
+
+@dataclass(frozen=True)
+class Example:
+    """A text to learn from.
+
+    Attributes:
+        ids: its tokens.
+        learnt: which of them the model should write.
+    """
+
+    ids: list[int]
+    learnt: list[bool]
+
+
+class Written:
+    """A conversation as it is written down: told texts and answers, in the ids of serving."""
+
+    def __init__(
+        self,
+        tokenizer: ChatTokenizer,
+        messages: list[Message],
+        tools: list[ToolSpec],
+        *,
+        bounds: tuple[int, int],
+    ) -> None:
+        self._tokenizer = tokenizer
+        thinking, string = bounds
+        self._transcript = Transcript(
+            tokenizer,
+            FORMATS["qwen3_json"],
+            plain_messages(messages),
+            tools,
+            thinking_style="generated",
+            thinking_tokens=thinking,
+            string_tokens=string,
+        )
+        self._learnt = [False] * len(self._transcript.ids)
+
+    def answer(self, thought: str, call: ToolCall, *, learnt: bool = True) -> None:
+        """Write a turn of the model's. Only its thought is learnt where its call is not what it should be.
+        Raises `ValueError` for what serving would read otherwise."""
+        before = self._tokenizer.framed(f"<think>\n{thought}\n</think>\n\n")
+        after = self._tokenizer.framed(written_call(call))
+        read = self._transcript.answer(before + after)
+        if read.call != call or read.reasoning != thought:
+            raise ValueError(f"serving would read {read.call} in {written_call(call)!r}: {read.problem}")
+        self._learnt += [True] * len(before) + [learnt] * len(after)
+
+    def tell(self, text: str) -> None:
+        """Write what the model is told."""
+        self._transcript.tell(text)
+        self._learnt += [False] * (len(self._transcript.ids) - len(self._learnt))
+
+    def example(self) -> Example:
+        """All of it."""
+        return Example(self._transcript.ids, self._learnt)
+
+
+NOISE = ("turn_left", "turn_right", "go_forward", "go_forward", "pick_up", "drop")
+"""What is done at random now and then."""
+
+
+def written_call(call: ToolCall) -> str:
+    """A call as it is written, with the end of its turn."""
+    return f'{BEGIN}{{"name": {dumps(call.name)}, "arguments": {dumps(call.arguments)}}}{END}<|im_end|>'
+
+
+def snapshots(tokenizer: ChatTokenizer, seed: int) -> Iterator[Example]:
+    """Single turns without their history and without tools: a view of many things, a thought and a call."""
+    rng = random.Random(f"snapshots {seed}")
+    before, after = CHATML.user_turn
+    while True:
+        env = BabyAI(num_dists=rng.choice((0, 1, 2, 3, 4, 6)))
+        opening = env.reset(Task(BabyAI.name, TASKS[0], rng.choice(WORLDS)))
+        teacher, told = Teacher(opening.instruction), opening.observation
+        for _ in range(CALLS):
+            thought, call = teacher.turn(told)
+            if "not in sight" not in thought:
+                text = f"Your task: {opening.instruction}\n\n{told}"
+                prompt = tokenizer.framed(before.lstrip(), text, f"{after}<|im_start|>assistant\n")
+                answer = tokenizer.framed(f"<think>\n{thought}\n</think>\n\n{written_call(call)}")
+                yield Example(prompt + answer, [False] * len(prompt) + [True] * len(answer))
+            told = env.call(call.name if rng.random() < 0.8 else rng.choice(NOISE))
+            if env.done:
+                break
+
+
+def episodes(tokenizer: ChatTokenizer, seed: int, skilled: float) -> Iterator[Example]:
+    """Whole episodes that end well.
+
+    Args:
+        skilled: share of those with a library.
+    """
+    rng = random.Random(f"episodes {seed}")
+    reply_chars = compose(["env=babyai"]).run.reply_chars
+    env = BabyAI()
+    plain = Skilled(ActorSpec(Library(env.primitives)), ())
+    while True:
+        given = composed(rng, env) if rng.random() < skilled else plain
+        for _ in range(4 if given is not plain else 1):  # a library takes longer to make than to use
+            task = Task(env.name, TASKS[0], rng.choice(WORLDS))
+            played = _Episode(env, given, rng, reply_chars).play(tokenizer, task)
+            if played is not None:
+                yield played
+
+
+class _Episode:
+    """One episode of the corpus."""
+
+    def __init__(self, env: BabyAI, given: Skilled, rng: random.Random, reply_chars: int) -> None:
+        self._env = env
+        self._given = given
+        self._rng = rng
+        self._noise = 0.12 if rng.random() < 0.6 else 0.0
+        self._reply_chars = reply_chars
+
+    def play(self, tokenizer: ChatTokenizer, task: Task) -> Example | None:
+        """Play and write it down; `None` where it does not succeed."""
+        env, rng = self._env, self._rng
+        opening = env.reset(task)
+        mission, told = opening.instruction, opening.observation
+        teacher = Teacher(mission, self._given.uses)
+        first, second = goals(mission)
+        # Now and then the wrong thing is taken first, and has to be put down again.
+        stray = Teacher(f"pick up the {second.thing}, then go to the {first.thing}")
+        strays = first.thing != second.thing and not self._given.uses and rng.random() < 0.08
+        spec = self._given.spec
+        written = Written(tokenizer, spec.messages(env, opening), spec.offered(env), bounds=(64, 64))
+        for turn in range(CALLS):
+            if turn:
+                written.tell(told)
+            thought, call = teacher.turn(told)
+            strays = strays and Seen.read(told).carried is None
+            made = stray.turn(told)[1] if strays else call
+            if not strays and call.name in NOISE and rng.random() < self._noise:
+                made = ToolCall(rng.choice(NOISE), {})
+            written.answer(thought, made, learnt=made == call)
+            executed = self._execute(made, mission)
+            if env.done:
+                return written.example() if env.outcome().success else None
+            told = actor_view(executed, self._reply_chars)
+        return None
+
+    def _execute(self, call: ToolCall, mission: str) -> Executed:
+        use = next((each for each in self._given.uses if each.tool.name == call.name), None)
+        if use is None:
+            node = CallNode(call.name, "primitive", call.arguments, self._env.call(call.name))
+            return self._executed(node, node.result)
+        return self._skill(use, call, mission)
+
+    def _skill(self, use: SkillUse, call: ToolCall, mission: str) -> Executed:
+        """What a skill does, and says: mostly what it is for, sometimes less."""
+        env, rng = self._env, self._rng
+        aim = None if use.whole else Goal(use.verb, next(iter(call.arguments.values())))
+        steps = 60 if rng.random() < 0.75 else rng.choice((0, 0, 1, 2, 4, 4, 5, 8))
+        node = CallNode(call.name, "skill", call.arguments)
+        bot = Teacher(mission)
+        # Where it begins a skill sees nothing; it turns to look.
+        text = env.call("turn_right") if steps else ""
+        if steps:
+            node.calls.append(CallNode("turn_right", "primitive", {}, text))
+        for _ in range(steps):
+            if env.done or (aim is not None and _reached(aim, text)):
+                break
+            _, made = bot.by_hand(Seen.read(text), aim) if aim else bot.turn(text)
+            text = env.call(made.name)
+            node.calls.append(CallNode(made.name, "primitive", {}, text))
+        node.actions = len(node.calls)
+        said = {"what": str(aim or mission), "thing": aim.thing if aim else goals(mission)[0].thing}
+        replies = WORDINGS["replies"]
+        if not env.done and aim is not None and _reached(aim, text):
+            node.result = rng.choice(replies["done"]).format(**said)
+        elif rng.random() < 0.5:
+            node.result = rng.choice(replies["failed"]).format(**said)
+        else:
+            node.error = rng.choice(replies["errors"]).format(**said)
+        return self._executed(node, text or None)
+
+    def _executed(self, node: CallNode, observation: str | None) -> Executed:
+        return Executed(
+            node=node,
+            observation=observation,
+            free_observation=None,
+            outcome=self._env.outcome(),
+            actions=node.actions,
+            termination=None,
+        )
+
+
+def _reached(aim: Goal, text: str) -> bool:
+    seen = Seen.read(text)
+    if aim.verb == "pick up":
+        return seen.carried == aim.thing
+    return any(name == aim.thing and cell == (0, 1) for name, cell, _ in seen.things)

@@ -1,0 +1,32 @@
+"""What the inducer is trained on: sleeps of recorded runs, as the token ids that serving would see."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from envs.babyai import BabyAI
+from models.tiny.actor_examples import Example, Written
+from models.tiny.teachers.recorded_sleeps import UNFINISHED
+from serving.tokens.tokenizer import ChatTokenizer
+from speedrunner.data import load
+from speedrunner.methods.speedrunner.method import inducer_tools
+
+
+def sessions(tokenizer: ChatTokenizer, runs: Path) -> Iterator[Example]:
+    """Every sleep of the runs in a folder, a folder each."""
+    for folder in sorted(each for each in runs.iterdir() if each.suffix != UNFINISHED):
+        data = load(folder)
+        options = data.settings.method.options
+        tools = inducer_tools(BabyAI.primitives, interpreter=options.get("interpreter") != "off")
+        for sleep in data.sleeps:
+            (agent,) = sleep.agents
+            written = Written(tokenizer, agent.turns[0].messages, tools, bounds=(256, 8192))
+            for number, turn in enumerate(agent.turns):
+                if number:
+                    (message,) = turn.messages
+                    written.tell(message.content)
+                assert turn.call is not None
+                refused = turn.executed is None or turn.executed.error is not None
+                written.answer(turn.reasoning, turn.call, learnt=not refused)
+            yield written.example()

@@ -1,0 +1,164 @@
+"""Records of sleeps: short runs of SpeedRunner on BabyAI whose agents are programs, all else being real.
+
+Half of them begin with an empty library, the others with one that lacks this or that; one in ten has no code
+interpreter. Their worlds are in neither split. The same seed gives the same sessions.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import shutil
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from envs import Split
+from envs.babyai import TASKS
+from models.tiny.teachers import taught_programs
+from models.tiny.teachers.scripted_actor import player
+from models.tiny.teachers.scripted_inducer import Work, session
+from models.tiny.training_recipe import WORLDS
+from serving import ModelConfig, Prices, Role, Roles, Usage
+from serving.conversation import Completion, Conversation
+from serving.model import Messages
+from serving.tokens.tools import checked_call
+from speedrunner.config.compose import compose
+from speedrunner.data import RunData
+from speedrunner.methods import Task, ToolSpec
+from speedrunner.runs.direct import LocalModel, play_with
+from speedrunner.runs.setup import set_up
+
+UNFINISHED = ".unfinished"
+"""What the name of a run that is being recorded ends with."""
+
+SLEEPS = 4
+"""Of each run."""
+
+MODEL_CONFIG = ModelConfig(
+    name="programs",
+    tried="Its answers are those of programs.",
+    context=16_384,
+    api="chat",
+    base_url="http://localhost",
+    roles=Roles(Role(string_tokens=80), Role(string_tokens=2_048, max_calls=16)),
+    prices=Prices(0, 0, 0),
+)
+"""Its numbers stand in the prompts."""
+
+CHARS = 8
+"""Characters of a token, by which usage is reckoned."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One run.
+
+    Attributes:
+        seed: of its worlds and its agents' choices.
+        batch: rollouts before each sleep.
+        ability: of the actor; see `actor.player`.
+        parts: of the library that it begins with; `None`: none.
+        interpreter: whether the inducer has one.
+        held_out: episodes of the paper's split after the last sleep, played by an actor without weakness.
+    """
+
+    seed: str
+    batch: int = 10
+    ability: float = 0.8
+    parts: frozenset[str] | None = None
+    interpreter: bool = True
+    held_out: int = 0
+
+    @classmethod
+    def drawn(cls, seed: str) -> Plan:
+        """A run as the corpus has them."""
+        rng = random.Random(seed)
+        batch = 10 if rng.random() < 0.6 else rng.randint(2, 9)
+        ability = rng.uniform(0.25, 0.85)
+        parts = frozenset(taught_programs.drawn(rng)) if rng.random() < 0.5 else None
+        return cls(seed, batch, ability, parts, interpreter=rng.random() >= 0.1)
+
+    @property
+    def worlds(self) -> list[Task]:
+        """Those that are trained on."""
+        rng = random.Random(f"worlds {self.seed}")
+        return [Task("babyai", TASKS[0], index) for index in rng.sample(WORLDS, SLEEPS * self.batch)]
+
+
+class _Programmed(Conversation):
+    """An agent's conversation with a program."""
+
+    def __init__(self, work: Work, tools: list[ToolSpec], read: int) -> None:
+        self._work, self._tools = work, {tool.name: tool for tool in tools}
+        self._told: str | None = None
+        self._read = read
+
+    async def ask(self) -> Completion:
+        thought, call = next(self._work) if self._told is None else self._work.send(self._told)
+        reasoning, action = _tokens(thought), _tokens(str(call.arguments)) + 2
+        usage = Usage(prompt=self._read, completion=reasoning + action, reasoning=reasoning)
+        self._read += usage.completion
+        made = checked_call(call, self._tools, "")
+        return Completion(text="", reasoning=thought, call=made, problem=None, usage=usage, seconds=0.0)
+
+    def tell(self, text: str) -> None:
+        self._told = text
+        self._read += _tokens(text)
+
+
+class _Programs(LocalModel):
+    """The actor and the inducer of a run as one model. Nothing is sent."""
+
+    def __init__(self, plan: Plan) -> None:
+        super().__init__(MODEL_CONFIG)
+        self._plan = plan
+
+    def converse(
+        self, role: str, messages: Messages, tools: list[ToolSpec], labels: dict[str, str]
+    ) -> Conversation:
+        """See `Model`."""
+        rng = random.Random(f"{self._plan.seed} {labels['episode']}")
+        told, names = messages[-1]["content"], [tool.name for tool in tools]
+        if role == "actor":
+            work = player(told, names, rng, self._plan.ability if labels["phase"] == "train" else 1.0)
+        else:
+            work = session(told, names, rng)
+        return _Programmed(work, tools, sum(_tokens(each["content"]) for each in messages))
+
+    def count_tokens(self, text: str) -> int:
+        """As many as usage is reckoned by."""
+        return _tokens(text)
+
+
+def _tokens(text: str) -> int:
+    return -(-len(text) // CHARS)
+
+
+async def play(plan: Plan, folder: Path) -> RunData:
+    """Record a run in a new folder."""
+    rollouts = SLEEPS * plan.batch
+    settings = {
+        "run.rollouts": rollouts,
+        "run.sleep_every": plan.batch,
+        "run.eval_every": rollouts,
+        "run.test_episodes": plan.held_out,
+        "run.in_flight": 2,
+        "run.dir": folder,
+        "method.interpreter": "on" if plan.interpreter else "off",
+    }
+    setup = set_up(compose(["env=babyai", *(f"{key}={value}" for key, value in settings.items())]))
+    setup = replace(setup, split=Split(train=plan.worlds, test=setup.split.test))
+    policy = None if plan.parts is None else taught_programs.policy(plan.parts)
+    return await play_with(_Programs(plan), setup, policy)
+
+
+def record(out: Path, runs: int, seed: int) -> None:
+    """Record so many runs; those that are there stay."""
+    for number in range(runs):
+        name = f"{seed}-{number:04d}"
+        folder, unfinished = out / name, out / f"{name}{UNFINISHED}"
+        if not folder.exists():
+            shutil.rmtree(unfinished, ignore_errors=True)
+            asyncio.run(play(Plan.drawn(name), unfinished))
+            unfinished.rename(folder)
+            print(f"{number + 1} of {runs} runs are in {out}", flush=True)

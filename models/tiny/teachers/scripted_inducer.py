@@ -1,0 +1,169 @@
+"""A scripted coding agent for BabyAI's sleeps: it looks at what was played, and writes what that calls for.
+
+Its decisions follow from what it has read, the library in its prompt and the reports of its own code, and its
+thoughts repeat the facts that they follow from. Chance decides wordings, and whether an edit is first written
+with a mistake.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+from collections.abc import Collection, Generator
+
+from models.tiny.teachers.taught_programs import (
+    BOTH,
+    CHECK,
+    FIRST,
+    LOOK,
+    ORDER,
+    PARTS,
+    ROUTE,
+    SEARCH,
+    WHOLE,
+    has,
+)
+from speedrunner.methods import ToolCall
+
+Work = Generator[tuple[str, ToolCall], str, None]
+"""An agent's work: yields its thoughts and calls, and is sent what each call was answered with."""
+
+AT_ONCE = 2
+"""Parts that one sleep adds at most."""
+
+MISTAKES = 0.12
+"""Share of edits that are first written with a mistake."""
+
+NAMES = {
+    "first": "the first routines",
+    "whole": "one call for a whole mission",
+    "parse": "missions with after you",
+    "route": "a walk around things",
+    "search": "a look to all sides",
+}
+"""What the parts of the library are called in thoughts."""
+
+SYMPTOMS = {
+    "whole": "solved in several calls",
+    "parse": "not understood",
+    "route": "in the way",
+    "search": "not in sight",
+}
+"""The number in the report that calls for each part."""
+
+REMEDIES = {
+    "first": "SIDES was missing",
+    "whole": "the type of the parameter was missing",
+    "parse": "the old text has to stand there as it is in the library",
+    "route": "the import was missing",
+    "search": "the docstring was missing",
+}
+"""What was wrong with an edit that was written with a mistake."""
+
+OPENINGS = (
+    "I look at the newest episodes first.",
+    "First I read what was played last.",
+    "I begin with a report on the newest episodes.",
+)
+ENDINGS = ("I finish.", "That is all for this sleep.", "The work of this sleep is done.")
+
+
+def session(prompt: str, tools: Collection[str], rng: random.Random) -> Work:
+    """Work through one sleep.
+
+    Args:
+        prompt: the user message of the sleep.
+        tools: names of those that there are; without `execute_code` the library alone decides.
+        rng: draws wordings and mistakes.
+    """
+    source = prompt.partition("```python\n")[2].partition("\n```")[0]
+    there = has(source)
+    both = False
+    if "execute_code" in tools:
+        told = yield f"{_library(source)}\n{rng.choice(OPENINGS)}", _call("execute_code", code=LOOK)
+        facts = numbers(told)
+        thought, due = decided(facts, there) if source else _begun(facts)
+        if {"whole", "parse"} & set(due):
+            look = "Before I write how missions are read, I look at what ended the solved ones."
+            told = yield f"{thought}\n{look}", _call("execute_code", code=ORDER)
+            facts = numbers(told)
+            going = facts["after you, ended by going"]
+            both = going > 0
+            shown = "first comes what stands after these words" if both else "the order is not known yet"
+            thought = f"after you, ended by going: {going}, {shown}."
+            due = [part for part in due if part != "parse" or both]
+    else:
+        due = [part for part in PARTS if part not in there][:AT_ONCE] if source else ["first"]
+        thought = _library(source)
+    done: list[str] = []
+    for place, part in enumerate(due):
+        edits = [_edit(part, both=both)]
+        if rng.random() < MISTAKES:
+            edits.insert(0, _edit(part, both=both, wrong=True))
+        plan = f"To do: {', '.join(NAMES[each] for each in due[place:])}. Now {NAMES[part]}."
+        for edit in edits:
+            told = yield f"{thought}\n{plan}", edit
+            thought, plan = f"It was refused: {REMEDIES[part]}.", "I write it again."
+        thought = f"Stored: {NAMES[part]}."
+        done.append(NAMES[part])
+    summary = f"Added {' and '.join(done)}." if done else "Nothing had to be changed."
+    yield f"{thought}\nTo do: nothing. {rng.choice(ENDINGS)}", _call("finish", summary=summary)
+
+
+def numbers(report: str) -> dict[str, int]:
+    """The first number of each line of a report, by the words before it."""
+    return {words: int(number) for words, number in re.findall(r"(?m)^([^:\n]+): (\d+)", report)}
+
+
+def decided(facts: dict[str, int], there: Collection[str]) -> tuple[str, list[str]]:
+    """What a report calls for that a library lacks: the thought that says so, and the parts."""
+    lines: list[str] = []
+    due: list[str] = []
+    for part in PARTS:
+        number, lacks = facts[SYMPTOMS[part]], part not in there
+        state, verdict = "missing" if lacks else "there", "not due"
+        if number > 0 and lacks and (part != "parse" or "whole" in there):
+            verdict = "due" if len(due) < AT_ONCE else "later"
+            due += [part] * (verdict == "due")
+        lines.append(f"{SYMPTOMS[part]}: {number}, {NAMES[part]} {state}: {verdict}.")
+    return "\n".join(lines), due
+
+
+def _begun(facts: dict[str, int]) -> tuple[str, list[str]]:
+    return f"episodes: {facts['episodes']}, solved: {facts['solved']}. There is no routine yet.", ["first"]
+
+
+def _library(source: str) -> str:
+    if not source:
+        return "The library is empty."
+    lacking = [NAMES[part] for part in PARTS if part not in has(source)]
+    return f"The library lacks {', '.join(lacking) or 'nothing'}."
+
+
+def _edit(part: str, *, both: bool, wrong: bool = False) -> ToolCall:
+    """The call that adds a part to the library, or one that is refused.
+
+    Args:
+        both: whether a mission's parser is written for both wordings at once.
+    """
+    match part:
+        case "first":
+            source = FIRST.partition("\n\n")[2] if wrong else FIRST
+            return _call("write_skill", source=source, public=True)
+        case "whole":
+            source = WHOLE.replace(CHECK, BOTH) if both else WHOLE
+            if wrong:
+                source = source.replace("solve_mission(mission: str)", "solve_mission(mission)")
+            return _call("write_skill", source=source, public=True)
+        case "parse":
+            old = CHECK.replace("!=", "==") if wrong else CHECK
+            return _call("edit_skill", name="_parse", old=old, new=BOTH)
+        case "route":
+            return _call("write_skill", source=ROUTE.partition("\n\n")[2] if wrong else ROUTE, public=False)
+        case _:
+            source = re.sub(r"    '''.*\n", "", SEARCH) if wrong else SEARCH
+            return _call("write_skill", source=source, public=False)
+
+
+def _call(name: str, /, **arguments: object) -> ToolCall:
+    return ToolCall(name, arguments)

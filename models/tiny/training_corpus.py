@@ -1,0 +1,158 @@
+"""All that the bundled model learns from, made once and kept: tokenizer and examples, by source."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from multiprocessing import get_context
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+from models.tiny import vocabulary
+from models.tiny.actor_examples import Example, episodes, snapshots
+from models.tiny.inducer_examples import sessions
+from models.tiny.teachers import taught_programs
+from models.tiny.training_recipe import Vocabulary
+from serving.tokens.tokenizer import ChatTokenizer
+
+TEMPLATE = Path(__file__).parents[1] / "random" / "template.jinja"
+LONGEST = 3072
+"""Tokens of an example beyond which it is left out: a step's time grows with their square."""
+
+BYTES = 256
+"""Entries of a vocabulary without words."""
+
+PART = 500
+"""Examples that one process makes at a time."""
+
+
+class Damaged(Exception):
+    """What was made before cannot be read."""
+
+
+@contextmanager
+def whole(file: Path) -> Iterator[None]:
+    """Read a file that was made here. Raises `Damaged` for whatever is wrong with it."""
+    try:
+        yield
+    except Exception as error:
+        cause = (str(error).splitlines() or [""])[0] or type(error).__name__
+        advice = "remove it, and the same command makes it again"
+        raise Damaged(f"{file} cannot be read ({cause}): {advice}") from error
+
+
+@dataclass(frozen=True)
+class Examples(Sequence[Example]):
+    """Examples of one source, packed.
+
+    Attributes:
+        ids, learnt: of all, one after another.
+        ends: where each ends.
+    """
+
+    ids: np.ndarray
+    learnt: np.ndarray
+    ends: np.ndarray
+
+    @classmethod
+    def packed(cls, examples: Sequence[Example]) -> Examples:
+        """Pack them."""
+        return cls(
+            np.concatenate([np.array(each.ids, dtype=np.uint16) for each in examples]),
+            np.concatenate([np.array(each.learnt, dtype=bool) for each in examples]),
+            np.cumsum([len(each.ids) for each in examples]),
+        )
+
+    @property
+    def longest(self) -> int:
+        """Tokens of the longest one."""
+        return int(np.diff(self.ends, prepend=0).max())
+
+    def __len__(self) -> int:
+        return len(self.ends)
+
+    def __getitem__(self, place: Any) -> Any:
+        begin, end = self.ends[place - 1] if place else 0, self.ends[place]
+        return Example(self.ids[begin:end].tolist(), self.learnt[begin:end].tolist())
+
+
+def _source(tokenizer: ChatTokenizer, name: str, seed: int, runs: Path) -> Iterator[Example]:
+    """Examples of a source: `sleeps` are recorded runs, all others are played without end."""
+    match name:
+        case "snapshots":
+            return snapshots(tokenizer, seed)
+        case "plain":
+            return episodes(tokenizer, seed, skilled=0.0)
+        case "skilled":
+            return episodes(tokenizer, seed, skilled=1.0)
+        case "sleeps":
+            return sessions(tokenizer, runs)
+    raise ValueError(f"no source {name!r}")
+
+
+def make_tokenizer(
+    made_of: Vocabulary, sources: Sequence[str], runs: Path, context: int, folder: Path
+) -> None:
+    """Make the tokenizer and chat template in a folder."""
+    template = TEMPLATE.read_text(encoding="utf-8")
+    with TemporaryDirectory() as raw:
+        reader = reader_of_bytes(Path(raw), context)
+    known = {*taught_programs.LINES}
+    texts: list[str] = []
+    for name in sources:
+        sample = [reader.decode(each.ids) for each in islice(_source(reader, name, -1, runs), made_of.sample)]
+        known |= {*vocabulary.phrases(sample, max(2, int(made_of.phrase_share * len(sample))))}
+        texts += sample
+    made = vocabulary.build_tokenizer(sorted(known), texts, template, words=made_of.words, context=context)
+    unfinished = folder.with_name(f"{folder.name}.part")
+    shutil.rmtree(unfinished, ignore_errors=True)
+    made.save_pretrained(unfinished)
+    unfinished.rename(folder)
+
+
+def reader_of_bytes(folder: Path, context: int) -> ChatTokenizer:
+    """A tokenizer that knows no words, put into a folder: for texts before there is one."""
+    template = TEMPLATE.read_text(encoding="utf-8")
+    vocabulary.build_tokenizer([], [], template, words=BYTES, context=context).save_pretrained(folder)
+    return ChatTokenizer(folder)
+
+
+def make(
+    counts: dict[str, int], runs: Path, folder: Path, progress: Callable[[str], None]
+) -> dict[str, Examples]:
+    """Make the examples, or read those that are there.
+
+    Args:
+        counts: by source; of sleeps all are taken.
+        folder: has the tokenizer, gets the examples.
+    """
+    found = {}
+    for name, count in counts.items():
+        file = folder / f"{name}.npz"
+        if not file.is_file():
+            progress(f"{name}: of {count:,} runs" if name == "sleeps" else f"{name}: {count:,} examples")
+            starts = range(0, count, PART)
+            parts = [(folder, name, n, runs, min(PART, count - start)) for n, start in enumerate(starts)]
+            if name == "sleeps":
+                parts = [(folder, name, 0, runs, 10**9)]
+            with get_context("spawn").Pool(2) as pool:
+                made = [each for part in pool.imap(_part, parts) for each in part]
+            packed = Examples.packed(made)
+            unfinished = file.with_suffix(".part.npz")
+            np.savez(unfinished, ids=packed.ids, learnt=packed.learnt, ends=packed.ends)
+            unfinished.rename(file)
+        with whole(file), np.load(file) as stored:
+            found[name] = Examples(stored["ids"], stored["learnt"], stored["ends"])
+    return found
+
+
+def _part(work: tuple[Path, str, int, Path, int]) -> list[Example]:
+    folder, name, part, runs, count = work
+    made = islice(_source(ChatTokenizer(folder), name, part, runs), count)
+    return [each for each in made if len(each.ids) <= LONGEST]

@@ -1,0 +1,106 @@
+"""the completions API (`/v1/completions`): ids that only grow, and calls constrained by a grammar of ours."""
+
+from __future__ import annotations
+
+import msgspec
+
+from serving.admission import Slot
+from serving.conversation import AnswerOverflow, Completion, Conversation, sampling, status_of
+from serving.engine.client import Engine
+from serving.engine.prompt import Prompt
+from serving.errors import ContextOverflow, TruncatedCall
+from serving.model_config import Role
+from serving.tokens.grammar import structural_tag
+from serving.tokens.transcript import Transcript
+
+
+class TokenConversation(Conversation):
+    """A conversation as token ids.
+
+    Attributes:
+        transcript: all its ids so far.
+        tag: the structural tag that each request carries.
+        options: what else it carries beside the prompt and its length.
+        replica: where it lives in the engine.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        transcript: Transcript,
+        role: Role,
+        context: int,
+        labels: dict[str, str],
+        slot: Slot,
+    ) -> None:
+        self.transcript = transcript
+        self.tag = structural_tag(transcript.grammar)
+        self._engine = engine
+        self._context = context
+        self._labels = {**labels, "replica": str(slot.replica.number)}
+        self.replica = slot.replica
+        self._prompt = Prompt(transcript.ids, slot.replica.ideal)
+        self._slot = slot
+        self.options = {
+            **sampling(role),
+            "structured_outputs": {"structural_tag": self.tag},
+            # A grammar leaves open which of the model's end tokens ends it; only one ends a turn.
+            "logit_bias": {str(id_): -100 for id_ in transcript.other_ends},
+        }
+
+    async def ready(self) -> float:
+        """See `Conversation`."""
+        return await self._slot.enter(len(self.transcript.ids))
+
+    def rest(self) -> None:
+        """See `Conversation`."""
+        self._slot.rest()
+
+    async def ask(self) -> Completion:
+        """See `Conversation`."""
+        try:
+            return await self._ask()
+        finally:
+            self._slot.pause()
+
+    async def _ask(self) -> Completion:
+        room = self._context - len(self._prompt)
+        if room < 1:
+            raise ContextOverflow(
+                f"the conversation has {len(self._prompt)} tokens; the model's context is {self._context}"
+            )
+        reply = await self._engine.complete(
+            self._prompt,
+            max_tokens=min(room, self.transcript.answer_tokens),
+            labels=self._labels,
+            replica=self.replica.address,
+            **self.options,
+        )
+        ids = reply.answer.choices[0].token_ids or []
+        answer = self.transcript.answer(ids)
+        usage = msgspec.structs.replace(reply.usage, reasoning=answer.reasoning_tokens)
+        completion = Completion(
+            text=answer.text,
+            reasoning=answer.reasoning,
+            call=answer.call,
+            problem=answer.problem,
+            usage=usage,
+            seconds=reply.seconds,
+            token_ids=ids,
+            first_token_s=reply.answer.first_token_s,
+        )
+        overflows = isinstance(answer.problem, TruncatedCall) and len(ids) >= room
+        status = "overflow" if overflows else status_of(answer.problem)
+        reply.record(status, usage, thought_cut=answer.thought_cut)
+        if overflows:
+            message = f"the answer did not fit the {room} tokens left of the context of {self._context}"
+            raise AnswerOverflow(message, completion)
+        return completion
+
+    def tell(self, text: str) -> None:
+        """See `Conversation`."""
+        self.transcript.tell(text)
+
+    def close(self) -> None:
+        """See `Conversation`."""
+        self._slot.leave()

@@ -1,0 +1,166 @@
+"""What a model config says: how the model is served, how its roles sample, and what it costs."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from serving.usage import Prices
+
+Positive = Annotated[int, msgspec.Meta(gt=0)]
+Share = Annotated[float, msgspec.Meta(gt=0, le=1)]
+Commit = Annotated[
+    str, msgspec.Meta(pattern="^[0-9a-f]{40}$", description="a commit (40 hexadecimal digits)")
+]
+Api = Literal["completions", "chat", "responses"]
+ToolFormatName = Literal["qwen3_json", "qwen3_xml", "llama3_json"]
+
+
+class Role(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """How one role (actor, inducer) samples, and how much it may write.
+
+    Attributes:
+        string_tokens: longest string argument of a tool call, in tokens; the call's grammar enforces it.
+        thinking_tokens: budget of the thinking region, in tokens; 0 turns thinking off.
+        temperature: sampling temperature; `None` leaves it to the engine (vLLM: 1.0).
+        top_p: nucleus sampling, a share of probability mass; `None` leaves it to the engine (vLLM: 1.0).
+        top_k: sample from the k likeliest tokens; `None` leaves it to the engine (vLLM: all).
+        max_calls: most requests of this role in one agent's work; `None` keeps the method's own limit.
+        reasoning_effort: hosted models only (paper, Appendix A.1: low for the actor, medium for the inducer).
+    """
+
+    string_tokens: Positive
+    thinking_tokens: Annotated[int, msgspec.Meta(ge=0)] = 0
+    temperature: Annotated[float, msgspec.Meta(ge=0)] | None = None
+    top_p: Share | None = None
+    top_k: Positive | None = None
+    max_calls: Positive | None = None
+    reasoning_effort: Literal["none", "minimal", "low", "medium", "high"] | None = None
+
+    def calls(self, most: int) -> int:
+        """Requests that the role may make where a method allows `most`."""
+        return min(most, self.max_calls or most)
+
+
+class Roles(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The roles that a model config sets; every other role (curriculum, critic, ...) uses the inducer's."""
+
+    actor: Role
+    inducer: Role
+
+
+class ServerOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How vLLM is started for a model.
+
+    Attributes:
+        flags: options of vLLM's API server without their leading dashes, with their value: `true` for a bare
+            flag, `false` for its `--no-` form, a mapping for an option that takes JSON.
+        env: environment variables of the server's processes.
+    """
+
+    flags: dict[str, bool | int | float | str | dict[str, Any]] = {}
+    env: dict[str, str | int] = {}
+
+    def arguments(self) -> list[str]:
+        """`flags` as they stand on a command line."""
+        arguments = []
+        for flag, value in self.flags.items():
+            if isinstance(value, bool):
+                arguments.append(f"--{flag}" if value else f"--no-{flag}")
+            elif isinstance(value, dict):
+                arguments += [f"--{flag}", msgspec.json.encode(value).decode()]
+            else:
+                arguments += [f"--{flag}", str(value)]
+        return arguments
+
+
+class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
+    """One model: where it is, how it is served, how its roles sample, and what its tokens cost.
+
+    `load_model_config` refuses unknown fields; the records of older runs have some that no longer exist.
+
+    The weights are named in exactly one of three ways: `path`, `id` with `revision`, or `base_url`.
+
+    Attributes:
+        name: the name under which the engine serves it, and which requests carry as `model`.
+        tried: what was tried with this model config, on what, and what was not.
+        remark: what a person has to be told with its results; below each table of them, and in exports.
+        context: the longest prompt plus completion, in tokens. On GPUs it is the model's limit, and a server
+            gets as much of it as there is memory for (see `serving.sizing`).
+        roles: sampling and budgets per role.
+        prices: USD per million tokens.
+        path: folder with the weights; a relative one counts from the checkout.
+        recipe: script that makes `path`, relative to `models/`; before each start it is run as
+            `python RECIPE --out FOLDER`, and leaves alone a folder that is up to date.
+        id: the model's id on the Hugging Face hub.
+        revision: commit of that repository, so that a run says exactly what it ran; a branch may move.
+        base_url: address of a hosted model's OpenAI-compatible API; nothing is started for it.
+        api_key_env: environment variable that holds the hosted model's API key.
+        route: `tokens` sends token ids and a grammar of ours to `/v1/completions`; `chat` sends messages and
+            tools to `/v1/chat/completions` (hosted models; on vLLM, its built-in tool calls), `responses` to
+            `/v1/responses` (hosted models that reason between calls).
+        tool_format: how the model writes a tool call natively; needed on the completions API.
+        thinking: how a thinking region opens: the model has `none`, writes `<think>` itself (`generated`), or
+            finds it at the end of its prompt (`prompted`).
+        dtype: number type of weights and activations.
+        cache: what the prefix cache keeps: `attention` (any prefix, in whole blocks), or `hybrid` (linear
+            attention, whose states are kept only at the ends of prompts, in units of `match_unit`).
+        gpus: GPUs that one replica takes; 0 for a CPU or a hosted model.
+        nodes: machines over which the model is spread, in equal parts, where it needs more GPUs than one has.
+        replicas: copies of the model behind one address (data parallel). Each has a cache of its own; the
+            request header `X-data-parallel-rank` chooses one.
+        load_format: `dummy` loads random weights into the model's true shape; nothing is downloaded.
+        shape: the name of that shape, as `models/shapes/build.py` knows it.
+        server: vLLM's own options.
+    """
+
+    name: str
+    tried: Annotated[str, msgspec.Meta(min_length=1)]
+    context: Positive
+    roles: Roles
+    prices: Prices
+    caveat: str = ""
+    path: str | None = None
+    recipe: str | None = None
+    id: str | None = None
+    revision: Commit | None = None
+    base_url: str | None = None
+    api_key_env: str | None = None
+    api: Api = "completions"
+    tool_format: ToolFormatName | None = None
+    thinking: Literal["none", "generated", "prompted"] = "none"
+    dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"
+    cache: Literal["attention", "hybrid"] = "attention"
+    gpus: Annotated[int, msgspec.Meta(ge=0)] = 0
+    nodes: Positive = 1
+    replicas: Positive = 1
+    load_format: Literal["auto", "dummy"] = "auto"
+    shape: str | None = None
+    server: ServerOptions = ServerOptions()
+
+    def role(self, name: str) -> Role:
+        """Sampling and budgets of a role: the actor's, or for any other name the inducer's."""
+        return self.roles.actor if name == "actor" else self.roles.inducer
+
+    @property
+    def hosted(self) -> bool:
+        """Whether someone else serves the model, so that no server is started for it."""
+        return self.base_url is not None
+
+    @property
+    def gpus_of_a_node(self) -> int:
+        """GPUs that its server takes on each machine."""
+        return self.gpus * self.replicas // self.nodes
+
+    @property
+    def match_unit(self) -> int | None:
+        """Tokens in whose multiples prefix-cache hits end; `None` where the engine chooses its block."""
+        unit = self.server.flags.get("prefix-match-unit", self.server.flags.get("block-size"))
+        return unit if isinstance(unit, int) else None
+
+    def arguments(self) -> list[str]:
+        """What the model config adds to the server's command: replicas, weights, and `server.flags`."""
+        replicas = ["--data-parallel-size", str(self.replicas)] if self.replicas > 1 else []
+        weights = ["--load-format", self.load_format] if self.load_format != "auto" else []
+        return [*replicas, *weights, *self.server.arguments()]

@@ -1,0 +1,113 @@
+"""Model configs as files: one YAML file per model, read, checked and adapted to what a run asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import yaml
+
+from serving.errors import InvalidModelConfig
+from serving.model_config import ModelConfig
+from serving.model_config_check import contradictions
+from typed.records import WrongData, record
+from typed.values import suggest
+
+CHECKOUT = Path(__file__).resolve().parents[1]
+MODELS = CHECKOUT / "models"
+
+SHAPES = "shapes/build.py"
+"""The recipe, relative to `MODELS`, that makes model folders without weights."""
+
+
+class _OnceEach(yaml.SafeLoader):
+    """Refuses a key that a mapping has twice, of which YAML would take the last."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        seen: set[str] = set()
+        for key in (key for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
+            if key.value in seen:
+                line = key.start_mark.line + 1
+                raise yaml.constructor.ConstructorError(
+                    problem=f"{key.value} is set twice, again in line {line}"
+                )
+            seen.add(key.value)
+        return super().construct_mapping(node, deep)
+
+
+def list_model_configs() -> list[str]:
+    """Names of the model configs in `models/`, sorted."""
+    return sorted(path.stem for path in MODELS.glob("*.yaml"))
+
+
+def load_model_config(name_or_path: str) -> ModelConfig:
+    """Read and check a model config.
+
+    Args:
+        name_or_path: name of a model config in `models/`, or the path of any `.yaml` file.
+
+    Raises:
+        InvalidModelConfig: there is no such model config, or it says something it must not.
+    """
+    is_path = name_or_path.endswith((".yaml", ".yml"))
+    file = Path(name_or_path).expanduser() if is_path else MODELS / f"{name_or_path}.yaml"
+    try:
+        content = yaml.load(file.read_text(encoding="utf-8"), _OnceEach)
+    except FileNotFoundError:
+        if is_path:
+            raise InvalidModelConfig(f"no model config at {file}") from None
+        known = list_model_configs()
+        raise InvalidModelConfig(
+            f"no model config is called {name_or_path!r}{suggest(name_or_path, known)}; "
+            f"known: {', '.join(known)}; the path of a .yaml file will do too"
+        ) from None
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise InvalidModelConfig(
+            f"model config {file} cannot be read: {' '.join(str(error).split())}"
+        ) from None
+    try:
+        return _model_config(content)
+    except WrongData as error:
+        raise InvalidModelConfig(f"model config {file}: {error}") from None
+
+
+def adapted(
+    model_config: ModelConfig,
+    replicas: int | None = None,
+    load_format: str | None = None,
+    prefix_caching: bool | None = None,
+    roles: Mapping[str, Mapping[str, Any]] | None = None,
+) -> ModelConfig:
+    """The model config with other `replicas`, another `load_format`, with prefix caching or without (`None`
+    or `auto` keeps what it says), and other values of its roles' fields, by role.
+
+    Raises `InvalidModelConfig` if the model config does not allow it.
+    """
+    changes = {"replicas": replicas, "load_format": load_format}
+    given = {name: value for name, value in changes.items() if value not in (None, "auto")}
+    content = msgspec.to_builtins(model_config) | given
+    if prefix_caching is not None:
+        content["server"]["flags"]["enable-prefix-caching"] = given["prefix_caching"] = prefix_caching
+    for role, values in (roles or {}).items():
+        content["roles"][role] |= values
+        given |= {f"{role}.{name}": value for name, value in values.items()}
+    try:
+        return _model_config(content)
+    except WrongData as error:
+        settings = " ".join(f"model.{name}={value}" for name, value in given.items())
+        raise InvalidModelConfig(
+            f"{settings} does not go with model {model_config.name!r}: {error}"
+        ) from None
+
+
+def _model_config(content: object) -> ModelConfig:
+    """A model config whose fields go together; one without weights has its shape's folder in their place."""
+    model_config = record(ModelConfig, content)
+    if problems := list(contradictions(model_config)):
+        raise WrongData(*problems)
+    if model_config.load_format != "dummy":
+        return model_config
+    folder = f".cache/models/{model_config.shape}-shape"
+    return msgspec.structs.replace(model_config, path=folder, recipe=SHAPES, id=None, revision=None)

@@ -1,1 +1,0 @@
-"""Hosts: one process per slot that owns an environment, the budgets and the call tree."""

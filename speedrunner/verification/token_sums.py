@@ -1,0 +1,138 @@
+"""Whether the ledger, the episodes and the engine's readings tell the same numbers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain
+
+from msgspec.structs import astuple
+
+from serving.engine.metrics import Counters
+from serving.reconciliation import Reconciliation
+from serving.usage import Usage
+from speedrunner.findings import Finding
+from speedrunner.results.stored_reconciliation import StoredReconciliation, server_of, stored_reconciliations
+from speedrunner.store.data import RunData, load
+from speedrunner.store.discovery import DAMAGED
+from speedrunner.store.labels import Labels
+from speedrunner.store.records import EpisodeRow
+from speedrunner.store.stored_run import sleep_key
+from speedrunner.verification.differences import Differences, contrast
+from speedrunner.verification.subject import Subject
+
+SHARED = "an account of an engine that several runs shared, not all of which lie beside this one"
+
+
+def reconciliations(subject: Subject, *, is_finished: bool) -> Finding:
+    """Compare them. Raises `StorageError`.
+
+    Args:
+        is_finished: whether the run is. Of others the ledger may be ahead of the episodes, and these of their
+            summary rows.
+    """
+    found = Differences("reconciliations")
+    used = _used(subject, found, is_finished)
+    summaries = _summarised(subject, found, is_finished)
+    stored = _stored(subject.run, found)
+    return found.finding(
+        f"{used} episodes and sleeps with their rows in the ledger, {summaries} summary rows, {stored}"
+    )
+
+
+def _used(subject: Subject, found: Differences, is_finished: bool) -> int:
+    """Each episode and each sleep has the tokens of its own rows, and no others have any."""
+    told: dict[tuple[str, int], Usage] = {}
+    attempts = {row.episode: row.attempt for row in subject.run.episodes}
+    for played in subject.episodes():
+        key, attempt = played.trajectory.episode, played.trajectory.attempt
+        if attempts.get(key) == attempt:
+            told[key, attempt] = played.trajectory.usage
+    for record in subject.run.sleeps:
+        parts = chain((each.turns for each in record.agents), (each.turns for each in record.attempts))
+        usages = (turn.usage for turns in parts for turn in turns)
+        told[sleep_key(record.sleep), record.attempt] = sum(usages, Usage())
+    spent = dict.fromkeys(told, Usage())
+    for row in subject.run.requests:
+        labels = Labels.of(row.labels)
+        if row.wasted or row.usage is None or labels.episode is None or labels.attempt is None:
+            continue
+        one = labels.episode, labels.attempt
+        if one in spent:
+            spent[one] += row.usage
+        elif is_finished:
+            what = f"it has tokens of {one[0]}, attempt {one[1]}, which is not there"
+            found.differs("requests.jsonl", what)
+    for one, usage in told.items():
+        found.expect(one[0], "tokens of its turns, and of its rows in the ledger", usage, spent[one])
+    return len(told)
+
+
+def _summarised(subject: Subject, found: Differences, is_finished: bool) -> int:
+    """Each summary row is what its episode gives."""
+    written = subject.run.written_rows
+    rows = {(row.episode, row.attempt): row for row in written}
+    if len(rows) < len(written):
+        found.differs("episodes.jsonl", f"{len(written) - len(rows)} rows stand there twice")
+    for played in subject.episodes():
+        if played.phase == "sleep":
+            continue
+        episode, before = played.trajectory, played.number
+        if played.phase == "train":
+            before *= subject.setup.config.run.sleep_every
+        row = rows.pop((episode.episode, episode.attempt), None)
+        if row is not None:
+            given = EpisodeRow.of(episode, played.phase, before)
+            found.expect(episode.episode, "its row in episodes.jsonl", row, given)
+        elif is_finished:
+            found.differs(episode.episode, "it has no row in episodes.jsonl")
+    for key, _ in rows:
+        found.differs("episodes.jsonl", f"it has a row of {key}, which is not there")
+    return len(written)
+
+
+def _stored(run: RunData, found: Differences) -> str:
+    """The sums that each process stored are those of the ledger; told in words."""
+    result = stored_reconciliations([run])
+    clients = {_key(each): each.clients for each in run.reconciliations}
+    alone = {(each.time, each.stored): each for each in result.reconciliations}
+    together: dict[tuple[float, Counters], StoredReconciliation] | None = None
+    equal = agreed = 0
+    for key, account in alone.items():
+        if not account.equal and clients.get(key) != 1 and min(astuple(account.stored - account.ledger)) >= 0:
+            if together is None:
+                beside = stored_reconciliations([run, *_beside(run)]).reconciliations
+                together = {(each.time, each.stored): each for each in beside}
+            account = together.get(key, account)
+            if not account.equal:
+                found.left_out[SHARED] += 1
+                continue
+        equal += account.equal
+        agreed += account.reconciliations
+        if not account.equal:
+            told = contrast(account.stored, account.ledger)
+            found.differs("reconciliation.jsonl", f"sums of the ledger: {told}")
+    for reconciliation in run.reconciliations:
+        if reconciliation.ours and not reconciliation.agrees:
+            told = contrast(reconciliation.ledger, reconciliation.engine)
+            found.differs(
+                "reconciliation.jsonl", f"what the engine, which nobody else used, has counted: {told}"
+            )
+    without = f"; {result.without} uses of an engine left none" if result.without else ""
+    return f"{equal} stored accounts, {agreed} of them as the engine has counted{without}"
+
+
+def _key(reconciliation: Reconciliation) -> tuple[float, object]:
+    return reconciliation.time, reconciliation.ledger
+
+
+def _beside(run: RunData) -> Iterator[RunData]:
+    """The runs in the same folder that stored an account of this one, which they shared an engine with."""
+    own = {server_of(each) for each in run.reconciliations}
+    for folder in sorted(run.path.resolve().parent.iterdir()):
+        if folder != run.path.resolve() and (folder / "reconciliation.jsonl").is_file():
+            try:
+                other = load(folder)
+                if own.intersection(map(server_of, other.reconciliations)):
+                    yield other
+            except DAMAGED:
+                continue

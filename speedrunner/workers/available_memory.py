@@ -1,0 +1,49 @@
+"""How much memory there is for workers: the machine's, or what the batch system grants of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+
+MB = 1_000_000
+CGROUPS = Path("/sys/fs/cgroup")
+OWN_CGROUPS = Path("/proc/self/cgroup")
+
+
+def available_mb() -> int:
+    """Return the megabytes that can be taken without swapping.
+
+    A control group with a limit, such as a batch job's, may leave less than the machine has. Only those of
+    version 2 are read.
+    """
+    return min([psutil.virtual_memory().available, *_left_in_cgroups()]) // MB
+
+
+def own_cgroups(old: str | None = None) -> Iterator[Path]:
+    """Folders of the control groups of version 2 that this process is in, each before the one around it.
+
+    Args:
+        old: a controller whose groups of version 1 are wanted as well.
+    """
+    with suppress(OSError):
+        for line in OWN_CGROUPS.read_text().splitlines():
+            number, controllers, path = line.split(":", 2)
+            if number != "0" and controllers != old:
+                continue
+            root = CGROUPS if number == "0" else CGROUPS / controllers
+            own = Path(path.lstrip("/"))
+            yield from (root / group for group in (own, *own.parents))
+
+
+def _left_in_cgroups() -> Iterator[int]:
+    """Bytes that each limited control group of this process leaves, its file cache counted as free."""
+    for folder in own_cgroups():
+        with suppress(OSError, ValueError, KeyError):  # the outermost has no limit, others say "max"
+            limit = int((folder / "memory.max").read_text())
+            used = int((folder / "memory.current").read_text())
+            lines = (folder / "memory.stat").read_text().splitlines()
+            statistics = dict(each.split() for each in lines)
+            yield max(0, limit - used + int(statistics["inactive_file"]))

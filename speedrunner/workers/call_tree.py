@@ -1,0 +1,215 @@
+"""Recording tool calls as trees of the calls that they made, within bounds that no skill can exceed.
+
+The worker builds the tree. Primitives are recorded where they run; which skills ran around them is what the
+skills' process says, and can be no more than calls of skills that exist, in a tree of bounded size.
+Arguments, results and errors are kept whole while there is room for the tool call, and as short descriptions
+afterwards.
+Pure computation, and calls that were refused, stop being recorded at a stated number and depth of calls;
+those that advance the world have a number of their own. What is not recorded is counted.
+
+All tool calls of an episode share one more bound, `EPISODE_LIMIT`. After it is reached, only the tool calls
+themselves are recorded, with short results. The calls below them are counted.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import msgspec
+
+from speedrunner.sandbox.child.bounds import DEPTH_LIMIT, NODE_LIMIT, TEXT_LIMIT
+from speedrunner.sandbox.child.values import DESCRIPTION_LIMIT, to_json, valid_text
+from speedrunner.store.records import CallNode
+
+ERROR_LIMIT = 20_000
+"""Characters of one recorded error, its traceback included."""
+
+MOST_OMITTED = 10**9
+"""What the child may say at most of calls that it did not report."""
+
+NOT_KEPT = "<not kept"
+"""How the record of a value begins that is not kept, not even as a description; its length follows."""
+
+EPISODE_LIMIT = 16_000_000
+"""Characters that the tool calls of one episode may record, with `CALL_CHARS` for each call below them, or
+bytes of JSON where a text takes more of these. Readers refuse much larger episodes: `files.RECORD_BYTES`."""
+
+CALL_CHARS = 150
+"""Characters that a recorded call counts in addition to its texts: its JSON without them."""
+
+TOOL_CALL_CHARS = 4_000
+"""Characters of a tool call's own result or error that are kept after `EPISODE_LIMIT`, for the actor."""
+
+
+@dataclass
+class EpisodeRoom:
+    """Characters that an episode may still record; less than zero after its last ones."""
+
+    left: int = EPISODE_LIMIT
+
+
+class CallTree:
+    """Records one tool call while it runs.
+
+    Args:
+        arguments: the model's, which its token limits bound. They are kept whole, as a replay needs them.
+        episode: what the episode may still record, shared by its tool calls.
+
+    Attributes:
+        root: the tool call itself.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        kind: Literal["primitive", "skill", "tool"],
+        arguments: Mapping[str, Any],
+        episode: EpisodeRoom,
+    ) -> None:
+        self._room = TEXT_LIMIT
+        self._episode = episode
+        self._nodes = 1
+        self._action_nodes = 0
+        self.root = CallNode(name, kind, self._arguments(arguments, TEXT_LIMIT))
+        self._open = [self.root]  # the recorded calls being executed, outermost first
+        self._began = [time.perf_counter()]
+
+    def begin(self, name: str, arguments: Mapping[str, Any]) -> None:
+        """Record that a skill begins below the one that is running."""
+        parent = self._open[-1]
+        if self._nodes >= NODE_LIMIT or len(self._open) >= DEPTH_LIMIT or self._episode.left <= 0:
+            parent.omitted += 1
+            return
+        self._nodes += 1
+        self._episode.left -= CALL_CHARS + len(name)
+        node = CallNode(name, "skill", self._arguments(arguments))
+        parent.calls.append(node)
+        self._open.append(node)
+        self._began.append(time.perf_counter())
+
+    def end(self, depth: int, result: Any, error: str | None, omitted: int = 0) -> None:
+        """Record how the running call at a depth ended, and with it those below; 0 is the tool call.
+
+        A depth at which none is running stands for a call that was not recorded.
+        """
+        if depth >= len(self._open):
+            return
+        now = time.perf_counter()
+        node = self._open[depth]
+        node.omitted += min(max(omitted, 0), MOST_OMITTED)  # told by the child, which may lie
+        least = 0 if depth else TOOL_CALL_CHARS  # what the actor reads
+        if error is None:
+            node.result = self._plain(result, least)
+        elif depth == 0 and self._episode.left > 0:
+            node.error = _shortened(valid_text(error), ERROR_LIMIT)  # one, whatever room the call has left
+            self._take(len(node.error), node.error)
+        else:
+            node.error = self._error(error, least)
+        for ended, began in zip(self._open[depth:], self._began[depth:], strict=True):
+            ended.seconds = now - began
+            if ended is not node and error is not None:  # it did not get to say how it ended
+                ended.error = self._error(error)
+        del self._open[depth:], self._began[depth:]
+
+    def add(
+        self,
+        name: str,
+        arguments: Mapping[str, Any],
+        result: str | None,
+        error: str | None,
+        *,
+        seconds: float,
+        acted: bool,
+    ) -> None:
+        """Record a primitive that ran, or was refused, below the call that is running.
+
+        Args:
+            name: of the primitive.
+            arguments: by parameter name.
+            result: what it returned.
+            error: why it was refused; `None` where it ran.
+            seconds: that it took.
+            acted: whether it advanced the world.
+        """
+        parent = self._open[-1]
+        if acted:
+            self.count_action()
+            full = self._action_nodes >= NODE_LIMIT
+            self._action_nodes += 1
+        else:
+            full = self._nodes >= NODE_LIMIT or len(self._open) >= DEPTH_LIMIT
+            self._nodes += not full
+        if full or self._episode.left <= 0:
+            parent.omitted += 1
+            return
+        self._episode.left -= CALL_CHARS + len(name)
+        node = CallNode(name, "primitive", self._arguments(arguments), actions=int(acted), seconds=seconds)
+        if error is None:
+            node.result = self._plain(result)
+        else:
+            node.error = self._error(error)
+        parent.calls.append(node)
+
+    def count_action(self) -> None:
+        """Add one action to every call that is being executed."""
+        for node in self._open:
+            node.actions += 1
+
+    def _arguments(self, arguments: Mapping[str, Any], least: int = 0) -> dict[str, Any]:
+        """Return arguments to record; none when even their names would be too much."""
+        kept: dict[str, Any] = {}
+        for name, value in arguments.items():
+            if self._is_full and not least:
+                break
+            self._take(len(name), name)
+            kept[name] = self._plain(value, least)
+        return kept
+
+    def _plain(self, value: Any, least: int = 0) -> Any:
+        """Return a value as it is recorded.
+
+        Args:
+            least: characters that it may have although there is no room.
+        """
+        if self._is_full and not least:
+            return _not_kept(to_json(value, sys.maxsize)[1])
+        plain, size = to_json(value, max(self._room_left, least))
+        self._take(size, plain)
+        return plain
+
+    def _error(self, error: str, least: int = 0) -> str:
+        if self._is_full and not least:
+            return _not_kept(len(error))
+        error = valid_text(error)
+        fits = min(len(error), ERROR_LIMIT) <= self._room_left
+        error = _shortened(error, ERROR_LIMIT if fits else max(least, DESCRIPTION_LIMIT))
+        self._take(len(error), error)
+        return error
+
+    @property
+    def _room_left(self) -> int:
+        """Characters of a value that are kept whole."""
+        return min(self._room, self._episode.left)
+
+    @property
+    def _is_full(self) -> bool:
+        """Whether not even descriptions are kept: they add up, too."""
+        return self._room < -TEXT_LIMIT or self._episode.left <= 0
+
+    def _take(self, characters: int, plain: Any) -> None:
+        self._room -= characters
+        self._episode.left -= max(characters, len(msgspec.json.encode(plain)))
+
+
+def _not_kept(characters: int) -> str:
+    return f"{NOT_KEPT}: {characters} characters>"
+
+
+def _shortened(error: str, limit: int) -> str:
+    if len(error) <= limit:
+        return error
+    return f"{error[:limit]}\n  ... {len(error) - limit} more characters ..."

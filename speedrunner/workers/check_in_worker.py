@@ -1,0 +1,96 @@
+"""How an environment is checked in a worker's process; `speedrunner.workers.environment_check` asks for
+it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from contextlib import suppress
+
+import psutil
+
+import envs
+from envs import EnvironmentFault, Split, Task
+from envs.conformance import check_env, played_tasks
+from envs.random_play import trace
+from envs.registry import REGISTRY
+from envs.watched import Watched
+from speedrunner.config.named import split
+from speedrunner.sandbox.child.values import valid_text
+from speedrunner.workers.worker_messages import Broken, Check, Checking, Fault, Played, Ready, Reply
+from typed.errors import in_one_line, place
+
+ENDING_S = 2.0
+"""Seconds that an environment's processes are given to end after `close`."""
+
+CHILD_SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER
+
+Say = Callable[[Reply], None]
+
+
+def check(job: Check, say: Say) -> None:
+    """Do the job, and say what comes of it; a `Fault` says that there is nothing to check."""
+    # Processes whose parents have ended become children of this one, so that they are seen.
+    ctypes.CDLL(None).prctl(CHILD_SUBREAPER, 1)
+    doing = ""
+
+    def told(message: Reply) -> None:
+        nonlocal doing
+        if isinstance(message, Checking):
+            doing = message.what
+        say(message)
+
+    try:
+        _carry_out(job, told)
+    except EnvironmentFault as error:
+        say(Fault(valid_text(str(error)), traceback=""))
+    except Exception as error:  # what `check_env` does not catch
+        say(Broken(f"{doing} raised {in_one_line(error)} ({place(error)})"))
+    say(Ready())
+
+
+def _carry_out(job: Check, say: Say) -> None:
+    say(Checking("splits", is_call=False))
+    tasks = job.task or split(job.env, job.options)
+    wrong = False
+    if job.number == 0:
+        for text in check_env(_made(job, say), tasks, calls=job.calls):
+            say(Broken(text))
+            wrong = True
+        if not wrong:  # else it may tell again what was told
+            say(Checking("preload", is_call=False))
+            REGISTRY.find(job.env).preload()
+    if not wrong:
+        _play(job, tasks, say)
+    say(Checking("close"))
+    if left := _processes_left():
+        say(Broken(f"close: leaves processes behind: {left}"))
+
+
+def _made(job: Check, say: Say) -> Watched:
+    say(Checking("the constructor", is_call=False))
+    return Watched(envs.make(job.env, **job.options), lambda what: say(Checking(what)))
+
+
+def _play(job: Check, tasks: Split | Task, say: Say) -> None:
+    env = _made(job, say)
+    order = dict.fromkeys(played_tasks(tasks))
+    try:
+        for task in reversed(order) if job.number % 2 else order:
+            say(Played(task, trace(env, task, calls=job.calls)))
+        env.close()
+    except Exception as error:  # an environment under test may raise anything
+        say(Broken(f"in another process or order, {env.raised(error)}"))
+
+
+def _processes_left() -> str:
+    """Name the processes below this one that do not end, and end them."""
+    _, alive = psutil.wait_procs(psutil.Process().children(recursive=True), timeout=ENDING_S)
+    names: dict[str, int] = {}
+    for each in alive:
+        with suppress(psutil.NoSuchProcess):
+            if each.status() != psutil.STATUS_ZOMBIE:
+                names[each.name()] = names.get(each.name(), 0) + 1
+                each.kill()
+    return ", ".join(f"{number} of {name}" for name, number in names.items())

@@ -1,0 +1,120 @@
+"""One worker as the main process sees it: one tool call in, one result out."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from pathlib import Path
+
+from envs import Opening, Outcome, Task
+from serving.tokens.tools import ToolCall
+from speedrunner.store.records import Module
+from speedrunner.workers.worker_messages import Execute, Executed, Fault, Load, Opened, Reply, Reset
+
+RESET_LIMIT_S = 180.0
+"""Seconds that an environment may take to begin an episode."""
+
+LOAD_LIMIT_S = 180.0
+"""Seconds that a process for skills may take to start, with a module to read."""
+
+GRACE_S = 6.0
+"""Seconds after a call's time limit until a worker that has not stopped the call is killed with its world."""
+
+
+class WorkerError(Exception):
+    """An episode cannot go on for a reason that is not the agent's."""
+
+
+class WorkerFault(WorkerError):
+    """The environment raised something that it should not. `traceback` is its own."""
+
+    def __init__(self, message: str, traceback: str) -> None:
+        super().__init__(message)
+        self.traceback = traceback
+
+
+class WorkerDied(WorkerError):
+    """The worker's process ended, or said something unintelligible, in the middle of a request.
+
+    Attributes:
+        cause: how it ended, in words, as far as that is known.
+    """
+
+    def __init__(self, what: str, cause: str = "", log: Path | None = None) -> None:
+        super().__init__(what + (f": {cause}" if cause else "") + (f"; see {log}" if log else ""))
+        self.cause = cause
+
+
+class WorkerTimedOut(WorkerDied):
+    """The worker did not answer in time and was killed: its environment hangs. No skill brings that about."""
+
+
+class EnvWorker(ABC):
+    """Plays one episode after another; after any error it must be closed.
+
+    Attributes:
+        outcome: how the episode stood at the worker's last reply; also readable after the worker's end.
+    """
+
+    outcome: Outcome | None = None
+
+    async def reset(self, task: Task, module: Module, action_limit: int | None, seed: str = "") -> Opening:
+        """Begin an episode.
+
+        Args:
+            task: the world.
+            module: the skills that may be called.
+            action_limit: primitive calls that advance the world; `None` for no limit.
+            seed: of the skills' random numbers, see `speedrunner.store.stored_run.State.skill_seed`.
+
+        Raises:
+            WorkerFault: the environment, or the process of the skills, could not be brought up.
+            WorkerDied: the process ended or hangs.
+        """
+        reply = await self.request(Reset(task, module, action_limit, seed), RESET_LIMIT_S)
+        assert isinstance(reply, Opened)
+        self.outcome = reply.outcome
+        return reply.opening
+
+    async def load(self, module: Module) -> None:
+        """Go on with the episode as it stands, with the skills of this module and no others.
+
+        A module that cannot be loaded is told to those who call a skill of it. What the skills before
+        remembered is gone.
+
+        Raises:
+            WorkerFault: the process of the skills could not be brought up.
+            WorkerDied: the process ended or hangs.
+        """
+        await self.request(Load(module), LOAD_LIMIT_S)
+
+    async def execute(self, call: ToolCall, time_limit_s: float) -> Executed:
+        """Run one primitive or public skill. The model's mistakes are in the result, as `node.error`.
+
+        Args:
+            call: what to run.
+            time_limit_s: seconds, after which the call is stopped where it stands.
+
+        Raises:
+            WorkerFault: the environment broke.
+            WorkerTimedOut: the environment hangs and the worker was killed.
+            WorkerDied: the process ended.
+        """
+        reply = await self.request(Execute(call, time_limit_s), max(time_limit_s, 0.0) + GRACE_S)
+        assert isinstance(reply, Executed)
+        self.outcome = reply.outcome
+        return reply
+
+    @abstractmethod
+    async def close(self) -> None:
+        """End all processes; close the environment where it is well. Calling it twice is harmless."""
+
+    @abstractmethod
+    async def request(self, request: Reset | Load | Execute, limit_s: float | None) -> Reply:
+        """Return the reply to a request. Raises `WorkerFault`, `WorkerDied`."""
+
+
+def received(reply: Reply) -> Reply:
+    """Return a reply that is no fault. Raises `WorkerFault`."""
+    if isinstance(reply, Fault):
+        raise WorkerFault(reply.message, reply.traceback)
+    return reply

@@ -1,0 +1,91 @@
+"""An environment is checked in workers of its own.
+
+So one that hangs, ends its process or leaves others behind is found out too, and so is one whose texts differ
+from process to process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import suppress
+
+import msgspec
+import psutil
+
+from envs import Task
+from envs.random_play import difference
+from speedrunner.workers.env_worker import WorkerDied, WorkerTimedOut
+from speedrunner.workers.fork_server import START_LIMIT_S, ForkServer
+from speedrunner.workers.process_worker import ProcessWorker
+from speedrunner.workers.worker_messages import Broken, Check, Checking, Played
+
+PROCESSES = 3
+"""In which the same is played. The number of each is its `PYTHONHASHSEED`, which sets are ordered by."""
+
+
+async def findings_in_workers(job: Check, limit_s: float) -> AsyncIterator[str]:
+    """Check an environment: in full in one process, then by plays in other processes that must be the same.
+
+    Args:
+        job: what is checked, and how; its number is filled in here.
+        limit_s: seconds that one call of the environment may take.
+
+    Yields:
+        One line for each promise that is not kept.
+
+    Raises:
+        WorkerFault: there is no such environment, option or split.
+    """
+    known: dict[Task, list[dict[str, str]]] = {}
+    for number in range(PROCESSES):
+        wrong = False
+        for message in await _said(msgspec.structs.replace(job, number=number), limit_s):
+            if isinstance(message, Broken):
+                wrong = True
+                yield message.text
+            elif found := difference(known.setdefault(message.task, message.trace), message.trace):
+                yield f"determinism: {message.task}, played in another process or order, {found}"
+                return
+        if wrong:
+            return
+
+
+async def _said(job: Check, limit_s: float) -> list[Broken | Played]:
+    """Do a job in a new process; its end before its time, and its silence, are findings."""
+    said: list[Broken | Played] = []
+    doing = Checking("loading", is_call=False)
+    try:
+        template = await ForkServer(job.env, hash_seed=job.number, shown=True).loaded()
+        try:
+            worker = await template.fork()
+        finally:
+            template.end()
+        try:
+            reply = await worker.request(job, None)
+            while isinstance(reply, Checking | Broken | Played):
+                if isinstance(reply, Checking):
+                    doing = reply
+                else:
+                    said.append(reply)
+                async with asyncio.timeout(limit_s if doing.is_call else START_LIMIT_S):
+                    reply = await worker.receive(None, doing.what)
+        finally:
+            _end(worker)
+    except (TimeoutError, WorkerTimedOut):
+        limit_s = limit_s if doing.is_call else START_LIMIT_S
+        said.append(Broken(f"{doing.what} did not return within {limit_s:g} s"))
+    except WorkerDied as died:
+        said.append(Broken(f"{doing.what} ended the process ({died.cause})"))
+    return said
+
+
+def _end(worker: ProcessWorker) -> None:
+    """End the process and those below it, in whatever group they are."""
+    below: list[psutil.Process] = []
+    with suppress(psutil.NoSuchProcess):
+        below = psutil.Process(worker.pid).children(recursive=True)
+    worker.kill()
+    for each in below:
+        with suppress(psutil.NoSuchProcess):
+            each.kill()

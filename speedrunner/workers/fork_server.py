@@ -1,0 +1,147 @@
+"""Where workers come from: one process that has loaded an environment, forked for each of them.
+
+What it has loaded is in memory once, and no worker waits for it. Workers are not its children but its
+owner's, as if that had started them: the owner reaps them, they end with the owner, and they outlive their
+template.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import socket
+import struct
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Self
+
+from speedrunner.sandbox.settings import Sandbox
+from speedrunner.store.files import open_log
+from speedrunner.workers.env_worker import WorkerDied, WorkerError, WorkerTimedOut
+from speedrunner.workers.process_worker import CLOSE_LIMIT_S, ProcessWorker, how_it_ended
+from speedrunner.workers.worker_messages import PID, SILENT, Start
+
+PROGRAM = "speedrunner.workers.fork_server_process"
+
+START_LIMIT_S = 180.0
+"""Seconds that an environment may take to be loaded, and a worker to make it."""
+
+FORK_LIMIT_S = 20.0
+"""Seconds that a fork may take, which takes milliseconds."""
+
+
+class ForkServer:
+    """The process, which begins to load at once.
+
+    Args:
+        env: name of the environment, as for `envs.make`.
+        log: file to which the error streams of it and of its workers are appended; `None` to drop them.
+        hash_seed: `PYTHONHASHSEED`, which the order of sets in environments follows.
+        shown: whether what they print is shown on our standard error instead.
+    """
+
+    def __init__(self, env: str, log: Path | None = None, *, hash_seed: int = 0, shown: bool = False) -> None:
+        self._env = env
+        self._log = log
+        silent = [SILENT] if shown else []
+        environment = os.environ | {
+            "PYTHONPATH": os.pathsep.join(each for each in sys.path if each),
+            "PYTHONHASHSEED": str(hash_seed),
+            "OMP_NUM_THREADS": "1",
+            "OPENBLAS_NUM_THREADS": "1",
+        }
+        self._control, theirs = socket.socketpair()
+        with theirs, open_log(log) if log else Path(os.devnull).open("ab") as errors:
+            fd = theirs.fileno()
+            self._process = subprocess.Popen(
+                [sys.executable, "-P", "-m", PROGRAM, env, str(fd), str(os.getpid()), *silent],
+                stdin=subprocess.DEVNULL,
+                stdout=sys.stderr.fileno() if shown else subprocess.DEVNULL,
+                stderr=sys.stderr.fileno() if shown else errors,
+                env=environment,
+                pass_fds=[fd],
+                start_new_session=True,  # so that a terminal's Ctrl-C does not reach it
+            )
+
+    async def loaded(self) -> Self:
+        """Wait until the environment is loaded.
+
+        Raises:
+            WorkerDied: the process ended or hangs.
+        """
+        self._control.setblocking(False)
+        try:
+            async with asyncio.timeout(START_LIMIT_S):
+                told = await asyncio.get_running_loop().sock_recv(self._control, PID.size)
+        except TimeoutError:
+            self.end(0)
+            raise WorkerTimedOut(f"loading {self._env} took more than {START_LIMIT_S:g} s") from None
+        except BaseException:
+            self.end(0)
+            raise
+        if not told:
+            raise self._died()
+        self._control.settimeout(FORK_LIMIT_S)
+        return self
+
+    @property
+    def usable(self) -> bool:
+        """Whether the process lives."""
+        return self._process.poll() is None
+
+    async def fork(self) -> ProcessWorker:
+        """Return a new worker's process, which expects its first request.
+
+        Raises:
+            WorkerError: the machine starts no process now.
+            WorkerDied: the template has ended.
+        """
+        ours, theirs = socket.socketpair()
+        with theirs:
+            reader, writer = await asyncio.open_unix_connection(sock=ours)
+            try:  # without waiting in between: no process may be forked and forgotten
+                socket.send_fds(self._control, [b"f"], [theirs.fileno()])
+                (pid,) = PID.unpack(self._control.recv(PID.size))
+            except (OSError, struct.error):
+                writer.close()
+                raise self._died() from None
+            if pid < 0:
+                writer.close()
+                raise WorkerError(f"no worker of {self._env} can be started: {os.strerror(-pid)}")
+        return ProcessWorker(self._env, self._log, pid, reader, writer)
+
+    async def worker(self, options: Mapping[str, Any], sandbox: Sandbox) -> ProcessWorker:
+        """Return a worker with its environment made.
+
+        Args:
+            options: the environment's.
+            sandbox: how skills are confined.
+
+        Raises:
+            WorkerFault: the environment could not be made.
+            WorkerDied: the process, or the template, ended or hangs.
+        """
+        worker = await self.fork()
+        try:
+            await worker.request(Start(self._env, dict(options), sandbox), START_LIMIT_S)
+        except BaseException:
+            worker.kill()
+            raise
+        return worker
+
+    def end(self, patience_s: float = CLOSE_LIMIT_S) -> None:
+        """End the process, which may take so long to end by itself. Its workers stay."""
+        self._control.close()
+        try:
+            self._process.wait(patience_s)
+        except subprocess.TimeoutExpired:
+            os.killpg(self._process.pid, signal.SIGKILL)
+            self._process.wait()
+
+    def _died(self) -> WorkerDied:
+        self.end()
+        what = f"the process that loads {self._env} for its workers ended"
+        return WorkerDied(what, how_it_ended(self._process.returncode), self._log)

@@ -1,0 +1,166 @@
+"""The process that loads an environment and is forked for each worker of it; see
+`speedrunner.workers.fork_server`.
+
+A worker runs primitives, counts actions, records call trees and keeps time limits; skills run in a sandboxed
+child (`speedrunner.sandbox`), one for each episode.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import faulthandler
+import gc
+import os
+import signal
+import socket
+import sys
+import traceback
+from contextlib import suppress
+from pathlib import Path
+
+from envs import EnvironmentFault, make
+from envs.registry import REGISTRY
+from speedrunner.sandbox import view
+from speedrunner.sandbox.child.rlimits import die_with
+from speedrunner.sandbox.child.wire import framed
+from speedrunner.sandbox.settings import SandboxError
+from speedrunner.workers.local_worker import LocalWorker
+from speedrunner.workers.worker_episode import fault
+from speedrunner.workers.worker_messages import (
+    PID,
+    SILENT,
+    Check,
+    Finish,
+    Ready,
+    Reply,
+    Start,
+    encoded,
+    read_request,
+)
+
+NOTHING_LOADED = "nothing-loaded"
+"""The last argument of a process that is not to load the environment."""
+
+CLONE_PARENT = 0x8000
+CLONE = {"x86_64": 56, "aarch64": 220}
+"""Number of the system call, by machine."""
+
+
+def serve(owner: socket.socket) -> None:
+    """Be a worker: answer requests until the owner closes the socket."""
+    requests = owner.makefile("rb")
+
+    def send(reply: Reply) -> None:
+        with suppress(BrokenPipeError):  # there may be no owner any more
+            owner.sendall(framed(encoded(reply)))
+
+    first = read_request(requests)
+    if isinstance(first, Check):
+        from speedrunner.workers.check_in_worker import check  # here, as workers that play need nothing of it
+
+        check(first, send)
+    if not isinstance(first, Start):
+        return
+    try:
+        env = make(first.env, **first.options)
+        env.warm_up()
+    except Exception as error:
+        send(fault(error, f"a worker of {first.env} could not start"))
+        return
+    worker = LocalWorker(env, first.sandbox)
+    send(Ready())
+    try:
+        while (request := read_request(requests)) is not None:
+            assert not isinstance(request, Start | Check)
+            reply = worker.answer(request)
+            if not isinstance(request, Finish):
+                send(reply)
+            worker.prepare()
+    finally:
+        worker.end()
+
+
+def main() -> None:
+    """Load the environment, then fork a worker for each socket that the owner sends."""
+    env, fd, owner = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    die_with(owner)
+    faulthandler.enable()
+    for number in (signal.SIGINT, signal.SIGTERM):  # they reach whole groups; the owner decides
+        signal.signal(number, signal.SIG_IGN)
+    if sys.argv[-1] != NOTHING_LOADED:
+        _preload(env)
+    with suppress(SandboxError):
+        view.system()  # which takes a look at the file system
+    control = _socket(fd)
+    gc.collect()
+    gc.freeze()  # what workers share stays shared: no collection of theirs touches it
+    control.send(PID.pack(0))
+    while True:
+        _, fds, _, _ = socket.recv_fds(control, 1, 1)
+        if not fds:
+            return
+        pid = _fork_sibling()
+        if not pid:
+            _run_worker(fds[0], owner, control)
+        os.close(fds[0])
+        control.send(PID.pack(pid))
+
+
+def _preload(env: str) -> None:
+    """Load what workers can share. Threads cannot be forked: where an environment starts some, begin anew,
+    with nothing loaded."""
+    try:
+        REGISTRY.find(env).preload()
+    except Exception as error:  # each worker will meet it again, and say so
+        if not isinstance(error, EnvironmentFault) and SILENT not in sys.argv:
+            traceback.print_exc()
+    if len(list(Path("/proc/self/task").iterdir())) > 1:
+        os.execv(sys.executable, [*sys.orig_argv, NOTHING_LOADED])
+
+
+def _run_worker(fd: int, owner: int, control: socket.socket) -> None:
+    """Be a worker to the end of this process."""
+    status = 1
+    try:
+        os.setsid()  # so that its whole group can be killed
+        die_with(owner)  # the socket tells it too late when a call is running
+        control.close()
+        serve(_socket(fd))
+        status = 0
+    except SystemExit as ended:
+        status = ended.code if isinstance(ended.code, int) else 1
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        with suppress(OSError, ValueError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(status)  # what is registered for the end of the process is the template's
+
+
+def _socket(fd: int) -> socket.socket:
+    """The socket of a number, which no process below has."""
+    os.set_inheritable(fd, False)
+    return socket.socket(fileno=fd)
+
+
+def _fork_sibling() -> int:
+    """Fork a process whose parent is this one's; returns its number, 0 in it, or a negative system error.
+
+    `os.fork` with another flag: the system call, between what Python does before and after any fork. There
+    is one thread, so no lock of the C library is held.
+    """
+    ctypes.pythonapi.PyOS_BeforeFork()
+    pid = int(_libc.syscall(CLONE[os.uname().machine], CLONE_PARENT | signal.SIGCHLD, 0, 0, 0, 0))
+    if pid == 0:
+        ctypes.pythonapi.PyOS_AfterFork_Child()
+        return 0
+    ctypes.pythonapi.PyOS_AfterFork_Parent()
+    return pid if pid > 0 else -ctypes.get_errno()
+
+
+_libc = ctypes.PyDLL(None, use_errno=True)  # which keeps the interpreter's lock
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,86 @@
+"""A worker in the process that it is made in: a terminal's, a test's, or one that a `ProcessWorker` speaks
+to.
+"""
+
+from __future__ import annotations
+
+import sys
+from contextlib import redirect_stdout
+
+from envs import TextEnv
+from speedrunner.sandbox.child_pool import ChildPool
+from speedrunner.sandbox.settings import Sandbox, SandboxError
+from speedrunner.workers.env_worker import EnvWorker, received
+from speedrunner.workers.worker_episode import WorkerEpisode, fault
+from speedrunner.workers.worker_messages import Execute, Finish, Load, Ready, Reply, Reset, decoded, encoded
+
+
+class LocalWorker(EnvWorker):
+    """Plays the episodes of one environment, which takes this process with it when it hangs or dies. Skills
+    run in the sandbox as everywhere. What the environment prints goes to standard error.
+
+    Args:
+        env: which it closes in the end.
+        sandbox: how skills are confined. Processes for them are started where there are skills.
+    """
+
+    def __init__(self, env: TextEnv, sandbox: Sandbox = Sandbox()) -> None:  # noqa: B008 - immutable
+        self._env = env
+        self._pool = ChildPool(sandbox)
+        self._has_skills = False
+        self._episode: WorkerEpisode | None = None
+
+    def answer(self, request: Reset | Load | Execute | Finish) -> Reply:
+        """Do what is asked for; what goes wrong with it is a `Fault`."""
+        try:
+            match request:
+                case Reset():
+                    self.finish()
+                    self._has_skills = bool(request.module.public)
+                    self._episode = WorkerEpisode(self._env, self._pool, request)
+                    return self._episode.opened
+                case Load():
+                    assert self._episode is not None
+                    self._has_skills = bool(request.module.public)
+                    self._episode.load(request.module)
+                case Execute():
+                    assert self._episode is not None
+                    return self._episode.execute(request)
+                case Finish():
+                    self.finish()
+            return Ready()
+        except Exception as error:
+            what = "the environment failed"
+            if isinstance(request, Reset):
+                what = f"task {request.task.name} {request.task.index} could not be started"
+            elif isinstance(error, SandboxError):
+                what = "skills cannot be run"
+            return fault(error, what)
+
+    def prepare(self) -> None:
+        """Use the time until the next request."""
+        if self._has_skills:
+            self._pool.refill()
+
+    def finish(self) -> None:
+        """End what the episode left behind."""
+        if self._episode is not None:
+            self._episode.close()
+            self._episode = None
+
+    def end(self) -> None:
+        """End all processes and close the environment."""
+        self.finish()
+        self._pool.close()
+        self._env.close()
+
+    async def close(self) -> None:
+        """`end`, as every worker is closed."""
+        self.end()
+
+    async def request(self, request: Reset | Load | Execute, limit_s: float | None) -> Reply:
+        """Carry out a request, however long the environment takes. Raises `WorkerFault`."""
+        with redirect_stdout(sys.stderr):
+            reply = decoded(encoded(self.answer(request)))  # as it comes from a process
+            self.prepare()
+        return received(reply)

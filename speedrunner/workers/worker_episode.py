@@ -1,0 +1,199 @@
+"""One episode as its worker plays it: budgets, call tree, and the skills that act in the environment.
+
+What is wrong with a call is the agent's affair and part of the reply; what is wrong with the environment is a
+`Fault`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import itertools
+import time
+import traceback
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from envs import EnvironmentFault, EpisodeOver, InvalidPrimitiveCall, Outcome, Primitive, TextEnv
+from speedrunner.sandbox.channel import InvalidMessage
+from speedrunner.sandbox.child.values import valid_text
+from speedrunner.sandbox.child_pool import ChildPool
+from speedrunner.sandbox.settings import SandboxError
+from speedrunner.sandbox.skill_process import Ended, Granted, Refused, SkillModule, Skills
+from speedrunner.store.records import Module, Termination
+from speedrunner.workers.call_tree import CallTree, EpisodeRoom
+from speedrunner.workers.worker_messages import Execute, Executed, Fault, Opened, Reset
+
+
+class EnvironmentBroke(Exception):
+    """The environment raised something that it should not."""
+
+    def __init__(self, fault: Fault) -> None:
+        super().__init__(fault.message)
+        self.fault = fault
+
+
+class WorkerEpisode:
+    """One episode: the world, its budget of actions, and the library that may act in it.
+
+    It is the `World` of the library's skills: they run in a child process and ask it for primitives.
+    """
+
+    def __init__(self, env: TextEnv, pool: ChildPool, request: Reset) -> None:
+        self._env = env
+        self._pool = pool
+        self._seed = request.seed
+        self._loads = itertools.count()
+        self._action_limit = request.action_limit
+        self._actions = 0
+        self._observation: str | None = None
+        self._room = EpisodeRoom()
+        self._tree = CallTree("", "tool", {}, self._room)
+        self._primitives = {each.name: each for each in env.primitives}
+        self._skills: Skills | None = None
+        if request.module.public:
+            pool.refill()  # while the world is made
+        self.opened = Opened(env.reset(request.task), env.outcome())
+        self.load(request.module)
+
+    def load(self, module: Module) -> None:
+        """Go on with the skills of this module, in a process of their own, and no others.
+
+        Raises:
+            SandboxError: no process for skills starts.
+        """
+        self.close()
+        self._public = module.public
+        if module.public:
+            number = next(self._loads)  # later skills draw other numbers
+            seed = hashlib.sha256(f"{self._seed} {number}".encode()).hexdigest()
+            primitives = {each.name: each.doc for each in self._env.primitives}
+            names = (*module.public, *module.private)
+            self._skills = Skills(self._pool, SkillModule(module.source, names, primitives, seed), self)
+
+    def execute(self, request: Execute) -> Executed | Fault:
+        """Run one tool call; everything that it can do wrong ends in its node.
+
+        Raises:
+            SandboxError: no process for skills starts.
+        """
+        name, arguments = request.call.name, request.call.arguments
+        self._observation = None
+        try:
+            ended = self._run(name, arguments, request.time_limit_s)
+        except EnvironmentBroke as broken:
+            return broken.fault
+        self._tree.end(0, ended.result, ended.error, ended.omitted)
+        outcome = self._env.outcome()
+        return Executed(
+            node=self._tree.root,
+            observation=self._observation,
+            free_observation=self._env.free_observation(),
+            outcome=outcome,
+            actions=self._actions,
+            termination=self._termination(outcome),
+        )
+
+    def close(self) -> None:
+        """End the skills' process."""
+        if self._skills is not None:
+            self._skills.close()
+            self._skills = None
+
+    def call(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Granted | Refused:
+        """Run a primitive for a skill, and record it."""
+        if (primitive := self._primitives.get(name)) is None:
+            raise InvalidMessage(f"the call of a primitive that is none ({name[:80]!r})")
+        if (refused := self._refusal(primitive)) is not None:
+            return refused
+        arguments, problem = _bound(primitive, args, kwargs)
+        began = time.perf_counter()
+        answer = problem or self._act(primitive, arguments)
+        seconds = time.perf_counter() - began
+        acted = primitive.advances and isinstance(answer, Granted)
+        self._tree.add(name, arguments, *_outcome(answer), seconds=seconds, acted=acted)
+        return answer
+
+    def enter(self, name: str, arguments: Mapping[str, Any]) -> None:
+        """Record that a skill was called from another one."""
+        self._tree.begin(name, arguments)
+
+    def leave(self, depth: int, omitted: int, result: Any, error: str | None) -> None:
+        """Record how such a call ended."""
+        self._tree.end(depth, result, error, omitted)
+
+    def _run(self, name: str, arguments: Mapping[str, Any], limit_s: float) -> Ended:
+        """Run what the actor called."""
+        if name in self._public and self._skills is not None:
+            self._tree = CallTree(name, "skill", arguments, self._room)
+            return self._skills.run(name, arguments, limit_s)
+        if (primitive := self._primitives.get(name)) is None:
+            self._tree = CallTree(name, "tool", arguments, self._room)
+            names = ", ".join([*self._primitives, *self._public])
+            return Ended(None, f"LookupError: there is no tool {name[:80]!r}; available: {names}")
+        if (refused := self._refusal(primitive)) is not None:
+            self._tree = CallTree(name, "tool", arguments, self._room)
+            return Ended(*_outcome(refused))
+        arguments, problem = _bound(primitive, (), arguments)
+        self._tree = CallTree(name, "primitive", arguments, self._room)
+        answer = problem or self._act(primitive, arguments)
+        if primitive.advances and isinstance(answer, Granted):
+            self._tree.count_action()
+        return Ended(*_outcome(answer))
+
+    def _act(self, primitive: Primitive, arguments: Mapping[str, Any]) -> Granted | Refused:
+        try:
+            text = self._env.call(primitive.name, **arguments)
+        except InvalidPrimitiveCall as error:
+            return Refused("InvalidPrimitiveCall", str(error))
+        except EpisodeOver as error:
+            return Refused("EpisodeEnded", str(error), final=True)
+        except BaseException as error:
+            raise EnvironmentBroke(fault(error, f"{primitive.name} failed")) from error
+        if primitive.advances:
+            self._actions += 1
+        self._observation = text
+        return Granted(text)
+
+    def _refusal(self, primitive: Primitive) -> Refused | None:
+        if self._env.done:
+            text = "stopped because the environment has ended the episode"
+            return Refused("EpisodeEnded", text, final=True)
+        if primitive.advances and self._out_of_actions:
+            text = f"stopped at the limit of {self._action_limit} actions"
+            return Refused("ActionLimitReached", text, final=True)
+        return None
+
+    def _termination(self, outcome: Outcome) -> Termination | None:
+        if self._env.done:
+            return Termination.SUCCESS if outcome.success else Termination.FAILURE
+        return Termination.ACTION_LIMIT if self._out_of_actions else None
+
+    @property
+    def _out_of_actions(self) -> bool:
+        return self._action_limit is not None and self._actions >= self._action_limit
+
+
+def _bound(
+    primitive: Primitive, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> tuple[Mapping[str, Any], Refused | None]:
+    """Return a call's arguments by parameter name; where they do not fit, none and why."""
+    try:
+        return primitive.signature.bind(*args, **kwargs).arguments, None
+    except TypeError as error:
+        shown = primitive.signature.replace(return_annotation=inspect.Signature.empty)
+        return {}, Refused("TypeError", f"{primitive.name}{shown}: {error}")
+
+
+def _outcome(answer: Granted | Refused) -> tuple[str | None, str | None]:
+    """The result and the error that are recorded."""
+    if isinstance(answer, Granted):
+        return answer.result, None
+    return None, f"{answer.kind}: {answer.text}"
+
+
+def fault(error: BaseException, what: str) -> Fault:
+    """Describe an error that is not the agent's."""
+    meant = isinstance(error, EnvironmentFault | SandboxError)
+    reason = str(error) if meant else f"{type(error).__name__}: {error}"
+    return Fault(valid_text(f"{what}: {reason}"), valid_text("".join(traceback.format_exception(error))))

@@ -1,0 +1,198 @@
+"""Warm workers, lent to one episode after another."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+import os
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Self
+
+from envs.registry import REGISTRY
+from speedrunner.sandbox.settings import Sandbox
+from speedrunner.workers.available_memory import available_mb
+from speedrunner.workers.env_worker import WorkerError
+from speedrunner.workers.fork_server import ForkServer
+from speedrunner.workers.process_worker import ProcessWorker
+
+SKILLS_MB = 30
+"""Memory of a worker's two sandboxed processes, one of them spare, before the skills in them ask for more."""
+
+
+class TooManyWorkers(WorkerError):
+    """The machine has not the memory for as many workers as were asked for."""
+
+
+class _Promises:
+    """Memory that open pools may come to take, much of which they do only as they play."""
+
+    def __init__(self) -> None:
+        self._first_mb = 0
+        self._pools: dict[WorkerPool, int] = {}
+
+    def make(self, pool: WorkerPool, env: str, workers: int) -> None:
+        """Refuse workers that would have to swap. Raises `UnknownEnvironment`, `TooManyWorkers`."""
+        if not self._pools:
+            self._first_mb = available_mb()
+        each = REGISTRY.find(env).memory_mb + SKILLS_MB
+        available = min(available_mb(), self._first_mb - sum(self._pools.values()))
+        if workers * each > available:
+            raise _too_many(env, workers, each, max(available, 0))
+        self._pools[pool] = workers * each
+
+    def take_back(self, pool: WorkerPool) -> None:
+        """Its workers have ended."""
+        self._pools.pop(pool, None)
+
+
+_PROMISES = _Promises()
+
+
+def _too_many(env: str, workers: int, each: int, available: int) -> TooManyWorkers:
+    fit = available // each
+    remedy = f"set run.in_flight to {fit} or less" if fit else "free some, or take a larger machine"
+    return TooManyWorkers(
+        f"{workers} workers of {env} take up to {workers * each:,} MB of memory, {each} MB each, and"
+        f" {available:,} MB are available: {remedy}"
+    )
+
+
+class WorkerPool:
+    """A fixed number of workers of one environment, which come up beside what else is begun. An async context
+    manager.
+
+    Args:
+        size: workers, each of which plays one episode at a time.
+        env: name of the environment, as for `envs.make`.
+        options: the environment's.
+        log: file to which the error streams of all workers are appended; `None` to drop them.
+        sandbox: how skills are confined; `child_process.require` says whether it can be done.
+    """
+
+    def __init__(
+        self,
+        size: int,
+        env: str,
+        options: Mapping[str, Any] | None = None,
+        log: Path | None = None,
+        sandbox: Sandbox = Sandbox(),  # noqa: B008 - immutable
+    ) -> None:
+        self._env = env
+        self._options = dict(options or {})
+        self._log = log
+        self._sandbox = sandbox
+        self._template: ForkServer | None = None
+        self._loading = asyncio.Lock()
+        self._starting = asyncio.Semaphore(os.cpu_count() or 1)
+        self._starts: list[asyncio.Task[None]] = []
+        self._workers: dict[int, ProcessWorker] = {}  # by slot
+        self._failures: dict[int, Exception] = {}  # of the first start, by slot; for its first taker
+        self._free: list[int] = []  # the last used is the warmest
+        self._waiting: list[tuple[bool, int, asyncio.Future[int]]] = []  # a heap
+        self._tickets = itertools.count()
+        self._slots = range(size)
+
+    async def __aenter__(self) -> Self:
+        """Let all workers begin to start, without waiting for them.
+
+        Raises:
+            UnknownEnvironment: there is no such environment.
+            TooManyWorkers: they would not fit into the memory that the machine has beside what this process's
+                other pools may come to take; none is started.
+        """
+        _PROMISES.make(self, self._env, len(self._slots))
+        self._starts = [asyncio.create_task(self._first_start(slot)) for slot in self._slots]
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        """End all workers."""
+        for start in self._starts:
+            start.cancel()
+        try:
+            await asyncio.gather(*self._starts, return_exceptions=True)
+            await asyncio.gather(*(worker.close() for worker in self._workers.values()))
+        finally:
+            for worker in self._workers.values():
+                worker.kill()
+            if self._template is not None:
+                self._template.end()
+            _PROMISES.take_back(self)
+
+    async def ready(self) -> None:
+        """Wait until all workers have started. Raises `WorkerError` as soon as one has not."""
+        for start in asyncio.as_completed(self._starts):
+            await start
+
+    @asynccontextmanager
+    async def worker(self, *, behind: bool = False) -> AsyncIterator[ProcessWorker]:
+        """Lend a worker for one episode, as soon as one is free. A dead or interrupted one is replaced.
+
+        Args:
+            behind: let everybody who is in a hurry go first.
+
+        Raises:
+            WorkerError: it did not start; the next one is tried afresh.
+        """
+        slot = await self._take(behind)
+        try:
+            if (failure := self._failures.pop(slot, None)) is not None:
+                raise failure
+            worker = self._workers.get(slot)
+            if worker is None or not worker.usable:
+                if worker is not None:  # it died while nobody had it
+                    worker.kill()
+                worker = await self._start(slot)
+            yield worker
+        finally:
+            if (used := self._workers.get(slot)) is not None:
+                if used.usable:
+                    used.finish()
+                else:  # an interrupted call would go on running: it ends with its worker
+                    used.kill()
+            self._give_back(slot)
+
+    async def _take(self, behind: bool) -> int:
+        if self._free:
+            return self._free.pop()
+        mine: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        heapq.heappush(self._waiting, (behind, next(self._tickets), mine))
+        try:
+            return await mine
+        except asyncio.CancelledError:
+            if not mine.cancelled():  # handed over at the same moment
+                self._give_back(mine.result())
+            raise
+
+    def _give_back(self, slot: int) -> None:
+        while self._waiting:
+            _, _, waiter = heapq.heappop(self._waiting)
+            if not waiter.done():  # not one that has given up
+                waiter.set_result(slot)
+                return
+        self._free.append(slot)
+
+    async def _first_start(self, slot: int) -> None:
+        """Start a slot's first worker and let it be taken, or the error in its place."""
+        try:
+            await self._start(slot)
+        except Exception as error:
+            self._failures[slot] = error
+            raise
+        finally:
+            self._give_back(slot)
+
+    async def _start(self, slot: int) -> ProcessWorker:
+        async with self._starting:
+            template = await self._loaded()
+            self._workers[slot] = await template.worker(self._options, self._sandbox)
+        return self._workers[slot]
+
+    async def _loaded(self) -> ForkServer:
+        """The template; a new one where it has died."""
+        async with self._loading:
+            if self._template is None or not self._template.usable:
+                self._template = await ForkServer(self._env, self._log).loaded()
+            return self._template

@@ -1,0 +1,119 @@
+"""The actor's corpus: what is written there is what serving would read, in worlds of neither split."""
+
+from __future__ import annotations
+
+import random
+from itertools import islice
+from pathlib import Path
+
+import pytest
+
+from envs import Opening, Task
+from envs.babyai import WORLD_SEEDS, BabyAI
+from models.tiny import training_corpus, vocabulary
+from models.tiny.actor_examples import Example, Written, episodes, snapshots
+from models.tiny.example_libraries import composed
+from serving.tokens.tokenizer import ChatTokenizer
+from serving.tokens.tools import ToolCall
+from speedrunner.agents.actor import SUBMIT_ANSWER
+from speedrunner.store.records import Message
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> ChatTokenizer:
+    """Of few words, and no phrases but those of calls."""
+    folder = tmp_path_factory.mktemp("tokenizer")
+    template = training_corpus.TEMPLATE.read_text(encoding="utf-8")
+    made = vocabulary.build_tokenizer(
+        ["Your task: pick up "], ["the words"], template, words=300, context=4096
+    )
+    made.save_pretrained(folder)
+    return ChatTokenizer(folder)
+
+
+def written(tokenizer: ChatTokenizer, example: Example) -> str:
+    """What is to be learnt of an example."""
+    return tokenizer.decode(
+        [each for each, learnt in zip(example.ids, example.learnt, strict=True) if learnt]
+    )
+
+
+def test_no_world_of_a_split_is_played(tokenizer: ChatTokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    played: list[Task] = []
+    reset = BabyAI.reset
+
+    def recorded(env: BabyAI, task: Task) -> Opening:
+        played.append(task)
+        return reset(env, task)
+
+    monkeypatch.setattr(BabyAI, "reset", recorded)
+    for source in (episodes(tokenizer, 0, skilled=0.5), snapshots(tokenizer, 0)):
+        list(islice(source, 60))
+    assert len({task.index for task in played}) > 60
+    assert min(task.index for task in played) >= WORLD_SEEDS.stop
+    split = BabyAI.splits()
+    assert max(task.index for task in (*split.train, *split.test)) < WORLD_SEEDS.stop
+
+
+def test_an_episode_is_the_conversation_that_serving_would_have(tokenizer: ChatTokenizer) -> None:
+    for example in islice(episodes(tokenizer, 0, skilled=0.5), 20):
+        assert len(example.ids) == len(example.learnt)
+        text = tokenizer.decode(example.ids)
+        assert text.startswith("<|im_start|>system\nYou play one episode of a text environment.")
+        assert text.endswith("</tool_call><|im_end|>")
+        turns = text.count("<|im_start|>assistant\n")
+        assert written(tokenizer, example).count("<think>\n") == turns
+
+
+def test_a_snapshot_is_one_turn(tokenizer: ChatTokenizer) -> None:
+    for example in islice(snapshots(tokenizer, 0), 20):
+        text = tokenizer.decode(example.ids)
+        assert text.startswith("<|im_start|>user\nYour task: ")
+        assert text.count("<|im_start|>assistant\n") == 1
+        assert text.endswith(written(tokenizer, example))
+
+
+def test_the_same_seed_makes_the_same_corpus(tokenizer: ChatTokenizer) -> None:
+    one, same, other = (list(islice(episodes(tokenizer, seed, skilled=0.5), 5)) for seed in (1, 1, 2))
+    assert one == same != other
+
+
+def test_skills_are_named_and_described_in_many_ways() -> None:
+    env, rng = BabyAI(), random.Random(0)
+    found = [composed(rng, env) for _ in range(40)]
+    tools = {(tool.name, tool.doc) for each in found for tool in each.spec.offered(env)[6:]}
+    assert len(tools) > 60
+    for each in found:
+        offered = {tool.name for tool in each.spec.offered(env)}
+        assert {use.tool.name for use in each.uses} <= offered
+
+
+def test_what_serving_would_not_read_cannot_be_written(tokenizer: ChatTokenizer) -> None:
+    talk = Written(tokenizer, [Message("user", "Go.")], [SUBMIT_ANSWER], bounds=(64, 64))
+    with pytest.raises(ValueError, match="serving would read None"):
+        talk.answer("I fly.", ToolCall("fly", {}))
+
+
+def test_a_call_that_is_not_to_be_learnt_leaves_its_thought(tokenizer: ChatTokenizer) -> None:
+    talk = Written(tokenizer, [Message("user", "Go.")], [SUBMIT_ANSWER], bounds=(64, 64))
+    talk.answer("Done.", ToolCall("submit_answer", {}), learnt=False)
+    assert written(tokenizer, talk.example()) == "<think>\nDone.\n</think>\n\n"
+
+
+def test_a_phrase_is_one_token_and_what_varies_is_its_own(tokenizer: ChatTokenizer) -> None:
+    ids = tokenizer.outside_text("Your task: pick up the red ball")
+    assert [tokenizer.decode([each]) for each in ids] == ["Your task: pick up ", "the red ball"]
+
+
+@pytest.mark.parametrize("text", ["a_b  c\n\n\\n{}'\"é\u2028🙂", "<think>", "x" * 300, "  the red balloon"])
+def test_any_text_comes_back(tokenizer: ChatTokenizer, text: str) -> None:
+    assert tokenizer.decode(tokenizer.outside_text(text)) == text
+
+
+def test_phrases_stand_between_what_varies() -> None:
+    texts = ["You carry the red ball now\nx", "You carry the blue box now\ny"]
+    assert vocabulary.phrases(texts, 2) == ["You carry "]
+
+
+def test_phrases_are_those_of_many_texts(tmp_path: Path) -> None:
+    assert vocabulary.phrases(["one two", "one two", "one three"], 2) == ["one two"]

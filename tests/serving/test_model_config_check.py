@@ -1,0 +1,58 @@
+"""What a mistake in a model config is answered with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from serving.errors import InvalidModelConfig
+from serving.model_configs import load_model_config
+from tests.refusals import Golden, refusals
+from tests.serving.model_config_samples import COMMIT, HOSTED, RESPONSES, write
+
+MISTAKES: list[dict[str, Any]] = [
+    *({"tried": None}, {"tried": ""}, {"contxt": 1}, {"roles__actor__temprature": 1.0}),
+    *({"roles__critic": {"string_tokens": 1}}, {"context": "long"}, {"context": 0}),
+    *({"roles__actor__top_p": 1.5}, {"dtype": "float8"}, {"roles__inducer": None}, {"prices": None}),
+    *({"path": None}, {"id": "Qwen/Q", "revision": COMMIT}, {"path": None, "id": "Qwen/Q"}),
+    *({"path": None, "id": "Qwen/Q", "revision": "main"}, {"revision": COMMIT}),
+    {"path": None, "id": "Q", "revision": COMMIT, "recipe": "r.py"},
+    *({"path": None, "base_url": "https://h/v1"}, {"api": "completions"}, {"api": ["chat", "responses"]}),
+    {**HOSTED, "thinking": "generated", "roles__actor__thinking_tokens": 64},
+    {**RESPONSES, "roles__inducer__top_k": 20},
+    {**RESPONSES, "roles__actor__reasoning_effort": "low", "roles__actor__temperature": 0.5},
+    {**RESPONSES, "roles__inducer__reasoning_effort": "high", "roles__inducer__top_p": 0.5},
+    *({"api_key_env": "KEY"}, {"tool_format": None}, {"roles__actor__thinking_tokens": 64}),
+    *({"server__flags": {flag: 2}} for flag in ("--seed", "port", "data-parallel-size", "nnodes")),
+    *({"server__flags": {"seed": [1]}}, {"server__flags": {"prefix-match-unit": 16}}, {"cache": "hybrid"}),
+    *({"gpus": 2}, {"nodes": 2}, {"load_format": "dummy"}),
+    {"nodes": 2, "replicas": 2, "server__flags": {"pipeline-parallel-size": 2}},
+    {"contxt": 1, "dtype": "float8", "tool_format": "hermes"},
+    {"tool_format": None, "path": None, "id": "Qwen/Q", "server__flags": {"port": 80, "uds": "x"}},
+    {**HOSTED, "gpus": 1, "replicas": 2},
+    *({**HOSTED, **own} for own in ({"replicas": 2}, {"nodes": 2}, {"gpus": 1}, {"shape": "s"})),
+    {**HOSTED, "server__env": {"A": 1}},
+]
+
+
+def test_a_mistake_gets_one_line_with_file_place_and_what_is_allowed(tmp_path: Path, golden: Golden) -> None:
+    tries = [
+        (changes, lambda changes=changes: load_model_config(write(tmp_path, **changes)))
+        for changes in MISTAKES
+    ]
+    golden(
+        "model_configurations.txt", refusals(tries, InvalidModelConfig, FILE=tmp_path / "model config.yaml")
+    )
+
+
+def test_a_hosted_model_needs_an_address_and_nothing_else(tmp_path: Path) -> None:
+    model_config = load_model_config(
+        write(tmp_path, **HOSTED, api_key_env="KEY", roles__actor__reasoning_effort="low")
+    )
+    assert model_config.hosted
+    assert model_config.role("actor").reasoning_effort == "low"
+
+
+def test_a_model_that_does_not_reason_is_sampled_as_the_model_config_says(tmp_path: Path) -> None:
+    role = {"string_tokens": 10, "reasoning_effort": "none", "temperature": 0.5, "top_p": 0.9}
+    assert load_model_config(write(tmp_path, **RESPONSES, roles__actor=role)).role("actor").temperature == 0.5

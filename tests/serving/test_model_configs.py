@@ -1,0 +1,86 @@
+"""Model configs as files: what is read from them, and how they are adapted."""
+
+from __future__ import annotations
+
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from serving.errors import InvalidModelConfig
+from serving.model_config import ModelConfig
+from serving.model_configs import CHECKOUT, adapted, list_model_configs, load_model_config
+from serving.usage import Prices
+from serving.weights import model_path
+from tests.refusals import Golden, refusals
+from tests.serving.model_config_samples import COMMIT, HOSTED, write
+
+
+def test_the_bundled_model_config_is_listed_and_loads() -> None:
+    assert "tiny-random" in list_model_configs()
+    model_config = load_model_config("tiny-random")
+    assert model_config.name == "tiny-random"
+    assert model_config.api == "completions"
+    assert model_config.prices == Prices(uncached=0.75, cached=0.075, output=4.5)
+    assert model_config.role("actor").thinking_tokens == 0
+
+
+def test_the_model_config_s_own_values_stay_where_nothing_else_is_asked_for(tmp_path: Path) -> None:
+    model_config = load_model_config(write(tmp_path, shape="s", replicas=2, load_format="dummy"))
+    assert (model_config.replicas, model_config.load_format) == (2, "dummy")
+    assert adapted(model_config, None, None) == model_config
+    assert adapted(model_config, None, "auto") == model_config
+
+
+def test_without_weights_the_shape_stands_for_the_model_and_no_revision_is_named(tmp_path: Path) -> None:
+    model_config = load_model_config(write(tmp_path, path=None, id="Qwen/Q", revision=COMMIT, shape="s"))
+    dummy = adapted(model_config, load_format="dummy")
+    assert (dummy.id, dummy.revision) == (None, None)
+    assert model_path(dummy) == str(CHECKOUT / ".cache/models/s-shape")
+    stated = write(tmp_path, path=None, id="Qwen/Q", revision=COMMIT, shape="s", load_format="dummy")
+    assert load_model_config(stated) == dummy
+
+
+def test_what_a_model_config_does_not_allow_is_told(tmp_path: Path, golden: Golden) -> None:
+    plain, hosted = load_model_config(write(tmp_path)), load_model_config(write(tmp_path, **HOSTED))
+    given: list[tuple[ModelConfig, dict[str, Any]]] = [
+        *((plain, {"load_format": kind}) for kind in ("dummy", "gguf")),
+        *((plain, {"replicas": 0}), (hosted, {"replicas": 2})),
+    ]
+    tries = [
+        (f"{model_config.base_url} {changes}", partial(adapted, model_config, **changes))
+        for model_config, changes in given
+    ]
+    golden("adapted_configurations.txt", refusals(tries, InvalidModelConfig))
+
+
+def test_a_key_that_stands_twice_is_refused(tmp_path: Path) -> None:
+    file = Path(write(tmp_path, **HOSTED))
+    file.write_text(file.read_text() + "api: responses\n")
+    with pytest.raises(
+        InvalidModelConfig, match=r"model config\.yaml cannot be read: route is set twice, again in line"
+    ) as caught:
+        load_model_config(str(file))
+    assert "\n" not in str(caught.value)
+
+
+def test_an_unknown_name_lists_the_model_configs_and_the_nearest() -> None:
+    with pytest.raises(
+        InvalidModelConfig, match=r"'tiny-randon' \(did you mean tiny-random\?\); known: .*tiny-random"
+    ):
+        load_model_config("tiny-randon")
+
+
+@pytest.mark.parametrize("text", ["a: [", "- just\n- a list", "", "\x00"])
+def test_a_file_that_is_no_model_config_is_refused_by_name(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "broken.yaml"
+    file.write_text(text)
+    with pytest.raises(InvalidModelConfig, match=r"broken\.yaml") as caught:
+        load_model_config(str(file))
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InvalidModelConfig, match=r"no model config at .*absent\.yaml"):
+        load_model_config(str(tmp_path / "absent.yaml"))

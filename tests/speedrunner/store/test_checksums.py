@@ -1,0 +1,154 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from speedrunner.store import files
+from speedrunner.store.checksums import broken, without_checksum
+from speedrunner.store.data import load
+from speedrunner.store.files import StorageError
+from speedrunner.store.records import EpisodeRow, Policy
+from speedrunner.store.rundir import RunDirectory
+from tests.speedrunner.run_samples import play, request, sleep, trajectory
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    path = tmp_path / "run"
+    play(path)
+    return path
+
+
+def found(path: Path) -> list[tuple[str, str]]:
+    return list(broken(path, load(path).state.seals))
+
+
+def rest(path: Path) -> dict[str, int]:
+    return without_checksum(path, load(path).state.seals)
+
+
+def test_all_that_was_recorded_is_sealed_when_the_directory_is_given_back(path: Path) -> None:
+    assert (found(path), list(rest(path))) == ([], ["sleeps/0001.json"])  # it may be slept again
+
+
+def test_a_step_that_is_finished_is_sealed_at_once(path: Path) -> None:
+    with RunDirectory.open_for_writing(path) as run:
+        run.append_trajectory("train", 1, trajectory("train/0007"))
+        run.append_request(request())
+        assert rest(path).keys() == {"sleeps/0001.json", "trajectories/batch_0001.jsonl", "requests.jsonl"}
+        run.mark_finished("wake/0001")
+        assert (found(path), list(rest(path))) == ([], ["sleeps/0001.json"])
+
+
+def test_later_appends_break_no_seal(path: Path) -> None:
+    before = load(path).state.seals
+    with RunDirectory.open_for_writing(path) as run:
+        run.append_trajectory("train", 0, trajectory("train/0001", attempt=2))
+        assert list(broken(path, before)) == []
+    assert (found(path), list(broken(path, before))) == ([], [])
+
+
+def test_a_sleep_is_sealed_with_its_policy(path: Path) -> None:
+    with RunDirectory.open_for_writing(path) as run:
+        run.write_sleep(sleep(attempt=2))
+        run.write_policy(Policy(version=1))
+    assert (found(path), rest(path)) == ([], {})
+
+
+def test_a_process_that_did_nothing_seals_nothing(path: Path) -> None:
+    before = (path / "state.json").read_bytes()
+    with RunDirectory.open_for_writing(path):
+        pass
+    assert (path / "state.json").read_bytes() == before
+
+
+def test_a_torn_tail_and_a_row_that_is_missing_are_behind_the_seals(path: Path) -> None:
+    """As after a kill between the appends of an episode and of its row."""
+    with (path / "trajectories/batch_0000.jsonl").open("ab") as file:
+        file.write(files._encode(trajectory("train/0003")) + b'\n{"episode": "tr')
+    assert found(path) == []
+    with RunDirectory.open_for_writing(path) as run:
+        assert found(path) == []
+        assert EpisodeRow.of(trajectory("train/0003"), "train", 0) in run.read().written_rows
+    assert (found(path), list(rest(path))) == ([], ["sleeps/0001.json"])
+
+
+def test_an_append_that_goes_on_meanwhile_is_not_sealed(path: Path) -> None:
+    with RunDirectory.open_for_writing(path) as run:
+        with (path / "requests.jsonl").open("ab") as file:
+            file.write(b'{"half of')
+            file.flush()
+            run.mark_finished("wake/0001")
+        assert rest(path)["requests.jsonl"] == len(b'{"half of')
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "what"),
+    [
+        ("config.yaml", b"run:\n  seed: 2\n", "is not as it was covered by a checksum"),
+        (
+            "config.yaml",
+            b"run:\n  seed: 1\n#",
+            "has 1 bytes more than the 15 that were covered by a checksum",
+        ),
+        ("requests.jsonl", b"", "has 0 bytes, and "),
+    ],
+)
+def test_what_differs_is_told_and_stays_so(path: Path, name: str, content: bytes, what: str) -> None:
+    (path / name).write_bytes(content)
+    for _ in range(2):
+        ((file, told),) = found(path)
+        assert file == name
+        assert told.startswith(what)
+        with RunDirectory.open_for_writing(path) as run:  # its process checksums nothing of that
+            run.append_trajectory("train", 0, trajectory("train/0009"))
+
+
+def test_a_file_that_was_changed_and_has_grown_is_not_sealed_anew(path: Path) -> None:
+    content = (path / "requests.jsonl").read_bytes()
+    (path / "requests.jsonl").write_bytes(content.replace(b'"r"', b'"s"', 1))
+    with RunDirectory.open_for_writing(path) as run:
+        for step in ("a", "b"):
+            run.append_request(request())
+            run.mark_finished(step)
+    assert [name for name, _ in found(path)] == ["requests.jsonl"]
+
+
+def test_what_cannot_be_sealed_stops_nothing(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise StorageError("the disk is away")
+
+    before = load(path).state.seals
+    with monkeypatch.context() as patch, RunDirectory.open_for_writing(path) as run:
+        patch.setattr("speedrunner.store.checksums._digest", refuse)
+        run.append_request(request())
+        run.mark_finished("wake/0001")
+        assert run.state.finished[-1] == "wake/0001"
+        assert run.state.seals == before
+
+
+def test_a_disk_that_is_full_at_the_end_hides_no_other_error(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise StorageError("the disk is full")
+
+    def record() -> None:
+        with RunDirectory.open_for_writing(path) as run:
+            run.append_request(request())
+            monkeypatch.setattr(files, "write_atomic", refuse)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        record()
+    monkeypatch.undo()
+    assert not (path / "lock").exists()
+    assert "requests.jsonl" in rest(path)
+
+
+def test_a_run_of_an_earlier_layout_is_sealed_when_it_goes_on(path: Path) -> None:
+    (path / "state.json").write_text('{"finished": ["sleep/0001"], "training_end": null, "format": 1}')
+    with RunDirectory.open_for_writing(path) as run:
+        run.append_request(request())
+    assert (found(path), list(rest(path))) == ([], ["sleeps/0001.json"])

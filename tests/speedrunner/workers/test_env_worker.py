@@ -1,0 +1,753 @@
+"""Workers, as real processes: what a call reports, what skills cannot break, and what is left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import textwrap
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import pytest_asyncio
+
+from envs import Opening, Outcome, Task
+from serving.tokens.tools import ToolCall
+from speedrunner.library.library import Library
+from speedrunner.sandbox.child.bounds import DEPTH_LIMIT, NODE_LIMIT, TEXT_LIMIT
+from speedrunner.sandbox.child.values import DESCRIPTION_LIMIT
+from speedrunner.store.records import CallNode, Module, Termination
+from speedrunner.workers import worker as workers
+from speedrunner.workers.call_tree import EPISODE_LIMIT
+from speedrunner.workers.env_worker import EnvWorker, WorkerDied, WorkerFault, WorkerTimedOut
+from speedrunner.workers.local_worker import LocalWorker
+from speedrunner.workers.worker_messages import Executed
+from speedrunner.workers.worker_pool import WorkerPool
+from tests.toy_env import Corridor
+
+ENV = "tests.toy_env:Corridor"
+PLENTY_S = 60.0
+
+
+def skills(*sources: str, private: str = "") -> Library:
+    library = Library(Corridor().primitives)
+    for source in sources:
+        source = textwrap.dedent(source)
+        library = library.write(source, public=not (private and f"def {private}(" in source), sleep=1)
+    return library
+
+
+def alive(pid: int) -> bool:
+    """Whether the process runs; a zombie does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    """Wait for what is bound to happen; the limit only ends a failing test."""
+    async with asyncio.timeout(PLENTY_S):
+        while not condition():  # noqa: ASYNC110 - another process tells no event
+            await asyncio.sleep(0.01)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def pool() -> AsyncIterator[WorkerPool]:
+    """One warm worker for the tests that leave it well."""
+    async with WorkerPool(1, ENV) as started:
+        yield started
+
+
+pytestmark = [pytest.mark.process, pytest.mark.asyncio(loop_scope="module")]
+
+
+@contextlib.asynccontextmanager
+async def episode(
+    pool: WorkerPool, library: Library, *, distance: int = 10, actions: int | None = None
+) -> AsyncIterator[Callable[..., Any]]:
+    """Begin an episode; yields a function that calls a tool."""
+    async with pool.worker() as worker:
+        await worker.reset(Task(ENV, "default", distance), library.module(), actions)
+
+        async def call(name: str, time_limit_s: float = PLENTY_S, **arguments: Any) -> Executed:
+            return await worker.execute(ToolCall(name, arguments), time_limit_s)
+
+        yield call
+
+
+async def play(pool: WorkerPool, source: str, *, distance: int = 10, **arguments: Any) -> Executed:
+    """Call the one skill of a library of one."""
+    library = skills(source)
+    async with episode(pool, library, distance=distance) as call:
+        executed: Executed = await call(library.skills[0].name, **arguments)
+        return executed
+
+
+def stopped(executed: Executed) -> bool:
+    """Whether the call was stopped at its time limit."""
+    return "TimeLimitReached: stopped at the time limit" in (executed.node.error or "")
+
+
+class TestPrimitives:
+    async def test_an_episode_opens_as_the_environment_says(self, pool: WorkerPool) -> None:
+        async with pool.worker() as worker:
+            opening = await worker.reset(Task(ENV, "default", 4), skills().module(), None)
+            assert opening == Opening("Walk to the flag.", "You are at field 0. The flag is at field 4.")
+            assert worker.outcome == Outcome(0.0, False, {"position": 0})
+
+    async def test_a_primitive_is_a_node_an_observation_and_an_action(self, pool: WorkerPool) -> None:
+        async with episode(pool, skills()) as call:
+            executed = await call("walk", steps=5)
+        text = "You are at field 5. The flag is at field 10."
+        node = executed.node
+        assert (node.name, node.kind, node.arguments) == ("walk", "primitive", {"steps": 5})
+        assert (node.result, node.error, node.actions) == (text, None, 1)
+        assert (executed.observation, executed.actions, executed.termination) == (text, 1, None)
+        assert executed.outcome == Outcome(0.5, False, {"position": 5})
+
+    async def test_looking_is_no_action(self, pool: WorkerPool) -> None:
+        async with episode(pool, skills()) as call:
+            executed = await call("look")
+        assert (executed.actions, executed.node.actions) == (0, 0)
+
+    @pytest.mark.parametrize(
+        ("name", "arguments", "error"),
+        [
+            ("jump", {}, "no tool 'jump'; available: walk, look"),
+            ("walk", {"steps": "many"}, "InvalidPrimitiveCall: "),
+            ("walk", {"direction": "up"}, "InvalidPrimitiveCall: "),
+            ("walk", {"speed": 1}, "got an unexpected keyword argument 'speed'"),
+            ("look", {"self": 1, "primitive": 2}, "got an unexpected keyword argument"),
+        ],
+    )
+    async def test_the_models_mistakes_are_errors_of_the_call(
+        self, pool: WorkerPool, name: str, arguments: dict[str, Any], error: str
+    ) -> None:
+        async with pool.worker() as worker:
+            await worker.reset(Task(ENV, "default", 10), skills().module(), None)
+            executed = await worker.execute(ToolCall(name, arguments), PLENTY_S)
+        assert executed.node.error is not None
+        assert error in executed.node.error
+        assert (executed.actions, executed.termination, executed.observation) == (0, None, None)
+
+    @pytest.mark.parametrize(
+        ("direction", "termination"), [("right", Termination.SUCCESS), ("left", Termination.FAILURE)]
+    )
+    async def test_the_environments_end(
+        self, pool: WorkerPool, direction: str, termination: Termination
+    ) -> None:
+        async with episode(pool, skills()) as call:
+            assert (await call("walk", steps=10, direction=direction)).termination is termination
+
+    async def test_the_action_limit_ends_the_episode_with_its_last_action(self, pool: WorkerPool) -> None:
+        async with episode(pool, skills(), actions=2) as call:
+            assert (await call("walk")).termination is None
+            assert (await call("walk")).termination is Termination.ACTION_LIMIT
+
+    async def test_reaching_the_flag_with_the_last_action_is_success(self, pool: WorkerPool) -> None:
+        async with episode(pool, skills(), distance=1, actions=1) as call:
+            assert (await call("walk")).termination is Termination.SUCCESS
+
+
+class TestSkills:
+    async def test_a_call_expands_into_its_tree(self, pool: WorkerPool) -> None:
+        library = skills(
+            '''
+            def _hop(n: int) -> str:
+                """Walk n fields and look."""
+                text = walk(n)
+                look()
+                return text
+            ''',
+            '''
+            def hop_twice(n: int, back: bool = False) -> bool:
+                """Hop twice."""
+                _hop(n)
+                _hop(n=n + 1)
+                return back
+            ''',
+            private="_hop",
+        )
+        async with episode(pool, library) as call:
+            executed = await call("hop_twice", n=1)
+
+        def shape(node: CallNode) -> Any:
+            return [node.name, node.kind, node.arguments, node.actions, [shape(each) for each in node.calls]]
+
+        def hop(n: int) -> Any:
+            walked = ["walk", "primitive", {"steps": n}, 1, []]
+            return ["_hop", "skill", {"n": n}, 1, [walked, ["look", "primitive", {}, 0, []]]]
+
+        assert shape(executed.node) == ["hop_twice", "skill", {"n": 1}, 2, [hop(1), hop(2)]]
+        assert executed.node.result is False
+        assert executed.node.calls[0].result == "You are at field 1. The flag is at field 10."
+        assert executed.observation == "You are at field 3. The flag is at field 10."
+        assert executed.node.seconds >= executed.node.calls[0].seconds > 0
+
+    async def test_private_skills_are_no_tools(self, pool: WorkerPool) -> None:
+        library = skills('def _hop():\n    """Hop."""\n    walk()', private="_hop")
+        async with episode(pool, library) as call:
+            assert "no tool '_hop'" in (await call("_hop")).node.error
+
+    async def test_an_exception_tells_where_in_the_library_it_arose(self, pool: WorkerPool) -> None:
+        library = skills(
+            'def inner():\n    """Fail."""\n    raise ValueError("no door")',
+            'import math\ndef outer():\n    """Call inner."""\n    walk()\n    return inner()',
+        )
+        async with episode(pool, library) as call:
+            node = (await call("outer")).node
+        assert node.error == (
+            "ValueError: no door (in inner, line 3)\n"
+            "Traceback (outermost call first):\n"
+            "  outer, line 4: return inner()\n"
+            '  inner, line 3: raise ValueError("no door")'
+        )
+        assert [each.error is None for each in node.calls] == [True, False]
+
+    async def test_a_skill_may_handle_an_invalid_call(self, pool: WorkerPool) -> None:
+        source = '''
+            def skill() -> str:
+                """Try."""
+                try:
+                    return walk("far")
+                except Exception as error:
+                    return type(error).__name__
+        '''
+        executed = await play(pool, source)
+        assert (executed.node.result, executed.node.error) == ("InvalidPrimitiveCall", None)
+        assert executed.node.calls[0].error is not None
+
+    async def test_a_time_limit_may_be_as_long_as_it_likes(self, pool: WorkerPool) -> None:
+        async with episode(pool, skills('def skill():\n    """Walk."""\n    return walk(10)')) as call:
+            assert (await call("skill", time_limit_s=3e6)).node.error is None
+
+    async def test_missing_arguments_are_the_skills_error(self, pool: WorkerPool) -> None:
+        executed = await play(pool, 'def skill(n: int):\n    """Count."""')
+        assert "missing a required argument: 'n'" in (executed.node.error or "")
+
+    @pytest.mark.parametrize("caught", ["Exception", "BaseException"])
+    async def test_a_skill_that_goes_on_after_the_end_is_ended(self, pool: WorkerPool, caught: str) -> None:
+        source = f'''
+            def skill():
+                """Walk for ever."""
+                while True:
+                    try:
+                        walk()
+                    except {caught}:
+                        pass
+        '''
+        executed = await play(pool, source, distance=3)
+        assert executed.termination is Termination.SUCCESS
+        assert len(executed.node.calls) == executed.actions == 3
+        assert (executed.node.error or "").startswith("EpisodeEnded: stopped because the environment has")
+
+    async def test_a_skill_is_unwound_at_the_action_limit(self, pool: WorkerPool) -> None:
+        library = skills(
+            'def skill():\n    """Walk for ever."""\n    while True:\n        walk(0)\n        look()'
+        )
+        async with episode(pool, library, actions=7) as call:
+            executed = await call("skill")
+        assert (executed.termination, executed.actions, executed.node.actions) == (
+            Termination.ACTION_LIMIT,
+            7,
+            7,
+        )
+        assert "ActionLimitReached: stopped at the limit of 7 actions" in executed.node.error
+
+    async def test_a_skill_that_stops_at_the_end_returns_its_result(self, pool: WorkerPool) -> None:
+        executed = await play(pool, 'def skill():\n    """Walk."""\n    walk(10)\n    return "there"')
+        assert (executed.node.result, executed.termination) == ("there", Termination.SUCCESS)
+
+    async def test_each_episode_begins_with_fresh_module_state(self, pool: WorkerPool) -> None:
+        source = 'SEEN = []\ndef skill() -> int:\n    """Count."""\n    SEEN.append(1)\n    return len(SEEN)'
+        assert [(await play(pool, source)).node.result for _ in range(2)] == [1, 1]
+
+    async def test_drawing_and_the_order_of_sets_repeat_between_processes(self) -> None:
+        source = '''
+            import random
+            def skill() -> str:
+                """Draw."""
+                return str(random.random()) + "".join({"a", "b", "c", "d", "e"})
+        '''
+        results = []
+        for _ in range(2):
+            async with WorkerPool(1, ENV) as fresh:
+                results.append((await play(fresh, source)).node.result)
+        assert results[0] == results[1]
+
+
+@pytest_asyncio.fixture(params=["process", "local"], loop_scope="module")
+async def worker(request: pytest.FixtureRequest, pool: WorkerPool) -> AsyncIterator[EnvWorker]:
+    """A worker of each kind, which answers the same."""
+    if request.param == "process":
+        async with pool.worker() as lent:
+            yield lent
+    else:
+        local = LocalWorker(Corridor())
+        yield local
+        await local.close()
+
+
+class TestEachKindOfHost:
+    async def test_plays_episodes(self, worker: EnvWorker) -> None:
+        library = skills('def hop() -> str:\n    """Walk."""\n    return walk(2)')
+        for _ in range(2):
+            opening = await worker.reset(Task(ENV, "default", 4), library.module(), 1)
+            assert opening.observation == "You are at field 0. The flag is at field 4."
+            assert worker.outcome == Outcome(0.0, False, {"position": 0})
+            executed = await worker.execute(ToolCall("hop", {}), PLENTY_S)
+            assert (
+                executed.node.result == executed.observation == "You are at field 2. The flag is at field 4."
+            )
+            assert (executed.termination, worker.outcome) == (Termination.ACTION_LIMIT, executed.outcome)
+            worker.finish()
+
+    async def test_tells_faults(self, worker: EnvWorker) -> None:
+        await worker.reset(Task(ENV, "broken_step", 10), skills().module(), None)
+        with pytest.raises(WorkerFault, match="walk failed: RuntimeError: the floor broke") as raised:
+            await worker.execute(ToolCall("walk", {"steps": 3}), PLENTY_S)
+        assert "toy_env.py" in raised.value.traceback
+
+    async def test_goes_on_with_other_skills_in_the_same_world(self, worker: EnvWorker) -> None:
+        first = skills('def hop() -> str:\n    """Walk."""\n    return walk(2)')
+        await worker.reset(Task(ENV, "default", 10), first.module(), 3)
+        await worker.execute(ToolCall("hop", {}), PLENTY_S)
+        refused = await worker.execute(ToolCall("skip", {}), PLENTY_S)
+        assert "no tool 'skip'; available: walk, look, hop" in (refused.node.error or "")
+        more = skills(
+            'def hop() -> str:\n    """Walk."""\n    return walk(2)',
+            'def skip() -> str:\n    """Hop on."""\n    return hop()',
+            private="hop",
+        )
+        await worker.load(more.module())
+        executed = await worker.execute(ToolCall("skip", {}), PLENTY_S)
+        assert executed.node.result == "You are at field 4. The flag is at field 10."
+        assert [each.name for each in executed.node.calls] == ["hop"]
+        assert (executed.actions, executed.outcome.score) == (2, 0.4)
+        gone = await worker.execute(ToolCall("hop", {}), PLENTY_S)
+        assert "no tool 'hop'; available: walk, look, skip" in (gone.node.error or "")
+        assert (await worker.execute(ToolCall("skip", {}), PLENTY_S)).termination is Termination.ACTION_LIMIT
+
+    async def test_takes_skills_where_there_were_none_and_gives_them_up(self, worker: EnvWorker) -> None:
+        await worker.reset(Task(ENV, "default", 10), skills().module(), None)
+        await worker.load(skills('def hop():\n    """Walk."""\n    walk()').module())
+        assert (await worker.execute(ToolCall("hop", {}), PLENTY_S)).node.error is None
+        await worker.load(skills().module())
+        assert "no tool 'hop'" in ((await worker.execute(ToolCall("hop", {}), PLENTY_S)).node.error or "")
+        assert (await worker.execute(ToolCall("walk", {}), PLENTY_S)).outcome.detail == {"position": 2}
+
+    async def test_tells_callers_what_is_wrong_with_a_module(self, worker: EnvWorker) -> None:
+        await worker.reset(Task(ENV, "default", 10), skills().module(), None)
+        await worker.load(Module("def hop():\n    walk()\nraise ValueError('no')", ("hop",)))
+        executed = await worker.execute(ToolCall("hop", {}), PLENTY_S)
+        assert (executed.node.error or "").startswith("ValueError: no")
+
+    async def test_replaces_the_process_of_loaded_skills(self, worker: EnvWorker) -> None:
+        await worker.reset(Task(ENV, "default", 10), skills().module(), None)
+        source = 'def die():\n    """Die."""\n    import os\n    walk()\n    os._exit(1)'
+        await worker.load(Module(source, ("die",)))
+        for position in (1, 2):
+            executed = await worker.execute(ToolCall("die", {}), PLENTY_S)
+            assert (executed.node.error or "").startswith("SkillProcessEnded: ")
+            assert executed.outcome.detail == {"position": position}
+
+
+class TestHostileSkills:
+    @pytest.mark.parametrize("wait", ["pass", "walk(0)", "look()"])
+    async def test_an_endless_loop_is_stopped_and_the_episode_scored(
+        self, pool: WorkerPool, wait: str
+    ) -> None:
+        library = skills(
+            f'''
+            def skill():
+                """Walk, then loop for ever."""
+                walk(5)
+                while True:
+                    try:
+                        {wait}
+                    except Exception:
+                        pass
+            '''
+        )
+        async with episode(pool, library) as call:
+            executed = await call("skill", time_limit_s=0.3)
+            assert stopped(executed)
+            assert "TimeLimitReached: stopped at the time limit of 0.3 s" in executed.node.error
+            assert executed.outcome.score == 0.5
+            assert (await call("walk", steps=5)).termination is Termination.SUCCESS
+
+    async def test_the_world_finishes_a_step_that_it_began_in_time(self, pool: WorkerPool) -> None:
+        library = skills('def skill():\n    """Walk for ever."""\n    while True:\n        walk()')
+        async with pool.worker() as worker:
+            await worker.reset(Task(ENV, "slow_step", 10), library.module(), None)
+            executed = await worker.execute(ToolCall("skill", {}), 1.0)  # a step takes 0.3 s
+        assert stopped(executed)
+        steps = executed.outcome.detail["position"]
+        assert steps >= 1
+        assert (executed.actions, executed.node.actions, len(executed.node.calls)) == (steps,) * 3
+
+    async def test_swallowing_one_interruption_does_not_help(self, pool: WorkerPool) -> None:
+        source = '''
+            def skill():
+                """Loop twice for ever."""
+                try:
+                    while True:
+                        pass
+                except BaseException:
+                    while True:
+                        pass
+        '''
+        library = skills(source)
+        async with episode(pool, library) as call:
+            assert stopped(await call("skill", time_limit_s=0.1))
+
+    async def test_swallowing_all_interruptions_costs_the_skills_process_but_not_the_episode(
+        self, pool: WorkerPool
+    ) -> None:
+        library = skills(
+            '''
+            def skill():
+                """Loop for ever."""
+                while True:
+                    try:
+                        while True:
+                            pass
+                    except BaseException:
+                        pass
+            '''
+        )
+        async with pool.worker() as worker:
+            first = worker.pid
+            await worker.reset(Task(ENV, "default", 10), library.module(), None)
+            await worker.execute(ToolCall("walk", {"steps": 5}), PLENTY_S)
+            executed = await worker.execute(ToolCall("skill", {}), 0.3)
+            assert stopped(executed)
+            assert "TimeLimitReached: stopped at the time limit of 0.3 s" in (executed.node.error or "")
+            assert executed.outcome == Outcome(0.5, False, {"position": 5})
+            walked = await worker.execute(ToolCall("walk", {"steps": 5}), PLENTY_S)
+            assert (walked.termination, walked.actions, worker.pid) == (Termination.SUCCESS, 2, first)
+
+    @pytest.mark.parametrize(
+        ("body", "error"),
+        [
+            ("raise SystemExit(3)", "SystemExit: 3 (in skill, line 3)"),
+            ("raise KeyboardInterrupt", "KeyboardInterrupt (in skill, line 3)"),
+            ("raise MemoryError", "MemoryError (in skill, line 3)"),
+            ("raise GeneratorExit", "GeneratorExit (in skill, line 3)"),
+            ("return skill()", "RecursionError: maximum recursion depth exceeded"),
+            ("deep = lambda: deep()\n    deep()", "RecursionError: maximum recursion depth exceeded"),
+            ("raise ValueError('x' * 10**6)", "ValueError: xxx"),
+            ("raise ValueError('\\ud800')", "ValueError: \\ud800 (in skill, line 3)"),
+            (
+                "class Odd(Exception):\n        def __str__(self):\n            return 1\n    raise Odd",
+                "Odd: <message",
+            ),
+            ("return 'x' * 10**15", "MemoryError"),
+        ],
+    )
+    async def test_whatever_it_raises_is_its_error(self, pool: WorkerPool, body: str, error: str) -> None:
+        executed = await play(pool, f'def skill():\n    """Misbehave."""\n    {body}')
+        assert executed.node.error is not None
+        assert executed.node.error.startswith(error)
+        assert len(executed.node.error) < 10_000
+
+    async def test_a_primitive_at_the_bottom_of_a_recursion_finishes_its_step(self, pool: WorkerPool) -> None:
+        source = '''
+            def skill() -> int:
+                """Walk on the spot at every depth there is."""
+                count = 0
+                def down():
+                    nonlocal count
+                    walk(0)
+                    count += 1
+                    down()
+                try:
+                    down()
+                except RecursionError:
+                    return count
+        '''
+        executed = await play(pool, source)
+        assert executed.node.error is None
+        assert executed.actions - executed.node.result in (0, 1)
+        assert executed.actions > 100
+
+    async def test_printing_corrupts_nothing(self, pool: WorkerPool) -> None:
+        body = 'for _ in range(10000):\n        print("{}" * 100)\n    return "printed"'
+        assert (await play(pool, f'def skill():\n    """Print."""\n    {body}')).node.result == "printed"
+
+    @pytest.mark.parametrize(
+        ("expression", "recorded"),
+        [
+            ("(1, [2.5, None])", [1, [2.5, None]]),
+            ("{'b': True}", {"b": True}),
+            ("{1: 2}", "{1: 2}"),
+            ("{'x', 'y'}", "{'x', 'y'}"),
+            ("float('nan')", "nan"),
+            ("2 ** 70", str(2**70)),
+            ("'a\\ud800'", "a\\ud800"),
+            ("[object]", ["<class 'object'>"]),
+            ("walk.__name__", "walk"),
+        ],
+    )
+    async def test_results_that_are_no_json_are_described(
+        self, pool: WorkerPool, expression: str, recorded: Any
+    ) -> None:
+        executed = await play(pool, f'def skill():\n    """Return."""\n    return {expression}')
+        assert executed.node.result == recorded
+
+    @pytest.mark.parametrize(
+        "body",
+        [
+            "value = []\n    value.append(value)\n    return value",
+            "value = []\n    for _ in range(500):\n        value = [value]\n    return value",
+            f"return ['x' * 1000] * {TEXT_LIMIT // 1000 + 1}",
+            "class Shy:\n        def __repr__(self):\n            raise ValueError\n    return Shy()",
+            "class Long:\n        def __repr__(self):\n            return 'x' * 10**6\n    return Long()",
+        ],
+    )
+    async def test_descriptions_are_short(self, pool: WorkerPool, body: str) -> None:
+        executed = await play(pool, f'def skill():\n    """Return."""\n    {body}')
+        assert executed.node.error is None
+        assert len(json.dumps(executed.node.result)) <= DESCRIPTION_LIMIT + 2
+
+    async def test_a_repr_that_never_returns_is_stopped(self, pool: WorkerPool) -> None:
+        library = skills(
+            '''
+            def skill():
+                """Return something odd."""
+                class Endless:
+                    def __repr__(self):
+                        while True:
+                            pass
+                return Endless()
+            '''
+        )
+        async with episode(pool, library) as call:
+            executed = await call("skill", time_limit_s=0.3)
+            assert stopped(executed)
+            assert "TimeLimitReached" in executed.node.error
+            assert (await call("look")).node.error is None
+
+
+class TestLargeTrees:
+    async def test_two_thousand_primitives_make_a_record_of_their_size(self, pool: WorkerPool) -> None:
+        def source(n: int) -> str:
+            return f'''
+                def skill():
+                    """Hand a growing list around."""
+                    seen = []
+                    for _ in range({n}):
+                        seen.append(walk(0))
+                        note(seen)
+            '''
+
+        note = 'def note(seen: list[str]) -> list[str]:\n    """Give back."""\n    return seen'
+        async with episode(pool, skills(note, source(2_000))) as call:
+            executed = await call("skill")
+        assert sum(each.name == "walk" for each in executed.node.calls) == executed.actions == 2_000
+        assert len(msgspec.json.encode(executed)) < 2 * TEXT_LIMIT
+
+    async def test_deep_trees_are_cut_at_a_stated_depth_and_keep_their_actions(
+        self, pool: WorkerPool
+    ) -> None:
+        source = '''
+            def skill(n: int):
+                """Recurse, then walk."""
+                if n > 1:
+                    return skill(n - 1)
+                walk()
+                return walk()
+        '''
+        executed = await play(pool, source, n=DEPTH_LIMIT + 50)
+        depth, node = 1, executed.node
+        while node.calls and node.calls[0].kind == "skill":
+            depth, node = depth + 1, node.calls[0]
+        assert (depth, node.omitted) == (DEPTH_LIMIT, 50)
+        assert [each.name for each in node.calls] == ["walk", "walk"]
+        assert (executed.node.actions, executed.node.error) == (2, None)
+
+    async def test_endless_computation_is_counted_but_actions_are_recorded(self, pool: WorkerPool) -> None:
+        n = NODE_LIMIT + 500
+        inner = 'def inner(i: int) -> int:\n    """Compute."""\n    return i'
+        outer = (
+            f'def outer():\n    """Compute a lot."""\n    for i in range({n}):\n        inner(i)\n    walk(3)'
+        )
+        async with episode(pool, skills(inner, outer)) as call:
+            node = (await call("outer")).node
+        assert (len(node.calls), node.omitted) == (NODE_LIMIT, 501)
+        assert node.calls[-1].name == "walk"
+
+    async def test_actions_beyond_all_bounds_are_counted(self, pool: WorkerPool) -> None:
+        n = NODE_LIMIT + 5
+        source = f'def skill():\n    """Walk."""\n    for _ in range({n}):\n        walk(0)'
+        executed = await play(pool, source)
+        node = executed.node
+        assert (len(node.calls), node.omitted) == (NODE_LIMIT, 5)
+        assert node.actions == executed.actions == n
+
+    async def test_all_calls_of_an_episode_share_a_bound(self, pool: WorkerPool) -> None:
+        n = 5_000
+        pad = 'def pad(text: str) -> str:\n    """Give back."""\n    return text'
+        fill = f'def fill():\n    """Record a lot."""\n    for _ in range({n}):\n        pad("\\x01" * 200)'
+        async with episode(pool, skills(pad, fill)) as call:
+            nodes = [(await call("fill")).node for _ in range(7)]
+            assert (await call("walk")).actions == 1
+        assert [len(node.calls) + node.omitted for node in nodes] == [n] * 7
+        assert (nodes[0].omitted, nodes[-1].omitted) == (0, n)
+        assert sum(len(msgspec.json.encode(node)) for node in nodes) < 6 * EPISODE_LIMIT
+
+
+class TestFaults:
+    async def test_an_environment_that_breaks_is_a_fault_and_no_error_of_the_skill(
+        self, pool: WorkerPool
+    ) -> None:
+        library = skills(
+            """
+            def skill():
+                'Walk.'
+                try:
+                    walk(3)
+                except BaseException:
+                    return 1
+            """
+        )
+        async with pool.worker() as worker:
+            await worker.reset(Task(ENV, "broken_step", 10), library.module(), None)
+            with pytest.raises(WorkerFault, match="walk failed: RuntimeError: the floor broke") as caught:
+                await worker.execute(ToolCall("skill", {}), PLENTY_S)
+            assert "toy_env.py" in caught.value.traceback
+            assert not worker.usable
+        assert not alive(worker.pid)
+        async with episode(pool, library) as call:
+            assert (await call("walk")).node.error is None
+
+    async def test_an_environment_that_hangs_costs_its_worker(
+        self, pool: WorkerPool, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        async with pool.worker() as worker:
+            await worker.reset(Task(ENV, "slow_step", 10), skills().module(), None)
+            await worker.execute(ToolCall("look", {}), PLENTY_S)
+            monkeypatch.setattr(workers, "GRACE_S", 0.05)
+            with pytest.raises(WorkerTimedOut, match=r"did not answer walk within 0\.1 s and was killed"):
+                await worker.execute(ToolCall("walk", {}), 0.05)
+            monkeypatch.undo()
+            assert not alive(worker.pid)
+            assert worker.outcome == Outcome(0.0, False, {"position": 0})  # as of its last reply
+        async with episode(pool, skills()) as call:
+            assert (await call("walk", steps=10)).termination is Termination.SUCCESS
+
+    async def test_a_reset_that_fails_is_a_fault(self, pool: WorkerPool) -> None:
+        async with pool.worker() as worker:
+            with pytest.raises(
+                WorkerFault, match="task broken_reset 1 could not be started: RuntimeError: the"
+            ):
+                await worker.reset(Task(ENV, "broken_reset", 1), skills().module(), None)
+
+    async def test_an_environment_that_cannot_be_made(self) -> None:
+        with pytest.raises(
+            WorkerFault, match=f"worker of {ENV} could not start: .* no option 'depth'; there are"
+        ):
+            async with WorkerPool(2, ENV, {"depth": 3}) as pool:
+                await pool.ready()
+
+    async def test_a_worker_that_is_killed_in_a_call_is_replaced(self, tmp_path: Path) -> None:
+        library = skills('def skill():\n    """Loop."""\n    while True:\n        look()')
+        async with WorkerPool(1, ENV, log=tmp_path / "workers.log") as pool:
+            async with pool.worker() as worker:
+                await worker.reset(Task(ENV, "default", 10), library.module(), None)
+                call = asyncio.create_task(worker.execute(ToolCall("skill", {}), PLENTY_S))
+                await asyncio.sleep(0)  # the request is written before the first wait
+                os.kill(worker.pid, signal.SIGKILL)
+                log = tmp_path / "workers.log"
+                with pytest.raises(WorkerDied, match=f"died during skill: killed by SIGKILL; see {log}"):
+                    await call
+                with pytest.raises(WorkerDied, match="is no longer usable"):
+                    await worker.execute(ToolCall("look", {}), PLENTY_S)
+            async with episode(pool, library) as call_again:
+                assert (await call_again("walk")).node.error is None
+
+    async def test_a_worker_that_dies_between_episodes_is_replaced_unnoticed(self, pool: WorkerPool) -> None:
+        async with pool.worker() as worker:
+            await worker.reset(Task(ENV, "default", 10), skills().module(), None)
+        os.kill(worker.pid, signal.SIGKILL)
+        await until(lambda: not alive(worker.pid))
+        async with episode(pool, skills()) as call:
+            assert (await call("walk")).node.error is None
+
+    async def test_signals_to_the_group_are_the_owners_affair(self, pool: WorkerPool) -> None:
+        async with pool.worker() as worker:
+            await worker.reset(Task(ENV, "default", 10), skills().module(), None)
+            os.kill(worker.pid, signal.SIGINT)
+            os.kill(worker.pid, signal.SIGTERM)
+            assert (await worker.execute(ToolCall("look", {}), PLENTY_S)).node.error is None
+
+
+class TestPool:
+    async def test_workers_are_warm_and_used_again(self) -> None:
+        async with WorkerPool(2, ENV) as pool:
+            async with pool.worker() as first, pool.worker() as second:
+                pids = {first.pid, second.pid}
+                assert len(pids) == 2
+            async with pool.worker() as third:
+                assert third.pid in pids
+
+    async def test_a_busy_pool_makes_the_next_episode_wait(self, pool: WorkerPool) -> None:
+        async with pool.worker():
+            waiting = asyncio.create_task(pool.worker().__aenter__())
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(waiting, 0.05)
+        async with pool.worker() as worker:
+            assert worker.usable
+
+    async def test_closing_leaves_no_process(self) -> None:
+        async with WorkerPool(2, ENV) as pool, pool.worker() as first, pool.worker() as second:
+            pids = [first.pid, second.pid]
+        assert not any(alive(pid) for pid in pids)
+
+    async def test_cancelling_in_the_middle_of_a_call_leaves_no_process(self) -> None:
+        library = skills('def skill():\n    """Loop."""\n    while True:\n        look()')
+        pids: list[int] = []
+
+        async def run() -> None:
+            async with WorkerPool(2, ENV) as pool, pool.worker() as busy, pool.worker() as idle:
+                await busy.reset(Task(ENV, "default", 10), library.module(), None)
+                pids.extend([busy.pid, idle.pid])
+                await busy.execute(ToolCall("skill", {}), PLENTY_S)
+
+        running = asyncio.create_task(run())
+        await until(lambda: len(pids) == 2)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
+        assert not any(alive(pid) for pid in pids)
+
+    @pytest.mark.parametrize("processes", [1, 2])
+    async def test_cancelling_while_workers_start_leaves_no_process(self, processes: int) -> None:
+        before = set(_children())
+
+        async def run() -> None:
+            async with WorkerPool(2, ENV) as pool:
+                await pool.ready()
+                await asyncio.sleep(PLENTY_S)
+
+        starting = asyncio.create_task(run())
+        await until(lambda: len(set(_children()) - before) >= processes)
+        starting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await starting
+        assert set(_children()) <= before
+
+
+def _children() -> Iterator[int]:
+    """This process's children that run."""
+    for path in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            state, parent = path.read_text().rpartition(")")[2].split()[:2]
+            if int(parent) == os.getpid() and state != "Z":
+                yield int(path.parent.name)

@@ -1,0 +1,177 @@
+"""The process from which workers are forked: what it loads once, and what its end, or its owner's, means."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+from tests.speedrunner.workers.test_worker import PLENTY_S, alive, until
+
+from envs import Opening, Task
+from serving.tokens.tools import ToolCall
+from speedrunner.sandbox.settings import Sandbox
+from speedrunner.store.records import Module
+from speedrunner.workers.env_worker import WorkerDied, WorkerFault
+from speedrunner.workers.fork_server import ForkServer
+from speedrunner.workers.process_worker import ProcessWorker
+from speedrunner.workers.worker_pool import WorkerPool
+from tests.processes import words
+from tests.toy_env import Corridor
+
+pytestmark = pytest.mark.process
+
+
+class Loaded(Corridor):
+    """Shows which process has loaded it."""
+
+    loaded_by = 0
+
+    @classmethod
+    def preload(cls) -> None:
+        cls.loaded_by = os.getpid()
+
+    def reset(self, task: Task) -> Opening:
+        return Opening(super().reset(task).instruction, f"{self.loaded_by}")
+
+
+class LeavesAThread(Loaded):
+    @classmethod
+    def preload(cls) -> None:
+        super().preload()
+        threading.Thread(target=time.sleep, args=(PLENTY_S,), daemon=True).start()
+
+
+class CannotBeLoaded(Loaded):
+    @classmethod
+    def preload(cls) -> None:
+        super().preload()
+        raise RuntimeError("no bricks")
+
+    def __init__(self) -> None:
+        raise RuntimeError("no walls")
+
+
+class EndsItsProcess(Corridor):
+    @classmethod
+    def preload(cls) -> None:
+        os._exit(7)
+
+
+async def opened(worker: ProcessWorker, env: type[Corridor]) -> str:
+    """The opening's observation."""
+    return (await worker.reset(Task(env.name, "default", 10), Module(), None)).observation
+
+
+async def test_an_environment_is_loaded_once_for_all_workers() -> None:
+    async with WorkerPool(2, Loaded.name) as pool, pool.worker() as one, pool.worker() as other:
+        loaded_by = await opened(one, Loaded)
+        assert await opened(other, Loaded) == loaded_by
+        assert int(loaded_by) not in (0, os.getpid(), one.pid, other.pid)
+        assert {psutil.Process(worker.pid).ppid() for worker in (one, other)} == {os.getpid()}
+
+
+async def test_one_that_leaves_threads_is_loaded_by_each_worker() -> None:
+    async with WorkerPool(1, LeavesAThread.name) as pool, pool.worker() as worker:
+        assert await opened(worker, LeavesAThread) == "0"
+        assert psutil.Process(worker.pid).num_threads() == 1
+
+
+async def test_what_cannot_be_loaded_is_left_to_the_workers(tmp_path: Path) -> None:
+    log = tmp_path / "workers.log"
+    async with WorkerPool(1, CannotBeLoaded.name, log=log) as pool:
+        with pytest.raises(WorkerFault, match=r"CannotBeLoaded could not start: .*RuntimeError: no walls"):
+            async with pool.worker():
+                pass
+    assert "RuntimeError: no bricks" in log.read_text()
+
+
+async def test_an_end_while_loading_is_told_to_the_first_that_wants_a_worker(tmp_path: Path) -> None:
+    log = tmp_path / "workers.log"
+    async with WorkerPool(2, EndsItsProcess.name, log=log) as pool:
+        for _ in range(2):
+            with pytest.raises(
+                WorkerDied, match=f"EndsItsProcess for its workers ended: exit status 7; see {log}"
+            ):
+                async with pool.worker():
+                    pass
+        with pytest.raises(WorkerDied, match="exit status 7"):
+            await pool.ready()
+
+
+async def test_workers_outlive_their_template_and_the_next_has_another() -> None:
+    before = set(psutil.Process().children())
+    async with WorkerPool(1, Loaded.name) as pool:
+        async with pool.worker() as worker:
+            loaded_by = int(await opened(worker, Loaded))
+            os.kill(loaded_by, signal.SIGKILL)
+            await until(lambda: not alive(loaded_by))
+            assert (await worker.execute(ToolCall("walk", {}), PLENTY_S)).node.error is None
+            worker.kill()
+        async with pool.worker() as worker:
+            assert int(await opened(worker, Loaded)) not in (0, loaded_by)
+    assert set(psutil.Process().children()) <= before
+
+
+async def test_a_template_that_ends_in_the_middle_is_told(tmp_path: Path) -> None:
+    template = await ForkServer(Loaded.name).loaded()
+    (child,) = (each for each in psutil.Process().children() if Loaded.name in words(each).split())
+    child.kill()
+    with pytest.raises(WorkerDied, match="Loaded for its workers ended: killed by SIGKILL"):
+        await template.worker({}, Sandbox())
+    assert not template.usable
+
+
+OWNER = """
+    import asyncio, sys
+    from speedrunner.workers.fork_server import Template
+    from speedrunner.sandbox.settings import Sandbox
+    from serving.tokens.tools import ToolCall
+    from speedrunner.store.records import Module
+    from envs import Task
+
+    ENV = "tests.speedrunner.workers.test_template:Loaded"
+    SOURCE = "def skill():\\n    while True:\\n        look()"
+
+    async def main():
+        template = await Template(ENV).loaded()
+        worker = await template.worker({}, Sandbox())
+        opening = await worker.reset(Task(ENV, "default", 10), Module(SOURCE, ("skill",)), None)
+        print(worker.pid, opening.observation, flush=True)
+        if sys.argv[1] == "busy":
+            await worker.execute(ToolCall("skill", {}), 600)
+        await asyncio.sleep(600)
+
+    asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize("what", ["idle", "busy"])
+async def test_workers_and_template_die_with_their_owner(what: str) -> None:
+    owner = start_owner(what)
+    assert owner.stdout is not None
+    pids = [int(each) for each in owner.stdout.readline().split()]
+    below = [each.pid for each in psutil.Process(owner.pid).children(recursive=True)]
+    assert len(pids) == 2
+    assert {*pids} <= {*below}
+    assert all(map(alive, below))
+    owner.kill()
+    owner.wait()
+    owner.stdout.close()
+    await until(lambda: not any(map(alive, below)))
+
+
+def start_owner(what: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(OWNER), what],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | {"PYTHONPATH": os.pathsep.join(each for each in sys.path if each)},
+    )

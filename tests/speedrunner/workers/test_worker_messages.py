@@ -1,0 +1,105 @@
+"""What passes between the main process and a worker: whole messages, and never one that cannot be
+received.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+from typing import Any
+
+import pytest
+
+from envs import Opening, Outcome
+from serving.tokens.tools import ToolCall
+from speedrunner.store.records import CallNode
+from speedrunner.workers import messages
+from speedrunner.workers.worker_messages import (
+    HEADER,
+    Execute,
+    Executed,
+    Fault,
+    InvalidReply,
+    Opened,
+    Ready,
+    Reply,
+    encoded,
+    framed,
+    pack,
+    read_reply,
+    read_request,
+)
+
+
+async def received(data: bytes) -> Reply:
+    reader = asyncio.StreamReader()
+    reader.feed_data(data)
+    reader.feed_eof()
+    return await read_reply(reader)
+
+
+def reply_bytes(reply: Reply) -> bytes:
+    return framed(encoded(reply))
+
+
+def executed(node: CallNode, detail: dict[str, Any] | None = None) -> Executed:
+    outcome = Outcome(0.5, False, detail or {})
+    return Executed(
+        node=node, observation="a wall", free_observation=None, outcome=outcome, actions=3, termination=None
+    )
+
+
+def test_requests_are_read_one_by_one_until_the_owner_is_gone() -> None:
+    calls = [Execute(ToolCall("walk", {"steps": number}), 1.5) for number in range(2)]
+    whole = b"".join(map(pack, calls))
+    stream = io.BytesIO(whole + pack(calls[0])[:-1])
+    assert [read_request(stream) for _ in range(3)] == [*calls, None]
+    assert read_request(stream) is None
+
+
+async def test_a_reply_is_read_as_it_was_packed() -> None:
+    reply = executed(CallNode("look", "primitive", {}, result="a wall"))
+    assert await received(reply_bytes(reply)) == reply
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (b"\xff\xff\xff\xff", "a reply of 4294967295 bytes was announced"),
+        (HEADER.pack(3) + b"{{{", "malformed"),
+        (pack(Execute(ToolCall("walk", {}), 1.0)), "Invalid value 'Execute'"),
+    ],
+)
+async def test_what_is_no_reply_is_refused(data: bytes, why: str) -> None:
+    with pytest.raises(InvalidReply, match=why):
+        await received(data)
+
+
+async def test_a_reply_that_breaks_off() -> None:
+    with pytest.raises(EOFError):
+        await received(reply_bytes(Ready())[:-1])
+
+
+async def test_a_record_that_is_too_large_loses_its_calls_and_counts_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(messages, "REPLY_LIMIT", 2_000)
+    inner = CallNode("inner", "skill", {}, calls=[CallNode("note", "skill", {}, result="x" * 3_000)])
+    node = CallNode("go", "skill", {}, result=True, actions=3, calls=[inner, inner], omitted=1)
+    reply = await received(reply_bytes(executed(node)))
+    assert isinstance(reply, Executed)
+    assert (reply.node.calls, reply.node.omitted) == ([], 5)
+    assert (reply.node.result, reply.node.actions, reply.actions) == (True, 3, 3)
+
+
+async def test_what_the_environment_makes_too_large_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(messages, "REPLY_LIMIT", 2_000)
+    reply = await received(reply_bytes(executed(CallNode("look", "primitive", {}), {"map": "x" * 3_000})))
+    assert isinstance(reply, Fault)
+    assert "2,000 are allowed" in reply.message
+
+
+async def test_what_is_no_json_is_a_fault() -> None:
+    reply = await received(reply_bytes(Opened(Opening("", ""), Outcome(0.0, False, {"odd": object()}))))
+    assert isinstance(reply, Fault)
+    assert "cannot be written as JSON: TypeError" in reply.message
