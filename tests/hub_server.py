@@ -110,6 +110,6 @@ def hub_model_config(folder: Path) -> ModelConfig:
     """
     text = (MODELS / "tiny.yaml").read_text(encoding="utf-8")
     text = text.replace("path: models/tiny/weights", f"id: {MODEL}\nrevision: {COMMIT}")
-    file = folder / "model config.yaml"
+    file = folder / "model.yaml"
     file.write_text(text.replace("    HF_HUB_OFFLINE: 1\n", ""), encoding="utf-8")
     return load_model_config(str(file))

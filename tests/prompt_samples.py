@@ -186,7 +186,7 @@ class Samples:
             overflow.termination = Termination.CONTEXT_OVERFLOW
             run.append_trajectory("train", 1, overflow)
             run.write_sleep(_sleep())
-            self.history = History(run)
+            self.history = History(run.read())
 
     def library(self, skills: int) -> Library:
         """A fake library; every fourth skill is a private helper."""

@@ -95,10 +95,10 @@ MOVED = {
     "study": "speedrunner bench replay RUN",
     "plot": "speedrunner compare RUN",
     "tables": "speedrunner report DIR... --out OUT",
-    **{
-        f"bench {name}": f"python -m tests.bench {name}"
-        for name in ("reconciliations", "client", "workers", "sandbox")
-    },
+    "bench accounts": "python -m tests.bench reconciliation",
+    "bench client": "python -m tests.bench client",
+    "bench hosts": "python -m tests.bench workers",
+    "bench sandbox": "python -m tests.bench sandbox",
     "bench envs": "python -m tests.upstream_envs",
 }
 """Old commands with what replaces each: a command, or a developers' check in a checkout."""

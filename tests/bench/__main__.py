@@ -22,7 +22,7 @@ app = typer.Typer(
 
 
 @app.command()
-def reconciliations(
+def reconciliation(
     overrides: EngineOverrides = None,
     requests: Annotated[int, typer.Option(min=1, help="Requests in all.")] = 2000,
     in_flight: Annotated[int, typer.Option(min=1, help="Requests at the same time.")] = 32,
@@ -32,7 +32,7 @@ def reconciliations(
 
     A server that is started gets a small cache and a short queue; a running one must be idle.
     """
-    from tests.bench.reconciliations import measure_reconciliation
+    from tests.bench.reconciliation import measure_reconciliation
 
     config = compose(overrides or [])
     model_config = actor_model_config(config)

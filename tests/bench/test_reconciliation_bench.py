@@ -13,13 +13,13 @@ from serving.model_configs import load_model_config
 from serving.reconciliation import Reconciliation
 from serving.usage import Usage
 from speedrunner.bench.measurement import Measurement, as_json, as_text
-from tests.bench import reconciliations
-from tests.bench.reconciliations import Finished, finished_agree
+from tests.bench import reconciliation as bench
+from tests.bench.reconciliation import Finished, finished_agree
 
 NOTHING = Counters()
 
 
-def reconciliation(unreported: int = 0, at_most: Counters = NOTHING) -> Reconciliation:
+def made(unreported: int = 0, at_most: Counters = NOTHING) -> Reconciliation:
     return Reconciliation(
         model="tiny-random",
         ledger=Counters(),
@@ -40,13 +40,13 @@ class TestFinishedRequests:
         return Finished(requests, Counters(prompt, cached, generated))
 
     def test_agree_to_the_token(self) -> None:
-        assert finished_agree(self.LEDGER, self.LEDGER, reconciliation())
+        assert finished_agree(self.LEDGER, self.LEDGER, made())
         for more in (Counters(1, 0, 0), Counters(0, 1, 0), Counters(0, 0, 1)):
             other = Finished(10, self.LEDGER.tokens + more)
-            assert not finished_agree(self.LEDGER, other, reconciliation(3, Counters(900, 900, 900)))
+            assert not finished_agree(self.LEDGER, other, made(3, Counters(900, 900, 900)))
 
     def test_one_that_crossed_with_its_disconnect_is_within_the_bound_of_those_cut_off(self) -> None:
-        cut_off = reconciliation(1, Counters(100, 100, 30))
+        cut_off = made(1, Counters(100, 100, 30))
         assert finished_agree(self.LEDGER, self.engine(11, 1090, 440, 225), cut_off)
         assert not finished_agree(self.LEDGER, self.engine(11, 1090, 440, 231), cut_off)
         assert not finished_agree(self.LEDGER, self.engine(11, 999, 399, 200), cut_off)
@@ -71,7 +71,7 @@ def row(usage: Usage | None, *, wasted: bool = False) -> LedgerRow:
 
 def test_an_account_has_each_token_in_one_class_and_what_was_wasted_beside_them() -> None:
     rows = [row(Usage(100, 60, 20, 5)), row(Usage(50, 0, 10, 0), wasted=True), row(None, wasted=True)]
-    assert reconciliations._by_role(rows) == [
+    assert bench._by_role(rows) == [
         {
             **{"role": "actor", "tries": 3, "unreported": 1},
             **{"cached": 60, "computed": 90, "reasoning": 5, "action": 25, "wasted": 60},
@@ -80,10 +80,10 @@ def test_an_account_has_each_token_in_one_class_and_what_was_wasted_beside_them(
 
 
 def test_a_server_of_our_own_gets_a_cache_in_which_requests_are_in_each_others_way() -> None:
-    model_config = reconciliations.narrow(load_model_config("tiny-random"))
+    model_config = bench.narrow(load_model_config("tiny-random"))
     assert model_config.context == 2048
     assert model_config.server.flags["num-gpu-blocks-override"] == 3 * 2048 // 32
-    hybrid = reconciliations.narrow(load_model_config("tiny-hybrid"))
+    hybrid = bench.narrow(load_model_config("tiny-hybrid"))
     assert hybrid.server.flags["num-gpu-blocks-override"] >= 3 * hybrid.context // 640  # type: ignore[operator]
 
 
@@ -94,12 +94,12 @@ SUMS = {
     "unreported": 1,
     "at_most": Counters(50, 50, 100),
 }
-BALANCE = msgspec.structs.replace(reconciliation(), **SUMS)
+BALANCE = msgspec.structs.replace(made(), **SUMS)
 
 
 def measured(reconciliation: Reconciliation = BALANCE, generated: int = 30, calm: int = 0) -> Measurement:
     first_half = msgspec.structs.replace(reconciliation, engine=reconciliation.ledger + Counters(calm))
-    return reconciliations._measurement(
+    return bench._measurement(
         3, ROWS, Finished(2, Counters(150, 60, generated)), first_half, reconciliation, 0
     )
 

@@ -18,7 +18,7 @@ def test_this_machine_can_play_the_bundled_model(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_flag_that_the_engine_does_not_know_is_named(tmp_path: Path) -> None:
-    model_config = tmp_path / "model config.yaml"
+    model_config = tmp_path / "model.yaml"
     text = (CHECKOUT / "models/tiny.yaml").read_text()
     model_config.write_text(
         text.replace("    max-num-seqs: 32", "    max-num-seqs: many\n    max-num-seqz: 32")

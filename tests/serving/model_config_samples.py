@@ -35,6 +35,6 @@ def write(folder: Path, **changes: Any) -> str:
             del part[last]
         else:
             part[last] = value
-    file = folder / "model config.yaml"
+    file = folder / "model.yaml"
     file.write_text(yaml.safe_dump(content, sort_keys=False))
     return str(file)

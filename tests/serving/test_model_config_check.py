@@ -17,7 +17,7 @@ MISTAKES: list[dict[str, Any]] = [
     *({"path": None}, {"id": "Qwen/Q", "revision": COMMIT}, {"path": None, "id": "Qwen/Q"}),
     *({"path": None, "id": "Qwen/Q", "revision": "main"}, {"revision": COMMIT}),
     {"path": None, "id": "Q", "revision": COMMIT, "recipe": "r.py"},
-    *({"path": None, "base_url": "https://h/v1"}, {"api": "completions"}, {"api": ["chat", "responses"]}),
+    *({"path": None, "base_url": "https://h/v1"}, {"api": "tokens"}, {"api": ["chat", "responses"]}),
     {**HOSTED, "thinking": "generated", "roles__actor__thinking_tokens": 64},
     {**RESPONSES, "roles__inducer__top_k": 20},
     {**RESPONSES, "roles__actor__reasoning_effort": "low", "roles__actor__temperature": 0.5},
@@ -40,9 +40,7 @@ def test_a_mistake_gets_one_line_with_file_place_and_what_is_allowed(tmp_path: P
         (changes, lambda changes=changes: load_model_config(write(tmp_path, **changes)))
         for changes in MISTAKES
     ]
-    golden(
-        "model_configurations.txt", refusals(tries, InvalidModelConfig, FILE=tmp_path / "model config.yaml")
-    )
+    golden("model_configurations.txt", refusals(tries, InvalidModelConfig, FILE=tmp_path / "model.yaml"))
 
 
 def test_a_hosted_model_needs_an_address_and_nothing_else(tmp_path: Path) -> None:

@@ -59,7 +59,7 @@ def test_a_key_that_stands_twice_is_refused(tmp_path: Path) -> None:
     file = Path(write(tmp_path, **HOSTED))
     file.write_text(file.read_text() + "api: responses\n")
     with pytest.raises(
-        InvalidModelConfig, match=r"model config\.yaml cannot be read: route is set twice, again in line"
+        InvalidModelConfig, match=r"model\.yaml cannot be read: api is set twice, again in line"
     ) as caught:
         load_model_config(str(file))
     assert "\n" not in str(caught.value)

@@ -49,7 +49,7 @@ def submitted(slurm: Slurm) -> str:
     content = yaml.safe_load((MODELS / "tiny-random.yaml").read_text())
     content |= {"nodes": 2, "path": prepare(load_model_config("tiny-random"), print)}
     content["server"]["flags"] |= {"tensor-parallel-size": 2, "distributed-executor-backend": "mp"}
-    model_config = slurm.runs.parent / "model config.yaml"
+    model_config = slurm.runs.parent / "model.yaml"
     model_config.write_text(yaml.safe_dump(content))
     lengths = (f"run.rollouts={ROLLOUTS}", f"run.sleep_every={ROLLOUTS}", f"run.eval_every={ROLLOUTS}")
     calls = ("model.actor.max_calls=5", "model.inducer.max_calls=5", "run.test_episodes=2")

@@ -61,7 +61,7 @@ def process(model_config: ModelConfig, inducer: ModelConfig | None = None, **pri
     model_configs = (model_config, inducer or model_config)
     own = {each.name: each.prices for each in model_configs}
     return Process(
-        started=0.0, worker="here", pid=1, actor=model_configs[0], inducer=model_configs[1], models={},
+        started=0.0, host="here", pid=1, actor=model_configs[0], inducer=model_configs[1], models={},
         env={}, prompts={}, prices={**own, **prices}, code={}, versions={},
     )  # fmt: skip
 

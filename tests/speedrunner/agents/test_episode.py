@@ -8,7 +8,7 @@ import pytest
 
 from serving.model_config import Role, Roles
 from speedrunner.store.records import Termination
-from speedrunner.workers import worker as workers
+from speedrunner.workers import env_worker as workers
 from tests.odd_envs import FORGERY
 from tests.scripted_engine import (
     HANG,

@@ -135,18 +135,16 @@ class TestAScript:
         assert (read.returncode, read.stderr) == (0, "")
 
     def test_of_several_nodes_starts_the_same_command_on_the_others(self, folder: Path) -> None:
-        write_spread_model(folder / "model config.yaml", nodes=3)
-        text = printed("model=model config.yaml", "cluster.container=apptainer exec mine.sif", *CPU)
+        write_spread_model(folder / "model.yaml", nodes=3)
+        text = printed("model=model.yaml", "cluster.container=apptainer exec mine.sif", *CPU)
         assert options(text)["nodes"] == "3"
         assert "exec srun --relative=1 --nodes=2 --ntasks=2 --ntasks-per-node=1 " in text
         parts, run = re.findall(r"^    (apptainer exec mine.sif speedrunner sweep .*)$", text, re.MULTILINE)
         assert parts.removesuffix(" --worker-node)") == run.removesuffix(" </dev/null {wanted}>&- &")
 
     def test_of_several_nodes_stops_the_run_when_a_part_ends(self, folder: Path) -> None:
-        write_spread_model(folder / "model config.yaml", nodes=2)
-        (folder / "job.sbatch").write_text(
-            printed("model=model config.yaml", f"cluster.scratch={folder}", *CPU)
-        )
+        write_spread_model(folder / "model.yaml", nodes=2)
+        (folder / "job.sbatch").write_text(printed("model=model.yaml", f"cluster.scratch={folder}", *CPU))
         programs = folder / "bin"
         programs.mkdir()
         stop = folder / "stop"  # a pipe, by which the run hears of scancel

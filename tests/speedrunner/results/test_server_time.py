@@ -68,7 +68,7 @@ def test_another_process_has_a_server_of_its_own_unless_both_name_one(tmp_path: 
     url = "http://127.0.0.1:8000"
     named = (played(tmp_path / f"{pid}", rows, url=url, pid=pid) for pid, rows in ((1, FIRST), (2, SECOND)))
     assert sum(shares(*named).values()) == pytest.approx(7.0)
-    elsewhere = played(tmp_path / "elsewhere", SECOND, url=url, worker="elsewhere")
+    elsewhere = played(tmp_path / "elsewhere", SECOND, url=url, host="elsewhere")
     assert shares(elsewhere)["elsewhere"] == pytest.approx(3.0)
 
 

@@ -74,7 +74,7 @@ def test_it_says_what_it_runs_on_and_how_it_confines_what_models_write(process: 
 def test_it_is_the_same_in_another_process_at_another_time(process: Process) -> None:
     later = identity(set_up(compose([f"env={CORRIDOR}", "method=react", "model=tiny-random"])), print)
     machine = Machine("another", 64, 512.0, ["H100"] * 8)
-    elsewhere = changed(later, started=0.0, worker="there", pid=1, machine=machine, sandbox="bubblewrap 9")
+    elsewhere = changed(later, started=0.0, host="there", pid=1, machine=machine, sandbox="bubblewrap 9")
     assert changes(process, elsewhere) == []
 
 

@@ -7,7 +7,6 @@ from pathlib import Path
 import msgspec
 import pytest
 import yaml
-from tests.models.test_model_configs import ON_GPUS
 
 from serving.engine.gpus import GpuReport
 from serving.errors import InvalidModelConfig
@@ -22,6 +21,7 @@ from speedrunner.store.data import load
 from speedrunner.store.records import Process
 from speedrunner.store.stored_run import RunDirectoryError
 from tests.gpu_kinds import GPUS, with_config
+from tests.models.test_bundled_configs import ON_GPUS
 from tests.scripted_engine import refuse
 from tests.scripted_runs import CORRIDOR, LEARN, Runs, ScriptedRun, complaint, script, walker
 
@@ -38,7 +38,7 @@ class TestOnGpus:
     @pytest.fixture
     def setup(self, tmp_path: Path) -> Setup:
         model_config = with_config(ON_GPUS["qwen3.5-27b"], tmp_path)
-        file = tmp_path / "model config.yaml"
+        file = tmp_path / "model.yaml"
         file.write_text(yaml.safe_dump(msgspec.to_builtins(model_config)))
         return set_up(compose([f"env={CORRIDOR}", "method=react", f"model.name={file}"]))
 

@@ -17,7 +17,7 @@ from speedrunner.store.data import load
 from speedrunner.store.records import Termination
 from speedrunner.store.rundir import RunDirectory
 from speedrunner.verification.replay import BY_THE_CLOCK
-from speedrunner.verification.verify import sealed, verify
+from speedrunner.verification.verify import check_files, verify
 from tests import babyai_player
 from tests.babyai_player import APPROACH, NEXT_STEP
 from tests.scripted_engine import Answer, Request, call, refuse
@@ -48,7 +48,7 @@ async def test_every_file_that_matters_is_sealed(learnt: ScriptedRun) -> None:
     names = {str(file.relative_to(learnt.dir)) for file in learnt.dir.rglob("*") if file.is_file()}
     directory = load(learnt.dir)
     assert names - directory.state.seals.keys() == {"state.json", "workers.log"}
-    assert "not covered by a checksum" not in sealed(directory).text
+    assert "not covered by a checksum" not in check_files(directory).text
 
 
 @pytest.mark.parametrize(
@@ -67,12 +67,12 @@ def test_one_byte_that_is_changed_is_found(learnt: ScriptedRun, tmp_path: Path, 
     for place in {0, len(content) // 3, len(content) // 2, len(content) - 1} if content else {0}:
         if content:
             (run / name).write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
-        (difference,) = sealed(load(run)).details
+        (difference,) = check_files(load(run)).details
         assert difference.startswith(f"{name}: ")
     (run / name).unlink()
     if name == "config.yaml":
         return
-    assert told(sealed(load(run))) == [f"{name}: is missing"]
+    assert told(check_files(load(run))) == [f"{name}: is missing"]
 
 
 def test_so_is_one_of_the_state_itself(learnt: ScriptedRun, tmp_path: Path) -> None:
@@ -81,12 +81,12 @@ def test_so_is_one_of_the_state_itself(learnt: ScriptedRun, tmp_path: Path) -> N
     for place in range(len(content)):
         (run / "state.json").write_bytes(content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :])
         try:
-            where = sealed(load(run)).details[0]
+            where = check_files(load(run)).details[0]
         except files.StorageError as error:  # it is no JSON any more, or of another layout
             where = str(error)
         assert "state.json" in where
     (run / "state.json").unlink()
-    (difference,) = sealed(load(run)).details
+    (difference,) = check_files(load(run)).details
     assert difference == "state.json: is missing, although episodes were played"
 
 
@@ -173,7 +173,7 @@ class TestAnUnfinishedRun:
         (run / "requests.jsonl").write_bytes(content.replace(b'"cached":', b'"cached": ', 1)[:-1] + b"\n")
         with RunDirectory.open_for_writing(run) as directory:
             directory.append_request(directory.read().ledger[0])
-        (difference,) = sealed(load(run)).details
+        (difference,) = check_files(load(run)).details
         assert difference.startswith("requests.jsonl: ")
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from speedrunner.workers import memory
+from speedrunner.workers import available_memory
 from speedrunner.workers.available_memory import MB, available_mb
 
 
@@ -15,8 +15,8 @@ from speedrunner.workers.available_memory import MB, available_mb
 def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A control group without a limit, below another; their folder."""
     (tmp_path / "own").write_text("4:memory:/elsewhere\n0::/slurm/job\n")
-    monkeypatch.setattr(memory, "OWN_CGROUPS", tmp_path / "own")
-    monkeypatch.setattr(memory, "CGROUPS", tmp_path / "groups")
+    monkeypatch.setattr(available_memory, "OWN_CGROUPS", tmp_path / "own")
+    monkeypatch.setattr(available_memory, "CGROUPS", tmp_path / "groups")
     folder = tmp_path / "groups" / "slurm" / "job"
     folder.mkdir(parents=True)
     limit(folder, "max")
@@ -50,5 +50,5 @@ def test_nothing_is_left_beyond_the_limit(job: Path) -> None:
 
 
 def test_a_machine_without_control_groups(job: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(memory, "OWN_CGROUPS", job / "no such file")
+    monkeypatch.setattr(available_memory, "OWN_CGROUPS", job / "no such file")
     assert available_mb() > 0

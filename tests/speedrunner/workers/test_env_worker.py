@@ -22,7 +22,7 @@ from speedrunner.library.library import Library
 from speedrunner.sandbox.child.bounds import DEPTH_LIMIT, NODE_LIMIT, TEXT_LIMIT
 from speedrunner.sandbox.child.values import DESCRIPTION_LIMIT
 from speedrunner.store.records import CallNode, Module, Termination
-from speedrunner.workers import worker as workers
+from speedrunner.workers import env_worker as workers
 from speedrunner.workers.call_tree import EPISODE_LIMIT
 from speedrunner.workers.env_worker import EnvWorker, WorkerDied, WorkerFault, WorkerTimedOut
 from speedrunner.workers.local_worker import LocalWorker

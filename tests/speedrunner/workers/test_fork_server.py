@@ -13,7 +13,6 @@ from pathlib import Path
 
 import psutil
 import pytest
-from tests.speedrunner.workers.test_worker import PLENTY_S, alive, until
 
 from envs import Opening, Task
 from serving.tokens.tools import ToolCall
@@ -24,6 +23,7 @@ from speedrunner.workers.fork_server import ForkServer
 from speedrunner.workers.process_worker import ProcessWorker
 from speedrunner.workers.worker_pool import WorkerPool
 from tests.processes import words
+from tests.speedrunner.workers.test_env_worker import PLENTY_S, alive, until
 from tests.toy_env import Corridor
 
 pytestmark = pytest.mark.process

@@ -13,7 +13,6 @@ import pytest
 from envs import Opening, Outcome
 from serving.tokens.tools import ToolCall
 from speedrunner.store.records import CallNode
-from speedrunner.workers import messages
 from speedrunner.workers.worker_messages import (
     HEADER,
     Execute,

@@ -9,7 +9,7 @@ import pytest
 
 from speedrunner.cluster.doctor import machine
 from speedrunner.cluster.subject import subject_of
-from speedrunner.workers import memory
+from speedrunner.workers import available_memory
 
 
 def test_a_control_group_that_allows_few_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -19,8 +19,8 @@ def test_a_control_group_that_allows_few_processes(tmp_path: Path, monkeypatch: 
     (group / "pids.current").write_text("100\n")
     own = tmp_path / "own"
     own.write_text("0::/job_7\n")
-    monkeypatch.setattr(memory, "CGROUPS", tmp_path)
-    monkeypatch.setattr(memory, "OWN_CGROUPS", own)
+    monkeypatch.setattr(available_memory, "CGROUPS", tmp_path)
+    monkeypatch.setattr(available_memory, "OWN_CGROUPS", own)
     (told,) = machine.processes(subject_of(["model=tiny", "run.in_flight=16"]))
     assert (told.level, told.text) == ("warning", "900 more can be started, and 1140 may be needed")
     (told,) = machine.processes(subject_of(["model=tiny", "run.in_flight=4"]))
@@ -40,7 +40,7 @@ def test_more_episodes_than_the_job_s_memory_holds(monkeypatch: pytest.MonkeyPat
 def test_a_limit_of_the_user_s_own_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(machine.os, "geteuid", lambda: 1000)
     monkeypatch.setattr(machine.resource, "getrlimit", lambda kind: (64, 64))
-    monkeypatch.setattr(memory, "OWN_CGROUPS", Path("/nowhere"))
+    monkeypatch.setattr(available_memory, "OWN_CGROUPS", Path("/nowhere"))
     (told,) = machine.processes(subject_of(["model=tiny", "run.in_flight=1"]))
     assert told.level == "warning"
     more, _, needed = told.text.partition(" more can be started, and ")

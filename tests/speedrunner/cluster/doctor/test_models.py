@@ -103,7 +103,7 @@ class TestFiles:
         weights = tmp_path / "weights"
         shutil.copytree(CHECKOUT / "models/tiny/weights", weights)
         (weights / "tokenizer.json").unlink()
-        model_config = tmp_path / "model config.yaml"
+        model_config = tmp_path / "model.yaml"
         model_config.write_text(
             (CHECKOUT / "models/tiny.yaml").read_text().replace("models/tiny/weights", str(weights))
         )
@@ -117,7 +117,7 @@ class TestFiles:
         assert found.level == "ok" or found.text.endswith("qwen3-8b-shape is made at the first start")
 
     def test_a_folder_that_is_missing(self, tmp_path: Path) -> None:
-        model_config = tmp_path / "model config.yaml"
+        model_config = tmp_path / "model.yaml"
         model_config.write_text(
             (CHECKOUT / "models/tiny.yaml").read_text().replace("models/tiny/weights", "/nowhere")
         )
