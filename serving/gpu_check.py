@@ -40,7 +40,7 @@ def require_gpus(model_configs: Sequence[ModelConfig], say: Callable[[str], None
     """Check the GPUs and the compilers before servers are started, and divide the GPUs among the servers.
 
     Args:
-        model configs: models that are served at the same time; none of their servers runs.
+        model_configs: models that are served at the same time; none of their servers runs.
         say: called with a line for each warning.
 
     Returns:

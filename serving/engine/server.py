@@ -54,7 +54,7 @@ class VllmServer:
     stopped in another.
 
     Attributes:
-        model config: what is served.
+        model_config: what is served.
         endpoint: where; it stays the same over restarts.
         log: file that the server's output is appended to.
         folder: what it leaves on the disk, gone with it; only this user can enter it.
