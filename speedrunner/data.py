@@ -1,6 +1,6 @@
 """Runs as data frames, for notebooks: `load("runs/demo")` for one, `load_all("runs/paper")` for a folder's.
 
-docs/data.md lists the tables and their columns, docs/analysis.md shows what can be done with them.
+docs/data.md lists the tables and their columns, and has examples.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """The effect of prefix caching by method: `speedrunner bench replay`.
 
 A run's recorded episodes are played twice: with the prefix cache, and with nothing shared between requests.
-docs/costs.md says what is played and how both passes are kept fair. Answers are forced to the recorded ones;
-each pass has its own `cache_salt` (a fresh one for every request without the cache) and its own grammars, so
-that neither finds them compiled by the other.
+docs/results.md says what is played and how both passes are kept fair. Answers are forced to the recorded
+ones; each pass has its own `cache_salt` (a fresh one for every request without the cache) and its own
+grammars, so that neither finds them compiled by the other.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ def test_a_folder_without_runs_is_told(tmp_path: Path) -> None:
 
 
 def test_the_page_s_code_runs(folder: Path) -> None:
-    page = (CHECKOUT / "docs" / "analysis.md").read_text()
+    page = (CHECKOUT / "docs" / "data.md").read_text()
     blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     assert len(blocks) > 3
     names: dict[str, object] = {}
@@ -64,5 +64,5 @@ def test_the_page_s_code_runs(folder: Path) -> None:
         code = block.replace("runs/smoke/babyai-speedrunner-tiny-random-seed0", one).replace(
             "runs/smoke", str(folder)
         )
-        exec(compile(code, "docs/analysis.md", "exec"), names)
+        exec(compile(code, "docs/data.md", "exec"), names)
     assert "tests" in names
