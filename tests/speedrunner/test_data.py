@@ -36,7 +36,7 @@ def folder(
 def test_a_frame_of_all_runs_names_the_run_of_each_row(folder: Path) -> None:
     runs = load_all(folder)
     found = runs.frame("episodes")
-    assert list(found.columns[:5]) == ["run", "env", "method", "model", "seed"]
+    assert list(found.columns[:5]) == ["run", "env", "method", "model_config", "seed"]
     assert found.groupby(["method", "seed"]).size().to_dict() == {("react", 1): 6, ("speedrunner", 0): 10}
     alone = pandas.concat([load(run.path).frame("episodes") for run in runs.runs], ignore_index=True)
     pandas.testing.assert_frame_equal(found.iloc[:, 5:], alone)
