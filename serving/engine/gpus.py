@@ -21,7 +21,7 @@ SMI_S = 30.0
 
 FIELDS = ("index", "uuid", "name", "memory.total", "memory.used", "driver_version")
 NEWER_FIELDS = ("compute_cap", "mig.mode.current")
-"""Drivers before 510 refuse a query that has these."""
+"""Query fields that drivers before 510 reject."""
 
 MIG_SLICE = re.compile(r"^\s+MIG (\S*?(\d+)gb\S*).*\(UUID: (MIG-[^)]+)\)")
 """A line of `nvidia-smi -L`: `  MIG 1g.10gb  Device  0: (UUID: MIG-...)`."""
@@ -61,12 +61,12 @@ class Gpu(msgspec.Struct, frozen=True):
 
 
 class GpuReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What `nvidia-smi` reports, and what this process may use of it.
+    """What `nvidia-smi` reports, and which of these GPUs this process may use.
 
     Attributes:
         installed: all GPUs and MIG slices of the machine.
-        chosen: the value of `CUDA_VISIBLE_DEVICES`; `None` where it is not set.
-        processes: what computes on each GPU, by the GPU's UUID.
+        chosen: the value of `CUDA_VISIBLE_DEVICES`; `None` if it is not set.
+        processes: processes that compute on each GPU, by the GPU's UUID.
         failure: why `nvidia-smi` shows no GPU; empty if it shows some.
     """
 
@@ -77,12 +77,13 @@ class GpuReport(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def usable(self) -> list[Gpu]:
-        """The GPUs that this process may use, in CUDA's order; not those that are split into MIG slices."""
+        """The GPUs that this process may use, in CUDA's order, without those that are split into MIG
+        slices."""
         return [gpu for gpu in select_gpus(self.installed, self.chosen) if not gpu.mig]
 
 
 def read_gpus() -> GpuReport:
-    """Ask `nvidia-smi` for the GPUs and for what computes on them."""
+    """Ask `nvidia-smi` for the GPUs and for the processes on them."""
     chosen = os.environ.get(VISIBLE)
     try:
         installed = installed_gpus()
@@ -96,7 +97,7 @@ def read_gpus() -> GpuReport:
 def installed_gpus() -> list[Gpu]:
     """Return all GPUs of this machine, then the MIG slices of those that are split.
 
-    Raises `OSError` or `SubprocessError` where there is no driver, or none that answers.
+    Raises `OSError` or `SubprocessError` if there is no driver, or it does not answer.
     """
     try:
         rows = _query(f"--query-gpu={','.join((*FIELDS, *NEWER_FIELDS))}")
@@ -111,31 +112,31 @@ def installed_gpus() -> list[Gpu]:
 def select_gpus(installed: Sequence[Gpu], chosen: str | None) -> list[Gpu]:
     """Return the GPUs that a value of `CUDA_VISIBLE_DEVICES` chooses, in its order.
 
-    As CUDA does: without a value, all GPUs; an entry that names no GPU hides those after it, and one GPU
-    named twice hides all.
+    The rules are CUDA's: without a value, all GPUs; an entry that names no GPU hides those after it, and one
+    GPU named twice hides all.
 
     Args:
         installed: all GPUs, as `installed_gpus` returns them.
-        chosen: the variable's value; `None` where it is not set.
+        chosen: the variable's value; `None` if it is not set.
     """
     return _selection(installed, chosen)[0]
 
 
 def device_settings(gpus: Sequence[Gpu]) -> dict[str, str]:
-    """Return the environment variables with which a process sees these GPUs alone; none without GPUs."""
+    """Return the environment variables that show a process only these GPUs; none without GPUs."""
     if not gpus:
         return {}
-    # By default CUDA numbers the fastest GPU 0; nvidia-smi and vLLM number them by their place on the bus.
+    # By default CUDA numbers the fastest GPU 0. nvidia-smi and vLLM number them by their position on the bus.
     return {VISIBLE: ",".join(gpu.id for gpu in gpus), ORDER: os.environ.get(ORDER, "PCI_BUS_ID")}
 
 
 def selection_problem(installed: Sequence[Gpu], chosen: str | None) -> str | None:
-    """Return why a value of `CUDA_VISIBLE_DEVICES` hides GPUs that it may be meant to show; `None` if not."""
+    """Return why a value of `CUDA_VISIBLE_DEVICES` may hide GPUs by mistake; `None` if it does not."""
     return _selection(installed, chosen)[1]
 
 
 def gpu_processes() -> dict[str, list[str]]:
-    """Return what computes on each GPU, such as `process 4711 (python3)`, by the GPU's UUID."""
+    """Return the processes that compute on each GPU, such as `process 4711 (python3)`, by the GPU's UUID."""
     found: dict[str, list[str]] = {}
     for row in _query("--query-compute-apps=gpu_uuid,pid,process_name"):
         if len(row) == 3:
@@ -144,7 +145,7 @@ def gpu_processes() -> dict[str, list[str]]:
 
 
 def smi_complaint(error: Exception) -> str:
-    """Return on one line why `nvidia-smi` shows no GPU, from what `installed_gpus` raised."""
+    """Return in one line why `nvidia-smi` shows no GPU, from the exception of `installed_gpus`."""
     if isinstance(error, FileNotFoundError):
         return "there is no nvidia-smi, so this machine has no NVIDIA driver"
     if isinstance(error, subprocess.CalledProcessError):
@@ -156,7 +157,7 @@ def smi_complaint(error: Exception) -> str:
 
 
 def _selection(installed: Sequence[Gpu], chosen: str | None) -> tuple[list[Gpu], str | None]:
-    """Return what a value of `CUDA_VISIBLE_DEVICES` chooses, and what is wrong with it."""
+    """Return the GPUs that a value of `CUDA_VISIBLE_DEVICES` chooses, and what is wrong with the value."""
     if chosen is None:
         return [gpu for gpu in installed if not gpu.is_slice], None
     if not chosen.strip():
@@ -172,7 +173,7 @@ def _selection(installed: Sequence[Gpu], chosen: str | None) -> tuple[list[Gpu],
 
 
 def _named(installed: Sequence[Gpu], entry: str) -> Gpu | None:
-    """Return the GPU that an entry of `CUDA_VISIBLE_DEVICES` names: by index, or by a UUID's beginning."""
+    """Return the GPU that an entry of `CUDA_VISIBLE_DEVICES` names: by index, or by the start of a UUID."""
     if entry.isdigit():
         return next((gpu for gpu in installed if gpu.id == str(int(entry))), None)
     if not entry.startswith(("GPU-", "MIG-")):
@@ -216,5 +217,5 @@ def _printed(*arguments: str) -> str:
 
 
 def _whole(text: str) -> int:
-    """Return a number, or 0 for a text that is none, such as `[N/A]`."""
+    """Return a number, or 0 for a text that is no number, such as `[N/A]`."""
     return int(text) if text.isdigit() else 0
