@@ -64,7 +64,7 @@ class Slot:
         try:
             await self.let_in.wait()
         except asyncio.CancelledError:
-            self.pause()  # # it may have kept others waiting
+            self.pause()  # it may have kept others waiting
             raise
         return time.monotonic() - began
 
@@ -112,7 +112,7 @@ class Replica:
         self.ideal = IdealCache(cache) if cache else None
         self.number = number
         self.address = address
-        self.capacity = cache.num_gpu_blocks - 1 if cache else 0  # # vLLM reserves one block
+        self.capacity = cache.num_gpu_blocks - 1 if cache else 0  # vLLM reserves one block
         self._admission = admission
         self._prefixes: dict[tuple[int, ...], int] = {}
         self.slots: list[Slot] = []
@@ -150,7 +150,7 @@ class Replica:
         while self.admitted_blocks > self.capacity and len(admitted_slots) > 1:
             youngest = admitted_slots.pop()
             if youngest.busy and youngest is not asking:
-                break  # # it gives up its slot when its request is over
+                break  # it gives up its slot when its request is over
             youngest.admitted = False
             youngest.let_in.clear()
         for slot in self.slots:
@@ -163,7 +163,7 @@ class Replica:
                 idle.pop().admitted = False
             if self._is_full and any(other.admitted for other in self.slots if other is not slot):
                 slot.admitted = False
-                return  # # no conversation overtakes it
+                return  # no conversation overtakes it
             slot.let_in.set()
 
     @property

@@ -236,11 +236,11 @@ class Deployment:
 
     async def _start_again(self, server: VllmServer) -> float:
         """Restart the server. Returns the time at which it was ready."""
-        if self._termination is not None:  # # its requests learn of the end before it is complete
+        if self._termination is not None:  # its requests learn of the end before it is complete
             await self._termination
         self._say(f"the engine died ({server.failure().splitlines()[0]}); starting it again")
         await server.stop()
-        self._reconciliations.begin(Counters())  # # before the new server gets a request; it counts from zero
+        self._reconciliations.begin(Counters())  # before the new server gets a request; it counts from zero
         for replica in self.replicas:
             if replica.ideal is not None:
                 replica.ideal.forget()

@@ -96,7 +96,7 @@ def too_few(report: GpuReport, needed: int, remedy: str) -> Problem | None:
         return None
     text = f"{needed} GPU{'s' * (needed > 1)} needed, and {len(report.usable) or 'none'} can be used"
     slices = [gpu for gpu in report.installed if gpu.is_slice]
-    in_job = "SLURM_JOB_ID" in os.environ  # # Slurm has chosen its GPUs
+    in_job = "SLURM_JOB_ID" in os.environ  # Slurm has chosen its GPUs
     if report.failure:
         why = report.failure
     elif wrong := selection_problem(report.installed, report.chosen):

@@ -107,7 +107,7 @@ def config_file(model: str, revision: str | None, *, fetch: bool = True) -> Path
     try:
         require_hub(model, revision)
         return Path(hf_hub_download(model, CONFIG, revision=revision))
-    except (InvalidModelConfig, OSError):  # # the hub's refusals are OSErrors
+    except (InvalidModelConfig, OSError):  # the hub's refusals are OSErrors
         return None
 
 
@@ -156,7 +156,7 @@ def fetch(model: str, revision: str | None, say: Callable[[str], None]) -> Path:
             f"config's `id`, or"
             " `hf auth login`"
         ) from None
-    except OSError as error:  # # includes the hub's other refusals
+    except OSError as error:  # includes the hub's other refusals
         if error.errno in DISK_FULL:
             raise _no_room(f"{model} cannot be written: {error.strerror}") from None
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]

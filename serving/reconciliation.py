@@ -58,7 +58,7 @@ class Reconciliation(msgspec.Struct, frozen=True, kw_only=True):
         return (
             0 <= rest.prompt <= most.prompt
             and 0 <= rest.cached <= most.cached
-            and rest.prompt - rest.cached >= 0  # # the computed tokens
+            and rest.prompt - rest.cached >= 0  # the computed tokens
             and 0 <= rest.generated <= most.generated
         )
 

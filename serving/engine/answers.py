@@ -131,7 +131,7 @@ class Response(msgspec.Struct):
     error: Any = None
 
     def __post_init__(self) -> None:
-        self.items()  # # an answer that cannot be read is invalid
+        self.items()  # an answer that cannot be read is invalid
 
     def items(self) -> list[Item]:
         """Return the output items, with the fields that are read. Raises `msgspec.ValidationError`."""

@@ -18,7 +18,7 @@ BASE = "SPEEDRUNNER_CACHE"
 """Environment variable: the user's own folder for all caches."""
 
 USUAL = {
-    "VLLM_CACHE_ROOT": "~/.cache/vllm",  # # also for the caches of DeepGEMM and torch.compile
+    "VLLM_CACHE_ROOT": "~/.cache/vllm",  # also for the caches of DeepGEMM and torch.compile
     "TRITON_CACHE_DIR": "~/.triton/cache",
     "TORCHINDUCTOR_CACHE_DIR": "~/.cache/torchinductor",
     "FLASHINFER_WORKSPACE_BASE": "~",  # FlashInfer adds .cache/flashinfer

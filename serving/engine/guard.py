@@ -45,9 +45,7 @@ def run(owner: int, command: list[str]) -> int:
 
     def before_exec() -> None:
         signal.pthread_sigmask(signal.SIG_SETMASK, OF_A_JOB)
-        signal.signal(
-            signal.SIGINT, signal.default_int_handler
-        )  # # background processes ignore it otherwise
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # background processes ignore it otherwise
         libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, preexec_fn=before_exec)

@@ -128,7 +128,7 @@ def _judged(response: HttpResponse) -> Exception:
     status, (text, code) = response.status, _told(response)
     if status == 429:
         return TryFailed(f"rate limit: {text}", after_s=_retry_after(response), usage=Usage())
-    if status == 503:  # # the queue is full: refused before any work
+    if status == 503:  # the queue is full: refused before any work
         return TryFailed(f"status {status}: {text}", usage=Usage())
     if status >= 500 or status in (408, 409):
         # While its core dies, vLLM answers 500 for seconds before it refuses connections.

@@ -163,11 +163,11 @@ class VllmServer:
             )
         if self._port is not None:
             _require_free(self._port)
-        node_arguments(self.model_config.nodes, self._rank)  # # raises without such a job
-        self.kill()  # # what a dead server left behind
+        node_arguments(self.model_config.nodes, self._rank)  # raises without such a job
+        self.kill()  # what a dead server left behind
         try:
             try:
-                await asyncio.to_thread(lambda: self.toolkit)  # # it compiles a kernel, which takes seconds
+                await asyncio.to_thread(lambda: self.toolkit)  # it compiles a kernel, which takes seconds
                 self._spawn()
             except OSError as error:
                 raise ServerFailed(
@@ -231,11 +231,11 @@ class VllmServer:
         """Return the environment variables of the server's processes that differ from ours, except PATH."""
         settings = self._settings()
         return {
-            "VLLM_RPC_BASE_PATH": str(self.folder),  # # for vLLM's own sockets, which it leaves behind
+            "VLLM_RPC_BASE_PATH": str(self.folder),  # for vLLM's own sockets, which it leaves behind
             # The server must not listen to other machines, whatever the machine's name resolves to, unless a
             # model's parts have to find each other over the network.
             **(LOOPBACK if self.model_config.nodes == 1 else node_settings({**os.environ, **settings})),
-            "TMPDIR": str(self.folder),  # # other files that it leaves behind are removed with the folder
+            "TMPDIR": str(self.folder),  # other files that it leaves behind are removed with the folder
             **cache_settings({**os.environ, **settings}, self.folder),
             **device_settings(self._gpus),
             **settings,
@@ -267,7 +267,7 @@ class VllmServer:
         environment.pop("PYTHONDONTWRITEBYTECODE", None)
         environment.pop("VLLM_API_KEY", None)
         if self.endpoint.api_key:
-            environment["VLLM_API_KEY"] = self.endpoint.api_key  # # not an argument: all users can read those
+            environment["VLLM_API_KEY"] = self.endpoint.api_key  # not an argument: all users can read those
         with server_log.open_for_appending(self.log) as log:
             self._log_start = log.tell()
             self.folder.mkdir(mode=0o700)
@@ -277,7 +277,7 @@ class VllmServer:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 env=environment,
-                start_new_session=True,  # # this process handles Ctrl-C on the terminal, not the server
+                start_new_session=True,  # this process handles Ctrl-C on the terminal, not the server
             )
 
     async def _until_healthy(self, progress: Progress) -> None:
@@ -301,7 +301,7 @@ class VllmServer:
                 told = now
                 progress(now - begun, phases.text(now - begun))
             await asyncio.sleep(0.2)
-        if self._process is None or not self.alive:  # # another process answered, not ours
+        if self._process is None or not self.alive:  # another process answered, not ours
             raise ServerFailed(self.failure())
         if not self.model_config.gpus:
             try:

@@ -67,7 +67,7 @@ async def watched(
             now = time.monotonic()
             try:
                 activity = (await read_metrics(endpoint)).activity()
-            except ServerFailed:  # # counts as no progress; requests notice a dead engine
+            except ServerFailed:  # counts as no progress; requests notice a dead engine
                 activity = seen
             except Exception:
                 log.exception("the watchdog cannot read the engine's counters")

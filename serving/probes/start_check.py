@@ -116,7 +116,7 @@ async def _check_calls(model: Model) -> None:
     probes = [OpenProbe(model, role, probe) for probe in battery() if probe.kind in KINDS]
     for answer in await together(OpenProbe.answer, probes, len(probes)):
         if answer.validity == "truncated" and not answer.token_ids:
-            continue  # # the context is too small for it, which says nothing about the grammar
+            continue  # the context is too small for it, which says nothing about the grammar
         if answer.validity != "valid":
             raise ServerFailed(
                 f"the engine at {model.engine.endpoint} does not keep to the grammar of tool calls: the probe"

@@ -41,7 +41,7 @@ class ChatTokenizer:
             raise InvalidModelConfig(f"{folder} holds no tokenizer that can be used: {reason}") from error
         if not self.huggingface.chat_template:
             raise InvalidModelConfig(f"{folder} has no chat template: give it a chat_template.jinja")
-        template = json.dumps(self.huggingface.chat_template)  # # some models have several templates, by name
+        template = json.dumps(self.huggingface.chat_template)  # some models have several templates, by name
         self.digest = hashlib.sha256(f"{template}\n{described}".encode()).hexdigest()
         added = backend.pop("added_tokens")
         self._control = {token["content"]: int(token["id"]) for token in added}
@@ -110,7 +110,7 @@ class ChatTokenizer:
     def framed(self, before: str, text: str = "", after: str = "") -> list[int]:
         """Encode outside text between two template texts, with merges across their borders as the model's
         tokenizer would make them."""
-        mark = "\ue000"  # # placeholder of the outside text; no template contains it
+        mark = "\ue000"  # placeholder of the outside text; no template contains it
         return self._encode(f"{before}{mark}{after}", lambda ordinary: ordinary.replace(mark, text))
 
     def control_id(self, text: str) -> int:
@@ -151,7 +151,7 @@ def _load(folder: str, revision: str | None) -> Any:
         # A commit never changes, so the hub need not be asked; compute nodes may have no network.
         from transformers import AutoTokenizer
 
-        with suppress(OSError, ValueError):  # # the cache has only a part of it
+        with suppress(OSError, ValueError):  # the cache has only a part of it
             found = AutoTokenizer.from_pretrained(folder, revision=revision, local_files_only=True)
             if found.chat_template:
                 return found

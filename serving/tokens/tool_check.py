@@ -50,7 +50,7 @@ class ToolCheck:
         """Compile the grammar of the tool's calls and draw some calls. Raises `InvalidTool` if one fails."""
         self._compiled(tool, self._string_tokens)
         drawn = self._compiled(tool, min(self._string_tokens, DRAWN_STRING_TOKENS))
-        rng = random.Random(0)  # # the same tool gets the same verdict each time
+        rng = random.Random(0)  # the same tool gets the same verdict each time
         with _unheard():
             walks = [self._draw(drawn, rng) for _ in range(WALKS)]
         for ids in walks:
@@ -65,7 +65,7 @@ class ToolCheck:
         tag = structural_tag(self._format.call(tool, string_tokens))
         try:
             return self._compiler.compile_structural_tag(tag)
-        except Exception as error:  # # the library raises several kinds
+        except Exception as error:  # the library raises several kinds
             reason = (str(error).strip() or type(error).__name__).splitlines()[0]
             raise InvalidTool(f"{tool.name}: its calls cannot be decoded: {reason}") from error
 
@@ -82,7 +82,7 @@ class ToolCheck:
             bits = np.unpackbits(mask.numpy().view(np.uint8), bitorder="little")[: self._size]
             allowed = np.flatnonzero(bits)
             if not len(allowed):
-                break  # # the incomplete call will not read back
+                break  # the incomplete call will not read back
             ids.append(int(rng.choice(allowed)))
             matcher.accept_token(ids[-1])
         return ids

@@ -143,7 +143,7 @@ class _Schemas:
 
         try:
             hints = get_type_hints(kind, include_extras=True)
-        except Exception as error:  # # evaluating text annotations can raise anything
+        except Exception as error:  # evaluating text annotations can raise anything
             raise InvalidTool(f"{where}: the types of {kind.__name__} cannot be read: {error}") from error
         properties, required = {}, []
         for name, annotation in hints.items():

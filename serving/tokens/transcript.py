@@ -159,7 +159,7 @@ class Transcript:
             before, found, _ = text.rpartition(spelling)
             if found:
                 tokens = self._covering(ids, before + found) - self._covering(ids, before)
-            else:  # # the model used other escapes
+            else:  # the model used other escapes
                 tokens = len(self._tokenizer.outside_text(value))
             if tokens >= self._string_tokens - 1:
                 yield name

@@ -41,9 +41,7 @@ class ChildPool:
         """
         spare, self._spare = self._spare, None
         if spare is not None:
-            with suppress(
-                SandboxNotStarted
-            ):  # # it may have been killed since, e.g. for lack of memory
+            with suppress(SandboxNotStarted):  # it may have been killed since, e.g. for lack of memory
                 spare.wait(deadline)
                 return spare
         return started(self._sandbox, deadline)

@@ -71,7 +71,7 @@ class Child:
         self._mounts = {name: path.resolve() for name, path in (mounts or {}).items()}
         try:
             self._process = self._start(role, sandbox.resources())
-        except OSError as error:  # # the machine has no memory, processes or descriptors left
+        except OSError as error:  # the machine has no memory, processes or descriptors left
             raise SandboxNotStarted(f"a sandboxed process cannot be started: {error}") from error
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -91,7 +91,7 @@ class Child:
         try:
             why = self.channel.receive(_CONFINED, min(time.monotonic() + START_LIMIT_S, deadline)).problem
             if why is None:
-                self.channel.check_quiet()  # # it may have been ready, and have died since
+                self.channel.check_quiet()  # it may have been ready, and have died since
                 return
         except ChannelError as error:
             why = self._complaint() or f"{type(error).__name__} {error}".strip()
@@ -132,12 +132,10 @@ class Child:
     def death(self) -> str:
         """Describe how the process ended, once its pipes are closed."""
         try:
-            status = self._process.wait(timeout=0.5)  # # its pipes close shortly before
+            status = self._process.wait(timeout=0.5)  # its pipes close shortly before
         except subprocess.TimeoutExpired:
             return "it closed its pipes"
-        number = (
-            -status if status < 0 else status - 128
-        )  # # isolating processes report signals as a shell does
+        number = -status if status < 0 else status - 128  # isolating processes report signals as a shell does
         if number in signal.valid_signals() and number > 0:
             return f"killed by {signal.Signals(number).name}"
         return f"exit status {status}"
@@ -152,7 +150,7 @@ class Child:
             program = [*ISOLATING[self._level](places), interpreter()]
             folder, parent = "/sandbox", 0
         settings = json.dumps({"limits": limits, "parent": parent})
-        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, FOR_GROUPS)  # # child processes inherit the mask
+        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, FOR_GROUPS)  # child processes inherit the mask
         try:
             return subprocess.Popen(
                 [*program, "-s", "-P", "-S", "-c", PROGRAM, folder, role, settings],
@@ -162,7 +160,7 @@ class Child:
                 bufsize=0,
                 cwd="/",
                 env={"PYTHONHASHSEED": "0", "LD_LIBRARY_PATH": os.environ.get("LD_LIBRARY_PATH", "")},
-                start_new_session=True,  # # nothing inside can leave its group
+                start_new_session=True,  # nothing inside can leave its group
             )
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, blocked)

@@ -121,7 +121,7 @@ class CodeSession:
         """
         try:
             code.encode()
-        except UnicodeEncodeError as error:  # # with Python's own message
+        except UnicodeEncodeError as error:  # with Python's own message
             problem = f"UnicodeEncodeError: {error}"
             return CodeResult(problem, problem)
         child = await self._running()
@@ -195,7 +195,7 @@ class CodeSession:
             child.channel.send(("execute", number, code, limit_s, self._output_chars), deadline)
             while not isinstance(said := child.channel.receive_about(number, _SAID, deadline), _Done):
                 head = (head + said.text)[: self._output_chars]
-            child.pause()  # # it may report that it is done, and continue
+            child.pause()  # it may report that it is done, and continue
         except ChannelTimeout:
             return head, f"stopped at the time limit of {limit_s:g} s"
         except ChannelError as error:

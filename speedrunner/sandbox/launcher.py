@@ -21,7 +21,7 @@ import os
 import signal
 import sys
 
-NAMESPACES = {  # # flags of unshare(2), by the kernel's names
+NAMESPACES = {  # flags of unshare(2), by the kernel's names
     "user": 0x10000000,
     "mnt": 0x20000,
     "pid": 0x20000000,
@@ -97,7 +97,7 @@ def _unshare() -> None:
     maps = {"uid_map": os.geteuid(), "gid_map": os.getegid()}
     names = {each for each in NAMESPACES if each not in OPTIONAL or os.path.exists(f"/proc/self/ns/{each}")}
     _call("unshare", sum(NAMESPACES[each] for each in names))
-    _write("/proc/self/setgroups", "deny")  # # otherwise only root may write the other two
+    _write("/proc/self/setgroups", "deny")  # otherwise only root may write the other two
     for name, number in maps.items():
         _write(f"/proc/self/{name}", f"{number} {number} 1")
 
@@ -113,7 +113,7 @@ def _write(path: str, text: str) -> None:
 
 def _enter(things: list[tuple[str, str, str]]) -> None:
     """Create a root with only the passed things, change to it, and leave the old one permanently."""
-    _mount(None, "/", MS_REC | MS_SLAVE)  # # hides these mounts from the outside
+    _mount(None, "/", MS_REC | MS_SLAVE)  # hides these mounts from the outside
     _mount("tmpfs", BASE, MS_NOSUID | MS_NODEV, "mode=0755")
     os.mkdir(BASE + OUTSIDE)
     machine = os.uname().machine
@@ -148,7 +148,7 @@ def _mount(source: str | None, place: str, flags: int, data: str | None = None) 
         "mount",
         source and os.fsencode(source),
         os.fsencode(place),
-        b"tmpfs",  # # the type, for a new file system
+        b"tmpfs",  # the type, for a new file system
         ctypes.c_ulong(flags),
         data and data.encode(),
         path=place,
@@ -173,7 +173,7 @@ def _mounted() -> list[tuple[str, int]]:
 def _make_read_only(path: str, kept: int) -> None:
     try:
         _mount(None, path, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV | kept)
-    except OSError as error:  # # its folder cannot be entered, or it was removed or is below another mount
+    except OSError as error:  # its folder cannot be entered, or it was removed or is below another mount
         if error.errno not in (errno.EACCES, errno.ENOENT):
             raise
 

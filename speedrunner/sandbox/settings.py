@@ -57,7 +57,7 @@ class Sandbox:
             "FSIZE": 0,
             "NOFILE": OPEN_FILES,
             "NPROC": 0,
-            "CORE": 1,  # # byte, too little for a file; and no program can be started to receive the core
+            "CORE": 1,  # byte, too little for a file; and no program can be started to receive the core
             "MEMLOCK": 0,
             "SIGPENDING": 0,
         }

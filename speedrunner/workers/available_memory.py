@@ -41,9 +41,7 @@ def own_cgroups(old: str | None = None) -> Iterator[Path]:
 def _left_in_cgroups() -> Iterator[int]:
     """Yield the free bytes of each limited control group of this process; its file cache counts as free."""
     for folder in own_cgroups():
-        with suppress(
-            OSError, ValueError, KeyError
-        ):  # # the outermost has no limit, others may have "max"
+        with suppress(OSError, ValueError, KeyError):  # the outermost has no limit, others may have "max"
             limit = int((folder / "memory.max").read_text())
             used = int((folder / "memory.current").read_text())
             lines = (folder / "memory.stat").read_text().splitlines()

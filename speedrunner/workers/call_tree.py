@@ -101,20 +101,18 @@ class CallTree:
             return
         now = time.perf_counter()
         node = self._open[depth]
-        node.omitted += min(max(omitted, 0), MOST_OMITTED)  # # reported by the child, which may lie
-        least = 0 if depth else TOOL_CALL_CHARS  # # the actor reads this much
+        node.omitted += min(max(omitted, 0), MOST_OMITTED)  # reported by the child, which may lie
+        least = 0 if depth else TOOL_CALL_CHARS  # the actor reads this much
         if error is None:
             node.result = self._plain(result, least)
         elif depth == 0 and self._episode.left > 0:
-            node.error = _shortened(
-                valid_text(error), ERROR_LIMIT
-            )  # # kept even without room in the call
+            node.error = _shortened(valid_text(error), ERROR_LIMIT)  # kept even without room in the call
             self._take(len(node.error), node.error)
         else:
             node.error = self._error(error, least)
         for ended, began in zip(self._open[depth:], self._began[depth:], strict=True):
             ended.seconds = now - began
-            if ended is not node and error is not None:  # # it could not report its own end
+            if ended is not node and error is not None:  # it could not report its own end
                 ended.error = self._error(error)
         del self._open[depth:], self._began[depth:]
 

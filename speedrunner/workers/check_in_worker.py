@@ -43,7 +43,7 @@ def check(job: Check, say: Say) -> None:
         _carry_out(job, told)
     except EnvironmentFault as error:
         say(Fault(valid_text(str(error)), traceback=""))
-    except Exception as error:  # # anything that `check_env` does not catch
+    except Exception as error:  # anything that `check_env` does not catch
         say(Broken(f"{doing} raised {in_one_line(error)} ({place(error)})"))
     say(Ready())
 
@@ -56,7 +56,7 @@ def _carry_out(job: Check, say: Say) -> None:
         for text in check_env(_made(job, say), tasks, calls=job.calls):
             say(Broken(text))
             wrong = True
-        if not wrong:  # # otherwise it may report the same again
+        if not wrong:  # otherwise it may report the same again
             say(Checking("preload", is_call=False))
             REGISTRY.find(job.env).preload()
     if not wrong:

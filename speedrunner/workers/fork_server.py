@@ -102,7 +102,7 @@ class ForkServer:
         ours, theirs = socket.socketpair()
         with theirs:
             reader, writer = await asyncio.open_unix_connection(sock=ours)
-            try:  # # without await in between, so that no forked process is lost
+            try:  # without await in between, so that no forked process is lost
                 socket.send_fds(self._control, [b"f"], [theirs.fileno()])
                 (pid,) = PID.unpack(self._control.recv(PID.size))
             except (OSError, struct.error):

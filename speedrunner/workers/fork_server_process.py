@@ -51,14 +51,12 @@ def serve(owner: socket.socket) -> None:
     requests = owner.makefile("rb")
 
     def send(reply: Reply) -> None:
-        with suppress(BrokenPipeError):  # # the owner may be gone
+        with suppress(BrokenPipeError):  # the owner may be gone
             owner.sendall(framed(encoded(reply)))
 
     first = read_request(requests)
     if isinstance(first, Check):
-        from speedrunner.workers.check_in_worker import (
-            check,
-        )  # # other workers do not need it
+        from speedrunner.workers.check_in_worker import check  # other workers do not need it
 
         check(first, send)
     if not isinstance(first, Start):
@@ -87,15 +85,15 @@ def main() -> None:
     env, fd, owner = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
     die_with(owner)
     faulthandler.enable()
-    for number in (signal.SIGINT, signal.SIGTERM):  # # they are sent to whole groups; the owner decides
+    for number in (signal.SIGINT, signal.SIGTERM):  # they are sent to whole groups; the owner decides
         signal.signal(number, signal.SIG_IGN)
     if sys.argv[-1] != NOTHING_LOADED:
         _preload(env)
     with suppress(SandboxError):
-        view.system()  # # cached; it reads the file system
+        view.system()  # cached; it reads the file system
     control = _socket(fd)
     gc.collect()
-    gc.freeze()  # # keeps shared memory shared: the workers' garbage collection does not touch it
+    gc.freeze()  # keeps shared memory shared: the workers' garbage collection does not touch it
     control.send(PID.pack(0))
     while True:
         _, fds, _, _ = socket.recv_fds(control, 1, 1)
@@ -113,7 +111,7 @@ def _preload(env: str) -> None:
     process with nothing loaded."""
     try:
         REGISTRY.find(env).preload()
-    except Exception as error:  # # each worker will raise it again and report it
+    except Exception as error:  # each worker will raise it again and report it
         if not isinstance(error, EnvironmentFault) and SILENT not in sys.argv:
             traceback.print_exc()
     if len(list(Path("/proc/self/task").iterdir())) > 1:
@@ -125,7 +123,7 @@ def _run_worker(fd: int, owner: int, control: socket.socket) -> None:
     status = 1
     try:
         os.setsid()  # so that its whole group can be killed
-        die_with(owner)  # # the socket closes too late if a call is running
+        die_with(owner)  # the socket closes too late if a call is running
         control.close()
         serve(_socket(fd))
         status = 0
@@ -137,7 +135,7 @@ def _run_worker(fd: int, owner: int, control: socket.socket) -> None:
         with suppress(OSError, ValueError):
             sys.stdout.flush()
             sys.stderr.flush()
-        os._exit(status)  # # skips exit handlers, which belong to the fork server
+        os._exit(status)  # skips exit handlers, which belong to the fork server
 
 
 def _socket(fd: int) -> socket.socket:
@@ -162,7 +160,7 @@ def _fork_sibling() -> int:
     return pid if pid > 0 else -ctypes.get_errno()
 
 
-_libc = ctypes.PyDLL(None, use_errno=True)  # # PyDLL keeps the interpreter's lock
+_libc = ctypes.PyDLL(None, use_errno=True)  # PyDLL keeps the interpreter's lock
 
 
 if __name__ == "__main__":

@@ -79,6 +79,6 @@ class LocalWorker(EnvWorker):
     async def request(self, request: Reset | Load | Execute, limit_s: float | None) -> Reply:
         """Execute a request, without a time limit. Raises `WorkerFault`."""
         with redirect_stdout(sys.stderr):
-            reply = decoded(encoded(self.answer(request)))  # # as a reply from a process would be
+            reply = decoded(encoded(self.answer(request)))  # as a reply from a process would be
             self.prepare()
         return received(reply)

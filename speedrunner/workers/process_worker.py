@@ -79,7 +79,7 @@ class ProcessWorker(EnvWorker):
         """End the process and all processes that it started, at once."""
         if self._status is not None:
             return
-        for end in (os.kill, os.killpg):  # # it may not have created its own group yet
+        for end in (os.kill, os.killpg):  # it may not have created its own group yet
             with suppress(ProcessLookupError):
                 end(self.pid, signal.SIGKILL)
         _, status = os.waitpid(self.pid, 0)

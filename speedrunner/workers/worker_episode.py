@@ -51,7 +51,7 @@ class WorkerEpisode:
         self._primitives = {each.name: each for each in env.primitives}
         self._skills: Skills | None = None
         if request.module.public:
-            pool.refill()  # # while the world is created
+            pool.refill()  # while the world is created
         self.opened = Opened(env.reset(request.task), env.outcome())
         self.load(request.module)
 
@@ -64,7 +64,7 @@ class WorkerEpisode:
         self.close()
         self._public = module.public
         if module.public:
-            number = next(self._loads)  # # so that later skills draw other random numbers
+            number = next(self._loads)  # so that later skills draw other random numbers
             seed = hashlib.sha256(f"{self._seed} {number}".encode()).hexdigest()
             primitives = {each.name: each.doc for each in self._env.primitives}
             names = (*module.public, *module.private)

@@ -14,7 +14,7 @@ from speedrunner.sandbox.settings import Sandbox
 from speedrunner.store.records import CallNode, Module, Termination
 
 if TYPE_CHECKING:
-    import asyncio  # # which workers do not import
+    import asyncio  # which workers do not import
 
 PID = struct.Struct("i")
 """A fork server's messages: 0 when it is ready for the first fork, then the id of each forked process, in

@@ -89,8 +89,8 @@ class WorkerPool:
         self._starting = asyncio.Semaphore(os.cpu_count() or 1)
         self._starts: list[asyncio.Task[None]] = []
         self._workers: dict[int, ProcessWorker] = {}  # by slot
-        self._failures: dict[int, Exception] = {}  # # errors of first starts, by slot, for the first taker
-        self._free: list[int] = []  # # slots; the last used one is the warmest
+        self._failures: dict[int, Exception] = {}  # errors of first starts, by slot, for the first taker
+        self._free: list[int] = []  # slots; the last used one is the warmest
         self._waiting: list[tuple[bool, int, asyncio.Future[int]]] = []  # a heap
         self._tickets = itertools.count()
         self._slots = range(size)
@@ -142,7 +142,7 @@ class WorkerPool:
                 raise failure
             worker = self._workers.get(slot)
             if worker is None or not worker.usable:
-                if worker is not None:  # # it died while it was free
+                if worker is not None:  # it died while it was free
                     worker.kill()
                 worker = await self._start(slot)
             yield worker
@@ -150,7 +150,7 @@ class WorkerPool:
             if (used := self._workers.get(slot)) is not None:
                 if used.usable:
                     used.finish()
-                else:  # # an interrupted call would continue: it ends with its worker
+                else:  # an interrupted call would continue: it ends with its worker
                     used.kill()
             self._give_back(slot)
 
@@ -162,14 +162,14 @@ class WorkerPool:
         try:
             return await mine
         except asyncio.CancelledError:
-            if not mine.cancelled():  # # a slot arrived at the same moment
+            if not mine.cancelled():  # a slot arrived at the same moment
                 self._give_back(mine.result())
             raise
 
     def _give_back(self, slot: int) -> None:
         while self._waiting:
             _, _, waiter = heapq.heappop(self._waiting)
-            if not waiter.done():  # # skip cancelled requests
+            if not waiter.done():  # skip cancelled requests
                 waiter.set_result(slot)
                 return
         self._free.append(slot)

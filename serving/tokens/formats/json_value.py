@@ -20,7 +20,7 @@ root ::= "\"" body "\""
 body[max_tokens=%d] ::= [ !#-\[\]-\uD7FF\uE000-\U0010FFFF]* ("\\" escape [ !#-\[\]-\uD7FF\uE000-\U0010FFFF]*)*
 escape ::= ["\\bfnrt] | "u00" ("0" [0-7bef] | "1" [0-9a-f])
 """
-_ESCAPE_REST = 5  # # an escape or character that starts within the bound may end beyond it
+_ESCAPE_REST = 5  # an escape or character that starts within the bound may end beyond it
 _INTEGER = r"(0|-?[1-9][0-9]{0,14})"
 # Room for every float from 1e-99 to 1e99 as Python writes it.
 _NUMBER = r"-?(0|[1-9][0-9]{0,15})(\.[0-9]{1,20})?([eE][-+]?[0-9]{1,2})?"

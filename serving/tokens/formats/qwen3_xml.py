@@ -100,7 +100,7 @@ def _written(option: str | int) -> str:
 
 
 def _read(text: str, schema: Schema) -> Any:
-    data = text.encode()  # # refuses lone surrogates in strings too
+    data = text.encode()  # refuses lone surrogates in strings too
     if "enum" in schema:
         spellings = {str(option): option for option in schema["enum"]}
         spellings |= {_written(option): option for option in schema["enum"]}

@@ -21,7 +21,7 @@ AGAIN_S = 0.2
 class TimeLimitReached(BaseException):
     """The call used up its time. Not an `Exception`, so that ordinary `except` clauses do not catch it."""
 
-    __module__ = "builtins"  # # tracebacks show the name without a module
+    __module__ = "builtins"  # tracebacks show the name without a module
 
 
 class Alarm:
@@ -44,7 +44,7 @@ class Alarm:
         self._limit_s = limit_s
         self.expired, self._running, self._held = False, True, False
         sys.setrecursionlimit(RECURSION_LIMIT)
-        signal.setitimer(signal.ITIMER_REAL, max(left_s, 0.001), AGAIN_S)  # # 0 would mean no alarm
+        signal.setitimer(signal.ITIMER_REAL, max(left_s, 0.001), AGAIN_S)  # 0 would mean no alarm
 
     def stop(self) -> None:
         """Stop the alarm."""
@@ -56,7 +56,7 @@ class Alarm:
         sys.setrecursionlimit(RECURSION_LIMIT + RECURSION_RESERVE)
 
     def __exit__(self, *_: object) -> None:
-        with suppress(RecursionError):  # # still too deep for this limit
+        with suppress(RecursionError):  # still too deep for this limit
             sys.setrecursionlimit(RECURSION_LIMIT)
         self._held = False
         if self.expired and self._running:

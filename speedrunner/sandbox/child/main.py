@@ -25,7 +25,7 @@ def main(role: str, settings: str) -> None:
     if given["parent"]:
         die_with(given["parent"])
     sys.dont_write_bytecode = True
-    for module in ALLOWED_MODULES:  # # likely imports of the code, while the process is not needed yet
+    for module in ALLOWED_MODULES:  # likely imports of the code, while the process is not needed yet
         importlib.import_module(module)
     wire, alarm = Wire(), Alarm()
     confine(given["limits"])

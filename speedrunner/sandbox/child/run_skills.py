@@ -44,7 +44,7 @@ class Tracer:
         self._wire = wire
         self._alarm = alarm
         self._number = number
-        self._omitted = [0]  # # number of unreported calls, for each running skill
+        self._omitted = [0]  # unreported calls, for each reported skill that is running
         self._nodes = 1
         self._room = TEXT_LIMIT
 
@@ -110,13 +110,13 @@ class Tracer:
 
     def _leave(self, depth: int, result: Any, error: str | None) -> None:
         message = ["leave", self._number, depth, sum(self._omitted[depth:]), result, error]
-        del self._omitted[depth:]  # # also calls below that an interruption left open
+        del self._omitted[depth:]  # also calls below that an interruption left open
         self._tell(message)
 
     def _tell(self, message: list[Any]) -> None:
         with self._alarm:
             body = encode(message)
-            if excess(body):  # # for example many large arguments, or characters of several bytes
+            if excess(body):  # for example many large arguments, or characters of several bytes
                 body = encode([*message[:-2], *map(_shortened, message[-2:])])
             self._wire.send(body)
 
@@ -145,8 +145,8 @@ class LoadedModule:
         self._tracebacks = Tracebacks(source)
         self._skills: dict[str, tuple[Callable[..., Any], inspect.Signature]] = {}
         self._failure: BaseException | None = None
-        random.seed(seed)  # # skills may draw random numbers, and replays must repeat them
-        sys.modules["skills"] = ModuleType("skills")  # # dataclasses look here for the module of a class
+        random.seed(seed)  # skills may draw random numbers, and replays must repeat them
+        sys.modules["skills"] = ModuleType("skills")  # dataclasses look here for the module of a class
         module = vars(sys.modules["skills"])
         module.update({name: self._primitive(name, doc) for name, doc in primitives.items()})
         try:
@@ -156,7 +156,7 @@ class LoadedModule:
             for name in skills:
                 self._skills[name] = module[name], inspect.signature(module[name])
                 module[name] = self._skill(name)
-        except BaseException as error:  # # reported to each call of its skills
+        except BaseException as error:  # reported to each call of its skills
             self._failure = error
 
     def run(self, number: int, name: str, arguments: dict[str, Any], limit_s: float, left_s: float) -> None:
@@ -181,8 +181,8 @@ class LoadedModule:
                 plain = self._tracer.plain(function(**bound(name, signature, (), arguments)))
             finally:
                 self._alarm.stop()
-        except BaseException as error:  # # anything that a skill raises is its own error, even SystemExit
-            self._alarm.stop()  # # the first `stop` may itself have been interrupted
+        except BaseException as error:  # anything that a skill raises is its own error, even SystemExit
+            self._alarm.stop()  # the first `stop` may itself have been interrupted
             plain, text = None, self._tracebacks.describe(error)
         body = encode(["end", number, self._tracer.omitted, plain, text])
         if excess(body):

@@ -44,13 +44,13 @@ def to_json(value: Any, room: int) -> tuple[Any, int]:
             plain = value
         elif isinstance(value, str):
             used += len(value)
-            if used > room:  # # before a long text is processed
+            if used > room:  # before a long text is processed
                 raise _TooLarge
             plain = valid_text(value)
         elif isinstance(value, list | tuple):
             plain = []
             for each in value:
-                if used > room:  # # also stops an iterator that never ends
+                if used > room:  # also stops an iterator that never ends
                     raise _TooLarge
                 plain.append(convert(each, depth + 1))
         elif isinstance(value, dict) and all(isinstance(key, str) for key in value):
@@ -65,7 +65,7 @@ def to_json(value: Any, room: int) -> tuple[Any, int]:
 
     try:
         return convert(value, 0), used
-    except Exception:  # # too large, or a container with broken methods
+    except Exception:  # too large, or a container with broken methods
         plain = _described(value)
         return plain, len(plain)
 

@@ -54,7 +54,7 @@ class Wire:
         while size:
             part = os.read(self._in, size)
             if not part:
-                os._exit(0)  # # the worker has closed the pipe
+                os._exit(0)  # the worker has closed the pipe
             parts.append(part)
             size -= len(part)
         return b"".join(parts)
