@@ -24,7 +24,7 @@ from serving.reconciliation import Reconciliation
 from serving.tokens.tools import ToolCall
 from serving.usage import Usage
 from speedrunner.library.definition import HEADER
-from speedrunner.store.records import CallNode, SleepRecord, Termination, Trajectory, Turn
+from speedrunner.store.records import FORMAT, CallNode, SleepRecord, Termination, Trajectory, Turn
 from tests.tampered_runs import seal
 
 HUGE = 900_000_000
@@ -75,7 +75,7 @@ class Lure:
         self.program.write_text(f"#!/bin/sh\n: > '{self.mark}'\n")
         self.program.chmod(0o700)
         self.model_config.write_text(
-            "name: evil\ntried: never\ncontext: 4096\nroute: tokens\ntool_format: qwen3_json\n"
+            "name: evil\ntried: never\ncontext: 4096\napi: completions\ntool_format: qwen3_json\n"
             f"path: {self.folder}/weights\nrecipe: {self.python}\n"
             "prices: {uncached: 0, cached: 0, output: 0}\n"
             "roles: {actor: {string_tokens: 10}, inducer: {string_tokens: 10}}\n"
@@ -140,7 +140,7 @@ def _sandbox(run: Path, lure: Lure) -> None:
         "    return random._os.read(file, 100).decode()\n"
     )
     skills = [{"name": "home", "public": True, "created": 1, "edited": 1}]
-    (policy / "library.json").write_text(json.dumps({"version": 1, "skills": skills, "format": 1}))
+    (policy / "library.json").write_text(json.dumps({"version": 1, "skills": skills, "format": FORMAT}))
     node = CallNode("home", "skill", {}, "3")
     turn = Turn([], "", Usage(1, 0, 1), 1.0, call=ToolCall("home", {}), executed=node)
     again = Trajectory(

@@ -39,7 +39,7 @@ def change(run: Path, name: str, edit: Change, line: int = 0) -> None:
 def seal(run: Path) -> None:
     """Seal a run as it is now."""
     state = load(run).state
-    state.seals = ChecksumKeeper(run).seals({})
+    state.checksums = ChecksumKeeper(run).checksums({})
     state.digest = state.own_digest
     files.write_atomic(run / "state.json", state)
 

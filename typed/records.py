@@ -50,8 +50,19 @@ def keys_of(kind: type[msgspec.Struct], prefix: str = "") -> list[str]:
     return keys
 
 
+RENAMED = {
+    "model.card": "model.name",
+    "model.inducer_card": "model.inducer_name",
+    "route": "api",
+    "remark": "caveat",
+}
+"""Old names of keys with the new ones."""
+
+
 def unknown_key(key: str, value: object, known: Sequence[str]) -> str:
     """What to tell of a key that does not exist: what may have been meant, and what there is beside it."""
+    if RENAMED.get(key) in known:
+        return f"{key} is now called {RENAMED[key]}"
     section, _, leaf = key.rpartition(".")
     leaves = {each.rpartition(".")[2]: each for each in known}
     nearest = get_close_matches(key, known, n=1) or get_close_matches(leaf, leaves, n=1)

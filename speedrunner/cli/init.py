@@ -24,8 +24,8 @@ NEXT = {
         "speedrunner run method={name}:{cls} run.rollouts=20",
     ),
     "model": (
-        "speedrunner serve model.name={name}.yaml --print",
-        "speedrunner episode model.name={name}.yaml",
+        "speedrunner serve model={name}.yaml --print",
+        "speedrunner episode model={name}.yaml",
     ),
 }
 """Commands that try what was written."""
@@ -39,9 +39,7 @@ class NotWritten(Exception):
 
 
 def init(
-    kind: Annotated[
-        Kind, typer.Argument(metavar="KIND", help="env, method or model config (a model configuration).")
-    ],
+    kind: Annotated[Kind, typer.Argument(metavar="KIND", help="env, method or model.")],
     name: Annotated[
         str, typer.Argument(metavar="NAME", help="Name of the module, or of the model configuration.")
     ],

@@ -24,7 +24,7 @@ class Subject:
     Attributes:
         given: what the command was given.
         root: where the runs' folders of a list are, if that was given as well.
-        model configs: the models of all roles, as the runs adapt them.
+        model_configs: the models of all roles, as the runs adapt them.
         served: those for which a server is started, with the port that it gets, if any.
         together: models whose servers one run starts, for each different run.
         attached: those whose server runs already, and how it is reached.

@@ -237,19 +237,9 @@ def from_yaml(text: str) -> Config:
     """Read what `to_yaml` wrote, as plain data; keys that it lacks get their defaults. Raises
     `InvalidConfig`."""
     try:
-        return from_stored(read_plain(text))
+        return from_mapping(read_plain(text))
     except NotPlain as error:
         raise InvalidConfig(f"the configuration cannot be read: {error}") from None
-
-
-def from_stored(content: object) -> Config:
-    """The configuration of a run, as its file holds it; `logging` of early ones was what `verbosity` is now.
-
-    Raises `InvalidConfig`.
-    """
-    if isinstance(content, Mapping) and "verbosity" not in content and "logging" in content:
-        content = {**content, "logging": "none", "verbosity": content["logging"]}
-    return from_mapping(content)
 
 
 def to_yaml(config: Config) -> str:

@@ -29,7 +29,7 @@ SPLITS = ("train", "test", "sleep")
 ROWS = 200
 """Conversations that are held in memory at a time, at most."""
 
-MODEL_CONFIG = """\
+CARD = """\
 ---
 configs:
 - config_name: default
@@ -45,7 +45,7 @@ the tool call that was parsed, its `arguments` as JSON. `score` is missing where
 episode. Tokens are sums over the conversation.
 
 Runs: {runs}.
-{remarks}"""
+{caveats}"""
 
 
 def write_dataset(runs: Sequence[Path], folder: Path) -> dict[str, int]:
@@ -73,10 +73,8 @@ def write_dataset(runs: Sequence[Path], folder: Path) -> dict[str, int]:
         files = "\n".join(f"  - split: {split}\n    path: data/{split}-*" for split in counts)
         names = ", ".join(_plain(run.name) for run in runs)
         said = dict.fromkeys(_plain(line) for run in runs for line in caveats(load(run).processes))
-        model_config = MODEL_CONFIG.format(
-            files=files, runs=names, caveats="".join(f"\n{line}.\n" for line in said)
-        )
-        (folder / "README.md").write_text(model_config, encoding="utf-8")
+        text = CARD.format(files=files, runs=names, caveats="".join(f"\n{line}.\n" for line in said))
+        (folder / "README.md").write_text(text, encoding="utf-8")
     return counts
 
 

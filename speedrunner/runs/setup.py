@@ -116,7 +116,7 @@ def set_up(
     """Make what a configuration names.
 
     Args:
-        model configs: the actor's and the inducer's, as a run has recorded them; `None`: those that it names.
+        model_configs: the actor's and the inducer's, as a run has recorded them; `None`: those that it names.
         plays_here: whether this machine is to play; login nodes often isolate nothing.
 
     Raises:

@@ -56,7 +56,7 @@ class ChecksumKeeper:
         """Note an append that is done, and how long the file is now."""
         self._sizes[str(path.relative_to(self._root))] = size
 
-    def seals(self, before: Mapping[str, Checksum]) -> dict[str, Checksum]:
+    def checksums(self, before: Mapping[str, Checksum]) -> dict[str, Checksum]:
         """The checksums of all that is recorded by now, in the place of those `before`.
 
         What cannot be read, or is not as it was covered by a checksum, keeps the checksum that it has.
@@ -100,14 +100,14 @@ class ChecksumKeeper:
 
 
 def broken(
-    root: Path, seals: Mapping[str, Checksum], check_time: Callable[[], None] = lambda: None
+    root: Path, checksums: Mapping[str, Checksum], check_time: Callable[[], None] = lambda: None
 ) -> Iterator[tuple[str, str]]:
     """Yield the files that are not as they were covered by a checksum, and in what.
 
     Args:
         check_time: is called for each `BLOCK` bytes; a file with holes may have terabytes.
     """
-    for name, seal in sorted(seals.items()):
+    for name, seal in sorted(checksums.items()):
         path, digest = root / name, hashlib.sha256()
         if Path(name).is_absolute() or ".." in Path(name).parts:
             yield name, "is no file of a run"
@@ -129,11 +129,11 @@ def broken(
             )
 
 
-def without_checksum(root: Path, seals: Mapping[str, Checksum]) -> dict[str, int]:
+def without_checksum(root: Path, checksums: Mapping[str, Checksum]) -> dict[str, int]:
     """Bytes that no checksum covers, by file: of a process that was killed, or goes on."""
     sizes = {name: (root / name).stat().st_size for name in _names(root, (*WHOLE, *APPENDED))}
-    rest = {name: size - (seals[name].size if name in seals else 0) for name, size in sizes.items()}
-    return {name: size for name, size in rest.items() if size > 0 or name not in seals}
+    rest = {name: size - (checksums[name].size if name in checksums else 0) for name, size in sizes.items()}
+    return {name: size for name, size in rest.items() if size > 0 or name not in checksums}
 
 
 def _names(root: Path, patterns: tuple[str, ...]) -> list[str]:

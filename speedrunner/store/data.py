@@ -20,7 +20,7 @@ from serving.meter import LedgerRow
 from serving.usage import Prices
 from speedrunner.config.plain_yaml import BYTES as CONFIG_BYTES
 from speedrunner.config.plain_yaml import NotPlain, read_plain
-from speedrunner.config.schema import Config, InvalidConfig, from_stored
+from speedrunner.config.schema import Config, InvalidConfig, from_mapping
 from speedrunner.store import files
 from speedrunner.store.episode_file import EPISODES, EpisodeFile
 from speedrunner.store.labels import attempt_of, attempts
@@ -104,7 +104,7 @@ class RunData:
     def settings(self) -> Config:
         """The same, typed. Raises `InvalidConfig`, which names the file."""
         try:
-            return from_stored(self.config)
+            return from_mapping(self.config)
         except InvalidConfig as error:
             raise InvalidConfig(f"{self.files.config}: {error}") from None
 

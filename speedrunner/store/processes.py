@@ -70,6 +70,6 @@ def _compared(process: Process) -> dict[str, Any]:
             content[role]["server"]["flags"].pop(flag, None)
     if content["inducer"] == content["actor"]:  # one model: report its changes once
         del content["inducer"]
-    for name in ("started", "host", "pid", "machine", "sandbox", "changes", "seals", "format"):
+    for name in ("started", "host", "pid", "machine", "sandbox", "changes", "checksums", "format"):
         content.pop(name, None)
     return flat(content)

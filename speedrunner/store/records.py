@@ -18,7 +18,7 @@ from serving.tokens.tools import ToolCall
 from serving.usage import Prices, Usage
 from typed.numbers import Moment, Real, Whole
 
-FORMAT = 1
+FORMAT = 2
 """Version of the layout of every record below."""
 
 
@@ -434,5 +434,5 @@ class Process(msgspec.Struct, kw_only=True):
     machine: Machine | None = None
     sandbox: str = ""
     changes: list[str] = []
-    seals: bool = False
+    checksums: bool = False
     format: Whole = FORMAT

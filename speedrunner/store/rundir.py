@@ -163,7 +163,9 @@ class RunDirectory:
 
     def _write_state(self, **changes: Any) -> None:
         self._own()
-        state = msgspec.structs.replace(self.state, **changes, seals=self._checksums.seals(self.state.seals))
+        state = msgspec.structs.replace(
+            self.state, **changes, checksums=self._checksums.checksums(self.state.checksums)
+        )
         state.digest = state.own_digest
         files.write_atomic(self.files.state, state)
         self.state = state

@@ -69,7 +69,7 @@ class State(msgspec.Struct):
     finished: list[str] = []
     training_end: TrainingEnd | None = None
     secret: str = ""
-    seals: dict[str, Checksum] = {}
+    checksums: dict[str, Checksum] = {}
     digest: str = ""
     format: int = FORMAT
 

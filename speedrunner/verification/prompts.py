@@ -64,7 +64,7 @@ def composer(model_config: ModelConfig, own: ModelConfig | None, process: Proces
     """What composes a model's prompts; `None` where its tokenizer is not here, or not the one that it had.
 
     Args:
-        model config: the recorded model configuration.
+        model_config: the recorded model configuration.
         own: the reader's configuration of this model, which says where it is; `None` where there is none.
     """
     from huggingface_hub import try_to_load_from_cache

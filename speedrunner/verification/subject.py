@@ -42,7 +42,7 @@ class Subject:
         setup: what its configuration names, with the recorded model configurations.
         deadline: when the verification has to end, in seconds of `time.monotonic`. After it, `episodes` and
             `policy` raise `OutOfTime`.
-        model configs: the reader's own model configurations, by model name: those say where tokenizers are.
+        model_configs: the reader's own model configurations, by model name: those say where tokenizers are.
 
     Raises:
         StorageError, InvalidConfig: it cannot be read.

@@ -112,8 +112,8 @@ def check_files(run: RunData, deadline: float = inf) -> Finding:
     if not text and run.episodes:
         found.differs("state.json", "is missing, although episodes were played")
         return found.finding("nothing says what was covered by a checksum")
-    if not state.digest and not any(word in text for word in (b"seal", b"diges", b"sha256")):
-        if not any(each.seals for each in run.processes):
+    if not state.digest and not any(word in text for word in (b"checksum", b"diges", b"sha256")):
+        if not any(each.checksums for each in run.processes):
             return Finding(
                 "files",
                 "not checked",
@@ -124,14 +124,16 @@ def check_files(run: RunData, deadline: float = inf) -> Finding:
     if text != files.indented(state) or (state.digest != state.own_digest):
         found.differs("state.json", "is not as it was written")
     try:
-        for name, what in broken(run.path, state.seals, partial(check_time, deadline)):
+        for name, what in broken(run.path, state.checksums, partial(check_time, deadline)):
             found.differs(name, what)
     except OutOfTime:
         return found.finding("some of the files", is_late=True)
-    size = sum(seal.size for seal in state.seals.values())
-    rest = without_checksum(run.path, state.seals)
+    size = sum(seal.size for seal in state.checksums.values())
+    rest = without_checksum(run.path, state.checksums)
     told = f"; {sum(rest.values())} bytes of {', '.join(rest)} are behind the checksums" if rest else ""
-    return found.finding(f"{len(state.seals)} files, {size} bytes as they were covered by a checksum{told}")
+    return found.finding(
+        f"{len(state.checksums)} files, {size} bytes as they were covered by a checksum{told}"
+    )
 
 
 def _other_code(subject: Subject) -> Iterator[str]:

@@ -66,7 +66,7 @@ async def measure_client(
     episode (environment, records) is not part of it.
 
     Args:
-        model config: names tokenizer and tool format; on the completions API.
+        model_config: names tokenizer and tool format; on the completions API.
 
     Raises `InvalidConfig`, `InvalidModelConfig`, `ServingError`.
     """

@@ -1,4 +1,4 @@
-"""Whether ledger and engine agree, whatever happens to requests: `python -m tests.bench accounts`."""
+"""Whether ledger and engine agree, whatever happens to requests: `python -m tests.bench reconciliation`."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def _measurement(
         "all, within the bound of those that were cut off": reconciliation.agrees,
     }
     wrong = [comparison for comparison, agrees in agree.items() if not agrees]
-    notes = [f"DO NOT AGREE: {comparison}" for comparison in wrong] or ["The accounts agree."]
+    notes = [f"DO NOT AGREE: {comparison}" for comparison in wrong] or ["Ledger and engine agree."]
     if not reconciliation.ours:
         notes.append("(the server is not ours: what others sent to it meanwhile is counted too)")
     tries = ", ".join(f"{n} {status}" for status, n in statuses.items())

@@ -118,7 +118,7 @@ def test_people_see_a_table_and_whether_it_agrees() -> None:
     assert ["actor", "3", "1", "60", "90", "5", "25", "0"] in lines
     assert ["finished,", "engine", "2", "150", "60", "30", "90"] in lines
     assert ["cut", "off", "(difference)", "not", "measured", "20", "0", "4", "20"] in lines
-    assert lines[-1] == ["The", "reconciliations", "agree."]
+    assert lines[-1] == ["Ledger", "and", "engine", "agree."]
 
 
 @pytest.mark.parametrize(

@@ -72,7 +72,7 @@ async def test_a_killed_engine_core_ends_the_server_and_a_restart_serves_again(
 OWNER = """
 import asyncio, sys
 from pathlib import Path
-from serving.model configs import load_model_config
+from serving.model_configs import load_model_config
 from serving.engine.server import VllmServer
 
 async def main():

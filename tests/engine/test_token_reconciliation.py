@@ -20,13 +20,13 @@ async def test_ledger_and_engine_agree_over_requests_of_every_fate(engine_server
     assert set(found.facts["statuses"]) >= {"ok", "aborted", "overflow", "failed"}
     assert found.facts["retries"] > 0
     reconciliations = {each["role"]: each for each in found.tables[0].rows}
-    assert reconciliation.keys() >= {"actor", "inducer", "critic", *ROUGH} - {"answered"}
+    assert reconciliations.keys() >= {"actor", "inducer", "critic", *ROUGH} - {"answered"}
     assert reconciliations["inducer"]["reasoning"] > 0
     # To the token where nothing was cut off, within the bound at the end.
     sums = {each["tokens"]: each for each in found.tables[1].rows}
     calm, residual, most = (sums[each] for each in ("first half (difference)", *CUT_OFF))
     assert (calm["prompt"], calm["cached"], calm["generated"]) == (0, 0, 0)
-    unreported = sum(account["unreported"] for account in reconciliation.values())
+    unreported = sum(account["unreported"] for account in reconciliations.values())
     assert unreported > 0
     assert 0 <= residual["prompt"] <= most["prompt"]
     assert 0 <= residual["generated"] <= most["generated"]

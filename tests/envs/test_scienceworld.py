@@ -133,7 +133,8 @@ class TestTexts:
         self, shared: ScienceWorld, episode: dict[str, Any]
     ) -> None:
         opening = shared.reset(Task("scienceworld", episode["task"], episode["variation"]))
-        assert opening == Opening(episode["task_description_free_action"], episode["initial_observation"])
+        instruction = episode["task_description_free_action"].removeprefix("Task Description:").strip()
+        assert opening == Opening(instruction, episode["initial_observation"])
         assert shared.free_observation() == episode["initial_look_free_action"]
         assert raw(shared) == episode["after_initial_look"]["score_raw"]
         for step in episode["steps"]:

@@ -30,7 +30,7 @@ from tests.tool_samples import STRING, record
 GO = ToolSpec("go", "Go somewhere.", record("to", to=STRING))
 WAIT = ToolSpec("wait", "Wait.", record())
 MESSAGES = [{"role": "system", "content": "Play."}, {"role": "user", "content": "Begin."}]
-APIS = ["tokens", "chat", "responses"]
+APIS = ["completions", "chat", "responses"]
 
 
 @dataclass
@@ -155,7 +155,7 @@ async def test_the_ledgers_sums_are_the_engines_counters(open_talk: Any, api: st
 
 
 async def test_the_tokens_route_sends_ids_that_only_grow_and_the_tag(open_talk: Any) -> None:
-    async with open_talk(lambda request: call("go", to=f"<|im_end|> {request.turn}"), "tokens") as rig:
+    async with open_talk(lambda request: call("go", to=f"<|im_end|> {request.turn}"), "completions") as rig:
         assert isinstance(rig.talk, TokenConversation)
         answers = []
         for _ in range(4):
@@ -174,7 +174,7 @@ async def test_the_tokens_route_sends_ids_that_only_grow_and_the_tag(open_talk: 
 
 
 async def test_cached_tokens_are_all_whole_blocks_of_what_stood_before(open_talk: Any) -> None:
-    async with open_talk(lambda request: call("go", to="there"), "tokens") as rig:
+    async with open_talk(lambda request: call("go", to="there"), "completions") as rig:
         known = 0
         for turn in range(4):
             done = await rig.talk.ask()
@@ -186,7 +186,7 @@ async def test_cached_tokens_are_all_whole_blocks_of_what_stood_before(open_talk
 
 async def test_reasoning_is_counted_on_the_tokens_route(open_talk: Any) -> None:
     answer = Answer(calls=call("wait").calls, thinking="left or right?")
-    async with open_talk([answer], "tokens", thinking_tokens=30) as rig:
+    async with open_talk([answer], "completions", thinking_tokens=30) as rig:
         done = await rig.talk.ask()
         assert done.reasoning == "left or right?"
         assert done.call == ToolCall("wait", {})
@@ -195,7 +195,7 @@ async def test_reasoning_is_counted_on_the_tokens_route(open_talk: Any) -> None:
 
 
 async def test_a_full_context_overflows_before_anything_is_sent(open_talk: Any) -> None:
-    async with open_talk([], "tokens", context=100) as rig:
+    async with open_talk([], "completions", context=100) as rig:
         with pytest.raises(ContextOverflow, match="context is 100"):
             await rig.talk.ask()
         assert rig.rows == []
@@ -204,10 +204,10 @@ async def test_a_full_context_overflows_before_anything_is_sent(open_talk: Any) 
 async def test_an_answer_cut_by_the_end_of_the_context_is_an_overflow_with_what_there_was_room_for(
     open_talk: Any,
 ) -> None:
-    async with open_talk([], "tokens", thinking_tokens=30) as rig:
+    async with open_talk([], "completions", thinking_tokens=30) as rig:
         prompt = len(rig.talk.transcript.ids)
     answer = Answer(calls=call("go", to="x" * 500).calls, thinking="left")
-    async with open_talk([answer], "tokens", context=prompt + 10, thinking_tokens=30) as rig:
+    async with open_talk([answer], "completions", context=prompt + 10, thinking_tokens=30) as rig:
         with pytest.raises(AnswerOverflow, match="10 tokens left") as caught:
             await rig.talk.ask()
         found = caught.value.completion

@@ -231,7 +231,7 @@ def test_suggested_commands_quote_what_a_run_says(
     folder, hostile = tmp_path / "runs", f"$(touch {lure.mark}); touch {lure.mark} #"
     shutil.copytree(sound, folder / "run")
     config = folder / "run/config.yaml"
-    config.write_text(config.read_text().replace("model config: tiny-random", f"model config: '{hostile}'"))
+    config.write_text(config.read_text().replace("name: tiny-random", f"name: '{hostile}'"))
     ended = commands.run(tmp_path, "report", str(folder), "--out", str(tmp_path / "out"))
     suggested = [line for line in ended.out.splitlines() if "speedrunner sweep" in line]
     assert suggested

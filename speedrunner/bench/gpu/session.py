@@ -53,7 +53,7 @@ class Step:
         play: measures.
         command: measures the same alone, with names of its facts in braces; empty if only the record does.
         server: name of the server that it needs, which `model_config` describes; empty for none.
-        model config: the model configuration of that server.
+        model_config: the model configuration of that server.
         starts: name of a server that the step starts itself and leaves running.
         needs: name of a step that must have a result before.
         skip: why it cannot be played here.

@@ -65,7 +65,7 @@ def test_a_prompt_or_a_text_that_changes_is_seen(monkeypatch: pytest.MonkeyPatch
 
 
 def test_sleeps_were_recorded_with_the_numbers_that_its_prompts_have() -> None:
-    shown, served = recorded_sleeps.CARD, load_model_config("tiny")
+    shown, served = recorded_sleeps.MODEL_CONFIG, load_model_config("tiny")
     assert shown.context == served.context
     assert shown.roles.inducer.string_tokens == served.roles.inducer.string_tokens
     assert shown.roles.inducer.max_calls == served.roles.inducer.max_calls

@@ -296,7 +296,7 @@ OWNER = """
 import asyncio, sys
 from pathlib import Path
 import psutil
-from serving.model configs import load_model_config
+from serving.model_configs import load_model_config
 from serving.engine import server as server_module
 
 async def main():

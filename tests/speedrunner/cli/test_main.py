@@ -264,7 +264,7 @@ class TestBadInput:
         (run.dir / "episodes.jsonl").mkdir()
         line = complaint(run.cli())
         assert str(run.dir) in line
-        assert "is a directory" in line
+        assert "no regular file but a folder" in line
 
     @pytest.mark.skipif(os.geteuid() == 0, reason="the superuser may always read")
     def test_a_directory_that_may_not_be_read(self, corridor: Runs) -> None:

@@ -80,7 +80,7 @@ def test_a_run_that_stands_there_twice_is_left_out_and_no_damage(copied: Path) -
     said = f"{again} is left out: it has the setting and the seed of {run}"
     assert said in done.stdout
     text = (copied / "report" / "report.html").read_text()
-    assert f'<p class="remark">{said}</p>' in text
+    assert f'<p class="caveat">{said}</p>' in text
     assert "What could not be read" not in text
 
 

@@ -55,7 +55,7 @@ class TestYaml:
 
     def test_an_older_file_gets_the_defaults_of_keys_that_it_lacks(self) -> None:
         text = (
-            "run: {dir: x}\nenv: {name: babyai}\nmethod: {name: react}\nmodel: {model config: tiny-random}\n"
+            "run: {dir: x}\nenv: {name: babyai}\nmethod: {name: react}\nmodel: {name: tiny-random}\n"
         )
         assert from_yaml(text).run == RunConfig("x")
 

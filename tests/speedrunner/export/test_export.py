@@ -102,7 +102,7 @@ class TestADataset:
         for name in ("train", "test", "sleep"):
             assert f"  - split: {name}\n    path: data/{name}-*\n" in model_config
 
-    def test_says_in_its_model_config_what_the_models_model_configs_remark(self, dataset: Path) -> None:
+    def test_says_in_its_card_what_the_model_configs_warn_of(self, dataset: Path) -> None:
         assert "\ntiny-random: its answers stand in a script.\n" in (dataset / "README.md").read_text()
 
     def test_takes_no_name_for_markup(self, run: RunData, tmp_path: Path) -> None:

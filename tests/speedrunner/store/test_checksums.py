@@ -21,11 +21,11 @@ def path(tmp_path: Path) -> Path:
 
 
 def found(path: Path) -> list[tuple[str, str]]:
-    return list(broken(path, load(path).state.seals))
+    return list(broken(path, load(path).state.checksums))
 
 
 def rest(path: Path) -> dict[str, int]:
-    return without_checksum(path, load(path).state.seals)
+    return without_checksum(path, load(path).state.checksums)
 
 
 def test_all_that_was_recorded_is_sealed_when_the_directory_is_given_back(path: Path) -> None:
@@ -42,7 +42,7 @@ def test_a_step_that_is_finished_is_sealed_at_once(path: Path) -> None:
 
 
 def test_later_appends_break_no_seal(path: Path) -> None:
-    before = load(path).state.seals
+    before = load(path).state.checksums
     with RunDirectory.open_for_writing(path) as run:
         run.append_trajectory("train", 0, trajectory("train/0001", attempt=2))
         assert list(broken(path, before)) == []
@@ -119,13 +119,13 @@ def test_what_cannot_be_sealed_stops_nothing(path: Path, monkeypatch: pytest.Mon
     def refuse(*_: object) -> None:
         raise StorageError("the disk is away")
 
-    before = load(path).state.seals
+    before = load(path).state.checksums
     with monkeypatch.context() as patch, RunDirectory.open_for_writing(path) as run:
         patch.setattr("speedrunner.store.checksums._digest", refuse)
         run.append_request(request())
         run.mark_finished("wake/0001")
         assert run.state.finished[-1] == "wake/0001"
-        assert run.state.seals == before
+        assert run.state.checksums == before
 
 
 def test_a_disk_that_is_full_at_the_end_hides_no_other_error(
@@ -148,7 +148,7 @@ def test_a_disk_that_is_full_at_the_end_hides_no_other_error(
 
 
 def test_a_run_of_an_earlier_layout_is_sealed_when_it_goes_on(path: Path) -> None:
-    (path / "state.json").write_text('{"finished": ["sleep/0001"], "training_end": null, "format": 1}')
+    (path / "state.json").write_text('{"finished": ["sleep/0001"], "training_end": null, "format": 2}')
     with RunDirectory.open_for_writing(path) as run:
         run.append_request(request())
     assert (found(path), list(rest(path))) == ([], ["sleeps/0001.json"])

@@ -50,7 +50,7 @@ def test_its_records_are_read() -> None:
     assert not any(edit.is_complete for edit in run.sleeps[0].edits)
     assert len(run.policies.load(1).skills) == 10
     assert run.processes[0].machine is None
-    assert (run.reconciliations[0].ledger, run.state.seals) == (run.reconciliations[0].engine, {})
+    assert (run.reconciliations[0].ledger, run.state.checksums) == (run.reconciliations[0].engine, {})
     assert sum(row.usage.prompt for row in run.requests if row.usage) == run.reconciliations[0].ledger.prompt
 
 

@@ -197,7 +197,7 @@ def test_a_kill_at_any_instant_loses_and_doubles_nothing(path):
         time.sleep(moments.random() / 50)  # anywhere within the next episodes
         process.kill()
         acknowledged += process.communicate()[0].split()
-        assert list(broken(path, load(path).state.seals)) == []
+        assert list(broken(path, load(path).state.checksums)) == []
     with RunDirectory.open_for_writing(path) as run:
         finished = run.state.finished
         played = [episode.episode for episode in run.read().trajectories()]

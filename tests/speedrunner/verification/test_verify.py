@@ -14,7 +14,7 @@ from speedrunner.config.schema import InvalidConfig
 from speedrunner.runs.drain import Drain, Interrupted
 from speedrunner.store import files
 from speedrunner.store.data import load
-from speedrunner.store.records import Termination
+from speedrunner.store.records import FORMAT, Termination
 from speedrunner.store.rundir import RunDirectory
 from speedrunner.verification.replay import BY_THE_CLOCK
 from speedrunner.verification.verify import check_files, verify
@@ -47,7 +47,7 @@ async def test_a_run_as_it_was_recorded(learnt: ScriptedRun) -> None:
 async def test_every_file_that_matters_is_sealed(learnt: ScriptedRun) -> None:
     names = {str(file.relative_to(learnt.dir)) for file in learnt.dir.rglob("*") if file.is_file()}
     directory = load(learnt.dir)
-    assert names - directory.state.seals.keys() == {"state.json", "workers.log"}
+    assert names - directory.state.checksums.keys() == {"state.json", "workers.log"}
     assert "not covered by a checksum" not in check_files(directory).text
 
 
@@ -105,18 +105,11 @@ async def test_what_cannot_be_read_any_more_is_told_with_the_file_that_was_chang
         await verified(run)
 
 
-async def test_a_run_of_an_earlier_layout_is_not_sealed_and_verifies(
-    learnt: ScriptedRun, tmp_path: Path
-) -> None:
+async def test_a_run_without_checksums_verifies_otherwise(learnt: ScriptedRun, tmp_path: Path) -> None:
     run = copy_of(learnt.dir, tmp_path)
     state = load(run).state
-    early = {"finished": state.finished, "training_end": None, "format": 1}
+    early = {"finished": state.finished, "training_end": None, "format": FORMAT}
     (run / "state.json").write_text(json.dumps(early, indent=2))
-    config = (run / "config.yaml").read_text()
-    (run / "config.yaml").write_text(
-        config.replace("logging: none\nverbosity: info", "logging: info")  # as it was called then
-    )
-    assert "verbosity" not in (run / "config.yaml").read_text()
     taken_off = await verified(run)
     assert taken_off["files"].details[0].startswith("state.json: has no checksums, although")
     processes = (run / "processes.jsonl").read_text()
@@ -154,7 +147,7 @@ class TestAnUnfinishedRun:
         state = load(run).state
         last = state.finished.pop()
         assert last.startswith("evaluate/0004")
-        del state.seals["evaluations/0004.jsonl"], state.seals["reconciliation.jsonl"]
+        del state.checksums["evaluations/0004.jsonl"], state.checksums["reconciliation.jsonl"]
         state.digest = state.own_digest
         files.write_atomic(run / "state.json", state)
         torn = (run / "evaluations/0004.jsonl").read_bytes()[:-100]

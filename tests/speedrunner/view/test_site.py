@@ -200,7 +200,7 @@ class TestBadInput:
 
     def test_a_damaged_run_is_told_in_its_row_and_the_others_are_shown(self, tmp_path: Path) -> None:
         long_run(tmp_path / "good", 1)
-        (long_run(tmp_path / "bad", 1) / "episodes.jsonl").write_text('{"format": 1}\n{}\n')
+        (long_run(tmp_path / "bad", 1) / "episodes.jsonl").write_text('{"format": 2}\n{}\n')
         site = Site(tmp_path)
         text = page(site, "index.html")
         assert 'href="runs/good/index.html"' in text

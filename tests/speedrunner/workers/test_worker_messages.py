@@ -13,6 +13,7 @@ import pytest
 from envs import Opening, Outcome
 from serving.tokens.tools import ToolCall
 from speedrunner.store.records import CallNode
+from speedrunner.workers import worker_messages
 from speedrunner.workers.worker_messages import (
     HEADER,
     Execute,
@@ -82,7 +83,7 @@ async def test_a_reply_that_breaks_off() -> None:
 async def test_a_record_that_is_too_large_loses_its_calls_and_counts_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(messages, "REPLY_LIMIT", 2_000)
+    monkeypatch.setattr(worker_messages, "REPLY_LIMIT", 2_000)
     inner = CallNode("inner", "skill", {}, calls=[CallNode("note", "skill", {}, result="x" * 3_000)])
     node = CallNode("go", "skill", {}, result=True, actions=3, calls=[inner, inner], omitted=1)
     reply = await received(reply_bytes(executed(node)))
@@ -92,7 +93,7 @@ async def test_a_record_that_is_too_large_loses_its_calls_and_counts_them(
 
 
 async def test_what_the_environment_makes_too_large_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(messages, "REPLY_LIMIT", 2_000)
+    monkeypatch.setattr(worker_messages, "REPLY_LIMIT", 2_000)
     reply = await received(reply_bytes(executed(CallNode("look", "primitive", {}), {"map": "x" * 3_000})))
     assert isinstance(reply, Fault)
     assert "2,000 are allowed" in reply.message

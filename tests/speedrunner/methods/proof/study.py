@@ -137,7 +137,7 @@ async def play(study: Study, model_config: ModelConfig, tokenizer: ChatTokenizer
     """Record the rollouts, sleep, and play the held-out tasks.
 
     Args:
-        model config: of the bundled model; its context and its budgets are replaced.
+        model_config: of the bundled model; its context and its budgets are replaced.
     """
     keys = ("run.rollouts", "run.sleep_every", "run.eval_every")
     size = [f"{key}={study.rollouts}" for key in keys]
