@@ -143,8 +143,8 @@ class TextEnv(ABC):
     """The description of the world in agents' prompts."""
     limits: Limits
     skills_read: ClassVar[str] = ""
-    """What a skill can and cannot read of the world. This text is for the skill's author, who already knows
-    that it has its arguments and the results of primitives."""
+    """Describes what a skill can and cannot read of the world. It is for the skill's author, who already
+    knows that the skill has its arguments and the results of primitives."""
     goals: ClassVar[tuple[str, ...]] = ()
     """Goals that every episode has, whatever its task; empty if tasks have different goals."""
     submits: ClassVar[bool] = False

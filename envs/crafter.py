@@ -66,8 +66,8 @@ ACTIONS = {
     "make_iron_sword": "Craft an iron sword; needs a nearby table and furnace, and wood, coal and iron "
     "in your inventory.",
 }
-"""Primitives that advance the world, with effects and requirements; BALROG's agents learn no more than
-these."""
+"""Primitives that advance the world, with the effects and requirements that BALROG's agents are also
+given."""
 
 ACHIEVEMENTS = (
     "Collect Wood",
@@ -103,7 +103,7 @@ SEEN: dict[View, str] = {
     "(other cells are not listed)",
     "all": "what is in each of the 9 x 9 cells around you",
 }
-"""Texts about the view in an observation, by view."""
+"""Descriptions of what an observation lists, by view."""
 
 
 class Crafter(TextEnv):

@@ -1,7 +1,7 @@
 """Admission to an engine's prefix cache: which conversations keep a slot in each replica, and which wait.
 
 While a conversation is cached, its next turn costs only the new tokens. When more conversations run than the
-cache can hold, each turn evicts another one's prefix. On a hybrid model whose conversations take turns, one
+cache can hold, each turn evicts another one's prefix. On a hybrid model, if conversations take turns, one
 conversation too many makes every hit a miss. So each conversation is either *admitted* to the cache or
 queued, by age. The oldest queued one is admitted as soon as the cache has room for it. When the admitted ones
 outgrow the cache, the youngest gives up its slot at the end of its turn and queues again. The oldest is
@@ -28,12 +28,12 @@ turn."""
 
 @dataclass(eq=False)
 class Slot:
-    """The slot of one conversation. Its user calls `enter` before each request, `pause` after it and `leave`
+    """The slot of one conversation. Its owner calls `enter` before each request, `pause` after it and `leave`
     last.
 
     Attributes:
         queued: whether it waits while the cache is full; if not, it is always admitted.
-        age: its number in the order of opening; the lower, the older.
+        age: its number in the order of opening; a lower number is older.
         prefix_id: id of its first tokens, which other conversations share.
         shared: number of these tokens.
         blocks: cache blocks that it holds (or would hold if admitted), without the shared ones.
@@ -157,7 +157,7 @@ class Replica:
             if slot.admitted or not slot.busy:
                 continue
             slot.admitted = True
-            # Younger ones were admitted because they asked first. They make room.
+            # Admit this slot before idle younger ones, which were admitted because they asked first.
             idle = [other for other in self.slots if other.admitted and not other.busy]
             while self._is_full and idle and idle[-1].age > slot.age:
                 idle.pop().admitted = False

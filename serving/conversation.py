@@ -1,8 +1,8 @@
 """Conversations: one protocol for all APIs of an engine (`serving.apis`).
 
-`ready` waits until the conversation may continue, `ask` sends it and returns one completion, `tell` appends
-the reply, `close` ends it. A completion without a valid tool call is an ordinary result, since the model's
-mistakes are data: its `problem` says what was wrong, and `tell` then answers as a user would.
+`ready` waits until the conversation may continue. `ask` sends it and returns one completion. `tell` appends
+the reply. `close` ends it. A completion without a valid tool call is an ordinary result, since the model's
+mistakes are data: its `problem` says what was wrong, and the next reply answers as a user would.
 """
 
 from __future__ import annotations
@@ -61,8 +61,8 @@ class Conversation(ABC):
         """Let the model answer.
 
         Raises:
-            ContextOverflow: the conversation no longer fits the model's context; an `AnswerOverflow` where
-                its last answer did not.
+            ContextOverflow: the conversation no longer fits the model's context; an `AnswerOverflow` if its
+                last answer did not fit.
             RequestRefused, RequestFailed, EngineDead, SpendingCapReached: see `serving.errors`.
         """
 

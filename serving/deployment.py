@@ -36,9 +36,10 @@ from serving.weights import prepare
 Say = Callable[[str], None]
 
 MOST_RESTARTS, RESTART_PERIOD_S = 3, 3600.0
-"""Restarts of an engine that are allowed within a period (in seconds). Its next death ends the run. A job of
-100 hours thus survives a rare fault at any time. An engine that dies every few minutes would spend most of
-its time on starts, which take minutes each, and play the same episodes again and again."""
+"""Number of restarts of an engine that are allowed within a period (in seconds). After them its next death
+ends the run. A job of 100 hours thus survives a rare fault at any time. An engine that dies every few minutes
+would spend most of its time on starts, which take minutes each, and play the same episodes again and again.
+"""
 
 
 class Deployment:
@@ -236,7 +237,7 @@ class Deployment:
 
     async def _start_again(self, server: VllmServer) -> float:
         """Restart the server. Returns the time at which it was ready."""
-        if self._termination is not None:  # its requests learn of the end before it is complete
+        if self._termination is not None:  # requests learn of the server's end before it is complete
             await self._termination
         self._say(f"the engine died ({server.failure().splitlines()[0]}); starting it again")
         await server.stop()

@@ -25,7 +25,7 @@ WEIGHTS = ("*.safetensors", "*.bin")
 """The engine loads the first of these kinds that exists."""
 
 VOCABULARIES = ("tokenizer.json", "vocab.json", "tokenizer.model")
-"""A tokenizer needs any of these; without one, `transformers` may create an empty tokenizer."""
+"""A tokenizer needs one of these; otherwise `transformers` may create an empty tokenizer."""
 
 BELOW = "*/*"
 """Subfolders of a repository: they have the same weights for other programs."""

@@ -106,7 +106,7 @@ class Meter:
         self.unreported = 0
         """Number of tries without a reported usage, although the engine may have worked on them."""
         self.at_most = Usage()
-        """What the engine may have counted for these tries."""
+        """Upper bound of what the engine counted for these tries."""
         self.begun = Usage()
         """Upper bound of the usage of all started tries."""
         self.ended = Usage()

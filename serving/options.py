@@ -1,4 +1,4 @@
-"""How an engine is reached or started: what a person may choose, with the defaults of all of it."""
+"""User options for reaching or starting an engine, with their defaults."""
 
 from __future__ import annotations
 

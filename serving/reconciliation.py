@@ -48,7 +48,7 @@ class Reconciliation(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def residual(self) -> Counters:
-        """What the engine counted beyond the ledger: the requests that were cut off."""
+        """The engine's counts beyond the ledger: the requests that were cut off."""
         return self.engine - self.ledger
 
     @property
@@ -64,8 +64,8 @@ class Reconciliation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Sums(NamedTuple):
-    """The clients' sums at one time: tokens with a reported usage, the number of tries without one, and upper
-    bounds for the latter, for all started tries and for all ended tries."""
+    """The clients' sums at one time: tokens with a reported usage, the number of tries that report none, and
+    upper bounds for those tries, for all started tries and for all ended tries."""
 
     time: float
     ledger: Counters

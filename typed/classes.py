@@ -109,7 +109,8 @@ class Registry(Generic[T]):
             whose: name of the options' owner, for the errors.
 
         Raises:
-            invalid: no such option, or a value of another type; or the call raised an error other than `own`.
+            invalid: an option is unknown or has a value of another type; or the call raised an error other
+                than `own`.
             own: as the call raised it.
         """
         options, checked = self.options_of(kind), {}

@@ -1,4 +1,4 @@
-"""What the two APIs that send messages and tools have in common.
+"""The common base of the two APIs that send messages and tools.
 
 Tool calls are not constrained here: an invalid one is counted, and answered with what is wrong.
 """

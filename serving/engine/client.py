@@ -72,7 +72,7 @@ class EngineResponse(msgspec.Struct, Generic[T], frozen=True):
 
 @dataclass(slots=True)
 class _Request(Generic[T]):
-    """What all tries of one request share.
+    """The shared state of all tries of one request.
 
     Attributes:
         prompt_bound: upper bound of its prompt's tokens.
@@ -102,7 +102,7 @@ class Engine:
         meter: gets a row for every try.
         retry: see `RetryPolicy`.
         recover: see `Recover`; `None` if the engine cannot be restarted.
-        hosted: whether it is a hosted service. A vLLM server, in contrast, reports its health.
+        hosted: whether it is a hosted service; only a vLLM server reports its health.
     """
 
     def __init__(

@@ -10,7 +10,7 @@ from pathlib import Path
 from serving.errors import ServerFailed
 
 _LONGEST_FOLDER = 68
-"""Bytes: a socket's path may have 107, and vLLM adds 37 for the names of its own sockets in our folder."""
+"""Bytes: a socket's path may have 107, and vLLM adds 37 for the names of its sockets in our folder."""
 
 
 def private_folder() -> Path:

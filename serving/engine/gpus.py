@@ -17,7 +17,7 @@ ORDER = "CUDA_DEVICE_ORDER"
 """The environment variable that says what an index in `CUDA_VISIBLE_DEVICES` means."""
 
 SMI_S = 30.0
-"""Longest wait for `nvidia-smi`, in seconds. It takes seconds where the driver's persistence mode is off."""
+"""Longest wait for `nvidia-smi`, in seconds. It takes seconds if the driver's persistence mode is off."""
 
 FIELDS = ("index", "uuid", "name", "memory.total", "memory.used", "driver_version")
 NEWER_FIELDS = ("compute_cap", "mig.mode.current")
@@ -31,14 +31,15 @@ class Gpu(msgspec.Struct, frozen=True):
     """One GPU, or one MIG slice of a GPU.
 
     Attributes:
-        id: how `CUDA_VISIBLE_DEVICES` can name it: its index, or its full UUID where the variable has UUIDs.
-            (CUDA takes an abbreviated UUID, vLLM 0.32 does not.)
+        id: its name for `CUDA_VISIBLE_DEVICES`: its index, or its full UUID if the variable has UUIDs. (CUDA
+            takes an abbreviated UUID, vLLM 0.32 does not.)
         uuid: the GPU's UUID; a MIG slice has its own.
         name: such as `NVIDIA H100 80GB HBM3`.
-        total: memory in MiB; 0 where the driver does not report it.
-        used: memory in use in MiB, by any process; 0 for a MIG slice, whose use nvidia-smi does not report.
+        total: memory in MiB; 0 if the driver does not report it.
+        used: memory in use in MiB, by any process; 0 for a MIG slice, since nvidia-smi does not report its
+            use.
         driver: the driver's version.
-        capability: compute capability, such as (9, 0); (0, 0) where the driver does not report it.
+        capability: compute capability, such as (9, 0); (0, 0) if the driver does not report it.
         mig: whether the GPU is split into MIG slices.
     """
 

@@ -38,7 +38,7 @@ the most that could be cached, 9 gave 90 %, 6 (enough for idle ones) 62 %."""
 
 
 def blocks_of(tokens: int, block_size: int, *, hybrid: bool, shared: int = 0) -> int:
-    """Return the cache blocks that a conversation of this many tokens holds, without shared ones.
+    """Return the number of cache blocks that a conversation of this many tokens holds, without shared ones.
 
     Args:
         shared: number of its first tokens that other conversations hold as well.
@@ -65,7 +65,7 @@ class CacheConfig(msgspec.Struct, frozen=True):
     hybrid: bool = False
 
     def blocks(self, tokens: int, shared: int = 0) -> int:
-        """Return the blocks that a conversation of this many tokens holds, without shared ones; see
+        """Return the number of blocks that a conversation of this many tokens holds, without shared ones; see
         `blocks_of`."""
         return blocks_of(tokens, self.block_size, hybrid=self.hybrid, shared=shared)
 

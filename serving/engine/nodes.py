@@ -1,8 +1,8 @@
-"""How the parts of a model over several nodes of a Slurm job find each other, by vLLM's own rendezvous.
+"""How vLLM's own rendezvous connects the parts of a model over several nodes of a Slurm job.
 
-The job's script starts the run on the first node (the head node, rank 0), and on each other node (the worker
-nodes) a step with a part of the model. All of them know the head node's address from Slurm, and the port from
-the script.
+The job's script starts the run on the first node (the head node, rank 0). On each other node (the worker
+nodes) it starts a step with a part of the model. All of them know the head node's address from Slurm, and the
+port from the script.
 """
 
 from __future__ import annotations

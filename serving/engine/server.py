@@ -76,9 +76,9 @@ class VllmServer:
         Args:
             model: folder or hub id of the weights, as `serving.weights.prepare` returns it.
             log: its folder is created if it is missing.
-            port: serve on 127.0.0.1 with a random API key; without it, on a Unix socket in a folder that only
+            port: serve on 127.0.0.1 with a random API key; `None`: on a Unix socket in a folder that only
                 this user can enter.
-            gpus: the GPUs of this node for the server; if empty, all that this process sees.
+            gpus: the GPUs of this node for the server; if empty, every GPU that this process sees.
             rank: rank of this node among the model's nodes; only the first one (0) answers requests.
             start_timeout_s: longest wait for a healthy server, in seconds.
 

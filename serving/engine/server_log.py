@@ -35,8 +35,8 @@ def new_lines(log: Path, start: int) -> tuple[list[str], int]:
 
 
 def telling_lines(log: Path, start: int = 0) -> list[str]:
-    """Return the lines that name the cause of a failure: the ends of tracebacks and the like, first cause
-    first. Without such lines, return the last ones.
+    """Return the lines that name the cause of a failure, first cause first: the ends of tracebacks and
+    similar lines. If there are none, return the last lines.
 
     Args:
         start: byte of the file at which to start.

@@ -26,7 +26,7 @@ PROGRAMS = str(Path(sys.executable).parent)
 """Folder of the interpreter's own programs, including ninja."""
 
 DEEP_GEMM_NVCC = (12, 9)
-"""Oldest nvcc that can compile for DeepGEMM."""
+"""DeepGEMM is used only with this nvcc or a newer one."""
 
 NVCC_S = 120.0
 """Longest wait for one run of a compiler, in seconds."""

@@ -176,7 +176,7 @@ def advice(model_config: ModelConfig, cache: CacheConfig, hits: bool, reported: 
 
 
 def note_tools() -> list[ToolSpec]:
-    """Return tools for short text calls, or none."""
+    """Return tools with calls that are short texts, or have no arguments."""
     return next(list(probe.tools) for probe in battery() if probe.kind == "quotes")
 
 

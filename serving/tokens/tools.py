@@ -2,7 +2,7 @@
 
 `ToolSpec.from_signature` defines the argument types: `str`, `int`, `float`, `bool`, `Literal`, `list`,
 `TypedDict`. A parameter with a default is optional. Decoding, parsing and the chat and responses APIs use the
-schema that it creates. The skill library accepts a signature exactly if it does.
+schema that it creates. The skill library uses it to accept or reject signatures.
 """
 
 from __future__ import annotations

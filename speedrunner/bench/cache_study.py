@@ -260,12 +260,12 @@ def _add(found: Measurement, method: str, runs: list[RecordedRun], passes: list[
 def pass_figures(one: CachePass, prices: Prices) -> dict[str, Any]:
     """Return a pass as a row; `None`: not measured.
 
-    - requests, warmings: requests for answers, and for shared prefixes alone;
-    - prompt, cached, computed, output: tokens of all of them; cached_share: of the prompt tokens;
-    - wall_s: how long it took; inference_s: the engine's own seconds, summed over requests;
+    - requests, prefix_warm_ups: requests for answers, and for shared prefixes alone;
+    - prompt, cached, computed, output: tokens of all of them; cached_share: share of the prompt tokens;
+    - wall_s: duration; inference_s: the engine's own seconds, summed over requests;
     - output_per_s, total_per_s: tokens by `wall_s`; `total` is prompt and output;
-    - first_token_s: mean time to the first token of an answer, from its arrival in the engine;
-      first_token_by: where that is from: `replies` or `histogram`;
+    - first_token_s: mean time from a request's arrival in the engine to its first token; first_token_by: its
+      source, `replies` or `histogram`;
     - first_token_p50_s, first_token_p95_s: median and 95th percentile, if replies report each one's;
     - compared: answers that were whole calls when they were recorded, so that their tokens are known;
       respelled: those of them that took another number of tokens now;

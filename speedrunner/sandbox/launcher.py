@@ -179,7 +179,7 @@ def _make_read_only(path: str, kept: int) -> None:
 
 
 def _drop_capabilities() -> None:
-    """Give up all capabilities of the new user namespace, for this process and all that it starts."""
+    """Give up all capabilities of the new user namespace, for this process and its descendants."""
     number = 0
     while LIBC.prctl(PR_CAPBSET_DROP, number, 0, 0, 0) == 0:
         number += 1

@@ -80,10 +80,10 @@ _SAID: msgspec.json.Decoder[Call | Enter | Leave | End] = msgspec.json.Decoder(C
 
 @dataclass(frozen=True, slots=True)
 class SkillModule:
-    """What a child loads.
+    """The module that a child loads.
 
     Attributes:
-        source: one Python module.
+        source: Python source.
         skills: names of its functions; their calls are recorded.
         primitives: documentation by name.
         seed: seed of the module `random`.
@@ -116,7 +116,8 @@ class Refused:
 
 
 class World(Protocol):
-    """What skills act upon; it also records their calls. If it raises an exception, the child is ended."""
+    """The world that skills act upon; it also records their calls. If it raises an exception, the child is
+    ended."""
 
     def call(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Granted | Refused:
         """Run a primitive."""

@@ -1,4 +1,4 @@
-"""What an isolated process sees of the machine, at any isolating level. All of it is read-only."""
+"""The part of the machine that an isolated process sees, at any isolating level. All of it is read-only."""
 
 from __future__ import annotations
 

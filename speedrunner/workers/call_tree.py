@@ -34,12 +34,12 @@ NOT_KEPT = "<not kept"
 """Start of the record of a value that is not kept, not even as a description; its length follows."""
 
 EPISODE_LIMIT = 16_000_000
-"""Characters that the tool calls of one episode may record, plus `CALL_CHARS` for each call below them. A
-text that takes more bytes of JSON counts by bytes. Readers reject much larger episodes: `files.RECORD_BYTES`.
-"""
+"""Characters that the tool calls of one episode may record. Each call below them counts `CALL_CHARS`. A text
+counts as its bytes of JSON if these are more than its characters. Readers reject much larger episodes:
+`files.RECORD_BYTES`."""
 
 CALL_CHARS = 150
-"""Characters that each recorded call counts in addition to its texts: its JSON without them."""
+"""Characters that each recorded call counts in addition to its texts, for the rest of its JSON."""
 
 TOOL_CALL_CHARS = 4_000
 """Characters of a tool call's own result or error that are kept for the actor after `EPISODE_LIMIT`."""

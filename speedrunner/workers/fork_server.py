@@ -27,7 +27,7 @@ from speedrunner.workers.worker_messages import PID, SILENT, Start
 PROGRAM = "speedrunner.workers.fork_server_process"
 
 START_LIMIT_S = 180.0
-"""Seconds that loading an environment may take, and a worker's creation of one."""
+"""Seconds for loading an environment, and for creating one in a worker."""
 
 FORK_LIMIT_S = 20.0
 """Seconds that a fork may take; it normally takes milliseconds."""
@@ -89,7 +89,7 @@ class ForkServer:
 
     @property
     def usable(self) -> bool:
-        """Whether the process lives."""
+        """Whether the process is alive."""
         return self._process.poll() is None
 
     async def fork(self) -> ProcessWorker:

@@ -45,7 +45,7 @@ class _Promises:
         self._pools[pool] = workers * each
 
     def take_back(self, pool: WorkerPool) -> None:
-        """Release the memory of a pool with ended workers."""
+        """Release a pool's reservation after its workers have ended."""
         self._pools.pop(pool, None)
 
 

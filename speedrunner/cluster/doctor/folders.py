@@ -139,7 +139,7 @@ def mount_of(path: Path) -> Mount:
 
 
 def _nearest(path: Path) -> Path:
-    """Return the path itself, or the nearest existing folder above it, as far as this user may look."""
+    """Return the path itself, or the nearest folder above it that exists and that this user may see."""
     # `Path.exists` raises an error below folders of other users.
     return next(each for each in (path, *path.parents) if os.path.exists(each))  # noqa: PTH110
 
