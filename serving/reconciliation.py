@@ -17,8 +17,8 @@ class Reconciliation(msgspec.Struct, frozen=True, kw_only=True):
     """Comparison of both sides since the engine was last started, or attached to.
 
     For requests that the engine finished, both must agree to the token, in every class. For requests that
-    were cut off (disconnects, time-outs) no client sees the tokens. What the engine counted beyond the ledger
-    must then lie between nothing and the sum of their prompts and `max_tokens`.
+    were cut off (disconnects, time-outs) no client sees the tokens. The engine's counts beyond the ledger
+    must then be at most the sum of their prompts and `max_tokens`, and not negative.
 
     Attributes:
         model: the model config's name.

@@ -147,7 +147,7 @@ class CachePass:
         counted_then, after = await _engine_sums(endpoint)
         self.foreign |= counted_then - counted != Counters.of(_sum_usage(self.rows[start:]))
         for name, value in after.items():
-            since = before if name == "inference_s" else warmed  # warming the cache up is no answer
+            since = before if name == "inference_s" else warmed  # warm-up requests are not answers
             self.engine[name] = self.engine.get(name, 0.0) + value - since[name]
 
 
