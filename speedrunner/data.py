@@ -1,6 +1,6 @@
 """Runs as data frames, for notebooks: `load("runs/demo")` for one, `load_all("runs/paper")` for a folder's.
 
-docs/data.md lists the tables and their columns, docs/analysis.md shows what can be done with them.
+docs/data.md lists the tables and their columns, and has examples.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ class Runs:
         self.runs = list(runs)
 
     def frame(self, table: Table) -> pandas.DataFrame:
-        """A table of all runs. Before its columns stand `run` (the folder's path), `env`, `method`, `model`
-        (the models'; all three as folders are named) and `seed`.
+        """A table of all runs. Before its columns stand `run` (the folder's path), `env`, `method`,
+        `model_config` (the models'; all three as folders are named) and `seed`.
 
         Raises:
             ValueError: there is no such table.
@@ -75,7 +75,7 @@ class Runs:
         for run in self.runs:
             config = run.settings
             own = condition_name(config)
-            texts = {"run": str(run.path), "env": own.env, "method": own.method, "model": own.model}
+            texts = {"run": str(run.path), "env": own.env, "method": own.method, "model_config": own.model}
             named: dict[str, str | int] = {**texts, "seed": config.run.seed}
             found = run.frame(table)
             for place, (name, value) in enumerate(named.items()):

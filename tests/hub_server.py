@@ -105,7 +105,7 @@ def digest(content: bytes) -> str:
 
 
 def hub_model_config(folder: Path) -> ModelConfig:
-    """The model config of the bundled model, as one of the hub; the file is `model_config.yaml` in the
+    """The model config of the bundled model, as one of the hub; the file is `model.yaml` in the
     folder.
     """
     text = (MODELS / "tiny.yaml").read_text(encoding="utf-8")

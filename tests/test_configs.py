@@ -88,7 +88,7 @@ def test_config_yaml_chooses_a_file_of_each_group() -> None:
 
 def test_the_defaults_are_the_schema_s() -> None:
     found, nothing = compose([]), ClassConfig("-")
-    bare = Config(RunConfig(found.run.dir), nothing, nothing, ModelOptions(found.model.model_config))
+    bare = Config(RunConfig(found.run.dir), nothing, nothing, ModelOptions(found.model.name))
     assert replace(found, env=nothing, method=nothing) == bare
 
 

@@ -178,7 +178,10 @@ def test_each_public_name_can_be_imported_from_the_one_place(name: str) -> None:
     [
         *(f"speedrunner/scaffold/my_{kind}.py" for kind in ("env", "method")),
         *(f"speedrunner/methods/{name}.py" for name in ("react", "opo")),
-        *(f"models/tiny/{name}.py" for name in ("libraries", "teachers/actor", "teachers/inducer")),
+        *(
+            f"models/tiny/{name}.py"
+            for name in ("example_libraries", "teachers/scripted_actor", "teachers/scripted_inducer")
+        ),
     ],
 )
 def test_what_people_begin_with_imports_only_from_the_public_places(file: str) -> None:

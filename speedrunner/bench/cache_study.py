@@ -1,7 +1,7 @@
 """The effect of prefix caching by method: `speedrunner bench replay`.
 
 A run's recorded episodes are played twice: with the prefix cache, and with nothing shared between requests.
-docs/costs.md explains what is played and how both passes are kept fair. Answers are forced to the recorded
+docs/results.md explains what is played and how both passes are kept fair. Answers are forced to the recorded
 ones. Each pass has its own `cache_salt` (a new one for every request without the cache) and its own grammars,
 so neither finds grammars that the other compiled.
 """

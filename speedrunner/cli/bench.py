@@ -62,9 +62,10 @@ def rollout(
     pairs: Annotated[int, typer.Option(min=1, help="Rollouts, each followed by its replay.")] = 5,
     as_json: AsJson = False,
 ) -> None:
-    """Compare rollouts with a bare replay of their requests; show CPU time, memory and power.
+    """Compare rollouts with a bare replay of their requests.
 
-    The target is 0.90 (on a GPU 0.95) of the output tokens per second of the replay.
+    CPU time, memory and power are shown, too. The target is 0.90 (on a GPU 0.95) of the output tokens per
+    second of the replay.
 
     Example: speedrunner bench rollout model=tiny-random --pairs 3
     """

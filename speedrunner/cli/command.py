@@ -64,7 +64,7 @@ PriceList = Annotated[
     typer.Option(
         "--prices",
         metavar="NAME",
-        help="Price list for all runs: a file of configs/prices, or model config (each model "
+        help="Price list for all runs: a file of configs/prices, or model (each model "
         "configuration's own"
         " list). Default: each run's own list.",
         show_default=False,

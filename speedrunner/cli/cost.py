@@ -26,7 +26,7 @@ def cost(
         str | None,
         typer.Option(
             metavar="NAME",
-            help="A file of configs/prices, model config (the model configurations' own lists) or "
+            help="A file of configs/prices, model (the model configs' own lists) or "
             "gpu-hours. Default:"
             " the run's own list.",
             show_default=False,

@@ -35,7 +35,7 @@ GROUPS = ("env", "method", "model", "prices", "sandbox")
 OPEN_GROUPS = ("env", "method")
 """Groups that also take a `package.module:Class`."""
 
-ELSEWHERE = {"model": "model.name=PATH/TO/CARD.yaml"} | dict.fromkeys(OPEN_GROUPS, "package.module:Class")
+ELSEWHERE = {"model": "model=PATH/TO/MODEL.yaml"} | dict.fromkeys(OPEN_GROUPS, "package.module:Class")
 """What a group takes beside its choices."""
 
 _EXISTING_RUN = "existing_run"

@@ -181,7 +181,7 @@ QUANTITIES: dict[str, Quantity] = {
     "retention_points": _compared("score", _returned, lambda own, later: 100 * (later - own)),
     "retention_cost_percent": _compared("actor_usd", _returned, lambda own, later: _percent(later, own)),
 }
-"""By name, in words in docs/statistics.md. Most are of the last checkpoint."""
+"""By name, in words in docs/results.md. Most are of the last checkpoint."""
 
 
 def published() -> list[Published]:

@@ -45,7 +45,7 @@ def price_book(run: RunData, prices: str | None = None, gpu_hour_usd: float | No
     """The prices to be put on a run.
 
     Args:
-        prices: a file of `configs/prices/` (`model_config`: the model configs' own lists, as the run stored
+        prices: a file of `configs/prices/` (`model`: the model configs' own lists, as the run stored
         them);
             `gpu-hours`: measured engine time, on the GPUs that the model config names for all its replicas
             (a hosted model keeps its list); `None`: what the run's newest process went by.

@@ -1,4 +1,4 @@
-"""The tables of results: group-bys over the frames of runs. docs/statistics.md describes each."""
+"""The tables of results: group-bys over the frames of runs. docs/results.md describes each."""
 
 from __future__ import annotations
 

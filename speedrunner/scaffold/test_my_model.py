@@ -1,4 +1,4 @@
-"""Is the model config right? `speedrunner serve model.name=my_model_config.yaml --print` shows what it
+"""Is the model config right? `speedrunner serve model=my_model.yaml --print` shows what it
 starts.
 """
 
@@ -10,5 +10,5 @@ from serving import load_model_config
 
 
 def test_it_loads() -> None:
-    model_config = load_model_config(str(Path(__file__).with_name("my_model_config.yaml")))
-    assert model_config.name == "my_model_config"
+    model_config = load_model_config(str(Path(__file__).with_name("my_model.yaml")))
+    assert model_config.name == "my_model"

@@ -57,7 +57,7 @@ async def measure_reconciliation(
     """As `compare_reconciliations`, with the model config's engine; one of our own is given a small cache
     and a short queue.
 
-    Raises `InvalidConfig` for a model config of another route than `tokens`.
+    Raises `InvalidConfig` for a model config of an API other than `completions`.
     """
     model_config = (
         completions_api(model_config) if config.serving.url else narrow(completions_api(model_config))

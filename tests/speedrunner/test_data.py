@@ -36,7 +36,7 @@ def folder(
 def test_a_frame_of_all_runs_names_the_run_of_each_row(folder: Path) -> None:
     runs = load_all(folder)
     found = runs.frame("episodes")
-    assert list(found.columns[:5]) == ["run", "env", "method", "model", "seed"]
+    assert list(found.columns[:5]) == ["run", "env", "method", "model_config", "seed"]
     assert found.groupby(["method", "seed"]).size().to_dict() == {("react", 1): 6, ("speedrunner", 0): 10}
     alone = pandas.concat([load(run.path).frame("episodes") for run in runs.runs], ignore_index=True)
     pandas.testing.assert_frame_equal(found.iloc[:, 5:], alone)
@@ -54,7 +54,7 @@ def test_a_folder_without_runs_is_told(tmp_path: Path) -> None:
 
 
 def test_the_page_s_code_runs(folder: Path) -> None:
-    page = (CHECKOUT / "docs" / "analysis.md").read_text()
+    page = (CHECKOUT / "docs" / "data.md").read_text()
     blocks = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
     assert len(blocks) > 3
     names: dict[str, object] = {}
@@ -64,5 +64,5 @@ def test_the_page_s_code_runs(folder: Path) -> None:
         code = block.replace("runs/smoke/babyai-speedrunner-tiny-random-seed0", one).replace(
             "runs/smoke", str(folder)
         )
-        exec(compile(code, "docs/analysis.md", "exec"), names)
+        exec(compile(code, "docs/data.md", "exec"), names)
     assert "tests" in names

@@ -159,5 +159,5 @@ def _with_half_the_cache(record: Record, model_config: ModelConfig) -> ModelConf
 
 
 def _in_8_bits(setup: Setup, name: str, record: Record, model_config: ModelConfig) -> ModelConfig:
-    model = msgspec.structs.replace(setup.config.model, model_config=name)
+    model = msgspec.structs.replace(setup.config.model, name=name)
     return actor_model_config(msgspec.structs.replace(setup.config, model=model))

@@ -45,7 +45,7 @@ async def measure_environment(bench: Bench) -> Measurement:
 
 def _describe_machine() -> Measurement:
     this = machine()
-    facts = {"CPU": this.cpu, "cores": str(this.cores), "worker memory": f"{this.memory_gb:.0f} GB"}
+    facts = {"CPU": this.cpu, "cores": str(this.cores), "host memory": f"{this.memory_gb:.0f} GB"}
     gpus = read_gpus().usable
     for gpu in gpus:
         capability = ".".join(map(str, gpu.capability))

@@ -112,7 +112,7 @@ class SpeedRunner(Method):
         prompt: what the inducer is asked for; `asi_style`: to abstract observed behaviour (section 6.1).
         visibility: `all_public` shows the actor every skill (section 6.1).
         interpreter: `off` puts the batch's trajectories in the context instead (section 6.1).
-        guard: `queued` plays new training tasks with the edited library before it is adopted; see
+        guard: `heldback` plays new training tasks with the edited library before it is adopted; see
             `_regressed`. Not in the paper.
         guard_episodes: how many in each sleep; they come after those of the run's rollouts.
     """
@@ -124,13 +124,13 @@ class SpeedRunner(Method):
     prompt: Literal["goal_oriented", "asi_style"] = "goal_oriented"
     visibility: Literal["split", "all_public"] = "split"
     interpreter: Literal["on", "off"] = "on"
-    guard: Literal["off", "queued"] = "off"
+    guard: Literal["off", "heldback"] = "off"
     guard_episodes: Annotated[int, msgspec.Meta(ge=2)] = 5
 
     @property
     def fresh_tasks(self) -> int:
         """What the guard plays."""
-        return self.guard_episodes if self.guard == "queued" else 0
+        return self.guard_episodes if self.guard == "heldback" else 0
 
     @property
     def sleep_calls(self) -> int | None:

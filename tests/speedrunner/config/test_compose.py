@@ -109,9 +109,9 @@ class TestMistakes:
             ("env=null", ["env=null", "babyai"]),
             ("method=[react,asi]", ["is not among its choices", "there are asi"]),
             ("model={a: b}", ["is not among its choices"]),
-            ("model=nope", ["model=nope", "there are gemini-3-flash-preview, ", "model.name=PATH"]),
+            ("model=nope", ["model=nope", "there are gemini-3-flash-preview, ", "model=PATH"]),
             ("method=x", ["method=x", "speedrunner, voyager, or package.module:Class"]),
-            ("prices=gpt-5.4", ["did you mean gpt-5.4-mini?", "model config, gemini-3-flash-preview"]),
+            ("prices=gpt-5.4", ["did you mean gpt-5.4-mini?", "there are gemini-3-flash-preview"]),
             ("experiment=demo", ["experiments are played by `speedrunner run`"]),
             ("run.rollouts", ["'run.rollouts'", "KEY=VALUE"]),
             ("=3", ["'=3'", "KEY=VALUE"]),
@@ -200,4 +200,4 @@ class TestPlainValues:
         assert compose(["run.dir=/tmp/été"]).run.dir == "/tmp/été"
 
     def test_the_path_of_a_model_config_is_a_choice_of_model(self) -> None:
-        assert compose(["model=/tmp/mine.yaml"]).model.model_config == "/tmp/mine.yaml"
+        assert compose(["model=/tmp/mine.yaml"]).model.name == "/tmp/mine.yaml"

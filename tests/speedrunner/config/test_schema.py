@@ -54,9 +54,7 @@ class TestYaml:
         assert to_yaml(one) == to_yaml(other)
 
     def test_an_older_file_gets_the_defaults_of_keys_that_it_lacks(self) -> None:
-        text = (
-            "run: {dir: x}\nenv: {name: babyai}\nmethod: {name: react}\nmodel: {name: tiny-random}\n"
-        )
+        text = "run: {dir: x}\nenv: {name: babyai}\nmethod: {name: react}\nmodel: {name: tiny-random}\n"
         assert from_yaml(text).run == RunConfig("x")
 
     def test_an_environment_that_is_not_installed_can_be_read(self) -> None:

@@ -161,7 +161,7 @@ def test_nothing_is_written_over_or_half(
     command = ("export", str(run.path), "--to", "dataset", "--out", str(out))
     out.mkdir()
     (out / "mine").touch()
-    assert "out exists and is not empty: name a folder" in complaint(in_process(*command))
+    assert "out exists and is not empty: name another folder" in complaint(in_process(*command))
     (out / "mine").unlink()
     monkeypatch.setattr("speedrunner.export.dataset.CARD", "{nothing}")
     assert "KeyError: 'nothing'" in complaint(in_process(*command))

@@ -60,7 +60,7 @@ def test_a_figure_names_its_runs_and_what_fills_its_gaps() -> None:
 
 def test_the_command_that_fills_gaps_names_an_inducer_of_its_own() -> None:
     played = run("babyai", "react", 0, 0.2, model="small+large")
-    models = msgspec.structs.replace(played.config.model, model_config="small", inducer_model_config="large")
+    models = msgspec.structs.replace(played.config.model, name="small", inducer_name="large")
     config = msgspec.structs.replace(played.config, model=models)
     found = drawn(replace(played, config=config))
     missing = found["combined_performance_small_large"].missing

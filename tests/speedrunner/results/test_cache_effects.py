@@ -18,7 +18,7 @@ def pair(seed: int, with_cache: dict[str, float], without: dict[str, float]) -> 
     run = summary("babyai", "asi", seed, checkpoint(0, [{}]), checkpoint(50, [with_cache]))
     again = summary("babyai", "asi-from_babyai", seed, checkpoint(0, [without]), model="tiny-random-uncached")
     config = again.config
-    model = msgspec.structs.replace(config.model, model_config="tiny-random", prefix_caching=False)
+    model = msgspec.structs.replace(config.model, name="tiny-random", prefix_caching=False)
     start = msgspec.structs.replace(config.run, start_from=run.path, rollouts=0)
     return run, replace(again, config=msgspec.structs.replace(config, model=model, run=start))
 

@@ -36,7 +36,9 @@ def changed(process: Process, **more: object) -> Process:
 
 def test_it_names_everything_by_what_it_is_in(process: Process) -> None:
     assert set(process.env) == {"description", "primitives", "tools", "limits", "tasks"}
-    shared = {"method/rules", "method/world", "method/primitives"}
+    shared = {
+        f"method/{name}" for name in ("description", "episodes", "example", "primitives", "rules", "world")
+    }
     assert set(process.prompts) == {"actor/system", "actor/user"} | shared
     assert set(process.code) >= {"typed", "serving", "envs", "speedrunner", "tests.toy_env"}
     assert {"model.safetensors", "tokenizer.json", "chat_template.jinja"} <= set(

@@ -23,7 +23,6 @@ from speedrunner.runs.stored_setup import set_up_stored
 from speedrunner.store.data import History, load
 from speedrunner.store.files import StorageError
 from speedrunner.store.frames import Table
-from speedrunner.store.records import FORMAT
 from speedrunner.store.rundir import RunDirectory
 from tests.scripted_runs import in_process
 
@@ -132,14 +131,15 @@ def test_a_newer_format_is_refused_in_one_line_that_names_the_file(run: Path, na
     file = run / name
     text = file.read_text()
     lines = text.splitlines() if file.suffix == ".jsonl" else [text]
-    first = json.loads(lines[0]) | {"format": FORMAT + 1, "new": True}
+    known = json.loads(lines[0])["format"]
+    first = json.loads(lines[0]) | {"format": known + 1, "new": True}
     file.write_text("\n".join([json.dumps(first), *lines[1:]]) + "\n")
     with pytest.raises(StorageError) as refused:
         read_all(run)
     message = str(refused.value)
     assert "\n" not in message
     assert name in message
-    assert f"has format {FORMAT + 1}, and this version of SpeedRunner reads format {FORMAT}" in message
+    assert f"has format {known + 1}, and this version of SpeedRunner reads format {known}" in message
 
 
 def read_all(path: Path) -> None:

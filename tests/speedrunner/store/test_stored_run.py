@@ -120,15 +120,15 @@ class TestForeignDirectories:
     @pytest.mark.parametrize("how", ["read", "write"])
     def test_a_run_of_a_later_version(self, path, how):
         play(path)
-        (path / "state.json").write_text('{"steps": [], "format": 2}')
-        assert "format 2" in self.refused(path, how)
+        (path / "state.json").write_text('{"steps": [], "format": 3}')
+        assert "format 3" in self.refused(path, how)
 
     def test_a_record_of_a_later_version(self, path):
         play(path)
         with (path / "trajectories/batch_0000.jsonl").open("ab") as file:
-            file.write(b'{"episode": "train/0003", "attempt": 1, "format": 2}\n')
+            file.write(b'{"episode": "train/0003", "attempt": 1, "format": 3}\n')
         run = load(path)
-        with pytest.raises(RunDirectoryError, match=r"line 4, has format 2"):
+        with pytest.raises(RunDirectoryError, match=r"line 4, has format 3"):
             run.trajectories(0)
 
     @pytest.mark.process

@@ -64,11 +64,11 @@ def test_without_its_token_nothing_is_told(server: Server) -> None:
 
 @pytest.mark.parametrize("host", ["example.org", "127.0.0.1.example.org", "10.0.0.1:80", "", "[", "0.0.0.0"])
 def test_foreign_hosts_are_refused(server: Server, host: str) -> None:
-    assert server.ask("index.html", EnvWorker=host).status == 421
+    assert server.ask("index.html", Host=host).status == 421
 
 
 def test_through_a_tunnel_it_is_another_port(server: Server) -> None:
-    assert server.ask("index.html", EnvWorker="localhost:9000").status == 200
+    assert server.ask("index.html", Host="localhost:9000").status == 200
 
 
 @pytest.mark.parametrize("origin", ["http://example.org", "null", "https://127.0.0.1", "http://127.0.0.1:1"])
@@ -90,7 +90,7 @@ def test_it_only_reads(server: Server) -> None:
     for method in ("POST", "PUT", "DELETE", "OPTIONS"):
         answer = server.ask("index.html", method=method)
         assert (answer.status, answer.headers["Cache-Control"]) == (405, "no-store")
-        assert server.ask("index.html", method=method, EnvWorker="example.org").status == 421
+        assert server.ask("index.html", method=method, Host="example.org").status == 421
 
 
 def test_a_strict_policy_goes_with_every_answer(server: Server) -> None:

@@ -131,17 +131,17 @@ async def test_a_template_that_ends_in_the_middle_is_told(tmp_path: Path) -> Non
 
 OWNER = """
     import asyncio, sys
-    from speedrunner.workers.fork_server import Template
+    from speedrunner.workers.fork_server import ForkServer
     from speedrunner.sandbox.settings import Sandbox
     from serving.tokens.tools import ToolCall
     from speedrunner.store.records import Module
     from envs import Task
 
-    ENV = "tests.speedrunner.workers.test_template:Loaded"
+    ENV = "tests.speedrunner.workers.test_fork_server:Loaded"
     SOURCE = "def skill():\\n    while True:\\n        look()"
 
     async def main():
-        template = await Template(ENV).loaded()
+        template = await ForkServer(ENV).loaded()
         worker = await template.worker({}, Sandbox())
         opening = await worker.reset(Task(ENV, "default", 10), Module(SOURCE, ("skill",)), None)
         print(worker.pid, opening.observation, flush=True)

@@ -93,7 +93,7 @@ class TestFiles:
         folder.mkdir(parents=True)
         for name, content in BUNDLED.items():
             (folder / name).write_bytes(content)
-        given = f"model.name={tmp_path / 'model_config.yaml'}"
+        given = f"model.name={tmp_path / 'model.yaml'}"
         assert the(files, given).level == "ok"
         (folder / "model.safetensors").unlink()
         found = the(files, given)

@@ -1,4 +1,4 @@
-"""`method.guard=queued`: new training tasks decide whether an edited library is adopted."""
+"""`method.guard=heldback`: new training tasks decide whether an edited library is adopted."""
 
 from __future__ import annotations
 
