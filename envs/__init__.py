@@ -1,4 +1,5 @@
-"""Text environments: their primitives, texts, outcomes and splits. Nothing here knows about language models.
+"""Text environments: their primitives, texts, outcomes and splits. This package does not know language
+models.
 
 `from envs import ...` has everything that an environment needs. `TextEnv` is the contract.
 """

@@ -1,4 +1,4 @@
-"""BabyAI-Text as BALROG plays it: missions in a grid world, seen and told in words (paper, Appendix C)."""
+"""BabyAI-Text as BALROG plays it: missions in a grid world, described in words (paper, Appendix C)."""
 
 # mypy: disable-error-code="no-untyped-call"
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 TASKS = ("pick_up_seq_go_to", "goto", "pickup", "open", "putnext")
 MAX_DISTRACTORS = 12
-"""Beyond it the room is so full that hardly any drawn world has all objects within reach."""
+"""With more distractors, the room is so full that in hardly any drawn world all objects are within reach."""
 
 SPLIT_SEED = 42
 WORLD_SEEDS = range(100_000)
@@ -44,13 +44,13 @@ ACTIONS = {
 
 
 class BabyAI(TextEnv):
-    """BALROG's `BabyAI-MixedTrainLocal-v0` tasks; a seed gives the same world, texts and end as there.
+    """BALROG's `BabyAI-MixedTrainLocal-v0` tasks. A seed gives the same world, texts and end as in BALROG.
 
-    The simulator ends an episode itself, by success or when its steps are used up (128; goto and pickup 64).
+    The simulator ends an episode itself, on success or when its steps are used up (128; goto and pickup 64).
 
     Args:
         num_dists: objects in the room beyond those that the mission needs (BALROG: 0).
-        description: how much agents are told.
+        description: how much the agents' prompts say about the rules.
 
     Raises:
         InvalidOption: `num_dists` is out of range.
@@ -84,13 +84,13 @@ class BabyAI(TextEnv):
 
     @classmethod
     def preload(cls) -> None:
-        """Load MiniGrid, as the first world does."""
+        """Load MiniGrid in advance."""
         cls().reset(Task(cls.name, TASKS[0], 0))
 
     def reset(self, task: Task) -> Opening:
         """Start a task; its index is the world's seed. Raises `UnknownTask`."""
         self.check_task(task, TASKS)
-        os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")  # pygame, which MiniGrid imports, greets
+        os.environ.setdefault("PYGAME_HIDE_SUPPORT_PROMPT", "1")  # for pygame, which MiniGrid imports
         from envs.babyai_level import MixedLevel  # here, so that splits and options need no MiniGrid
 
         level = MixedLevel(task.name, self._num_dists)
@@ -109,7 +109,7 @@ class BabyAI(TextEnv):
 
     @property
     def done(self) -> bool:
-        """Whether the mission is fulfilled or the simulator's steps are used up."""
+        """Whether the mission is complete or the simulator's steps are used up."""
         return self._success or (self._level is not None and self._level.step_count >= self._level.max_steps)
 
     def outcome(self) -> Outcome:

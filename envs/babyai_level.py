@@ -4,7 +4,7 @@ BALROG's BabyAI tasks are the five action kinds of one level that upstream MiniG
 of the BabyAI-Text fork of MiniGrid 2.3.1, commit cf73dd148e51, which balrog-ai/BALROG uses at commit
 af7d1f17e0de. The rest is minigrid 3.2.0 (Farama-Foundation/Minigrid),
 `minigrid/envs/babyai/core/roomgrid_level.py` and `minigrid/core/roomgrid.py`. A seed gives the same world
-here as there, so the order of all random draws is part of this module's contract.
+here and there, so the order of all random draws is part of this module's contract.
 """
 
 # mypy: disable-error-code="no-untyped-call"
@@ -31,7 +31,7 @@ from envs.babyai_text import describe
 ROOM_SIZE = 8
 DOOR_COLORS = ("yellow", "green", "blue", "purple")
 HELD_OUT_PHRASES = ("yellow box", "red key", "red door", "green ball", "grey door")
-"""Missions with these words are never posed (the level's authors kept them for tests of generalisation)."""
+"""Missions with these words never occur (the level's authors kept them for tests of generalisation)."""
 
 
 class MixedLevel(RoomGridLevel):
@@ -53,20 +53,21 @@ class MixedLevel(RoomGridLevel):
         return observation | {"text": describe(observation["image"])}
 
     def _gen_grid(self, width: int, height: int) -> None:
-        """Build worlds until one is accepted, without upstream's printing of each rejection."""
+        """Build worlds until one is accepted. Unlike upstream, this prints nothing about rejections."""
         while True:
             try:
-                # gen_mission builds the rooms once more: as in the original, where each draws a door's place.
+                # gen_mission builds the rooms once more, as in the original, where each build draws a door's
+                # place.
                 RoomGrid._gen_grid(self, width, height)
                 self.gen_mission()
                 self.validate_instrs(self.instrs)
                 break
-            except (RejectSampling, RecursionError):  # the latter: upstream found no place for an object
+            except (RejectSampling, RecursionError):  # RecursionError: upstream found no place for an object
                 continue
         self.mission = self.instrs.surface(self)
 
     def gen_mission(self) -> None:
-        """Draw worlds with a mission until all objects can be reached and the mission may be posed."""
+        """Draw worlds with a mission until all objects can be reached and the mission is allowed."""
         self._rand_elem([self.kind])  # the original draws its kind from a list of one
         while True:
             RoomGrid._gen_grid(self, self.width, self.height)
@@ -96,7 +97,7 @@ class MixedLevel(RoomGridLevel):
         return self.add_distractors(num_distractors=self.num_dists + needed, all_unique=False)
 
     def _draw_pair(self, objects: list[WorldObj]) -> tuple[ObjDesc, ObjDesc]:
-        """Draw two objects; their descriptions are equal only where two objects match them."""
+        """Draw two objects; their descriptions are equal only if two objects match them."""
         first, second = self._rand_elem(objects), self._rand_elem(objects)
         alike = sum(_look(each) == _look(first) for each in objects)
         while alike < 2 and _look(second) == _look(first):
@@ -104,7 +105,7 @@ class MixedLevel(RoomGridLevel):
         return _description(first), _description(second)
 
     def _draw_open(self) -> Instr:
-        """Lock one of the two rooms, and leave its key, the other objects and the agent in the other."""
+        """Lock one of the two rooms, and put its key, the other objects and the agent into the other room."""
         color = self._rand_elem(DOOR_COLORS)
         while True:
             column, row = self._draw_room()

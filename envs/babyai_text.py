@@ -1,7 +1,7 @@
 """BabyAI-Text: an agent's view of the grid, in words.
 
-Follows the descriptions of the BabyAI-Text fork of MiniGrid 2.3.1, commit cf73dd148e51, as the BabyAI wrapper
-of balrog-ai/BALROG, commit af7d1f17e0de, joins them.
+Follows the descriptions of the BabyAI-Text fork of MiniGrid 2.3.1, commit cf73dd148e51, joined as by the
+BabyAI wrapper of balrog-ai/BALROG, commit af7d1f17e0de.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ DOOR_STATES = {number: name for name, number in STATE_TO_IDX.items()}
 
 
 def describe(view: NDArray[np.uint8]) -> str:
-    """Describe what the agent carries and sees, one thing a line, as BALROG's BabyAI-Text does.
+    """Describe what the agent carries and sees, one thing per line, as BALROG's BabyAI-Text does.
 
     Args:
-        view: MiniGrid's encoded view, `view[column, row] = (type, color, state)`. The agent stands in the
-            middle of the last row and looks towards row 0; its own cell holds what it carries.
+        view: MiniGrid's encoded view, `view[column, row] = (type, color, state)`. The agent is in the middle
+            of the last row and looks towards row 0; its own cell has what it carries.
     """
     columns, rows, _ = view.shape
     own = columns // 2, rows - 1

@@ -1,7 +1,7 @@
-"""The interface every environment implements, its records, and its errors.
+"""The interface that every environment implements, its records, and its errors.
 
-An environment is synchronous, owns no process that outlives `close()`, and is deterministic: the same
-task and the same primitive calls give the same texts and outcome in any process.
+An environment is synchronous, owns no process that outlives `close()`, and is deterministic: the same task
+and the same primitive calls give the same texts and outcome in any process.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ class EnvironmentFault(Exception):
 
 
 class UnknownEnvironment(EnvironmentFault):
-    """No environment goes by the name that was given."""
+    """No environment has the given name."""
 
 
 class InvalidOption(EnvironmentFault):
-    """An environment was made with an option it does not have, or with a value of the wrong type."""
+    """An environment was created with an option that it does not have, or with a value of the wrong type."""
 
 
 class UnknownTask(EnvironmentFault):
-    """The environment has no such task or world."""
+    """The environment does not have this task or world."""
 
 
 class InvalidPrimitiveCall(EnvironmentFault):
-    """A primitive was called that does not exist, or with arguments its signature does not allow."""
+    """An unknown primitive was called, or one with arguments that its signature does not allow."""
 
 
 class EpisodeOver(EnvironmentFault):
@@ -60,7 +60,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """What an agent sees before its first action."""
+    """The agent's first view of an episode, before its first action."""
 
     instruction: str
     observation: str
@@ -68,7 +68,7 @@ class Opening:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How an episode stands. `score` lies in [0, 1]; `detail` holds plain JSON values."""
+    """The current result of an episode. `score` is in [0, 1]; `detail` has plain JSON values."""
 
     score: Real
     success: bool
@@ -89,7 +89,7 @@ class Limits:
 
 
 Description = Literal["paper", "full"]
-"""How much an agent is told of an environment: what the paper's agents were told, which leaves it to them to
+"""How much agents learn about an environment from their prompts: as much as the paper's agents, who had to
 find out the rest, or all of its rules."""
 
 TRAIN_SIZE, TEST_SIZE = 200, 30
@@ -105,8 +105,8 @@ class Split:
 
     @classmethod
     def drawn(cls, env: str, name: str, worlds: range, seed: int) -> Split:
-        """One draw without replacement, `random.Random(seed).sample(worlds, 230)`: the first 200 are for
-        training, the last 30 for testing."""
+        """Draw 230 worlds without replacement, `random.Random(seed).sample(worlds, 230)`: the first 200 are
+        for training, the last 30 for testing."""
         drawn = random.Random(seed).sample(worlds, TRAIN_SIZE + TEST_SIZE)
         tasks = [Task(env, name, index) for index in drawn]
         return cls(train=tasks[:TRAIN_SIZE], test=tasks[TRAIN_SIZE:])
@@ -114,7 +114,7 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class Primitive:
-    """One atomic action as actor, skills and documentation see it.
+    """One atomic action, as the actor, skills and documentation see it.
 
     Attributes:
         name: a Python identifier.
@@ -137,23 +137,24 @@ class TextEnv(ABC):
     """
 
     name: ClassVar[str]
-    """What `Task.env` says of its tasks: the registry name, by default `package.module:Class`."""
+    """The environment's name in `Task.env`: the registry name, by default `package.module:Class`."""
     primitives: tuple[Primitive, ...]
     description: str
-    """What agents are told of the world, as text for their prompts."""
+    """The description of the world in agents' prompts."""
     limits: Limits
     skills_read: ClassVar[str] = ""
-    """What a skill can read of the world and what it cannot, for its author, who knows already that it has
-    its arguments and what primitives return."""
+    """Describes what a skill can and cannot read of the world. It is for the skill's author, who already
+    knows that the skill has its arguments and the results of primitives."""
     goals: ClassVar[tuple[str, ...]] = ()
-    """What every episode asks for, whatever its task; none where tasks ask for different things."""
+    """Goals that every episode has, whatever its task; empty if tasks have different goals."""
     submits: ClassVar[bool] = False
     """Whether the actor ends the episode itself, with the extra tool `submit_answer`."""
     local_options: ClassVar[frozenset[str]] = frozenset()
-    """Options that say where something is on this machine, such as a program. No stored run decides them."""
+    """Options with places on this machine, such as the path of a program. They are not taken from stored
+    runs."""
     memory_mb: ClassVar[int] = 300
-    """Memory, in megabytes, that each instance takes at most: its process, without what that shares with the
-    one in which `preload` ran, and the processes that the instance starts. No more are made than fit into the
+    """Most memory of one instance, in megabytes: the processes that it starts, and its own process without
+    the memory shared with the one that ran `preload`. No more instances are created than fit into the
     machine's memory."""
 
     def __init_subclass__(cls, **keywords: Any) -> None:
@@ -165,11 +166,11 @@ class TextEnv(ABC):
     def splits(cls, *_: Any, **options: Any) -> Split:
         """Return the training and held-out tasks.
 
-        An environment that is trained on overrides this with its own keyword-only options, as typed and
-        defaulted as its constructor's.
+        An environment for training overrides this. The override may have its own keyword-only options, typed
+        and with defaults as in a constructor.
 
         Raises:
-            UnknownTask: the environment offers no split.
+            UnknownTask: the environment has no split.
         """
         raise UnknownTask(f"{cls.name} offers no split; its class has to define a classmethod `splits`")
 
@@ -182,7 +183,7 @@ class TextEnv(ABC):
         """
 
     def warm_up(self) -> None:  # noqa: B027 - most environments need nothing
-        """Bring up what the first `reset` would otherwise wait for, such as a process of the instance's."""
+        """Start what the first `reset` would otherwise wait for, such as a process of the instance."""
 
     @abstractmethod
     def reset(self, task: Task) -> Opening:
@@ -190,16 +191,16 @@ class TextEnv(ABC):
 
     @abstractmethod
     def call(self, name: str, **arguments: Any) -> str | None:
-        """Run one primitive and return what the paper says it returns.
+        """Run one primitive and return the result that the paper defines.
 
         Raises:
             EpisodeOver: after the end, and before the first `reset`.
-            InvalidPrimitiveCall: no such primitive, or arguments its signature does not allow; the
-                world is unchanged.
+            InvalidPrimitiveCall: no such primitive, or arguments that its signature does not allow; the world
+                is unchanged.
         """
 
     def free_observation(self) -> str | None:
-        """Text that is added to each reply that the actor sees, at no cost in moves; `None` for none."""
+        """Return text to add to each reply that the actor reads, at no cost in moves; `None` for none."""
         return None
 
     @property
@@ -209,20 +210,21 @@ class TextEnv(ABC):
 
     @abstractmethod
     def outcome(self) -> Outcome:
-        """Score the episode as it stands. Readable at any time after a `reset`."""
+        """Return the current score of the episode. Allowed at any time after a `reset`."""
 
     def snapshot(self) -> dict[str, Any] | None:
-        """A small JSON picture of the state for viewers, or `None`."""
+        """Return a small JSON picture of the state for viewers, or `None`."""
         return None
 
     def close(self) -> None:  # noqa: B027 - most environments hold nothing to release
-        """Release what the instance holds. Calling it twice is harmless."""
+        """Release everything that the instance holds. A second call does nothing."""
 
     def check_task(self, task: Task, names: Collection[str]) -> None:
-        """Refuse a task of another environment, an unknown name, or an index that is no whole number from 0.
+        """Reject a task of another environment, an unknown name, or an index that is not a whole number from
+        0.
 
         Raises:
-            UnknownTask: with what is allowed.
+            UnknownTask: the message says what is allowed.
         """
         if task.env != self.name:
             raise UnknownTask(f"task of environment {shown(task.env)} was given to {self.name!r}")
@@ -233,13 +235,13 @@ class TextEnv(ABC):
             raise UnknownTask(f"a {self.name} task's index must be a whole number from 0, not {given}")
 
     def check_call(self, name: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """Check a call against the primitives' signatures; every `call` begins with it.
+        """Check a call against the primitives' signatures; every `call` starts with this.
 
         Returns:
-            The arguments, those left out at their defaults.
+            The arguments, with defaults for those left out.
 
         Raises:
-            InvalidPrimitiveCall: with what is allowed.
+            InvalidPrimitiveCall: the message says what is allowed.
         """
         primitive = next((each for each in self.primitives if each.name == name), None)
         if primitive is None:
@@ -249,7 +251,7 @@ class TextEnv(ABC):
         try:
             bound = signature.bind(**arguments)
         except TypeError as error:
-            problem = textwrap.shorten(str(error), 200, placeholder=" ...")  # it may hold what was given
+            problem = textwrap.shorten(str(error), 200, placeholder=" ...")  # it may quote an argument
             raise InvalidPrimitiveCall(f"{name}{signature}: {problem}") from None
         bound.apply_defaults()
         for parameter, value in bound.arguments.items():
@@ -265,11 +267,11 @@ class TextEnv(ABC):
 
 
 def described(module: str, description: Description) -> str:
-    """Return the text of that name beside a module's file, such as `babyai_paper.txt`."""
+    """Return the text file with that name next to a module's file, such as `babyai_paper.txt`."""
     path = Path(module)
     return path.with_name(f"{path.stem}_{description}.txt").read_text(encoding="utf-8").strip()
 
 
 def steps(count: int, direction: str) -> str:
-    """A distance in words: `2 steps north`."""
+    """Return a distance in words: `2 steps north`."""
     return f"{count} step{'s' if count > 1 else ''} {direction}"

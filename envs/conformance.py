@@ -1,4 +1,4 @@
-"""What every environment must keep to, checked by playing it at random."""
+"""Checks the promises of every environment by playing it at random."""
 
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ def check_env(env: TextEnv, tasks: Split | Task, *, calls: int = CALLS) -> Itera
     Two training tasks are played with random primitive calls, the first of them three times.
 
     Args:
-        env: freshly made, never reset; it is closed at the end.
-        tasks: its training and held-out tasks; or the one that is played, if it offers no split.
-        calls: primitive calls of each play; more than an episode lasts, if its end is to be checked too.
+        env: newly created, never reset; it is closed at the end.
+        tasks: its training and held-out tasks; or the task to play, if it has no split.
+        calls: primitive calls of each play. To check the end of an episode, it must exceed the episode's
+            length.
 
     Yields:
-        One line for each promise that is not kept; nothing for an environment that conforms.
+        One line for each broken promise; nothing for an environment that conforms.
     """
     env = env if isinstance(env, Watched) else Watched(env)
     wrong = list(_attribute_findings(env))
@@ -55,7 +56,7 @@ def check_env(env: TextEnv, tasks: Split | Task, *, calls: int = CALLS) -> Itera
 
 
 def played_tasks(tasks: Split | Task) -> tuple[Task, Task]:
-    """Return the two tasks, or one twice, that a check plays."""
+    """Return the two tasks that a check plays, or one of them twice."""
     return (tasks.train[0], tasks.train[-1]) if isinstance(tasks, Split) else (tasks, tasks)
 
 
@@ -144,7 +145,7 @@ def _invalid_call_findings(env: TextEnv, task: Task) -> Iterator[str]:
 
 
 def _reading_findings(env: TextEnv) -> Iterator[str]:
-    """Reading the state must change nothing of it."""
+    """Check that reading the state does not change it."""
     unsteady = [part for part in PARTS if read(env, part) != read(env, part)]
     yield from (f"{part}: two readings in a row differ; reading must change nothing" for part in unsteady)
     for part in () if unsteady else PARTS:
@@ -157,7 +158,7 @@ def _reading_findings(env: TextEnv) -> Iterator[str]:
 
 def _replay_findings(env: TextEnv, first: Task, second: Task, calls: int) -> Iterator[str]:
     played, problems = _played(env, first, calls, seed=0)
-    unread = _difference_unread(env, first, played)  # this and the next make the resets before differ
+    unread = _difference_unread(env, first, played)  # this and the next play make the preceding resets differ
     _, others = _played(env, second, calls, seed=1)
     again, _ = _played(env, first, calls, seed=0)
     yield from dict.fromkeys(problems + others)
@@ -168,7 +169,7 @@ def _replay_findings(env: TextEnv, first: Task, second: Task, calls: int) -> Ite
 
 
 def _difference_unread(env: TextEnv, task: Task, played: Sequence[dict[str, Any]]) -> str | None:
-    """Repeat a play as skills do, which see what calls return and no more until they are through."""
+    """Repeat a play as skills do: they read only the results of calls until they end."""
     again: list[dict[str, Any]] = [{"opening": asdict(env.reset(task))}]
     try:
         for event in played[1:]:
@@ -190,7 +191,7 @@ def _close_findings(env: Watched) -> Iterator[str]:
 
 
 def _played(env: TextEnv, task: Task, calls: int, seed: int) -> tuple[list[dict[str, Any]], list[str]]:
-    """Play at random; return the events and what is wrong with them."""
+    """Play at random. Return the events and their problems."""
     played: list[dict[str, Any]] = []
     problems: list[str] = []
     for event in play(env, task, calls=calls, seed=seed):

@@ -1,4 +1,4 @@
-"""Crafter in text: survive and progress in an open world, seen and told in words (paper, Appendix D)."""
+"""Crafter in text: survive and progress in an open world, described in words (paper, Appendix D)."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 TASKS = ("default",)
 READ = "get_current_observation"
 FRAME_UNIT = 32
-"""Pixels of a cell's side in a frame."""
+"""Side of a cell in a frame, in pixels."""
 MOST_ZOMBIES = 100
-"""A zombie frequency beyond which a chunk would aim at more zombies than it has cells."""
+"""Highest zombie frequency. Above it, a chunk would aim at more zombies than it has cells."""
 
 WORLD_SEEDS = range(2**31 - 1)
 
@@ -42,7 +42,7 @@ UPSTREAM_NAMES = {
     "move_east": "move_right",
     "move_west": "move_left",
 }
-"""Where they differ: a primitive's name -> upstream's name for the action."""
+"""Names that differ: a primitive's name -> upstream's name for the action."""
 
 ACTIONS = {
     "move_north": "Face north and move one step there, if that cell is free.",
@@ -66,7 +66,8 @@ ACTIONS = {
     "make_iron_sword": "Craft an iron sword; needs a nearby table and furnace, and wood, coal and iron "
     "in your inventory.",
 }
-"""Primitives that advance, and what each does and needs, as far as BALROG's agents are told, too."""
+"""Primitives that advance the world, with the effects and requirements that BALROG's agents are also
+given."""
 
 ACHIEVEMENTS = (
     "Collect Wood",
@@ -92,7 +93,7 @@ ACHIEVEMENTS = (
     "Make Iron Sword",
     "Collect Diamond",
 )
-"""In the paper's order."""
+"""The order is the paper's."""
 
 INSTRUCTION = "Survive, and unlock as many of the 22 achievements as you can."
 
@@ -102,21 +103,21 @@ SEEN: dict[View, str] = {
     "(other cells are not listed)",
     "all": "what is in each of the 9 x 9 cells around you",
 }
-"""What an observation says about the free observation, by view."""
+"""Descriptions of what an observation lists, by view."""
 
 
 class Crafter(TextEnv):
-    """The Crafter game of package `crafter`: a seed gives the same world, rules and random draws as there.
+    """The Crafter game of package `crafter`. A seed gives the same world, rules and random draws as upstream.
 
     It ends an episode itself when the player dies. The world of a task is the first episode of upstream's
-    `Env(seed=task.index)`. Where upstream depends on the order of memory addresses, creatures here go by the
-    order in which they entered their chunk, in every process.
+    `Env(seed=task.index)`. Upstream depends on the order of memory addresses in some places. Here the order
+    is that in which creatures entered their chunk, in every process.
 
     Args:
-        zombie_frequency: scales how many zombies there are and how fast they come and go; 1 is upstream's
-            game, at 0 there are none (paper, Appendix D.6).
+        zombie_frequency: scales the number of zombies and how fast they appear and disappear; 1 is upstream's
+            game, 0 has none (paper, Appendix D.6).
         view: whether an observation lists the nearest cell of each kind or all cells in sight.
-        description: how much agents are told.
+        description: how much the agents' prompts say about the rules.
 
     Raises:
         InvalidOption: `zombie_frequency` is out of range.
@@ -161,7 +162,7 @@ class Crafter(TextEnv):
         """Return 200 training and 30 test worlds.
 
         Args:
-            seed: the paper's top-level seed, of which it has three and names none; ours are 0, 1 and 2.
+            seed: the paper's top-level seed. The paper has three and does not name them; ours are 0, 1 and 2.
 
         Raises:
             InvalidOption: `seed` is negative.
@@ -172,7 +173,7 @@ class Crafter(TextEnv):
 
     @classmethod
     def preload(cls) -> None:
-        """Load what is compiled, as the first world does."""
+        """Load the compiled code in advance."""
         env = cls()
         env.reset(Task(cls.name, TASKS[0], 0))
         env.call("noop")
@@ -204,7 +205,7 @@ class Crafter(TextEnv):
         return self._game is not None and self._game.player.health <= 0
 
     def outcome(self) -> Outcome:
-        """Score the share of the 22 achievements that are unlocked; all of them are success."""
+        """Score the share of the 22 achievements that are unlocked; success means all of them."""
         player = self._started().player
         unlocked = [name for name in ACHIEVEMENTS if player.achievements[name.lower().replace(" ", "_")]]
         detail = {"achievements": unlocked, "steps": self._started().step_count, "dead": self.done}
@@ -212,14 +213,14 @@ class Crafter(TextEnv):
         return Outcome(score=share, success=share == 1, detail=detail)
 
     def snapshot(self) -> dict[str, Any] | None:
-        """Return the 9 x 9 window, where the player stands and looks, vitals and inventory.
+        """Return the 9 x 9 window, the player's position and direction, vitals and inventory.
 
         See `envs.crafter_text.snapshot` for its keys.
         """
         return None if self._game is None else crafter_text.snapshot(self._game)
 
     def frame(self) -> NDArray[uint8]:
-        """Draw what the player sees and has; 288 x 288 pixels, red, green and blue as [row, column, color].
+        """Draw what the player sees and has: 288 x 288 pixels, red, green and blue as [row, column, color].
         Raises `EpisodeOver` before the first reset."""
         return self._started().picture(FRAME_UNIT)
 

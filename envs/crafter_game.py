@@ -17,26 +17,26 @@ from envs.crafter_terrain import generate
 from envs.crafter_world import AREA, Chunk, Cow, Player, Skeleton, World, Zombie
 
 REACH = 18
-"""Objects that are fewer steps than this away from the player act; the others stand still."""
+"""Objects at fewer steps than this from the player act; the others do nothing."""
 BALANCE_EVERY = 10
 """Ticks between two balancings of the chunks' creatures."""
 NIGHT_DRAWS = 63 * 49
-"""What upstream's rendering draws from the world's stream in a tick of darkness: a value for each pixel of
-the landscape in its picture of 64x64 (9x7 cells of 7x7 pixels)."""
+"""Number of draws that upstream's rendering takes from the world's stream in a tick of darkness: one for each
+pixel of the landscape in its picture of 64x64 (9x7 cells of 7x7 pixels)."""
 LANDSCAPE, BELONGINGS = (9, 7), (9, 2)
-"""Cells of a picture: the landscape above, what the player has below."""
+"""Cells of a picture: the landscape above, the player's belongings below."""
 
 
 class Population(NamedTuple):
-    """How many creatures of a kind a chunk is to have, and how it gets there.
+    """The target number of creatures of one kind in a chunk, and how the chunk reaches it.
 
     Attributes:
         kind: the creature's class.
-        material: where it lives.
-        fewest, most: the numbers aimed at.
-        space: cells of that material without which no creature is aimed at.
-        spawn, despawn: probabilities that one comes where they are too few, goes where too many.
-        spawn_distance, despawn_distance: steps from the player within which none comes, or goes.
+        material: the material on which it lives.
+        fewest, most: the target numbers.
+        space: minimum cells of that material; with fewer, no creature is added.
+        spawn, despawn: probabilities that one appears if there are too few, or disappears if too many.
+        spawn_distance, despawn_distance: least steps from the player at which one appears, or disappears.
     """
 
     kind: type[Any]
@@ -54,8 +54,8 @@ class Game:
     """Plays one world after another.
 
     Args:
-        zombie_frequency: scales how many zombies a chunk aims at and how fast they come and go; 1 is
-            upstream's game, at 0 there are none (paper, Appendix D.6).
+        zombie_frequency: scales a chunk's target number of zombies and how fast they appear and disappear; 1
+            is upstream's game, 0 has none (paper, Appendix D.6).
 
     Attributes:
         world: map, objects and random stream.
@@ -104,10 +104,10 @@ class Game:
             world.random.random_sample(NIGHT_DRAWS)
 
     def picture(self, unit: int) -> NDArray[np.uint8]:
-        """Draw what the player sees and has, as upstream does, leaving the random stream as it was.
+        """Draw what the player sees and has, as upstream does. The random stream does not change.
 
         Args:
-            unit: pixels of a cell's side.
+            unit: side of a cell in pixels.
 
         Returns:
             Red, green and blue as [row, column, color].
@@ -123,7 +123,8 @@ class Game:
         return np.concatenate([landscape, belongings], axis=1).astype(np.uint8).transpose((1, 0, 2))
 
     def _watch_free_observation(self) -> None:
-        """List what can come within reach before the next balancing: what is farther away stands still."""
+        """List the objects that can come within reach before the next balancing; those farther away do not
+        move."""
         player = self.player
         reach = REACH + BALANCE_EVERY
         self._around = [
@@ -175,6 +176,6 @@ class Game:
 
 @cache
 def daylight(step: int) -> np.float64:
-    """Return how light it is in a tick, from 0 to 1; a day has 300 ticks."""
+    """Return the daylight in a tick, from 0 to 1; a day has 300 ticks."""
     progress = (step / 300) % 1 + 0.3
     return 1 - np.abs(np.cos(np.pi * progress)) ** 3

@@ -1,8 +1,8 @@
 """Crafter's terrain and first creatures: upstream's worlds, number for number, from compiled loops.
 
 Follows `crafter/worldgen.py` of crafter 1.8.3 (danijar/crafter, commit e04542a2159f). Simplex noise is
-opensimplex's own function. numba compiles it and the two loops around it; without numba they
-run in plain Python, some hundred times slower, with the same result.
+opensimplex's own function. numba compiles it and the two loops around it. Without numba they run in plain
+Python, several hundred times slower, with the same result.
 """
 
 # mypy: disable-error-code="import-untyped, misc, untyped-decorator"
@@ -24,19 +24,19 @@ try:
 except ImportError:
 
     def njit(**_: Any) -> Any:
-        """Leave a function as it is."""
+        """Return the function unchanged."""
         return lambda function: function
 
 
 ORES_AND_TREES = {"coal": 0.85, "iron": 0.75, "diamond": 0.994, "tree": 0.8}
 CREATURES = {Cow: 0.985, Zombie: 0.993, Skeleton: 0.95}
-"""What is drawn for where it may be: there it is if a draw from 0 to 1 exceeds this number."""
+"""Thresholds: where a thing or creature is possible, it appears if a draw from 0 to 1 exceeds its number."""
 MOST_DRAWS = 6
-"""What one cell can use up at most: three draws for an ore and three for a creature."""
+"""Most draws of one cell: three for an ore and three for a creature."""
 
 
 def generate(world: World, player: Any) -> None:
-    """Fill an empty world, with the player in it, as upstream does at the same state of its stream."""
+    """Fill an empty world that has the player in it, as upstream does from the same state of its stream."""
     simplex = OpenSimplex(seed=world.random.randint(0, 2**31 - 1))
     x, y = np.indices(AREA)
     distance = np.sqrt((x - player.x) ** 2 + (y - player.y) ** 2)
@@ -63,8 +63,8 @@ def generate(world: World, player: Any) -> None:
 
 
 def _landscape(noise: Any, x: Any, y: Any, distance: Any) -> tuple[Any, Any, Any]:
-    """Return what follows from noise alone: materials, which of the paths are tunnels, and where each of
-    `ORES_AND_TREES` may be instead."""
+    """Return everything that depends on noise alone: the materials, which paths are tunnels, and where each
+    of `ORES_AND_TREES` is possible."""
     ids = {name: number for number, name in enumerate(constants.materials, start=1)}
     everywhere = np.ones(AREA, np.bool_)
     start = 1 / (1 + np.exp(-(4 - distance + 2 * noise(x / 3, y / 3, 8, everywhere))))
@@ -97,7 +97,7 @@ def _landscape(noise: Any, x: Any, y: Any, distance: Any) -> tuple[Any, Any, Any
 
 
 def _noise(simplex: OpenSimplex, x: Any, y: Any, z: int, where: NDArray[np.bool_]) -> NDArray[np.float64]:
-    """Return simplex noise where it is asked for, elsewhere a number below all noise."""
+    """Return simplex noise where requested, and a number below all noise elsewhere."""
     values = np.full(AREA, -np.inf)
     values[where] = _noise_at(x[where], y[where], z, simplex._perm, simplex._perm_grad_index3)
     return values
@@ -113,8 +113,8 @@ def _noise_at(x: Any, y: Any, z: int, perm: Any, gradients: Any) -> NDArray[np.f
 
 @njit(cache=True)
 def _choose(candidates: Any, thresholds: Any, draws: Any, used: int, chosen: Any) -> int:
-    """Go through the cells column by column and choose for each the first candidate whose draw exceeds its
-    threshold. Returns how many draws have been used."""
+    """Choose for each cell, column by column, the first candidate with a draw above its threshold. Returns
+    how many draws have been used."""
     for x in range(chosen.shape[0]):
         for y in range(chosen.shape[1]):
             for number in range(thresholds.size):

@@ -1,7 +1,7 @@
-"""Crafter in words: what the player is, has and sees (paper, Appendix D.3).
+"""Crafter in words: the player's state, belongings and view (paper, Appendix D.3).
 
 Follows the wording of `balrog/environments/crafter/env.py` of balrog-ai/BALROG, commit af7d1f17e0de, with
-precise locations. There the window is 9 x 7 cells, and near the west and north edges nothing is seen.
+precise locations. BALROG's window is 9 x 7 cells, and it shows nothing near the west and north edges.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ VITALS = ("health", "food", "drink", "energy")
 SIGHT = 4
 """Cells that the player sees in each direction."""
 OUTSIDE = "out"
-"""What a snapshot says of a cell beyond the map."""
+"""A snapshot's name for a cell beyond the map."""
 
 
 def snapshot(game: Game) -> dict[str, Any]:
-    """Return what the player is, has and sees as plain JSON values.
+    """Return the player's state, belongings and view as plain JSON values.
 
-    `window` holds nine rows from north to south, each of nine names from west to east, joined by commas: the
-    creature or thing on a cell, else the cell's material, or `out` beyond the map. `pos` and `facing` are
-    [x, y], where x grows to the east and y to the south.
+    `window` has nine rows from north to south, each with nine names from west to east, joined by commas: the
+    creature or thing on a cell, else the cell's material, or `out` beyond the map. `pos` and `facing` are [x,
+    y], where x grows to the east and y to the south.
     """
     player, inventory = game.player, game.player.inventory
     x, y = player.x, player.y
@@ -53,13 +53,13 @@ def snapshot(game: Game) -> dict[str, Any]:
 
 
 def describe(seen: Mapping[str, Any], view: View = "nearest") -> str:
-    """Put a snapshot into words.
+    """Describe a snapshot in words.
 
     Args:
         seen: a `snapshot`.
         view: "nearest" lists the nearest cell of each kind, the nearest kind first; "all" lists every cell
-            but the player's, column by column from the west. Of equally near cells the western comes first,
-            then the northern.
+            but the player's, column by column from the west. Among equally near cells the western comes
+            first, then the northern.
     """
     lines = [BEGIN]
     if seen["sleeping"]:
@@ -92,7 +92,8 @@ def _name_at(game: Game, x: int, y: int) -> str:
 
 
 def _cells(window: list[str]) -> Iterator[tuple[str, int, int]]:
-    """Yield name, cells to the east and cells to the south of everything in sight but the player."""
+    """Yield the name, the cells to the east and the cells to the south of everything in sight except the
+    player."""
     rows = [row.split(",") for row in window]
     for right in range(-SIGHT, SIGHT + 1):
         for down in range(-SIGHT, SIGHT + 1):

@@ -1,9 +1,9 @@
-"""Crafter's map and creatures: upstream's, but the same in every process, and quicker.
+"""Crafter's map and creatures: the same as upstream's, but identical in every process, and faster.
 
 Follows `World` in `crafter/engine.py` and `Object` in `crafter/objects.py` of crafter 1.8.3 (danijar/crafter,
-commit e04542a2159f). Upstream keeps the objects of a chunk in sets, whose order follows memory addresses, and
-does its geometry on arrays of two numbers. Here a chunk keeps its objects in the order in which they entered
-it, and creatures reckon with integers. Rules and random draws are upstream's own.
+commit e04542a2159f). Upstream keeps the objects of a chunk in sets, ordered by memory addresses, and does its
+geometry on arrays of two numbers. Here a chunk keeps its objects in the order in which they entered it, and
+creatures compute with integers. Rules and random draws are upstream's own.
 """
 
 # mypy: disable-error-code="import-untyped, misc, no-any-return"
@@ -18,15 +18,15 @@ from crafter import constants, engine, objects
 
 AREA = (64, 64)
 CHUNK = 12
-"""Width and height of a chunk in cells; the last ones of the map are cut off."""
+"""Width and height of a chunk in cells; the map's last chunks are cut off."""
 
 
 class Draws:
-    """Single draws from a generator's stream as `RandomState` makes them, at a fraction of its cost.
+    """Single draws from a generator's stream, equal to those of `RandomState` at a fraction of the cost.
 
     Args:
         bits: the generator below `random`.
-        random: whose stream is drawn from.
+        random: the generator with the stream.
     """
 
     def __init__(self, bits: np.random.MT19937, random: np.random.RandomState) -> None:
@@ -36,7 +36,7 @@ class Draws:
     def randint(self, low: int, high: int) -> int:
         """Return a whole number from `low` up to but not including `high`.
 
-        Words of the generator are cut to as many bits as the span needs until one lies within it.
+        Words of the generator are cut to as many bits as the span needs, until one is within it.
         """
         span = high - low - 1
         if span == 0:
@@ -48,19 +48,19 @@ class Draws:
 
 
 class Chunk(dict[Any, None]):
-    """What upstream asks of a set of objects, in the order in which they were added."""
+    """The methods that upstream uses of a set of objects, with the order of insertion."""
 
     def add(self, obj: Any) -> None:
-        """Put an object last."""
+        """Add an object as the last one."""
         self[obj] = None
 
     def remove(self, obj: Any) -> None:
-        """Take an object out."""
+        """Remove an object."""
         del self[obj]
 
 
 class World(engine.World):
-    """The map. Every object on it also has its place as integers `x` and `y`."""
+    """The map. Every object on it also has its position as integers `x` and `y`."""
 
     draws: Draws
 
@@ -110,7 +110,7 @@ class World(engine.World):
         self._spaces = {key: space for key, space in self._spaces.items() if key[0] != chunk}
 
     def space(self, chunk: tuple[int, int, int, int], material: str) -> int:
-        """Return how many cells of a chunk are of a material."""
+        """Return how many cells of a chunk have a material."""
         key = chunk, material
         if key not in self._spaces:
             self._spaces[key] = int(np.count_nonzero(self.mask(*chunk, material)))
@@ -118,7 +118,7 @@ class World(engine.World):
 
 
 class Direction(tuple[int, int]):
-    """One of the four directions, or none; its opposite is its negative, as of upstream's arrays."""
+    """One of the four directions, or none; its opposite is its negative, as for upstream's arrays."""
 
     __slots__ = ()
 
@@ -127,7 +127,7 @@ class Direction(tuple[int, int]):
 
 
 class Nimble:
-    """What creatures do all the time, on integers. Comes before upstream's class in the bases."""
+    """The creatures' most frequent methods, on integers. Comes before upstream's class in the bases."""
 
     world: World
     x: int
@@ -150,7 +150,7 @@ class Nimble:
         return Direction((0, (down > 0) - (down < 0)))
 
     def move(self, direction: Sequence[int]) -> bool:
-        """Go one step if that cell is free. Returns whether it was."""
+        """Move one step if that cell is free. Returns whether it was."""
         target = self.x + direction[0], self.y + direction[1]
         free: bool = self.is_free(target)  # type: ignore[attr-defined]
         if free:

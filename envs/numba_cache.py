@@ -1,4 +1,4 @@
-"""Where numba keeps what it has compiled: once per machine and user, on the machine's own disk."""
+"""The folder of numba's compiled code: one per machine and user, on the machine's own disk."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _own_folder: tempfile.TemporaryDirectory[str] | None = None
 
 
 def prepare() -> None:
-    """Give numba a cache folder, unless `NUMBA_CACHE_DIR` names one; compiled code is imported after it.
+    """Set numba's cache folder, unless `NUMBA_CACHE_DIR` names one. Call this before importing compiled code.
 
-    By default numba writes beside the source files, which on a cluster are shared or read-only. Where the
-    user's folder in the machine's temporary one cannot be used, this process compiles for itself; where
+    By default numba writes next to the source files, which on a cluster are shared or read-only. If the
+    user's folder in the machine's temporary folder cannot be used, this process compiles for itself. If
     nothing can be written, numba is switched off and loops run as plain Python. Both are logged.
     """
     global _own_folder
@@ -40,7 +40,7 @@ def prepare() -> None:
 
 
 def _users_folder() -> Path | None:
-    """Return the user's cache folder, or `None` if others could put code of theirs into it."""
+    """Return the user's cache folder, or `None` if others could put their code into it."""
     folder = Path(tempfile.gettempdir()) / f"speedrunner-numba-{os.getuid()}"
     try:
         folder.mkdir(mode=0o700, exist_ok=True)

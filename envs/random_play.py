@@ -1,4 +1,4 @@
-"""Random plays of an environment, and whether two of them are the same."""
+"""Random plays of an environment, and comparisons of two plays."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from typing import Any
 from envs.base import Primitive, Task, TextEnv
 
 CALLS = 150
-"""Primitive calls of one random play, unless the episode ends before."""
+"""Primitive calls of one random play, unless the episode ends earlier."""
 
 PARTS = ("done", "outcome", "snapshot", "free_observation")
-"""What can be read of an environment at any time of an episode."""
+"""Parts of an environment's state that can be read at any time of an episode."""
 
 
 def play(env: TextEnv, task: Task, *, calls: int = CALLS, seed: int = 0) -> Iterator[dict[str, Any]]:
     """Play at random.
 
     Yields:
-        The reset and each call, with the state that it led to: `opening`, or `call` (name and arguments) and
-        `text`, beside `PARTS`.
+        The reset and each call, with the resulting state: `opening`, or `call` (name and arguments) and
+            `text`, and in both cases the `PARTS`.
     """
     rng = random.Random(seed)
     opening = env.reset(task)
@@ -48,7 +48,7 @@ def state(env: TextEnv) -> dict[str, Any]:
 
 
 def read(env: TextEnv, part: str) -> Any:
-    """Read one of `PARTS`, as it stands now."""
+    """Read the current value of one of `PARTS`."""
     if part == "done":
         return env.done
     if part == "outcome":
@@ -57,7 +57,7 @@ def read(env: TextEnv, part: str) -> Any:
 
 
 def trace(env: TextEnv, task: Task, *, calls: int = CALLS) -> list[dict[str, str]]:
-    """Return a random play in plain texts.
+    """Return a random play as plain texts.
 
     Environments are deterministic, so the same arguments give the same trace in every process.
     """
@@ -68,7 +68,7 @@ def trace(env: TextEnv, task: Task, *, calls: int = CALLS) -> list[dict[str, str
 
 
 def difference(first: Sequence[Mapping[str, Any]], again: Sequence[Mapping[str, Any]]) -> str | None:
-    """Say where two plays, or two traces, of one task and seed part; `None` where they do not."""
+    """Return where two plays, or two traces, of one task and seed differ; `None` if they do not."""
     for step, (event, repeated) in enumerate(zip(first, again, strict=False)):
         if event != repeated:
             parts = ", ".join(part for part in event if event[part] != repeated.get(part))
@@ -77,7 +77,8 @@ def difference(first: Sequence[Mapping[str, Any]], again: Sequence[Mapping[str, 
 
 
 def fake_arguments(primitive: Primitive, words: list[str], rng: random.Random) -> dict[str, Any]:
-    """Make up values for the parameters without a default, some of them words that the world has used."""
+    """Return invented values for the parameters without a default; some of them are words that the world has
+    used."""
     parameters = primitive.signature.parameters.values()
     return {
         each.name: fake_value(each.annotation, words, rng)
@@ -87,7 +88,8 @@ def fake_arguments(primitive: Primitive, words: list[str], rng: random.Random) -
 
 
 def fake_value(annotation: Any, words: list[str], rng: random.Random) -> Any:
-    """Make up a value: a word that the world has used, a small number, one of several literals."""
+    """Return an invented value: a word that the world has used, a small number, or one of several
+    literals."""
     origin, inner = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is typing.Literal:
         return rng.choice(inner)

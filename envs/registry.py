@@ -1,4 +1,4 @@
-"""Environments by name, imported only when they are made."""
+"""Environments by name, imported only when they are created."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ REGISTRY = Registry(
 
 
 def make(name: str, **options: Any) -> TextEnv:
-    """Make an environment.
+    """Create an environment.
 
     Args:
         name: a key of `ENVIRONMENTS`, or the `package.module:Class` of any other `TextEnv`.
-        options: the constructor's; those that only the environment's splits have are accepted too.
+        options: the constructor's options; options of the environment's splits alone are accepted too.
 
     Raises:
-        UnknownEnvironment: no such name, or what it names is no importable `TextEnv`.
-        InvalidOption: no such option, or a value it does not take.
+        UnknownEnvironment: there is no such name, or it does not name an importable `TextEnv`.
+        InvalidOption: there is no such option, or its value is invalid.
         EnvironmentFault: as its constructor raises it.
     """
     kind = REGISTRY.find(name)
@@ -44,8 +44,8 @@ def make(name: str, **options: Any) -> TextEnv:
 def splits(name: str, **options: Any) -> Split:
     """Return an environment's training and held-out tasks.
 
-    Takes the same names and options as `make`, and raises the same errors; `UnknownTask` where the
-    environment offers no split, `EnvironmentFault` where it returns something else.
+    Takes the same names and options as `make`, and raises the same errors. Also raises `UnknownTask` if the
+    environment has no split, and `EnvironmentFault` if it returns something else.
     """
     kind = REGISTRY.find(name)
     found = REGISTRY.call(kind, kind.splits, options, whose=kind.name, own=Exception)

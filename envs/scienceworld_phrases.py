@@ -1,7 +1,7 @@
 """ScienceWorld's 25 primitives (paper, Appendix B), each with its call in the parser's words.
 
-Follows scienceworld 1.2.3 (allenai/ScienceWorld), `scienceworld.jar`: what the classes
-`scienceworld.actions.Action*` take.
+Follows scienceworld 1.2.3 (allenai/ScienceWorld), `scienceworld.jar`: the phrases that the classes
+`scienceworld.actions.Action*` accept.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Phrase:
-    """What a primitive says to the parser.
+    """The parser's words for a primitive.
 
     Attributes:
-        words: with its arguments, in their order, as `{name}`.
+        words: the words, with the arguments in order as `{name}`.
         doc: the primitive's documentation.
         then: words that follow if the argument in them is given.
     """
@@ -27,7 +27,7 @@ class Phrase:
 
     @property
     def signature(self) -> inspect.Signature:
-        """The primitive's signature: every argument is text, but for the number of an option."""
+        """The primitive's signature: every argument is text, except the number of an option."""
         kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
         parameters = [
             inspect.Parameter(name, kind, default=default, annotation=int if name == "option" else str)
@@ -37,7 +37,7 @@ class Phrase:
         return inspect.Signature(parameters, return_annotation=str)
 
     def __call__(self, **arguments: str | int) -> str:
-        """The primitive's call as the parser reads it."""
+        """Return the primitive's call as the parser reads it."""
         words = self.words + self.then * any(arguments.get(name) for name in _arguments(self.then))
         return words.format(**arguments)
 

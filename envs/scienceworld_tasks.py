@@ -61,7 +61,7 @@ def variations_for_training(name: str) -> range:
 def variations_for_test(name: str) -> range:
     """Return the simulator's own test variations of a task, those after its third quarter.
 
-    The quarters are rounded down. Of what that leaves over, the simulator takes one more quarter's length.
+    The quarters are rounded down. The simulator takes at most one more quarter's length of the remainder.
     """
     quarter = VARIATIONS[name] // 4
     return range(3 * quarter, min(5 * quarter, VARIATIONS[name]))
@@ -71,8 +71,8 @@ def draw(env: str, family: int) -> Split:
     """Draw the training and test worlds of an environment's family.
 
     Returns:
-        200 training and 30 test tasks, or all that there are in a smaller family. One generator draws, in
-        that order, from the sorted names and variations of the family's tasks.
+        200 training and 30 test tasks, or all worlds of a smaller family. One generator draws first the
+            training tasks, then the test tasks, from the sorted names and variations of the family's tasks.
     """
     generator = random.Random(SPLIT_SEED)
 

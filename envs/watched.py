@@ -1,4 +1,4 @@
-"""An environment under test, of which is known what it is doing."""
+"""An environment under test that records what it is doing."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typed.values import shown
 
 
 class Watched(TextEnv):
-    """An environment of which is known what it was asked last.
+    """An environment that records its last request.
 
     Args:
-        say: called with that before it is done.
+        say: called with each request before it runs.
 
     Attributes:
-        asked: such as `call: walk(steps=1) with task.name=maze task.index=7`.
+        asked: the last request, such as `call: walk(steps=1) with task.name=maze task.index=7`.
     """
 
     def __init__(self, env: TextEnv, say: Callable[[str], None] = lambda what: None) -> None:
@@ -62,11 +62,11 @@ class Watched(TextEnv):
         self._told("close").close()
 
     def raised(self, error: Exception) -> str:
-        """Say what it raised when it was asked last, and where."""
+        """Describe an error of the last request, and its place."""
         return f"{self.asked} raised {in_one_line(error)} ({self.place(error)})"
 
     def place(self, error: Exception) -> str:
-        """Where in its own file, if there, it raised."""
+        """Return where an error was raised: in the environment's own file, if possible."""
         return place(error, type(self._env))
 
     def _told(self, what: str) -> TextEnv:

@@ -1,7 +1,7 @@
-"""Tests what needs vLLM's GPU build, on a machine without a GPU: `make check-gpu`.
+"""Runs the tests that need vLLM's GPU build, on a machine without a GPU: `make check-gpu`.
 
-It builds the GPU environment in `.cache/gpu-venv`, unless it is there, and runs `tests/gpu` in it. If the
-disk or the package index does not allow that, it prints the reason on one line and succeeds.
+It builds the GPU environment in `.cache/gpu-venv` if it is missing, and runs `tests/gpu` in it. If the disk
+or the package index does not allow that, it prints the reason in one line and succeeds.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def main() -> None:
     try:
         install("gpu", VENV)
     except NotPossibleHere as reason:
-        shutil.rmtree(VENV, ignore_errors=True)  # a part of it would only take up the disk
+        shutil.rmtree(VENV, ignore_errors=True)  # a partial environment only wastes disk space
         print(f"check-gpu is skipped: {reason}", flush=True)
         return
     except CannotInstall as error:

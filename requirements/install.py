@@ -1,10 +1,11 @@
-"""Builds `.venv` from a full lock, unless the one that is there was built from it.
+"""Builds `.venv` from a full lock, unless the existing one was built from it.
 
     python3 requirements/install.py [cpu|gpu]
 
-`make` calls it, with a Python that is new enough. Without an argument the kind of the present `.venv` stays,
-or `cpu`. Only the standard library is used: this runs before anything is installed. The stamp, written last,
-is what makes a `.venv` complete; an interrupted set-up leaves none and is started over, from uv's cache.
+`make` calls it, with a Python that is new enough. Without an argument, the kind of the existing `.venv`
+stays, or `cpu` is built. Only the standard library is used, since this runs before anything is installed. A
+`.venv` is complete if it has the stamp, which is written last. An interrupted set-up has no stamp and is
+started over, from uv's cache.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ NEEDED_GB = {"cpu": 5, "gpu": 16}
 
 
 class CannotInstall(Exception):
-    """Packages cannot be installed here. The message is one line for people."""
+    """Packages cannot be installed here. The message is one line for users."""
 
 
 class NotPossibleHere(CannotInstall):
@@ -39,32 +40,32 @@ class NotPossibleHere(CannotInstall):
 UNREACHABLE = (
     r"(?i)no solution|no matching|not find|not found|fetch|connect|resolve|network|time.?out|40[34]|50\d"
 )
-"""In the output of uv and pip: a package is not to be had. A wrong hash or failed build is another matter."""
+"""Output of uv and pip for a package that is not available. A wrong hash or a failed build does not match."""
 
 
 def lock_of(kind: str) -> Path:
-    """The lock file of a kind of installation, `cpu` or `gpu`."""
+    """Return the lock file of a kind of installation, `cpu` or `gpu`."""
     return ROOT / "requirements" / f"{kind}.lock"
 
 
 def pip_sources(kind: str) -> list[str]:
-    """Return where pip's configuration looks for packages, as options for uv, which does not read it.
+    """Return the package sources of pip's configuration as options for uv, which does not read it.
 
-    Each package comes from one index, the configured one: another that has a package of the same name is not
-    asked (`extra-index-url`). Folders of wheels (`find-links`) count for the CPU build, whose torch the usual
-    index lacks.
+    Each package comes from one index, the configured one. Other indexes with a package of the same name are
+    not used (`extra-index-url`). Folders of wheels (`find-links`) are used only for the CPU build, since the
+    usual index lacks its torch.
     """
     listing = subprocess.run(
         [sys.executable, "-m", "pip", "config", "list"], capture_output=True, text=True, check=False
     ).stdout
     settings: dict[str, list[str]] = {}
-    for section in ("global", "install", ":env:"):  # in the order in which pip lets them override each other
+    for section in ("global", "install", ":env:"):  # in the order of pip's own precedence, lowest first
         for name, value in re.findall(rf"^{section}\.([\w-]+)=(.*)$", listing, re.MULTILINE):
             settings[name] = ast.literal_eval(value).split()
     options = {name: f"--{name}" for name in ("index-url", "find-links", "cert")}
     options["trusted-host"] = "--allow-insecure-host"
     if kind == "gpu":
-        del options["find-links"]  # a loose wheel of torch's CPU build would satisfy the pin of the GPU build
+        del options["find-links"]  # a local wheel of torch's CPU build would satisfy the pin of the GPU build
     return [
         word
         for name, option in options.items()
@@ -74,7 +75,7 @@ def pip_sources(kind: str) -> list[str]:
 
 
 def locked(kind: str, package: str) -> Path:
-    """Write a file with one package's lines of a lock, its hashes included. Return its path."""
+    """Write a file with one package's lines of a lock, including its hashes. Return its path."""
     lines = lock_of(kind).read_text("utf-8")
     (block,) = re.findall(rf"^{package}==\S+(?: \\\n    --hash=\S+)+", lines, re.MULTILINE)
     file = LOG.parent / f"{package}.lock"
@@ -83,7 +84,7 @@ def locked(kind: str, package: str) -> Path:
 
 
 def attempt(*command: str | Path) -> str | None:
-    """Run a command with its output in the log. Returns None, or why it failed, on one line."""
+    """Run a command with its output in the log. Returns None, or why it failed, in one line."""
     done = subprocess.run(
         command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
     )
@@ -99,13 +100,14 @@ def attempt(*command: str | Path) -> str | None:
 
 
 def must(or_else: str, *command: str | Path) -> None:
-    """Run a command, or end with what that means and why it failed."""
+    """Run a command. If it fails, exit with the consequence and the reason."""
     if failed := attempt(*command):
         sys.exit(f"error: {or_else}: {failed}")
 
 
 def check_machine(kind: str) -> None:
-    """Say now what would otherwise fail obscurely later: venv is missing, or space on the disk."""
+    """Report problems early that would otherwise cause obscure failures: venv is missing, or the disk is
+    full."""
     if not (find_spec("venv") and find_spec("ensurepip")):
         package = "python{}.{}-venv".format(*sys.version_info)
         sys.exit(f"error: {sys.executable} lacks venv or ensurepip (on Debian: apt install {package})")
@@ -123,21 +125,22 @@ def failure(what: str, why: str) -> CannotInstall:
 
 
 def install_packages(kind: str, venv: Path) -> None:
-    """Build the environment from scratch and install the lock into it, by uv or else by pip."""
+    """Build the environment from scratch and install the lock into it, with uv or otherwise with pip."""
     lock = lock_of(kind)
     count = len(re.findall(r"^\S+==\S+", lock.read_text("utf-8"), re.MULTILINE))
     print(f"installing {count} packages into {venv} (details: {LOG})", flush=True)
     must(f"cannot make {venv}", sys.executable, "-m", "venv", "--clear", venv)
     python = venv / "bin" / "python"
-    # What differs from its hash in the lock is refused, wherever it comes from.
+    # Files that differ from their hashes in the lock are rejected, wherever they come from.
     checked = ("--no-deps", "--require-hashes")
     command: list[str | Path] = [python, "-m", "pip", "install", *checked]
     sources: list[str] = []
     if attempt(*command, "-r", locked(kind, "uv")) is None:
-        # Compiled now, as pip does it: where Python may not write bytecode, every start would compile anew.
+        # Compiled now, as pip does it: if Python cannot write bytecode later, every start would compile
+        # again.
         uv = venv / "bin" / "uv"
         command = [uv, "pip", "install", "--python", python, *checked, "--compile-bytecode"]
-        command += ["--build-constraints", lock]  # of the few packages that come as source
+        command += ["--build-constraints", lock]  # for the few packages that come as source
         sources = pip_sources(kind)
     else:
         print("uv cannot be had: going on with pip, which is slower", flush=True)
@@ -152,7 +155,8 @@ def install_packages(kind: str, venv: Path) -> None:
 
 
 def install_bubblewrap() -> None:
-    """Install what isolates skills best, where this machine lets us; else say what to do, and go on."""
+    """Install bubblewrap, the best isolation for skills, if this machine allows it. Otherwise say what to do,
+    and continue."""
     if sys.platform != "linux" or shutil.which("bwrap"):
         return
     failed: str | None = "only root can do that here"
@@ -172,15 +176,15 @@ def install_bubblewrap() -> None:
 
 
 def install(kind: str | None, venv: Path = VENV) -> None:
-    """Bring a virtual environment to the state that the lock and pyproject.toml describe.
+    """Bring a virtual environment to the state of the lock and pyproject.toml.
 
-    As a rule there is nothing to do.
+    Usually there is nothing to do.
 
     Args:
-        kind: `cpu` or `gpu`; without it the kind that is installed stays, or `cpu`.
+        kind: `cpu` or `gpu`; without it the installed kind stays, or `cpu`.
 
     Raises:
-        CannotInstall: packages cannot be installed; `NotPossibleHere` for want of room or of a package.
+        CannotInstall: packages cannot be installed; `NotPossibleHere` for lack of disk space or of a package.
     """
     stamp_file = venv / "installed.json"
     stamp = json.loads(stamp_file.read_text(encoding="utf-8")) if stamp_file.is_file() else {}
@@ -201,7 +205,7 @@ def install(kind: str | None, venv: Path = VENV) -> None:
     if {**stamp, "project": wanted["project"]} != wanted:
         check_machine(kind)
         install_packages(kind, venv)
-    # Editable: the checkout is what runs.
+    # Editable: the checkout is the code that runs.
     pip = (venv / "bin" / "python", "-m", "pip", "install")
     offline = ("--no-index", "--no-deps", "--no-build-isolation")
     must("the project itself cannot be installed", *pip, *offline, "-e", ".")
@@ -212,7 +216,7 @@ def install(kind: str | None, venv: Path = VENV) -> None:
 
 
 def main() -> None:
-    """The command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description="Build .venv from a full lock, when that is needed.")
     parser.add_argument(
         "kind", nargs="?", choices=sorted(NEEDED_GB), help="which lock (default: as it is, or cpu)"

@@ -2,9 +2,9 @@
 
     .venv/bin/python requirements/lock.py [--upgrade]
 
-Pins that still fit are kept; with `--upgrade` every package goes to its newest version that fits. Only
-metadata is fetched. Both locks hold the development tools too, what trains the bundled model, and all that
-runs can be exported to.
+Pins that still fit are kept; with `--upgrade` every package gets its newest version that fits. Only metadata
+is downloaded. Both locks also have the development tools, the packages that train the bundled model, and
+those for exporting runs.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from install import PYTORCH_CPU, ROOT, VENV, lock_of, pip_sources
 
 
 def compile_lock(kind: str, *options: str) -> bool:
-    """Resolve one lock with uv, whose output goes to the terminal. Returns whether that worked."""
+    """Resolve one lock with uv, printing uv's messages on the terminal. Returns whether that worked."""
     command: list[str | Path] = [VENV / "bin" / "uv", "pip", "compile", "pyproject.toml"]
     command += [option for extra in (kind, "export", "train", "dev") for option in ("--extra", extra)]
     command += [
@@ -34,7 +34,7 @@ def compile_lock(kind: str, *options: str) -> bool:
 
 
 def main() -> None:
-    """The command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(
         description="Regenerate requirements/cpu.lock and requirements/gpu.lock."
     )

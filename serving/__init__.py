@@ -1,6 +1,6 @@
-"""The engine: start it, reach it, meter it. Nothing here knows about skills or environments.
+"""The engine: start it, reach it, meter it. This package knows nothing about skills or environments.
 
-`from serving import ...` has everything about model configurations. The rest is in the modules.
+`from serving import ...` has everything about model configs. The rest is in the modules.
 """
 
 from serving.errors import InvalidModelConfig

@@ -1,12 +1,13 @@
-"""An engine's replicas: who may keep its place in the prefix cache of each, and who waits.
+"""Admission to an engine's prefix cache: which conversations keep a slot in each replica, and which wait.
 
-A conversation that is cached costs its next turn only the new tokens. When more conversations go on than
-the cache can hold, each turn evicts another's prefix; on a hybrid model, played in turns, one too many makes
-every hit a miss. So conversations are *residents* of the cache or they wait, by age: the oldest waiting one
-comes in as soon as there is room for it, and when residents outgrow the cache the youngest makes room at the
-end of its turn and waits again. The oldest is always let in, so that somebody always goes on (no deadlock);
-nobody overtakes an older one (no starvation). A conversation that waits for another one, which its own agent
-opened, gives its place away meanwhile (`Slot.rest`).
+While a conversation is cached, its next turn costs only the new tokens. When more conversations run than the
+cache can hold, each turn evicts another one's prefix. On a hybrid model, if conversations take turns, one
+conversation too many makes every hit a miss. So each conversation is either *admitted* to the cache or
+queued, by age. The oldest queued one is admitted as soon as the cache has room for it. When the admitted ones
+outgrow the cache, the youngest gives up its slot at the end of its turn and queues again. The oldest is
+always admitted, so one conversation can always continue (no deadlock). No conversation overtakes an older one
+(no starvation). A conversation that waits for another one, opened by its own agent, gives up its slot
+meanwhile (`Slot.rest`).
 """
 
 from __future__ import annotations
@@ -21,19 +22,21 @@ from serving.engine.ideal_cache import IdealCache
 from serving.engine.metrics import CacheConfig
 
 ROOM_TO_GROW = 0.1
-"""Share of the cache that newcomers leave free, since those inside grow with each turn."""
+"""Share of the cache that newly admitted conversations must leave free, since conversations grow with each
+turn."""
 
 
 @dataclass(eq=False)
 class Slot:
-    """One conversation's place: its owner calls `enter` before each request, `pause` after it, `leave` last.
+    """The slot of one conversation. Its owner calls `enter` before each request, `pause` after it and `leave`
+    last.
 
     Attributes:
-        queued: whether it waits where there is no room for it; another is let in always.
-        age: its number in the order of opening; the lower, the older.
-        prefix_id: of its first tokens, with which other conversations begin too.
-        shared: how many these are.
-        blocks: what it holds for itself, or would hold if it were let in.
+        queued: whether it waits while the cache is full; if not, it is always admitted.
+        age: its number in the order of opening; a lower number is older.
+        prefix_id: id of its first tokens, which other conversations share.
+        shared: number of these tokens.
+        blocks: cache blocks that it holds (or would hold if admitted), without the shared ones.
     """
 
     replica: Replica
@@ -47,7 +50,7 @@ class Slot:
     let_in: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def enter(self, tokens: int) -> float:
-        """Wait until the conversation, now of `tokens`, may be cached. Returns the seconds queued."""
+        """Wait until the conversation, now `tokens` long, is admitted. Returns the seconds queued."""
         if not self.queued or self.replica.cache is None:
             return 0.0
         began = time.monotonic()
@@ -66,17 +69,17 @@ class Slot:
         return time.monotonic() - began
 
     def pause(self) -> None:
-        """Its request is over; from here on it may have to make room."""
+        """Mark the request as finished; from now on the conversation may have to give up its slot."""
         self.busy = False
         self.replica.settle()
 
     def rest(self) -> None:
-        """Give the place away: the owner does not go on before another conversation has."""
+        """Give up the slot: the conversation continues only after another one has."""
         self.admitted = False
         self.pause()
 
     def leave(self) -> None:
-        """It is over, and whatever it holds may go. A second call does nothing."""
+        """Close the slot and release everything it holds. A second call does nothing."""
         if self in self.replica.slots:
             self.replica.slots.remove(self)
             self.admitted = False
@@ -84,17 +87,17 @@ class Slot:
 
 
 class Replica:
-    """One copy of the model within an engine, as all conversations with it share it.
+    """One copy of the model within an engine, shared by all conversations with it.
 
     Args:
-        cache: its prefix cache, where the engine tells of it.
-        number: its place among the replicas.
-        address: the same for requests; `None` where it is the only one.
-        admission: hold conversations back that the cache has no room for.
+        cache: its prefix cache, if the engine reports it.
+        number: its position among the replicas.
+        address: the same number for requests; `None` for the only replica.
+        admission: queue conversations while the cache has no room for them.
 
     Attributes:
-        seats: the open conversations', oldest first.
-        ideal: what its cache could give, where the engine tells of it.
+        slots: slots of the open conversations, oldest first.
+        ideal: what its cache could give, if the engine reports the cache.
     """
 
     def __init__(
@@ -109,7 +112,7 @@ class Replica:
         self.ideal = IdealCache(cache) if cache else None
         self.number = number
         self.address = address
-        self.capacity = cache.num_gpu_blocks - 1 if cache else 0  # vLLM keeps one to itself
+        self.capacity = cache.num_gpu_blocks - 1 if cache else 0  # vLLM reserves one block
         self._admission = admission
         self._prefixes: dict[tuple[int, ...], int] = {}
         self.slots: list[Slot] = []
@@ -117,12 +120,12 @@ class Replica:
 
     @property
     def waiting(self) -> int:
-        """Conversations that wait now."""
+        """Number of conversations that wait now."""
         return sum(not slot.admitted and slot.busy for slot in self.slots)
 
     @property
     def admitted_blocks(self) -> int:
-        """Blocks that the residents hold, what they share counted once."""
+        """Blocks that the admitted conversations hold; shared blocks count once."""
         admitted_slots = [slot for slot in self.slots if slot.admitted]
         if self.cache is None:
             return 0
@@ -130,10 +133,10 @@ class Replica:
         return sum(shared.values()) + sum(slot.blocks for slot in admitted_slots)
 
     def slot(self, prefix: tuple[int, ...] = (), queued: bool = True) -> Slot:
-        """A place for a new conversation, whose first tokens `prefix` are other conversations' too.
+        """Return a slot for a new conversation that shares its first tokens `prefix` with others.
 
         Args:
-            queued: wait where there is no room, if the replica holds conversations back at all.
+            queued: wait while the cache is full, if the replica queues conversations at all.
         """
         number = self._prefixes.setdefault(prefix, len(self._prefixes))
         slot = Slot(self, queued and self._admission, next(self._ages), number, len(prefix))
@@ -141,25 +144,26 @@ class Replica:
         return slot
 
     def settle(self, asking: Slot | None = None) -> None:
-        """Let the youngest make room until the residents fit, then let in whom there is room for."""
+        """Remove the youngest from the cache until the admitted ones fit, then admit those that it has room
+        for."""
         admitted_slots = [slot for slot in self.slots if slot.admitted]  # oldest first
         while self.admitted_blocks > self.capacity and len(admitted_slots) > 1:
             youngest = admitted_slots.pop()
             if youngest.busy and youngest is not asking:
-                break  # it makes room when its request is over
+                break  # it gives up its slot when its request is over
             youngest.admitted = False
             youngest.let_in.clear()
         for slot in self.slots:
             if slot.admitted or not slot.busy:
                 continue
             slot.admitted = True
-            # Younger ones that are inside, since they asked first, make room for it.
+            # Admit this slot before idle younger ones, which were admitted because they asked first.
             idle = [other for other in self.slots if other.admitted and not other.busy]
             while self._is_full and idle and idle[-1].age > slot.age:
                 idle.pop().admitted = False
             if self._is_full and any(other.admitted for other in self.slots if other is not slot):
                 slot.admitted = False
-                return  # nobody overtakes it
+                return  # no conversation overtakes it
             slot.let_in.set()
 
     @property
@@ -168,7 +172,7 @@ class Replica:
 
 
 def replicas_of(caches: Sequence[CacheConfig], *, admission: bool) -> list[Replica]:
-    """The replicas of an engine with these caches; one, of which nothing is known, where it tells none."""
+    """Return the replicas of an engine with these caches; a single one without a cache if there are none."""
     several = len(caches) > 1
     return [
         Replica(cache, number=number, address=number if several else None, admission=admission)

@@ -1,8 +1,8 @@
-"""Conversations: one protocol for every route to an engine (`serving.apis`).
+"""Conversations: one protocol for all APIs of an engine (`serving.apis`).
 
-`ready` waits until the conversation may go on, `ask` sends what stands and returns one completion, `tell`
-appends the reply to it, `close` ends it. A completion without a valid tool call is an ordinary result (the
-model's mistake is data): its `problem` says what was wrong, and `tell` then answers it as a user would.
+`ready` waits until the conversation may continue. `ask` sends it and returns one completion. `tell` appends
+the reply. `close` ends it. A completion without a valid tool call is an ordinary result, since the model's
+mistakes are data: its `problem` says what was wrong, and the next reply answers as a user would.
 """
 
 from __future__ import annotations
@@ -23,11 +23,12 @@ class Completion(msgspec.Struct, frozen=True, kw_only=True):
     """One answer of the model.
 
     Attributes:
-        text: what it wrote after its reasoning, verbatim.
+        text: the text after its reasoning, verbatim.
         call: the one tool call; `None` exactly when `problem` says why there is none.
-        seconds: from sending the request to the answer's end.
-        token_ids: what was generated (completions API only).
-        first_token_s: from its arrival in the engine to its first token, where the engine tells.
+        seconds: time from sending the request to the end of the answer.
+        token_ids: the generated ids (completions API only).
+        first_token_s: time from the request's arrival in the engine to its first token, if the engine reports
+            it.
     """
 
     text: str
@@ -41,7 +42,7 @@ class Completion(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AnswerOverflow(ContextOverflow):
-    """The answer did not fit what was left of the context; `completion` is what there was room for."""
+    """The answer did not fit the rest of the context; `completion` is the part that did."""
 
     def __init__(self, message: str, completion: Completion) -> None:
         super().__init__(message)
@@ -60,8 +61,8 @@ class Conversation(ABC):
         """Let the model answer.
 
         Raises:
-            ContextOverflow: the conversation no longer fits the model's context; an `AnswerOverflow` where
-                its last answer did not.
+            ContextOverflow: the conversation no longer fits the model's context; an `AnswerOverflow` if its
+                last answer did not fit.
             RequestRefused, RequestFailed, EngineDead, SpendingCapReached: see `serving.errors`.
         """
 
@@ -70,20 +71,20 @@ class Conversation(ABC):
         """Append the reply to the last answer."""
 
     def rest(self) -> None:  # noqa: B027 - messages hold nothing to release
-        """Give its place in the cache away until `ready`: it waits for another conversation now."""
+        """Give up the slot in the cache until `ready`: the conversation now waits for another one."""
 
     def close(self) -> None:  # noqa: B027 - as above
-        """End it, and give its place in the cache away. A second call does nothing."""
+        """End the conversation and release its slot in the cache. A second call does nothing."""
 
 
 def status_of(problem: InvalidCall | None) -> Status:
-    """How an answer with this problem stands in the ledger."""
+    """Return the ledger's status for an answer with this problem."""
     if problem is None:
         return "ok"
     return "truncated" if isinstance(problem, TruncatedCall) else "invalid"
 
 
 def sampling(role: Role) -> dict[str, Any]:
-    """What a request says of how the role's answers are drawn."""
+    """Return the request's fields for the role's sampling."""
     chosen = {"temperature": role.temperature, "top_p": role.top_p, "top_k": role.top_k}
     return {name: value for name, value in chosen.items() if value is not None}

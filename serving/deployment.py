@@ -1,4 +1,4 @@
-"""A model in service: its server started or found, watched, shared by its clients, its accounts balanced."""
+"""A deployed model: its server is started or found, watched, shared by clients, and its tokens reconciled."""
 
 from __future__ import annotations
 
@@ -36,18 +36,19 @@ from serving.weights import prepare
 Say = Callable[[str], None]
 
 MOST_RESTARTS, RESTART_PERIOD_S = 3, 3600.0
-"""Restarts of an engine within a period (in seconds) after which its next death ends the run. So a job of 100
-hours survives a rare fault at any time. An engine that dies every few minutes would spend most of the time on
-starts, which take minutes each, and play the same episodes again and again."""
+"""Number of restarts of an engine that are allowed within a period (in seconds). After them its next death
+ends the run. A job of 100 hours thus survives a rare fault at any time. An engine that dies every few minutes
+would spend most of its time on starts, which take minutes each, and play the same episodes again and again.
+"""
 
 
 class Deployment:
     """One model config's engine for as long as it is needed. Made by `deploy`.
 
     Attributes:
-        endpoint: where it is.
+        endpoint: its address.
         server: the server that we started; `None` for one that others run.
-        replicas: the engine's, shared by all clients.
+        replicas: the engine's replicas, shared by all clients.
     """
 
     def __init__(
@@ -70,14 +71,14 @@ class Deployment:
         self._waiting = waiting
         self._restart: asyncio.Task[float] | None = None
         self._restarts: list[float] = []
-        """When each restart began, in monotonic seconds."""
+        """Start of each restart, in monotonic seconds."""
         self._termination: asyncio.Future[None] | None = None
         self._engines: list[Engine] = []
         self._models: list[Model] = []
         self._reconciliations = TokenSums(model_config.name, ours=server is not None)
 
     async def open(self) -> None:
-        """Read what the engine says of itself, before the first client. Raises `ServerFailed`."""
+        """Read the engine's metrics, before the first client. Raises `ServerFailed`."""
         if self.model_config.hosted:
             return
         told = await read_metrics(self.endpoint)
@@ -95,14 +96,14 @@ class Deployment:
         admission: bool = True,
         context: int | None = None,
     ) -> AsyncIterator[Model]:
-        """A model with a ledger of its own; any number may share the engine.
+        """Open a model with its own ledger. Any number of clients may share the engine.
 
         Args:
-            write_row: gets every ledger row.
-            prices: price list other than the model config's.
-            spending: what may be spent; `None` for as much as one likes.
-            admission: let its conversations be queued, where the options ask for it.
-            context: the longest that its conversations may get, in tokens; `None` for what the engine takes.
+            write_row: called with every ledger row.
+            prices: prices to use instead of the model config's.
+            spending: the spending cap; `None` for no cap.
+            admission: queue its conversations, if the options ask for it.
+            context: limit of its conversations in tokens; `None` for the engine's own.
 
         Raises:
             ServerFailed: the engine does not answer.
@@ -122,12 +123,12 @@ class Deployment:
 
     @property
     def in_flight(self) -> set[int | None]:
-        """The replicas on whose answers requests of any client wait; `None` stands for any of them."""
+        """The replicas that requests of any client wait for; `None` in it means any replica."""
         return set().union(*(engine.in_flight for engine in self._engines))
 
     @property
     def queued(self) -> int:
-        """Conversations that wait for room in the prefix cache."""
+        """Number of conversations that wait for room in the prefix cache."""
         return sum(replica.waiting for replica in self.replicas)
 
     async def recover(self, since: float) -> bool:
@@ -143,7 +144,7 @@ class Deployment:
         if last is None or last.done():
             # A live server may be too busy to answer at once; the watchdog decides whether it hangs.
             patience_s = BUSY_S if self.server.alive else 1.0
-            # Another request may have started it meanwhile; a start that failed is not tried again.
+            # Another request may have restarted it meanwhile. A restart that failed is not tried again.
             if (
                 not await self.server.endpoint.healthy(patience_s)
                 and self._restart is last
@@ -151,11 +152,11 @@ class Deployment:
             ):
                 self._count_restart(self.server)
                 self._restart = asyncio.create_task(self._start_again(self.server))
-        # The deployment owns the task: the request that found the server dead may run out of its time.
+        # The deployment owns the task: the request that found the server dead may time out.
         return self._restart is not None and await asyncio.shield(self._restart) > since
 
     async def hung(self, patience_s: float) -> None:
-        """End every request that waits, and our server; the first of the requests starts it again.
+        """End all waiting requests and our server. The first of these requests restarts it.
 
         Args:
             patience_s: how long the engine showed no progress, in seconds.
@@ -171,15 +172,15 @@ class Deployment:
             engine.give_up()
 
     async def close(self) -> None:
-        """Give up a restart that goes on."""
+        """Abort a restart in progress."""
         if self._restart is not None:
             self._restart.cancel()
             await asyncio.gather(self._restart, return_exceptions=True)
 
     async def reconciliation(self, *, in_passing: bool = False) -> Reconciliation | None:
-        """Compare the ledgers of all clients with the engine's counters; `None` where it shows none.
+        """Compare the ledgers of all clients with the engine's counters; `None` if it has no counters.
 
-        A server that was started again has lost its counters: then since that start.
+        A restarted server has lost its counters. The comparison then covers the time since the restart.
 
         Args:
             in_passing: requests may be in flight.
@@ -197,7 +198,7 @@ class Deployment:
 
     @asynccontextmanager
     async def _engine(self, meter: Meter, recover: Recover | None) -> AsyncIterator[Engine]:
-        """Requests to the engine, counted and watched, once one has shown that it answers."""
+        """Open a connection to the engine, metered and watched, after it has answered a first request."""
         retry = RetryPolicy(timeout_s=self._options.request_timeout_s)
         engine = Engine(
             self.endpoint, self.model_config.name, meter, retry, recover, hosted=self.model_config.hosted
@@ -213,7 +214,7 @@ class Deployment:
             await engine.close()
 
     def _count_restart(self, server: VllmServer) -> None:
-        """Note a restart. Raises `EngineDead` where it would be one too many.
+        """Record a restart. Raises `EngineDead` if it is one too many.
 
         A model over several nodes is not restarted: its parts on the other nodes end with it, and only the
         job's script can start them.
@@ -235,14 +236,12 @@ class Deployment:
         self._restarts.append(now)
 
     async def _start_again(self, server: VllmServer) -> float:
-        """Restart the server; tells when it was ready."""
-        if self._termination is not None:  # its requests learn of the end before all of it is over
+        """Restart the server. Returns the time at which it was ready."""
+        if self._termination is not None:  # requests learn of the server's end before it is complete
             await self._termination
         self._say(f"the engine died ({server.failure().splitlines()[0]}); starting it again")
         await server.stop()
-        self._reconciliations.begin(
-            Counters()
-        )  # before the new one can be asked for anything; it counts from zero
+        self._reconciliations.begin(Counters())  # before the new server gets a request; it counts from zero
         for replica in self.replicas:
             if replica.ideal is not None:
                 replica.ideal.forget()
@@ -267,13 +266,13 @@ async def deploy(
     say: Say = lambda line: None,
     waiting: Say = lambda line: None,
 ) -> AsyncIterator[Deployment]:
-    """Bring a model into service, and end what was started when the context ends, however it ends.
+    """Deploy a model. Everything that was started ends with the context, however it ends.
 
     Args:
         log: file for the server's output.
         gpus: the GPUs for the server, as `server_gpus` returns them; by default the first visible ones.
         say: called with lines about what happens.
-        waiting: called about once a second with a line about what is waited for.
+        waiting: called about once a second with a line that says what the deployment waits for.
 
     Raises:
         InvalidModelConfig, ServerFailed: see `serving.errors`.
@@ -316,16 +315,16 @@ async def deploy(
 async def server_gpus(
     services: Sequence[tuple[ModelConfig, ServiceOptions]], say: Say = lambda line: None
 ) -> list[list[Gpu]]:
-    """Check the GPUs for models that are in service at the same time, and divide them among their servers.
+    """Check the GPUs for models that are deployed at the same time, and divide them among the servers.
 
-    A model whose server runs already gets none.
+    A model with a running server gets none.
 
     Args:
         say: called with a line for each warning.
 
     Raises:
-        InvalidModelConfig, ServerFailed: a server could not start, or a running one's address or key is
-        unusable.
+        InvalidModelConfig, ServerFailed: a server could not start, or the address or key of a running one is
+            unusable.
     """
     started = [running_endpoint(*service) is None for service in services]
     model_configs = [
@@ -336,16 +335,16 @@ async def server_gpus(
 
 
 def server_log(model_config: ModelConfig) -> Path:
-    """The file for the output of a server that no run starts."""
+    """Return the log file for a server that no run starts."""
     name = re.sub(r"[^\w.-]+", "_", model_config.name)
     return CHECKOUT / ".cache" / "servers" / f"{name}-{os.getpid()}.log"
 
 
 def running_endpoint(model_config: ModelConfig, options: ServiceOptions) -> Endpoint | None:
-    """Where a server runs that need not be started; `None` where one must be. Nothing is sent.
+    """Return the address of a running server; `None` if one must be started. Sends nothing.
 
     Raises:
-        InvalidModelConfig, ServerFailed: its address or its API key is none, or the key is missing.
+        InvalidModelConfig, ServerFailed: the address or the API key is invalid, or the key is missing.
     """
     if options.url is not None:
         return Endpoint.parse(options.url, api_key=_key(model_config, options))
@@ -355,7 +354,7 @@ def running_endpoint(model_config: ModelConfig, options: ServiceOptions) -> Endp
 
 
 def _key(model_config: ModelConfig, options: ServiceOptions) -> str | None:
-    """The API key of a server that runs, from its file or from the environment."""
+    """Return the API key of a running server, from its file or from the environment."""
     name = options.api_key_env or model_config.api_key_env
     if options.api_key_file is not None:
         where = f"the key file {options.api_key_file}"

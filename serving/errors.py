@@ -1,4 +1,4 @@
-"""What can go wrong between a conversation and its engine, each with one line for people."""
+"""Errors between a conversation and its engine, each with a message of one line for users."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ class ServingError(Exception):
 
 
 class InvalidModelConfig(ServingError):
-    """A model config is missing, unreadable, or says something it must not."""
+    """A model config is missing or unreadable, or has an invalid value."""
 
 
 class InvalidTool(ServingError):
@@ -20,15 +20,15 @@ class ServerFailed(ServingError):
 
 
 class EngineDead(ServingError):
-    """The engine stopped answering and was not (or could not be) started again."""
+    """The engine stopped answering and was not (or could not be) restarted."""
 
 
 class RequestRefused(ServingError):
-    """The engine refused a request for a reason that a retry would not mend (400, 401, 404)."""
+    """The engine refused a request for a reason that a retry would not fix (400, 401, 404)."""
 
 
 class RequestFailed(ServingError):
-    """A request failed on every try although the engine lives."""
+    """A request failed on every try although the engine runs."""
 
 
 class ContextOverflow(ServingError):
@@ -36,7 +36,7 @@ class ContextOverflow(ServingError):
 
 
 class InvalidCall(ServingError):
-    """The answer holds no complete, schema-valid tool call. `text` is what the model wrote."""
+    """The answer has no complete, schema-valid tool call. `text` is what the model wrote."""
 
     def __init__(self, message: str, text: str) -> None:
         super().__init__(message)
@@ -44,7 +44,7 @@ class InvalidCall(ServingError):
 
 
 class TruncatedCall(InvalidCall):
-    """The answer was cut at its token limit before the call was complete."""
+    """The answer was truncated at its token limit before the call was complete."""
 
 
 class SpendingCapReached(ServingError):

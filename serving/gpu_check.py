@@ -1,4 +1,5 @@
-"""Whether this machine's GPUs can serve a model: each problem is one line of text and one of remedy."""
+"""Checks whether this machine's GPUs can serve a model. Each problem has one line of text and one of
+remedy."""
 
 from __future__ import annotations
 
@@ -19,21 +20,22 @@ from serving.sizing import answer_tokens, cache_on, memory_share, read_config
 
 MIN_DRIVERS = {12: 525, 13: 580}
 """Oldest branch of the driver for each major version of CUDA (NVIDIA: CUDA Compatibility, Minor Version
-Compatibility). Within a major version, a newer toolkit runs on any of these."""
+Compatibility). Within a major version, these branches also run newer toolkits."""
 
 LOCK = CHECKOUT / "requirements" / "gpu.lock"
 
 COMPATIBILITY = "VLLM_ENABLE_CUDA_COMPATIBILITY"
-"""With `1`, vLLM loads the libraries of the package cuda-compat, which run on older drivers."""
+"""With the value `1`, vLLM loads the libraries of the package cuda-compat, which run on older drivers."""
 
 IN_USE_MIB = 1024
-"""Most memory in use on a GPU on which nothing computes: the driver takes some hundreds of MiB."""
+"""Most memory in use, in MiB, on an idle GPU: the driver takes some hundreds of MiB."""
 
 SHORT_TOKENS, LEAST_CONVERSATIONS = 8192, 4
-"""Below this many conversations of this length in the cache, most episodes wait for room: an estimate."""
+"""If the cache holds fewer than this many conversations of this length, most episodes wait for room: an
+estimate."""
 
 BFLOAT16, FP8 = (8, 0), (8, 9)
-"""Lowest compute capabilities with this arithmetic: Ampere; Ada and Hopper."""
+"""Lowest compute capabilities that support these number types: Ampere; Ada and Hopper."""
 
 
 def require_gpus(model_configs: Sequence[ModelConfig], say: Callable[[str], None]) -> list[list[Gpu]]:
@@ -72,7 +74,7 @@ def require_gpus(model_configs: Sequence[ModelConfig], say: Callable[[str], None
 
 
 def divide_gpus(model_configs: Sequence[ModelConfig], report: GpuReport) -> list[list[Gpu]]:
-    """Return the GPUs that each server takes, in CUDA's order. If there are too few, the last get fewer."""
+    """Return the GPUs of each server, in CUDA's order. If there are too few, the last servers get fewer."""
     left = iter(report.usable)
     return [list(islice(left, model_config.gpus_of_a_node)) for model_config in model_configs]
 
@@ -85,16 +87,16 @@ def is_cpu_build() -> bool:
 
 
 def too_few(report: GpuReport, needed: int, remedy: str) -> Problem | None:
-    """Return why this process can use fewer than `needed` GPUs; `None` if it can use as many.
+    """Return why this process can use fewer than `needed` GPUs; `None` if it can use enough.
 
     Args:
-        remedy: what to do where the machine or the job has too few.
+        remedy: what to do if the machine or the job has too few.
     """
     if len(report.usable) >= needed:
         return None
     text = f"{needed} GPU{'s' * (needed > 1)} needed, and {len(report.usable) or 'none'} can be used"
     slices = [gpu for gpu in report.installed if gpu.is_slice]
-    in_job = "SLURM_JOB_ID" in os.environ  # whose GPUs Slurm has chosen
+    in_job = "SLURM_JOB_ID" in os.environ  # Slurm has chosen its GPUs
     if report.failure:
         why = report.failure
     elif wrong := selection_problem(report.installed, report.chosen):
@@ -124,11 +126,11 @@ def all_problems(model_configs: Sequence[ModelConfig], report: GpuReport) -> lis
 
 
 def server_problems(model_config: ModelConfig, gpus: Sequence[Gpu], report: GpuReport) -> Iterator[Problem]:
-    """Check the GPUs that one server takes, while it does not run.
+    """Check the GPUs of one server that does not run yet.
 
     Args:
-        gpus: those that the server takes on this machine.
-        report: all others, to name better ones.
+        gpus: the server's GPUs on this machine.
+        report: all GPUs, to recommend better ones.
     """
     yield from _driver(model_config, gpus)
     yield from _unknown_memory(gpus)
@@ -141,7 +143,7 @@ def server_problems(model_config: ModelConfig, gpus: Sequence[Gpu], report: GpuR
 
 
 def compiler_problems(model_configs: Sequence[ModelConfig]) -> list[Problem]:
-    """Check what compiles kernels, with the environment of each model's server. Return each problem once."""
+    """Check the kernel compilers, with the environment of each model's server. Return each problem once."""
     environments = {
         tuple(sorted(model_config.server.env.items())): model_config.server.env
         for model_config in model_configs
@@ -158,7 +160,7 @@ def compiler_problems(model_configs: Sequence[ModelConfig]) -> list[Problem]:
 
 
 def toolkit_problems(toolkit: Toolkit) -> Iterator[Problem]:
-    """Check what compiles kernels; without nvcc a server starts, and without a C compiler it does not."""
+    """Check the kernel compilers. A server starts without nvcc, but not without a C compiler."""
     for problem in toolkit.problems:
         without = "Triton cannot compile" if problem.fatal else "FlashInfer and DeepGEMM are not used"
         remedy = f"{problem.remedy}, or use the container (slurm/apptainer.def)"
@@ -166,9 +168,9 @@ def toolkit_problems(toolkit: Toolkit) -> Iterator[Problem]:
 
 
 def too_small(model_config: ModelConfig, gpus: Sequence[Gpu]) -> Problem | None:
-    """Return whether the weights leave too little memory for the prefix cache on the smallest of the GPUs.
+    """Return a problem if the weights leave too little memory for the prefix cache on the smallest GPU.
 
-    By arithmetic on the model's configuration; the weights need not be on this machine.
+    This is arithmetic on the model's `config.json`; the weights need not be on this machine.
     """
     if (cache := cache_on(model_config, gpus)) is None:
         return None
@@ -185,7 +187,7 @@ def too_small(model_config: ModelConfig, gpus: Sequence[Gpu]) -> Problem | None:
 
 
 def cuda_major(lock: Path = LOCK) -> int | None:
-    """Return the major version of CUDA that the GPU build was made for, by the lock."""
+    """Return the major version of CUDA that the GPU build needs, according to the lock file."""
     pin = re.search(r"^cuda-toolkit==(\d+)\.", lock.read_text("utf-8"), re.MULTILINE)
     return int(pin[1]) if pin else None
 
@@ -208,14 +210,14 @@ def _driver(model_config: ModelConfig, gpus: Sequence[Gpu]) -> Iterator[Problem]
 
 
 def _unknown_memory(gpus: Sequence[Gpu]) -> Iterator[Problem]:
-    """Check that the driver reports how much memory there is."""
+    """Check that the driver reports the size of the memory."""
     if unknown := [gpu for gpu in gpus if not gpu.total]:
         text = f"nvidia-smi does not report the memory of GPU {_ids(unknown)}, so its size is not checked"
         yield Problem(text, "if the start fails, set `context` in a copy of the configuration")
 
 
 def _slices(gpus: Sequence[Gpu]) -> Iterator[Problem]:
-    """Check that a server takes one MIG slice at most."""
+    """Check that a server takes at most one MIG slice."""
     slices = [gpu for gpu in gpus if gpu.is_slice]
     if slices and len(gpus) > 1:
         text = f"a server on {len(gpus)} GPUs cannot use MIG slices, because CUDA gives a process only one"
@@ -260,7 +262,7 @@ def _kinds(gpus: Sequence[Gpu], report: GpuReport) -> Iterator[Problem]:
 
 
 def _capability(model_config: ModelConfig, gpus: Sequence[Gpu]) -> Iterator[Problem]:
-    """Check that the GPUs have the arithmetic in which the model computes."""
+    """Check that the GPUs support the model's number type."""
     least = min(gpus, key=lambda gpu: gpu.capability)
     number = ".".join(map(str, least.capability))
     if not any(least.capability):  # an old driver does not report it

@@ -1,4 +1,4 @@
-"""A model's files on the Hugging Face hub: fetched once, found afterwards without a network."""
+"""A model's files on the Hugging Face hub: downloaded once, then found without a network."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from urllib.request import Request, urlopen
 from serving.errors import InvalidModelConfig, ServingError
 
 HUB_S = 4.0
-"""Longest wait for a word from the hub."""
+"""Longest wait for an answer of the hub, in seconds."""
 
 TEXTS = ("*.json", "*.jinja", "*.txt", "*.model")
 """Configuration, chat template and tokenizer."""
 
 WEIGHTS = ("*.safetensors", "*.bin")
-"""The engine takes the first of these kinds that there is."""
+"""The engine loads the first of these kinds that exists."""
 
 VOCABULARIES = ("tokenizer.json", "vocab.json", "tokenizer.model")
-"""Any of these makes a tokenizer; without one, `transformers` may make an empty one."""
+"""A tokenizer needs one of these; otherwise `transformers` may create an empty tokenizer."""
 
 BELOW = "*/*"
-"""Folders of a repository: the same weights for other programs."""
+"""Subfolders of a repository: they have the same weights for other programs."""
 
 CONFIG = "config.json"
 
@@ -42,21 +42,21 @@ class FilesMissing(ServingError):
 
 
 class NotFetched(ServingError):
-    """The hub does not give a model's files, or there is no room for them."""
+    """The hub does not provide a model's files, or the disk has no room for them."""
 
 
 def cache_folder() -> Path:
-    """Where files of the hub are kept; `HF_HOME` names another place."""
+    """Return the folder of the hub's files; the variable `HF_HOME` changes it."""
     from huggingface_hub import constants
 
     return Path(constants.HF_HUB_CACHE)
 
 
 def complete_folder(model: str, revision: str | None) -> Path:
-    """The folder with all that serving a model takes. Nothing is sent.
+    """Return the folder with all files that serving a model needs. Sends nothing.
 
     Raises:
-        FilesMissing: it is not there, or lacks something.
+        FilesMissing: it does not exist, or is incomplete.
     """
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import IncompleteSnapshotError, LocalEntryNotFoundError
@@ -85,17 +85,17 @@ def complete_folder(model: str, revision: str | None) -> Path:
 
 
 def found(model: str, revision: str | None) -> Path | None:
-    """The same, or `None` where it is not there or not whole."""
+    """Return the same folder, or `None` if it is missing or incomplete."""
     with suppress(FilesMissing):
         return complete_folder(model, revision)
     return None
 
 
 def config_file(model: str, revision: str | None, *, fetch: bool = True) -> Path | None:
-    """Return a model's `config.json`; `None` where it cannot be had.
+    """Return a model's `config.json`; `None` if it is not available.
 
     Args:
-        fetch: ask the hub for it where it is not here.
+        fetch: ask the hub if it is not on this machine.
     """
     from huggingface_hub import hf_hub_download, try_to_load_from_cache
 
@@ -112,16 +112,16 @@ def config_file(model: str, revision: str | None, *, fetch: bool = True) -> Path
 
 
 def fetch(model: str, revision: str | None, say: Callable[[str], None]) -> Path:
-    """Bring all that serving a model takes to this machine; what is there is not fetched again.
+    """Download all files that serving a model needs, except those on this machine.
 
     Args:
-        say: called with a line that says what is fetched to where.
+        say: called with a line that names the model, its size and the target folder.
 
     Returns:
-        Its folder.
+        The model's folder.
 
     Raises:
-        NotFetched: the hub does not give it, or there is no room for it.
+        NotFetched: the hub does not provide it, or the disk has no room for it.
         InvalidModelConfig: the hub cannot be reached.
     """
     if (folder := found(model, revision)) is not None:
@@ -156,7 +156,7 @@ def fetch(model: str, revision: str | None, say: Callable[[str], None]) -> Path:
             f"config's `id`, or"
             " `hf auth login`"
         ) from None
-    except OSError as error:  # the hub's other refusals are such, too
+    except OSError as error:  # includes the hub's other refusals
         if error.errno in DISK_FULL:
             raise _no_room(f"{model} cannot be written: {error.strerror}") from None
         reason = (str(error).strip() or type(error).__name__).splitlines()[0]
@@ -168,7 +168,7 @@ def fetch(model: str, revision: str | None, say: Callable[[str], None]) -> Path:
 
 
 def missing_files(folder: Path) -> Iterator[str]:
-    """What a model's folder lacks without which nothing can be served."""
+    """Return the names of files that a model's folder lacks and that serving needs."""
     wanted = [CONFIG, "tokenizer_config.json"]
     index = folder / INDEX
     if index.is_file():
@@ -181,20 +181,20 @@ def missing_files(folder: Path) -> Iterator[str]:
 
 
 def size_bytes(folder: Path) -> int:
-    """What the files of a model's folder take, and of the folders below it."""
+    """Return the bytes of all files in a model's folder and the folders below it."""
     return sum(file.stat().st_size for file in folder.rglob("*") if file.is_file())
 
 
 def weights_bytes(folder: Path) -> int:
-    """What the weights of a model's folder take; 0 where it holds none."""
+    """Return the bytes of the weights in a model's folder; 0 if it has none."""
     kinds = (list(folder.glob(kind)) for kind in WEIGHTS)
     return sum(file.stat().st_size for file in next(filter(None, kinds), []))
 
 
 def require_hub(model: str, revision: str | None) -> None:
-    """Say at once that the hub is out of reach, which its own client finds out in a minute of retries.
+    """Report at once that the hub cannot be reached; its own client retries for a minute.
 
-    Raises `InvalidModelConfig`, also where the environment forbids it to be asked.
+    Raises `InvalidModelConfig`, also if the environment forbids contact with the hub.
     """
     from huggingface_hub import constants
 
@@ -215,7 +215,7 @@ def require_hub(model: str, revision: str | None) -> None:
 
 
 def _require_room(model: str, size: int) -> None:
-    """Refuse what the disk has no room for. Raises `NotFetched`."""
+    """Check that the disk has room for a download. Raises `NotFetched`."""
     cache = cache_folder()
     there = next(each for each in (cache, *cache.parents) if each.exists())
     free = shutil.disk_usage(there).free

@@ -1,4 +1,4 @@
-"""The ledger: one row per request that was tried, and what has been spent."""
+"""The ledger (one row for each try of a request) and the money that was spent."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from serving.usage import Prices, Usage
 from typed.numbers import Real, Whole
 
 Status = Literal["ok", "invalid", "truncated", "overflow", "aborted", "failed"]
-"""`invalid` and `truncated`: answered, but without a complete valid call. `overflow`: the prompt exceeds the
-context and was refused, or its answer would. `aborted`: cut off by us or by the engine's shutdown. `failed`:
-no answer."""
+"""`invalid` and `truncated`: answered, but without a complete valid call. `overflow`: refused because the
+prompt exceeds the context, or its answer would. `aborted`: cut off by us or by the engine's shutdown.
+`failed`: no answer."""
 
 READINESS = "readiness"
-"""Role of the request with which each client begins, which shows that the engine answers."""
+"""Role of each client's first request, which shows that the engine answers."""
 
 
 NOTHING = Usage()
@@ -28,16 +28,17 @@ class LedgerRow(msgspec.Struct, frozen=True, kw_only=True):
     """One try of one request.
 
     Attributes:
-        request: shared by the tries of one request.
+        request: id shared by the tries of one request.
         retry: 0 for the first try.
         time: Unix seconds at which it ended.
-        labels: the caller's own (which run, episode, role, attempt ...).
-        wasted: its tokens, if any, served nothing: a later try or nobody used the answer.
-        usage: as the engine reported it; `None` where it reported nothing.
-        seconds: from sending to the answer's end.
-        cacheable: what an ideal cache could have given of a prompt that was computed (completions API); see
-            `serving.engine.ideal_cache`.
-        at_most: where there is no usage: what the engine may have counted.
+        labels: the caller's own labels (run, episode, role, attempt, ...).
+        wasted: whether its tokens, if any, were useless: the answer was not used, or only that of a later
+            try.
+        usage: as the engine reported it; `None` if it reported nothing.
+        seconds: time from sending to the end of the answer.
+        cacheable: prompt tokens that an ideal cache could have provided, if the prompt was computed
+            (completions API); see `serving.engine.ideal_cache`.
+        at_most: without a usage: what the engine may have counted.
         thought_cut: whether its budget closed the answer's thinking region (completions API).
     """
 
@@ -58,10 +59,10 @@ class LedgerRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Spending:
-    """What a run has spent and may spend, over all the engines that it uses.
+    """The money that a run has spent and may spend, over all its engines.
 
     Args:
-        cap_usd: hard limit; `None` for none.
+        cap_usd: hard limit; `None` for no limit.
         before_usd: what earlier processes of the same run have spent.
     """
 
@@ -70,12 +71,12 @@ class Spending:
         self._committed_usd = before_usd
 
     def commit(self, usd: float) -> None:
-        """Count money that is gone."""
+        """Count money that was spent."""
         self._committed_usd += usd
 
     @contextmanager
     def reservation(self, usd: float) -> Iterator[None]:
-        """Set money aside for as long as the context lasts. Raises `SpendingCapReached`."""
+        """Reserve money for as long as the context lasts. Raises `SpendingCapReached`."""
         if self._cap_usd is not None and self._committed_usd + usd > self._cap_usd:
             raise SpendingCapReached(
                 f"{self._committed_usd:.4f} USD are spent or promised, and the next request could cost"
@@ -89,12 +90,11 @@ class Spending:
 
 
 class Meter:
-    """Counts tokens and money of everything that one client sends to one engine.
+    """Counts the tokens and the money of all requests of one client to one engine.
 
     Args:
-        write: called with each row before the answer is handed on, so that no answer is ever used
-            whose row was not written.
-        spending: what may be spent; `None` for as much as one likes.
+        write: called with each row before its answer is passed on. So no answer is used without its row.
+        spending: the spending cap; `None` for no cap.
     """
 
     def __init__(
@@ -104,26 +104,26 @@ class Meter:
         self.total = Usage()
         self.requests = 0
         self.unreported = 0
-        """Tries of which the engine reported no usage although it may have worked on them."""
+        """Number of tries without a reported usage, although the engine may have worked on them."""
         self.at_most = Usage()
-        """What the engine may have counted for them."""
+        """Upper bound of what the engine counted for these tries."""
         self.begun = Usage()
-        """What all tries that were begun may take at most."""
+        """Upper bound of the usage of all started tries."""
         self.ended = Usage()
-        """The same of those that have their row."""
+        """The same bound for tries that already have a row."""
         self._write = write
         self._spending = spending or Spending()
 
     @property
     def spent_usd(self) -> float:
-        """USD at the price list for everything so far."""
+        """Cost of everything so far, in USD at the price list."""
         return self.prices.cost(self.total)
 
     def record(self, row: LedgerRow, bound: Usage = NOTHING) -> None:
-        """Write a row and count it; what was not reported counts as spent at its worst.
+        """Write a row and count it. A try without a reported usage counts at its upper bound.
 
         Args:
-            bound: what the try could have taken at most, as it was reserved.
+            bound: upper bound of the try's usage, as it was reserved.
         """
         self._write(row)
         self.requests += 1
@@ -137,8 +137,8 @@ class Meter:
             self._spending.commit(self.prices.cost(row.at_most))
 
     def reservation(self, prompt_tokens: int, answer_tokens: int) -> AbstractContextManager[None]:
-        """Set money aside for a request at its worst, so that concurrent ones cannot pass the cap together.
-        Raises `SpendingCapReached`."""
+        """Reserve the highest possible cost of a request, so that concurrent requests together stay below the
+        cap. Raises `SpendingCapReached`."""
         worst = Usage(prompt=prompt_tokens, completion=answer_tokens)
         self.begun += worst
         return self._spending.reservation(self.prices.cost(worst))

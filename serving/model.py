@@ -30,14 +30,14 @@ class Model:
 
     Args:
         tokenizer: needed on the completions API.
-        replicas: the engine's.
-        queued: whether its conversations wait for a place in the cache, where the replicas give them.
+        replicas: the engine's replicas.
+        queued: whether its conversations wait for room in the cache, if the replicas queue conversations.
 
     Attributes:
         tokenizer: `None` on chat and responses APIs.
 
     Raises:
-        InvalidModelConfig: the model config's route needs a tool format or a tokenizer that is missing.
+        InvalidModelConfig: the model config's API needs a tool format or a tokenizer that is missing.
     """
 
     def __init__(
@@ -67,15 +67,15 @@ class Model:
     def converse(
         self, role: str, messages: Messages, tools: list[ToolSpec], labels: dict[str, str]
     ) -> Conversation:
-        """Open a conversation; its owner closes it.
+        """Open a conversation. The caller closes it.
 
-        It stays with one replica, the one with the fewest open conversations, where its prefix is cached.
+        It stays with one replica, where its prefix is cached: the one with the fewest open conversations.
 
         Args:
             role: `actor`, `inducer` or another; chooses sampling and budgets from the model config.
             messages: system and user messages.
-            tools: what the model may call, in the order in which it is to see them.
-            labels: stand in every ledger row of the conversation.
+            tools: the tools that the model may call, in the order in which it reads them.
+            labels: labels of every ledger row of the conversation.
         """
         settings = self.model_config.role(role)
         labels = {"role": role, **labels}
@@ -93,11 +93,11 @@ class Model:
     ) -> list[tuple[int, Usage]]:
         """Send the prefix that conversations with this system message and these tools share, once and alone.
 
-        Otherwise the first of many that begin at once compute it each for themselves; a hybrid model
-        could never reuse it, since it keeps its state at the ends of prompts only.
+        Otherwise, when many conversations start at once, each computes the prefix for itself. A hybrid model
+        could never reuse it, since it keeps its state only at the ends of prompts.
 
         Args:
-            messages: any such conversation's; what comes after the system message does not matter.
+            messages: the messages of any such conversation; only the system message matters.
             options: further fields of the request.
 
         Returns:
@@ -116,12 +116,12 @@ class Model:
             raise
 
     def forget_cache(self) -> None:
-        """The engine is started again: no prefix that was sent is there any more."""
+        """Forget the prefixes that were sent: a restarted engine has an empty cache."""
         for prefix in [prefix for prefix, sent in self._warm.items() if sent.done()]:
             del self._warm[prefix]
 
     async def close(self) -> None:
-        """Give up what is still being sent."""
+        """Cancel prefixes that are still being sent."""
         for sending in self._warm.values():
             sending.cancel()
         await asyncio.gather(*self._warm.values(), return_exceptions=True)
@@ -148,9 +148,9 @@ class Model:
         return sent
 
     def shared_prefix(self, role: str, messages: Messages, tools: list[ToolSpec]) -> list[int]:
-        """The token ids with which all first prompts begin that have this system message and these tools.
+        """Return the token ids that start each first prompt with this system message and these tools.
 
-        None on chat and responses APIs.
+        Empty on chat and responses APIs.
         """
         if self._format is None:
             return []
@@ -162,9 +162,9 @@ class Model:
         return common_prefix(*prompts)
 
     def check_tool(self, tool: ToolSpec) -> None:
-        """Make sure that the actor's calls of `tool` can be decoded and read (completions API).
+        """Check that the actor's calls of `tool` can be decoded and read (completions API).
 
-        Takes about a second the first time, milliseconds then.
+        Takes about a second the first time, then milliseconds.
 
         Raises:
             InvalidTool: they cannot.
@@ -177,7 +177,8 @@ class Model:
         self._tool_check.check(tool)
 
     def count_tokens(self, text: str) -> int:
-        """Tokens of a text from outside; without a tokenizer, its bytes, which are never fewer."""
+        """Return the number of tokens of an outside text. Without a tokenizer, return its bytes, which are at
+        least as many."""
         return len(text.encode() if self.tokenizer is None else self.tokenizer.outside_text(text))
 
     def _transcript(self, role: str, messages: Messages, tools: list[ToolSpec]) -> Transcript:
@@ -195,6 +196,6 @@ class Model:
         )
 
     def _sent_before(self, ids: list[int]) -> tuple[int, ...]:
-        """The longest prefix of `ids` that was sent alone."""
+        """Return the longest prefix of `ids` that was sent alone."""
         sent = (prefix for prefix, sending in self._warm.items() if sending.done())
         return max((prefix for prefix in sent if tuple(ids[: len(prefix)]) == prefix), key=len, default=())

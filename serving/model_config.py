@@ -1,4 +1,4 @@
-"""What a model config says: how the model is served, how its roles sample, and what it costs."""
+"""The fields of a model config: how the model is served, how its roles sample, and what it costs."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Role(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True
     reasoning_effort: Literal["none", "minimal", "low", "medium", "high"] | None = None
 
     def calls(self, most: int) -> int:
-        """Requests that the role may make where a method allows `most`."""
+        """Return the requests that the role may make if a method allows `most`."""
         return min(most, self.max_calls or most)
 
 
@@ -63,7 +63,7 @@ class ServerOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     env: dict[str, str | int] = {}
 
     def arguments(self) -> list[str]:
-        """`flags` as they stand on a command line."""
+        """Return `flags` as arguments of a command line."""
         arguments = []
         for flag, value in self.flags.items():
             if isinstance(value, bool):
@@ -78,26 +78,26 @@ class ServerOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
     """One model: where it is, how it is served, how its roles sample, and what its tokens cost.
 
-    `load_model_config` refuses unknown fields; the records of older runs have some that no longer exist.
+    `load_model_config` rejects unknown fields. The records of older runs have some that no longer exist.
 
-    The weights are named in exactly one of three ways: `path`, `id` with `revision`, or `base_url`.
+    Exactly one of three fields names the weights: `path`, `id` (with `revision`) or `base_url`.
 
     Attributes:
-        name: the name under which the engine serves it, and which requests carry as `model`.
-        tried: what was tried with this model config, on what, and what was not.
-        remark: what a person has to be told with its results; below each table of them, and in exports.
+        name: the engine's name for it, which requests carry as `model`.
+        tried: what was tried with this model config, on what hardware, and what was not.
+        caveat: what users must know about its results; shown below each table of them, and in exports.
         context: the longest prompt plus completion, in tokens. On GPUs it is the model's limit, and a server
-            gets as much of it as there is memory for (see `serving.sizing`).
+            gets as much of it as fits into memory (see `serving.sizing`).
         roles: sampling and budgets per role.
         prices: USD per million tokens.
         path: folder with the weights; a relative one counts from the checkout.
-        recipe: script that makes `path`, relative to `models/`; before each start it is run as
-            `python RECIPE --out FOLDER`, and leaves alone a folder that is up to date.
+        recipe: script that creates `path`, relative to `models/`. Before each start it is run as `python
+            RECIPE --out FOLDER`; it must leave an up-to-date folder alone.
         id: the model's id on the Hugging Face hub.
-        revision: commit of that repository, so that a run says exactly what it ran; a branch may move.
-        base_url: address of a hosted model's OpenAI-compatible API; nothing is started for it.
-        api_key_env: environment variable that holds the hosted model's API key.
-        route: `tokens` sends token ids and a grammar of ours to `/v1/completions`; `chat` sends messages and
+        revision: commit of that repository, so that a run records exactly what it used; a branch may move.
+        base_url: address of a hosted model's OpenAI-compatible API; no server is started for it.
+        api_key_env: environment variable with the hosted model's API key.
+        api: `completions` sends token ids and our grammar to `/v1/completions`; `chat` sends messages and
             tools to `/v1/chat/completions` (hosted models; on vLLM, its built-in tool calls), `responses` to
             `/v1/responses` (hosted models that reason between calls).
         tool_format: how the model writes a tool call natively; needed on the completions API.
@@ -105,13 +105,13 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
             finds it at the end of its prompt (`prompted`).
         dtype: number type of weights and activations.
         cache: what the prefix cache keeps: `attention` (any prefix, in whole blocks), or `hybrid` (linear
-            attention, whose states are kept only at the ends of prompts, in units of `match_unit`).
+            attention with states that are kept only at the ends of prompts, in units of `match_unit`).
         gpus: GPUs that one replica takes; 0 for a CPU or a hosted model.
-        nodes: machines over which the model is spread, in equal parts, where it needs more GPUs than one has.
-        replicas: copies of the model behind one address (data parallel). Each has a cache of its own; the
-            request header `X-data-parallel-rank` chooses one.
+        nodes: machines that share the model in equal parts, if it needs more GPUs than one machine has.
+        replicas: copies of the model behind one address (data parallel). Each has its own cache; the request
+            header `X-data-parallel-rank` chooses one.
         load_format: `dummy` loads random weights into the model's true shape; nothing is downloaded.
-        shape: the name of that shape, as `models/shapes/build.py` knows it.
+        shape: the name of that shape in `models/shapes/build.py`.
         server: vLLM's own options.
     """
 
@@ -140,7 +140,7 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
     server: ServerOptions = ServerOptions()
 
     def role(self, name: str) -> Role:
-        """Sampling and budgets of a role: the actor's, or for any other name the inducer's."""
+        """Return sampling and budgets of a role: the actor's, or for any other name the inducer's."""
         return self.roles.actor if name == "actor" else self.roles.inducer
 
     @property
@@ -155,12 +155,12 @@ class ModelConfig(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def match_unit(self) -> int | None:
-        """Tokens in whose multiples prefix-cache hits end; `None` where the engine chooses its block."""
+        """Prefix-cache hits end at multiples of this many tokens; `None` if the engine chooses its block."""
         unit = self.server.flags.get("prefix-match-unit", self.server.flags.get("block-size"))
         return unit if isinstance(unit, int) else None
 
     def arguments(self) -> list[str]:
-        """What the model config adds to the server's command: replicas, weights, and `server.flags`."""
+        """Return the model config's part of the server's command: replicas, weights, and `server.flags`."""
         replicas = ["--data-parallel-size", str(self.replicas)] if self.replicas > 1 else []
         weights = ["--load-format", self.load_format] if self.load_format != "auto" else []
         return [*replicas, *weights, *self.server.arguments()]

@@ -1,4 +1,4 @@
-"""What a model config's fields must not say together, where each for itself is right."""
+"""Checks for fields of a model config that are valid alone but contradict each other."""
 
 from __future__ import annotations
 
@@ -12,15 +12,14 @@ OWN_FLAGS = frozenset(
     | {"host", "port", "uds", "api-key", "data-parallel-size", "load-format"}
     | {"nnodes", "node-rank", "master-addr", "master-port", "headless"}
 )
-"""Flags that the server object sets itself, from the model config's other fields; a model config's
-`server.flags` may not.
-"""
+"""Flags that the server object sets itself, from the model config's other fields; `server.flags` must not set
+them."""
 
 _SHARDED = "server.flags.tensor-parallel-size (times pipeline-parallel-size)"
 
 
 def contradictions(model_config: ModelConfig) -> Iterator[str]:
-    """All that is wrong between the fields of a model config whose single fields are right."""
+    """Return all contradictions between the fields of a model config."""
     given = [name for name in ("path", "id", "base_url") if getattr(model_config, name) is not None]
     if len(given) != 1:
         yield (
@@ -74,13 +73,14 @@ def contradictions(model_config: ModelConfig) -> Iterator[str]:
 
 
 def _shards(flags: Mapping[str, object]) -> int:
-    """Parts of the model that compute at the same time; 0 where the flags give no numbers."""
+    """Return the number of parts of the model that compute at the same time; 0 if the flags are no
+    numbers."""
     across, along = (flags.get(flag, 1) for flag in ("tensor-parallel-size", "pipeline-parallel-size"))
     return across * along if isinstance(across, int) and isinstance(along, int) else 0
 
 
 def _unsupported_by_api(model_config: ModelConfig, role: Role) -> Iterator[str]:
-    """What a role asks for that the model config's route cannot do."""
+    """Return a role's settings that the model config's API does not support."""
     if role.thinking_tokens and model_config.api != "completions":
         yield f"thinking_tokens must be 0 on `route: {model_config.api}`, which has no budget of thinking"
     elif role.thinking_tokens and model_config.thinking == "none":
@@ -97,7 +97,7 @@ def _unsupported_by_api(model_config: ModelConfig, role: Role) -> Iterator[str]:
 
 
 def _set_in_vain(model_config: ModelConfig) -> str:
-    """The fields of a hosted model's config that speak of a server of ours."""
+    """Return the fields of a hosted model's config that only apply to our own server."""
     ours = ("cache", "gpus", "nodes", "replicas", "load_format", "shape", "server")
     plain = ModelConfig(
         name=model_config.name,

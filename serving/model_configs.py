@@ -1,4 +1,4 @@
-"""Model configs as files: one YAML file per model, read, checked and adapted to what a run asks for."""
+"""Model configs as files: one YAML file per model, read, checked and adapted to a run's options."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ CHECKOUT = Path(__file__).resolve().parents[1]
 MODELS = CHECKOUT / "models"
 
 SHAPES = "shapes/build.py"
-"""The recipe, relative to `MODELS`, that makes model folders without weights."""
+"""The recipe, relative to `MODELS`, that creates model folders without weights."""
 
 
 class _OnceEach(yaml.SafeLoader):
-    """Refuses a key that a mapping has twice, of which YAML would take the last."""
+    """Rejects a mapping with a duplicate key; plain YAML would use the last value."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         seen: set[str] = set()
@@ -38,7 +38,7 @@ class _OnceEach(yaml.SafeLoader):
 
 
 def list_model_configs() -> list[str]:
-    """Names of the model configs in `models/`, sorted."""
+    """Return the names of the model configs in `models/`, sorted."""
     return sorted(path.stem for path in MODELS.glob("*.yaml"))
 
 
@@ -49,7 +49,7 @@ def load_model_config(name_or_path: str) -> ModelConfig:
         name_or_path: name of a model config in `models/`, or the path of any `.yaml` file.
 
     Raises:
-        InvalidModelConfig: there is no such model config, or it says something it must not.
+        InvalidModelConfig: there is no such model config, or it has an invalid value.
     """
     is_path = name_or_path.endswith((".yaml", ".yml"))
     file = Path(name_or_path).expanduser() if is_path else MODELS / f"{name_or_path}.yaml"
@@ -80,8 +80,8 @@ def adapted(
     prefix_caching: bool | None = None,
     roles: Mapping[str, Mapping[str, Any]] | None = None,
 ) -> ModelConfig:
-    """The model config with other `replicas`, another `load_format`, with prefix caching or without (`None`
-    or `auto` keeps what it says), and other values of its roles' fields, by role.
+    """Return the model config with other `replicas`, another `load_format`, prefix caching on or off, and
+    other values of its roles' fields, by role. `None` or `auto` keeps the value.
 
     Raises `InvalidModelConfig` if the model config does not allow it.
     """
@@ -103,7 +103,8 @@ def adapted(
 
 
 def _model_config(content: object) -> ModelConfig:
-    """A model config whose fields go together; one without weights has its shape's folder in their place."""
+    """Check that the fields go together and return the model config. Without weights, its path is its shape's
+    folder."""
     model_config = record(ModelConfig, content)
     if problems := list(contradictions(model_config)):
         raise WrongData(*problems)

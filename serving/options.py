@@ -1,4 +1,4 @@
-"""How an engine is reached or started: what a person may choose, with the defaults of all of it."""
+"""User options for reaching or starting an engine, with their defaults."""
 
 from __future__ import annotations
 
@@ -40,5 +40,5 @@ class ServiceOptions(msgspec.Struct, frozen=True, kw_only=True):
     check: Check = "once"
 
     def elsewhere(self) -> Self:
-        """The same for another engine: without what says where this one is and how it lets in."""
+        """Return the same options for another engine, without this one's address, port and API key."""
         return msgspec.structs.replace(self, url=None, port=None, api_key_env=None, api_key_file=None)

@@ -1,4 +1,4 @@
-"""The ledger's sums beside the engine's counters."""
+"""Token reconciliation: the ledger's sums compared with the engine's counters."""
 
 from __future__ import annotations
 
@@ -14,23 +14,24 @@ from typed.numbers import Real, Whole
 
 
 class Reconciliation(msgspec.Struct, frozen=True, kw_only=True):
-    """Accounts of everything since the engine was started last, or attached to.
+    """Comparison of both sides since the engine was last started, or attached to.
 
-    Requests that the engine finished must agree to the token, in every class. Of requests that were cut off
-    (disconnects, time-outs) no client sees the tokens: what the engine counted beyond the ledger must lie
-    between nothing and the sum of their prompts and `max_tokens`.
+    For requests that the engine finished, both must agree to the token, in every class. For requests that
+    were cut off (disconnects, time-outs) no client sees the tokens. The engine's counts beyond the ledger
+    must then be at most the sum of their prompts and `max_tokens`, and not negative.
 
     Attributes:
         model: the model config's name.
         ledger: sums of the rows that report a usage.
         engine: differences of the engine's counters.
-        unreported: tries of which the engine reported no usage.
+        unreported: tries without a reported usage.
         at_most: what the engine may have counted for those, and for requests in flight.
-        ours: whether nobody but us can have used the engine.
-        since: from when on both were counted, in Unix seconds.
-        time: until when.
-        clients: how many ledgers it covers; 0 where that is not known.
-        in_passing: read while requests were in flight: the last that is known of a process that was killed.
+        ours: whether only we can have used the engine.
+        since: start of the counts, in Unix seconds.
+        time: end of the counts, in Unix seconds.
+        clients: number of ledgers that it covers; 0 if not known.
+        in_passing: read while requests were in flight; for a process that was killed, this is the last known
+            state.
     """
 
     model: str
@@ -47,24 +48,24 @@ class Reconciliation(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def residual(self) -> Counters:
-        """What the engine counted beyond the ledger: the requests that were cut off."""
+        """The engine's counts beyond the ledger: the requests that were cut off."""
         return self.engine - self.ledger
 
     @property
     def agrees(self) -> bool:
-        """Whether the residual can be explained by the unreported tries alone."""
+        """Whether the unreported tries alone can explain the residual."""
         rest, most = self.residual, self.at_most
         return (
             0 <= rest.prompt <= most.prompt
             and 0 <= rest.cached <= most.cached
-            and rest.prompt - rest.cached >= 0  # the computed ones
+            and rest.prompt - rest.cached >= 0  # the computed tokens
             and 0 <= rest.generated <= most.generated
         )
 
 
 class Sums(NamedTuple):
-    """The clients' side at a moment: tokens told, tries that told none, and what may have been counted at
-    most for these, for all that were begun, and for all that have ended."""
+    """The clients' sums at one time: tokens with a reported usage, the number of tries that report none, and
+    upper bounds for those tries, for all started tries and for all ended tries."""
 
     time: float
     ledger: Counters
@@ -75,7 +76,7 @@ class Sums(NamedTuple):
 
 
 class TokenSums:
-    """Both sides' sums since the engine was started last, or attached to; see `Reconciliation`."""
+    """Both sides' sums since the engine was last started, or attached to; see `Reconciliation`."""
 
     def __init__(self, model: str, ours: bool) -> None:
         self._model = model
@@ -84,22 +85,23 @@ class TokenSums:
         self.begin(Counters())
 
     def add(self, meter: Meter) -> None:
-        """Count what another client sends."""
+        """Include another client's requests."""
         self._meters.append(meter)
 
     def begin(self, engine: Counters) -> None:
-        """Count anew from here on, where the engine's counters stand at `engine`."""
+        """Restart the counts now, with the engine's counters at `engine`."""
         self._since = time.time()
         self._engine = engine
         self._first = self.sums()
 
     def leave_out(self, usage: Usage) -> None:
-        """Take a request that stands in no run's ledger from both sides."""
+        """Subtract from both sides a request that is in no run's ledger."""
         self._engine += Counters.of(usage)
         self._first = self._first._replace(ledger=self._first.ledger + Counters.of(usage))
 
     def reconciliation(self, engine: Counters, before: Sums, *, in_passing: bool) -> Reconciliation:
-        """Compare, where the engine's counters stood at `engine` after the clients' were summed up."""
+        """Compare the clients' sums `before` with the engine's counters `engine`, which were read after
+        them."""
         now, first = self.sums(), self._first
         in_flight = now.begun - before.ended
         return Reconciliation(
@@ -116,7 +118,7 @@ class TokenSums:
         )
 
     def sums(self) -> Sums:
-        """What the clients tell now."""
+        """Return the clients' current sums."""
         usages = {
             name: sum((getattr(meter, name) for meter in self._meters), Usage())
             for name in ("total", "at_most", "begun", "ended")

@@ -1,4 +1,4 @@
-"""Fits a model configuration to the GPUs found here, or to the server that it is served by."""
+"""Fits a model config to the GPUs of this machine, or to the server that serves it."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from serving.model_configs import MODELS
 from serving.weights import model_path, prepare
 
 SHAPES = MODELS / "shapes" / "shapes.yaml"
-"""The published sizes of models, by the `shape` of a configuration."""
+"""The published sizes of models, by the `shape` of a model config."""
 
 SHARE = 0.92
-"""vLLM's own `gpu-memory-utilization`, where a configuration names none."""
+"""vLLM's own `gpu-memory-utilization`, for model configs that set none."""
 
 SEQUENCES, STEP, MEMORY_SHARE = "max-num-seqs", "max-num-batched-tokens", "gpu-memory-utilization"
 
@@ -31,23 +31,23 @@ UNKNOWN_FLAGS = frozenset(
     {"block-size", "cpu-offload-gb", "kv-cache-dtype", "kv-cache-memory-bytes", "mamba-ssm-cache-dtype"}
     | {"num-gpu-blocks-override", "quantization", "speculative-config"}
 )
-"""Flags that change memory or cache in ways that the arithmetic does not know."""
+"""Flags that change memory or cache in ways that the arithmetic does not cover."""
 
 SHOWN_TOKENS = 8192
-"""Length of the conversations that people are shown a number of, besides the whole context."""
+"""Besides the whole context, users see the number of conversations with this length."""
 
 
 async def sized(
     model_config: ModelConfig, endpoint: Endpoint | None, gpus: Sequence[Gpu], say: Callable[[str], None]
 ) -> ModelConfig:
-    """Return the configuration with the context and flags for where it is served.
+    """Return the model config with the context and flags for its GPUs or its server.
 
     A second call with its result changes nothing.
 
     Args:
-        endpoint: the server that runs already; `None` where one is started here.
-        gpus: those of the server that is started.
-        say: gets a line about what was chosen.
+        endpoint: the running server; `None` if one is started here.
+        gpus: the GPUs of the server that is started.
+        say: called with a line about what was chosen.
 
     Raises:
         InvalidModelConfig: the GPUs here are too small, or the model's folder is missing.
@@ -71,14 +71,14 @@ async def sized(
 
 
 def fit(model_config: ModelConfig, gpus: Sequence[Gpu]) -> ModelConfig:
-    """Return the configuration with the context, sequences and token budget that the GPUs have memory for.
+    """Return the model config with the context, sequences and token budget that fit into the GPUs' memory.
 
-    The context is the configuration's, which is the model's limit, or a half, a quarter, ... of it. Flags
-    that the configuration sets stay. A configuration without GPUs, of a model that the arithmetic does not
-    know, or without a readable `config.json` stays as it is.
+    The context is the model config's, which is the model's limit, or a half, a quarter, ... of it. Flags that
+    the model config sets are kept. These model configs do not change: those without GPUs, those of models
+    that the arithmetic does not know, and those without a readable `config.json`.
 
     Args:
-        gpus: those that the server may use; the smallest one decides.
+        gpus: the GPUs that the server may use; the smallest one decides.
 
     Raises:
         InvalidModelConfig: the weights leave no room for a conversation.
@@ -105,7 +105,7 @@ def fit(model_config: ModelConfig, gpus: Sequence[Gpu]) -> ModelConfig:
 
 
 def cache_on(model_config: ModelConfig, gpus: Sequence[Gpu]) -> Capacity | None:
-    """Compute the prefix cache of one replica on these GPUs; `None` where that is not known."""
+    """Compute the prefix cache of one replica on these GPUs; `None` if it is not known."""
     flags = model_config.server.flags
     memory = min((gpu.total for gpu in gpus), default=0) * 2**20
     if not (model_config.gpus and memory) or UNKNOWN_FLAGS & set(flags) or model_config.dtype == "float32":
@@ -127,10 +127,10 @@ def memory_share(model_config: ModelConfig) -> float:
 
 
 def adopt(model_config: ModelConfig, served: int | None, endpoint: Endpoint) -> ModelConfig:
-    """Return the configuration with the context of a server that runs, where that is the smaller one.
+    """Return the model config with the context of a running server, if that is smaller.
 
     Args:
-        served: tokens that the server takes; `None` where it does not say.
+        served: tokens that the server takes; `None` if it does not report them.
 
     Raises:
         ServerFailed: the answers of the roles need more.
@@ -156,7 +156,7 @@ def answer_tokens(model_config: ModelConfig) -> int:
 
 
 def describe(model_config: ModelConfig, gpus: Sequence[Gpu]) -> str:
-    """Say in one line what a fitted configuration gives on these GPUs."""
+    """Describe in one line what a fitted model config provides on these GPUs."""
     smallest = min(gpus, key=lambda gpu: gpu.total)
     flags, cache = model_config.server.flags, cache_on(model_config, gpus)
     line = (
@@ -177,9 +177,9 @@ def describe(model_config: ModelConfig, gpus: Sequence[Gpu]) -> str:
 
 
 def read_config(model_config: ModelConfig) -> dict[str, Any] | None:
-    """Read the model's `config.json`; `None` where it cannot be had.
+    """Read the model's `config.json`; `None` if it is not available.
 
-    For one that is not here, models/shapes/shapes.yaml has the same sizes or the hub is asked.
+    If it is not on this machine, the same sizes come from models/shapes/shapes.yaml or from the hub.
     """
     if model_config.id is None:
         place: Path | None = Path(model_path(model_config)) / hub.CONFIG

@@ -1,4 +1,4 @@
-"""The same for many, some of them at the same time."""
+"""Run one function on many items, some of them at the same time."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ T = TypeVar("T")
 
 
 async def together(do: Callable[[S], Awaitable[T]], each: Sequence[S], most: int) -> list[T]:
-    """Do the same with all of `each`, in their order and at most so many at the same time.
-    Raises the first exception that comes; the others are ended then."""
+    """Call `do` on all of `each` in order, at most `most` at the same time. Raises the first exception and
+    cancels the other calls."""
     gate = asyncio.Semaphore(most)
 
     async def one(item: S) -> T:

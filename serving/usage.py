@@ -1,4 +1,4 @@
-"""Tokens of one request, as the engine reports them, and what they cost."""
+"""Token usage of one request, as the engine reports it, and its cost."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ class Usage(Sums, frozen=True):
     """Tokens of one request or a sum of many.
 
     Attributes:
-        prompt: all prompt tokens, cached ones included.
+        prompt: all prompt tokens, including cached ones.
         cached: prompt tokens that the engine took from its prefix cache.
-        completion: generated tokens, reasoning included.
+        completion: generated tokens, including reasoning.
         reasoning: generated tokens up to the end of the thinking region.
     """
 
@@ -61,7 +61,8 @@ class Prices(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     output: Real
 
     def cost(self, usage: Usage) -> float:
-        """USD for `usage` (paper, Appendix A.3): p_in * uncached + p_cache * cached + p_out * output."""
+        """Return the USD for `usage` (paper, Appendix A.3): p_in * uncached + p_cache * cached + p_out *
+        output."""
         return (
             self.uncached * usage.uncached + self.cached * usage.cached + self.output * usage.completion
         ) / 1e6

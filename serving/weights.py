@@ -1,4 +1,4 @@
-"""Where a model's weights are, and the recipes that make those that are made here."""
+"""The location of a model's weights, and the recipes that create weights on this machine."""
 
 from __future__ import annotations
 
@@ -14,9 +14,8 @@ from serving.model_configs import CHECKOUT, MODELS
 
 
 def model_path(model_config: ModelConfig) -> str:
-    """What vLLM takes as `--model`: a folder's path, or a hub id. Raises `InvalidModelConfig` for a hosted
-    model.
-    """
+    """Return vLLM's `--model` argument: a folder's path, or a hub id. Raises `InvalidModelConfig` for a
+    hosted model."""
     if model_config.id is not None:
         return model_config.id
     if model_config.path is None:
@@ -27,7 +26,7 @@ def model_path(model_config: ModelConfig) -> str:
 
 
 def recipe_command(model_config: ModelConfig) -> list[str] | None:
-    """The command that makes the model's folder; `None` where the model config has no recipe."""
+    """Return the command that creates the model's folder; `None` if the model config has no recipe."""
     if model_config.recipe is None:
         return None
     shape = ["--shape", str(model_config.shape)] if model_config.load_format == "dummy" else []
@@ -35,17 +34,17 @@ def recipe_command(model_config: ModelConfig) -> list[str] | None:
 
 
 def prepare(model_config: ModelConfig, progress: Callable[[str], None]) -> str:
-    """Make sure that the model can be loaded; make it with the model config's recipe where it has one.
+    """Make sure that the model can be loaded. If the model config has a recipe, run it.
 
     Args:
         progress: called with each line that the recipe prints.
 
     Returns:
-        What vLLM takes as `--model`; see `model_path`.
+        vLLM's `--model` argument; see `model_path`.
 
     Raises:
         InvalidModelConfig: the model config names a hosted model, or a folder that is missing and has no
-        recipe.
+            recipe.
         ServerFailed: the recipe failed.
     """
     path = model_path(model_config)
@@ -63,13 +62,13 @@ def prepare(model_config: ModelConfig, progress: Callable[[str], None]) -> str:
 
 
 def _run_recipe(model: str, command: list[str], progress: Callable[[str], None]) -> None:
-    """Run the command that makes a model's folder.
+    """Run the command that creates a model's folder.
 
     Args:
         progress: called with each line that it prints.
 
     Raises:
-        ServerFailed: it failed; with its last line and the command.
+        ServerFailed: it failed; the message has its last line and the command.
     """
     last = "no output"
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:

@@ -1,4 +1,4 @@
-"""The part of a model on a worker node of a Slurm job, for as long as the job's script wants it."""
+"""Serves the part of a model on a worker node of a Slurm job, until the job's script stops it."""
 
 from __future__ import annotations
 
@@ -34,8 +34,9 @@ async def serve_part(
 
     Args:
         services: the models of the job, one of them over several nodes.
-        folder: for the log of vLLM's output, `PREFIXserver_nodeRANK.log`.
-        say: gets lines about what happens.
+        folder: folder for vLLM's log, `PREFIXserver_nodeRANK.log`.
+        prefix: start of the log's name.
+        say: called with lines about what happens.
 
     Raises:
         InvalidModelConfig, ServerFailed: the part cannot start, or ended by itself.

@@ -1,1 +1,1 @@
-"""Values held against types: plain data and records, classes by name and their options."""
+"""Checks values against types: plain data and records, classes by name and their options."""

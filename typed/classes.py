@@ -1,5 +1,5 @@
-"""Classes that are named by a registered name or by `package.module:Class`, and made from keyword-only
-options. Every error is of a class that the registry names, and its text stands by itself."""
+"""Classes that are chosen by a registered name or by `package.module:Class`, and created from keyword-only
+options. Every error has a class that the registry names, and a text that is complete by itself."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ Parameters = Mapping[str, inspect.Parameter]
 
 
 def parameters(*functions: Callable[..., Any]) -> Parameters:
-    """The parameters of functions by name, without * and **; where several have one, the last one's."""
+    """Return the parameters of functions by name, without * and **; if several have the same name, the last
+    one's."""
     variadic = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
     return {
         name: each
@@ -33,15 +34,15 @@ def parameters(*functions: Callable[..., Any]) -> Parameters:
 
 @dataclass(frozen=True)
 class Registry(Generic[T]):
-    """Classes of one kind by name, which are made from options.
+    """Classes of one kind by name, created from options.
 
     Attributes:
-        what: what they are, such as `environment`.
-        registered: their paths, `package.module:Class`, by name.
-        base: what each must extend, with all that is abstract there.
-        unknown: the error for a name that stands for none of them.
-        invalid: the error for options that one does not take.
-        options_of: the options of one.
+        what: the kind, such as `environment`.
+        registered: paths, `package.module:Class`, by name.
+        base: the class that each must extend, with all abstract methods.
+        unknown: the error for an unknown name.
+        invalid: the error for options that a class does not take.
+        options_of: returns the options of a class.
     """
 
     what: str
@@ -52,10 +53,11 @@ class Registry(Generic[T]):
     options_of: Callable[[type[T]], Parameters] = parameters
 
     def find(self, name: object) -> type[T]:
-        """Import the class that a registered name, or any `package.module:Class`, stands for.
+        """Import the class of a registered name, or of any `package.module:Class`.
 
         Raises:
-            unknown: no such name; it cannot be imported, is none of its kind, or cannot be made from options.
+            unknown: no such name; it cannot be imported, is of another kind, or cannot be created from
+                options.
         """
         base, called = self.base, f"{self.what} {shown(name)}"
         path = self.registered.get(name, name) if isinstance(name, str) else ""
@@ -64,11 +66,12 @@ class Registry(Generic[T]):
             known = ", ".join(self.registered)
             raise self.unknown(f"no {called}; there are {known}, or give package.module:Class")
         if path not in self.registered.values() and (here := str(Path.cwd())) not in sys.path:
-            sys.path.append(here)  # where somebody's own class lies; processes that play inherit it
+            sys.path.append(here)  # for a user's own class; processes that play inherit it
         try:
             found = getattr(importlib.import_module(module), attribute)
-        except Exception as problem:  # importing somebody's module may raise anything
-            where = "" if isinstance(problem, SyntaxError) else f"; {place(problem)}"  # its text has it
+        except Exception as problem:  # a user's module may raise anything
+            # A SyntaxError's text has the place.
+            where = "" if isinstance(problem, SyntaxError) else f"; {place(problem)}"
             reason = f"cannot import {module} ({in_one_line(problem)}{where})"
             if isinstance(problem, ModuleNotFoundError) and f"{module}.".startswith(f"{problem.name}."):
                 reason = (
@@ -99,14 +102,15 @@ class Registry(Generic[T]):
         whose: str,
         own: type[Exception],
     ) -> Made:
-        """Call a class, or a function of it, with those of its options that this one takes.
+        """Call a class, or a function of it, with those options that it takes.
 
         Args:
             given: options, which are converted to their types.
-            whose: what has the options, for the errors.
+            whose: name of the options' owner, for the errors.
 
         Raises:
-            invalid: no such option, or a value of another type; or the call raised what is not `own`.
+            invalid: an option is unknown or has a value of another type; or the call raised an error other
+                than `own`.
             own: as the call raised it.
         """
         options, checked = self.options_of(kind), {}
@@ -124,7 +128,7 @@ class Registry(Generic[T]):
             return function(**{option: value for option, value in checked.items() if option in taken})
         except own:
             raise
-        except Exception as problem:  # of somebody's
+        except Exception as problem:  # from a user's class
             raise self.invalid(
                 f"{whose} cannot be made: {in_one_line(problem)} ({place(problem, kind)})"
             ) from problem

@@ -1,4 +1,4 @@
-"""What somebody's code raised, for people: one line, and where it stands."""
+"""Describes errors of a user's code for users: one line, and the place in the code."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from traceback import extract_tb
 
 
 def in_one_line(error: BaseException) -> str:
-    """The class of an error and the first line of its text."""
+    """Return the class of an error and the first line of its text."""
     return f"{type(error).__name__}: {error}".splitlines()[0]
 
 
 def place(error: BaseException, owner: type | None = None) -> str:
-    """Where an error was raised: `my_world.py, line 12, in call`; nothing where no file is known.
+    """Return where an error was raised: `my_world.py, line 12, in call`; empty if no file is known.
 
     Args:
-        owner: the innermost line of this class's file is meant, if the error came through it; else the
-            innermost of all.
+        owner: if the error passed through this class's file, the innermost line of that file is returned;
+            otherwise the innermost of all.
     """
     frames = [each for each in extract_tb(error.__traceback__) if not each.filename.startswith("<frozen")]
     module = owner and sys.modules.get(owner.__module__)

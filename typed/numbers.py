@@ -1,4 +1,4 @@
-"""Numbers that a record may hold: finite, and so small that sums and squares of them stay finite."""
+"""Numbers in records: finite, and so small that sums and squares of them stay finite."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 
 WHOLE_LIMIT = 2**53
-"""Whole numbers up to this one are floats, too."""
+"""Whole numbers up to this one are exact as floats, too."""
 
 REAL_LIMIT = 1e15
 

@@ -1,4 +1,4 @@
-"""Records made of plain data, as YAML and command lines give it; what is wrong with that in one line."""
+"""Records created from plain data, as in YAML and on command lines. Each error in the data is one line."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ Record = TypeVar("Record", bound=msgspec.Struct)
 
 
 class WrongData(ValueError):
-    """Data lacks a key or has one that does not exist, or gives one a value that it cannot have.
+    """Data lacks a key, has an unknown key, or has an invalid value.
 
     Args:
-        problems: all that is wrong, at least one; several are numbered.
+        problems: all problems, at least one; several are numbered.
     """
 
     def __init__(self, *problems: str) -> None:
@@ -28,21 +28,21 @@ class WrongData(ValueError):
 
 
 def record(kind: type[Record], content: object) -> Record:
-    """Plain data as a record, which may hold others, lists and mappings.
+    """Return plain data as a record, which may contain records, lists and mappings.
 
     Raises:
-        WrongData: with each key's place in dots, what was given, and what is allowed.
+        WrongData: with each key's dotted path, its value, and the allowed values.
     """
     if problems := list(_problems(kind, content, "", keys_of(kind))):
         raise WrongData(*problems)
     try:
         return msgspec.convert(content, kind)
-    except msgspec.ValidationError as error:  # such as a number for a mapping's key
+    except msgspec.ValidationError as error:  # such as a number as a mapping's key
         raise WrongData(str(error).replace("`", "")) from None
 
 
 def keys_of(kind: type[msgspec.Struct], prefix: str = "") -> list[str]:
-    """Every key of a record and of the records in it, with dots: `run.seed`."""
+    """Return every key of a record and of the records in it, with dots: `run.seed`."""
     keys = []
     for field in msgspec.structs.fields(kind):
         key = f"{prefix}{field.name}"
@@ -60,7 +60,7 @@ RENAMED = {
 
 
 def unknown_key(key: str, value: object, known: Sequence[str]) -> str:
-    """What to tell of a key that does not exist: what may have been meant, and what there is beside it."""
+    """Return a message about a key that does not exist: similar keys, and the keys that exist there."""
     if RENAMED.get(key) in known:
         return f"{key} is now called {RENAMED[key]}"
     section, _, leaf = key.rpartition(".")
@@ -73,7 +73,7 @@ def unknown_key(key: str, value: object, known: Sequence[str]) -> str:
 
 
 def as_written(value: object) -> str:
-    """A value as one writes it in YAML and on a command line."""
+    """Return a value as users write it in YAML and on a command line."""
     plain = isinstance(value, str) and value != "" and value.isprintable()
     return str(value) if plain else json.dumps(value, default=str)
 
@@ -117,12 +117,12 @@ def _value_problems(kind: Any, value: object, place: str) -> Iterator[str]:
     except msgspec.ValidationError:
         yield f"{place} must be {in_words(kind, 'null')}, not {as_written(value)}"
     else:
-        if isinstance(converted, float) and not math.isfinite(converted):  # a lower bound lets it pass
+        if isinstance(converted, float) and not math.isfinite(converted):  # a lower bound accepts it
             yield f"{place} must be finite, not {as_written(value)}"
 
 
 def shown_differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> list[str]:
-    """Keys whose values differ, each as a line: `key: OLD -> NEW`."""
+    """Return keys with different values, each as a line: `key: OLD -> NEW`."""
     return [
         f"{key}: {_shown_at(before, key)} -> {_shown_at(after, key)}"
         for key in {**before, **after}
@@ -131,7 +131,7 @@ def shown_differences(before: Mapping[str, Any], after: Mapping[str, Any]) -> li
 
 
 def flat(content: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Nested mappings as one, its keys joined by dots."""
+    """Return nested mappings as one, with keys joined by dots."""
     found: dict[str, Any] = {}
     for key, value in content.items():
         found |= flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}

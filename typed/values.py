@@ -1,4 +1,4 @@
-"""Values held against the types that they should have, and what is wrong in words."""
+"""Checks values against their types, and describes problems in words."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ _SHOWN.maxstring = _SHOWN.maxother = 80
 
 
 def shown(value: object) -> str:
-    """A value as Python writes it; what is long is shortened."""
+    """Return a value as Python writes it; a long one is shortened."""
     return _SHOWN.repr(value)
 
 
 def converted(value: object, annotation: Any) -> Any:
-    """Return the value as its annotation's type (an int may stand for a float).
+    """Return the value as its annotation's type (an int is accepted for a float).
 
     Args:
-        value: what was given.
+        value: the given value.
         annotation: int, float, bool, str, a `Literal`, a container or a union of these.
 
     Raises:
-        ValueError: it is of another type; the text reads on after the name of what was given.
+        ValueError: it is of another type; the text continues a sentence that starts with the value's name.
     """
     if annotation is inspect.Parameter.empty:
         return value
@@ -40,10 +40,10 @@ def converted(value: object, annotation: Any) -> Any:
 
 
 def in_words(annotation: Any, none: str = "None") -> str:
-    """What an annotation allows: `int >= 0`, `float > 0 or None`, `slow or fast`.
+    """Return what an annotation allows: `int >= 0`, `float > 0 or None`, `slow or fast`.
 
     Args:
-        none: what the people who read it call `None`.
+        none: the users' word for `None`.
     """
     origin, inner = typing.get_origin(annotation), typing.get_args(annotation)
     if origin in (typing.Union, types.UnionType):
@@ -65,6 +65,6 @@ def in_words(annotation: Any, none: str = "None") -> str:
 
 
 def suggest(word: str, known: Iterable[str]) -> str:
-    """` (did you mean ...?)` with the nearest of the known words, or nothing."""
+    """Return ` (did you mean ...?)` with the nearest of the known words, or nothing."""
     near = difflib.get_close_matches(word, list(known), n=1)
     return f" (did you mean {near[0]}?)" if near else ""

@@ -1,1 +1,1 @@
-"""The routes to an engine, one module each, behind the protocol of `serving.conversation`."""
+"""The APIs of an engine, one module each, behind the protocol of `serving.conversation`."""

@@ -31,7 +31,7 @@ class ChatConversation(MessageConversation[ChatCompletion]):
         echo = {"role": "assistant", "content": message.get("content") or ""}
         if calls:
             echo["tool_calls"] = calls
-        # vLLM's templates lose the thinking unless it is sent back under the name it came by.
+        # vLLM's templates lose the reasoning unless it is sent back under the name that it arrived with.
         echo |= {key: message[key] for key in ("reasoning", "reasoning_content") if message.get(key)}
         functions = [(entry["id"], entry.get("function") or {}) for entry in calls]
         return Said(

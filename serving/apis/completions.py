@@ -1,4 +1,5 @@
-"""the completions API (`/v1/completions`): ids that only grow, and calls constrained by a grammar of ours."""
+"""The completions API (`/v1/completions`): append-only token ids, and tool calls constrained by our
+grammar."""
 
 from __future__ import annotations
 
@@ -20,8 +21,8 @@ class TokenConversation(Conversation):
     Attributes:
         transcript: all its ids so far.
         tag: the structural tag that each request carries.
-        options: what else it carries beside the prompt and its length.
-        replica: where it lives in the engine.
+        options: the other fields of each request, without the prompt and its length.
+        replica: the engine's replica that holds it.
     """
 
     def __init__(
@@ -44,7 +45,7 @@ class TokenConversation(Conversation):
         self.options = {
             **sampling(role),
             "structured_outputs": {"structural_tag": self.tag},
-            # A grammar leaves open which of the model's end tokens ends it; only one ends a turn.
+            # The grammar allows any of the model's end tokens, but only one of them ends a turn.
             "logit_bias": {str(id_): -100 for id_ in transcript.other_ends},
         }
 

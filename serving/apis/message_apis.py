@@ -1,6 +1,6 @@
-"""What the routes share that send messages and tools.
+"""The common base of the two APIs that send messages and tools.
 
-Calls are not constrained by us: an invalid one is counted and answered.
+Tool calls are not constrained here: an invalid one is counted, and answered with what is wrong.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from serving.tokens.tools import ToolCall, ToolSpec, checked_call
 T = TypeVar("T", ChatCompletion, Response)
 
 ANSWER_TOKENS = 1024
-"""Room for a call's own text beside its strings and the thinking."""
+"""Room for a call's own syntax (without its strings) and for the reasoning."""
 
 SLACK_TOKENS = 1024
-"""More than engines put around what is sent."""
+"""More tokens than engines add around messages and tools."""
 
 
 class WrittenCall(msgspec.Struct, frozen=True):
@@ -37,12 +37,12 @@ class WrittenCall(msgspec.Struct, frozen=True):
 
 
 class Said(msgspec.Struct, frozen=True, kw_only=True):
-    """One answer, in whatever form it came.
+    """One answer, whichever API returned it.
 
     Attributes:
-        calls: its tool calls, of which there should be one.
+        calls: its tool calls; there should be exactly one.
         cut: whether it reached its limit.
-        echo: what is sent back of it in later requests.
+        echo: the items of it that later requests send back.
     """
 
     text: str
@@ -55,14 +55,14 @@ class Said(msgspec.Struct, frozen=True, kw_only=True):
 class MessageConversation(Conversation, Generic[T]):
     """A conversation as messages.
 
-    Its length in tokens is not known here, so that it is never queued.
+    It is never queued, since its length in tokens is not known here.
 
     Args:
-        send: the engine's method for the route.
+        send: the engine's method for the API.
 
     Attributes:
-        items: all that was said so far, as each request carries it.
-        options: what a request carries beside that and the answer's length.
+        items: everything said so far, as each request carries it.
+        options: the other fields of a request, without the limit of the answer's length.
     """
 
     def __init__(
@@ -86,26 +86,26 @@ class MessageConversation(Conversation, Generic[T]):
         self._labels = labels
         self._max_tokens = role.string_tokens + ANSWER_TOKENS
         self._open_calls: list[str] = []
-        # A token stands for at least one byte, so bytes bound tokens.
+        # A token has at least one byte, so the number of bytes bounds the number of tokens.
         self._prompt_bound = _bytes(self.items) + _bytes(self.options["tools"]) + SLACK_TOKENS
 
     @staticmethod
     @abstractmethod
     def tool(tool: ToolSpec) -> dict[str, Any]:
-        """A tool in the route's form."""
+        """Return a tool in the API's form."""
 
     @staticmethod
     @abstractmethod
     def effort(effort: str | None) -> dict[str, Any]:
-        """Return the request's fields about reasoning, in the route's form."""
+        """Return the request's fields about reasoning, in the API's form."""
 
     @abstractmethod
     def read(self, reply: EngineResponse[T]) -> Said:
-        """The answer in a response."""
+        """Return the answer in a response."""
 
     @abstractmethod
     def output(self, call_id: str, text: str) -> dict[str, Any]:
-        """What a call is answered with."""
+        """Return the item that answers a call."""
 
     async def ask(self) -> Completion:
         """See `Conversation`."""

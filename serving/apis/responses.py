@@ -1,7 +1,7 @@
 """The responses API (`/v1/responses`): hosted models that reason between calls.
 
-Nothing is stored by the host: each request carries the whole conversation, every item of earlier answers as
-it came. What was reasoned is among these (encrypted by OpenAI, in the clear by vLLM).
+The provider stores nothing: each request carries the whole conversation, with every item of earlier answers
+unchanged. These items include the reasoning (encrypted by OpenAI, in the clear by vLLM).
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ class ResponsesConversation(MessageConversation[Response]):
     @staticmethod
     def tool(tool: ToolSpec) -> dict[str, Any]:
         """See `MessageConversation`."""
-        # Where `strict` is left out, OpenAI makes optional parameters required.
+        # Without `strict`, OpenAI makes optional parameters required.
         return {"type": "function", **tool.openai["function"], "strict": tool.strict}
 
     @staticmethod
     def effort(effort: str | None) -> dict[str, Any]:
         """See `MessageConversation`."""
-        # Also where no effort is named: OpenAI knows no item again that it neither stored nor encrypted.
+        # Sent even without an effort: OpenAI does not recognize an item that it neither stored nor encrypted.
         whole = {"store": False, "include": ["reasoning.encrypted_content"]}
         return whole if effort is None else whole | {"reasoning": {"effort": effort}}
 
     def read(self, reply: EngineResponse[Response]) -> Said:
         """See `MessageConversation`."""
         response, items = reply.answer, reply.answer.items()
-        # Reasoning that led to nothing is refused: OpenAI wants the item after it.
+        # Trailing reasoning must not be sent back: OpenAI requires the item that followed it.
         last = max((n for n, item in enumerate(items) if item.type != "reasoning"), default=-1)
         return Said(
             text=_text(items, "message"),
@@ -53,6 +53,6 @@ class ResponsesConversation(MessageConversation[Response]):
 
 
 def _text(items: list[Item], kind: str) -> str:
-    """What the items of a kind say, a paragraph for each part."""
+    """Return the text of all items of a kind, one paragraph for each part."""
     parts = [part for item in items if item.type == kind for part in (item.content or item.summary or [])]
     return "\n\n".join(part.text or part.refusal for part in parts)

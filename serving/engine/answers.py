@@ -1,4 +1,4 @@
-"""What the answers of an engine must hold, by the form in which they come."""
+"""The forms of an engine's answers, with the fields that must be present."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ class _Counts(msgspec.Struct):
     completion_tokens_details: _Details | None = None
 
     def usage(self) -> Usage:
-        """Reasoning as far as the engine counts it. Raises `ValueError` where the counts cannot be."""
+        """Return the token usage, with reasoning tokens if the engine counts them. Raises `ValueError` for
+        impossible counts."""
         return Usage(
             prompt=self.prompt_tokens,
             cached=(self.prompt_tokens_details or _Details()).cached_tokens or 0,
@@ -31,7 +32,7 @@ class _Counts(msgspec.Struct):
 
 
 class TokenChoice(msgspec.Struct):
-    """What was generated. Its text is not used, but must be readable."""
+    """The generated ids. The text is not used, but must be readable."""
 
     token_ids: list[int] | None = None
     finish_reason: str | None = None
@@ -53,12 +54,12 @@ class TokenCompletion(msgspec.Struct):
 
     @property
     def aborted(self) -> bool:
-        """Whether the engine's shutdown cut it off."""
+        """Whether the engine's shutdown truncated it."""
         return self.choices[0].finish_reason == "abort"
 
     @property
     def first_token_s(self) -> float | None:
-        """Seconds from the request's arrival in the engine to its first token, where the engine tells."""
+        """Seconds from the request's arrival in the engine to its first token, if the engine reports them."""
         timing = self.metrics or _Timing()
         if timing.queue_time_ms is None or timing.time_to_first_token_ms is None:
             return None
@@ -66,7 +67,7 @@ class TokenCompletion(msgspec.Struct):
 
 
 class ChatChoice(msgspec.Struct):
-    """What the model said, as the plain JSON that later requests send back."""
+    """The model's message, as the plain JSON that later requests send back."""
 
     message: dict[str, Any] | None = None
     finish_reason: str | None = None
@@ -99,14 +100,14 @@ class _ItemCounts(msgspec.Struct):
 
 
 class Part(msgspec.Struct):
-    """A part of a message, or of what is told of its reasoning."""
+    """A part of a message, or of a summary of its reasoning."""
 
     text: str = ""
     refusal: str = ""
 
 
 class Item(msgspec.Struct):
-    """One output item of `/v1/responses`, as far as it is read."""
+    """The fields that are read of an output item of `/v1/responses`."""
 
     type: str
     content: list[Part] | None = None
@@ -130,24 +131,24 @@ class Response(msgspec.Struct):
     error: Any = None
 
     def __post_init__(self) -> None:
-        self.items()  # what cannot be read is no answer
+        self.items()  # an answer that cannot be read is invalid
 
     def items(self) -> list[Item]:
-        """The output items, as far as they are read. Raises `msgspec.ValidationError`."""
+        """Return the output items, with the fields that are read. Raises `msgspec.ValidationError`."""
         return msgspec.convert(self.output, list[Item])
 
     @property
     def aborted(self) -> bool:
-        """Whether it was cut off by the engine."""
+        """Whether the engine aborted it."""
         return self.status in ("cancelled", "failed")
 
     @property
     def cut(self) -> bool:
-        """Whether it reached its limit of tokens."""
+        """Whether it reached its token limit."""
         return self.status == "incomplete" and (
             self.incomplete_details is None or self.incomplete_details.reason != "content_filter"
         )
 
 
 Answer = TokenCompletion | ChatCompletion | Response
-"""Any of the forms; each has `usage`, `error` and `aborted`."""
+"""Any form of answer; each has `usage`, `error` and `aborted`."""

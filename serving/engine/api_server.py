@@ -1,6 +1,7 @@
-"""vLLM's API server, deaf to what Slurm sends to every process of a job (`serving.engine.guard` says why).
+"""vLLM's API server, deaf to the signals that Slurm sends to every process of a job (reasons in
+`serving.engine.guard`).
 
-With `--headless`, a part of a model on a node without an API server, as `vllm serve --headless` starts it.
+With `--headless`, it runs a part of a model on a node without an API server, as `vllm serve --headless` does.
 """
 
 from __future__ import annotations
@@ -15,13 +16,14 @@ from typing import Any
 from serving.engine.guard import OF_A_JOB
 
 API_SERVER = (sys.executable, "-P", "-m", "serving.engine.api_server")
-"""The API server's module: the `vllm` command does not work with the CPU package, and hears too much."""
+"""The API server's module. The `vllm` command does not work with the CPU package, and does not ignore those
+signals."""
 
 MODULE = "vllm.entrypoints.openai.api_server"
 
 
 def serve_headless() -> None:
-    """Serve a part of a model. The API server's module would start a second API server."""
+    """Serve a part of a model. The API server's own module would start a second API server."""
     from vllm.entrypoints.cli.serve import run_headless
     from vllm.entrypoints.launchers.cli_args import make_arg_parser, validate_parsed_serve_args
     from vllm.utils.argparse_utils import FlexibleArgumentParser
@@ -33,10 +35,9 @@ def serve_headless() -> None:
 
 
 def be_deaf() -> None:
-    """Block those signals, here and in the processes that are started from now on.
+    """Block the signals that Slurm sends, here and in all processes started from now on.
 
-    Python's own resource tracker would unblock SIGTERM when the first of them needs one, so it is started
-    before.
+    Python's resource tracker unblocks SIGTERM when a process first needs it, so it is started first.
     """
     resource_tracker.ensure_running()
     signal.pthread_sigmask(signal.SIG_BLOCK, OF_A_JOB)
@@ -46,8 +47,8 @@ def fork_cpu_engine() -> None:
     """Let a server on the CPU fork its engine, as vLLM does on GPUs, if it computes on one thread.
 
     On CPUs vLLM starts the engine as a new Python process, because a fork loses OpenMP's threads. With one
-    thread there are none to lose. A forked engine has all modules, whose import is most of the work of a
-    start.
+    thread there are none to lose. A forked engine has all modules loaded, and importing them is most of the
+    work of a start.
     """
     if os.environ.get("OMP_NUM_THREADS") != "1":
         return

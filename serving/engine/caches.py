@@ -1,7 +1,7 @@
-"""Folders in which a server's libraries keep what they compile: on the node's own disk in a Slurm job.
+"""Folders for what a server's libraries compile: on the node's own disk in a Slurm job.
 
-Several of them lock their files, which is slow or fails on NFS. They load code from these folders, so no one
-else may be able to write there.
+Several libraries lock their files, which is slow or fails on NFS. They load code from these folders, so no
+one else may be able to write there.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from pathlib import Path
 log = logging.getLogger(__name__)
 
 BASE = "SPEEDRUNNER_CACHE"
-"""Environment variable: a folder of the user's own for all of them."""
+"""Environment variable: the user's own folder for all caches."""
 
 USUAL = {
-    "VLLM_CACHE_ROOT": "~/.cache/vllm",  # holds DeepGEMM's and torch.compile's, too
+    "VLLM_CACHE_ROOT": "~/.cache/vllm",  # also for the caches of DeepGEMM and torch.compile
     "TRITON_CACHE_DIR": "~/.triton/cache",
     "TORCHINDUCTOR_CACHE_DIR": "~/.cache/torchinductor",
     "FLASHINFER_WORKSPACE_BASE": "~",  # FlashInfer adds .cache/flashinfer
@@ -29,7 +29,7 @@ USUAL = {
 """Variables that name the caches, with the folders that are used outside of jobs."""
 
 TEMPORARY = ("TORCHINDUCTOR_CACHE_DIR", "CUTE_DSL_CACHE_DIR", "QUACK_CACHE_DIR")
-"""Those that a library would put into a temporary folder, where another user could have put code before."""
+"""Caches that a library would put into a temporary folder, where another user could have placed code."""
 
 
 def cache_settings(environment: Mapping[str, str], private: Path) -> dict[str, str]:
@@ -54,7 +54,7 @@ def cache_settings(environment: Mapping[str, str], private: Path) -> dict[str, s
 
 
 def _base(environment: Mapping[str, str]) -> Path | None:
-    """Return the folder of all caches, made if it is missing; `None` if others could put code into it."""
+    """Return the folder of all caches, created if it is missing; `None` if others could put code into it."""
     if chosen := environment.get(BASE):
         folder = Path(chosen).expanduser().absolute()
     else:

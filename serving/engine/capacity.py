@@ -1,7 +1,7 @@
-"""How many tokens a model's prefix cache keeps on given GPUs: arithmetic on the model's `config.json`.
+"""How many tokens a model's prefix cache holds on given GPUs, computed from the model's `config.json`.
 
-The arithmetic covers dense models with full attention, and hybrids of it and gated delta nets (Qwen3.5).
-vLLM's own code gave the same numbers of blocks within 5 % (tests/serving/engine/test_capacity.py).
+The arithmetic covers dense models with full attention, and hybrids of full attention and gated delta nets
+(Qwen3.5). vLLM's own code gave the same numbers of blocks within 5 % (tests/serving/engine/test_capacity.py).
 It ran without a GPU, so the memory for anything but weights and cache is an estimate (`overhead_bytes`).
 """
 
@@ -26,22 +26,22 @@ FIXED_BYTES = 1.5e9
 
 ROOM_FOR_ONE = 0.85
 """Largest share of the blocks that one conversation of the whole context may take. The estimate may be off by
-some percent, and an engine refuses to start when its cache has no room for such a conversation."""
+some percent, and an engine does not start if its cache has no room for such a conversation."""
 
 TYPICAL_TOKENS = 2048
 LEAST_SEQUENCES, MOST_SEQUENCES, SEQUENCE_STEP = 16, 256, 8
-"""An engine computes as many sequences at once as its cache has conversations of `TYPICAL_TOKENS`. Vacant
-sequences cost only CUDA graphs; more than the cache keeps would evict each other's prefixes."""
+"""An engine computes as many sequences at once as its cache has conversations of `TYPICAL_TOKENS`. Unused
+sequences cost only CUDA graphs. More sequences than the cache holds would evict each other's prefixes."""
 
 STEP_TOKENS, LARGE_STEP_TOKENS, LARGE_GPU_BYTES = 8192, 16_384, 160 * 2**30
 """Token budget of one step: vLLM's own defaults for its server on GPUs of 70 GiB and of 160 GiB. Below 70 GiB
-and on A100s vLLM takes 2,048, which keeps the time between tokens even while long prompts arrive. Here nearly
+and on A100s vLLM uses 2,048, which keeps the time between tokens short while long prompts arrive. Here nearly
 every prompt token is cached, and the few long prompts (a sleep's first one) need a quarter of the steps with
 8,192. The difference is not measured."""
 
 
 class Shape(msgspec.Struct, frozen=True):
-    """A model's sizes, under the names that they have in the text part of its `config.json`."""
+    """A model's sizes, named as in the text part of its `config.json`."""
 
     model_type: str
     hidden_size: int
@@ -93,7 +93,7 @@ class Capacity(msgspec.Struct, frozen=True):
     """The prefix cache of one replica.
 
     Attributes:
-        blocks: blocks of the cache; vLLM keeps one of them to itself.
+        blocks: blocks of the cache; vLLM reserves one of them.
         block_tokens: tokens in one block.
         is_hybrid: whether a conversation also holds blocks for states (see `blocks_of`).
         weights: bytes of the weights, over all GPUs.
@@ -105,7 +105,7 @@ class Capacity(msgspec.Struct, frozen=True):
     weights: int
 
     def conversations(self, tokens: int) -> int:
-        """Return how many conversations of this length the cache keeps at the same time."""
+        """Return how many conversations of this length the cache holds at the same time."""
         return max(self.blocks - 1, 0) // blocks_of(tokens, self.block_tokens, hybrid=self.is_hybrid)
 
     def longest_context(self, limit: int, least: int) -> int | None:
@@ -166,7 +166,7 @@ def block_of(shape: Shape, shards: int = 1) -> tuple[int, int]:
     token = 2 * 2 * max(shape.key_value_heads // shards, 1) * shape.head_size
     tokens = 16
     if shape.is_hybrid:
-        # A block of a layer with attention must have room for one state of a linear layer.
+        # One block of an attention layer must have room for one state of a linear layer.
         states = shape.linear_num_value_heads * shape.linear_value_head_dim * shape.linear_key_head_dim
         number = 4 if shape.mamba_ssm_dtype == "float32" else 2
         state = 2 * shape.linear_channels * (shape.linear_conv_kernel_dim - 1) + number * states
@@ -177,8 +177,8 @@ def block_of(shape: Shape, shards: int = 1) -> tuple[int, int]:
 def overhead_bytes(shape: Shape, step_tokens: int, shards: int = 1) -> float:
     """Return the bytes on one GPU for everything but weights and cache: an estimate, not measured.
 
-    `FIXED_BYTES`, and the intermediate results of one step: 16-bit numbers for each token, two sets of an
-    MLP's three vectors (divided among the GPUs) and of four vectors of the hidden size.
+    It is the sum of `FIXED_BYTES` and the intermediate results of one step: 16-bit numbers for each token,
+    two sets of an MLP's three vectors (divided among the GPUs) and of four vectors of the hidden size.
     """
     numbers = 6 * shape.intermediate_size / shards + 8 * shape.hidden_size
     return FIXED_BYTES + 2 * step_tokens * numbers
@@ -192,7 +192,7 @@ def step_tokens(memory: int) -> int:
 def capacity_of(
     shape: Shape, memory: int, *, shards: int = 1, stages: int = 1, share: float, step_tokens: int
 ) -> Capacity:
-    """Compute what the prefix cache of one replica keeps.
+    """Compute the capacity of one replica's prefix cache.
 
     Args:
         memory: bytes of the smallest GPU, as nvidia-smi reports them.

@@ -1,4 +1,4 @@
-"""Requests to an OpenAI-compatible engine: retries, a ledger row per try."""
+"""Requests to an OpenAI-compatible engine, with retries and one ledger row per try."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from serving.options import REQUEST_TIMEOUT_S
 from serving.usage import Usage
 
 Recover = Callable[[float], Awaitable[bool]]
-"""Called when a connection was lost, with the monotonic time at which the try began; tells whether the
-engine was started again since then."""
+"""Called when a connection was lost, with the monotonic time at which the try started. Returns whether the
+engine was restarted since then."""
 
 T = TypeVar("T", bound=Answer)
 
@@ -35,10 +35,10 @@ class RetryPolicy(msgspec.Struct, frozen=True):
     """How often and how patiently a request is tried again.
 
     Attributes:
-        tries: tries in all, waits for rate limits not counted.
-        first_wait_s: wait before the first retry; it doubles with each further one, up to `longest_wait_s`.
+        tries: maximum number of tries; waits for rate limits do not count.
+        first_wait_s: wait before the first retry; doubles with each further one, up to `longest_wait_s`.
         timeout_s: longest wait for one answer; a request that exceeds it is dropped and tried again.
-        rate_limit_s: how long rate limits may hold one request back in all.
+        rate_limit_s: longest total time that rate limits may delay one request.
     """
 
     tries: int = 5
@@ -48,7 +48,8 @@ class RetryPolicy(msgspec.Struct, frozen=True):
     rate_limit_s: float = 900.0
 
     def wait_s(self, retry: int) -> float:
-        """Seconds before retry number `retry` (from 1), jittered so that episodes do not return at once."""
+        """Return the seconds before retry number `retry` (from 1), with jitter so that episodes do not return
+        at once."""
         return min(self.longest_wait_s, self.first_wait_s * 2.0 ** (retry - 1)) * random.uniform(0.75, 1.25)
 
 
@@ -56,29 +57,29 @@ class Record(Protocol):
     """Writes an answer's ledger row."""
 
     def __call__(self, status: Status, usage: Usage, *, thought_cut: bool = False) -> None:
-        """Write it; see `LedgerRow`."""
+        """Write the row; see `LedgerRow`."""
 
 
 class EngineResponse(msgspec.Struct, Generic[T], frozen=True):
-    """An engine's answer with what it cost."""
+    """An engine's answer and its cost."""
 
     answer: T
     usage: Usage
     seconds: float
     record: Record
-    """Writes the ledger row, once the caller knows what the answer is worth."""
+    """Writes the ledger row, once the caller knows the answer's status."""
 
 
 @dataclass(slots=True)
 class _Request(Generic[T]):
-    """What all tries of one request share.
+    """The shared state of all tries of one request.
 
     Attributes:
-        prompt_bound: tokens that its prompt does not exceed.
-        form: what its answer must hold.
+        prompt_bound: upper bound of its prompt's tokens.
+        form: type of the answer, with the fields that it must have.
         replica: see `Engine.complete`.
-        look_up: notes that it is sent now, where its replica's cache is known.
-        lookup: the last try's.
+        look_up: records that it is sent now, if its replica's cache is known.
+        lookup: the record of the last try.
     """
 
     send: Send
@@ -96,12 +97,12 @@ class Engine:
     """One engine, reached over HTTP; safe to use from many tasks at once.
 
     Args:
-        endpoint: where it listens.
+        endpoint: its address.
         model: the served name, sent with each request.
         meter: gets a row for every try.
         retry: see `RetryPolicy`.
-        recover: see `Recover`; `None` when nobody can start the engine again.
-        hosted: whether it is no vLLM server, which tells its health.
+        recover: see `Recover`; `None` if the engine cannot be restarted.
+        hosted: whether it is a hosted service; only a vLLM server reports its health.
     """
 
     def __init__(
@@ -125,7 +126,7 @@ class Engine:
 
     @property
     def in_flight(self) -> set[int | None]:
-        """The replicas on whose answers requests wait; `None` stands for any of them."""
+        """The replicas that requests wait for; `None` in it means any replica."""
         return set(self._waiting.values())
 
     async def close(self) -> None:
@@ -141,17 +142,17 @@ class Engine:
         replica: int | None = None,
         **options: Any,
     ) -> EngineResponse[TokenCompletion]:
-        """Continue token ids; the choice holds `token_ids` and `finish_reason`.
+        """Continue token ids; the choice has `token_ids` and `finish_reason`.
 
         Args:
-            replica: which of the engine's replicas is to answer; `None` leaves it to the engine.
+            replica: the engine's replica that must answer; `None` lets the engine choose.
             options: further fields of the request (`structured_outputs`, `temperature`, ...).
 
         Raises:
             ContextOverflow, RequestRefused, RequestFailed, EngineDead, SpendingCapReached: see `errors`.
         """
         fields = {**options, "model": self.model, "max_tokens": max_tokens, "return_token_ids": True}
-        # Only the prompt's new ids are encoded; it is the last field.
+        # Only the prompt's new ids are encoded; the prompt is the last field.
         content = b"".join((msgspec.json.encode(fields)[:-1], b',"prompt":[', prompt.json(), b"]}"))
         headers = {} if replica is None else {"X-data-parallel-rank": str(replica)}
         send = self._post("completions", content, headers)
@@ -176,10 +177,10 @@ class Engine:
         labels: dict[str, str],
         **options: Any,
     ) -> EngineResponse[ChatCompletion]:
-        """Continue messages; the choice holds `message` and `finish_reason`.
+        """Continue messages; the choice has `message` and `finish_reason`.
 
         Args:
-            prompt_bound: a number of tokens that the prompt surely does not exceed, for the spending cap.
+            prompt_bound: upper bound of the prompt's tokens, for the spending cap.
 
         Raises:
             As `complete`.
@@ -200,7 +201,7 @@ class Engine:
         labels: dict[str, str],
         **options: Any,
     ) -> EngineResponse[Response]:
-        """Continue messages and what followed them.
+        """Continue messages and the items that followed them.
 
         Args:
             prompt_bound: as in `chat`.
@@ -213,13 +214,13 @@ class Engine:
         return await self._send(_Request(send, Response, prompt_bound, max_tokens, labels))
 
     def give_up(self) -> None:
-        """End every request that waits for an answer with `EngineDead`: the engine hangs."""
+        """End every waiting request with `EngineDead`: the engine hangs."""
         now = asyncio.get_running_loop().time()
         for waiting in self._waiting:
             waiting.reschedule(now)
 
     def _refuse(self, response: EngineResponse[T], lacks: str) -> NoReturn:
-        """Raise `RequestRefused` for an answer that lacks what it must hold."""
+        """Raise `RequestRefused` for an answer that lacks a required field."""
         response.record("failed", response.usage)
         raise RequestRefused(f"the engine at {self.endpoint} returns {lacks}")
 
@@ -227,13 +228,13 @@ class Engine:
         return msgspec.json.encode({**body, "model": self.model})
 
     def _post(self, path: str, content: bytes, headers: dict[str, str] | None = None) -> Send:
-        """Sends the same content, however often it is tried."""
+        """Return a function that sends the content; each try sends the same."""
         return functools.partial(self._client.post, f"{self.endpoint.base_url}/{path}", content, headers)
 
     async def _send(self, request: _Request[T]) -> EngineResponse[T]:
         failures, queued_s = 0, 0.0
         for number in itertools.count():
-            # In a loop, since another request may prolong the wait meanwhile.
+            # A loop, since another request may prolong the wait meanwhile.
             while (wait_s := self._not_before - time.monotonic()) > 0:  # noqa: ASYNC110
                 await asyncio.sleep(wait_s)
             started = time.monotonic()
@@ -246,14 +247,14 @@ class Engine:
                 if error.after_s is not None:
                     queued_s += error.after_s
                     if queued_s <= self._retry.rate_limit_s:
-                        # The limit is the account's: it holds back every request, not only this one.
+                        # The rate limit is the account's: it delays every request, not only this one.
                         self._not_before = max(self._not_before, time.monotonic() + error.after_s)
                         continue
                 failures += 1
                 if error.lost and self._recover is not None and await self._recover(started):
                     continue
                 if error.hung or failures >= self._retry.tries:
-                    # A hosted model's other requests may always fare better.
+                    # Other requests to a hosted model may still succeed.
                     lost = error.lost and not self._hosted
                     if error.hung or (lost and not await self.endpoint.healthy(BUSY_S)):
                         raise EngineDead(f"the engine at {self.endpoint} is gone: {error}") from error
@@ -322,7 +323,8 @@ class Engine:
 
 
 async def wait_until_ready(engine: Engine) -> None:
-    """Send one real, tiny completion: `/health` shows no model that answers. Raises `ServerFailed`."""
+    """Send one real, tiny completion, since `/health` does not show whether the model answers. Raises
+    `ServerFailed`."""
     try:
         reply = await engine.complete(Prompt([0]), max_tokens=1, labels={"role": READINESS})
     except (RequestRefused, RequestFailed, EngineDead, ContextOverflow) as error:

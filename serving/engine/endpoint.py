@@ -1,4 +1,4 @@
-"""Where an engine listens, and whether it answers there."""
+"""An engine's address, and whether it answers there."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from serving.engine.http import HttpClient, HttpError, HttpResponse
 from serving.errors import ServerFailed
 
 BUSY_S = 30.0
-"""How long a server that lives may take to say that it is healthy."""
+"""Longest wait for a live server's answer to a health request, in seconds."""
 
 _FORMS = "http://HOST:PORT/v1 or unix:/path/to/socket"
 
@@ -20,8 +20,8 @@ class Endpoint:
     """The address of an OpenAI-compatible server.
 
     Attributes:
-        base_url: what the routes follow (`/completions`), without a slash at its end; its host says nothing
-            where there is a socket.
+        base_url: the prefix of all paths (`/completions`), without a slash at its end; its host has no
+            meaning if there is a socket.
         socket: the Unix socket to connect to instead of TCP.
         api_key: sent as bearer token.
     """
@@ -32,8 +32,8 @@ class Endpoint:
 
     @classmethod
     def parse(cls, text: str, api_key: str | None = None) -> Endpoint:
-        """Read an address as people write it: `http://HOST:PORT/v1` (`/v1` may be left out) or `unix:PATH`.
-        Raises `ServerFailed` for anything else."""
+        """Read an address as users write it: `http://HOST:PORT/v1` (`/v1` is optional) or `unix:PATH`. Raises
+        `ServerFailed` for anything else."""
         if text.startswith("unix:"):
             path = Path(text.removeprefix("unix:").removeprefix("//"))
             if path.is_absolute():
@@ -50,14 +50,14 @@ class Endpoint:
 
     @classmethod
     def on_socket(cls, path: Path) -> Endpoint:
-        """The endpoint of a server on a Unix socket; the folder's permissions stand in for a key."""
+        """Return the endpoint of a server on a Unix socket; the folder's permissions replace a key."""
         return cls("http://localhost/v1", socket=path)
 
     def __str__(self) -> str:
         return f"unix:{self.socket}" if self.socket else self.base_url
 
     def client(self, timeout_s: float) -> HttpClient:
-        """An HTTP client; a path alone starts at the root of a vLLM server: `/health`, `/metrics`.
+        """Return an HTTP client. Paths start at the root of a vLLM server: `/health`, `/metrics`.
 
         Args:
             timeout_s: seconds that one request may take.
@@ -65,7 +65,7 @@ class Endpoint:
         return HttpClient(self.base_url.removesuffix("/v1"), self.socket, self.api_key, timeout_s)
 
     async def healthy(self, timeout_s: float = 5.0) -> bool:
-        """Whether a server answers here and calls itself healthy."""
+        """Return whether a server answers here and reports that it is healthy."""
         try:
             async with self.client(timeout_s) as client:
                 return (await client.get("/health")).status == 200
@@ -73,7 +73,8 @@ class Endpoint:
             return False
 
     async def get(self, path: str, timeout_s: float = 10.0) -> HttpResponse:
-        """The answer to one GET. Raises `ServerFailed` where none comes, or none with the status 200."""
+        """Send one GET and return the answer. Raises `ServerFailed` without an answer or for a status other
+        than 200."""
         try:
             async with self.client(timeout_s) as client:
                 response = await client.get(path)
@@ -97,7 +98,7 @@ async def attach(endpoint: Endpoint, model: str) -> int | None:
         model: the served name of the model config in use.
 
     Returns:
-        The longest prompt plus completion that it takes, in tokens; `None` if it does not say.
+        Its limit of prompt plus completion, in tokens; `None` if it does not report one.
 
     Raises:
         ServerFailed: it cannot be used.

@@ -1,4 +1,4 @@
-"""What the installed engine's own parser says of command lines; no server is started."""
+"""Checks of command lines with the installed engine's own parser; no server is started."""
 
 from __future__ import annotations
 
@@ -40,10 +40,10 @@ os._exit(0)  # without taking all those modules down
 
 
 def flag_problems(arguments: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
-    """What is wrong with the arguments of vLLM's API server, by the name under which each line is given.
+    """Return what is wrong with the arguments of vLLM's API server, by the name of each command line.
 
     Raises:
-        ServerFailed: the engine's parser cannot be asked.
+        ServerFailed: the engine's parser cannot be run.
     """
     environment = {**os.environ, "VLLM_LOGGING_LEVEL": "ERROR"}
     # Without stored bytecode, each call would compile thousands of modules again.

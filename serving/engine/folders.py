@@ -1,4 +1,4 @@
-"""Folders on the node's own disk for what a server leaves there."""
+"""Folders on the node's own disk for a server's files."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pathlib import Path
 from serving.errors import ServerFailed
 
 _LONGEST_FOLDER = 68
-"""Bytes: a socket's path may have 107, and vLLM names sockets of its own in our folder by 37 more."""
+"""Bytes: a socket's path may have 107, and vLLM adds 37 for the names of its sockets in our folder."""
 
 
 def private_folder() -> Path:
-    """A fresh name, not yet a folder, under which sockets fit into the length that the system allows.
+    """Return a new path, not yet a folder, short enough for the sockets in it.
 
     Raises `ServerFailed` if there is no place for one.
     """

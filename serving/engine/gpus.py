@@ -17,11 +17,11 @@ ORDER = "CUDA_DEVICE_ORDER"
 """The environment variable that says what an index in `CUDA_VISIBLE_DEVICES` means."""
 
 SMI_S = 30.0
-"""Longest wait for `nvidia-smi`, in seconds. It takes seconds where the driver's persistence mode is off."""
+"""Longest wait for `nvidia-smi`, in seconds. It takes seconds if the driver's persistence mode is off."""
 
 FIELDS = ("index", "uuid", "name", "memory.total", "memory.used", "driver_version")
 NEWER_FIELDS = ("compute_cap", "mig.mode.current")
-"""Drivers before 510 refuse a query that has these."""
+"""Query fields that drivers before 510 reject."""
 
 MIG_SLICE = re.compile(r"^\s+MIG (\S*?(\d+)gb\S*).*\(UUID: (MIG-[^)]+)\)")
 """A line of `nvidia-smi -L`: `  MIG 1g.10gb  Device  0: (UUID: MIG-...)`."""
@@ -31,14 +31,15 @@ class Gpu(msgspec.Struct, frozen=True):
     """One GPU, or one MIG slice of a GPU.
 
     Attributes:
-        id: how `CUDA_VISIBLE_DEVICES` can name it: its index, or its full UUID where the variable has UUIDs.
-            (CUDA takes an abbreviated UUID, vLLM 0.32 does not.)
+        id: its name for `CUDA_VISIBLE_DEVICES`: its index, or its full UUID if the variable has UUIDs. (CUDA
+            takes an abbreviated UUID, vLLM 0.32 does not.)
         uuid: the GPU's UUID; a MIG slice has its own.
         name: such as `NVIDIA H100 80GB HBM3`.
-        total: memory in MiB; 0 where the driver does not report it.
-        used: memory in use in MiB, by any process; 0 for a MIG slice, whose use nvidia-smi does not report.
+        total: memory in MiB; 0 if the driver does not report it.
+        used: memory in use in MiB, by any process; 0 for a MIG slice, since nvidia-smi does not report its
+            use.
         driver: the driver's version.
-        capability: compute capability, such as (9, 0); (0, 0) where the driver does not report it.
+        capability: compute capability, such as (9, 0); (0, 0) if the driver does not report it.
         mig: whether the GPU is split into MIG slices.
     """
 
@@ -61,12 +62,12 @@ class Gpu(msgspec.Struct, frozen=True):
 
 
 class GpuReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What `nvidia-smi` reports, and what this process may use of it.
+    """What `nvidia-smi` reports, and which of these GPUs this process may use.
 
     Attributes:
         installed: all GPUs and MIG slices of the machine.
-        chosen: the value of `CUDA_VISIBLE_DEVICES`; `None` where it is not set.
-        processes: what computes on each GPU, by the GPU's UUID.
+        chosen: the value of `CUDA_VISIBLE_DEVICES`; `None` if it is not set.
+        processes: processes that compute on each GPU, by the GPU's UUID.
         failure: why `nvidia-smi` shows no GPU; empty if it shows some.
     """
 
@@ -77,12 +78,13 @@ class GpuReport(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def usable(self) -> list[Gpu]:
-        """The GPUs that this process may use, in CUDA's order; not those that are split into MIG slices."""
+        """The GPUs that this process may use, in CUDA's order, without those that are split into MIG
+        slices."""
         return [gpu for gpu in select_gpus(self.installed, self.chosen) if not gpu.mig]
 
 
 def read_gpus() -> GpuReport:
-    """Ask `nvidia-smi` for the GPUs and for what computes on them."""
+    """Ask `nvidia-smi` for the GPUs and for the processes on them."""
     chosen = os.environ.get(VISIBLE)
     try:
         installed = installed_gpus()
@@ -96,7 +98,7 @@ def read_gpus() -> GpuReport:
 def installed_gpus() -> list[Gpu]:
     """Return all GPUs of this machine, then the MIG slices of those that are split.
 
-    Raises `OSError` or `SubprocessError` where there is no driver, or none that answers.
+    Raises `OSError` or `SubprocessError` if there is no driver, or it does not answer.
     """
     try:
         rows = _query(f"--query-gpu={','.join((*FIELDS, *NEWER_FIELDS))}")
@@ -111,31 +113,31 @@ def installed_gpus() -> list[Gpu]:
 def select_gpus(installed: Sequence[Gpu], chosen: str | None) -> list[Gpu]:
     """Return the GPUs that a value of `CUDA_VISIBLE_DEVICES` chooses, in its order.
 
-    As CUDA does: without a value, all GPUs; an entry that names no GPU hides those after it, and one GPU
-    named twice hides all.
+    The rules are CUDA's: without a value, all GPUs; an entry that names no GPU hides those after it, and one
+    GPU named twice hides all.
 
     Args:
         installed: all GPUs, as `installed_gpus` returns them.
-        chosen: the variable's value; `None` where it is not set.
+        chosen: the variable's value; `None` if it is not set.
     """
     return _selection(installed, chosen)[0]
 
 
 def device_settings(gpus: Sequence[Gpu]) -> dict[str, str]:
-    """Return the environment variables with which a process sees these GPUs alone; none without GPUs."""
+    """Return the environment variables that show a process only these GPUs; none without GPUs."""
     if not gpus:
         return {}
-    # By default CUDA numbers the fastest GPU 0; nvidia-smi and vLLM number them by their place on the bus.
+    # By default CUDA numbers the fastest GPU 0. nvidia-smi and vLLM number them by their position on the bus.
     return {VISIBLE: ",".join(gpu.id for gpu in gpus), ORDER: os.environ.get(ORDER, "PCI_BUS_ID")}
 
 
 def selection_problem(installed: Sequence[Gpu], chosen: str | None) -> str | None:
-    """Return why a value of `CUDA_VISIBLE_DEVICES` hides GPUs that it may be meant to show; `None` if not."""
+    """Return why a value of `CUDA_VISIBLE_DEVICES` may hide GPUs by mistake; `None` if it does not."""
     return _selection(installed, chosen)[1]
 
 
 def gpu_processes() -> dict[str, list[str]]:
-    """Return what computes on each GPU, such as `process 4711 (python3)`, by the GPU's UUID."""
+    """Return the processes that compute on each GPU, such as `process 4711 (python3)`, by the GPU's UUID."""
     found: dict[str, list[str]] = {}
     for row in _query("--query-compute-apps=gpu_uuid,pid,process_name"):
         if len(row) == 3:
@@ -144,7 +146,7 @@ def gpu_processes() -> dict[str, list[str]]:
 
 
 def smi_complaint(error: Exception) -> str:
-    """Return on one line why `nvidia-smi` shows no GPU, from what `installed_gpus` raised."""
+    """Return in one line why `nvidia-smi` shows no GPU, from the exception of `installed_gpus`."""
     if isinstance(error, FileNotFoundError):
         return "there is no nvidia-smi, so this machine has no NVIDIA driver"
     if isinstance(error, subprocess.CalledProcessError):
@@ -156,7 +158,7 @@ def smi_complaint(error: Exception) -> str:
 
 
 def _selection(installed: Sequence[Gpu], chosen: str | None) -> tuple[list[Gpu], str | None]:
-    """Return what a value of `CUDA_VISIBLE_DEVICES` chooses, and what is wrong with it."""
+    """Return the GPUs that a value of `CUDA_VISIBLE_DEVICES` chooses, and what is wrong with the value."""
     if chosen is None:
         return [gpu for gpu in installed if not gpu.is_slice], None
     if not chosen.strip():
@@ -172,7 +174,7 @@ def _selection(installed: Sequence[Gpu], chosen: str | None) -> tuple[list[Gpu],
 
 
 def _named(installed: Sequence[Gpu], entry: str) -> Gpu | None:
-    """Return the GPU that an entry of `CUDA_VISIBLE_DEVICES` names: by index, or by a UUID's beginning."""
+    """Return the GPU that an entry of `CUDA_VISIBLE_DEVICES` names: by index, or by the start of a UUID."""
     if entry.isdigit():
         return next((gpu for gpu in installed if gpu.id == str(int(entry))), None)
     if not entry.startswith(("GPU-", "MIG-")):
@@ -216,5 +218,5 @@ def _printed(*arguments: str) -> str:
 
 
 def _whole(text: str) -> int:
-    """Return a number, or 0 for a text that is none, such as `[N/A]`."""
+    """Return a number, or 0 for a text that is no number, such as `[N/A]`."""
     return int(text) if text.isdigit() else 0

@@ -1,20 +1,20 @@
-"""Run a command so that neither it nor any process it starts outlives the process that asked for it.
+"""Run a command so that neither it nor any process it starts outlives its owner.
 
     python -P guard.py OWNER_PID FOLDER COMMAND...
 
 A server is a tree of processes, and vLLM's engine does not notice when the API server above it is killed. So
-this small process stands between owner and server. Orphans of the tree are handed to it (it is their
-"subreaper", whatever session they moved to), and it ends all of them, then removes FOLDER, when
+this small process runs between owner and server. It adopts the orphans of the tree (it is their "subreaper",
+whatever session they moved to). It ends all of them, then removes FOLDER, in these cases:
 
-- the command has ended by itself (the status is passed on),
-- the owner sends SIGINT: the command gets it too, and the rest goes when that has ended,
-- it gets SIGQUIT: at once,
-- the owner has ended, in whatever way: like SIGINT, and at once after `ORPHAN_GRACE_S`.
+- The command has ended by itself. Its status is passed on.
+- The owner sends SIGINT. The command gets it too, and the other processes end after it.
+- This process gets SIGQUIT. Everything ends at once.
+- The owner has ended, in whatever way. This acts like SIGINT, and like SIGQUIT after `ORPHAN_GRACE_S`.
 
-What others send is not meant for a server: Slurm signals each process of a job, and the owner, which hears of
-it too, still needs its engine to let episodes end.
+Signals from others are not meant for a server. Slurm signals each process of a job. The owner gets that
+signal too, and still needs its engine until its episodes have ended.
 
-It imports nothing of ours and runs as a plain script, so that starting it takes little.
+This script imports no other module of the project, so that it starts fast.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ WATCHED = {signal.SIGINT, signal.SIGQUIT, signal.SIGCHLD}
 
 
 def run(owner: int, command: list[str]) -> int:
-    """Run the command to its end (see the module's words). Returns its status as a shell would give it."""
+    """Run the command to its end (see the module's docstring). Returns its status as a shell would."""
     libc = ctypes.CDLL(None)
     libc.prctl(PR_SET_CHILD_SUBREAPER, 1)
     signal.pthread_sigmask(signal.SIG_SETMASK, WATCHED | OF_A_JOB)
 
     def before_exec() -> None:
         signal.pthread_sigmask(signal.SIG_SETMASK, OF_A_JOB)
-        signal.signal(signal.SIGINT, signal.default_int_handler)  # in the background it is ignored
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # background processes ignore it otherwise
         libc.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
     process = subprocess.Popen(command, stdin=subprocess.DEVNULL, preexec_fn=before_exec)
@@ -81,7 +81,7 @@ def _reap(awaited: int) -> int | None:
 
 
 def _end_descendants() -> None:
-    """Kill what is left, again until nothing is: a process may start another while it is being looked for."""
+    """Kill all descendants, repeatedly, since a process may start another one during the search."""
     me = psutil.Process()
     while left := me.children(recursive=True):
         for process in left:

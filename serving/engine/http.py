@@ -1,4 +1,4 @@
-"""HTTP requests to an engine, each answered as a whole. No other module uses the HTTP library."""
+"""HTTP requests to an engine, each returning a whole response. No other module uses the HTTP library."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ import msgspec
 CONNECT_S = 10.0
 MAX_CONNECTIONS = 1000
 KEEPALIVE_S = 4.0
-"""How long a client may keep an idle connection: vLLM closes its side after 5 seconds."""
+"""How long a client may keep an idle connection; vLLM closes its side after 5 seconds."""
 
 
 class HttpError(Exception):
-    """The connection was lost before a whole response came."""
+    """The connection was lost before a whole response arrived."""
 
 
 class NotConnected(HttpError):
-    """No connection could be opened, so that nothing was sent."""
+    """No connection could be opened, so nothing was sent."""
 
 
 class TimedOut(HttpError):
-    """No whole response came in time."""
+    """No whole response arrived in time."""
 
 
 class NotSendable(HttpError):
@@ -35,7 +35,7 @@ class NotSendable(HttpError):
 
 @dataclass(frozen=True, slots=True)
 class HttpResponse:
-    """A whole response. The names of `headers` may be looked up in any case."""
+    """A whole response. Names in `headers` are case-insensitive."""
 
     status: int
     content: bytes
@@ -44,11 +44,11 @@ class HttpResponse:
 
     @property
     def text(self) -> str:
-        """The content as text; broken UTF-8 becomes U+FFFD."""
+        """The content as text; invalid UTF-8 becomes U+FFFD."""
         return self.content.decode(errors="replace")
 
     def json(self) -> Any:
-        """The content as JSON. Raises `ValueError` where it is none."""
+        """Return the content as JSON. Raises `ValueError` if it is not JSON."""
         try:
             return msgspec.json.decode(self.content)
         except msgspec.DecodeError as error:
@@ -56,13 +56,13 @@ class HttpResponse:
 
 
 class HttpClient:
-    """Connections to one server, each kept for the next request; a context manager.
+    """Connections to one server, kept open for the next request; a context manager.
 
-    It ignores proxies of the environment and follows no redirects: an engine is reached directly. A cancelled
-    request closes its connection, at which vLLM aborts it.
+    It ignores the environment's proxies and follows no redirects: an engine is reached directly. A cancelled
+    request closes its connection, and vLLM then aborts the request.
 
     Args:
-        root: address that paths follow, such as `http://127.0.0.1:8000`.
+        root: address before all paths, such as `http://127.0.0.1:8000`.
         socket: Unix socket to connect to instead of TCP.
         api_key: sent as bearer token.
         timeout_s: seconds that one request may take.
@@ -89,7 +89,7 @@ class HttpClient:
         """Send a request and wait for the whole response, whatever its status.
 
         Args:
-            path: what follows the server's root, or a whole URL.
+            path: path after the server's root, or a whole URL.
             content: JSON.
 
         Raises:
@@ -147,8 +147,8 @@ class HttpClient:
 
 
 class _Json(aiohttp.Payload):
-    """JSON that is sent in one go. The library warns about bytes over 1 MiB, since copying them takes time,
-    and would send them in small pieces instead, which takes more."""
+    """JSON that is sent in one piece. For bytes over 1 MiB the library warns, since copying them takes time,
+    and would send them in small pieces, which takes longer."""
 
     def __init__(self, content: bytes) -> None:
         super().__init__(content, content_type="application/json")

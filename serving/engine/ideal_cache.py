@@ -1,9 +1,10 @@
-"""What an ideal prefix cache could give: one of the engine's rule that never runs out of blocks.
+"""An ideal prefix cache: one with the engine's rule that never runs out of blocks.
 
-The rule is vLLM 0.32's, read and measured. A prompt is served from the longest of its prefixes at whose end
-the engine kept its state. An attention cache keeps it at the end of every whole block that was computed; that
-of a hybrid model at the end of every whole block, which is long there, and of every prompt, rounded down to
-the match unit. The last token of a prompt is always computed, the last one that is generated never.
+The rule is vLLM 0.32's, read and measured. The engine keeps states at the ends of some prefixes, and serves a
+prompt from the longest prefix that has a state. An attention cache keeps a state at the end of every whole
+block that was computed. The cache of a hybrid model keeps one at the end of every whole block, which is long
+there, and at the end of every prompt, rounded down to the match unit. The last token of a prompt is always
+computed; the last generated token never is.
 """
 
 from __future__ import annotations
@@ -15,16 +16,16 @@ from collections.abc import Sequence
 from serving.engine.metrics import CacheConfig
 
 Link = int
-"""Hash of a prefix of whole units: of the link before and of the last unit's tokens."""
+"""Hash of a prefix of whole units: of the previous link and of the last unit's tokens."""
 
 
 class IdealCache:
-    """What was sent to one replica since it was started, by whichever client of this process.
+    """The requests to one replica since its start, from all clients of this process.
 
-    A request counts from when it is sent: the engine shares blocks as soon as it computes them. So of
-    requests in flight together each could have been served by the others' prompts; which comes first is the
-    engine's choice. It takes about 90 bytes for each state (1,000 conversations of 20,000 tokens in blocks of
-    16: 110 MB). A `Chain` computes only what is new in a conversation.
+    A request counts from when it is sent, because the engine shares blocks as soon as it computes them. Each
+    of several requests in flight could therefore have been served by the others' prompts; the engine chooses
+    which one is first. Each state takes about 90 bytes (1,000 conversations of 20,000 tokens in blocks of 16:
+    110 MB). A `Chain` computes only the new part of a conversation.
     """
 
     def __init__(self, config: CacheConfig) -> None:
@@ -34,17 +35,17 @@ class IdealCache:
         self.forget()
 
     def forget(self) -> None:
-        """The engine is started again: nothing that was sent is there any more."""
+        """Forget everything: a restarted engine has an empty cache."""
         self.kept: Counter[Link] = Counter()
-        """By how many requests each state was kept; a request of a `Chain` does not count again what the
-        chain's earlier ones kept."""
+        """Number of requests that kept each state. A request of a `Chain` does not count states again that
+        earlier requests of the chain kept."""
 
     def send(self, prompt: Sequence[int], salt: str = "") -> Lookup:
-        """Note that a request is sent; others that carry the same salt may share what it computes."""
+        """Record a request. Requests with the same salt may share what it computes."""
         return Chain(self, salt).send(prompt)
 
     def links(self, link: Link, ids: Sequence[int]) -> list[Link]:
-        """The links of a sequence's whole units, where `link` is that of what is before it."""
+        """Return the links of a sequence's whole units; `link` is the link of what precedes it."""
         width, data = 4 * self.unit, array("I", ids).tobytes()
         links = []
         for at in range(0, len(data) - width + 1, width):
@@ -53,12 +54,12 @@ class IdealCache:
 
 
 class Chain:
-    """The requests of one conversation, sent one after another: each prompt begins with the last one.
+    """The requests of one conversation, sent one after another: each prompt starts with the previous one.
 
     Attributes:
-        links: of all whole units that were sent.
-        kept: the cache's states when the last request was sent; others after the engine's restart.
-        noted: how many links, in whole blocks, have their states in `kept`.
+        links: links of all whole units that were sent.
+        kept: the cache's states at the last request; replaced when the engine restarts.
+        noted: number of links, in whole blocks, with states in `kept`.
     """
 
     def __init__(self, cache: IdealCache, salt: str) -> None:
@@ -70,7 +71,7 @@ class Chain:
         self.noted = 0
 
     def send(self, prompt: Sequence[int]) -> Lookup:
-        """Note that the next request is sent."""
+        """Record the next request."""
         if self.kept is not self.cache.kept:
             self.kept, self.noted = self.cache.kept, 0
         last = self.links[-1] if self.links else self.first
@@ -79,7 +80,7 @@ class Chain:
 
 
 class Lookup:
-    """One try of a request with its prompt's place in the cache. Made by `Chain.send`."""
+    """One try of a request, with its prompt's position in the cache. Made by `Chain.send`."""
 
     def __init__(self, chain: Chain, prompt: Sequence[int]) -> None:
         cache = chain.cache
@@ -99,8 +100,8 @@ class Lookup:
 
     @property
     def cacheable(self) -> int:
-        """The most tokens of its prompt that could come from what others, and earlier requests of the
-        conversation, have sent so far."""
+        """The most tokens of its prompt that earlier requests, of this conversation or of others, could have
+        put into the cache."""
         cache = self._chain.cache
         if not cache.enabled:
             return 0
@@ -112,7 +113,7 @@ class Lookup:
         return 0
 
     def answered(self, output: Sequence[int]) -> None:
-        """Note what was generated after it."""
+        """Record the ids that were generated for it."""
         cache, chain, known = self._chain.cache, self._chain, self._count
         last = chain.links[known - 1] if known else chain.first
         links = cache.links(last, [*self._rest, *output[:-1]])
@@ -120,6 +121,6 @@ class Lookup:
         self._kept.update(links[-(known + 1) % step :: step])
 
     def refused(self) -> None:
-        """Note that nothing of it was computed."""
+        """Record that none of it was computed."""
         self._kept.subtract(self._own)
         self._chain.noted = min(self._chain.noted, self._noted)

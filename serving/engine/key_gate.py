@@ -1,6 +1,6 @@
-"""Lets nobody past who does not have the server's API key: ASGI middleware of the server's own process.
+"""Rejects requests without the server's API key: ASGI middleware in the server's own process.
 
-vLLM itself asks for its key on some paths only; others complete prompts, too.
+vLLM itself requires its key only on some paths; other paths complete prompts, too.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 
 class KeyGate:
-    """Answers 401 on every path, also one that does not exist, unless the key comes as bearer token.
+    """Answers 401 on every path, existing or not, unless the request has the key as bearer token.
 
     The connection of a refused request is closed; its body is not read.
     """
@@ -26,7 +26,7 @@ class KeyGate:
         self._expected = f"Bearer {os.environ['VLLM_API_KEY']}".encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass one request or connection on, or refuse it."""
+        """Pass on or refuse one request or connection."""
         given = [value for name, value in scope.get("headers", ()) if name == b"authorization"]
         allowed = len(given) == 1 and hmac.compare_digest(given[0], self._expected)
         if allowed or scope["type"] == "lifespan":
@@ -34,7 +34,7 @@ class KeyGate:
         elif scope["type"] == "websocket":
             await send({"type": "websocket.close", "code": 1008})
         else:
-            # Otherwise uvicorn reads the body to its end to use the connection again, whatever its length.
+            # Otherwise uvicorn reads the whole body, whatever its length, to reuse the connection.
             close = (b"connection", b"close")
             headers = [(b"www-authenticate", b"Bearer"), (b"content-length", b"0"), close]
             await send({"type": "http.response.start", "status": 401, "headers": headers})

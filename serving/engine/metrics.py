@@ -1,4 +1,4 @@
-"""The engine's own counters and figures, against which our accounts are checked."""
+"""The engine's own counters and gauges, against which our ledger is checked."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ class Counters(Sums, frozen=True):
     """Tokens since the server's start, summed over its replicas.
 
     Attributes:
-        prompt: prompt tokens of every request that reached its first token, cached ones included.
+        prompt: prompt tokens of every request that reached its first token, including cached ones.
         cached: prompt tokens taken from the prefix cache.
-        generated: tokens produced, those of aborted requests included.
+        generated: tokens produced, including those of aborted requests.
     """
 
     prompt: Whole = 0
@@ -27,7 +27,7 @@ class Counters(Sums, frozen=True):
 
     @classmethod
     def of(cls, usage: Usage) -> Counters:
-        """What the engine counts for a request, or a sum of them."""
+        """Return what the engine counts for a request, or for a sum of requests."""
         return cls(usage.prompt, usage.cached, usage.completion)
 
 
@@ -38,10 +38,10 @@ the most that could be cached, 9 gave 90 %, 6 (enough for idle ones) 62 %."""
 
 
 def blocks_of(tokens: int, block_size: int, *, hybrid: bool, shared: int = 0) -> int:
-    """Cache blocks that a conversation of so many tokens holds for itself alone.
+    """Return the number of cache blocks that a conversation of this many tokens holds, without shared ones.
 
     Args:
-        shared: its first tokens that other conversations hold as well.
+        shared: number of its first tokens that other conversations hold as well.
     """
     own = max(-(-tokens // block_size) - shared // block_size, 0)
     return own + (HYBRID_EXTRA_BLOCKS if hybrid else 0)
@@ -52,10 +52,10 @@ class CacheConfig(msgspec.Struct, frozen=True):
 
     Attributes:
         block_size: tokens per block.
-        num_gpu_blocks: blocks, on whatever device the engine runs.
+        num_gpu_blocks: number of blocks, on whatever device the engine runs.
         enable_prefix_caching: whether blocks are shared at all.
-        match_unit: tokens by which a match of a prefix is rounded down.
-        hybrid: whether the model has recurrent states, which are kept at the ends of prompts only.
+        match_unit: the length of a matching prefix is rounded down to a multiple of this many tokens.
+        hybrid: whether the model has recurrent states, which are kept only at the ends of prompts.
     """
 
     block_size: int
@@ -65,17 +65,18 @@ class CacheConfig(msgspec.Struct, frozen=True):
     hybrid: bool = False
 
     def blocks(self, tokens: int, shared: int = 0) -> int:
-        """Blocks that a conversation of so many tokens holds for itself alone; see `blocks_of`."""
+        """Return the number of blocks that a conversation of this many tokens holds, without shared ones; see
+        `blocks_of`."""
         return blocks_of(tokens, self.block_size, hybrid=self.hybrid, shared=shared)
 
 
 class Activity(msgspec.Struct, frozen=True):
-    """What an engine does.
+    """The current activity of an engine.
 
     Attributes:
-        done: by replica, its counters' sum and the used share of its cache; one of them changes whenever it
-            gets anything done. `None` stands for all replicas together.
-        running: the replicas that have requests to work on, whoever sent them.
+        done: by replica, the sum of its counters and the used share of its cache; progress changes at least
+            one of them. The key `None` means all replicas together.
+        running: the replicas with requests to work on, from any client.
     """
 
     done: dict[int | None, tuple[float, float]] = {}
@@ -88,31 +89,31 @@ _ACTIVITY = {
     "vllm:iteration_tokens_total_count",
     "vllm:request_success_total",
 }
-"""Counters that grow with each step that has output."""
+"""Counters that grow with each step that produces output."""
 
 _CACHE_USE = "vllm:kv_cache_usage_perc"
-"""A gauge from 0 to 1 that changes at each step of a prefill, too: vLLM 0.32 updates the counters above only
-for steps with output, and only the last step of a prompt has any."""
+"""A gauge from 0 to 1. It also changes at each step of a prefill. vLLM 0.32 updates the counters above only
+for steps with output, and only the last step of a prompt has output."""
 
 _RUNNING = "vllm:num_requests_running"
 
 
 class Metrics:
-    """The text that a server sends at `/metrics`. Only the requested samples are parsed: parsing all
-    639 lines of vLLM takes 7 ms of CPU."""
+    """The text of a server's `/metrics`. Only the requested samples are parsed: parsing all 639 lines of vLLM
+    takes 7 ms of CPU."""
 
     def __init__(self, text: str) -> None:
         self._lines = text.splitlines()
 
     def samples(self, *names: str) -> list[Sample]:
-        """The samples with these names, in their order."""
+        """Return the samples with these names, in the order of the text."""
         beginnings = tuple(name + end for name in names for end in ("{", " "))
         lines = [line for line in self._lines if line.startswith(beginnings)]
         families = text_string_to_metric_families("\n".join([*lines, ""]))
         return [sample for family in families for sample in family.samples]
 
     def counters(self) -> Counters:
-        """The engine's counters. Raises `ServerFailed` where one of them is missing."""
+        """Return the engine's counters. Raises `ServerFailed` if one of them is missing."""
         names = ("prompt_tokens_total", "prompt_tokens_cached_total", "generation_tokens_total")
         found = self.sums(*names)
         for name in names:
@@ -123,10 +124,10 @@ class Metrics:
         return Counters(*(int(found[name]) for name in names))
 
     def caches(self) -> list[CacheConfig]:
-        """Return the prefix cache of each replica, in their order.
+        """Return the prefix cache of each replica, in order.
 
         vLLM 0.32 labels the sample of each replica with the sum of all replicas' blocks: 32,768 for each of
-        two CPU replicas, 16,384 for a single one. So the sum is divided among them.
+        two CPU replicas, 16,384 for a single one. So the sum is divided by the number of replicas.
         """
         infos = [sample.labels for sample in self.samples("vllm:cache_config_info")]
         return [
@@ -141,7 +142,7 @@ class Metrics:
         ]
 
     def activity(self) -> Activity:
-        """What the engine does now."""
+        """Return the engine's current activity."""
         done: dict[int | None, tuple[float, float]] = {None: (0.0, 0.0)}
         running: set[int] = set()
         for sample in self.samples(*_ACTIVITY, _CACHE_USE, _RUNNING):
@@ -157,13 +158,13 @@ class Metrics:
 
     @property
     def started(self) -> float | None:
-        """When the server's process started, in Unix seconds; `None` where it does not report it."""
+        """Start of the server's process, in Unix seconds; `None` if it is not reported."""
         return next((sample.value for sample in self.samples("process_start_time_seconds")), None)
 
     def sums(self, *names: str) -> dict[str, float]:
-        """What the samples of these names, which lack vLLM's prefix, come to over all replicas.
+        """Return the sums over all replicas of the samples with these names (without vLLM's prefix).
 
-        Those that the server does not have are left out.
+        Names that the server does not have are left out.
         """
         found: dict[str, float] = {}
         for sample in self.samples(*(f"vllm:{name}" for name in names)):
@@ -173,12 +174,12 @@ class Metrics:
 
 
 async def read_metrics(endpoint: Endpoint) -> Metrics:
-    """What it says now. Raises `ServerFailed` if the server does not answer."""
+    """Return the server's current metrics. Raises `ServerFailed` if it does not answer."""
     return Metrics((await endpoint.get("/metrics")).text)
 
 
 async def read_counters(endpoint: Endpoint) -> Counters:
-    """The counters now. Raises `ServerFailed` if the server does not answer or has none."""
+    """Return the current counters. Raises `ServerFailed` if the server does not answer or has none."""
     return (await read_metrics(endpoint)).counters()
 
 

@@ -1,8 +1,8 @@
-"""How the parts of a model over several nodes of a Slurm job find each other, by vLLM's own rendezvous.
+"""How vLLM's own rendezvous connects the parts of a model over several nodes of a Slurm job.
 
-The job's script starts the run on the first node (the head node, rank 0), and a step with a part of the model
-on each other one (the worker nodes). All of them know the head node's address from Slurm, and the port from
-the script.
+The job's script starts the run on the first node (the head node, rank 0). On each other node (the worker
+nodes) it starts a step with a part of the model. All of them know the head node's address from Slurm, and the
+port from the script.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import psutil
 from serving.errors import ServerFailed
 
 PORT = "SPEEDRUNNER_MASTER_PORT"
-"""Environment variable: the port of the head node at which vLLM's parts meet; the job's script sets it."""
+"""Environment variable: the head node's port for the rendezvous of vLLM's parts; the job's script sets it."""
 
 HEAD = "SLURM_LAUNCH_NODE_IPADDR"
 """Environment variable: the address from which the job's steps are started, which is the head node's."""
@@ -48,9 +48,9 @@ def node_arguments(nodes: int, rank: int) -> list[str]:
 
 
 def node_settings(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment variables by which vLLM, Gloo and NCCL use the network of the head node.
+    """Return the environment variables that make vLLM, Gloo and NCCL use the network of the head node.
 
-    An interface that the site has chosen for Gloo or NCCL stays.
+    An interface that the site has chosen for Gloo or NCCL is kept.
     """
     with socket.socket(type=socket.SOCK_DGRAM) as probe:
         probe.connect((environment[HEAD], int(environment[PORT])))  # sends nothing

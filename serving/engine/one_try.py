@@ -1,4 +1,4 @@
-"""What came of one try of a request: the answer, or why there is none and whether another try may help."""
+"""The outcome of one try of a request: the answer, or why there is none and whether another try may help."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class TryFailed(Exception):
     """This try failed; another may succeed.
 
     Attributes:
-        status: how it stands in the ledger.
+        status: its status in the ledger.
         after_s: the wait that the engine asked for.
         lost: whether the connection is gone, perhaps with the engine.
-        hung: whether another try would wait as long, and as vainly.
-        usage: what it cost, where that is known.
+        hung: whether another try would only wait as long again.
+        usage: its cost, if known.
     """
 
     reason: str
@@ -43,19 +43,19 @@ class TryFailed(Exception):
 
 
 async def try_once(send: Send, form: type[T]) -> tuple[T, Usage]:
-    """Send a request once. Returns the answer, and its token counts.
+    """Send a request once. Returns the answer and its token counts.
 
     Args:
-        form: what the answer must hold.
+        form: type of the answer, with the fields that it must have.
 
     Raises:
         TryFailed: another try may succeed.
-        ContextOverflow, RequestRefused: none would.
+        ContextOverflow, RequestRefused: no other try would succeed.
     """
     try:
         response = await send()
     except NotSendable as error:
-        # Without the error's own text, which may quote the key.
+        # The error's own text is left out, since it may quote the key.
         reason = "it cannot be sent as HTTP; look at the server's address and API key"
         raise RequestRefused(reason) from error
     except NotConnected as error:
@@ -89,10 +89,10 @@ _ECHO = b'"prompt_token_ids":['
 
 
 def _without_prompt(content: bytes) -> bytes:
-    """An answer without the ids of its prompt, which vLLM sends back with those that it generated.
+    """Return an answer without the ids of its prompt, which vLLM sends back with the generated ones.
 
-    Reading over 250,000 of them takes the decoder 2 ms. No string can hold the name as it is looked for here,
-    since JSON escapes quotation marks in strings.
+    The decoder needs 2 ms to read 250,000 of them. No string can contain the pattern of the search, since
+    JSON escapes quotation marks in strings.
     """
     begin = content.find(_ECHO)
     end = content.find(b"]", begin)
@@ -102,7 +102,7 @@ def _without_prompt(content: bytes) -> bytes:
 
 
 def _is_error(response: HttpResponse) -> bool:
-    """Whether it holds an error in place of an answer, as gateways write it."""
+    """Return whether a response has an error instead of an answer, as gateways write it."""
     try:
         body = response.json()
     except ValueError:
@@ -110,27 +110,28 @@ def _is_error(response: HttpResponse) -> bool:
     return isinstance(body, dict) and bool(body.get("error"))
 
 
-# vLLM tells the exact limit in other words, on each route in its own: no token is left to answer with.
+# A prompt of exactly the maximum length leaves no token for an answer. vLLM words this case differently, and
+# differently on each API.
 _OVERFLOW = re.compile(
     "maximum context length|max_tokens must be at least 1|exceeds the max_model_len|context window"
 )
 
 
 def _failed(response: HttpResponse) -> Exception:
-    """What an error in an answer whose status is 200 means for the request."""
+    """Return the exception for an error in an answer with status 200."""
     text, code = _told(response)
     return ContextOverflow(text) if _overflows(text, code) else TryFailed(f"the engine failed: {text}")
 
 
 def _judged(response: HttpResponse) -> Exception:
-    """What an HTTP status means for the request."""
+    """Return the exception for an HTTP status."""
     status, (text, code) = response.status, _told(response)
     if status == 429:
         return TryFailed(f"rate limit: {text}", after_s=_retry_after(response), usage=Usage())
-    if status == 503:  # the queue is full: turned away before any work
+    if status == 503:  # the queue is full: refused before any work
         return TryFailed(f"status {status}: {text}", usage=Usage())
     if status >= 500 or status in (408, 409):
-        # vLLM answers 500 while its core dies, for seconds, before connections are refused.
+        # While its core dies, vLLM answers 500 for seconds before it refuses connections.
         return TryFailed(f"status {status}: {text}", lost=status == 500)
     if status == 400 and _overflows(text, code):
         return ContextOverflow(text)
@@ -142,7 +143,7 @@ def _overflows(text: str, code: object) -> bool:
 
 
 def _told(response: HttpResponse) -> tuple[str, object]:
-    """An error's message and code, in whichever of the usual forms the body has."""
+    """Return an error's message and code, from any of the usual forms of a body."""
     try:
         body = response.json()
     except ValueError:
@@ -153,7 +154,7 @@ def _told(response: HttpResponse) -> tuple[str, object]:
 
 
 def _retry_after(response: HttpResponse) -> float:
-    """Seconds that a 429 asks for: numbers only; 5 where it names none or a date."""
+    """Return the seconds that a 429 asks for: numbers only; 5 if it has none or a date."""
     try:
         return min(300.0, max(0.1, float(response.headers["retry-after"])))
     except (KeyError, ValueError):

@@ -1,4 +1,4 @@
-"""A vLLM server of our own: started from a model config, waited for, and stopped in every way out."""
+"""A vLLM server that we own: started from a model config, awaited, and stopped on every way out."""
 
 from __future__ import annotations
 
@@ -36,29 +36,28 @@ from serving.options import START_TIMEOUT_S
 LOOPBACK = {"VLLM_HOST_IP": "127.0.0.1", "GLOO_SOCKET_IFNAME": "lo", "NCCL_SOCKET_IFNAME": "lo"}
 KEY_GATE = "serving.engine.key_gate.KeyGate"
 WORKER = "serving.engine.worker.Worker"
-"""Where the server imports what keeps it for those who have its key."""
+"""Import path of the worker class that keeps outsiders away from the server; see `serving.engine.worker`."""
 
 Progress = Callable[[float, str], None]
 """Called about once a second during a start, with the seconds so far and the phase; see `start_phases`."""
 
 COMPUTE_NICENESS = 10
-"""Of a model's processes on a CPU: with 32 episodes in flight on two cores, the client gets its turns done in
-2-12 ms instead of 20-40 on average, and the engine produces about a fifth more tokens per second."""
+"""Niceness of a model's processes on a CPU. With 32 episodes in flight on two cores, the client completes its
+turns in 2-12 ms instead of 20-40 on average, and the engine produces about a fifth more tokens per second."""
 
 
 class VllmServer:
     """One server process tree for one model config, on a Unix socket or on a port of this machine's loopback.
 
-    Its owner stops it. It also ends, within seconds, when this process ends in any way,
-    SIGKILL included (see `serving.engine.guard`). Not bound to an event loop: it may be started in one and
-    stopped in another.
+    Its owner stops it. It also ends, within seconds, when this process ends in any way, including SIGKILL
+    (see `serving.engine.guard`). It is not bound to an event loop: one may start it and another stop it.
 
     Attributes:
-        model_config: what is served.
-        endpoint: where; it stays the same over restarts.
+        model_config: the served model config.
+        endpoint: its address; the same after restarts.
         log: file that the server's output is appended to.
-        folder: what it leaves on the disk, gone with it; only this user can enter it.
-        phases: how long each phase of the last start took, in seconds; empty before the first start.
+        folder: its files on disk, removed with it; only this user can enter it.
+        phases: seconds that each phase of the last start took; empty before the first start.
     """
 
     def __init__(
@@ -76,11 +75,11 @@ class VllmServer:
 
         Args:
             model: folder or hub id of the weights, as `serving.weights.prepare` returns it.
-            log: its folder is made if it is missing.
-            port: serve on 127.0.0.1 with a random API key; without it, on a Unix socket in a folder that
-                only this user can enter.
-            gpus: the GPUs of this node that it sees; empty for all that this process sees.
-            rank: of this node among those of the model; only the first one (0) answers requests.
+            log: its folder is created if it is missing.
+            port: serve on 127.0.0.1 with a random API key; `None`: on a Unix socket in a folder that only
+                this user can enter.
+            gpus: the GPUs of this node for the server; if empty, every GPU that this process sees.
+            rank: rank of this node among the model's nodes; only the first one (0) answers requests.
             start_timeout_s: longest wait for a healthy server, in seconds.
 
         Raises:
@@ -112,7 +111,7 @@ class VllmServer:
 
     @property
     def arguments(self) -> list[str]:
-        """The arguments that are the same on each node, but for the socket's path."""
+        """The arguments that are the same on each node, except for the socket's path."""
         model_config = self.model_config
         arguments = ["--model", self._model]
         if model_config.revision:
@@ -134,7 +133,7 @@ class VllmServer:
 
     @property
     def shell_line(self) -> str:
-        """The command with its environment, but for the API key, to be pasted into a shell."""
+        """The command with its environment (without the API key), to be pasted into a shell."""
         words = [f"{name}={shlex.quote(value)}" for name, value in self._environment().items()]
         return " ".join([f'PATH={shlex.quote(PROGRAMS)}:"$PATH"', *words, shlex.join(self.command)])
 
@@ -149,15 +148,14 @@ class VllmServer:
         return self._process.pid if self.alive and self._process else None
 
     async def start(self, progress: Progress | None = None) -> None:
-        """Start and wait until the server calls itself healthy; on any failure nothing of it is left.
+        """Start the server and wait until it reports that it is healthy. On failure nothing of it remains.
 
-        On a worker node nothing answers, so that nothing is waited for.
+        A worker node does not answer, so this does not wait there.
 
         Raises:
-            ServerFailed: it runs already, its port is in use, its model config needs nodes and nothing
-            serves it on
-                the others, it ended, or it took too long. The message of the last two holds the log's telling
-                lines, the command and the log's path.
+            ServerFailed: it already runs, its port is in use, its model config needs nodes that no job
+                serves, it ended, or it took too long. The message of the last two has the log's most
+                informative lines, the command and the log's path.
         """
         if self.alive:
             raise ServerFailed(
@@ -165,8 +163,8 @@ class VllmServer:
             )
         if self._port is not None:
             _require_free(self._port)
-        node_arguments(self.model_config.nodes, self._rank)  # which raises where there is no such job
-        self.kill()  # whatever a dead one has left
+        node_arguments(self.model_config.nodes, self._rank)  # raises without such a job
+        self.kill()  # what a dead server left behind
         try:
             try:
                 await asyncio.to_thread(lambda: self.toolkit)  # it compiles a kernel, which takes seconds
@@ -203,19 +201,20 @@ class VllmServer:
             with contextlib.suppress(subprocess.TimeoutExpired):
                 process.wait(timeout=10)
             if process.returncode is None or process.returncode < 0:
-                # The guard is stuck, or was itself killed: what it guarded still carries its group's id.
+                # The guard is stuck, or was killed. Its processes still have its group id.
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
         shutil.rmtree(self.folder, ignore_errors=True)
 
     def require_alive(self) -> None:
-        """Raise `ServerFailed` with what its log says if the server's process has ended."""
+        """Raise `ServerFailed` with the log's message if the server's process has ended."""
         if not self.alive:
             raise ServerFailed(self.failure())
 
     def failure(self) -> str:
-        """What to tell people when the server is found dead: the log's telling lines, command, log."""
+        """Return a message for users about a dead server: the log's most informative lines, the command, the
+        log."""
         status = self._process.poll() if self._process else None
         if status is None:
             return self._report("no longer answers")
@@ -224,40 +223,39 @@ class VllmServer:
 
     @cached_property
     def toolkit(self) -> Toolkit | None:
-        """What the server compiles CUDA kernels with; `None` for a model on the CPU."""
+        """The toolkit that compiles the server's CUDA kernels; `None` for a model on the CPU."""
         own = {name: str(value) for name, value in self.model_config.server.env.items()}
         return find_toolkit({**os.environ, **own}) if self.model_config.gpus else None
 
     def _environment(self) -> dict[str, str]:
-        """Return what the server's processes find in their environment beyond ours, but for PATH."""
+        """Return the environment variables of the server's processes that differ from ours, except PATH."""
         settings = self._settings()
         return {
-            "VLLM_RPC_BASE_PATH": str(self.folder),  # vLLM's own sockets, which it leaves behind
-            # Nothing of ours listens to other machines, whatever the machine's name resolves to, unless a
-            # model's parts have to find each other there.
+            "VLLM_RPC_BASE_PATH": str(self.folder),  # for vLLM's own sockets, which it leaves behind
+            # The server must not listen to other machines, whatever the machine's name resolves to, unless a
+            # model's parts have to find each other over the network.
             **(LOOPBACK if self.model_config.nodes == 1 else node_settings({**os.environ, **settings})),
-            "TMPDIR": str(self.folder),  # whatever else it leaves behind goes with the folder
+            "TMPDIR": str(self.folder),  # other files that it leaves behind are removed with the folder
             **cache_settings({**os.environ, **settings}, self.folder),
             **device_settings(self._gpus),
             **settings,
         }
 
     def _settings(self) -> dict[str, str]:
-        """Return the environment variables that the engine and its compilers take, the model config's own
-        last.
-        """
+        """Return the environment variables for the engine and its compilers; the model config's own are
+        last."""
         compiling = self.toolkit.settings() if self.toolkit else {}
         return {
             "PYTHONUNBUFFERED": "1",
             "VLLM_LOGGING_COLOR": "0",
-            # It would ask the hub for what is there, and wait long on a node without a network.
+            # Otherwise it asks the hub, with a long wait on a node without a network.
             **({"HF_HUB_OFFLINE": "1"} if self._is_at_hand() else {}),
             **{name: value for name, value in compiling.items() if not os.environ.get(name)},
             **{name: str(value) for name, value in self.model_config.server.env.items()},
         }
 
     def _is_at_hand(self) -> bool:
-        """Whether all files of a model of the hub are on this machine."""
+        """Return whether all files of a hub model are on this machine."""
         return (
             self.model_config.id is not None
             and found(self.model_config.id, self.model_config.revision) is not None
@@ -265,11 +263,11 @@ class VllmServer:
 
     def _spawn(self) -> None:
         environment = {**os.environ, "PATH": server_path(os.environ), **self._environment()}
-        # Each of its processes would else compile thousands of modules again, at every start.
+        # Otherwise each of its processes would compile thousands of modules again, at every start.
         environment.pop("PYTHONDONTWRITEBYTECODE", None)
         environment.pop("VLLM_API_KEY", None)
         if self.endpoint.api_key:
-            environment["VLLM_API_KEY"] = self.endpoint.api_key  # not an argument: those can be read by all
+            environment["VLLM_API_KEY"] = self.endpoint.api_key  # not an argument: all users can read those
         with server_log.open_for_appending(self.log) as log:
             self._log_start = log.tell()
             self.folder.mkdir(mode=0o700)
@@ -279,7 +277,7 @@ class VllmServer:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 env=environment,
-                start_new_session=True,  # Ctrl-C on the terminal is ours to handle, not the server's
+                start_new_session=True,  # this process handles Ctrl-C on the terminal, not the server
             )
 
     async def _until_healthy(self, progress: Progress) -> None:
@@ -303,7 +301,7 @@ class VllmServer:
                 told = now
                 progress(now - begun, phases.text(now - begun))
             await asyncio.sleep(0.2)
-        if self._process is None or not self.alive:  # whoever answered, it was not ours
+        if self._process is None or not self.alive:  # another process answered, not ours
             raise ServerFailed(self.failure())
         if not self.model_config.gpus:
             try:
@@ -323,12 +321,11 @@ class VllmServer:
 def _give_way(guard: int) -> None:
     """Lower the priority of the processes in which a model computes on the CPU.
 
-    They never rest, so that whoever sends them work would wait long for a core, and they would go on with
-    few requests at a time. The API server, which hands the work over, keeps its priority.
+    They never rest, so a client that sends them work would wait long for a core, and they would continue with
+    few requests at a time. The API server, which passes the work to them, keeps its priority.
     """
     below = (each for server in psutil.Process(guard).children() for each in server.children(recursive=True))
     for process in below:
-        # Processes and threads come and go.
         with contextlib.suppress(psutil.NoSuchProcess):
             for thread in process.threads():
                 with contextlib.suppress(ProcessLookupError):

@@ -1,4 +1,4 @@
-"""A server's log: opened for its output, and the lines of it that tell a person what happened."""
+"""A server's log: how it is opened for output, and the lines that show a user what happened."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _OTHER = re.compile(r"\berror: |Segmentation fault|Bus error|Illegal instruction
 _CONSEQUENCE = re.compile(r"root cause|EngineDeadError|EngineCore encountered an issue")
 _NOISE = re.compile(r"Warning: |[Tt]riton|^\s|^_C_|reserved_cpus")
 _MOST, _LONGEST = 3, 500
-"""How many telling lines there are at most, and how many characters each has."""
+"""Maximum number of informative lines, and of characters in each."""
 
 _TAIL = 1_000_000
-"""Bytes at the end of a log that are searched for them."""
+"""Bytes at the end of a log that are searched for these lines."""
 
 
 def new_lines(log: Path, start: int) -> tuple[list[str], int]:
     """Return the complete lines from byte `start` on, and the byte at which the next call starts.
 
-    Each state of a progress bar is a line. Lines have neither prefixes nor colours, and none is empty.
+    Each state of a progress bar is a line. The lines have no prefixes and no colours, and none is empty.
     """
     text = _read(log, start)
     end = max(text.rfind(b"\n"), text.rfind(b"\r")) + 1
@@ -35,11 +35,11 @@ def new_lines(log: Path, start: int) -> tuple[list[str], int]:
 
 
 def telling_lines(log: Path, start: int = 0) -> list[str]:
-    """The lines that name the cause of a failure: the ends of tracebacks and the like, first cause first;
-    without any, the last lines.
+    """Return the lines that name the cause of a failure, first cause first: the ends of tracebacks and
+    similar lines. If there are none, return the last lines.
 
     Args:
-        start: where in the file to begin, in bytes.
+        start: byte of the file at which to start.
     """
     lines = _cleaned(_read(log, start, _TAIL))
     found = [
@@ -52,7 +52,8 @@ def telling_lines(log: Path, start: int = 0) -> list[str]:
 
 
 def _whole(lines: list[str], i: int) -> str:
-    """Line `i`, with what pydantic says in the lines below it (up to its link and its dump of the input)."""
+    """Return line `i`, with the lines of pydantic's message below it (up to its link and its dump of the
+    input)."""
     if "validation error" not in lines[i]:
         return lines[i]
     said = [lines[i]]
@@ -64,14 +65,15 @@ def _whole(lines: list[str], i: int) -> str:
 
 
 def open_for_appending(log: Path) -> BinaryIO:
-    """Open a log, made with its folder for its owner alone. Raises `OSError`, also where it is a link."""
+    """Open a log for appending; it and its folder are created for their owner alone. Raises `OSError`, also
+    for a link."""
     log.parent.mkdir(parents=True, exist_ok=True)
     flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK
     return os.fdopen(os.open(log, flags, 0o600), "ab")
 
 
 def _read(log: Path, start: int, most: int | None = None) -> bytes:
-    """Return the bytes from `start` on, or the last of them, at most so many."""
+    """Return the bytes from `start` on; at most the last `most` of them."""
     try:
         with log.open("rb") as file:
             size = file.seek(0, os.SEEK_END)

@@ -1,7 +1,7 @@
 """The phases of a server's start and their seconds, read from its log.
 
 The patterns match what vLLM 0.32 logs on CPUs and GPUs. A phase lasts until a line of another phase appears.
-If a phase comes twice, its seconds add up. Several processes of a model may log at the same time; the newest
+If a phase occurs twice, its seconds add up. Several processes of a model may log at the same time; the newest
 line counts.
 """
 
@@ -32,7 +32,7 @@ PHASES = {
     "warming up": r"Graph capturing finished|Warming up model for the compilation",
     "listening": r"init engine \(profile|Starting vLLM server on|Application startup complete",
 }
-"""Phases after the first, roughly in their order, each with a pattern of the lines with which it begins."""
+"""Phases after the first, roughly in order, each with a pattern for its first line."""
 
 _BEGINS = [(name, re.compile(pattern)) for name, pattern in PHASES.items()]
 _SHARDS = re.compile(r"checkpoint shards.*\b(\d+)/(\d+) \[")
@@ -40,7 +40,7 @@ _PROGRESS = re.compile(r"\b(\d+)/(\d+) \[")
 
 
 class StartPhases:
-    """The phases of one start. All times are in seconds since it began."""
+    """The phases of one start. All times are in seconds since the start."""
 
     def __init__(self) -> None:
         self._phase = IMPORTING
@@ -49,7 +49,7 @@ class StartPhases:
         self._spent: dict[str, float] = {}
 
     def read(self, lines: Iterable[str], now: float) -> None:
-        """Take in lines that the log has got since the last call."""
+        """Process the lines that were logged since the last call."""
         for line in lines:
             phase = next((name for name, pattern in _BEGINS if pattern.search(line)), self._phase)
             if phase != self._phase:
@@ -65,5 +65,5 @@ class StartPhases:
         return self._spent | {self._phase: self._spent.get(self._phase, 0.0) + now - self._since}
 
     def text(self, now: float) -> str:
-        """Return the present phase for people: `loading weights, 300 s (shard 7 of 11)`."""
+        """Return the current phase for users: `loading weights, 300 s (shard 7 of 11)`."""
         return f"{self._phase}, {self.seconds(now)[self._phase]:.0f} s{self._detail}"

@@ -1,8 +1,8 @@
-"""The CUDA toolkit with which a GPU server's libraries compile kernels at its first start.
+"""The CUDA toolkit that compiles kernels for a GPU server's libraries at its first start.
 
 vLLM samples with FlashInfer, and computes FP8 layers with DeepGEMM on Hopper and newer GPUs. Both run nvcc
-when they are first used, and the server ends if that fails. `find_toolkit` looks for what they need and
-compiles a small kernel as FlashInfer does.
+when they are first used, and the server ends if that fails. `find_toolkit` looks for everything that they
+need and compiles a small kernel as FlashInfer does.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ DEFAULT_HOME = Path("/usr/local/cuda")
 PACKAGES = Path(sysconfig.get_path("purelib"))
 
 PROGRAMS = str(Path(sys.executable).parent)
-"""The interpreter's own programs, ninja among them."""
+"""Folder of the interpreter's own programs, including ninja."""
 
 DEEP_GEMM_NVCC = (12, 9)
-"""Oldest nvcc with which DeepGEMM is used."""
+"""DeepGEMM is used only with this nvcc or a newer one."""
 
 NVCC_S = 120.0
 """Longest wait for one run of a compiler, in seconds."""
@@ -46,9 +46,10 @@ class Problem(msgspec.Struct, frozen=True):
     """One reason why kernels cannot be compiled.
 
     Attributes:
-        text: what is wrong, on one line.
+        text: what is wrong, in one line.
         remedy: what to do.
-        fatal: whether no GPU server starts at all: Triton needs this, too, and has no substitute for it.
+        fatal: whether no GPU server can start at all, since Triton needs this, too, and has no substitute for
+            it.
     """
 
     text: str
@@ -70,7 +71,8 @@ class Toolkit(msgspec.Struct, frozen=True):
     problems: list[Problem]
 
     def settings(self) -> dict[str, str]:
-        """Return the environment variables that keep a server from compiling what this toolkit cannot."""
+        """Return the environment variables that keep a server from compiling kernels that this toolkit cannot
+        compile."""
         if self.problems or self.nvcc is None or self.version is None:
             return {"VLLM_USE_FLASHINFER_SAMPLER": "0", "VLLM_USE_DEEP_GEMM": "0"}
         deep_gemm = {} if self.version >= DEEP_GEMM_NVCC else {"VLLM_USE_DEEP_GEMM": "0"}
@@ -115,7 +117,7 @@ def _chosen_home(environment: Mapping[str, str]) -> str | None:
 
 
 def _homes(environment: Mapping[str, str]) -> list[Path]:
-    """Return the folders of toolkits with an nvcc, the one that FlashInfer would take first."""
+    """Return the folders of toolkits with an nvcc; FlashInfer's choice is the first."""
     if chosen := _chosen_home(environment):
         homes = [Path(chosen)]
     else:
@@ -126,7 +128,7 @@ def _homes(environment: Mapping[str, str]) -> list[Path]:
 
 
 def _host_problems(environment: Mapping[str, str]) -> Iterator[Problem]:
-    """Check what is needed besides CUDA: compilers, Python's headers and ninja."""
+    """Check the requirements besides CUDA: compilers, Python's headers and ninja."""
     path = environment["PATH"]
     for language, variable, usual, fatal in (
         ("C", "CC", ("gcc", "clang"), True),

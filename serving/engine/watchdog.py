@@ -1,4 +1,4 @@
-"""Notices an engine that hangs: its API still answers, but nothing that it counts changes any more."""
+"""Notices an engine that hangs: its API still answers, but none of its counters changes any longer."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ FLOOR_S, CPU_FLOOR_S = 60.0, 180.0
 """Least patience in seconds, on a GPU and on a CPU."""
 
 PREFILL_TOKENS_PER_S, CPU_PREFILL_TOKENS_PER_S = 1000, 200
-"""Tokens per second below which no server on GPUs, or on a CPU, should compute a prompt."""
+"""Lowest expected speed of a prompt's computation in tokens per second, on GPUs and on a CPU."""
 
 
 def patience_for(context: int, *, on_gpu: bool) -> float:
     """Return how long an engine may show no progress while requests run, in seconds.
 
     A healthy engine changes its counters or the used share of its cache at each step, which takes a second or
-    two on a GPU. Should they stand still during a whole prefill, the patience still covers it: by arithmetic
+    two on a GPU. Even if they do not change during a whole prefill, the patience covers it. By arithmetic
     (not measured), the longest prompt takes 18 s on an H100 (the 27B, 131,072 tokens) and over 100 s on four
-    A6000 (262,144 tokens, 2,600 per second), which the patience exceeds 2.5 times. On a CPU of two cores, the
-    small random model took 26.8 s for a prompt of 16,000 tokens (600 per second, measured). Other work may
-    slow it down.
+    A6000 (262,144 tokens, 2,600 per second); the patience is more than 2.5 times as long. On a CPU of two
+    cores, the small random model took 26.8 s for a prompt of 16,000 tokens (600 per second, measured). Other
+    work may slow it down.
 
     Args:
         context: longest prompt plus completion, in tokens.
@@ -52,10 +52,10 @@ async def watched(
     a hang a second time.
 
     Args:
-        patience_s: how long the engine may show no progress while requests run, in seconds: our requests, or
-            others' that the engine itself reports.
-        in_flight: the replicas on whose answers ours wait now; `None` stands for any of them.
-        on_hang: called when it hangs, with the patience that ran out, in seconds; then the watch continues.
+        patience_s: how long the engine may show no progress while requests run, in seconds. These are our
+            requests, and others' that the engine itself reports.
+        in_flight: the replicas that our requests wait for now; `None` in it means any replica.
+        on_hang: called when it hangs, with the elapsed patience in seconds; then the watch continues.
     """
 
     async def watch() -> None:
@@ -67,7 +67,7 @@ async def watched(
             now = time.monotonic()
             try:
                 activity = (await read_metrics(endpoint)).activity()
-            except ServerFailed:  # no progress is seen; a dead engine is found by its requests
+            except ServerFailed:  # counts as no progress; requests notice a dead engine
                 activity = seen
             except Exception:
                 log.exception("the watchdog cannot read the engine's counters")

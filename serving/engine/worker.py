@@ -1,8 +1,8 @@
-"""vLLM's worker, but that one which has nobody to talk to listens to nobody: part of the server's process.
+"""vLLM's worker, changed so that a single worker listens to no one. It runs in the server's processes.
 
-Each of torch's process groups (Gloo) listens on loopback, also where the world has one member. Any user of
-the machine can connect there, and connections that say nothing stay: some thousands of them use up the
-engine's file descriptors, which ends it.
+Each of torch's process groups (Gloo) listens on loopback, even if the world has only one member. Any user of
+the machine can connect there, and idle connections stay open: some thousands of them use up the engine's file
+descriptors, which ends it.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ else:
 
 
 class Worker(Base):  # type: ignore[misc]
-    """The platform's own."""
+    """The platform's worker, which closes unneeded ports."""
 
     def init_device(self) -> None:
-        """Make the process groups, and close their ports where nobody is to come."""
+        """Create the process groups, and close their ports if the world has one member."""
         super().init_device()
         if torch.distributed.get_world_size() == 1:
             close_ports()
 
 
 def close_ports() -> None:
-    """Close each TCP port that this process listens on; its owner keeps a descriptor of the same number."""
+    """Close each TCP port that this process listens on. Its file descriptor stays open, as a placeholder."""
     with socket.socket() as placeholder:
         for each in psutil.Process().net_connections("tcp"):
             if each.status == psutil.CONN_LISTEN:

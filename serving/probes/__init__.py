@@ -1,1 +1,1 @@
-"""What an engine really does with tool calls and its prefix cache."""
+"""Tests of a running engine: its tool calls and its prefix cache."""

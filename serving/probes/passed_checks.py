@@ -22,7 +22,7 @@ from serving.model_configs import CHECKOUT
 FOLDER = CHECKOUT / ".cache" / "checks"
 
 NOT_SERVED = ("tried", "caveat", "prices")
-"""Fields of a model configuration that the server never sees."""
+"""Fields of a model config that the server never sees."""
 
 
 class CheckedServer(msgspec.Struct, frozen=True):
@@ -30,12 +30,12 @@ class CheckedServer(msgspec.Struct, frozen=True):
 
     Attributes:
         battery: version of the check.
-        model: model configuration, without `NOT_SERVED`.
+        model: model config, without `NOT_SERVED`.
         engine: version of vLLM.
         tokenizer: digest of tokenizer and chat template.
         caches: prefix cache of each replica, without its number of blocks.
         endpoint: address of a server that we attached to; empty for our own, which always has these flags.
-        started: when that server started, in Unix seconds: after a restart it may have other flags.
+        started: start of that server, in Unix seconds; after a restart it may have other flags.
     """
 
     battery: int
@@ -48,7 +48,7 @@ class CheckedServer(msgspec.Struct, frozen=True):
 
     @property
     def digest(self) -> str:
-        """SHA-256 of all of it."""
+        """SHA-256 of all fields."""
         return hashlib.sha256(msgspec.json.encode(self, order="deterministic")).hexdigest()
 
 
@@ -59,7 +59,8 @@ class _Passed(msgspec.Struct, frozen=True):
 
 
 async def identify_server(deployment: Deployment, model: Model, battery: int) -> CheckedServer | None:
-    """Return what a passed check of this server depends on; `None` where the server does not report it.
+    """Return everything that a passed check of this server depends on; `None` if the server does not report
+    it.
 
     Args:
         battery: version of the check.
@@ -88,7 +89,8 @@ async def identify_server(deployment: Deployment, model: Model, battery: int) ->
 
 
 def has_passed(server: CheckedServer, folder: Path) -> bool:
-    """Whether a check of this server was stored. A damaged file, or another user's, does not count."""
+    """Return whether a passed check of this server is stored. A damaged file, or another user's, does not
+    count."""
     try:
         descriptor = os.open(_file(server, folder), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         with os.fdopen(descriptor, "rb") as file:
@@ -101,7 +103,7 @@ def has_passed(server: CheckedServer, folder: Path) -> bool:
 
 
 def store_passed(server: CheckedServer, folder: Path) -> None:
-    """Store that this server passed. Does nothing where the folder cannot be written."""
+    """Store that this server passed. Does nothing if the folder cannot be written."""
     file = _file(server, folder)
     new = file.with_suffix(f".{secrets.token_hex(4)}")
     with suppress(OSError):

@@ -1,4 +1,4 @@
-"""Checks a server before the first episode: calls are valid, and the prefix cache works."""
+"""Checks a server before the first episode: its tool calls are valid, and its prefix cache works."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from serving.together import together
 from serving.tokens.tools import ToolSpec
 
 BATTERY = 1
-"""Version of this check. Raise it with every change to the check, so that stored results no longer count."""
+"""Version of this check. Raise it with every change of the check, to invalidate stored results."""
 
 KINDS = ("quotes", "enum", "optional", "nested")
-"""Probes of the battery that are sent: they cover each kind of grammar with short prompts and answers.
+"""Probes of the battery that are sent. They cover each kind of grammar with short prompts and answers.
 `speedrunner probe tools` sends the whole battery."""
 
 STRING_TOKENS = 16
 THINKING_TOKENS = 16
-"""Budgets of the calls: grammars of the same kinds as a run's, in a second or two."""
+"""Budgets of the calls. The grammars are of the same kinds as a run's, and the calls take a second or two."""
 
 LEAST_PROMPT = 256
-"""Tokens of the prompt that is sent twice; more where blocks are large."""
+"""Least tokens of the prompt that is sent twice; it is longer if blocks are large."""
 
 OTHERS = "other requests may have pushed it out of the cache meanwhile: probe an idle server"
 
@@ -40,9 +40,9 @@ class StartCheck:
 
     Args:
         mode: `serving.check`.
-        say: called with a line when nothing is checked.
+        say: called with a line if nothing is checked.
         waiting: called with a line while the check runs.
-        folder: keeps the results of `once`.
+        folder: folder for the results of `once`.
     """
 
     def __init__(
@@ -57,9 +57,9 @@ class StartCheck:
         self._is_done = False
 
     async def require(self, model: Model) -> None:
-        """Check the engine with `model`, unless it was checked before or need not be.
+        """Check the engine with `model`, unless it was checked before or the mode skips it.
 
-        Nothing is checked on the chat and responses routes, where an invalid call is data.
+        Nothing is checked on the chat and responses APIs, where an invalid call is data.
 
         Raises:
             ServerFailed, ServingError: as `check_engine`.
@@ -90,14 +90,14 @@ class StartCheck:
 
 
 async def check_engine(model: Model) -> None:
-    """Refuse an engine on the completions API that a run cannot rely on.
+    """Check that a run can rely on an engine on the completions API.
 
-    Its calls of the tools in `KINDS` must be valid. Where the model configuration has a prefix cache, the
-    second of two requests must report that the first one's prompt was cached.
+    Its calls of the tools in `KINDS` must be valid. If the model config has a prefix cache, the second of two
+    requests must report that the first one's prompt was cached.
 
     Raises:
-        ServerFailed: the engine is refused; says why, and what to change.
-        ServingError: it failed.
+        ServerFailed: the check failed; the message says why, and what to change.
+        ServingError: the engine failed.
     """
     await _check_calls(model)
     cache = model.replicas[0].cache
@@ -116,7 +116,7 @@ async def _check_calls(model: Model) -> None:
     probes = [OpenProbe(model, role, probe) for probe in battery() if probe.kind in KINDS]
     for answer in await together(OpenProbe.answer, probes, len(probes)):
         if answer.validity == "truncated" and not answer.token_ids:
-            continue  # it does not fit into so small a context, which says nothing about the grammar
+            continue  # the context is too small for it, which says nothing about the grammar
         if answer.validity != "valid":
             raise ServerFailed(
                 f"the engine at {model.engine.endpoint} does not keep to the grammar of tool calls: the probe"
@@ -151,7 +151,7 @@ async def _check_cache(model: Model, told: CacheConfig) -> None:
 
 
 def advice(model_config: ModelConfig, cache: CacheConfig, hits: bool, reported: bool) -> list[str]:
-    """What is wrong with a server's settings for its prefix cache, one line each.
+    """Return what is wrong with a server's prefix cache settings, one line each.
 
     Args:
         hits: whether the engine's own counters show cached tokens.
@@ -176,11 +176,11 @@ def advice(model_config: ModelConfig, cache: CacheConfig, hits: bool, reported: 
 
 
 def note_tools() -> list[ToolSpec]:
-    """Tools whose calls are short texts, or nothing."""
+    """Return tools with calls that are short texts, or have no arguments."""
     return next(list(probe.tools) for probe in battery() if probe.kind == "quotes")
 
 
 def text_of(model: Model, name: str, tokens: int) -> str:
-    """A text that begins with `name` and has about so many tokens, never fewer."""
+    """Return a text that starts with `name` and has about this many tokens, never fewer."""
     line = f"{name} was seen here; go on, and say what else there is.\n"
     return line * -(-tokens // model.count_tokens(line))

@@ -1,7 +1,7 @@
-"""A battery of probes that together ask for every kind of tool call, and what an engine answers to them.
+"""A battery of probes that together ask for every kind of tool call, and the engine's answers to them.
 
-Each probe is a short message that asks for one call, with the tools that it offers. Whatever the model makes
-of the message, its answer must be one call of an offered tool with arguments that the tool's schema allows.
+Each probe is a short message that asks for one call, with the tools that it offers. However the model reads
+the message, its answer must be one call of an offered tool, with arguments that the tool's schema allows.
 """
 
 from __future__ import annotations
@@ -25,7 +25,8 @@ from serving.usage import Usage
 MANY_TOOLS = 60
 
 CODE_TOKENS = 1024
-"""Bound of a string that must hold 2 kB of code: tokenizers need one token for about three bytes of it."""
+"""Bound of a string that must have room for 2 kB of code: tokenizers need one token for about three bytes of
+it."""
 
 LABELS = {"role": "probe"}
 SYSTEM = "You answer every message with one tool call and nothing else."
@@ -36,10 +37,10 @@ class ToolProbe:
     """One probe.
 
     Attributes:
-        kind: what it tries, in a word or two.
-        message: what the model is told.
-        tools: what it is offered.
-        string_tokens: room that its strings need, in tokens; 0 where any will do.
+        kind: what it tests, in a word or two.
+        message: the message to the model.
+        tools: the tools that it offers.
+        string_tokens: tokens that its strings need; 0 if any number will do.
     """
 
     kind: str
@@ -49,7 +50,7 @@ class ToolProbe:
 
     @property
     def messages(self) -> list[dict[str, str]]:
-        """The conversation's beginning."""
+        """The conversation's first messages."""
         return [{"role": "system", "content": SYSTEM}, {"role": "user", "content": self.message}]
 
 
@@ -75,7 +76,7 @@ class Route(TypedDict):
 
 @functools.cache
 def battery() -> tuple[ToolProbe, ...]:
-    """Twelve probes, one of each kind; the last offers 60 tools."""
+    """Return twelve probes, one of each kind; the last offers 60 tools."""
     wait = _tool("wait", "Do nothing for a while.")
     say = _tool("say", "Say something, word for word.", text=str)
     run = _tool("run", "Run a Python program.", code=str)
@@ -120,13 +121,13 @@ def battery() -> tuple[ToolProbe, ...]:
 
 
 class ProbeAnswer(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of one probe.
+    """The answer to one probe.
 
     Attributes:
-        validity: `truncated` when the answer was cut at `max_tokens` or by the context.
+        validity: `truncated` if the answer reached `max_tokens` or the end of the context.
         problem: why it is not valid.
         prompt: token ids that were sent (completions API).
-        token_ids: what was generated (completions API).
+        token_ids: token ids that were generated (completions API).
     """
 
     probe: ToolProbe
@@ -138,19 +139,18 @@ class ProbeAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OpenProbe:
-    """A probe whose conversation is open, with a role's budgets: its prompt is rendered and not yet sent."""
+    """A probe with an open conversation and a role's budgets: its prompt is rendered and not yet sent."""
 
     def __init__(self, model: Model, role: Role, probe: ToolProbe) -> None:
-        # Hosted models have rules of their own for what may be strict.
+        # Hosted models have their own rules for `strict`.
         built_in = model.model_config.api != "completions" and not model.model_config.hosted
         tools = [msgspec.structs.replace(tool, strict=built_in) for tool in probe.tools]
         self._probe = probe
         self._talk = as_role(model, role).converse("actor", probe.messages, tools, LABELS)
 
     async def answer(self) -> ProbeAnswer:
-        """Send it, and close the conversation.
-        Raises `ServingError` if the engine failed; on chat and responses APIs also where it refuses the
-        probe."""
+        """Send the probe, and close the conversation. Raises `ServingError` if the engine failed; on chat and
+        responses APIs also if it refuses the probe."""
         probe, talk = self._probe, self._talk
         prompt = list(talk.transcript.ids) if isinstance(talk, TokenConversation) else []
         try:
@@ -171,14 +171,14 @@ class OpenProbe:
 
 
 def as_role(model: Model, role: Role) -> Model:
-    """The same model and engine, with other sampling and budgets."""
+    """Return the same model and engine, with other sampling and budgets."""
     other = copy.copy(model)
     other.model_config = msgspec.structs.replace(model.model_config, roles=Roles(actor=role, inducer=role))
     return other
 
 
 def _tool(name: str, doc: str, **types: Any) -> ToolSpec:
-    """A tool by the types of its parameters; a pair stands for a type and a default."""
+    """Return a tool with parameters of these types; a pair is a type and a default."""
     parameters = []
     for parameter, given in types.items():
         annotation, default = given if isinstance(given, tuple) else (given, Parameter.empty)

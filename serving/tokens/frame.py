@@ -1,4 +1,4 @@
-"""What chat templates write around what is said, by the tokens that end a turn."""
+"""The text that chat templates write around messages, including the tokens that end a turn."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ class Frame(msgspec.Struct, frozen=True):
     Attributes:
         end_of_turn: the control token that ends the model's turn.
         other_ends: control tokens at which an engine could stop as well, and must not.
-        user_turn: what stands before and after what the model is told, up to its next turn.
-        tool_reply: the same for what a tool call of its came to.
+        user_turn: text before and after a message to the model, up to the model's next turn.
+        tool_reply: text before and after the reply to a tool call, up to the model's next turn.
         json_replies: whether the reply itself is written as a JSON string.
-        controls: what may not occur in a thinking region, as it would end the region or the turn.
+        controls: texts that must not occur in a thinking region, since they would end the region or the turn.
     """
 
     end_of_turn: str
@@ -35,7 +35,7 @@ CHATML = Frame(
         *("<|im_start|>", "<|im_end|>", "<|endoftext|>"),
     ),
 )
-"""The same in all of Qwen's chat templates."""
+"""The frame of all Qwen chat templates."""
 
 LLAMA3 = Frame(
     end_of_turn="<|eot_id|>",
@@ -44,4 +44,4 @@ LLAMA3 = Frame(
     tool_reply=("<|start_header_id|>ipython<|end_header_id|>\n\n", "<|eot_id|>"),
     json_replies=True,
 )
-"""Of Llama 3.1 to 3.3, whose template passes a tool's reply through `tojson`."""
+"""The frame of Llama 3.1 to 3.3; their template passes a tool's reply through `tojson`."""

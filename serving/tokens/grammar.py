@@ -1,7 +1,7 @@
-"""Building blocks of structural tags: what a model may write, and how many tokens that takes at most.
+"""Building blocks of structural tags: which output they allow, and how many tokens it takes at most.
 
-The engine enforces tags with xgrammar. Every region is bounded, so that a request whose `max_tokens`
-covers `Part.tokens` cannot be cut in the middle of a call.
+The engine enforces structural tags with xgrammar. Every region is bounded, so a request with `max_tokens` of
+at least `Part.tokens` cannot be truncated in the middle of a call.
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ class Part:
 
 
 def constant(text: str) -> Part:
-    """Exactly `text`. A token stands for at least one byte."""
+    """Return a part that is exactly `text`. A token has at least one byte."""
     return Part({"type": "const_string", "value": text}, len(text.encode()))
 
 
 def regex(pattern: str, length: int) -> Part:
-    """A match of `pattern`, which never matches more than `length` ASCII characters."""
+    """Return a part that matches `pattern`, which must never match more than `length` ASCII characters."""
     return Part({"type": "regex", "pattern": pattern}, length)
 
 
 def grammar(ebnf: str, tokens: int) -> Part:
-    """A word of a grammar in xgrammar's EBNF, at most `tokens` long."""
+    """Return a part in xgrammar's EBNF, at most `tokens` long."""
     return Part({"type": "grammar", "grammar": ebnf}, tokens)
 
 
 def free_text(max_tokens: int, excludes: tuple[str, ...]) -> Part:
-    """Any text of at most `max_tokens` in which none of `excludes` occurs."""
+    """Return a part for any text of at most `max_tokens` without the texts `excludes`."""
     return Part({"type": "any_text", "excludes": list(excludes), "max_tokens": max_tokens}, max_tokens)
 
 
 def sequence(*parts: Part) -> Part:
-    """One part after another."""
+    """Return a part that is these parts one after another."""
     if len(parts) == 1:
         return parts[0]
     return Part(
@@ -54,7 +54,7 @@ def sequence(*parts: Part) -> Part:
 
 
 def one_of(*parts: Part) -> Part:
-    """Exactly one of `parts`."""
+    """Return a part that is exactly one of `parts`."""
     if len(parts) == 1:
         return parts[0]
     return Part(
@@ -63,17 +63,17 @@ def one_of(*parts: Part) -> Part:
 
 
 def optional(part: Part) -> Part:
-    """`part` or nothing."""
+    """Return a part that is `part` or nothing."""
     return Part({"type": "optional", "content": part.format}, part.tokens)
 
 
 def repeated(part: Part, most: int) -> Part:
-    """`part`, from zero to `most` times."""
+    """Return a part that is `part`, from zero to `most` times."""
     return Part({"type": "repeat", "min": 0, "max": most, "content": part.format}, part.tokens * most)
 
 
 def thinking(max_tokens: int, begin: str, end: str, excludes: tuple[str, ...]) -> Part:
-    """A thinking region: `begin`, at most `max_tokens` of text without `excludes`, `end`."""
+    """Return a thinking region: `begin`, at most `max_tokens` of text without `excludes`, `end`."""
     inside = free_text(max_tokens, excludes)
     frame = len(begin.encode()) + len(end.encode())
     tag = {"type": "tag", "begin": begin, "content": inside.format, "end": end}
@@ -81,5 +81,5 @@ def thinking(max_tokens: int, begin: str, end: str, excludes: tuple[str, ...]) -
 
 
 def structural_tag(part: Part) -> str:
-    """The JSON text that a request carries as `structured_outputs.structural_tag`."""
+    """Return the JSON text that a request carries as `structured_outputs.structural_tag`."""
     return json.dumps({"type": "structural_tag", "format": part.format}, ensure_ascii=False)

@@ -1,8 +1,8 @@
-"""Text to token ids and back, with a clear line between template text and text from outside.
+"""Text to token ids and back, with a strict distinction between template text and outside text.
 
-Control tokens (`<|im_end|>`, `<tool_call>`, ...) are read as such only where the chat template wrote
-them. In observations, documentation and every other text from outside they are encoded as the ordinary
-characters that they are, so that no game text can forge a turn.
+Control tokens (`<|im_end|>`, `<tool_call>`, ...) are encoded as such only where the chat template wrote them.
+In observations, documentation and every other text from outside they are encoded as ordinary characters. So
+no game text can forge a turn.
 """
 
 from __future__ import annotations
@@ -22,11 +22,10 @@ from serving.tokens.tools import ToolSpec
 
 
 class ChatTokenizer:
-    """A model's tokenizer and chat template. Raises `InvalidModelConfig` where the folder holds no usable
-    ones.
+    """A model's tokenizer and chat template. Raises `InvalidModelConfig` if the folder has no usable ones.
 
     Attributes:
-        huggingface: the tokenizer as `transformers` knows it.
+        huggingface: the tokenizer object of `transformers`.
         digest: SHA-256 of the tokenizer and its chat template.
     """
 
@@ -42,32 +41,32 @@ class ChatTokenizer:
             raise InvalidModelConfig(f"{folder} holds no tokenizer that can be used: {reason}") from error
         if not self.huggingface.chat_template:
             raise InvalidModelConfig(f"{folder} has no chat template: give it a chat_template.jinja")
-        template = json.dumps(self.huggingface.chat_template)  # some models have several, by name
+        template = json.dumps(self.huggingface.chat_template)  # some models have several templates, by name
         self.digest = hashlib.sha256(f"{template}\n{described}".encode()).hexdigest()
         added = backend.pop("added_tokens")
         self._control = {token["content"]: int(token["id"]) for token in added}
         longest_first = sorted(self._control, key=len, reverse=True)
         self._control_pattern = re.compile("|".join(map(re.escape, longest_first)))
-        # Without its added tokens the same tokenizer reads every text as ordinary text.
+        # Without its added tokens, the same tokenizer encodes every text as ordinary text.
         self._plain = Tokenizer.from_str(json.dumps({**backend, "added_tokens": []}))
 
     def first_prompt(
         self, messages: list[dict[str, str]], tools: list[ToolSpec], **template_options: Any
     ) -> tuple[list[int], str]:
-        """Render a conversation's beginning with the model's own template.
+        """Render a conversation's first prompt with the model's own template.
 
-        Equal, token by token, to what the engine's own rendering gives, except where a control token is
-        written out in `messages` or `tools`.
+        The result equals the engine's own rendering, token by token, except where `messages` or `tools`
+        contain the text of a control token.
 
         Args:
             messages: system and user messages (`role`, `content`).
-            tools: in the order in which the model is to see them.
+            tools: the tools, in the order in which the model reads them.
             template_options: passed to the template (`enable_thinking`).
 
         Returns:
             The prompt's token ids, and the generation prompt: the text that opens the model's turn.
         """
-        # A nonce that no text contains stands for control tokens from outside while the template runs.
+        # While the template runs, a nonce that no text contains replaces control tokens from outside.
         nonce = secrets.token_hex(8)
         texts = list(self._control)
 
@@ -104,18 +103,18 @@ class ChatTokenizer:
 
     def outside_text(self, text: str) -> list[int]:
         """Encode text from outside: control tokens in it are ordinary characters."""
-        # Surrogates cannot be encoded; a skill may have put one together.
+        # A skill may have created surrogates, which cannot be encoded.
         clean = text.encode("utf-8", "replace").decode()
         return list(self._plain.encode(clean, add_special_tokens=False).ids)
 
     def framed(self, before: str, text: str = "", after: str = "") -> list[int]:
-        """Encode outside text between two template texts, merging across their borders as the model's
-        tokenizer would."""
-        mark = "\ue000"  # stands for the outside text; no template holds it
+        """Encode outside text between two template texts, with merges across their borders as the model's
+        tokenizer would make them."""
+        mark = "\ue000"  # placeholder of the outside text; no template contains it
         return self._encode(f"{before}{mark}{after}", lambda ordinary: ordinary.replace(mark, text))
 
     def control_id(self, text: str) -> int:
-        """The id of one control token. Raises `InvalidModelConfig` when the tokenizer lacks it."""
+        """Return the id of one control token. Raises `InvalidModelConfig` if the tokenizer lacks it."""
         if text not in self._control:
             raise InvalidModelConfig(
                 f"the tokenizer has no token {text!r}, which the model config's tool format needs"
@@ -123,11 +122,11 @@ class ChatTokenizer:
         return self._control[text]
 
     def control_ids(self, texts: Iterable[str]) -> set[int]:
-        """The ids of those control tokens that the tokenizer has."""
+        """Return the ids of those control tokens that the tokenizer has."""
         return {self._control[text] for text in texts if text in self._control}
 
     def decode(self, ids: list[int]) -> str:
-        """The text of generated ids, control tokens included; broken UTF-8 becomes U+FFFD."""
+        """Return the text of generated ids, including control tokens; invalid UTF-8 becomes U+FFFD."""
         return str(
             self.huggingface.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False)
         )
@@ -143,18 +142,16 @@ class ChatTokenizer:
 
 
 def _load(folder: str, revision: str | None) -> Any:
-    """The tokenizer as `transformers` reads it. Raises `OSError`, `ValueError` or `InvalidModelConfig`
-    otherwise.
-    """
+    """Load the tokenizer with `transformers`. Raises `OSError`, `ValueError` or `InvalidModelConfig`."""
     from huggingface_hub import try_to_load_from_cache
 
     if Path(folder).is_dir():
         return _from_folder(folder)
     if isinstance(try_to_load_from_cache(folder, "tokenizer_config.json", revision=revision), str):
-        # A commit never changes, so that the hub need not be asked; compute nodes may have no network.
+        # A commit never changes, so the hub need not be asked; compute nodes may have no network.
         from transformers import AutoTokenizer
 
-        with suppress(OSError, ValueError):  # only a part of it is there
+        with suppress(OSError, ValueError):  # the cache has only a part of it
             found = AutoTokenizer.from_pretrained(folder, revision=revision, local_files_only=True)
             if found.chat_template:
                 return found
@@ -170,7 +167,8 @@ def _from_folder(folder: str) -> Any:
     file = Path(folder, "tokenizer_config.json")
     config = json.loads(file.read_text("utf-8")) if file.is_file() else {}
     if config.get("tokenizer_class") == PreTrainedTokenizerFast.__name__:
-        # What `AutoTokenizer` would come to: to look for a class of the model's, it first imports torch.
+        # `AutoTokenizer` would return this class, too, but imports torch first to look for a class of the
+        # model.
         return PreTrainedTokenizerFast.from_pretrained(folder)
     from transformers import AutoTokenizer
 

@@ -1,8 +1,7 @@
-"""Proof, before a tool is offered, that a model's calls of it can be decoded and read.
+"""Check, before a tool is offered, that a model's calls of it can be decoded and read.
 
-What the tool's grammar allows is compiled against the served tokenizer with the engine's own grammar library,
-and legal calls are drawn from it at random, token by token: each must read back as a call that satisfies the
-tool's schema.
+The engine's own grammar library compiles the tool's grammar against the served tokenizer. Then legal calls
+are drawn from it at random, token by token. Each must read back as a call that satisfies the tool's schema.
 """
 
 from __future__ import annotations
@@ -23,10 +22,11 @@ if TYPE_CHECKING:
     import xgrammar
 
 WALKS = 8
-"""Calls that are drawn for each tool."""
+"""Number of calls that are drawn for each tool."""
 
 DRAWN_STRING_TOKENS = 16
-"""Bound of each string in them: random text would fill the true bound, which takes long and shows no more."""
+"""Bound of each string in these calls. Random text would fill the true bound, which takes long and shows
+nothing more."""
 
 
 class ToolCheck:
@@ -47,10 +47,10 @@ class ToolCheck:
         self._compiler = xgrammar.GrammarCompiler(info, max_threads=1)
 
     def check(self, tool: ToolSpec) -> None:
-        """Compile the grammar of the tool's calls and draw some. Raises `InvalidTool` where one fails."""
+        """Compile the grammar of the tool's calls and draw some calls. Raises `InvalidTool` if one fails."""
         self._compiled(tool, self._string_tokens)
         drawn = self._compiled(tool, min(self._string_tokens, DRAWN_STRING_TOKENS))
-        rng = random.Random(0)  # the same tool is judged the same way each time
+        rng = random.Random(0)  # the same tool gets the same verdict each time
         with _unheard():
             walks = [self._draw(drawn, rng) for _ in range(WALKS)]
         for ids in walks:
@@ -65,12 +65,12 @@ class ToolCheck:
         tag = structural_tag(self._format.call(tool, string_tokens))
         try:
             return self._compiler.compile_structural_tag(tag)
-        except Exception as error:  # of several kinds
+        except Exception as error:  # the library raises several kinds
             reason = (str(error).strip() or type(error).__name__).splitlines()[0]
             raise InvalidTool(f"{tool.name}: its calls cannot be decoded: {reason}") from error
 
     def _draw(self, grammar: xgrammar.CompiledGrammar, rng: random.Random) -> list[int]:
-        """Token ids of one call, each drawn evenly from those that are allowed."""
+        """Return the token ids of one call, each drawn uniformly from the allowed ones."""
         import numpy as np
         import xgrammar
 
@@ -82,7 +82,7 @@ class ToolCheck:
             bits = np.unpackbits(mask.numpy().view(np.uint8), bitorder="little")[: self._size]
             allowed = np.flatnonzero(bits)
             if not len(allowed):
-                break  # what is there so far will not read back
+                break  # the incomplete call will not read back
             ids.append(int(rng.choice(allowed)))
             matcher.accept_token(ids[-1])
         return ids
@@ -90,8 +90,8 @@ class ToolCheck:
 
 @contextmanager
 def _unheard() -> Iterator[None]:
-    """Nothing reaches standard error: the library warns there, from C++ and without a switch, of each string
-    that could not end at its bound, as within a character of several tokens, and ends right after it."""
+    """Silence standard error. The library warns there, from C++ and without a switch, about each string that
+    could not end at its bound (for example within a character of several tokens) and ends right after it."""
     heard, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 2)
     try:

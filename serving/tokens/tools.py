@@ -1,8 +1,8 @@
 """Tools as a model sees them: a name, a JSON schema, documentation.
 
-`ToolSpec.from_signature` says which argument types exist: `str`, `int`, `float`, `bool`, `Literal`, `list`,
-`TypedDict`; a parameter with a default may be left out. Decoding, parsing and chat and responses APIs go by
-the schema that it makes, the skill library by its verdict.
+`ToolSpec.from_signature` defines the argument types: `str`, `int`, `float`, `bool`, `Literal`, `list`,
+`TypedDict`. A parameter with a default is optional. Decoding, parsing and the chat and responses APIs use the
+schema that it creates. The skill library uses it to accept or reject signatures.
 """
 
 from __future__ import annotations
@@ -19,10 +19,11 @@ Schema = dict[str, Any]
 
 ALLOWED_TYPES = "str, int, float, bool, Literal, list and TypedDict"
 NESTING_LIMIT = 4
-"""Levels of lists and TypedDicts, one within another: each more doubles the grammar of a call."""
+"""Maximum nesting of lists and TypedDicts: each further level doubles the grammar of a call."""
 
 TYPES_LIMIT = 50
-"""Types in the parameters of one tool; those of items and fields count wherever they occur."""
+"""Maximum number of types in the parameters of one tool; types of items and fields count at each
+occurrence."""
 
 _SCALARS = {str: "string", int: "integer", float: "number", bool: "boolean"}
 _ACCEPTED: dict[str, type | tuple[type, ...]] = {
@@ -35,11 +36,11 @@ class ToolSpec(msgspec.Struct, frozen=True):
     """One tool.
 
     Attributes:
-        name: what the model calls.
-        doc: what it is told about it.
-        parameters: JSON schema of the arguments: an object whose properties stand in the order in
-            which they are written, without references, titles or unions.
-        strict: asks vLLM's built-in tool calls to follow the schema, which they else do not.
+        name: name in the model's calls.
+        doc: documentation for the model.
+        parameters: JSON schema of the arguments: an object with its properties in the order in which calls
+            write them, without references, titles or unions.
+        strict: asks vLLM's built-in tool calls to follow the schema, which they otherwise do not.
     """
 
     name: str
@@ -53,7 +54,7 @@ class ToolSpec(msgspec.Struct, frozen=True):
 
         Raises:
             InvalidTool: a parameter has no annotation, or one that tool calls do not support, or cannot be
-                given by name.
+                passed by name.
         """
         schemas = _Schemas(name)
         properties = {}
@@ -71,20 +72,20 @@ class ToolSpec(msgspec.Struct, frozen=True):
 
     @property
     def openai(self) -> dict[str, Any]:
-        """The tool in the form that chat templates and chat completions take."""
+        """The tool in the form of chat templates and chat completions."""
         function = {"name": self.name, "description": self.doc, "parameters": self.parameters}
         return {"type": "function", "function": function | ({"strict": True} if self.strict else {})}
 
     def problem_with(self, arguments: object) -> str | None:
-        """Why `arguments` do not satisfy the schema, or `None` when they do."""
+        """Return why `arguments` do not satisfy the schema; `None` if they do."""
         return _mismatch(arguments, self.parameters, "")
 
 
 class ToolCall(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One complete call whose arguments satisfy its tool's schema.
+    """One complete call; its arguments satisfy its tool's schema.
 
     Attributes:
-        cut: string arguments that ended because they had as many tokens as a string may have.
+        cut: string arguments that ended because they reached the bound of a string's tokens.
     """
 
     name: str
@@ -93,7 +94,8 @@ class ToolCall(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def checked_call(found: ToolCall, tools: dict[str, ToolSpec], text: str) -> ToolCall:
-    """`found`, once it names one of `tools` and satisfies its schema; else `InvalidCall` with the `text`."""
+    """Return `found` if it names one of `tools` and satisfies its schema. Otherwise raises `InvalidCall` with
+    the `text`."""
     if found.name not in tools:
         raise InvalidCall(f"there is no tool {found.name!r}; available: {', '.join(tools)}", text)
     if problem := tools[found.name].problem_with(found.arguments):
@@ -102,10 +104,10 @@ def checked_call(found: ToolCall, tools: dict[str, ToolSpec], text: str) -> Tool
 
 
 class _Schemas:
-    """Schemas of annotations: what they allow is exactly what the annotations say, and bounded.
+    """Schemas of annotations. They allow exactly what the annotations allow, and are bounded.
 
     Args:
-        tool: whose parameters they are; the limit on types is one for all of these.
+        tool: the tool with these parameters; they share one limit on types.
     """
 
     def __init__(self, tool: str) -> None:
@@ -113,7 +115,7 @@ class _Schemas:
         self._left = TYPES_LIMIT
 
     def of(self, annotation: Any, where: str, within: tuple[Any, ...] = ()) -> Schema:
-        """The schema of an annotation inside these lists and TypedDicts. Raises `InvalidTool`."""
+        """Return the schema of an annotation inside these lists and TypedDicts. Raises `InvalidTool`."""
         from typing_extensions import is_typeddict
 
         self._left -= 1
@@ -141,14 +143,14 @@ class _Schemas:
 
         try:
             hints = get_type_hints(kind, include_extras=True)
-        except Exception as error:  # of what stands there as text, anything may come
+        except Exception as error:  # evaluating text annotations can raise anything
             raise InvalidTool(f"{where}: the types of {kind.__name__} cannot be read: {error}") from error
         properties, required = {}, []
         for name, annotation in hints.items():
             origin: Any = get_origin(annotation)
             if origin in (Required, NotRequired):
                 (annotation,) = get_args(annotation)
-            # Where annotations are texts, as after a __future__ import, the class knows only its totality.
+            # If annotations are texts, as after a __future__ import, the class knows only its totality.
             if origin is Required or (name in kind.__required_keys__ and origin is not NotRequired):
                 required.append(name)
             properties[name] = self.of(annotation, f"{where}.{name}", within)
@@ -161,12 +163,12 @@ def _object(properties: dict[str, Schema], required: list[str]) -> Schema:
 
 
 def _is_option(value: object) -> bool:
-    """Whether JSON can express a `Literal`'s value; its readers agree on integers of up to 64 bits."""
+    """Return whether JSON can express a `Literal`'s value; its readers agree on integers of up to 64 bits."""
     return isinstance(value, str) or (isinstance(value, int) and -(2**63) <= value < 2**63)
 
 
 def _default(parameter: inspect.Parameter) -> Schema:
-    """What a schema says of a parameter's default: nothing where there is none that JSON can express."""
+    """Return the schema's entry for a parameter's default; empty if there is none that JSON can express."""
     if parameter.default is parameter.empty:
         return {}
     try:
@@ -178,7 +180,7 @@ def _default(parameter: inspect.Parameter) -> Schema:
 def _mismatch(value: object, schema: Schema, path: str) -> str | None:
     at = f" at {path}" if path else ""
     if "enum" in schema:
-        # 1 == True in Python, not in JSON.
+        # In Python, 1 == True; in JSON it is not.
         if any(value == option and type(value) is type(option) for option in schema["enum"]):
             return None
         return f"{value!r}{at} is not one of {', '.join(map(repr, schema['enum']))}"

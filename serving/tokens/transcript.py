@@ -1,8 +1,8 @@
-"""One conversation as token ids that only grow. No input or output happens here.
+"""One conversation as append-only token ids. This module does no input or output.
 
-The chat template renders the first prompt. From then on the model's own ids and the framed replies are
-appended, and nothing is rendered again: each prompt begins with the previous prompt and its answer, so
-whatever the engine cached stays a prefix.
+The chat template renders the first prompt. After that, the model's own ids and the framed replies are
+appended, and nothing is rendered again: each prompt starts with the previous prompt and its answer, so
+everything in the engine's cache stays a prefix.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _THINK_BEGIN, _THINK_END = "<think>\n", "\n</think>\n\n"
 
 @dataclass(frozen=True, slots=True)
 class ReadAnswer:
-    """What generated ids say.
+    """A parsed answer.
 
     Attributes:
-        text: after the reasoning, without the end of the turn.
+        text: the text after the reasoning, without the end of the turn.
         reasoning_tokens: generated tokens up to the end of the thinking region.
         thought_cut: whether its budget closed that region.
         call: the tool call; `None` exactly when `problem` says why there is none.
@@ -86,16 +86,16 @@ class Transcript:
 
     @property
     def answer_tokens(self) -> int:
-        """The most tokens that an answer takes, the end of the turn included."""
+        """The most tokens that an answer takes, including the end of the turn."""
         return self.grammar.tokens + 1
 
     @property
     def text(self) -> str:
-        """All of it as text."""
+        """The whole conversation as text."""
         return self._tokenizer.decode(self.ids)
 
     def answer(self, ids: list[int]) -> ReadAnswer:
-        """Append what the model generated, and read it."""
+        """Append the model's ids, and parse them."""
         self.ids += ids
         complete = bool(ids) and ids[-1] == self._end_of_turn
         if not complete:
@@ -114,7 +114,8 @@ class Transcript:
         return ReadAnswer(text, reasoning, reasoning_tokens, call, problem, thought_cut)
 
     def written(self, reasoning: str, text: str) -> str:
-        """All that the model wrote, without the end of its turn, where `answer` read this in it."""
+        """Return everything that the model wrote, without the end of its turn, from the parts that `answer`
+        read."""
         if not self._thinks:
             return text
         return self._begin + reasoning + (_THINK_END + text if text else "")
@@ -124,15 +125,16 @@ class Transcript:
         self.ids += self.reply(text, has_call=self._has_call)
 
     def reply(self, text: str, *, has_call: bool) -> list[int]:
-        """The ids of a reply, to an answer with a valid call or without, that open the model's next turn."""
+        """Return the ids of a reply to an answer with or without a valid call; they open the model's next
+        turn."""
         before, after = self._frame.tool_reply if has_call else self._frame.user_turn
         if has_call and self._frame.json_replies:
             text = dumps(text)
         return self._tokenizer.framed(before, text, after + self._opening)
 
     def _split(self, ids: list[int]) -> tuple[str, str, int, bool]:
-        """Reasoning, the text after it, how many of `ids` are the reasoning with its frame, and whether its
-        budget closed it."""
+        """Return the reasoning, the text after it, how many of `ids` are the reasoning with its frame, and
+        whether its budget closed it."""
         text = self._tokenizer.decode(ids)
         if not self._thinks:
             return "", text, 0, False
@@ -141,15 +143,15 @@ class Transcript:
         reasoning = thought.removeprefix(_THINK_BEGIN)
         if not end:
             return reasoning, "", len(ids), False
-        # The frame may be spelled with control tokens or with ordinary ones, which may reach beyond it.
+        # The frame may be spelled with control tokens or with ordinary ones, which may extend beyond it.
         tokens = self._covering(ids, before + end)
         inside = self._covering(ids, thought) - self._covering(ids, self._begin)
         return reasoning, rest.removeprefix("\n\n"), tokens, inside >= self._budget - 1
 
     def _cut(self, call: ToolCall, ids: list[int]) -> Iterator[str]:
-        """String arguments that are as long as they may be, so that the grammar ended them."""
+        """Return the string arguments that reached their bound, so that the grammar ended them."""
         for name, value in call.arguments.items():
-            # A token stands for at least one byte.
+            # A token has at least one byte.
             if not isinstance(value, str) or len(value.encode()) < self._string_tokens - 1:
                 continue
             text = self._tokenizer.decode(ids)
@@ -157,20 +159,20 @@ class Transcript:
             before, found, _ = text.rpartition(spelling)
             if found:
                 tokens = self._covering(ids, before + found) - self._covering(ids, before)
-            else:  # with other escapes
+            else:  # the model used other escapes
                 tokens = len(self._tokenizer.outside_text(value))
             if tokens >= self._string_tokens - 1:
                 yield name
 
     def _covering(self, ids: list[int], text: str) -> int:
-        """The fewest first `ids` that hold all of a text with which they begin."""
+        """Return the smallest number of first `ids` that contain the whole `text`, with which they start."""
         return bisect_left(
             range(len(ids) + 1), len(text), key=lambda count: len(self._tokenizer.decode(ids[:count]))
         )
 
 
 def common_prefix(one: list[int], other: list[int]) -> list[int]:
-    """The ids with which both lists begin."""
+    """Return the ids that both lists start with."""
     shorter = min(len(one), len(other))
     differing = (n for n in range(shorter) if one[n] != other[n])
     return one[: next(differing, shorter)]

@@ -1,7 +1,8 @@
-"""The tokens that an engine's prefix cache gives to known conversations: `speedrunner probe cache`.
+"""The tokens that an engine's prefix cache provides to known conversations: `speedrunner probe cache`.
 
-One conversation grows turn by turn; then siblings that share a warmed-up prefix begin at once. For each
-request the most that it can give is what an ideal cache of its rule could (`serving.engine.ideal_cache`).
+One conversation grows turn by turn. Then siblings that share a prefix, warmed up before, start at once. The
+most that the cache can provide for each request is what an ideal cache with its rule would
+(`serving.engine.ideal_cache`).
 """
 
 from __future__ import annotations
@@ -35,9 +36,9 @@ class CacheRequest(msgspec.Struct, frozen=True):
     """One request, in tokens.
 
     Attributes:
-        cached_tokens: which request, for people.
-        expected: the most prompt tokens that the cache can give.
-        reported: the tokens that the engine says it gave.
+        cached_tokens: name of the request, for users.
+        expected: the most prompt tokens that the cache can provide.
+        reported: the tokens that the engine reports as cached.
     """
 
     cached_tokens: str
@@ -58,11 +59,11 @@ async def measure_cache_use(
 
 
 async def probe_cache(deployment: Deployment, turns: int, status: Status) -> Measurement:
-    """Play a conversation of so many turns, then siblings of another one.
+    """Play a conversation of this many turns, then siblings of another one.
 
     Raises:
         ServerFailed: the engine reports no cache.
-        ContextOverflow: so many turns do not fit the model's context.
+        ContextOverflow: the turns do not fit the model's context.
         ServingError: the engine failed.
     """
     model_config, cache = deployment.model_config, cache_of(deployment)
@@ -110,7 +111,7 @@ async def probe_cache(deployment: Deployment, turns: int, status: Status) -> Mea
 def _room(
     cache: CacheConfig, turns: Sequence[CacheRequest], siblings: Sequence[CacheRequest], prefix: int
 ) -> list[str]:
-    """Return what to change if the cache is too small for what was sent."""
+    """Return what to change if the cache is too small for the requests."""
     alone = max(cache.blocks(each.prompt) for each in turns)
     own = sum(cache.blocks(each.prompt, shared=prefix) for each in siblings)
     needed = max(alone, own + prefix // cache.block_size)
@@ -123,7 +124,7 @@ def _room(
 
 
 def _script(model: Model, part: str, name: str, nonce: str, turns: int) -> Script:
-    """Write a conversation of known lengths; `nonce` keeps it apart from everything that was sent before."""
+    """Write a conversation of known lengths; `nonce` separates it from all earlier requests."""
     system = text_of(model, nonce, min(SYSTEM_TOKENS, model.model_config.context // 4))
     user = text_of(model, name, REPLY_TOKENS)
     messages = [{"role": "system", "content": system}, {"role": "user", "content": user}]

@@ -1,9 +1,9 @@
 """The effect of prefix caching by method: `speedrunner bench replay`.
 
 A run's recorded episodes are played twice: with the prefix cache, and with nothing shared between requests.
-docs/results.md says what is played and how both passes are kept fair. Answers are forced to the recorded
-ones; each pass has its own `cache_salt` (a fresh one for every request without the cache) and its own
-grammars, so that neither finds them compiled by the other.
+docs/results.md explains what is played and how both passes are kept fair. Answers are forced to the recorded
+ones. Each pass has its own `cache_salt` (a new one for every request without the cache) and its own grammars,
+so neither finds grammars that the other compiled.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ ENGINE = {
 
 @dataclass(frozen=True)
 class RecordedRun:
-    """A run to play again, with so many episodes at the same time."""
+    """A run to play again, with this many episodes at the same time."""
 
     data: RunData
     setup: Setup
@@ -101,16 +101,16 @@ class RecordedRun:
 
 @dataclass
 class CachePass:
-    """The totals of playing episodes in one way.
+    """The totals of one pass over episodes.
 
     Attributes:
         cache: whether requests shared the prefix cache.
-        rows: of the ledger.
+        rows: rows of the ledger.
         played: the answers.
-        wall_s: from the first request of each policy to its last answer, summed.
+        wall_s: time from each policy's first request to its last answer, summed.
         engine: growth of the engine's own sums of seconds and counts meanwhile.
         foreign: whether others used the engine meanwhile, or requests had to be tried again.
-        skipped: answers without room in the context, because those before took more tokens.
+        skipped: answers without room in the context, because earlier ones took more tokens.
     """
 
     cache: bool
@@ -132,7 +132,7 @@ class CachePass:
     async def measure(
         self, run: RecordedRun, model: Model, endpoint: Endpoint, episodes: Sequence[Trajectory]
     ) -> None:
-        """Play the episodes of one policy, and add what they took. Raises as `play_twice`."""
+        """Play the episodes of one policy, and add their totals. Raises as `play_twice`."""
         start = len(self.rows)
         counted, before = await _engine_sums(endpoint)
         began = time.monotonic()
@@ -147,22 +147,22 @@ class CachePass:
         counted_then, after = await _engine_sums(endpoint)
         self.foreign |= counted_then - counted != Counters.of(_sum_usage(self.rows[start:]))
         for name, value in after.items():
-            since = before if name == "inference_s" else warmed  # what warms the cache up is no answer
+            since = before if name == "inference_s" else warmed  # warm-up requests are not answers
             self.engine[name] = self.engine.get(name, 0.0) + value - since[name]
 
 
 async def play_twice(deployment: Deployment, run: RecordedRun, passes: Sequence[CachePass]) -> None:
-    """Play a run's episodes in each way, policy by policy, and add the totals to the passes.
+    """Play a run's episodes in each pass, policy by policy, and add the totals to the passes.
 
-    The way that comes first alternates, so that neither has the advantage.
+    The pass that plays first alternates, so that neither has an advantage.
 
     Raises:
-        RunDirectoryError: a first prompt comes out in another length than recorded.
+        RunDirectoryError: a first prompt has another length than recorded.
         ServingError: the engine failed.
     """
     policies = list(run.episodes().values())
     async with deployment.client(lambda row: None) as model:
-        # An engine's first request of a kind takes longer; it counts for neither pass.
+        # An engine's first request of a kind takes longer, so this one counts for neither pass.
         first = replace(policies[0][0], turns=policies[0][0].turns[:1])
         await CachePass(cache=False).play(run, model, first)
     for number, episodes in enumerate(policies):
@@ -187,17 +187,17 @@ async def study_cache(runs: Sequence[RecordedRun], prices: Prices, status: Statu
     """Play the episodes of runs with the prefix cache and without.
 
     Args:
-        runs: of one model.
-        prices: of the model's tokens; a cached one's is replaced by each of `RATIOS`.
+        runs: runs of one model.
+        prices: prices of the model's tokens; the price of a cached one is replaced by each of `RATIOS`.
 
     Returns:
-        Its `methods` hold for each method the `passes` with the cache and without (`pass_figures`), the
-        `recorded` usage of the same requests, and how many requests of the ledgers were `left_out` (those of
-        sleeps, probes and aborted attempts).
+        A measurement. Its `methods` have for each method the `passes` with the cache and without
+            (`pass_figures`), the `recorded` usage of the same requests, and how many requests of the ledgers
+            were `left_out` (those of sleeps, probes and aborted attempts).
 
     Raises:
         InvalidConfig: the runs' models differ, or have no token ids.
-        StorageError: a run cannot be read, or not be rebuilt.
+        StorageError: a run cannot be read or rebuilt.
         ServingError: the engine failed.
     """
     first = runs[0]
@@ -209,7 +209,7 @@ async def study_cache(runs: Sequence[RecordedRun], prices: Prices, status: Statu
                 f"{run.data.path} was played by {run.setup.model_config.name!r} and {first.data.path} by"
                 f" {model_config.name!r}: name runs of one model configuration"
             )
-        run.episodes()  # one that cannot be played is reported before a server is started
+        run.episodes()  # reports a run that cannot be played before a server is started
         methods.setdefault(run.method, []).append(run)
     in_flight = [run.in_flight for run in runs]
     many = ", ".join(map(str, dict.fromkeys(in_flight)))
@@ -260,12 +260,12 @@ def _add(found: Measurement, method: str, runs: list[RecordedRun], passes: list[
 def pass_figures(one: CachePass, prices: Prices) -> dict[str, Any]:
     """Return a pass as a row; `None`: not measured.
 
-    - requests, warmings: requests for answers, and for shared prefixes alone;
-    - prompt, cached, computed, output: tokens of all of them; cached_share: of the prompt tokens;
-    - wall_s: how long it took; inference_s: the engine's own seconds, summed over requests;
+    - requests, prefix_warm_ups: requests for answers, and for shared prefixes alone;
+    - prompt, cached, computed, output: tokens of all of them; cached_share: share of the prompt tokens;
+    - wall_s: duration; inference_s: the engine's own seconds, summed over requests;
     - output_per_s, total_per_s: tokens by `wall_s`; `total` is prompt and output;
-    - first_token_s: mean time to the first token of an answer, from its arrival in the engine;
-      first_token_by: where that is from: `replies` or `histogram`;
+    - first_token_s: mean time from a request's arrival in the engine to its first token; first_token_by: its
+      source, `replies` or `histogram`;
     - first_token_p50_s, first_token_p95_s: median and 95th percentile, if replies report each one's;
     - compared: answers that were whole calls when they were recorded, so that their tokens are known;
       respelled: those of them that took another number of tokens now;

@@ -1,4 +1,4 @@
-"""Cached tokens of episodes compared with the most that the cache can give: `speedrunner bench cache`."""
+"""Cached tokens of episodes compared with the most that the cache can provide: `speedrunner bench cache`."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from speedrunner.console import Status, within
 from speedrunner.runs.setup import Setup
 
 TARGETS = {"attention": 0.99, "hybrid": 0.97}
-"""Least share of the most that a cache can give, by its kind."""
+"""Target for the least share of the possible cached tokens, by kind of cache."""
 
 EPISODES_EACH = 2
-"""Episodes for each one in flight, at most: a level of one would take as long as all others."""
+"""Most episodes for each one in flight: a level with one in flight would take as long as all others."""
 
 ADMISSION_ORDER = (True, False, False, True)
-"""Admission by pass where both are compared: changes over time affect both alike."""
+"""Admission by pass if both are compared: changes over time affect both alike."""
 
 LEVEL_COLUMNS = {
     **columns("cache_blocks", "in_flight", "admission", "turns", "prompt", "hit_rate:.1%", "of_maximum:.2%"),
@@ -40,11 +40,11 @@ async def measure_cache(
 ) -> Measurement:
     """Play episodes at each level, then the last level again with and without admission.
 
-    A server that is started here is measured with a smaller cache, too.
+    A server that is started here is also measured with a smaller cache.
 
     Args:
         in_flight: episodes at the same time, level by level.
-        episodes: of each level, but at most `EPISODES_EACH` for each one in flight.
+        episodes: episodes of each level, at most `EPISODES_EACH` for each one in flight.
         turns: maximum requests of an episode.
 
     Raises `ServingError`, `WorkerError`, `StorageError`, `RunStopped`.
@@ -76,7 +76,7 @@ async def play_levels(
     episodes: int,
     status: Status,
 ) -> list[Rollout]:
-    """Play episodes at each level: so many in flight, with admission or without. Raises as `measure_cache`.
+    """Play episodes at each level: a number in flight, with admission or without. Raises as `measure_cache`.
 
     Args:
         episodes: see `measure_cache`.
@@ -93,20 +93,20 @@ async def play_levels(
 
 
 def share_of_maximum(model_config: ModelConfig, levels: Sequence[Rollout]) -> Figure:
-    """Return the least share of the most that the cache can give, with its target."""
+    """Return the least share of the possible cached tokens, with its target."""
     least = min(level.of_maximum for level in levels)
     return Figure("least share of the maximum", least, at_least=TARGETS[model_config.cache], form=".2%")
 
 
 def smaller(model_config: ModelConfig, cache: CacheConfig, level: Mapping[str, Any]) -> ModelConfig:
-    """Return the model configuration with a cache for half of the conversations of a level, and a context
-    that fits into it.
+    """Return the model config with a cache for half of a level's conversations, and a context that fits into
+    it.
 
     Args:
         level: `in_flight`, `shared_blocks` and `own_blocks` of a `Rollout`.
     """
     own = math.ceil(level["own_blocks"] * max(level["in_flight"] / 2, 1))
-    blocks = level["shared_blocks"] + own + 1  # the engine keeps one to itself
+    blocks = level["shared_blocks"] + own + 1  # the engine reserves one
     model_config = msgspec.structs.replace(
         model_config, context=min(model_config.context, (blocks - 1) * cache.block_size)
     )
@@ -147,7 +147,7 @@ def _measurement(
 
 
 def _with_over_without(name: str, levels: Sequence[Rollout], field: str) -> Figure:
-    """Return the mean with admission as a multiple of the other mean."""
+    """Return the mean with admission as a multiple of the mean without."""
     held, free = _mean(levels, field, admits=True), _mean(levels, field, admits=False)
     ratio = None if held is None or free is None else held / free
     return Figure(f"{name} with admission over without", ratio, form=".3f")

@@ -1,4 +1,4 @@
-"""The engine that is measured: a running one, or one that is started."""
+"""The engine to measure: a running one, or one that is started."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from speedrunner.runs.setup import Setup, set_up
 
 
 def completions_api(model_config: ModelConfig) -> ModelConfig:
-    """Return the model configuration. Raises `InvalidConfig` unless it is on the completions API."""
+    """Return the model config. Raises `InvalidConfig` unless it is on the completions API."""
     if model_config.api != "completions":
         raise InvalidConfig(
             f"model {model_config.name!r} is on the {model_config.api} API: its cache cannot be read "
@@ -29,7 +29,7 @@ def completions_api(model_config: ModelConfig) -> ModelConfig:
 
 
 def playing_setup(overrides: Sequence[str]) -> Setup:
-    """Return an engine of the completions API and what is played on it. Raises `InvalidConfig`."""
+    """Return a setup with an engine on the completions API. Raises `InvalidConfig`."""
     setup = set_up(compose(list(overrides)))
     completions_api(setup.model_config)
     return setup
@@ -38,7 +38,7 @@ def playing_setup(overrides: Sequence[str]) -> Setup:
 def open_engine(
     model_config: ModelConfig, config: Config, status: Status
 ) -> AbstractAsyncContextManager[Deployment]:
-    """Open the engine of a model configuration. Raises `InvalidModelConfig`, `ServerFailed`."""
+    """Open the engine of a model config. Raises `InvalidModelConfig`, `ServerFailed`."""
     return deploy(model_config, config.serving, log=server_log(model_config), say=status, waiting=status)
 
 
@@ -61,7 +61,7 @@ def describe_cache(model_config: ModelConfig, cache: CacheConfig) -> str:
 
 
 def with_flags(model_config: ModelConfig, **flags: int) -> ModelConfig:
-    """Return the model configuration with other flags of its server; write `_` for `-`."""
+    """Return the model config with other flags of its server; write `_` for `-`."""
     changed = model_config.server.flags | {name.replace("_", "-"): value for name, value in flags.items()}
     return msgspec.structs.replace(
         model_config, server=msgspec.structs.replace(model_config.server, flags=changed)

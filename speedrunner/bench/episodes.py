@@ -1,4 +1,4 @@
-"""Episodes played for a benchmark: by the executor of runs, in the directory of a temporary run."""
+"""Plays episodes for a benchmark, with the executor of runs, in the directory of a temporary run."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ class BenchRun:
 
     Attributes:
         calls: maximum requests per episode.
-        tasks: the numbered tasks that come next; after the last one of the split its first one again.
-        batches: numbers of the rollouts that come next.
+        tasks: the next numbered tasks; after the split's last one it restarts with the first.
+        batches: numbers of the next rollouts.
         rows: ledger rows by episode.
     """
 
@@ -81,7 +81,7 @@ class BenchRun:
         """Play the next tasks.
 
         Args:
-            status: gets the turns and episodes so far.
+            status: called with the turns and episodes so far.
 
         Raises:
             RunStopped: an episode ended by an infrastructure error.

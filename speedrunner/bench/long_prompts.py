@@ -19,7 +19,7 @@ SHORTEST = 8192
 """Tokens of the first prompt; each further one has twice as many."""
 
 MORE, WRITTEN = 16, 32
-"""Tokens of the next turn's new text, and tokens that are generated behind it."""
+"""Tokens of the next turn's new text, and tokens that are generated after it."""
 
 IDS = (100, 1000)
 """Range of the random token ids of prompts; every vocabulary has them."""
@@ -30,11 +30,11 @@ class PromptRow(msgspec.Struct, frozen=True):
 
     Attributes:
         tokens: its length.
-        cold_s: seconds until the first token, with nothing of it in the cache.
-        cold_per_s: prompt tokens per second then.
-        next_turn_s: seconds until the first token of the same prompt with a few tokens more.
-        cached: tokens of that one that the cache gave.
-        output_per_s: tokens per second generated behind it, one request alone.
+        cold_s: seconds until the first token, with none of it in the cache.
+        cold_per_s: prompt tokens per second in that case.
+        next_turn_s: seconds until the first token of the same prompt with a few more tokens.
+        cached: tokens of that longer prompt that the cache provided.
+        output_per_s: tokens per second generated after it, with one request alone.
     """
 
     tokens: int
@@ -56,7 +56,7 @@ COLUMNS = {
 
 
 def prompt_lengths(context: int) -> list[int]:
-    """Return lengths in tokens: doubling from `SHORTEST`, then the longest that leaves room to write."""
+    """Return lengths in tokens: doubling from `SHORTEST`, then the longest that leaves room for an answer."""
     longest = context - MORE - WRITTEN - 1
     lengths = [SHORTEST << n for n in range(32) if SHORTEST << n < longest]
     return [*lengths, longest]
@@ -66,7 +66,7 @@ async def measure_long_prompts(deployment: Deployment, seconds: float, status: S
     """Send random prompts one after another, the longest last.
 
     Args:
-        seconds: a prompt that would probably not end in this time from the start is left out, and named.
+        seconds: time limit from the start; a prompt that would probably exceed it is left out, and named.
 
     Raises `ServingError`.
     """
@@ -76,7 +76,7 @@ async def measure_long_prompts(deployment: Deployment, seconds: float, status: S
     end = time.monotonic() + seconds
     async with deployment.client(lambda row: None, admission=False) as model:
         for tokens in prompt_lengths(model_config.context):
-            # Attention takes time with the square of the length.
+            # Attention takes time proportional to the square of the length.
             expected_s = (rows[-1].cold_s + 1) * (tokens / rows[-1].tokens) ** 2 if rows else 0.0
             if rows and time.monotonic() + expected_s > end:
                 left_out = f"{tokens} tokens: not measured, they would take up to {expected_s:.0f} s more"

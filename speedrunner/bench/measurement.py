@@ -23,10 +23,10 @@ class Figure:
     """One measured value, with its target.
 
     Attributes:
-        name: what was measured, with its unit.
+        name: the measured quantity, with its unit.
         value: `None` if it could not be measured.
         at_least, at_most: its target, if any.
-        form: format specification for people; empty for one that suits its size.
+        form: format specification for users; empty for one that suits its size.
     """
 
     name: str
@@ -51,20 +51,20 @@ class Figure:
 
     @property
     def verdict(self) -> str:
-        """The target and whether it is met, for people."""
+        """The target and whether it is met, for users."""
         asked = (f"{name.replace('_', ' ')} {_shown(each, self.form)}" for name, each in self.target.items())
         return f"{' and '.join(asked)}: {'met' if self.met else 'MISSED'}" if self.target else ""
 
 
 @dataclass(frozen=True)
 class Table:
-    """Records as people see them: one line each, or one column each.
+    """Records as users see them: one line each, or one column each.
 
     Attributes:
         name: key of the records in JSON; empty if `facts` have them already.
         rows: records, or mappings.
         columns: by heading, a field of the records and, after a colon, its format; empty: all fields.
-        title: a line above it.
+        title: a line above the table.
         turned: whether headings are at the left, and each record is a column.
     """
 
@@ -85,11 +85,11 @@ class Measurement:
     """The result of one command.
 
     Attributes:
-        title: what and under which conditions, in one line.
+        title: the subject and conditions, in one line.
         figures: values that may have a target.
         tables: records.
-        facts: further values for machines, by name: numbers, texts, records, lists of them.
-        notes: further sentences for people.
+        facts: further values for programs, by name: numbers, texts, records, lists of them.
+        notes: further sentences for users.
     """
 
     title: str
@@ -117,7 +117,7 @@ def as_json(measurement: Measurement) -> str:
 
 
 def as_text(measurement: Measurement) -> str:
-    """Return title, tables, figures with their targets, and notes, for people."""
+    """Return title, tables, figures with their targets, and notes, for users."""
     blocks = [[measurement.title]]
     for table in measurement.tables:
         lines = aligned(table_cells(table))
@@ -129,7 +129,8 @@ def as_text(measurement: Measurement) -> str:
 
 
 def table_cells(table: Table) -> list[list[str]]:
-    """Return the texts of a table, its headings in the first row or, if it is turned, in the first column."""
+    """Return the texts of a table, with headings in the first row or, if it is turned, in the first
+    column."""
     rows = msgspec.to_builtins(table.rows)
     headings = table.columns or columns(*rows[0])
     fields = [each.partition(":") for each in headings.values()]
@@ -144,7 +145,7 @@ def figure_cells(figures: Sequence[Figure]) -> list[list[str]]:
 
 
 _FORM = re.compile(r"[+,]?(\.\d\d?)?[a-z%]?", re.ASCII)
-"""Format specifications without a width: a stored record could ask for a billion characters."""
+"""Format specifications without a width, since a stored record could ask for a billion characters."""
 
 
 def _shown(value: Any, form: str = "") -> str:

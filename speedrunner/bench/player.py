@@ -21,9 +21,9 @@ class Script:
 
     Attributes:
         messages, tools: its opening.
-        replies: what follows each answer but the last: there is one request more than replies.
+        replies: what follows each answer except the last: there is one request more than replies.
         answers: recorded answers to force, one for each request; none: the model answers freely.
-        labels: of its rows in the ledger.
+        labels: labels of its rows in the ledger.
     """
 
     messages: Messages
@@ -37,9 +37,9 @@ class Forcing(NamedTuple):
     """How recorded answers are forced.
 
     Attributes:
-        salt: gives each request's `cache_salt`; requests with the same one share the prefix cache.
-        cut: characters after which the grammar of an answer is split in two. The engine keeps the grammars
-            that it compiled; split elsewhere, the same answer needs another grammar.
+        salt: returns each request's `cache_salt`; requests with the same one share the prefix cache.
+        cut: characters after which the grammar of an answer is split in two. The engine keeps compiled
+            grammars; with another split, the same answer needs another grammar.
     """
 
     salt: Callable[[], str]
@@ -47,7 +47,7 @@ class Forcing(NamedTuple):
 
 
 class Played(NamedTuple):
-    """One request's answer, and the recorded one that it was forced to, if any."""
+    """One request's answer, and the recorded answer that was forced, if any."""
 
     recorded: Turn | None
     answer: Completion
@@ -62,9 +62,10 @@ async def play_script(
     """Play a conversation until its end, or until a recorded answer does not fit the context.
 
     Args:
-        check: gets the tokens of the first prompt before it is sent; what it raises ends the conversation.
+        check: called with the tokens of the first prompt before it is sent; an exception ends the
+            conversation.
 
-    Raises `ServingError`; `ContextOverflow` only where the model answers freely.
+    Raises `ServingError`; `ContextOverflow` only if the model answers freely.
     """
     talk = model.converse("actor", script.messages, script.tools, script.labels)
     assert isinstance(talk, TokenConversation)
@@ -92,7 +93,7 @@ async def play_script(
 
 
 def _force(talk: TokenConversation, turn: Turn, forcing: Forcing) -> None:
-    """Allow the recorded answer only."""
+    """Allow only the recorded answer."""
     written = talk.transcript.written(turn.reasoning, turn.text)
     parts = (written[: forcing.cut], written[forcing.cut :])
     grammar = sequence(*(constant(part) for part in parts if part))

@@ -1,4 +1,4 @@
-"""A bare replay: the requests of a rollout, sent again by a client that does nothing else."""
+"""A bare replay: sends the requests of a rollout again, from a client that does nothing else."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class TokenStream:
         prompt: token ids of the first prompt.
         replies: ids that followed each answer; none after the last.
         most_tokens: limit of an answer.
-        options: what each request carried besides prompt and length.
+        options: the other fields of each request, without prompt and length.
         replica: the replica that it was bound to, if there are several.
     """
 
@@ -37,7 +37,7 @@ class TokenStream:
 
     @classmethod
     def of(cls, played: PlayedEpisode) -> TokenStream:
-        """Take an episode's conversation apart."""
+        """Return the token stream of an episode's conversation."""
         talk, ids = played.talk, played.talk.transcript.ids
         usages = [turn.usage for turn in played.trajectory.turns]
         between = [
@@ -54,10 +54,11 @@ class TokenStream:
 
 
 class BareClient:
-    """A load generator with nothing around it.
+    """A minimal load generator.
 
-    It samples answers under the same grammars. The recorded replies follow them, so that the cache can give
-    as much as it gave to the rollout. A salt keeps its part of the cache apart from everything before.
+    It samples answers under the same grammars. The recorded replies follow them, so that the cache can
+    provide as much as it did for the rollout. A salt separates its part of the cache from all earlier
+    requests.
     """
 
     def __init__(self, deployment: Deployment, http: HttpClient) -> None:

@@ -20,12 +20,13 @@ SAMPLE_S = 1
 
 
 def below() -> list[psutil.Process]:
-    """Return all processes below this one."""
+    """Return all descendants of this process."""
     return psutil.Process().children(recursive=True)
 
 
 def cpu_s(processes: Iterable[psutil.Process] | None = None) -> float:
-    """Return CPU seconds of processes and of their ended children; by default of this one and all below."""
+    """Return CPU seconds of processes and of their ended children; by default of this process and its
+    descendants."""
     chosen = [psutil.Process(), *below()] if processes is None else processes
     return _sum(chosen, lambda process: sum(process.cpu_times()[:4]))
 
@@ -44,15 +45,15 @@ def _sum(processes: Iterable[psutil.Process], value: Callable[[psutil.Process], 
 
 
 class Resources:
-    """Measures what is used while its context lasts.
+    """Measures the resources that are used while its context lasts.
 
     Args:
         server_pid: root of the server's process tree; `None` for a server that was not started here.
         gpus: number of the server's GPUs, the first visible ones.
 
-    Attributes (`None` where not measured):
+    Attributes (`None` if not measured):
         seconds: length of the context.
-        cpu_s: CPU seconds of this process and all below it.
+        cpu_s: CPU seconds of this process and its descendants.
         client_cpu_s: CPU seconds of this process, all threads.
         server_cpu_s: CPU seconds of the server's process tree.
         server_mb: memory of the server's process tree at the end, in MB; shared pages count once.
@@ -120,7 +121,7 @@ class Resources:
         assert process.stdout is not None
         try:
             async for line in process.stdout:
-                with suppress(ValueError):  # `[N/A]` of a GPU that does not report it
+                with suppress(ValueError):  # a GPU that does not report a value shows `[N/A]`
                     uuid, mib, watts = (cell.strip() for cell in line.decode(errors="replace").split(","))
                     self._samples.setdefault(uuid, []).append((float(mib), float(watts)))
         finally:

@@ -17,10 +17,10 @@ from speedrunner.runs.setup import Setup
 RATIO_TARGET, GPU_RATIO_TARGET = 0.90, 0.95
 
 LEAST_CALLS = 2
-"""Minimum requests of an episode: with one, no prompt could grow."""
+"""Minimum requests of an episode: with only one, no prompt could grow."""
 
 LEAST_JUDGED = 8
-"""Requests of an episode from which the ratio has a target. Shorter ones are mostly start."""
+"""Minimum requests of an episode for a target of the ratio. Shorter episodes are mostly start."""
 
 ROLLOUT_COLUMNS = {
     "server": "server",
@@ -76,9 +76,10 @@ async def measure_timed_rollout(
     """Play one rollout that fits into a given time, and replay its requests.
 
     Args:
-        server: which server it is, for people.
+        server: description of the server, for users.
         aim_s: seconds that rollout and replay should take together.
-        calls: maximum requests of an episode; `None`: as many as fit into `aim_s`, by a short rollout before.
+        calls: maximum requests of an episode; `None`: as many as fit into `aim_s`, estimated from a short
+            rollout.
         replayed: whether the bare replay follows.
 
     Raises `ServingError`, `WorkerError`, `StorageError`, `RunStopped`.
@@ -95,7 +96,8 @@ async def measure_timed_rollout(
 def describe_rollouts(model_config: ModelConfig, rollouts: Sequence[Rollout]) -> Measurement:
     """Return rollouts of one kind as a table, one column each, with the median of their ratios.
 
-    The ratio has a target if episodes are long enough: 0.95 on GPUs, 0.90 on a CPU, which the engine shares.
+    The ratio has a target if episodes are long enough: 0.95 on GPUs, 0.90 on a CPU, which the client shares
+    with the engine.
     """
     calls, in_flight = rollouts[0].calls, rollouts[0].in_flight
     ratios = [each.ratio for each in rollouts if each.ratio is not None]
@@ -115,7 +117,7 @@ def describe_rollouts(model_config: ModelConfig, rollouts: Sequence[Rollout]) ->
 
 
 async def _fitting_calls(player: Player, seconds: float, status: Status) -> int:
-    """Return how many requests of each episode fit into some seconds, by the time of one of each."""
+    """Return how many requests of each episode fit into the seconds, from the time of one request each."""
     player.run.calls = 1
     reported = within(status, f"one request of each of {player.in_flight} episodes")
     first = await player.play(player.in_flight, reported)

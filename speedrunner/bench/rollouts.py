@@ -1,4 +1,4 @@
-"""Rollouts: episodes played on an engine, as one typed row each, with a bare replay if asked for.
+"""Rollouts: episodes played on an engine, as one typed row each, with a bare replay on request.
 
 `bench rollout`, `bench cache` and `bench gpu` play them in different sizes and print different columns.
 """
@@ -31,7 +31,7 @@ class Rollout(msgspec.Struct, frozen=True, kw_only=True):
     """One rollout. Tokens are sums over all requests; `None`: not measured.
 
     Attributes:
-        server: which server played it, for people.
+        server: description of the server, for users.
         admission: whether conversations without room in the cache were queued.
         calls: maximum requests of an episode.
         prompt, output: tokens of all requests.
@@ -39,12 +39,12 @@ class Rollout(msgspec.Struct, frozen=True, kw_only=True):
         replay_per_s: the same for the bare replay.
         ratio: rollout over bare replay, in output tokens per second.
         cpu_ratio: the same by output tokens per CPU second, which other work on the machine disturbs less.
-        cached, cacheable: prompt tokens from the prefix cache, and the most that it could give.
+        cached, cacheable: prompt tokens from the prefix cache, and the most that it could provide.
         of_maximum: `cached` over `cacheable`.
         hit_rate: `cached` over `prompt`.
         queued: requests before which the episode was queued.
-        preemptions: requests that the engine stopped for want of blocks, and computed again.
-        cpu_ms: CPU ms per output token of all processes, the engine's included; `None` if the engine was not
+        preemptions: requests that the engine stopped for lack of blocks, and computed again.
+        cpu_ms: CPU ms per output token of all processes, including the engine's; `None` if the engine was not
             started here.
         client_ms: CPU ms of this process per turn; environments run in other processes.
         server_ms: CPU ms of the server's process tree per output token.
@@ -90,7 +90,7 @@ class Rollout(msgspec.Struct, frozen=True, kw_only=True):
 
 @dataclass
 class Player:
-    """Plays rollouts with so many episodes in flight. Made by `open_player`."""
+    """Plays rollouts with a fixed number of episodes in flight. Made by `open_player`."""
 
     deployment: Deployment
     run: BenchRun
@@ -103,7 +103,7 @@ class Player:
     async def play(
         self, episodes: int, status: Status, *, server: str = "", replayed: bool = False
     ) -> Rollout:
-        """Play training episodes, and send their requests again bare if asked for.
+        """Play training episodes, and replay their requests on request.
 
         Raises `ServingError`, `WorkerError`, `StorageError`, `RunStopped`.
         """
@@ -164,7 +164,7 @@ class Player:
         )
 
     async def _preemptions(self) -> int:
-        """Return how many requests the engine has stopped for want of blocks since its start."""
+        """Return how many requests the engine has stopped for lack of blocks since its start."""
         sums = (await read_metrics(self.deployment.endpoint)).sums(PREEMPTIONS)
         return int(sums.get(PREEMPTIONS, 0))
 

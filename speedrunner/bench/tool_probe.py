@@ -1,4 +1,4 @@
-"""Are an engine's tool calls valid, and what does the grammar cost? `speedrunner probe tools`."""
+"""The validity of an engine's tool calls, and the cost of the grammar: `speedrunner probe tools`."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from speedrunner.config.schema import Config, InvalidConfig
 from speedrunner.console import Status
 
 ROUND = 4
-"""Probes of each slot in flight between two changes from constrained to free decoding."""
+"""Probes per slot in flight before the next change between constrained and free decoding."""
 
 PROBLEMS_SHOWN = 5
 
 THINKING_TOKENS = 64
-"""Budget of --thinking if the model configuration's actor has none."""
+"""Budget of --thinking if the model config's actor has none."""
 
 
 @dataclass(frozen=True)
@@ -58,11 +58,11 @@ class Speed:
 
     @property
     def tokens_per_s(self) -> float | None:
-        """`None` while nothing was measured."""
+        """Speed; `None` while nothing was measured."""
         return self.tokens / self.seconds if self.tokens else None
 
     async def time(self, requests: Awaitable[list[ProbeAnswer]]) -> list[ProbeAnswer]:
-        """Wait for requests, and add what they took."""
+        """Wait for requests, and add their tokens and seconds."""
         began = time.monotonic()
         answers = await requests
         self.seconds += time.monotonic() - began
@@ -92,16 +92,16 @@ async def measure_tools(
 async def probe_tools(model: Model, role: Role, count: int, in_flight: int, status: Status) -> Measurement:
     """Send `count` probes of the battery in turn, and count the valid, invalid and truncated calls.
 
-    On the completions API, each round of them is followed by requests with the same prompts and lengths that
-    are free of a grammar, so that other work on the machine slows both alike. The first twelve probes are
-    not timed: they compile the grammars and put the prompts into the cache.
+    On the completions API, each round of them is followed by requests with the same prompts and lengths but
+    without a grammar, so that other work on the machine slows both alike. The first twelve probes are not
+    timed: they compile the grammars and put the prompts into the cache.
 
     Args:
-        role: sampling and budgets; strings are given more room where a probe needs it.
+        role: sampling and budgets; strings get more room if a probe needs it.
         in_flight: requests at the same time.
 
     Raises:
-        ServingError: the engine failed. On chat and responses APIs also where it refuses a probe.
+        ServingError: the engine failed. On chat and responses APIs also if it refuses a probe.
     """
     answers: list[ProbeAnswer] = []
     constrained, free = Speed(), Speed()
@@ -116,7 +116,7 @@ async def probe_tools(model: Model, role: Role, count: int, in_flight: int, stat
         return found
 
     async def play(batch: list[ToolProbe], speed: Speed) -> None:
-        # Prompts are rendered before the time counts, because that is not the engine's work.
+        # Prompts are rendered before the clock starts, because that is not the engine's work.
         probes = [OpenProbe(model, with_room(role, probe), probe) for probe in batch]
         answers.extend(await speed.time(together(answered, probes, in_flight)))
 
@@ -170,7 +170,7 @@ def _measurement(
 
 
 def with_room(role: Role, probe: ToolProbe) -> Role:
-    """Return the role with strings as long as the probe needs them."""
+    """Return the role with strings as long as the probe needs."""
     return msgspec.structs.replace(role, string_tokens=max(role.string_tokens, probe.string_tokens))
 
 
@@ -202,7 +202,7 @@ def thinking_role(model_config: ModelConfig, thinking: bool | None) -> Role:
 
 
 def with_built_in_calls(model_config: ModelConfig) -> ModelConfig:
-    """Return the model configuration on the chat API, its server with the flags of vLLM's own tool calls.
+    """Return the model config on the chat API, with the server's flags for vLLM's own tool calls.
 
     Raises `InvalidConfig`.
     """

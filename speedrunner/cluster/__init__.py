@@ -1,1 +1,1 @@
-"""Clusters: jobs of Slurm, and the nodes on which they run."""
+"""Clusters: Slurm jobs and their nodes."""

@@ -1,4 +1,4 @@
-"""Whether an environment plays here."""
+"""Checks whether an environment plays on this machine."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from speedrunner.config.schema import ClassConfig
 
 
 def opened(env: ClassConfig) -> str:
-    """Open a task: simulators and Java start, what is compiled for them comes into its cache.
+    """Open a task: simulators and Java start, and their compiled code enters its cache.
 
     Returns:
-        What was done, on one line.
+        What was done, in one line.
 
     Raises:
-        EnvironmentFault: it does not play here, or there is none of that name and options.
+        EnvironmentFault: it does not play here, or there is none with this name and options.
     """
     begun = time.monotonic()
     one = envs.make(env.name, **env.options)
@@ -32,7 +32,7 @@ def opened(env: ClassConfig) -> str:
         return f"{task.name}, {task.index} opens ({time.monotonic() - begun:.1f} s)"
     except EnvironmentFault:
         raise
-    except Exception as error:  # whatever a simulator comes to
+    except Exception as error:  # a simulator may raise anything
         raise EnvironmentFault(f"{env.name} does not start: {type(error).__name__}: {error}") from error
     finally:
         one.close()

@@ -1,4 +1,4 @@
-"""The jobs that were submitted for the runs of a folder, and where they stand in Slurm's queue."""
+"""The jobs that were submitted for the runs of a folder, and their states in Slurm's queue."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from speedrunner.store.records import FORMAT
 from speedrunner.store.sweep_plans import MOST
 
 JOBS = "jobs.jsonl"
-"""The file in the folder of a sweep's runs."""
+"""The jobs file in the folder of a sweep's runs."""
 
 QUEUE = ("JobArrayID", "State", "NodeList", "RestartCnt", "Reason")
-"""Columns that the queue is asked for."""
+"""Columns of the queue."""
 
 
 class JobPart(msgspec.Struct, frozen=True):
-    """A job: its id, as Slurm's queue shows it, its log, and the directories of the runs that it plays."""
+    """A job: its id in Slurm's queue, its log, and the directories of its runs."""
 
     job: str
     log: str
@@ -36,13 +36,13 @@ class Submitted(msgspec.Struct, frozen=True):
 
 
 class JobStatus(msgspec.Struct, frozen=True):
-    """Where a job stands.
+    """The state of a job.
 
     Attributes:
-        state: Slurm's, in lower case, such as `pending`, `running`, `completing`; `ended` when it is no
-            longer in the queue, `unknown` where Slurm does not answer.
-        nodes: where it runs.
-        restarts: how often it was started again.
+        state: Slurm's state in lower case, such as `pending`, `running`, `completing`; `ended` if it is no
+            longer in the queue, `unknown` if Slurm does not answer.
+        nodes: the nodes on which it runs.
+        restarts: how often it was restarted.
         reason: why it waits.
     """
 
@@ -61,12 +61,12 @@ class JobStatus(msgspec.Struct, frozen=True):
 
 
 def note_jobs(root: Path, submitted: Submitted) -> None:
-    """Note jobs in the folder of their runs. Raises `StorageError`."""
+    """Record jobs in the folder of their runs. Raises `StorageError`."""
     files.append_record(root / JOBS, submitted, durable=True)
 
 
 def job_status(folder: Path) -> list[JobStatus]:
-    """The jobs of runs in a folder and below it, oldest first. Slurm is asked if there are any.
+    """Return the jobs of runs in a folder and below it, oldest first. Slurm is asked only if there are any.
 
     Raises:
         StorageError: a file of jobs cannot be read.
@@ -96,7 +96,7 @@ def _noted(folder: Path) -> Iterator[JobPart]:
 
 
 def _queue() -> dict[str, JobStatus]:
-    """This user's jobs by their ids. Raises `SlurmRefused`."""
+    """Return this user's jobs by their ids. Raises `SlurmRefused`."""
     columns = ",".join(f"{name}:|" for name in QUEUE)
     found = {}
     for line in asked("squeue", "--me", "--array", "--noheader", f"--Format={columns}").splitlines():

@@ -1,4 +1,4 @@
-"""Everything that a node without a network has to find, brought to where it looks for it."""
+"""Prepares everything that a node without a network needs, in the places where the node looks for it."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Prepared(msgspec.Struct, frozen=True):
     """One model or environment.
 
     Attributes:
-        name: which.
-        text: what is there now, of what size and where; or why it is not.
+        name: its name.
+        text: what is there now, with size and place; or why it is not.
     """
 
     name: str
@@ -34,10 +34,10 @@ class Prepared(msgspec.Struct, frozen=True):
 
 
 def prepare(subject: Subject, status: Say, say: Callable[[Prepared], None]) -> list[Prepared]:
-    """Fetch or make what the runs of a subject need. One that fails leaves the others alone.
+    """Download or create what the runs of a subject need. If one thing fails, the others continue.
 
     Args:
-        status: shows what is done at the moment.
+        status: shows the current activity.
         say: called with each thing when it is done.
     """
     done = []
@@ -55,7 +55,8 @@ def prepare(subject: Subject, status: Say, say: Callable[[Prepared], None]) -> l
 
 
 def _steps(subject: Subject) -> Iterator[tuple[str, Callable[[Say], str]]]:
-    """What is prepared, and how; each model's folder once, whichever model configs share it."""
+    """Yield the name and the function of each step; each model's folder once, even if model configs share
+    it."""
     models = {
         model_config.base_url or weights.model_path(model_config): model_config
         for model_config in subject.model_configs
@@ -71,7 +72,7 @@ def _environment(env: ClassConfig, status: Say) -> str:
 
 
 def _model(model_config: ModelConfig, status: Say) -> str:
-    """Weights and tokenizer. Raises `ServingError`."""
+    """Prepare weights and tokenizer. Raises `ServingError`."""
     if model_config.hosted:
         return f"nothing to fetch: it is hosted at {model_config.base_url}, which nodes have to reach"
     place = weights.prepare(model_config, status)

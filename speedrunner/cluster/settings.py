@@ -1,4 +1,4 @@
-"""What a site's jobs may have and how they are asked for: the files of `configs/cluster/`."""
+"""A site's resources and how its jobs request them: the files of `configs/cluster/`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from speedrunner.config.schema import InvalidConfig
 from speedrunner.store.files import read_given, reason
 from typed.records import WrongData, record
 
-# sbatch reads blanks, quotes, backslashes and # in an option as something else.
+# sbatch gives blanks, quotes, backslashes and # in an option a special meaning.
 Word = Annotated[
     str,
     msgspec.Meta(
@@ -48,22 +48,22 @@ OURS = (
 
 
 class Cluster(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """How jobs are asked for at a site.
+    """How jobs are requested at a site.
 
     Attributes:
-        gpus: GPUs that one node has for a job; how many of them it gets, and on how many nodes, the models'
-            model configs say. 0 for machines without.
+        gpus: GPUs that one node has for a job; 0 for machines without. The models' model configs say how many
+            of them it gets, and on how many nodes.
         cpus: cores of a job, on each node.
         memory_gb: memory of a job in GB (2^30 bytes), on each node.
-        minutes: walltime, 30 days at most. A job ends in good order before it is over, and starts again.
+        minutes: walltime, 30 days at most. A job ends cleanly before its walltime is over, and restarts.
         partition: `None` for the site's own default.
-        account: what is charged; `None` for the user's own.
-        setup: shell lines before all else, such as `module load cuda`.
-        container: what a command is run with inside a container, such as `apptainer exec --nv image.sif`, in
-            which `speedrunner` is installed; `None` for the installation that submits.
+        account: the account that is charged; `None` for the user's own.
+        setup: shell lines that run first, such as `module load cuda`.
+        container: prefix that runs a command inside a container with `speedrunner` installed, such as
+            `apptainer exec --nv image.sif`; `None` for the installation that submits.
         scratch: a folder on the node's own disk, for caches and sockets; may name variables of the job.
             `None`: $SLURM_TMPDIR, $TMPDIR or /tmp.
-        options: what else sbatch is to know.
+        options: further options of sbatch.
     """
 
     gpus: Annotated[int, msgspec.Meta(ge=0, le=64)]
@@ -79,7 +79,8 @@ class Cluster(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
 
 def cluster_of(given: Sequence[str]) -> tuple[Cluster, list[str]]:
-    """The cluster among settings, `cluster=NAME` (or a file's path) and `cluster.KEY=VALUE`, and the others.
+    """Return the cluster among settings, `cluster=NAME` (or a file's path) and `cluster.KEY=VALUE`, and the
+    other settings.
 
     Raises:
         InvalidConfig: none or several are named, or a key or value is wrong.
@@ -102,7 +103,7 @@ def cluster_of(given: Sequence[str]) -> tuple[Cluster, list[str]]:
         cluster = record(Cluster, content)
         for option in cluster.options:
             name = option.removeprefix("--").partition("=")[0]
-            if any(each.startswith(name) for each in OURS):  # sbatch knows an option by its first letters
+            if any(each.startswith(name) for each in OURS):  # sbatch accepts abbreviations
                 raise WrongData(f"options: {option} is not for you to set, nor are {', '.join(OURS)}")
         return cluster, rest
     except OSError as error:

@@ -1,4 +1,4 @@
-"""What a command of the cluster is about: the models, environments and folders of one run or of several."""
+"""The subject of a cluster command: the models, environments and folders of one or several runs."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Subject:
-    """Runs, and what they name; each thing once.
+    """Runs and everything that they name, each thing once.
 
     Attributes:
-        given: what the command was given.
-        root: where the runs' folders of a list are, if that was given as well.
+        given: the command's arguments.
+        root: the folder of a list's runs, if one was given.
         model_configs: the models of all roles, as the runs adapt them.
-        served: those for which a server is started, with the port that it gets, if any.
-        together: models whose servers one run starts, for each different run.
-        attached: those whose server runs already, and how it is reached.
+        served: models that need a server, with its port, if any.
+        together: models with servers that one run starts, for each different run.
+        attached: models with a running server, and how to reach it.
         gpus: most GPUs that the servers of one run take.
     """
 
@@ -42,42 +42,42 @@ class Subject:
 
     @property
     def environments(self) -> list[ClassConfig]:
-        """Those that are played."""
+        """The environments of the runs."""
         return _once(each.env for each in self.configs)
 
     @property
     def sandboxes(self) -> list[SandboxConfig]:
-        """How what models write is confined."""
+        """The sandboxes for code that models write."""
         return _once(each.sandbox for each in self.configs)
 
     @property
     def folders(self) -> list[Path]:
-        """Where the folders of the runs are made."""
+        """The folders in which the runs' folders are created."""
         return _once(Path(each.run.dir).absolute().parent for each in self.configs)
 
     @property
     def words(self) -> str:
-        """What names the same subject to another command."""
+        """The arguments that name the same subject to another command."""
         return shlex.join(self.given)
 
     @property
     def doctor(self) -> str:
-        """The command that looks at a node of Slurm for the same."""
+        """The command that checks a Slurm node for the same subject."""
         gpus = [f"--gres=gpu:{self.gpus}"] if self.gpus else []
         root = [f"--dir={self.root}"] if self.root else []
         return shlex.join(["srun", *gpus, "speedrunner", "doctor", *self.given, *root])
 
 
 def subject_of(given: Sequence[str], folder: Path | None = None) -> Subject:
-    """What settings of a run name, or with `experiment=NAME` or a file first, the runs of a list.
+    """Return the subject of a run's settings, or of a list of runs (with `experiment=NAME` or a file first).
 
     Args:
-        given: also what `submit` takes beside them: the cluster is not looked at.
-        folder: where the runs' folders of a list are.
+        given: settings; those of the cluster, which `submit` also takes, are ignored.
+        folder: the folder of a list's runs.
 
     Raises:
         InvalidConfig, InvalidModelConfig: something in it does not exist, or a folder is given without a
-        list.
+            list.
     """
     given = [each for each in given if not each.startswith(("cluster=", "cluster."))]
     lists = any(each.startswith("experiment=") for each in given) or (given and "=" not in given[0])
@@ -108,7 +108,7 @@ def subject_of(given: Sequence[str], folder: Path | None = None) -> Subject:
 
 
 def _once(things: Iterable[T]) -> list[T]:
-    """Without repetitions; many of them have no hash."""
+    """Return the things without duplicates; many of them have no hash."""
     found: list[T] = []
     for each in things:
         if each not in found:

@@ -1,4 +1,4 @@
-"""Runs as jobs of Slurm: each has a server and plays a part of a sweep."""
+"""Submits runs as Slurm jobs. Each job has a server and plays a part of a sweep."""
 
 from __future__ import annotations
 
@@ -21,25 +21,26 @@ from speedrunner.store.files import FOLDER_MODE, explained, make_folder
 
 TEMPLATE = CHECKOUT / "slurm" / "job.sbatch.jinja"
 LOGS = "jobs"
-"""The folder of jobs' logs, beside the runs."""
+"""The folder of jobs' logs, next to the runs."""
 
 
 PLAIN = re.compile(r"[\w@+=:,./-]+", re.ASCII)
 """Paths that sbatch reads literally without quotes."""
 
 UNQUOTABLE = re.compile(r"[\\\x00-\x08\x0a-\x1f\x7f]")
-"""Characters that no quotes help with. A backslash keeps sbatch from putting the job's number into a path."""
+"""Characters that quotes cannot protect. A backslash keeps sbatch from putting the job's number into a
+path."""
 
 
 class Machines(msgspec.Struct, frozen=True):
-    """What a job needs: nodes, and GPUs on each."""
+    """The machines that a job needs: nodes, and GPUs on each."""
 
     nodes: int
     gpus: int
 
 
 class Array(msgspec.Struct, frozen=True):
-    """Jobs that need the same machines: the parts that they play, by number, and the script of all."""
+    """Jobs that need the same machines: their parts by number, and their common script."""
 
     parts: dict[int, list[str]]
     script: str
@@ -52,17 +53,17 @@ def arrays(
     sweep: Sequence[str],
     root: Path,
 ) -> list[Array]:
-    """The scripts that play parts of a sweep.
+    """Return the job arrays that play parts of a sweep.
 
     Args:
         dealt: all parts.
-        wanted: numbers of those to be played, from 1 on.
-        sweep: the words of the sweep's command behind `speedrunner sweep`.
+        wanted: numbers of the parts to play, from 1 on.
+        sweep: the words of the sweep's command after `speedrunner sweep`.
         root: the folder of the runs.
 
     Raises:
-        InvalidConfig: the cluster has no such machines as a model needs, or the folder has a name that sbatch
-            would read otherwise.
+        InvalidConfig: the cluster lacks the machines that a model needs, or sbatch would misread the folder's
+            name.
     """
     if UNQUOTABLE.search(str(root.resolve())):
         raise InvalidConfig(
@@ -123,10 +124,10 @@ def script(
 
 
 def submit(array: Array, root: Path) -> list[JobPart]:
-    """Hand an array to Slurm, and note its jobs beside their runs.
+    """Submit an array to Slurm, and record its jobs next to their runs.
 
     Raises:
-        SlurmRefused: it does not take it.
+        SlurmRefused: Slurm does not accept it.
         StorageError: the folder cannot be written.
     """
     logs = root / LOGS
@@ -142,7 +143,7 @@ def submit(array: Array, root: Path) -> list[JobPart]:
 
 
 def require_free(runs: Sequence[str], root: Path) -> None:
-    """Raise `InvalidConfig` if a job that is in the queue is going to play one of these directories."""
+    """Raise `InvalidConfig` if a job in the queue will play one of these directories."""
     wanted = {str(Path(each).resolve()) for each in runs}
     for job in job_status(root) if root.exists() else []:
         if job.in_queue and (both := wanted.intersection(job.runs)):
@@ -153,7 +154,7 @@ def require_free(runs: Sequence[str], root: Path) -> None:
 
 
 def _machines(part: Sequence[Member], cluster: Cluster) -> Machines:
-    """What the servers of a part need, which all its runs share."""
+    """Return the machines for the servers of a part, which all its runs share."""
     run, setup = part[0].run, part[0].setup
     started = {
         model_config.name: model_config
@@ -175,12 +176,12 @@ def _machines(part: Sequence[Member], cluster: Cluster) -> Machines:
 
 
 def _program() -> list[str]:
-    """This installation's command, wherever it is called from."""
+    """Return this installation's command; it works from any directory."""
     return [sys.executable, "-P", "-m", "speedrunner"]
 
 
 def _output(root: Path) -> str:
-    """The pattern of the logs' paths as sbatch reads it in a script."""
+    """Return the pattern of the logs' paths, quoted for sbatch in a script."""
     folder, pattern = str(root.resolve() / LOGS), "%A_%a.log"
     if PLAIN.fullmatch(folder):
         return f"{folder}/{pattern}"

@@ -1,1 +1,1 @@
-"""Running code that nobody has read: skills, and programs of an inducer (docs/sandbox.md)."""
+"""Runs untrusted code: skills, and programs of an inducer (docs/sandbox.md)."""

@@ -12,7 +12,7 @@ from speedrunner.sandbox.view import VARIABLES, Shown, view
 
 
 def command(mounts: Mapping[str, Path]) -> list[str]:
-    """Return what is written before the command of a process, to isolate it.
+    """Return the prefix of a command line that isolates the command.
 
     Args:
         mounts: folders that it may read, by the places where it sees them.
@@ -33,7 +33,7 @@ def command(mounts: Mapping[str, Path]) -> list[str]:
 
 @functools.cache
 def executable() -> str:
-    """The path of bubblewrap. Raises `SandboxUnavailable`."""
+    """Return the path of bubblewrap. Raises `SandboxUnavailable`."""
     if (path := shutil.which("bwrap")) is None:
         raise SandboxUnavailable("bubblewrap is not installed")
     return path

@@ -1,4 +1,4 @@
-"""The worker's end of a child's pipes: it waits for a stated time only, and takes nothing on trust."""
+"""The worker's end of a child's pipes. Every wait has a limit, and every message is validated."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ CHUNK = 65_536
 """Bytes that are read at once."""
 
 POLL_S = 3_600.0
-"""Seconds of one wait; what `poll` takes has an end."""
+"""Seconds of one wait; `poll` has a maximum."""
 
 
 class ChannelError(Exception):
-    """The child cannot be talked to any more."""
+    """The child can no longer be reached."""
 
 
 class ChannelTimeout(ChannelError):
-    """The child did not say, or take, a whole message in time."""
+    """The child did not send, or accept, a whole message in time."""
 
 
 class ChannelClosed(ChannelError):
@@ -34,21 +34,21 @@ class ChannelClosed(ChannelError):
 
 
 class InvalidMessage(ChannelError):
-    """The child said something that it must not say at this point."""
+    """The child sent something that it must not send at this point."""
 
 
 STOP_S = 0.5
-"""Seconds after its time limit in which work can stop by itself, before its process is killed: a code session
-keeps its variables then, a module what it remembers."""
+"""Seconds after its time limit in which work can stop by itself before its process is killed. If it stops, a
+code session keeps its variables, and a module its state."""
 
 REASON_CHARS = 200
-"""Characters of the reason why a message is refused."""
+"""Characters of the reason why a message is rejected."""
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 
 
 class Said(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
-    """Something about one piece of work, which only those who were given it can number."""
+    """A message about one piece of work; only code that was given the work knows its number."""
 
     number: int
 
@@ -57,7 +57,7 @@ Something = TypeVar("Something", bound=Said)
 
 
 def new_number() -> int:
-    """A number for a piece of work that nobody guesses."""
+    """Return an unguessable number for a piece of work."""
     return secrets.randbits(50)
 
 
@@ -79,7 +79,7 @@ class Channel:
         self._buffer = bytearray()
 
     def send(self, message: object, deadline: float) -> None:
-        """Write one message, by the monotonic clock's `deadline`. Raises `ChannelError`."""
+        """Write one message, by the `deadline` of the monotonic clock. Raises `ChannelError`."""
         rest = memoryview(framed(msgspec.json.encode(message)))
         while rest:
             try:
@@ -90,7 +90,7 @@ class Channel:
                 raise ChannelClosed(str(error)) from error
 
     def receive(self, decoder: msgspec.json.Decoder[Any], deadline: float) -> Any:
-        """Wait for one message until the monotonic clock's `deadline`. Raises `ChannelError`."""
+        """Wait for one message until the `deadline` of the monotonic clock. Raises `ChannelError`."""
         if time.monotonic() > deadline:
             raise ChannelTimeout
         self._fill(HEADER.size, deadline)
@@ -112,20 +112,21 @@ class Channel:
     def receive_about(
         self, number: int, decoder: msgspec.json.Decoder[Something], deadline: float
     ) -> Something:
-        """Wait for the next word about the piece of work of this number. Raises `ChannelError`."""
+        """Wait for the next message, which must be about the piece of work with this number. Raises
+        `ChannelError`."""
         said: Something = self.receive(decoder, deadline)
         if said.number != number:
             raise InvalidMessage("a message about what it had not been given to run")
         return said
 
     def check_quiet(self) -> None:
-        """Raise `InvalidMessage` or `ChannelClosed` where something has arrived that was not asked for."""
+        """Raise `InvalidMessage` or `ChannelClosed` if the child sent something unasked."""
         with suppress(ChannelTimeout):
             self._fill(1, 0.0)
             raise InvalidMessage("a message although it had been given nothing to run")
 
     def drain(self, deadline: float) -> None:
-        """Throw away what arrives, until the child has closed its end or time is up."""
+        """Discard everything that arrives, until the child closes its end or time is up."""
         try:
             while True:
                 self._buffer.clear()

@@ -1,4 +1,4 @@
-"""A child that is started before it is needed."""
+"""A pool with one child that is started before it is needed."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from speedrunner.sandbox.settings import Sandbox, SandboxError, SandboxNotStarte
 
 
 class ChildPool:
-    """Processes for skills, each to be used once; one stands ready.
+    """Processes for skills, each used once; one is kept ready.
 
     Args:
         sandbox: how they are confined.
@@ -21,32 +21,33 @@ class ChildPool:
         self._spare: Child | None = None
 
     def refill(self) -> None:
-        """Start what is missing, without waiting for it. To be called whenever there is time.
+        """Start the missing process, without waiting for it. Call this whenever there is time.
 
-        Where the machine starts no process now, `take` tries again.
+        If the machine cannot start a process now, `take` tries again.
         """
         if self._spare is None:
             with suppress(SandboxError):
                 self._spare = Child(self._sandbox, "skills")
 
     def take(self, deadline: float = math.inf) -> Child:
-        """Return a process that is ready and nobody else's; its taker ends it. A full machine is tried again.
+        """Return a process that is ready. The caller owns and ends it. If the machine is full, starts are
+        tried again.
 
         Args:
-            deadline: of the monotonic clock, after which nothing is tried.
+            deadline: time on the monotonic clock after which nothing is tried.
 
         Raises:
             SandboxError: none starts.
         """
         spare, self._spare = self._spare, None
         if spare is not None:
-            with suppress(SandboxNotStarted):  # it may have been killed since, by whoever was short of memory
+            with suppress(SandboxNotStarted):  # it may have been killed since, e.g. for lack of memory
                 spare.wait(deadline)
                 return spare
         return started(self._sandbox, deadline)
 
     def close(self) -> None:
-        """End the process that nobody has taken."""
+        """End the process that was not taken."""
         if self._spare is not None:
             self._spare.kill()
             self._spare = None

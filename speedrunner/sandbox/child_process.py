@@ -1,4 +1,4 @@
-"""One sandboxed process: started, talked to, and ended without a trace."""
+"""One sandboxed process: started, used, and ended without leaving anything behind."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ START_LIMIT_S = 45.0
 """Seconds that a process may take until it is ready. Three such starts end before a worker's own limit."""
 
 START_PAUSES_S = (1.0, 4.0, None)
-"""Seconds from each start that failed to the next one; `None`: no other."""
+"""Seconds between each failed start and the next one; `None`: no further start."""
 
 END_LIMIT_S = 1.0
-"""Seconds that the kernel may take to clear a killed process away."""
+"""Seconds that the kernel may take to remove a killed process."""
 
 FOR_GROUPS = {signal.SIGINT, signal.SIGTERM, signal.SIGUSR1}
-"""Signals that terminals and batch systems send to all processes; what ends then is for the owner to say."""
+"""Signals that terminals and batch systems send to all processes; the owner decides what ends then."""
 
 CODE = Path(child.__file__).parent
-"""What runs inside beside the untrusted code."""
+"""Folder of the code that runs inside with the untrusted code."""
 
 PROGRAM = "import sys; sys.path.append(sys.argv[1]); from child.main import main; main(*sys.argv[2:])"
 
@@ -51,16 +51,16 @@ _CONFINED: msgspec.json.Decoder[Confined] = msgspec.json.Decoder(Confined)
 
 
 class Child:
-    """A sandboxed process. It begins to start at once; `wait` for it before use.
+    """A sandboxed process. It starts at once; `wait` for it before use.
 
     Args:
         sandbox: how it is confined.
-        role: what it serves, see `speedrunner.sandbox.child.main`.
+        role: its kind of work, see `speedrunner.sandbox.child.main`.
         mounts: folders that it may read, by name; see `place`.
 
     Raises:
         SandboxUnavailable: this kind of sandbox cannot run here.
-        SandboxNotStarted: the machine starts no process now.
+        SandboxNotStarted: the machine cannot start a process now.
     """
 
     def __init__(
@@ -78,19 +78,20 @@ class Child:
         self.channel = Channel(self._process.stdout.fileno(), self._process.stdin.fileno())
 
     def place(self, name: str) -> str:
-        """Where the process sees a folder of `mounts`."""
+        """Return the path at which the process sees a folder of `mounts`."""
         return str(self._mounts[name]) if self._level == "rlimits" else f"/data/{name}"
 
     def wait(self, deadline: float = math.inf) -> None:
-        """Wait until the process is ready, for `START_LIMIT_S` and to the monotonic clock's deadline at most.
+        """Wait until the process is ready, at most `START_LIMIT_S` and until the deadline of the monotonic
+        clock.
 
         Raises:
-            SandboxNotStarted: it will never be.
+            SandboxNotStarted: it will never be ready.
         """
         try:
             why = self.channel.receive(_CONFINED, min(time.monotonic() + START_LIMIT_S, deadline)).problem
             if why is None:
-                self.channel.check_quiet()  # it may have been ready, and have died
+                self.channel.check_quiet()  # it may have been ready, and have died since
                 return
         except ChannelError as error:
             why = self._complaint() or f"{type(error).__name__} {error}".strip()
@@ -98,43 +99,43 @@ class Child:
         raise SandboxNotStarted(f"a sandboxed process did not start: {why}")
 
     def kill(self) -> None:
-        """End the process and all that it started, at once. Calling it twice is harmless."""
+        """End the process and all processes that it started, at once. A second call does nothing."""
         if self._process.stdin is None or self._process.stdin.closed:
             return
         self.strike()
         self._process.wait()
         self._process.stdin.close()
-        # Everything inside holds the other pipe: when that closes, all have ended.
+        # All processes inside have the other pipe open: when it closes, all have ended.
         self.channel.drain(time.monotonic() + END_LIMIT_S)
         for pipe in (self._process.stdout, self._process.stderr):
             if pipe is not None:
                 pipe.close()
 
     def strike(self) -> None:
-        """Have the kernel end the process, without waiting for it."""
+        """Make the kernel end the process, without waiting for it."""
         self._signal(signal.SIGKILL)
 
     def pause(self) -> None:
-        """Have the kernel let nothing inside run until `resume`, whatever it has left behind."""
+        """Make the kernel stop everything inside until `resume`, including what the code has left running."""
         self._signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """Let it run again."""
+        """Let the process continue."""
         self._signal(signal.SIGCONT)
 
     def _signal(self, number: signal.Signals) -> None:
-        """Signal the whole group: two processes that isolate, and the child, which cannot leave it."""
+        """Signal the whole group: two processes that isolate, and the child, which cannot leave the group."""
         if self._process.poll() is None:
             with suppress(ProcessLookupError):
                 os.killpg(self._process.pid, number)
 
     def death(self) -> str:
-        """How the process ended, in words, once its pipes are closed."""
+        """Describe how the process ended, once its pipes are closed."""
         try:
-            status = self._process.wait(timeout=0.5)  # its pipes close a little before
+            status = self._process.wait(timeout=0.5)  # its pipes close shortly before
         except subprocess.TimeoutExpired:
             return "it closed its pipes"
-        number = -status if status < 0 else status - 128  # what isolates says it as a shell does
+        number = -status if status < 0 else status - 128  # isolating processes report signals as a shell does
         if number in signal.valid_signals() and number > 0:
             return f"killed by {signal.Signals(number).name}"
         return f"exit status {status}"
@@ -149,7 +150,7 @@ class Child:
             program = [*ISOLATING[self._level](places), interpreter()]
             folder, parent = "/sandbox", 0
         settings = json.dumps({"limits": limits, "parent": parent})
-        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, FOR_GROUPS)  # which what is started inherits
+        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, FOR_GROUPS)  # child processes inherit the mask
         try:
             return subprocess.Popen(
                 [*program, "-s", "-P", "-S", "-c", PROGRAM, folder, role, settings],
@@ -159,13 +160,13 @@ class Child:
                 bufsize=0,
                 cwd="/",
                 env={"PYTHONHASHSEED": "0", "LD_LIBRARY_PATH": os.environ.get("LD_LIBRARY_PATH", "")},
-                start_new_session=True,  # and a group that nothing inside can leave
+                start_new_session=True,  # nothing inside can leave its group
             )
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
 
     def _complaint(self) -> str:
-        """The last line that the starting process wrote to its error stream."""
+        """Return the last line that the starting process wrote to its error stream."""
         assert self._process.stderr is not None
         self.strike()
         os.set_blocking(self._process.stderr.fileno(), False)
@@ -174,10 +175,10 @@ class Child:
 
 
 def started(sandbox: Sandbox, deadline: float = math.inf) -> Child:
-    """Start a process for skills, and wait for it. A full machine is tried again.
+    """Start a process for skills, and wait for it. If the machine is full, the start is tried again.
 
     Args:
-        deadline: of the monotonic clock, after which nothing is tried.
+        deadline: time on the monotonic clock after which nothing is tried.
 
     Raises:
         SandboxUnavailable: this kind of sandbox cannot run here.
@@ -197,9 +198,9 @@ def started(sandbox: Sandbox, deadline: float = math.inf) -> Child:
 
 
 def require(sandbox: Sandbox) -> None:
-    """Start one process and end it, so that what cannot work is known before anything else begins.
+    """Start one process and end it, to detect problems before anything else starts.
 
-    Logs a warning where the sandbox isolates nothing.
+    Logs a warning if the sandbox isolates nothing.
 
     Raises:
         SandboxUnavailable: this kind of sandbox cannot run on this machine; the text says what to do.

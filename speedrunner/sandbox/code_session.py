@@ -1,4 +1,4 @@
-"""A Python session in the sandbox that lasts: what an agent that programs is given to work with."""
+"""A persistent Python session in the sandbox, for agents that write programs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from speedrunner.sandbox.child_process import START_PAUSES_S, Child
 from speedrunner.sandbox.settings import Sandbox, SandboxError, SandboxNotStarted
 
 BOOTSTRAP_LIMIT_S = 60.0
-"""Seconds that the code which prepares a session may take."""
+"""Seconds that the bootstrap code of a session may take."""
 
 LOAD_WALL_S = 5.0
 """Seconds that a module may take to load."""
@@ -45,13 +45,13 @@ class _Done(Said, tag="done"):
 
 @dataclass(frozen=True, slots=True)
 class CodeResult:
-    """What came of a piece of code.
+    """The result of a piece of code.
 
     Attributes:
-        text: what it printed, then its last expression's value or its traceback.
-        error: in one line of at most `ERROR_CHARS` characters, what it raised, or what ended its process;
-            `None` where it ran to its end.
-        lost: why the session's variables are gone; `None` where they are not.
+        text: its output, then its last expression's value or its traceback.
+        error: what it raised, or what ended its process, in one line of at most `ERROR_CHARS` characters;
+            `None` if it ran to its end.
+        lost: why the session's variables are lost; `None` if they are not.
     """
 
     text: str
@@ -67,14 +67,14 @@ _SAID: msgspec.json.Decoder[_Print | _Done] = msgspec.json.Decoder(_Print | _Don
 class CodeSession:
     """A Python session in a sandboxed process. An async context manager.
 
-    The code may import the standard library and what `bootstrap` puts on `sys.path`; it can start no process
-    and no thread. One piece of code runs at a time.
+    The code may import the standard library and everything that `bootstrap` puts on `sys.path`. It cannot
+    start processes or threads. One piece of code runs at a time.
 
     Args:
         sandbox: how the process is confined.
         mounts: folders that the code may read, by name; the session's variable `MOUNTS` has their paths.
         bootstrap: Python source that prepares the session's variables, also after a restart.
-        output_chars: characters of output after which each answer is cut.
+        output_chars: most characters of output in each answer.
     """
 
     def __init__(
@@ -108,12 +108,12 @@ class CodeSession:
     async def execute(self, code: str, limit_s: float) -> CodeResult:
         """Run a piece of code.
 
-        Its text is cut in its middle where it is longer than the session's limit, and says so. Where code
-        does not stop when its time is up, or ends the process, the session begins anew; so it does, before
-        the code runs, where an earlier piece has left something behind that speaks. The text tells both.
+        A text over the session's limit is cut in its middle, and says so. The session restarts if the code
+        does not stop when its time is up, or ends the process. It also restarts before the code runs if an
+        earlier piece left something behind that sends messages. The text reports both.
 
         Args:
-            code: what to run.
+            code: the code to run.
             limit_s: seconds that it may take.
 
         Raises:
@@ -121,7 +121,7 @@ class CodeSession:
         """
         try:
             code.encode()
-        except UnicodeEncodeError as error:  # as Python itself would say it
+        except UnicodeEncodeError as error:  # with Python's own message
             problem = f"UnicodeEncodeError: {error}"
             return CodeResult(problem, problem)
         child = await self._running()
@@ -140,11 +140,11 @@ class CodeSession:
         return CodeResult(f"{printed}\n[{lost}]".strip("\n"), reason, lost)
 
     async def _running(self) -> Child:
-        """The process; one is started where none is there. A full machine is tried again."""
+        """Return the process, started if there is none. If the machine is full, the start is tried again."""
         pauses_s = iter(START_PAUSES_S)
         while self._child is None:
             try:
-                # Started in this thread: the kernel ends it with the thread that started it.
+                # Started in this thread, since the kernel ends it with the thread that started it.
                 child = self._child = Child(self._sandbox, "code", self._mounts)
                 await self._apart(child, self._prepare, child)
             except SandboxNotStarted:
@@ -154,13 +154,13 @@ class CodeSession:
         return self._child
 
     async def _anew(self, reason: str) -> str:
-        """Replace the process, and say so."""
+        """Replace the process. Returns a message about it."""
         self._end()
         await self._running()
         return f"{reason}; the session was restarted and all its variables are lost"
 
     async def _apart(self, child: Child, work: Callable[..., Result], *arguments: object) -> Result:
-        """Wait for the process in a thread; whatever interrupts this ends the process first."""
+        """Do blocking work with the process in a thread. An interruption ends the process first."""
         waiting = asyncio.create_task(asyncio.to_thread(work, *arguments))
         try:
             return await asyncio.shield(waiting)
@@ -186,7 +186,7 @@ class CodeSession:
             raise SandboxError(f"the bootstrap code of a code session failed:\n{said.error}")
 
     def _run(self, child: Child, code: str, limit_s: float) -> CodeResult | tuple[str, str]:
-        """Return what came of it, or what it printed and why the process has to be replaced."""
+        """Return the result, or the printed text and why the process has to be replaced."""
         head = ""
         number = new_number()
         deadline = time.monotonic() + limit_s + STOP_S
@@ -195,7 +195,7 @@ class CodeSession:
             child.channel.send(("execute", number, code, limit_s, self._output_chars), deadline)
             while not isinstance(said := child.channel.receive_about(number, _SAID, deadline), _Done):
                 head = (head + said.text)[: self._output_chars]
-            child.pause()  # it may say that it is done, and go on
+            child.pause()  # it may report that it is done, and continue
         except ChannelTimeout:
             return head, f"stopped at the time limit of {limit_s:g} s"
         except ChannelError as error:
@@ -219,11 +219,10 @@ def _why(error: ChannelError, child: Child) -> str:
 
 
 async def load_failure(sandbox: Sandbox, source: str) -> tuple[str, list[int]] | None:
-    """Load a module of definitions once, in a session of its own, to see whether that works.
+    """Load a module of definitions once, in a separate session, to check that this works.
 
     Returns:
-        Why it cannot be loaded, and in which lines that happened, the outermost call's first; `None` where it
-        can be.
+        Why it cannot be loaded, and the lines of the failure, the outermost call's first; `None` if it can.
 
     Raises:
         SandboxError: no process starts.

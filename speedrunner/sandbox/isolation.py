@@ -1,4 +1,4 @@
-"""Which way to isolate a process works on this machine."""
+"""Finds out which kind of isolation works on this machine."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ ISOLATING: dict[Level, Callable[[Mapping[str, Path]], list[str]]] = {
     "bubblewrap": bubblewrap.command,
     "namespaces": namespaces.command,
 }
-"""What is written before a command to isolate it, in order of preference."""
+"""Functions that return the isolating prefix of a command line, in order of preference."""
 
 NAMES: dict[Level, str] = {"bubblewrap": "bubblewrap", "namespaces": "user namespaces"}
 
 TRIAL_LIMIT_S = 45.0
-"""Seconds that a process which does nothing may take."""
+"""Seconds that a process without work may take."""
 
 
 def found(kind: Kind) -> Level:
-    """Return what a kind of sandbox is here.
+    """Return the level that a kind of sandbox has on this machine.
 
     Raises:
-        SandboxUnavailable: nothing isolates here; the text says what to do.
-        SandboxNotStarted: the machine starts no process now.
+        SandboxUnavailable: no isolation works here; the text says what to do.
+        SandboxNotStarted: the machine cannot start a process now.
     """
     return _isolating() if kind == "isolated" else kind
 
 
 @functools.cache
 def _isolating() -> Level:
-    """The first way that works, found once in each process."""
+    """Return the first level that works; the result is cached in each process."""
     problems = []
     for level in ISOLATING:
         if (problem := _problem(level)) is None:
@@ -47,7 +47,7 @@ def _isolating() -> Level:
 
 
 def _problem(level: Level) -> str | None:
-    """Why a process that does nothing cannot be isolated in this way; `None` where it can be."""
+    """Return why an empty process cannot be isolated at this level; `None` if it can."""
     try:
         command = ISOLATING[level]({})
         subprocess.run(

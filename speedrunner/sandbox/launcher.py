@@ -1,16 +1,16 @@
-"""Run a command in namespaces of its own, in which it sees nothing but what it is shown, read-only.
+"""Run a command in separate namespaces, in which it sees only the things that are passed, read-only.
 
     python -I -S launcher.py [HOW PLACE SOURCE]... -- COMMAND...
 
 HOW is `bind`, `device`, `link` or `empty`, as `speedrunner.sandbox.view` explains, or `variable`: an
-environment variable of the name PLACE. What bubblewrap does for us, where that is not installed: no right is
-needed but that of user namespaces. Three processes, as there:
+environment variable with the name PLACE. This script replaces bubblewrap if that is not installed. It needs
+no right except that to user namespaces. As in bubblewrap, there are three processes:
 
-- this one, outside, which waits and says how the command ended, as a shell does (128 + signal),
-- the first one inside, with which the kernel ends all others there; it ends with this one,
-- the command, without any capability.
+- This one, outside. It waits and returns the command's status as a shell does (128 + signal).
+- The first one inside. With its end the kernel ends all others inside. It ends with this process.
+- The command, without any capability.
 
-It imports nothing of ours and runs as a plain script, so that starting it takes little.
+This script imports no other module of the project, so that it starts fast.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ NAMESPACES = {  # flags of unshare(2), by the kernel's names
     "cgroup": 0x2000000,
 }
 OPTIONAL = {"cgroup"}
-"""Which some kernels are built without."""
+"""Namespaces that some kernels lack."""
 
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC = 1, 2, 4, 8
 MS_REMOUNT, MS_BIND, MS_REC, MS_SLAVE = 0x20, 0x1000, 0x4000, 0x80000
@@ -43,19 +43,19 @@ PR_SET_PDEATHSIG, PR_CAPBSET_DROP, PR_SET_NO_NEW_PRIVS = 1, 24, 38
 CAPABILITIES_VERSION = 0x20080522
 
 BASE = "/tmp"
-"""A folder that every system has; the new root is mounted there, seen by nobody outside."""
+"""A folder that every system has. The new root is mounted there, invisible outside."""
 
 OUTSIDE = "/outside"
-"""Where the old root stands in the new one, until all is mounted."""
+"""Place of the old root in the new one, until everything is mounted."""
 
 ESCAPES = {rb"\040": b" ", rb"\011": b"\t", rb"\012": b"\n", rb"\134": b"\\"}
-"""How the kernel writes these in its table of mounts."""
+"""The kernel's escapes for these characters in its table of mounts."""
 
 LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 def main(words: list[str]) -> int:
-    """Run a command to its end (see the module's words). Returns its status. Raises `OSError`."""
+    """Run a command to its end (see the module's docstring). Returns its status. Raises `OSError`."""
     end = words.index("--")
     things = list(zip(words[:end:3], words[1:end:3], words[2:end:3], strict=True))
     _call("prctl", PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
@@ -75,29 +75,29 @@ def main(words: list[str]) -> int:
 
 
 def _call(function: str, *arguments: object, path: str | None = None) -> None:
-    """Call a function of the C library; raises `OSError` where it says -1, which names the path."""
+    """Call a function of the C library. If it returns -1, raises `OSError` with the path."""
     if getattr(LIBC, function)(*arguments) == -1:
         number = ctypes.get_errno()
         raise OSError(number, f"{function}: {os.strerror(number)}", path)
 
 
 def _die_with_parent() -> None:
-    # One that has ended before has closed the pipe that the command reads, which ends that.
+    # If the parent has already ended, its end of the command's input pipe is closed, which ends the command.
     _call("prctl", PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
 def _status(pid: int) -> int:
-    """Wait for a process; how it ended, as a shell says it."""
+    """Wait for a process. Returns its status as a shell would."""
     code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     return 128 - code if code < 0 else code
 
 
 def _unshare() -> None:
-    """Leave all namespaces; as the same user, who is the only one in the new ones."""
+    """Leave all namespaces, as the same user, who is the only one in the new ones."""
     maps = {"uid_map": os.geteuid(), "gid_map": os.getegid()}
     names = {each for each in NAMESPACES if each not in OPTIONAL or os.path.exists(f"/proc/self/ns/{each}")}
     _call("unshare", sum(NAMESPACES[each] for each in names))
-    _write("/proc/self/setgroups", "deny")  # without which only root may write the other two
+    _write("/proc/self/setgroups", "deny")  # otherwise only root may write the other two
     for name, number in maps.items():
         _write(f"/proc/self/{name}", f"{number} {number} 1")
 
@@ -112,8 +112,8 @@ def _write(path: str, text: str) -> None:
 
 
 def _enter(things: list[tuple[str, str, str]]) -> None:
-    """Make a root in which there is what is shown, go there, and leave the old one behind for good."""
-    _mount(None, "/", MS_REC | MS_SLAVE)  # nothing that is mounted here is seen outside
+    """Create a root with only the passed things, change to it, and leave the old one permanently."""
+    _mount(None, "/", MS_REC | MS_SLAVE)  # hides these mounts from the outside
     _mount("tmpfs", BASE, MS_NOSUID | MS_NODEV, "mode=0755")
     os.mkdir(BASE + OUTSIDE)
     machine = os.uname().machine
@@ -148,7 +148,7 @@ def _mount(source: str | None, place: str, flags: int, data: str | None = None) 
         "mount",
         source and os.fsencode(source),
         os.fsencode(place),
-        b"tmpfs",  # the type, where a file system is made
+        b"tmpfs",  # the type, for a new file system
         ctypes.c_ulong(flags),
         data and data.encode(),
         path=place,
@@ -156,8 +156,8 @@ def _mount(source: str | None, place: str, flags: int, data: str | None = None) 
 
 
 def _mounted() -> list[tuple[str, int]]:
-    """All mounts of the new root, those below a folder that is shown among them; with the flags that may not
-    be taken from them: the kernel refuses to, except those on times, which it keeps by itself."""
+    """Return all mounts of the new root, including those below the folders that are shown, with the flags
+    that must be kept: the kernel does not allow their removal. It keeps flags about times by itself."""
     found = []
     with open(f"{OUTSIDE}/proc/self/mountinfo", "rb") as table:
         for line in table:
@@ -173,13 +173,13 @@ def _mounted() -> list[tuple[str, int]]:
 def _make_read_only(path: str, kept: int) -> None:
     try:
         _mount(None, path, MS_REMOUNT | MS_BIND | MS_RDONLY | MS_NOSUID | MS_NODEV | kept)
-    except OSError as error:  # in a folder that nobody here may enter; removed, or below another mount
+    except OSError as error:  # its folder cannot be entered, or it was removed or is below another mount
         if error.errno not in (errno.EACCES, errno.ENOENT):
             raise
 
 
 def _drop_capabilities() -> None:
-    """Give up all that the new user namespace gave, for this process and all that it starts."""
+    """Give up all capabilities of the new user namespace, for this process and its descendants."""
     number = 0
     while LIBC.prctl(PR_CAPBSET_DROP, number, 0, 0, 0) == 0:
         number += 1

@@ -1,4 +1,4 @@
-"""The command line that isolates a process with user namespaces, where bubblewrap is not installed."""
+"""The command line that isolates a process with user namespaces, if bubblewrap is not installed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SETTINGS = Path("/proc/sys")
 
 
 def command(mounts: Mapping[str, Path]) -> list[str]:
-    """Return what is written before the command of a process, to isolate it.
+    """Return the prefix of a command line that isolates the command.
 
     Args:
         mounts: folders that it may read, by the places where it sees them.
@@ -31,7 +31,7 @@ def command(mounts: Mapping[str, Path]) -> list[str]:
 
 
 def advice() -> str:
-    """What to ask the administrators for, where user namespaces are not allowed."""
+    """Return what to ask the administrators for, if user namespaces are not allowed."""
     wanted = []
     if _condition_name("user/max_user_namespaces") == 0:
         wanted.append("to set the sysctl user.max_user_namespaces to 15000 (it is 0)")
@@ -51,7 +51,7 @@ def advice() -> str:
 
 
 def _condition_name(name: str) -> int | None:
-    """A number that the kernel is set to; `None` where it has no such setting."""
+    """Return one of the kernel's numeric settings; `None` if it has no such setting."""
     try:
         return int((SETTINGS / name).read_text())
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""What sandboxed code may use."""
+"""Resources and levels of sandboxes for untrusted code."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Literal
 MIB = 2**20
 
 CPU_S = 3_600
-"""CPU seconds of one process, twice the paper's wall clock of an episode; the worker's limits come first."""
+"""CPU seconds of one process, twice the paper's wall clock of an episode; the worker's limits are lower."""
 
 OPEN_FILES = 64
 """Open files of one process."""
@@ -17,11 +17,11 @@ INSTEAD = "to run skills without isolation, so that they can read all your files
 
 
 Level = Literal["bubblewrap", "namespaces", "rlimits"]
-"""What confines a process: bubblewrap or user namespaces isolate it from the machine, `rlimits` limits
-resources only."""
+"""How a process is confined: bubblewrap or user namespaces isolate it from the machine, `rlimits` limits only
+its resources."""
 
 Kind = Literal["isolated"] | Level
-"""What is asked for: `isolated` is the first of those which isolate that works here."""
+"""The configured kind: `isolated` means the first isolating level that works here."""
 
 
 class SandboxError(Exception):
@@ -33,7 +33,7 @@ class SandboxUnavailable(SandboxError):
 
 
 class SandboxNotStarted(SandboxError):
-    """A process did not start this time: the machine may be full, and the next one may start."""
+    """A process did not start this time. The machine may be full, and a later one may start."""
 
 
 @dataclass(frozen=True)
@@ -49,14 +49,15 @@ class Sandbox:
     memory_mb: int = 1024
 
     def resources(self) -> dict[str, int]:
-        """Resource limits by the kernel's names, as the process sets them itself before any foreign code."""
+        """Return the resource limits by the kernel's names. The process sets them itself before it runs
+        untrusted code."""
         return {
             "AS": self.memory_mb * MIB,
             "CPU": CPU_S,
             "FSIZE": 0,
             "NOFILE": OPEN_FILES,
             "NPROC": 0,
-            "CORE": 1,  # byte, too little for a file; no program is started to be given the core
+            "CORE": 1,  # byte, too little for a file; and no program can be started to receive the core
             "MEMLOCK": 0,
             "SIGPENDING": 0,
         }

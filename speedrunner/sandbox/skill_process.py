@@ -1,4 +1,4 @@
-"""Skills run in a child: what they ask for is granted by the world outside, or the child is ended."""
+"""Runs skills in a child. The world outside grants their requests, or ends the child."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ from speedrunner.sandbox.child_pool import ChildPool
 from speedrunner.sandbox.child_process import Child
 
 START_S = 2.0
-"""Seconds that the start of a call's process may add to the call's limit; a longer one uses it up."""
+"""Seconds that starting a call's process may add to the call's limit; a slower start uses up the limit."""
 
 UNWIND_S = 1.0
-"""Seconds in which a call has to end after it was told that the episode is over."""
+"""Seconds that a call has to end after it learns that the episode is over."""
 
 LOAD_LIMIT_S = 30.0
 """Seconds that a child may take to load a library."""
@@ -39,7 +39,7 @@ Name = Annotated[str, msgspec.Meta(max_length=1_000)]
 
 
 class Call(Said, tag="call"):
-    """A primitive is wanted."""
+    """A skill asks for a primitive."""
 
     name: str
     args: list[Any]
@@ -47,14 +47,14 @@ class Call(Said, tag="call"):
 
 
 class Enter(Said, tag="enter"):
-    """A skill was called from another one."""
+    """One skill called another."""
 
     name: str
     arguments: Annotated[dict[Name, Any], msgspec.Meta(max_length=255)]
 
 
 class Leave(Said, tag="leave"):
-    """The skill at this depth has ended, and all below it; `omitted` calls of it were not told."""
+    """The skill at this depth has ended, and all below it; `omitted` of its calls were not reported."""
 
     depth: Annotated[int, msgspec.Meta(ge=1)]
     omitted: Count
@@ -63,7 +63,7 @@ class Leave(Said, tag="leave"):
 
 
 class Loaded(Said, tag="loaded"):
-    """The module has been loaded, or it cannot be, which those who call a skill are told."""
+    """The module was loaded, or it cannot be; calls of its skills then report the error."""
 
 
 class End(Said, tag="end"):
@@ -80,13 +80,13 @@ _SAID: msgspec.json.Decoder[Call | Enter | Leave | End] = msgspec.json.Decoder(C
 
 @dataclass(frozen=True, slots=True)
 class SkillModule:
-    """What a child loads.
+    """The module that a child loads.
 
     Attributes:
-        source: one Python module.
-        skills: functions of it, whose calls are recorded.
+        source: Python source.
+        skills: names of its functions; their calls are recorded.
         primitives: documentation by name.
-        seed: of the module `random`.
+        seed: seed of the module `random`.
     """
 
     source: str
@@ -116,16 +116,17 @@ class Refused:
 
 
 class World(Protocol):
-    """What skills act upon, and what remembers them. It may raise: the child is ended then."""
+    """The world that skills act upon; it also records their calls. If it raises an exception, the child is
+    ended."""
 
     def call(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Granted | Refused:
         """Run a primitive."""
 
     def enter(self, name: str, arguments: Mapping[str, Any]) -> None:
-        """Remember that a skill was called from the one that is running."""
+        """Record that the running skill called another one."""
 
     def leave(self, depth: int, omitted: int, result: Any, error: str | None) -> None:
-        """Remember how the skill at a depth (from 1) ended."""
+        """Record how the skill at a depth (from 1) ended."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,11 +139,11 @@ class Ended:
 
 
 class Skills:
-    """A library's skills for one episode, in a child of their own; a killed one is replaced.
+    """A library's skills for one episode, in a separate child; a killed one is replaced.
 
     Args:
-        pool: where children come from.
-        module: what they load.
+        pool: source of the children.
+        module: the module that they load.
         world: what the skills act upon.
 
     Raises:
@@ -156,15 +157,15 @@ class Skills:
         self._child: Child | None = None
         try:
             self._load()
-        except ChannelError:  # told to those who call a skill, as it will happen again
+        except ChannelError:  # it will happen again, and each call of a skill reports it
             self.close()
 
     def run(self, name: str, arguments: Mapping[str, Any], limit_s: float) -> Ended:
-        """Run a skill as one tool call; whatever it does ends in the answer.
+        """Run a skill as one tool call. Its mistakes are in the result.
 
         Raises:
             SandboxError: no child starts.
-            Exception: what the world raised.
+            Exception: an exception of the world.
         """
         began = time.monotonic()
         refusal: Refused | None = None
@@ -195,7 +196,7 @@ class Skills:
                         self._world.enter(said.name, said.arguments)
                     case Leave():
                         self._world.leave(said.depth, said.omitted, said.result, said.error)
-            child.pause()  # it may say that it has ended, and go on
+            child.pause()  # it may report that it has ended, and continue
             return Ended(said.result, said.error, said.omitted)
         except ChannelTimeout:
             refusal = refusal or stopped
@@ -212,17 +213,17 @@ class Skills:
         return Ended(None, error)
 
     def close(self) -> None:
-        """End the child. The skills can be run again, in a new one."""
+        """End the child. The skills can run again, in a new one."""
         if self._child is not None:
             self._child.kill()
             self._child = None
 
     def _load(self, deadline: float | None = None) -> None:
-        """Have a new child load the module, and rest until it is asked for a skill.
+        """Let a new child load the module, and stop it until a skill is called.
 
         Args:
-            deadline: of the monotonic clock, for both; `None`: a start is tried as often as any, and loading
-                has `LOAD_LIMIT_S`.
+            deadline: time on the monotonic clock, for start and loading. `None`: the start has its usual
+                number of tries, and loading has `LOAD_LIMIT_S`.
 
         Raises:
             SandboxError: no child starts.

@@ -1,4 +1,4 @@
-"""What an isolated process sees of the machine, whatever isolates it; all of it is read-only."""
+"""The part of the machine that an isolated process sees, at any isolating level. All of it is read-only."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from speedrunner.sandbox.settings import INSTEAD, SandboxUnavailable
 SYSTEM = Path("/usr")
 
 FOLDERS = ("bin", "sbin", "lib", "lib32", "lib64", "libx32")
-"""Where programs and libraries stand: in `/usr`, in the root on older systems, and in a Python of its own."""
+"""Folders of programs and libraries: in `/usr`, in the root on older systems, and in a separate Python."""
 
 PACKAGES = ("site-packages", "dist-packages")
-"""Folders of installed packages, the environments among them."""
+"""Folders of installed packages, including environments."""
 
 LIBRARIES = Path("/etc/ld.so.cache")
 
 VARIABLES = {"PYTHONHASHSEED": "0", "LD_LIBRARY_PATH": "/python/lib"}
-"""Environment variables: sets must have the same order in each process, and a Python outside `/usr` stands
-elsewhere inside."""
+"""Environment variables: sets must have the same order in each process, and a Python outside `/usr` is in
+another place inside."""
 
 
 class Shown(NamedTuple):
-    """One thing that can be seen, in the order in which they are put there.
+    """One visible thing. Things are added in the order of their list.
 
     Attributes:
         how: `bind` shows a folder or file, `device` a device, `link` is a symbolic link, and `empty` an empty
             folder in place of another one.
-        place: where it is seen.
-        source: where it stands outside, without symbolic links; or a link's target; nothing, if empty.
+        place: its path inside.
+        source: its path outside, without symbolic links; or a link's target; nothing, if empty.
     """
 
     how: Literal["bind", "device", "link", "empty"]
@@ -42,7 +42,7 @@ class Shown(NamedTuple):
 
 
 def view(mounts: Mapping[str, Path]) -> list[Shown]:
-    """Return all that is seen: the system, and folders of `mounts` by the places where they are seen.
+    """Return everything visible: the system, and the folders of `mounts` by their paths inside.
 
     Raises:
         SandboxUnavailable: this Python cannot be shown.
@@ -53,8 +53,8 @@ def view(mounts: Mapping[str, Path]) -> list[Shown]:
 
 @functools.cache
 def system() -> tuple[Shown, ...]:
-    """Programs and libraries of `/usr`, and this Python at `/python` where it stands apart, without what is
-    installed into a Python. Raises `SandboxUnavailable`."""
+    """Return the programs and libraries of `/usr`, and this Python at `/python` if it is elsewhere, without
+    packages that are installed into a Python. Raises `SandboxUnavailable`."""
     shown = [*_programs(Path("/"), Path("/")), *_programs(SYSTEM, SYSTEM)]
     if LIBRARIES.exists():
         shown.append(Shown("bind", str(LIBRARIES), str(LIBRARIES.resolve())))
@@ -65,13 +65,13 @@ def system() -> tuple[Shown, ...]:
 
 
 def interpreter() -> str:
-    """The path of the Python interpreter inside. Raises `SandboxUnavailable`."""
+    """Return the path of the Python interpreter inside. Raises `SandboxUnavailable`."""
     prefix, program = _python()
     return str(program) if prefix == SYSTEM else f"/python/{program.relative_to(prefix)}"
 
 
 def _python() -> tuple[Path, Path]:
-    """The prefix of this Python without its virtual environment, and the interpreter in it."""
+    """Return the prefix of this Python without its virtual environment, and the interpreter in it."""
     prefix = Path(sys.base_prefix).resolve()
     program = Path(getattr(sys, "_base_executable", sys.executable)).resolve()
     if not program.is_relative_to(prefix):
@@ -80,7 +80,7 @@ def _python() -> tuple[Path, Path]:
 
 
 def _programs(root: Path, place: Path) -> list[Shown]:
-    """The programs and libraries of `root`, seen at `place`, without installed packages."""
+    """Return the programs and libraries of `root`, shown at `place`, without installed packages."""
     shown = []
     for folder in (root / name for name in FOLDERS):
         inside = place / folder.name
@@ -93,11 +93,12 @@ def _programs(root: Path, place: Path) -> list[Shown]:
 
 
 def _packages(root: Path) -> list[Path]:
-    """The outermost folders of installed packages below `root`; other programs bring their own, too."""
+    """Return the outermost folders of installed packages below `root`; other programs bring their own,
+    too."""
     found = set()
     for folder, folders, _ in os.walk(root):
         for name in PACKAGES:
             if name in folders:
                 folders.remove(name)
-                found.add(Path(folder, name).resolve())  # which may be a link
+                found.add(Path(folder, name).resolve())  # it may be a link
     return sorted(each for each in found if each.is_relative_to(root) and not found & set(each.parents))

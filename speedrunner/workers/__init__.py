@@ -1,1 +1,1 @@
-"""Workers: one process per slot that owns an environment, the budgets and the call tree."""
+"""Environment workers: one process per slot, which owns an environment, the budgets and the call tree."""

@@ -1,4 +1,4 @@
-"""How much memory there is for workers: the machine's, or what the batch system grants of it."""
+"""The memory available to workers: the machine's, or the part that the batch system allows."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ OWN_CGROUPS = Path("/proc/self/cgroup")
 
 
 def available_mb() -> int:
-    """Return the megabytes that can be taken without swapping.
+    """Return the megabytes that can be used without swapping.
 
-    A control group with a limit, such as a batch job's, may leave less than the machine has. Only those of
-    version 2 are read.
+    A control group with a limit, such as a batch job's, may allow less than the machine has. Only control
+    groups of version 2 are read.
     """
     return min([psutil.virtual_memory().available, *_left_in_cgroups()]) // MB
 
 
 def own_cgroups(old: str | None = None) -> Iterator[Path]:
-    """Folders of the control groups of version 2 that this process is in, each before the one around it.
+    """Yield the folders of this process's control groups of version 2, innermost first.
 
     Args:
-        old: a controller whose groups of version 1 are wanted as well.
+        old: a controller; its control groups of version 1 are included as well.
     """
     with suppress(OSError):
         for line in OWN_CGROUPS.read_text().splitlines():
@@ -39,9 +39,9 @@ def own_cgroups(old: str | None = None) -> Iterator[Path]:
 
 
 def _left_in_cgroups() -> Iterator[int]:
-    """Bytes that each limited control group of this process leaves, its file cache counted as free."""
+    """Yield the free bytes of each limited control group of this process; its file cache counts as free."""
     for folder in own_cgroups():
-        with suppress(OSError, ValueError, KeyError):  # the outermost has no limit, others say "max"
+        with suppress(OSError, ValueError, KeyError):  # the outermost has no limit, others may have "max"
             limit = int((folder / "memory.max").read_text())
             used = int((folder / "memory.current").read_text())
             lines = (folder / "memory.stat").read_text().splitlines()

@@ -1,11 +1,10 @@
-"""Recording tool calls as trees of the calls that they made, within bounds that no skill can exceed.
+"""Records tool calls as trees of their calls, within bounds that no skill can exceed.
 
-The worker builds the tree. Primitives are recorded where they run; which skills ran around them is what the
-skills' process says, and can be no more than calls of skills that exist, in a tree of bounded size.
-Arguments, results and errors are kept whole while there is room for the tool call, and as short descriptions
-afterwards.
-Pure computation, and calls that were refused, stop being recorded at a stated number and depth of calls;
-those that advance the world have a number of their own. What is not recorded is counted.
+The worker builds the tree. Primitives are recorded where they run. The skills' process reports which skills
+ran around them; the worker accepts only calls of existing skills, in a tree of bounded size. Arguments,
+results and errors are kept whole while the tool call has room, and as short descriptions afterwards. Pure
+computation and refused calls are recorded up to a fixed number and depth of calls; calls that advance the
+world have a separate limit. Calls beyond the limits are only counted.
 
 All tool calls of an episode share one more bound, `EPISODE_LIMIT`. After it is reached, only the tool calls
 themselves are recorded, with short results. The calls below them are counted.
@@ -26,28 +25,29 @@ from speedrunner.sandbox.child.values import DESCRIPTION_LIMIT, to_json, valid_t
 from speedrunner.store.records import CallNode
 
 ERROR_LIMIT = 20_000
-"""Characters of one recorded error, its traceback included."""
+"""Characters of one recorded error, including its traceback."""
 
 MOST_OMITTED = 10**9
-"""What the child may say at most of calls that it did not report."""
+"""Largest number of unreported calls that the child may claim."""
 
 NOT_KEPT = "<not kept"
-"""How the record of a value begins that is not kept, not even as a description; its length follows."""
+"""Start of the record of a value that is not kept, not even as a description; its length follows."""
 
 EPISODE_LIMIT = 16_000_000
-"""Characters that the tool calls of one episode may record, with `CALL_CHARS` for each call below them, or
-bytes of JSON where a text takes more of these. Readers refuse much larger episodes: `files.RECORD_BYTES`."""
+"""Characters that the tool calls of one episode may record. Each call below them counts `CALL_CHARS`. A text
+counts as its bytes of JSON if these are more than its characters. Readers reject much larger episodes:
+`files.RECORD_BYTES`."""
 
 CALL_CHARS = 150
-"""Characters that a recorded call counts in addition to its texts: its JSON without them."""
+"""Characters that each recorded call counts in addition to its texts, for the rest of its JSON."""
 
 TOOL_CALL_CHARS = 4_000
-"""Characters of a tool call's own result or error that are kept after `EPISODE_LIMIT`, for the actor."""
+"""Characters of a tool call's own result or error that are kept for the actor after `EPISODE_LIMIT`."""
 
 
 @dataclass
 class EpisodeRoom:
-    """Characters that an episode may still record; less than zero after its last ones."""
+    """Characters that an episode may still record; negative after the limit is exceeded."""
 
     left: int = EPISODE_LIMIT
 
@@ -56,8 +56,9 @@ class CallTree:
     """Records one tool call while it runs.
 
     Args:
-        arguments: the model's, which its token limits bound. They are kept whole, as a replay needs them.
-        episode: what the episode may still record, shared by its tool calls.
+        arguments: the model's arguments, bounded by its token limits. They are kept whole, since a replay
+            needs them.
+        episode: the episode's remaining room, shared by its tool calls.
 
     Attributes:
         root: the tool call itself.
@@ -79,7 +80,7 @@ class CallTree:
         self._began = [time.perf_counter()]
 
     def begin(self, name: str, arguments: Mapping[str, Any]) -> None:
-        """Record that a skill begins below the one that is running."""
+        """Record that a skill starts below the running call."""
         parent = self._open[-1]
         if self._nodes >= NODE_LIMIT or len(self._open) >= DEPTH_LIMIT or self._episode.left <= 0:
             parent.omitted += 1
@@ -92,26 +93,26 @@ class CallTree:
         self._began.append(time.perf_counter())
 
     def end(self, depth: int, result: Any, error: str | None, omitted: int = 0) -> None:
-        """Record how the running call at a depth ended, and with it those below; 0 is the tool call.
+        """Record how the running call at `depth` ended, and with it those below; 0 is the tool call.
 
-        A depth at which none is running stands for a call that was not recorded.
+        If no call is running at that depth, it was a call that is not recorded.
         """
         if depth >= len(self._open):
             return
         now = time.perf_counter()
         node = self._open[depth]
-        node.omitted += min(max(omitted, 0), MOST_OMITTED)  # told by the child, which may lie
-        least = 0 if depth else TOOL_CALL_CHARS  # what the actor reads
+        node.omitted += min(max(omitted, 0), MOST_OMITTED)  # reported by the child, which may lie
+        least = 0 if depth else TOOL_CALL_CHARS  # the actor reads this much
         if error is None:
             node.result = self._plain(result, least)
         elif depth == 0 and self._episode.left > 0:
-            node.error = _shortened(valid_text(error), ERROR_LIMIT)  # one, whatever room the call has left
+            node.error = _shortened(valid_text(error), ERROR_LIMIT)  # kept even without room in the call
             self._take(len(node.error), node.error)
         else:
             node.error = self._error(error, least)
         for ended, began in zip(self._open[depth:], self._began[depth:], strict=True):
             ended.seconds = now - began
-            if ended is not node and error is not None:  # it did not get to say how it ended
+            if ended is not node and error is not None:  # it could not report its own end
                 ended.error = self._error(error)
         del self._open[depth:], self._began[depth:]
 
@@ -125,14 +126,14 @@ class CallTree:
         seconds: float,
         acted: bool,
     ) -> None:
-        """Record a primitive that ran, or was refused, below the call that is running.
+        """Record a primitive that ran, or was refused, below the running call.
 
         Args:
-            name: of the primitive.
-            arguments: by parameter name.
-            result: what it returned.
-            error: why it was refused; `None` where it ran.
-            seconds: that it took.
+            name: the primitive's name.
+            arguments: arguments by parameter name.
+            result: the primitive's result.
+            error: why it was refused; `None` if it ran.
+            seconds: time that it took.
             acted: whether it advanced the world.
         """
         parent = self._open[-1]
@@ -155,12 +156,12 @@ class CallTree:
         parent.calls.append(node)
 
     def count_action(self) -> None:
-        """Add one action to every call that is being executed."""
+        """Add one action to every running call."""
         for node in self._open:
             node.actions += 1
 
     def _arguments(self, arguments: Mapping[str, Any], least: int = 0) -> dict[str, Any]:
-        """Return arguments to record; none when even their names would be too much."""
+        """Return the arguments to record; none if even their names would be too much."""
         kept: dict[str, Any] = {}
         for name, value in arguments.items():
             if self._is_full and not least:
@@ -170,10 +171,10 @@ class CallTree:
         return kept
 
     def _plain(self, value: Any, least: int = 0) -> Any:
-        """Return a value as it is recorded.
+        """Return the value to record.
 
         Args:
-            least: characters that it may have although there is no room.
+            least: characters that are kept even without room.
         """
         if self._is_full and not least:
             return _not_kept(to_json(value, sys.maxsize)[1])
@@ -192,12 +193,12 @@ class CallTree:
 
     @property
     def _room_left(self) -> int:
-        """Characters of a value that are kept whole."""
+        """Longest value in characters that is kept whole."""
         return min(self._room, self._episode.left)
 
     @property
     def _is_full(self) -> bool:
-        """Whether not even descriptions are kept: they add up, too."""
+        """Whether there is no room for descriptions either, since they add up, too."""
         return self._room < -TEXT_LIMIT or self._episode.left <= 0
 
     def _take(self, characters: int, plain: Any) -> None:

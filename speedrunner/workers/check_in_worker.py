@@ -1,6 +1,4 @@
-"""How an environment is checked in a worker's process; `speedrunner.workers.environment_check` asks for
-it.
-"""
+"""Checks an environment in a worker's process, for `speedrunner.workers.environment_check`."""
 
 from __future__ import annotations
 
@@ -22,7 +20,7 @@ from speedrunner.workers.worker_messages import Broken, Check, Checking, Fault, 
 from typed.errors import in_one_line, place
 
 ENDING_S = 2.0
-"""Seconds that an environment's processes are given to end after `close`."""
+"""Seconds that an environment's processes have to end after `close`."""
 
 CHILD_SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER
 
@@ -30,8 +28,8 @@ Say = Callable[[Reply], None]
 
 
 def check(job: Check, say: Say) -> None:
-    """Do the job, and say what comes of it; a `Fault` says that there is nothing to check."""
-    # Processes whose parents have ended become children of this one, so that they are seen.
+    """Run the check and report its findings. A `Fault` means that there is nothing to check."""
+    # Processes that lose their parent become children of this one, so that they are found.
     ctypes.CDLL(None).prctl(CHILD_SUBREAPER, 1)
     doing = ""
 
@@ -45,7 +43,7 @@ def check(job: Check, say: Say) -> None:
         _carry_out(job, told)
     except EnvironmentFault as error:
         say(Fault(valid_text(str(error)), traceback=""))
-    except Exception as error:  # what `check_env` does not catch
+    except Exception as error:  # anything that `check_env` does not catch
         say(Broken(f"{doing} raised {in_one_line(error)} ({place(error)})"))
     say(Ready())
 
@@ -58,7 +56,7 @@ def _carry_out(job: Check, say: Say) -> None:
         for text in check_env(_made(job, say), tasks, calls=job.calls):
             say(Broken(text))
             wrong = True
-        if not wrong:  # else it may tell again what was told
+        if not wrong:  # otherwise it may report the same again
             say(Checking("preload", is_call=False))
             REGISTRY.find(job.env).preload()
     if not wrong:
@@ -85,7 +83,7 @@ def _play(job: Check, tasks: Split | Task, say: Say) -> None:
 
 
 def _processes_left() -> str:
-    """Name the processes below this one that do not end, and end them."""
+    """Return the names of processes below this one that do not end, and end them."""
     _, alive = psutil.wait_procs(psutil.Process().children(recursive=True), timeout=ENDING_S)
     names: dict[str, int] = {}
     for each in alive:

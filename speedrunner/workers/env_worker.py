@@ -1,4 +1,4 @@
-"""One worker as the main process sees it: one tool call in, one result out."""
+"""The main process's interface to one worker: one tool call in, one result out."""
 
 from __future__ import annotations
 
@@ -11,21 +11,22 @@ from speedrunner.store.records import Module
 from speedrunner.workers.worker_messages import Execute, Executed, Fault, Load, Opened, Reply, Reset
 
 RESET_LIMIT_S = 180.0
-"""Seconds that an environment may take to begin an episode."""
+"""Seconds that an environment may take to start an episode."""
 
 LOAD_LIMIT_S = 180.0
-"""Seconds that a process for skills may take to start, with a module to read."""
+"""Seconds that a process for skills may take to start and read its module."""
 
 GRACE_S = 6.0
-"""Seconds after a call's time limit until a worker that has not stopped the call is killed with its world."""
+"""Seconds after a call's time limit. A worker that has not stopped the call by then is killed with its
+world."""
 
 
 class WorkerError(Exception):
-    """An episode cannot go on for a reason that is not the agent's."""
+    """An episode cannot continue, for a reason other than the agent."""
 
 
 class WorkerFault(WorkerError):
-    """The environment raised something that it should not. `traceback` is its own."""
+    """The environment raised an unexpected exception. `traceback` is the environment's."""
 
     def __init__(self, message: str, traceback: str) -> None:
         super().__init__(message)
@@ -33,10 +34,10 @@ class WorkerFault(WorkerError):
 
 
 class WorkerDied(WorkerError):
-    """The worker's process ended, or said something unintelligible, in the middle of a request.
+    """The worker's process ended, or sent an invalid reply, in the middle of a request.
 
     Attributes:
-        cause: how it ended, in words, as far as that is known.
+        cause: how it ended, in words, if known.
     """
 
     def __init__(self, what: str, cause: str = "", log: Path | None = None) -> None:
@@ -45,29 +46,30 @@ class WorkerDied(WorkerError):
 
 
 class WorkerTimedOut(WorkerDied):
-    """The worker did not answer in time and was killed: its environment hangs. No skill brings that about."""
+    """The worker did not answer in time and was killed, because its environment hangs. No skill can cause
+    this."""
 
 
 class EnvWorker(ABC):
-    """Plays one episode after another; after any error it must be closed.
+    """Plays one episode after another. After any error it must be closed.
 
     Attributes:
-        outcome: how the episode stood at the worker's last reply; also readable after the worker's end.
+        outcome: the episode's outcome as of the worker's last reply; also readable after the worker's end.
     """
 
     outcome: Outcome | None = None
 
     async def reset(self, task: Task, module: Module, action_limit: int | None, seed: str = "") -> Opening:
-        """Begin an episode.
+        """Start an episode.
 
         Args:
             task: the world.
             module: the skills that may be called.
             action_limit: primitive calls that advance the world; `None` for no limit.
-            seed: of the skills' random numbers, see `speedrunner.store.stored_run.State.skill_seed`.
+            seed: seed of the skills' random numbers, see `speedrunner.store.stored_run.State.skill_seed`.
 
         Raises:
-            WorkerFault: the environment, or the process of the skills, could not be brought up.
+            WorkerFault: the environment, or the process of the skills, could not be started.
             WorkerDied: the process ended or hangs.
         """
         reply = await self.request(Reset(task, module, action_limit, seed), RESET_LIMIT_S)
@@ -76,13 +78,13 @@ class EnvWorker(ABC):
         return reply.opening
 
     async def load(self, module: Module) -> None:
-        """Go on with the episode as it stands, with the skills of this module and no others.
+        """Continue the episode with the skills of this module and no others.
 
-        A module that cannot be loaded is told to those who call a skill of it. What the skills before
-        remembered is gone.
+        If the module cannot be loaded, each call of its skills gets the error. The state of the previous
+        skills is lost.
 
         Raises:
-            WorkerFault: the process of the skills could not be brought up.
+            WorkerFault: the process of the skills could not be started.
             WorkerDied: the process ended or hangs.
         """
         await self.request(Load(module), LOAD_LIMIT_S)
@@ -91,8 +93,8 @@ class EnvWorker(ABC):
         """Run one primitive or public skill. The model's mistakes are in the result, as `node.error`.
 
         Args:
-            call: what to run.
-            time_limit_s: seconds, after which the call is stopped where it stands.
+            call: the call to run.
+            time_limit_s: seconds after which the call is stopped.
 
         Raises:
             WorkerFault: the environment broke.
@@ -106,7 +108,8 @@ class EnvWorker(ABC):
 
     @abstractmethod
     async def close(self) -> None:
-        """End all processes; close the environment where it is well. Calling it twice is harmless."""
+        """End all processes, and first close the environment if it still answers. A second call does
+        nothing."""
 
     @abstractmethod
     async def request(self, request: Reset | Load | Execute, limit_s: float | None) -> Reply:
@@ -114,7 +117,7 @@ class EnvWorker(ABC):
 
 
 def received(reply: Reply) -> Reply:
-    """Return a reply that is no fault. Raises `WorkerFault`."""
+    """Return a reply that is not a fault. Raises `WorkerFault`."""
     if isinstance(reply, Fault):
         raise WorkerFault(reply.message, reply.traceback)
     return reply

@@ -1,6 +1,6 @@
-"""An environment is checked in workers of its own.
+"""Checks an environment in separate workers.
 
-So one that hangs, ends its process or leaves others behind is found out too, and so is one whose texts differ
+This also detects environments that hang, end their process, leave processes behind, or differ in their texts
 from process to process.
 """
 
@@ -21,18 +21,20 @@ from speedrunner.workers.process_worker import ProcessWorker
 from speedrunner.workers.worker_messages import Broken, Check, Checking, Played
 
 PROCESSES = 3
-"""In which the same is played. The number of each is its `PYTHONHASHSEED`, which sets are ordered by."""
+"""Number of processes that play the same tasks. Each one's number is its `PYTHONHASHSEED`, which determines
+the order of sets."""
 
 
 async def findings_in_workers(job: Check, limit_s: float) -> AsyncIterator[str]:
-    """Check an environment: in full in one process, then by plays in other processes that must be the same.
+    """Check an environment: in full in one process, then with plays in other processes that must give the
+    same texts.
 
     Args:
-        job: what is checked, and how; its number is filled in here.
+        job: the environment to check, and how; its number is set here.
         limit_s: seconds that one call of the environment may take.
 
     Yields:
-        One line for each promise that is not kept.
+        One line for each broken promise.
 
     Raises:
         WorkerFault: there is no such environment, option or split.
@@ -52,7 +54,7 @@ async def findings_in_workers(job: Check, limit_s: float) -> AsyncIterator[str]:
 
 
 async def _said(job: Check, limit_s: float) -> list[Broken | Played]:
-    """Do a job in a new process; its end before its time, and its silence, are findings."""
+    """Run a job in a new process. If the process ends early or does not answer, that is a finding."""
     said: list[Broken | Played] = []
     doing = Checking("loading", is_call=False)
     try:
@@ -81,7 +83,7 @@ async def _said(job: Check, limit_s: float) -> list[Broken | Played]:
 
 
 def _end(worker: ProcessWorker) -> None:
-    """End the process and those below it, in whatever group they are."""
+    """End the process and those below it, in whatever process group they are."""
     below: list[psutil.Process] = []
     with suppress(psutil.NoSuchProcess):
         below = psutil.Process(worker.pid).children(recursive=True)

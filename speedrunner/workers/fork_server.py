@@ -1,8 +1,8 @@
-"""Where workers come from: one process that has loaded an environment, forked for each of them.
+"""The fork server: one process that has loaded an environment, and is forked for each worker.
 
-What it has loaded is in memory once, and no worker waits for it. Workers are not its children but its
-owner's, as if that had started them: the owner reaps them, they end with the owner, and they outlive their
-template.
+The loaded modules are in memory once, and no worker waits for them to load. Workers are not its children.
+They are children of the owner, as if the owner had started them: the owner reaps them, they end with the
+owner, and they outlive the fork server.
 """
 
 from __future__ import annotations
@@ -27,20 +27,20 @@ from speedrunner.workers.worker_messages import PID, SILENT, Start
 PROGRAM = "speedrunner.workers.fork_server_process"
 
 START_LIMIT_S = 180.0
-"""Seconds that an environment may take to be loaded, and a worker to make it."""
+"""Seconds for loading an environment, and for creating one in a worker."""
 
 FORK_LIMIT_S = 20.0
-"""Seconds that a fork may take, which takes milliseconds."""
+"""Seconds that a fork may take; it normally takes milliseconds."""
 
 
 class ForkServer:
-    """The process, which begins to load at once.
+    """The fork server's process, which starts to load at once.
 
     Args:
         env: name of the environment, as for `envs.make`.
-        log: file to which the error streams of it and of its workers are appended; `None` to drop them.
-        hash_seed: `PYTHONHASHSEED`, which the order of sets in environments follows.
-        shown: whether what they print is shown on our standard error instead.
+        log: file to which its error stream and its workers' are appended; `None` to drop them.
+        hash_seed: `PYTHONHASHSEED`, which determines the order of sets in environments.
+        shown: whether their output goes to our standard error instead.
     """
 
     def __init__(self, env: str, log: Path | None = None, *, hash_seed: int = 0, shown: bool = False) -> None:
@@ -89,20 +89,20 @@ class ForkServer:
 
     @property
     def usable(self) -> bool:
-        """Whether the process lives."""
+        """Whether the process is alive."""
         return self._process.poll() is None
 
     async def fork(self) -> ProcessWorker:
-        """Return a new worker's process, which expects its first request.
+        """Return a new worker's process, ready for its first request.
 
         Raises:
-            WorkerError: the machine starts no process now.
-            WorkerDied: the template has ended.
+            WorkerError: the machine cannot start a process now.
+            WorkerDied: the fork server has ended.
         """
         ours, theirs = socket.socketpair()
         with theirs:
             reader, writer = await asyncio.open_unix_connection(sock=ours)
-            try:  # without waiting in between: no process may be forked and forgotten
+            try:  # without await in between, so that no forked process is lost
                 socket.send_fds(self._control, [b"f"], [theirs.fileno()])
                 (pid,) = PID.unpack(self._control.recv(PID.size))
             except (OSError, struct.error):
@@ -114,15 +114,15 @@ class ForkServer:
         return ProcessWorker(self._env, self._log, pid, reader, writer)
 
     async def worker(self, options: Mapping[str, Any], sandbox: Sandbox) -> ProcessWorker:
-        """Return a worker with its environment made.
+        """Return a worker with its environment created.
 
         Args:
-            options: the environment's.
+            options: the environment's options.
             sandbox: how skills are confined.
 
         Raises:
-            WorkerFault: the environment could not be made.
-            WorkerDied: the process, or the template, ended or hangs.
+            WorkerFault: the environment could not be created.
+            WorkerDied: the worker or the fork server ended or hangs.
         """
         worker = await self.fork()
         try:
@@ -133,7 +133,7 @@ class ForkServer:
         return worker
 
     def end(self, patience_s: float = CLOSE_LIMIT_S) -> None:
-        """End the process, which may take so long to end by itself. Its workers stay."""
+        """End the fork server, which gets `patience_s` to end by itself. Its workers continue."""
         self._control.close()
         try:
             self._process.wait(patience_s)

@@ -1,8 +1,8 @@
-"""The process that loads an environment and is forked for each worker of it; see
+"""The fork server's process: it loads an environment and is forked for each worker; see
 `speedrunner.workers.fork_server`.
 
-A worker runs primitives, counts actions, records call trees and keeps time limits; skills run in a sandboxed
-child (`speedrunner.sandbox`), one for each episode.
+A worker runs primitives, counts actions, records call trees and enforces time limits. Skills run in a
+sandboxed child (`speedrunner.sandbox`), one for each episode.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from speedrunner.workers.worker_messages import (
 )
 
 NOTHING_LOADED = "nothing-loaded"
-"""The last argument of a process that is not to load the environment."""
+"""Last argument of a process that must not load the environment."""
 
 CLONE_PARENT = 0x8000
 CLONE = {"x86_64": 56, "aarch64": 220}
@@ -47,16 +47,16 @@ CLONE = {"x86_64": 56, "aarch64": 220}
 
 
 def serve(owner: socket.socket) -> None:
-    """Be a worker: answer requests until the owner closes the socket."""
+    """Serve as a worker: answer requests until the owner closes the socket."""
     requests = owner.makefile("rb")
 
     def send(reply: Reply) -> None:
-        with suppress(BrokenPipeError):  # there may be no owner any more
+        with suppress(BrokenPipeError):  # the owner may be gone
             owner.sendall(framed(encoded(reply)))
 
     first = read_request(requests)
     if isinstance(first, Check):
-        from speedrunner.workers.check_in_worker import check  # here, as workers that play need nothing of it
+        from speedrunner.workers.check_in_worker import check  # other workers do not need it
 
         check(first, send)
     if not isinstance(first, Start):
@@ -85,15 +85,15 @@ def main() -> None:
     env, fd, owner = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
     die_with(owner)
     faulthandler.enable()
-    for number in (signal.SIGINT, signal.SIGTERM):  # they reach whole groups; the owner decides
+    for number in (signal.SIGINT, signal.SIGTERM):  # they are sent to whole groups; the owner decides
         signal.signal(number, signal.SIG_IGN)
     if sys.argv[-1] != NOTHING_LOADED:
         _preload(env)
     with suppress(SandboxError):
-        view.system()  # which takes a look at the file system
+        view.system()  # cached; it reads the file system
     control = _socket(fd)
     gc.collect()
-    gc.freeze()  # what workers share stays shared: no collection of theirs touches it
+    gc.freeze()  # keeps shared memory shared: the workers' garbage collection does not touch it
     control.send(PID.pack(0))
     while True:
         _, fds, _, _ = socket.recv_fds(control, 1, 1)
@@ -107,11 +107,11 @@ def main() -> None:
 
 
 def _preload(env: str) -> None:
-    """Load what workers can share. Threads cannot be forked: where an environment starts some, begin anew,
-    with nothing loaded."""
+    """Load what workers can share. Threads cannot be forked: if an environment starts some, restart this
+    process with nothing loaded."""
     try:
         REGISTRY.find(env).preload()
-    except Exception as error:  # each worker will meet it again, and say so
+    except Exception as error:  # each worker will raise it again and report it
         if not isinstance(error, EnvironmentFault) and SILENT not in sys.argv:
             traceback.print_exc()
     if len(list(Path("/proc/self/task").iterdir())) > 1:
@@ -119,11 +119,11 @@ def _preload(env: str) -> None:
 
 
 def _run_worker(fd: int, owner: int, control: socket.socket) -> None:
-    """Be a worker to the end of this process."""
+    """Serve as a worker until the end of this process."""
     status = 1
     try:
         os.setsid()  # so that its whole group can be killed
-        die_with(owner)  # the socket tells it too late when a call is running
+        die_with(owner)  # the socket closes too late if a call is running
         control.close()
         serve(_socket(fd))
         status = 0
@@ -135,20 +135,21 @@ def _run_worker(fd: int, owner: int, control: socket.socket) -> None:
         with suppress(OSError, ValueError):
             sys.stdout.flush()
             sys.stderr.flush()
-        os._exit(status)  # what is registered for the end of the process is the template's
+        os._exit(status)  # skips exit handlers, which belong to the fork server
 
 
 def _socket(fd: int) -> socket.socket:
-    """The socket of a number, which no process below has."""
+    """Return the socket of a file descriptor, which child processes do not inherit."""
     os.set_inheritable(fd, False)
     return socket.socket(fileno=fd)
 
 
 def _fork_sibling() -> int:
-    """Fork a process whose parent is this one's; returns its number, 0 in it, or a negative system error.
+    """Fork a process with the same parent as this one. Returns its id, 0 in the new process, or a negative
+    errno.
 
-    `os.fork` with another flag: the system call, between what Python does before and after any fork. There
-    is one thread, so no lock of the C library is held.
+    This is `os.fork` with one more flag: the system call, between Python's own work before and after any
+    fork. There is only one thread, so no lock of the C library is held.
     """
     ctypes.pythonapi.PyOS_BeforeFork()
     pid = int(_libc.syscall(CLONE[os.uname().machine], CLONE_PARENT | signal.SIGCHLD, 0, 0, 0, 0))
@@ -159,7 +160,7 @@ def _fork_sibling() -> int:
     return pid if pid > 0 else -ctypes.get_errno()
 
 
-_libc = ctypes.PyDLL(None, use_errno=True)  # which keeps the interpreter's lock
+_libc = ctypes.PyDLL(None, use_errno=True)  # PyDLL keeps the interpreter's lock
 
 
 if __name__ == "__main__":

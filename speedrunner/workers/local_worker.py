@@ -1,6 +1,4 @@
-"""A worker in the process that it is made in: a terminal's, a test's, or one that a `ProcessWorker` speaks
-to.
-"""
+"""A worker in its creator's process: a terminal, a test, or the process behind a `ProcessWorker`."""
 
 from __future__ import annotations
 
@@ -16,12 +14,12 @@ from speedrunner.workers.worker_messages import Execute, Finish, Load, Ready, Re
 
 
 class LocalWorker(EnvWorker):
-    """Plays the episodes of one environment, which takes this process with it when it hangs or dies. Skills
-    run in the sandbox as everywhere. What the environment prints goes to standard error.
+    """Plays the episodes of one environment. If the environment hangs or dies, so does this process. Skills
+    run in the sandbox as usual. The environment's output goes to standard error.
 
     Args:
-        env: which it closes in the end.
-        sandbox: how skills are confined. Processes for them are started where there are skills.
+        env: the environment; closed at the end.
+        sandbox: how skills are confined. Processes for them are started only if there are skills.
     """
 
     def __init__(self, env: TextEnv, sandbox: Sandbox = Sandbox()) -> None:  # noqa: B008 - immutable
@@ -31,7 +29,7 @@ class LocalWorker(EnvWorker):
         self._episode: WorkerEpisode | None = None
 
     def answer(self, request: Reset | Load | Execute | Finish) -> Reply:
-        """Do what is asked for; what goes wrong with it is a `Fault`."""
+        """Execute a request; an error in it becomes a `Fault`."""
         try:
             match request:
                 case Reset():
@@ -58,12 +56,12 @@ class LocalWorker(EnvWorker):
             return fault(error, what)
 
     def prepare(self) -> None:
-        """Use the time until the next request."""
+        """Prepare for the next request while idle."""
         if self._has_skills:
             self._pool.refill()
 
     def finish(self) -> None:
-        """End what the episode left behind."""
+        """Clean up after the episode."""
         if self._episode is not None:
             self._episode.close()
             self._episode = None
@@ -75,12 +73,12 @@ class LocalWorker(EnvWorker):
         self._env.close()
 
     async def close(self) -> None:
-        """`end`, as every worker is closed."""
+        """End all processes and close the environment."""
         self.end()
 
     async def request(self, request: Reset | Load | Execute, limit_s: float | None) -> Reply:
-        """Carry out a request, however long the environment takes. Raises `WorkerFault`."""
+        """Execute a request, without a time limit. Raises `WorkerFault`."""
         with redirect_stdout(sys.stderr):
-            reply = decoded(encoded(self.answer(request)))  # as it comes from a process
+            reply = decoded(encoded(self.answer(request)))  # as a reply from a process would be
             self.prepare()
         return received(reply)

@@ -1,6 +1,5 @@
-"""A worker in a process of its own, of which nothing is left behind. `speedrunner.workers.fork_server`
-forks it.
-"""
+"""A worker in a separate process, forked by `speedrunner.workers.fork_server`. Closing it leaves nothing
+behind."""
 
 from __future__ import annotations
 
@@ -29,11 +28,11 @@ class ProcessWorker(EnvWorker):
     """A child process of this one.
 
     Args:
-        env: what it plays.
-        log: where its error stream goes, if anywhere.
-        pid: the process, which leads its own session and group.
-        reader: of the socket to it.
-        writer: of the same socket.
+        env: name of its environment.
+        log: file of its error stream, if any.
+        pid: id of the process, which leads its own session and group.
+        reader: reader of the socket to it.
+        writer: writer of the same socket.
     """
 
     def __init__(
@@ -54,19 +53,19 @@ class ProcessWorker(EnvWorker):
 
     @property
     def usable(self) -> bool:
-        """Whether the worker can begin another episode: it has not failed, and its process lives."""
+        """Whether the worker can start another episode: it has not failed, and its process is alive."""
         if self._status is not None or self._busy:
             return False
-        # Without reaping it, so that `kill` cannot meet another process of the same number.
+        # WNOWAIT leaves it unreaped, so that `kill` cannot hit another process with the same id.
         return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
 
     def finish(self) -> None:
-        """Say that the episode is over, so that nothing of its skills stays; `reset` may follow."""
+        """Report the end of the episode, so that nothing of its skills remains; `reset` may follow."""
         if self.usable:
             self._writer.write(pack(Finish()))
 
     async def close(self) -> None:
-        """End the process: an idle one may close its environment first."""
+        """End the process. An idle one may close its environment first."""
         try:
             if self.usable:
                 with suppress(TimeoutError, OSError):
@@ -77,10 +76,10 @@ class ProcessWorker(EnvWorker):
             self.kill()
 
     def kill(self) -> None:
-        """End the process and what it started, at once."""
+        """End the process and all processes that it started, at once."""
         if self._status is not None:
             return
-        for end in (os.kill, os.killpg):  # it may not have made a group of its own yet
+        for end in (os.kill, os.killpg):  # it may not have created its own group yet
             with suppress(ProcessLookupError):
                 end(self.pid, signal.SIGKILL)
         _, status = os.waitpid(self.pid, 0)
@@ -88,7 +87,7 @@ class ProcessWorker(EnvWorker):
         self._writer.close()
 
     async def request(self, request: Request, limit_s: float | None) -> Reply:
-        """Send a request and wait for its first reply. Whatever interrupts this leaves the worker unusable.
+        """Send a request and wait for its first reply. An interruption leaves the worker unusable.
 
         Raises:
             WorkerFault, WorkerDied, WorkerTimedOut: as in `EnvWorker`.
@@ -103,7 +102,7 @@ class ProcessWorker(EnvWorker):
         return reply
 
     async def receive(self, limit_s: float | None, what: str) -> Reply:
-        """Wait for a reply, for `limit_s` seconds at most, to what `what` names. Raises as `request`."""
+        """Wait at most `limit_s` seconds for the reply to the request `what`. Raises as `request`."""
         try:
             async with asyncio.timeout(limit_s):
                 await self._writer.drain()
@@ -122,5 +121,5 @@ class ProcessWorker(EnvWorker):
 
 
 def how_it_ended(status: int) -> str:
-    """The exit status of a process in words; a negative one is a signal's."""
+    """Describe the exit status of a process in words; a negative one is a signal's."""
     return f"killed by {signal.Signals(-status).name}" if status < 0 else f"exit status {status}"

@@ -1,7 +1,6 @@
-"""One episode as its worker plays it: budgets, call tree, and the skills that act in the environment.
+"""One episode in its worker: budgets, call tree, and the skills that act in the environment.
 
-What is wrong with a call is the agent's affair and part of the reply; what is wrong with the environment is a
-`Fault`.
+A wrong call is the agent's mistake and part of the reply. An error of the environment is a `Fault`.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from speedrunner.workers.worker_messages import Execute, Executed, Fault, Opened
 
 
 class EnvironmentBroke(Exception):
-    """The environment raised something that it should not."""
+    """The environment raised an unexpected exception."""
 
     def __init__(self, fault: Fault) -> None:
         super().__init__(fault.message)
@@ -36,7 +35,7 @@ class EnvironmentBroke(Exception):
 class WorkerEpisode:
     """One episode: the world, its budget of actions, and the library that may act in it.
 
-    It is the `World` of the library's skills: they run in a child process and ask it for primitives.
+    It is the `World` of the library's skills: they run in a child process and ask this object for primitives.
     """
 
     def __init__(self, env: TextEnv, pool: ChildPool, request: Reset) -> None:
@@ -52,12 +51,12 @@ class WorkerEpisode:
         self._primitives = {each.name: each for each in env.primitives}
         self._skills: Skills | None = None
         if request.module.public:
-            pool.refill()  # while the world is made
+            pool.refill()  # while the world is created
         self.opened = Opened(env.reset(request.task), env.outcome())
         self.load(request.module)
 
     def load(self, module: Module) -> None:
-        """Go on with the skills of this module, in a process of their own, and no others.
+        """Continue with the skills of this module and no others, in a new process.
 
         Raises:
             SandboxError: no process for skills starts.
@@ -65,14 +64,14 @@ class WorkerEpisode:
         self.close()
         self._public = module.public
         if module.public:
-            number = next(self._loads)  # later skills draw other numbers
+            number = next(self._loads)  # so that later skills draw other random numbers
             seed = hashlib.sha256(f"{self._seed} {number}".encode()).hexdigest()
             primitives = {each.name: each.doc for each in self._env.primitives}
             names = (*module.public, *module.private)
             self._skills = Skills(self._pool, SkillModule(module.source, names, primitives, seed), self)
 
     def execute(self, request: Execute) -> Executed | Fault:
-        """Run one tool call; everything that it can do wrong ends in its node.
+        """Run one tool call. Every mistake in it is recorded in its node.
 
         Raises:
             SandboxError: no process for skills starts.
@@ -115,7 +114,7 @@ class WorkerEpisode:
         return answer
 
     def enter(self, name: str, arguments: Mapping[str, Any]) -> None:
-        """Record that a skill was called from another one."""
+        """Record that another skill called this skill."""
         self._tree.begin(name, arguments)
 
     def leave(self, depth: int, omitted: int, result: Any, error: str | None) -> None:
@@ -123,7 +122,7 @@ class WorkerEpisode:
         self._tree.end(depth, result, error, omitted)
 
     def _run(self, name: str, arguments: Mapping[str, Any], limit_s: float) -> Ended:
-        """Run what the actor called."""
+        """Run the actor's call."""
         if name in self._public and self._skills is not None:
             self._tree = CallTree(name, "skill", arguments, self._room)
             return self._skills.run(name, arguments, limit_s)
@@ -177,7 +176,7 @@ class WorkerEpisode:
 def _bound(
     primitive: Primitive, args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> tuple[Mapping[str, Any], Refused | None]:
-    """Return a call's arguments by parameter name; where they do not fit, none and why."""
+    """Return a call's arguments by parameter name; if they do not fit, none and the reason."""
     try:
         return primitive.signature.bind(*args, **kwargs).arguments, None
     except TypeError as error:
@@ -186,14 +185,14 @@ def _bound(
 
 
 def _outcome(answer: Granted | Refused) -> tuple[str | None, str | None]:
-    """The result and the error that are recorded."""
+    """Return the result and the error to record."""
     if isinstance(answer, Granted):
         return answer.result, None
     return None, f"{answer.kind}: {answer.text}"
 
 
 def fault(error: BaseException, what: str) -> Fault:
-    """Describe an error that is not the agent's."""
+    """Describe an error that is not the agent's mistake."""
     meant = isinstance(error, EnvironmentFault | SandboxError)
     reason = str(error) if meant else f"{type(error).__name__}: {error}"
     return Fault(valid_text(f"{what}: {reason}"), valid_text("".join(traceback.format_exception(error))))

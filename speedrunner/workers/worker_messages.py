@@ -1,4 +1,4 @@
-"""What the main process and a worker say to each other: a request, its reply, as length-prefixed JSON."""
+"""The messages between the main process and a worker: a request, then its reply, as length-prefixed JSON."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from speedrunner.sandbox.settings import Sandbox
 from speedrunner.store.records import CallNode, Module, Termination
 
 if TYPE_CHECKING:
-    import asyncio  # which workers do without
+    import asyncio  # which workers do not import
 
 PID = struct.Struct("i")
-"""What a template says: the numbers of the processes that it has forked, in turn; 0 when it is ready for the
-first, and a negative system error instead of one that could not be forked."""
+"""A fork server's messages: 0 when it is ready for the first fork, then the id of each forked process, in
+order, or a negative errno if the fork failed."""
 
 SILENT = "silent"
-"""The argument of a template that says nothing of what loading raises, as a check will find it."""
+"""Argument of a fork server that must not print what loading raises, since a check will find it."""
 
 
 class Start(msgspec.Struct, tag=True, frozen=True):
-    """Make the environment; the first request, once."""
+    """Create the environment. This is the first request, and sent once."""
 
     env: str
     options: dict[str, Any]
@@ -33,13 +33,13 @@ class Start(msgspec.Struct, tag=True, frozen=True):
 
 
 class Reset(msgspec.Struct, tag=True, frozen=True):
-    """Begin an episode.
+    """Start an episode.
 
     Attributes:
         task: the world.
         module: the skills that may be called.
         action_limit: primitive calls that advance the world; `None` for no limit.
-        seed: of the skills' random numbers. Skills can read it, so it must not reveal the task.
+        seed: seed of the skills' random numbers. Skills can read it, so it must not reveal the task.
     """
 
     task: Task
@@ -49,20 +49,20 @@ class Reset(msgspec.Struct, tag=True, frozen=True):
 
 
 class Load(msgspec.Struct, tag=True, frozen=True):
-    """Let the episode go on with other skills."""
+    """Continue the episode with other skills."""
 
     module: Module
 
 
 class Execute(msgspec.Struct, tag=True, frozen=True):
-    """Run one primitive or public skill, for `time_limit_s` seconds at most."""
+    """Run one primitive or public skill, for at most `time_limit_s` seconds."""
 
     call: ToolCall
     time_limit_s: float
 
 
 class Finish(msgspec.Struct, tag=True, frozen=True):
-    """The episode is over: end what its skills left behind. There is no reply."""
+    """End what the episode's skills left behind: the episode is over. There is no reply."""
 
 
 class Check(msgspec.Struct, tag=True, frozen=True):
@@ -70,11 +70,11 @@ class Check(msgspec.Struct, tag=True, frozen=True):
 
     Attributes:
         env: name of the environment, as for `envs.make`.
-        options: the environment's.
-        task: the one to play; `None` for two of the split's.
+        options: the environment's options.
+        task: the task to play; `None` for two of the split's.
         calls: primitive calls of each play.
-        number: of the process: the first one checks all promises before it plays the tasks, and every second
-            one plays them in the other order.
+        number: number of the process. The first one checks all promises before it plays the tasks, and every
+            second one plays them in the other order.
     """
 
     env: str
@@ -85,26 +85,26 @@ class Check(msgspec.Struct, tag=True, frozen=True):
 
 
 class Ready(msgspec.Struct, tag=True, frozen=True):
-    """What was asked for is done."""
+    """The request is done."""
 
 
 class Opened(msgspec.Struct, tag=True, frozen=True):
-    """The episode has begun."""
+    """The episode has started."""
 
     opening: Opening
     outcome: Outcome
 
 
 class Executed(msgspec.Struct, tag=True, frozen=True, kw_only=True):
-    """A tool call has been run, or refused as `node.error` says.
+    """A tool call was run, or refused as `node.error` says.
 
     Attributes:
         node: the call and all calls that it made.
-        observation: what the last primitive in it returned.
-        free observation: the environment's text for each reply that the actor sees.
-        outcome: how the episode stands now.
+        observation: the result of the last primitive in it.
+        free_observation: the environment's text for each reply that the actor reads.
+        outcome: the episode's current outcome.
         actions: primitive calls of the whole episode that advanced the world.
-        ending: set when the environment has ended the episode, or its actions are used up.
+        termination: set when the environment has ended the episode, or its actions are used up.
     """
 
     node: CallNode
@@ -116,27 +116,27 @@ class Executed(msgspec.Struct, tag=True, frozen=True, kw_only=True):
 
 
 class Fault(msgspec.Struct, tag=True, frozen=True):
-    """The environment broke, or could not be made or reset: no mistake of the agent's."""
+    """The environment broke, or could not be created or reset. This is never the agent's mistake."""
 
     message: str
     traceback: str
 
 
 class Checking(msgspec.Struct, tag=True, frozen=True):
-    """What a check does from now on: a call of the environment, or what goes before the first one."""
+    """The check's current activity: a call of the environment, or a step before the first call."""
 
     what: str
     is_call: bool = True
 
 
 class Broken(msgspec.Struct, tag=True, frozen=True):
-    """A promise that the environment does not keep."""
+    """A broken promise of the environment."""
 
     text: str
 
 
 class Played(msgspec.Struct, tag=True, frozen=True):
-    """The trace of one task that a check has played."""
+    """The trace of one task that a check played."""
 
     task: Task
     trace: list[dict[str, str]]
@@ -149,23 +149,23 @@ _REQUESTS: msgspec.json.Decoder[Request] = msgspec.json.Decoder(Request)
 _REPLIES: msgspec.json.Decoder[Reply] = msgspec.json.Decoder(Reply)
 
 REPLY_LIMIT = 256 * 2**20
-"""Bytes that one reply may have. The bounds on what is recorded keep it far below."""
+"""Most bytes of one reply. The bounds on recorded values keep replies far below it."""
 
 
 class InvalidReply(Exception):
-    """A worker said something that is no reply."""
+    """A worker sent something that is not a valid reply."""
 
 
 def pack(message: Request) -> bytes:
-    """Return a request as it goes over the wire."""
+    """Return a request in its wire format."""
     return framed(msgspec.json.encode(message))
 
 
 def encoded(reply: Reply) -> bytes:
-    """Return a reply's body, which its reader takes whatever the environment says.
+    """Return a reply's body. Readers accept it whatever the environment returns.
 
-    A record that is too large loses the calls below the tool call, and says how many. What cannot be written
-    at all, an environment's text or outcome, becomes a `Fault`.
+    A record that is too large loses the calls below the tool call, and says how many. If an environment's
+    text or outcome cannot be written at all, the reply becomes a `Fault`.
     """
     encode = msgspec.json.encode
     try:
@@ -180,7 +180,7 @@ def encoded(reply: Reply) -> bytes:
 
 
 def read_request(stream: BinaryIO) -> Request | None:
-    """Wait for the next request; `None` when the owner has closed the socket or is gone."""
+    """Wait for the next request; `None` if the owner has closed the socket or is gone."""
     header = stream.read(HEADER.size)
     if len(header) < HEADER.size:
         return None
@@ -193,7 +193,7 @@ async def read_reply(reader: asyncio.StreamReader) -> Reply:
     """Wait for the next reply.
 
     Raises:
-        InvalidReply: it is none.
+        InvalidReply: it is not a valid reply.
         OSError, EOFError: the worker is gone.
     """
     (size,) = HEADER.unpack(await reader.readexactly(HEADER.size))
@@ -203,7 +203,7 @@ async def read_reply(reader: asyncio.StreamReader) -> Reply:
 
 
 def decoded(body: bytes) -> Reply:
-    """Return the reply that a message's body is. Raises `InvalidReply`."""
+    """Decode a reply from a message's body. Raises `InvalidReply`."""
     try:
         return _REPLIES.decode(body)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
@@ -211,7 +211,7 @@ def decoded(body: bytes) -> Reply:
 
 
 def _pruned(node: CallNode) -> CallNode:
-    """The call alone; those below it are counted."""
+    """Return the call alone; the calls below it are counted."""
     below, open_nodes = 0, [node]
     while open_nodes:
         calls = open_nodes.pop().calls

@@ -1,4 +1,4 @@
-"""Warm workers, lent to one episode after another."""
+"""A pool of warm workers, each lent to one episode after another."""
 
 from __future__ import annotations
 
@@ -19,22 +19,23 @@ from speedrunner.workers.fork_server import ForkServer
 from speedrunner.workers.process_worker import ProcessWorker
 
 SKILLS_MB = 30
-"""Memory of a worker's two sandboxed processes, one of them spare, before the skills in them ask for more."""
+"""Memory in MB of a worker's two sandboxed processes (one is spare) before their skills allocate more."""
 
 
 class TooManyWorkers(WorkerError):
-    """The machine has not the memory for as many workers as were asked for."""
+    """The machine lacks the memory for as many workers as were requested."""
 
 
 class _Promises:
-    """Memory that open pools may come to take, much of which they do only as they play."""
+    """Memory that is reserved for open pools. Workers take much of it only while they play."""
 
     def __init__(self) -> None:
         self._first_mb = 0
         self._pools: dict[WorkerPool, int] = {}
 
     def make(self, pool: WorkerPool, env: str, workers: int) -> None:
-        """Refuse workers that would have to swap. Raises `UnknownEnvironment`, `TooManyWorkers`."""
+        """Reserve memory for a pool, unless its workers would have to swap. Raises `UnknownEnvironment`,
+        `TooManyWorkers`."""
         if not self._pools:
             self._first_mb = available_mb()
         each = REGISTRY.find(env).memory_mb + SKILLS_MB
@@ -44,7 +45,7 @@ class _Promises:
         self._pools[pool] = workers * each
 
     def take_back(self, pool: WorkerPool) -> None:
-        """Its workers have ended."""
+        """Release a pool's reservation after its workers have ended."""
         self._pools.pop(pool, None)
 
 
@@ -61,15 +62,14 @@ def _too_many(env: str, workers: int, each: int, available: int) -> TooManyWorke
 
 
 class WorkerPool:
-    """A fixed number of workers of one environment, which come up beside what else is begun. An async context
-    manager.
+    """A fixed number of workers of one environment. They start in the background. An async context manager.
 
     Args:
-        size: workers, each of which plays one episode at a time.
+        size: number of workers; each plays one episode at a time.
         env: name of the environment, as for `envs.make`.
-        options: the environment's.
+        options: the environment's options.
         log: file to which the error streams of all workers are appended; `None` to drop them.
-        sandbox: how skills are confined; `child_process.require` says whether it can be done.
+        sandbox: how skills are confined; `child_process.require` checks that this works here.
     """
 
     def __init__(
@@ -89,19 +89,19 @@ class WorkerPool:
         self._starting = asyncio.Semaphore(os.cpu_count() or 1)
         self._starts: list[asyncio.Task[None]] = []
         self._workers: dict[int, ProcessWorker] = {}  # by slot
-        self._failures: dict[int, Exception] = {}  # of the first start, by slot; for its first taker
-        self._free: list[int] = []  # the last used is the warmest
+        self._failures: dict[int, Exception] = {}  # errors of first starts, by slot, for the first taker
+        self._free: list[int] = []  # slots; the last used one is the warmest
         self._waiting: list[tuple[bool, int, asyncio.Future[int]]] = []  # a heap
         self._tickets = itertools.count()
         self._slots = range(size)
 
     async def __aenter__(self) -> Self:
-        """Let all workers begin to start, without waiting for them.
+        """Start all workers, without waiting for them.
 
         Raises:
             UnknownEnvironment: there is no such environment.
-            TooManyWorkers: they would not fit into the memory that the machine has beside what this process's
-                other pools may come to take; none is started.
+            TooManyWorkers: they would not fit into the machine's memory, after what is reserved for this
+                process's other pools; none is started.
         """
         _PROMISES.make(self, self._env, len(self._slots))
         self._starts = [asyncio.create_task(self._first_start(slot)) for slot in self._slots]
@@ -122,7 +122,7 @@ class WorkerPool:
             _PROMISES.take_back(self)
 
     async def ready(self) -> None:
-        """Wait until all workers have started. Raises `WorkerError` as soon as one has not."""
+        """Wait until all workers have started. Raises `WorkerError` as soon as one fails."""
         for start in asyncio.as_completed(self._starts):
             await start
 
@@ -131,10 +131,10 @@ class WorkerPool:
         """Lend a worker for one episode, as soon as one is free. A dead or interrupted one is replaced.
 
         Args:
-            behind: let everybody who is in a hurry go first.
+            behind: let all requests without this flag go first.
 
         Raises:
-            WorkerError: it did not start; the next one is tried afresh.
+            WorkerError: it did not start; the next request tries again.
         """
         slot = await self._take(behind)
         try:
@@ -142,7 +142,7 @@ class WorkerPool:
                 raise failure
             worker = self._workers.get(slot)
             if worker is None or not worker.usable:
-                if worker is not None:  # it died while nobody had it
+                if worker is not None:  # it died while it was free
                     worker.kill()
                 worker = await self._start(slot)
             yield worker
@@ -150,7 +150,7 @@ class WorkerPool:
             if (used := self._workers.get(slot)) is not None:
                 if used.usable:
                     used.finish()
-                else:  # an interrupted call would go on running: it ends with its worker
+                else:  # an interrupted call would continue: it ends with its worker
                     used.kill()
             self._give_back(slot)
 
@@ -162,20 +162,20 @@ class WorkerPool:
         try:
             return await mine
         except asyncio.CancelledError:
-            if not mine.cancelled():  # handed over at the same moment
+            if not mine.cancelled():  # a slot arrived at the same moment
                 self._give_back(mine.result())
             raise
 
     def _give_back(self, slot: int) -> None:
         while self._waiting:
             _, _, waiter = heapq.heappop(self._waiting)
-            if not waiter.done():  # not one that has given up
+            if not waiter.done():  # skip cancelled requests
                 waiter.set_result(slot)
                 return
         self._free.append(slot)
 
     async def _first_start(self, slot: int) -> None:
-        """Start a slot's first worker and let it be taken, or the error in its place."""
+        """Start a slot's first worker, and make it or its error available."""
         try:
             await self._start(slot)
         except Exception as error:
@@ -191,7 +191,7 @@ class WorkerPool:
         return self._workers[slot]
 
     async def _loaded(self) -> ForkServer:
-        """The template; a new one where it has died."""
+        """Return the fork server; a new one if it has died."""
         async with self._loading:
             if self._template is None or not self._template.usable:
                 self._template = await ForkServer(self._env, self._log).loaded()

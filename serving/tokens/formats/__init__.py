@@ -1,4 +1,4 @@
-"""Native tool-call formats, each a module: how a model writes a call."""
+"""Native tool-call formats, one module each: how a model writes a call."""
 
 from typing import Protocol
 
@@ -9,12 +9,12 @@ from serving.tokens.tools import ToolCall, ToolSpec
 
 
 class ToolFormat(Protocol):
-    """One native format, as a module with these functions, and the frame of its models' turns."""
+    """One native format: a module with these functions, and the frame of its models' turns."""
 
     FRAME: Frame
 
     def call(self, tool: ToolSpec, string_tokens: int) -> Part:
-        """The grammar of one call of `tool`, its strings bounded to `string_tokens` each.
+        """Return the grammar of one call of `tool`, with each string bounded to `string_tokens`.
 
         It allows exactly what the model's chat template would write for such a call.
 
@@ -23,7 +23,7 @@ class ToolFormat(Protocol):
         """
 
     def parse(self, text: str, tools: dict[str, ToolSpec]) -> ToolCall:
-        """Read the one call that `text` consists of, surrounding whitespace aside.
+        """Read the one call that `text` consists of, ignoring surrounding whitespace.
 
         Raises:
             InvalidCall: no call, more than one, one that cannot be read, an unknown tool, or arguments that
@@ -36,4 +36,4 @@ FORMATS: dict[str, ToolFormat] = {
     "qwen3_xml": qwen3_xml,
     "llama3_json": llama3_json,
 }
-"""By their names in model configs."""
+"""The formats by their names in model configs."""

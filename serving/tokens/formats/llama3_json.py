@@ -1,6 +1,7 @@
 """Llama 3's native calls: an answer that is one JSON object, without tags around it.
 
-The grammar is canonical: the bytes that the chat templates of Llama 3.1 to 3.3 write for the same call.
+The grammar is canonical: it allows the bytes that the chat templates of Llama 3.1 to 3.3 write for the same
+call.
 """
 
 from __future__ import annotations
@@ -22,15 +23,15 @@ class _Written(msgspec.Struct, forbid_unknown_fields=True):
 
 
 def call(tool: ToolSpec, string_tokens: int) -> Part:
-    """The grammar of one call of `tool`."""
+    """Return the grammar of one call of `tool`."""
     head = constant(f'{{"name": {dumps(tool.name)}, "parameters": ')
     return sequence(head, json_value(tool.parameters, string_tokens), constant("}"))
 
 
 def parse(text: str, tools: dict[str, ToolSpec]) -> ToolCall:
-    """Read the one call that `text` consists of, surrounding whitespace aside. Raises `InvalidCall`."""
+    """Read the one call that `text` consists of, ignoring surrounding whitespace. Raises `InvalidCall`."""
     try:
-        # msgspec refuses what Python's own reader lets through: NaN, lone surrogates, control characters.
+        # msgspec rejects what Python's own reader accepts: NaN, lone surrogates, control characters.
         found = msgspec.json.decode(text.strip().encode(), type=_Written)
     except (msgspec.DecodeError, UnicodeEncodeError) as error:
         raise InvalidCall(f"the answer is not one tool call: {error}", text) from error

@@ -1,6 +1,6 @@
 """Qwen3's native calls: one JSON object between `<tool_call>` and `</tool_call>` (also called hermes).
 
-The grammar is canonical: the bytes that Qwen3's chat template writes for the same call.
+The grammar is canonical: it allows the bytes that Qwen3's chat template writes for the same call.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ BEGIN, END = "<tool_call>\n", "\n</tool_call>"
 
 
 def call(tool: ToolSpec, string_tokens: int) -> Part:
-    """The grammar of one call of `tool`."""
+    """Return the grammar of one call of `tool`."""
     head = constant(f'{BEGIN}{{"name": {dumps(tool.name)}, "arguments": ')
     return sequence(head, json_value(tool.parameters, string_tokens), constant("}" + END))
 
@@ -30,7 +30,7 @@ def parse(text: str, tools: dict[str, ToolSpec]) -> ToolCall:
         raise InvalidCall("the answer is not one tool call", text)
     inside = stripped.removeprefix("<tool_call>").removesuffix("</tool_call>")
     try:
-        # msgspec refuses what Python's own reader lets through: NaN, lone surrogates, control characters.
+        # msgspec rejects what Python's own reader accepts: NaN, lone surrogates, control characters.
         found = msgspec.json.decode(inside.encode(), type=ToolCall)
     except (msgspec.DecodeError, UnicodeEncodeError) as error:
         raise InvalidCall(f"the tool call is not readable: {error}", text) from error

@@ -1,4 +1,4 @@
-"""Qwen3.5's native calls (Qwen3-Coder's too): XML tags, each argument on lines of its own.
+"""Qwen3.5's native calls (Qwen3-Coder's too): XML tags, each argument on separate lines.
 
     <tool_call>
     <function=NAME>
@@ -8,11 +8,14 @@
     </function>
     </tool_call>
 
-The grammar is canonical: the bytes that Qwen3.5's chat template writes for the same call. Strings and options
-stand as they are, everything else as JSON. Three exceptions, which cost no prefix, as nothing is rendered
-again: a boolean is `true`, where the template would write Python's `True`, against the schema that it shows
-the model (both are read); a number may have any JSON spelling; and a string may hold an unfinished character,
-which is read as U+FFFD.
+The grammar is canonical: it allows the bytes that Qwen3.5's chat template writes for the same call. Strings
+and options are written unchanged, everything else as JSON. There are three exceptions. They cost no cached
+prefix, since nothing is rendered again:
+
+- A boolean is `true`. The template would write Python's `True`, against the schema that it shows the model.
+  Both are read.
+- A number may have any JSON spelling.
+- A string may have an incomplete character, which is read as U+FFFD.
 """
 
 from __future__ import annotations
@@ -30,10 +33,10 @@ from serving.tokens.tools import Schema, ToolCall, ToolSpec, checked_call
 
 FRAME = CHATML
 
-# A value ends at the first of these, so it may hold a closing tag within a line, and any opening one.
+# A value ends at the first of these, so it may contain a closing tag within a line, and any opening tag.
 _END = "\n</parameter>\n"
-# What a generated string may not hold. Only the first could be misread. A model that writes one of the others
-# has forgotten to end its argument; without this it would go on to the string's bound.
+# Texts that a generated string must not contain. Only the first could be misread. A model that writes one of
+# the others has forgotten to end its argument; without this rule it would continue to the string's bound.
 _NOT_IN_STRINGS = ("</parameter>", "</function>", *CHATML.controls)
 
 _HEAD = re.compile(r"<tool_call>\s*<function=([^>\n]+)>\n")
@@ -42,7 +45,8 @@ _TAIL = re.compile(r"\s*</function>\s*</tool_call>")
 
 
 def call(tool: ToolSpec, string_tokens: int) -> Part:
-    """The grammar of one call of `tool`. Raises `InvalidTool` if an option holds the end of an argument."""
+    """Return the grammar of one call of `tool`. Raises `InvalidTool` if an option contains the end of an
+    argument."""
     parameters = [
         (_parameter(tool.name, key, schema, string_tokens), key in tool.parameters["required"])
         for key, schema in tool.parameters["properties"].items()

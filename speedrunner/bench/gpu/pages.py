@@ -23,7 +23,7 @@ PARTS = {
     "Rollouts": ("rollout-", "no-cache", "fp8"),
     "Long prompts": ("long-prompts",),
 }
-"""Steps of each part of a page, by the beginnings of their names."""
+"""Steps of each part of a page, by prefixes of their names."""
 
 PAGE = "record.md"
 """The Markdown page in a record's folder."""
@@ -32,11 +32,11 @@ Cells = Sequence[Sequence[str]]
 
 
 class Part(NamedTuple):
-    """One part of a page: its steps in order of time, and what they measured.
+    """One part of a page: its steps in order of time, and their measurements.
 
     Attributes:
-        tables: by name; tables of several steps with the same name and columns are one table. Headings are in
-            the first row.
+        tables: tables by name; tables of several steps with the same name and columns are one table. Headings
+            are in the first row.
     """
 
     title: str
@@ -46,7 +46,7 @@ class Part(NamedTuple):
 
 
 def parts_of(record: Record) -> list[Part]:
-    """Return what was measured, part by part, and what was not; parts without anything are left out."""
+    """Return the measurements part by part, including those that are missing; empty parts are left out."""
     done = sorted(
         (each for each in record.steps.values() if each.status == "done" and each.measured is not None),
         key=lambda each: each.began,
@@ -83,12 +83,12 @@ def _part(title: str, steps: list[StepRecord]) -> Part:
 
 
 def bench_command(record: Record, *more: str) -> str:
-    """Return the command that makes and continues the record."""
+    """Return the command that creates and continues the record."""
     return shlex.join(["speedrunner", "bench", "gpu", *record.subject.overrides, *more])
 
 
 def title_of(record: Record) -> str:
-    """Return what was measured, on what, and when the last step ended."""
+    """Return the record's title: model, hardware, and the time at which the last step ended."""
     subject = record.subject
     dates = sorted(date_of(each.began) for each in record.steps.values() if each.status == "done")
     when = f", {dates[-1]}" if dates else ""
@@ -127,7 +127,7 @@ def write_page(record: Record) -> None:
 
 
 def record_tables(folder: Path) -> list[writing.Table]:
-    """Return the tables of the record in a folder for a report; their names begin with the folder's.
+    """Return the tables of the record in a folder for a report; their names start with the folder's.
 
     Raises `StorageError`.
     """

@@ -38,15 +38,15 @@ COMPARED = ("hardware", "engine", "settings")
 
 
 class Subject(msgspec.Struct, frozen=True, kw_only=True):
-    """The subject of a record. A folder holds the record of one subject.
+    """The subject of a record. A folder has the record of one subject.
 
     Attributes:
         format: version of this layout.
-        model: name of the model configuration.
-        hardware: the GPUs that are visible, or the CPU if there are none.
+        model: name of the model config.
+        hardware: the visible GPUs, or the CPU if there are none.
         engine: versions of the engine's packages.
-        settings: the model configuration, and what is played on it.
-        overrides: of the command line that started the record.
+        settings: the model config, and what is played on it.
+        overrides: overrides of the command line that started the record.
     """
 
     format: int = 1
@@ -63,10 +63,10 @@ class StepRecord(msgspec.Struct, frozen=True, kw_only=True):
     Attributes:
         format: version of this layout.
         reason: why it failed or was skipped, in one line.
-        traceback: of an error that is no message for people.
-        began: Unix seconds.
-        seconds: length, the start of its server included.
-        command: measures the same alone; empty if only the whole record does.
+        traceback: traceback of an error without a message for users.
+        began: start in Unix seconds.
+        seconds: duration, including the start of its server.
+        command: command that measures the same alone; empty if only the whole record does.
     """
 
     format: int = 1
@@ -81,12 +81,12 @@ class StepRecord(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def has_failed(self) -> bool:
-        """Whether it has no result although it was tried, or its result misses a target."""
+        """Whether it was tried without a result, or its result misses a target."""
         return self.status == "failed" or (self.measured is not None and self.measured.met is False)
 
 
 class Record:
-    """A record as it is in its folder. Made by `open_record` and `read_record_folder`.
+    """A record as stored in its folder. Made by `open_record` and `read_record_folder`.
 
     Attributes:
         steps: the ended steps by name.
@@ -110,27 +110,27 @@ class Record:
             self.steps[found.step] = found
 
     def keep(self, step: StepRecord) -> None:
-        """Write a step's record at once, in place of an earlier one. Raises `StorageError`."""
+        """Write a step's record at once, replacing an earlier one. Raises `StorageError`."""
         path = self.folder / f"{PREFIX}{step.step}.json"
         write_atomic(path, step)
-        self.steps[step.step] = read_record(path, StepRecord)  # as a later process finds it
+        self.steps[step.step] = read_record(path, StepRecord)  # as a later process reads it
 
     def is_finished(self, step: str) -> bool:
-        """Whether a step need not be played again: it succeeded, or cannot be played here."""
+        """Return whether a step need not be played again: it succeeded, or cannot be played here."""
         return step in self.steps and self.steps[step].status != "failed"
 
     def has_succeeded(self, step: str) -> bool:
-        """Whether a step has a result."""
+        """Return whether a step has a result."""
         return step in self.steps and self.steps[step].status == "done"
 
     def facts(self, step: str) -> dict[str, Any]:
-        """Return what a step left for other steps; nothing if it has not succeeded."""
+        """Return the facts of a step for other steps; empty if it has not succeeded."""
         measured = self.steps[step].measured if self.has_succeeded(step) else None
         return measured.facts if measured else {}
 
 
 def is_record(folder: Path) -> bool:
-    """Whether a folder holds a record."""
+    """Return whether a folder has a record."""
     return (folder / SUBJECT).is_file()
 
 
@@ -140,7 +140,7 @@ def read_record_folder(folder: Path) -> Record:
 
 
 def make_folder(folder: Path) -> None:
-    """Make the folder of a record if it is missing. Raises `StorageError`."""
+    """Create the folder of a record if it is missing. Raises `StorageError`."""
     with explained(folder, "made"):
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
@@ -151,8 +151,8 @@ def open_record(folder: Path, subject: Subject) -> Record:
     The caller owns the folder's lock.
 
     Raises:
-        InvalidConfig: the folder holds the record of another subject.
-        StorageError: the folder cannot be made, read or written.
+        InvalidConfig: the folder has the record of another subject.
+        StorageError: the folder cannot be created, read or written.
     """
     make_folder(folder)
     remove_leftovers(folder)

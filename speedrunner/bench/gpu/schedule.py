@@ -25,14 +25,15 @@ from speedrunner.console import Status
 from speedrunner.runs.setup import Setup
 
 LEVELS = (16, 64, 128)
-"""Episodes at the same time, if the server takes so many sequences."""
+"""Episodes at the same time, if the server takes as many sequences."""
 
 FOREIGN = "it starts a server, and serving.url names a running one"
 UNCACHED = "the prefix cache is off"
 
 
 class Sizes(msgspec.Struct, frozen=True):
-    """Seconds on one kind of machine: bounds of a start, a step and a short step, and what a step aims at."""
+    """Seconds on one kind of machine: bounds of a start, a step and a short step, and the target time of a
+    step."""
 
     start_s: float
     bound_s: float
@@ -45,18 +46,18 @@ ON_CPU = Sizes(start_s=240, bound_s=180, short_s=60, aim_s=15)
 
 
 def sizes_of(model_config: ModelConfig) -> Sizes:
-    """Return how long steps with a model configuration take."""
+    """Return how long steps with a model config take."""
     return ON_GPU if model_config.gpus else ON_CPU
 
 
 def bench_of(setup: Setup, record: Record, status: Status) -> Bench:
-    """Return what the steps share, with the times for the model configuration."""
+    """Return what the steps share, with the times for the model config."""
     sizes = sizes_of(setup.model_config)
     return Bench(setup, record, sizes.start_s, sizes.aim_s, status)
 
 
 def steps_of(setup: Setup, overrides: Sequence[str]) -> list[Step]:
-    """Return all steps for a configuration; those that cannot be played here have a reason."""
+    """Return all steps for a configuration; steps that cannot be played here have a reason."""
     model_config, sizes = setup.model_config, sizes_of(setup.model_config)
     foreign = FOREIGN if setup.config.serving.url is not None else ""
     uncached = UNCACHED if model_config.server.flags.get("enable-prefix-caching") is False else ""
@@ -67,7 +68,7 @@ def steps_of(setup: Setup, overrides: Sequence[str]) -> list[Step]:
         return Step(name=name, play=play, server=server, bound_s=bound_s, **more)
 
     def command(start: str, options: str, given: Sequence[str] = overrides) -> str:
-        # The facts that a step finds fill the braces of its options.
+        # Facts of a step fill the braces of its options.
         named = shlex.join(given).replace("{", "{{").replace("}", "}}")
         return f"speedrunner {start} {named} {options}"
 
@@ -143,7 +144,7 @@ def steps_of(setup: Setup, overrides: Sequence[str]) -> list[Step]:
 
 
 def _in_flight(model_config: ModelConfig, level: int) -> int:
-    """Return so many episodes, or fewer if the server takes fewer sequences at a time."""
+    """Return `level` episodes, or fewer if the server takes fewer sequences at a time."""
     most = model_config.server.flags.get("max-num-seqs")
     return min(level, most * model_config.replicas) if isinstance(most, int) else level
 

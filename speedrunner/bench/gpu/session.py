@@ -30,12 +30,12 @@ from speedrunner.store.files import StorageError
 from speedrunner.workers.env_worker import WorkerError
 
 LONGEST_S = 480.0
-"""Longest time of one step in seconds, the start of its server included."""
+"""Longest time of one step in seconds, including the start of its server."""
 
 FOR_PEOPLE = (
     *(EnvironmentFault, WorkerError, InvalidConfig, RunStopped, SandboxError, ServingError, StorageError),
 )
-"""Errors with a text of one line for people."""
+"""Errors with a one-line text for users."""
 
 STARTS = ("start-cold", "start-warm")
 """Steps that measure a start; `total` is among their facts."""
@@ -48,12 +48,13 @@ class Step:
     """One part of a record.
 
     Attributes:
-        name: of its file.
+        name: name of its file.
         bound_s: seconds after which it counts as failed, without the start of its server.
-        play: measures.
-        command: measures the same alone, with names of its facts in braces; empty if only the record does.
-        server: name of the server that it needs, which `model_config` describes; empty for none.
-        model_config: the model configuration of that server.
+        play: function that measures.
+        command: command that measures the same alone, with names of its facts in braces; empty if only the
+            record does.
+        server: name of the server that it needs, as described by `model_config`; empty for none.
+        model_config: the model config of that server.
         starts: name of a server that the step starts itself and leaves running.
         needs: name of a step that must have a result before.
         skip: why it cannot be played here.
@@ -81,13 +82,13 @@ class Left:
 
 @dataclass
 class Bench:
-    """The record and the one server that runs, shared by all steps.
+    """The record and the one running server, shared by all steps.
 
     Attributes:
         longest_start_s: seconds to allow for a start while none was measured.
         aim_s: seconds that the timed part of a step should take.
-        status: shows what is done now.
-        running: name of the server that runs; empty if none does.
+        status: shows the current activity.
+        running: name of the running server; empty if none runs.
     """
 
     setup: Setup
@@ -103,25 +104,26 @@ class Bench:
 
     @property
     def deployment(self) -> Deployment:
-        """The server that runs, in service."""
+        """The running server's deployment."""
         assert self._deployment is not None
         return self._deployment
 
     @property
     def compiled(self) -> Path:
-        """Folder for the code that servers compile. It travels with the record."""
+        """Folder for the servers' compiled code. It is part of the record's folder."""
         return self.record.folder / "compiled"
 
     def is_running(self, server: str) -> bool:
-        """Whether this server runs and its process is alive."""
+        """Return whether this server runs and its process is alive."""
         if self._deployment is None or self.running != server:
             return False
         return self._deployment.server is None or self._deployment.server.alive
 
     async def start(self, server: str, model_config: ModelConfig) -> dict[str, float]:
-        """Stop the server that runs and start this one. Return the seconds of the start by phase.
+        """Stop the running server and start this one. Return the seconds of the start by phase.
 
-        Raises `ServerFailed`, `InvalidModelConfig`; again without a try if it has failed in this process.
+        Raises `ServerFailed`, `InvalidModelConfig`; if it has already failed in this process, without another
+        try.
         """
         if server in self._broken:
             raise ServerFailed(f"its server did not start: {self._broken[server]}")
@@ -148,7 +150,7 @@ class Bench:
         return {**(started.phases if started else {}), "total": time.monotonic() - began}
 
     async def stop(self) -> None:
-        """Stop the server that runs, if any."""
+        """Stop the running server, if any."""
         self.running, self._deployment = "", None
         await self._stack.aclose()
 
@@ -199,15 +201,15 @@ class Bench:
 
 
 async def play_steps(bench: Bench, steps: Sequence[Step], minutes: float, drain: Drain) -> list[Left]:
-    """Play the steps that the record lacks, in order, as long as the next one fits into the minutes.
+    """Play the steps that the record lacks, in order, while the next one fits into the minutes.
 
-    A step that fails is recorded with its reason, and the others follow. Whatever ends this, the server is
-    stopped.
+    A step that fails is recorded with its reason, and the others follow. The server is stopped at the end,
+    whatever the reason.
 
-    Returns what has not succeeded.
+    Returns the steps that have not succeeded.
 
     Raises:
-        InvalidConfig: the minutes are too short for any step that is left.
+        InvalidConfig: the minutes are too short for every remaining step.
         StorageError: a result cannot be written.
     """
     end = time.monotonic() + 60 * minutes
@@ -243,7 +245,7 @@ async def play_steps(bench: Bench, steps: Sequence[Step], minutes: float, drain:
 def _next(bench: Bench, steps: Sequence[Step], left_s: float) -> Step | None:
     """Return the first step that fits into the seconds left.
 
-    A step that starts a server comes before any other for which that server would have to be started.
+    A step that starts a server comes before all others that need that server to be started.
     """
     for step in steps:
         starting = [each for each in steps if each.starts == step.server]
@@ -259,7 +261,7 @@ def first_line(error: BaseException) -> str:
 
 
 def with_folder(model_config: ModelConfig, compiled: Path) -> ModelConfig:
-    """Return the model configuration with a server that keeps compiled code in this folder."""
+    """Return the model config with a server that keeps compiled code in this folder."""
     folders = {name: str(compiled.resolve() / name.lower()) for name in CACHES}
     server = msgspec.structs.replace(model_config.server, env={**model_config.server.env, **folders})
     return msgspec.structs.replace(model_config, server=server)

@@ -1,4 +1,4 @@
-"""Measurements of the steps of `speedrunner bench gpu`, on the server that runs."""
+"""Measurements of the steps of `speedrunner bench gpu`, on the running server."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ from speedrunner.runs.machine import machine
 from speedrunner.runs.versions import versions
 
 MAIN = "main"
-"""The server with the model configuration as it is."""
+"""The server with the unchanged model config."""
 
 KINDS, MOST_PROBES = 12, 200
 """Kinds of tool-call probes, and the most probes that are sent."""
 
 CACHE_TURNS = 8
-"""Requests of a conversation, where no rollout says how many fit."""
+"""Requests of a conversation if no rollout shows how many fit."""
 
 LENGTHS = (8192, 32_768)
-"""Tokens of the conversations that are counted, with the whole context."""
+"""Lengths in tokens of the conversations that are counted, in addition to the whole context."""
 
 MORE_PACKAGES = ("flashinfer-python", "triton", "cuda-python")
 
 
 async def measure_environment(bench: Bench) -> Measurement:
-    """Describe the machine and what is installed."""
+    """Describe the machine and the installed software."""
     return await asyncio.to_thread(_describe_machine)
 
 
@@ -71,9 +71,9 @@ def _toolkit() -> str:
 
 
 async def start_cold(bench: Bench) -> Measurement:
-    """Start with no compiled code, as on a new machine."""
+    """Start without compiled code, as on a new machine."""
     await bench.stop()
-    # If an earlier try took too long, what it compiled stays, so that this one comes further.
+    # If an earlier try took too long, its compiled code stays, so that this one gets further.
     continued = "start-cold" in bench.record.steps
     if not continued:
         await asyncio.to_thread(shutil.rmtree, bench.compiled, ignore_errors=True)
@@ -81,7 +81,7 @@ async def start_cold(bench: Bench) -> Measurement:
 
 
 async def start_warm(bench: Bench) -> Measurement:
-    """Start with what the first start compiled."""
+    """Start with the code that the first start compiled."""
     return await _start("warm", bench)
 
 
@@ -93,9 +93,9 @@ async def _start(kind: str, bench: Bench) -> Measurement:
 
 
 def claims(model_config: ModelConfig, gpus: Sequence[Gpu]) -> dict[int, int]:
-    """Return how many conversations the cache should keep on these GPUs, by their tokens.
+    """Return how many conversations the cache should hold on these GPUs, by their tokens.
 
-    The arithmetic is that of `serving.sizing`. Empty where it does not know the model, and without GPUs.
+    The arithmetic is that of `serving.sizing`. Empty if it does not know the model, and without GPUs.
     """
     cache = cache_on(model_config, gpus)
     lengths = {min(tokens, model_config.context) for tokens in (*LENGTHS, model_config.context)}
@@ -104,7 +104,7 @@ def claims(model_config: ModelConfig, gpus: Sequence[Gpu]) -> dict[int, int]:
 
 
 async def measure_capacity(bench: Bench) -> Measurement:
-    """Compare how many conversations the engine's cache keeps with what the configuration claims."""
+    """Compare how many conversations the engine's cache holds with what the configuration claims."""
     model_config, cache = bench.deployment.model_config, cache_of(bench.deployment)
     gpus = (await asyncio.to_thread(read_gpus)).usable if bench.deployment.server else []
     claimed = claims(model_config, gpus)
@@ -126,7 +126,7 @@ async def measure_capacity(bench: Bench) -> Measurement:
 
 
 async def measure_tool_calls(in_flight: int, bench: Bench) -> Measurement:
-    """Send tool-call probes, as many as fit into the time, at least as many as are in flight."""
+    """Send tool-call probes: as many as fit into the time, but at least as many as are in flight."""
     began = time.monotonic()
     await _send_probes(KINDS, in_flight, bench)
     per_probe_s = (time.monotonic() - began) / KINDS
@@ -136,7 +136,7 @@ async def measure_tool_calls(in_flight: int, bench: Bench) -> Measurement:
 
 
 async def measure_grammar(in_flight: int, bench: Bench) -> Measurement:
-    """The same with many requests in flight, where the grammar costs most."""
+    """Send the same probes with many requests in flight, where the grammar costs most."""
     found = await _send_probes(KINDS + 2 * in_flight, in_flight, bench)
     found.tables = []
     return found
@@ -155,7 +155,7 @@ async def measure_rollout(in_flight: int, bench: Bench) -> Measurement:
 
 
 async def repeat_rollout(like: str, server: str, bench: Bench) -> Measurement:
-    """Play what another step has played, on another server."""
+    """Play the same as another step, on another server."""
     facts = bench.record.facts(like)
     return await measure_timed_rollout(
         bench.deployment,
@@ -170,7 +170,7 @@ async def repeat_rollout(like: str, server: str, bench: Bench) -> Measurement:
 
 
 async def measure_cache_share(in_flight: int, like: str, bench: Bench) -> Measurement:
-    """Compare cached tokens of episodes with the most that the cache can give.
+    """Compare cached tokens of episodes with the most that the cache can provide.
 
     Args:
         like: name of a step; episodes have as many requests as its episodes.
@@ -187,7 +187,7 @@ async def measure_cache_share(in_flight: int, like: str, bench: Bench) -> Measur
 
 
 async def repeat_in_half_the_cache(bench: Bench) -> Measurement:
-    """Play what `measure_cache_share` played on a server with half the room."""
+    """Play the same as `measure_cache_share`, on a server with half the room."""
     facts = bench.record.facts("cache-share")
     levels = await _play_levels(bench, facts["in_flight"], facts["calls"])
     return Measurement(

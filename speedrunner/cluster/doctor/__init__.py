@@ -1,1 +1,1 @@
-"""Whether a machine can play what a configuration names: checks, each of which says what to do."""
+"""Checks whether a machine can play a configuration. Each check says what to do."""

@@ -65,7 +65,7 @@ CHECKS: dict[str, Check] = {
     "memory": machine.memory,
     "cores": machine.cores,
 }
-"""By what is shown while they run."""
+"""The checks by the text that is shown while they run."""
 
 
 def examine(
@@ -77,7 +77,7 @@ def examine(
     """Check this machine. A check that breaks is a finding as well.
 
     Args:
-        status: shows what is being checked.
+        status: shows the running check.
         say: called with each finding.
     """
     found: list[Finding] = []

@@ -21,23 +21,24 @@ MOUNTS = Path("/proc/self/mountinfo")
 NETWORK = re.compile(
     r"nfs|lustre|gpfs|beegfs|ceph|cifs|smb|afs|panfs|pvfs|orangefs|weka|glusterfs|fuse\.sshfs|9p|virtiofs"
 )
-"""Beginnings of the types that other machines share."""
+"""Prefixes of the types of file systems that machines share."""
 
 RUN_GB, RUN_FILES = 0.5, 500
-"""Room and most files of one run of the paper's size; an estimate: Crafter's are the largest."""
+"""Disk space and maximum number of files of one run of the paper's size: an estimate; Crafter's are the
+largest."""
 
 SCRATCH_GB = 5.0
-"""Room for what the engine compiles and for sockets: an estimate."""
+"""Disk space for the engine's compiled code and for sockets: an estimate."""
 
 WRITTEN = 2**20
-"""Bytes that are written on trial: a full quota refuses them, and an empty file may still be made."""
+"""Bytes of a trial write: a full quota refuses them, although it may still allow an empty file."""
 
 COMPILED = {**USUAL, "NUMBA_CACHE_DIR": tempfile.gettempdir()}
-"""Variables that name folders for what is compiled, with the folders outside of jobs."""
+"""Variables that name folders for compiled code, with the folders outside of jobs."""
 
 
 class Mount(msgspec.Struct, frozen=True):
-    """A mounted file system: its folder, and its type as the kernel calls it."""
+    """A mounted file system: its folder, and the kernel's name of its type."""
 
     place: Path
     type: str
@@ -49,12 +50,12 @@ class Mount(msgspec.Struct, frozen=True):
 
     @property
     def is_memory(self) -> bool:
-        """Whether it is gone when the machine, and often the job, ends."""
+        """Whether its files are lost when the machine, and often the job, ends."""
         return self.type in ("tmpfs", "ramfs")
 
 
 def run_folders(subject: Subject) -> Iterator[Finding]:
-    """Check that runs can be written: room, files and type of file system."""
+    """Check that runs can be written: disk space, number of files and type of file system."""
     for folder in subject.folders:
         name, base = f"folder {folder}", _nearest(folder)
         runs = sum(Path(each.run.dir).absolute().parent == folder for each in subject.configs)
@@ -76,7 +77,7 @@ def run_folders(subject: Subject) -> Iterator[Finding]:
 
 
 def scratch(subject: Subject) -> Iterator[Finding]:
-    """Check that the temporary folder can be written, has room and is this machine's own."""
+    """Check that the temporary folder can be written, has enough space and is local to this machine."""
     name, folder = "scratch", Path(tempfile.gettempdir())
     remedy = f"export TMPDIR={os.environ.get('SLURM_TMPDIR') or '/tmp'}"
     if problem := _write_problem(folder):
@@ -94,7 +95,8 @@ def scratch(subject: Subject) -> Iterator[Finding]:
 
 
 def caches(subject: Subject) -> Iterator[Finding]:
-    """Check that compiled code stays on this machine, and that weights of the hub can be read or fetched."""
+    """Check that compiled code stays on this machine, and that weights of the hub can be read or
+    downloaded."""
     derived = cache_settings(os.environ, Path(tempfile.gettempdir()))
     is_local = True
     for variable, usual in COMPILED.items():
@@ -112,7 +114,7 @@ def caches(subject: Subject) -> Iterator[Finding]:
 
 
 def _weights(home: Path) -> Finding:
-    """Check the folder for what is fetched from the hub; it may be read-only."""
+    """Check the folder for downloads from the hub; it may be read-only."""
     name, remedy = "weights", "export HF_HOME= a folder of yours, in the job as well"
     try:
         os.scandir(home).close()
@@ -132,13 +134,13 @@ def mount_of(path: Path) -> Mount:
         before, _, after = line.partition(" - ")
         place = Path(re.sub(r"\\(\d{3})", lambda octal: chr(int(octal[1], 8)), before.split()[4]))
         if resolved.is_relative_to(place) and len(place.parts) >= len(found.place.parts):
-            found = Mount(place, after.split()[0])  # a later one covers an earlier one
+            found = Mount(place, after.split()[0])  # a later mount covers an earlier one
     return found
 
 
 def _nearest(path: Path) -> Path:
-    """Return the path itself, or the folder above it that exists, if this user may look."""
-    # `Path.exists` raises below a folder of others.
+    """Return the path itself, or the nearest folder above it that exists and that this user may see."""
+    # `Path.exists` raises an error below folders of other users.
     return next(each for each in (path, *path.parents) if os.path.exists(each))  # noqa: PTH110
 
 
@@ -147,7 +149,7 @@ def _free_gb(folder: Path) -> float:
 
 
 def _write_problem(folder: Path) -> str:
-    """Write a file and remove it; return why that failed, or nothing."""
+    """Write a file and remove it. Return why that failed, or nothing."""
     try:
         with tempfile.NamedTemporaryFile(dir=folder, prefix=".speedrunner-doctor-") as file:
             file.write(bytes(WRITTEN))

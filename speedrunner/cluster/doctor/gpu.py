@@ -1,4 +1,4 @@
-"""GPUs and the compilers that serving on them needs."""
+"""Checks of GPUs and the compilers that serving on them needs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The machine and the job: Slurm, processes, memory, cores, shared memory."""
+"""Checks of the machine and the job: Slurm, processes, memory, cores, shared memory."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ EPISODE_PROCESSES, ENGINE_PROCESSES = 40, 500
 """Processes and threads of one episode (worker, sandboxes, Java's threads) and of a server: estimates."""
 
 SHARED_GB = 1.0
-"""Room in /dev/shm for what several GPUs exchange: an estimate."""
+"""Space in /dev/shm for data that several GPUs exchange: an estimate."""
 
 CORES = {False: 2, True: 4}
-"""The least for a model on the CPU, and on GPUs, with which workers have to keep up: an estimate."""
+"""Least number of cores for a model on the CPU, and for one on GPUs, which workers have to keep up with: an
+estimate."""
 
 
 def slurm(subject: Subject) -> Iterator[Finding]:
@@ -41,7 +42,7 @@ def slurm(subject: Subject) -> Iterator[Finding]:
 
 
 def processes(subject: Subject) -> Iterator[Finding]:
-    """Check that as many processes may be started as episodes in flight take."""
+    """Check that enough processes may be started for the episodes in flight."""
     needed = ENGINE_PROCESSES + EPISODE_PROCESSES * _in_flight(subject)
     most = min(_process_limits(), default=None)
     if most is not None and most < needed:
@@ -59,7 +60,7 @@ def _process_limits() -> Iterator[int]:
         mine = (each.info for each in psutil.process_iter(["uids", "num_threads"]))
         yield hard - sum(each["num_threads"] for each in mine if each["uids"].real == os.getuid())
     for folder in own_cgroups("pids"):
-        with suppress(OSError, ValueError):  # the outermost has no limit, others say "max"
+        with suppress(OSError, ValueError):  # the outermost has no limit, others may have "max"
             yield int((folder / "pids.max").read_text()) - int((folder / "pids.current").read_text())
 
 

@@ -1,4 +1,4 @@
-"""Models on a machine: the installed engine, its flags, and files that need no network."""
+"""Checks of models: the installed engine, its flags, and files that need no network."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from speedrunner.cluster.subject import Subject
 from speedrunner.findings import Finding, failure, ok, warning
 
 STAMP = "installed.json"
-"""What `make venv` leaves in an environment that is complete."""
+"""File that `make venv` leaves in a complete environment."""
 
 
 def installation(subject: Subject) -> Iterator[Finding]:
@@ -74,10 +74,10 @@ def files(subject: Subject) -> Iterator[Finding]:
 
 
 def flags(subject: Subject) -> Iterator[Finding]:
-    """Check that the engine takes the flags of each model configuration that it can serve here.
+    """Check that the engine accepts the flags of each model config that it can serve here.
 
-    The CPU build serves none for GPUs, and the GPU build cannot be imported on a machine that has none.
-    Other checks report both.
+    The CPU build serves no model config for GPUs, and the GPU build cannot be imported on a machine without a
+    GPU. Other checks report both.
     """
     kind, _ = _stamp()
     served = [each for each in subject.served if not (kind == "cpu" and each[0].gpus)]
@@ -117,7 +117,7 @@ def servers(subject: Subject) -> Iterator[Finding]:
 
 
 def _stamp() -> tuple[str | None, str | None]:
-    """Return the build that `make venv` has installed, `cpu` or `gpu`, and its lock's SHA-256."""
+    """Return the build that `make venv` installed, `cpu` or `gpu`, and its lock's SHA-256."""
     try:
         stamp = json.loads(Path(sys.prefix, STAMP).read_text("utf-8"))
         return stamp["kind"], stamp["lock"]

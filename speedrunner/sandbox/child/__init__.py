@@ -1,5 +1,5 @@
-"""What runs inside a sandboxed process, beside the untrusted code: the standard library only, no secrets.
+"""The code in a sandboxed process that runs the untrusted code: standard library only, no secrets.
 
-Nothing here protects anybody: the code that runs beside it can change all of it. It is here to serve code
-that behaves, and its other side (`speedrunner.sandbox`) believes nothing that it says.
+Nothing here is a protection: the untrusted code in the same process can change all of it. It serves code that
+behaves. Its other side (`speedrunner.sandbox`) trusts nothing that it sends.
 """

@@ -1,6 +1,5 @@
-"""The child's own time limit: it tells a call that forgot the time where it was. The worker's does the
-rest.
-"""
+"""The child's own time limit: a call that takes too long gets an exception where it was. The worker enforces
+the limit on processes that ignore it."""
 
 from __future__ import annotations
 
@@ -10,26 +9,26 @@ from contextlib import suppress
 from types import FrameType
 
 RECURSION_LIMIT = 1_000
-"""Python frames, for untrusted code."""
+"""Python frames for untrusted code."""
 
 RECURSION_RESERVE = 1_000
-"""Frames that a message to the worker has for itself, however deep the code that sends it."""
+"""Extra frames for a message to the worker, however deep the code that sends it."""
 
 AGAIN_S = 0.2
-"""Seconds between interruptions of a call that goes on after its time limit."""
+"""Seconds between interruptions of a call that continues after its time limit."""
 
 
 class TimeLimitReached(BaseException):
-    """The call used up its time. Not an `Exception`, so that usual error handling lets it through."""
+    """The call used up its time. Not an `Exception`, so that ordinary `except` clauses do not catch it."""
 
-    __module__ = "builtins"  # tracebacks name it without
+    __module__ = "builtins"  # tracebacks show the name without a module
 
 
 class Alarm:
-    """Interrupts the main thread when a call's time is up, again and again until the call gives in.
+    """Interrupts the main thread when a call's time is up, repeatedly until the call ends.
 
-    Inside `with alarm:`, nothing is interrupted, but at its end, and recursion has frames to spare: a message
-    must not be left half-said.
+    Inside `with alarm:`, interruptions wait until the end of the block, and recursion has extra frames. A
+    message must not be sent half.
     """
 
     def __init__(self) -> None:
@@ -40,14 +39,15 @@ class Alarm:
         signal.signal(signal.SIGALRM, self._ring)
 
     def start(self, limit_s: float, left_s: float) -> None:
-        """Raise `TimeLimitReached` in `left_s` from now, wherever the program then is; it names `limit_s`."""
+        """Raise `TimeLimitReached` in `left_s` from now, wherever the program is then; the message names
+        `limit_s`."""
         self._limit_s = limit_s
         self.expired, self._running, self._held = False, True, False
         sys.setrecursionlimit(RECURSION_LIMIT)
-        signal.setitimer(signal.ITIMER_REAL, max(left_s, 0.001), AGAIN_S)  # 0 would mean never
+        signal.setitimer(signal.ITIMER_REAL, max(left_s, 0.001), AGAIN_S)  # 0 would mean no alarm
 
     def stop(self) -> None:
-        """Raise nothing any more."""
+        """Stop the alarm."""
         self._running = False
         signal.setitimer(signal.ITIMER_REAL, 0)
 
@@ -56,7 +56,7 @@ class Alarm:
         sys.setrecursionlimit(RECURSION_LIMIT + RECURSION_RESERVE)
 
     def __exit__(self, *_: object) -> None:
-        with suppress(RecursionError):  # still too deep for it
+        with suppress(RecursionError):  # still too deep for this limit
             sys.setrecursionlimit(RECURSION_LIMIT)
         self._held = False
         if self.expired and self._running:

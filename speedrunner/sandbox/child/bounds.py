@@ -1,6 +1,6 @@
-"""What a skill may import, and how much a tool call may say and record.
+"""The modules that a skill may import, and bounds on what a tool call may send and record.
 
-The child keeps to the latter to save work, the worker enforces it.
+The child follows these bounds to save work. The worker enforces them.
 """
 
 from __future__ import annotations
@@ -11,40 +11,41 @@ ALLOWED_MODULES = (
     *("collections", "copy", "dataclasses", "enum", "functools", "heapq", "itertools", "json", "math"),
     *("operator", "random", "re", "statistics", "string", "typing"),
 )
-"""Modules that skills may import; the library sees to it."""
+"""Modules that skills may import; the library enforces it."""
 
 NODE_LIMIT = 20_000
-"""Recorded calls of one tool call. The worker records as many calls beside them that advance the world."""
+"""Recorded calls of one tool call. The worker records as many further calls that advance the world."""
 
 DEPTH_LIMIT = 100
-"""Levels of recorded calls; what runs deeper is recorded under the deepest recorded call."""
+"""Levels of recorded calls; deeper calls are recorded under the deepest recorded one."""
 
 TEXT_LIMIT = 4_000_000
 """Characters of arguments and results of one tool call that are kept whole; see `VALUE_CHARS`."""
 
 VALUE_LIMIT = 1_000_000
-"""Characters of one argument or result that is kept whole, as it goes from the child to the worker."""
+"""Characters of one argument or result that is sent whole from the child to the worker."""
 
 VALUE_CHARS = 20
-"""Characters that a value counts beside its own text, whatever it is: it takes as much work and memory."""
+"""Characters that every value counts in addition to its text, for its work and memory."""
 
 ERROR_CHARS = 1_000
-"""Characters of the line that says what a piece of code raised."""
+"""Characters of the error line of a piece of code."""
 
 MESSAGE_LIMIT = 2 * 2**20
-"""Bytes that one message of the child may have."""
+"""Most bytes of one message of the child."""
 
 TOKEN_LIMIT = 250_000
-"""Strings, brackets and commas that it may have: what `VALUE_LIMIT` lets through, and some more."""
+"""Strings, brackets and commas in one message: as many as `VALUE_LIMIT` allows, and some more."""
 
 NESTING_LIMIT = 100
-"""Levels of lists and objects that it may have."""
+"""Levels of lists and objects in one message."""
 
 _TOKEN = re.compile(rb'"(?:[^"\\]++|\\.)*+"?|[][{},]', re.DOTALL)
 
 
 def excess(body: bytes) -> str | None:
-    """Say what a message has too much of, before it is decoded, which could take long; `None`: nothing."""
+    """Return which bound a message exceeds, or `None`. It runs before the message is decoded, since that
+    could take long."""
     if len(body) > MESSAGE_LIMIT:
         return f"{len(body)} bytes; {MESSAGE_LIMIT} are allowed"
     if len(body) <= TOKEN_LIMIT and body.count(b"[") + body.count(b"{") <= NESTING_LIMIT:

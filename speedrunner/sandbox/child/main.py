@@ -1,4 +1,4 @@
-"""Where a sandboxed process begins; see `speedrunner.sandbox.child_process` for who starts it, and how."""
+"""Entry point of a sandboxed process; `speedrunner.sandbox.child_process` starts it."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from .wire import Wire, encode
 
 
 def main(role: str, settings: str) -> None:
-    """Confine this process, say so, and serve the worker until it closes the pipe.
+    """Confine this process, report it, and serve the worker until it closes the pipe.
 
     Args:
-        role: `skills` or `code`: what is run, by a module beside this one.
+        role: `skills` or `code`: the kind of code to run, with a module here for each.
         settings: JSON with the resource `limits`, and the `parent` to die with (0 for none).
     """
     serve = importlib.import_module(f".run_{role}", __package__).serve
@@ -25,7 +25,7 @@ def main(role: str, settings: str) -> None:
     if given["parent"]:
         die_with(given["parent"])
     sys.dont_write_bytecode = True
-    for module in ALLOWED_MODULES:  # what the code is likely to import, while nobody waits
+    for module in ALLOWED_MODULES:  # likely imports of the code, while the process is not needed yet
         importlib.import_module(module)
     wire, alarm = Wire(), Alarm()
     confine(given["limits"])

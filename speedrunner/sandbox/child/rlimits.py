@@ -1,4 +1,4 @@
-"""Limits that a process sets itself before it runs untrusted code, which cannot raise them."""
+"""Limits that a process sets for itself before it runs untrusted code. That code cannot raise them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def confine(limits: Mapping[str, int]) -> None:
 
 
 def die_with(parent: int) -> None:
-    """Have the kernel end this process when its parent ends, in whatever way."""
+    """Make the kernel end this process when its parent ends, in whatever way."""
     import ctypes
 
     parent_death_signal = 1  # PR_SET_PDEATHSIG

@@ -18,19 +18,20 @@ from .values import valid_text
 from .wire import Wire, encode
 
 CHUNK = 16_384
-"""Characters of one message."""
+"""Most characters of one message."""
 
 HERE = str(Path(__file__).parent)
 
 
 class Output(io.TextIOBase):
-    """Standard output and error of the piece of code that the worker knows by a number.
+    """Standard output and error of one piece of code.
 
-    Of `limit` characters the first half is sent at once, the last one kept.
+    The first half of `limit` characters is sent at once. The rest is kept as its tail, of at most the other
+    half.
 
     Attributes:
-        written: characters in all.
-        tail: the last ones of those that were not sent.
+        written: number of characters written in total.
+        tail: the last of the characters that were not sent.
     """
 
     def __init__(self, wire: Wire, alarm: Alarm, number: int, limit: int) -> None:
@@ -43,11 +44,11 @@ class Output(io.TextIOBase):
         self._tail_room = limit - limit // 2
 
     def writable(self) -> bool:
-        """Yes."""
+        """Return true."""
         return True
 
     def write(self, text: str) -> int:
-        """Send what there is room for."""
+        """Send the part of the text that there is room for."""
         self.written += len(text)
         sent = min(len(text), self._head_room)
         for start in range(0, sent, CHUNK):
@@ -61,18 +62,18 @@ class Output(io.TextIOBase):
 
 
 def trace(error: BaseException) -> tuple[str, str]:
-    """Return an error's traceback without our own frames, and what it says in one line."""
+    """Return an error's traceback without our own frames, and its one-line message."""
     shown = traceback.TracebackException.from_exception(error)
     shown.stack = traceback.StackSummary.from_list(
         [frame for frame in shown.stack if not frame.filename.startswith(HERE)]
     )
-    # A syntax error's place stands before it, indented.
+    # A syntax error's location precedes it, indented.
     line = next((each for each in shown.format_exception_only() if not each.startswith(" ")), "")
     return "".join(shown.format()), valid_text(line.partition("\n")[0][:ERROR_CHARS])
 
 
 class Session:
-    """One namespace that lasts."""
+    """One persistent namespace."""
 
     def __init__(self, wire: Wire, alarm: Alarm) -> None:
         self._wire = wire
@@ -81,7 +82,7 @@ class Session:
         self._pieces = 0
 
     def start(self, number: int, mounts: Mapping[str, str], bootstrap: str) -> None:
-        """Run the code that prepares the namespace, and tell the worker what it raised."""
+        """Run the code that prepares the namespace, and report to the worker what it raised."""
         self._names["MOUNTS"] = dict(mounts)
         try:
             exec(compile(bootstrap, "<bootstrap>", "exec", dont_inherit=True), self._names)
@@ -91,7 +92,7 @@ class Session:
             self._wire.send(encode(["done", number, 0, "", None]))
 
     def execute(self, number: int, code: str, limit_s: float, limit_chars: int) -> None:
-        """Run one piece; its output, its last expression's value and its error are printed."""
+        """Run one piece of code; its output, its last expression's value and its error are printed."""
         self._pieces += 1
         output = Output(self._wire, self._alarm, number, limit_chars)
         sys.stdout = sys.stderr = output
@@ -126,7 +127,7 @@ class Session:
 
 
 def serve(wire: Wire, alarm: Alarm) -> None:
-    """Run pieces of code as they come."""
+    """Run pieces of code as they arrive."""
     session = Session(wire, alarm)
     while True:
         what, *rest = wire.receive()

@@ -1,4 +1,5 @@
-"""Running a library's skills: their calls are told to the worker, their primitives are asked of it."""
+"""Runs a library's skills. It reports their calls to the worker, and asks the worker to run their
+primitives."""
 
 from __future__ import annotations
 
@@ -17,7 +18,7 @@ from .wire import Wire, encode
 
 
 class InvalidPrimitiveCall(Exception):
-    """A primitive was called with arguments that it does not allow."""
+    """A primitive was called with invalid arguments."""
 
 
 class EpisodeEnded(BaseException):
@@ -25,30 +26,31 @@ class EpisodeEnded(BaseException):
 
 
 class ActionLimitReached(BaseException):
-    """A primitive was called after the episode's last action."""
+    """A primitive was called after the episode's last allowed action."""
 
 
 REFUSALS: dict[str, type[BaseException]] = {
     each.__name__: each
     for each in (InvalidPrimitiveCall, TypeError, EpisodeEnded, ActionLimitReached, TimeLimitReached)
 }
-"""What the worker may answer instead of a primitive's result."""
+"""Refusals that the worker may send instead of a primitive's result."""
 
 
 class Tracer:
-    """Tells the worker which skills run inside which, and with what result, for the tool call of a number."""
+    """Reports to the worker which skills run inside which, and with what result, for one numbered tool
+    call."""
 
     def __init__(self, wire: Wire, alarm: Alarm, number: int) -> None:
         self._wire = wire
         self._alarm = alarm
         self._number = number
-        self._omitted = [0]  # calls that were not told, for each skill that is running and was
+        self._omitted = [0]  # unreported calls, for each reported skill that is running
         self._nodes = 1
         self._room = TEXT_LIMIT
 
     @property
     def omitted(self) -> int:
-        """Calls that were not told below the tool call itself."""
+        """Unreported calls below the tool call itself."""
         return self._omitted[0]
 
     def primitive(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
@@ -101,20 +103,20 @@ class Tracer:
         return result
 
     def plain(self, value: Any) -> Any:
-        """Return a value as it can be recorded."""
+        """Return a value in the form that is recorded."""
         plain, size = to_json(value, min(self._room, VALUE_LIMIT))
         self._room -= size
         return plain
 
     def _leave(self, depth: int, result: Any, error: str | None) -> None:
         message = ["leave", self._number, depth, sum(self._omitted[depth:]), result, error]
-        del self._omitted[depth:]  # also what an interruption left open below
+        del self._omitted[depth:]  # also calls below that an interruption left open
         self._tell(message)
 
     def _tell(self, message: list[Any]) -> None:
         with self._alarm:
             body = encode(message)
-            if excess(body):  # many large arguments, characters of several bytes
+            if excess(body):  # for example many large arguments, or characters of several bytes
                 body = encode([*message[:-2], *map(_shortened, message[-2:])])
             self._wire.send(body)
 
@@ -126,7 +128,7 @@ def _shortened(value: Any) -> Any:
 
 
 class LoadedModule:
-    """A library's module, loaded afresh for one episode."""
+    """A library's module, newly loaded for one episode."""
 
     def __init__(
         self,
@@ -143,8 +145,8 @@ class LoadedModule:
         self._tracebacks = Tracebacks(source)
         self._skills: dict[str, tuple[Callable[..., Any], inspect.Signature]] = {}
         self._failure: BaseException | None = None
-        random.seed(seed)  # skills may draw; plays must repeat
-        sys.modules["skills"] = ModuleType("skills")  # where dataclasses look for the module of a class
+        random.seed(seed)  # skills may draw random numbers, and replays must repeat them
+        sys.modules["skills"] = ModuleType("skills")  # dataclasses look here for the module of a class
         module = vars(sys.modules["skills"])
         module.update({name: self._primitive(name, doc) for name, doc in primitives.items()})
         try:
@@ -154,17 +156,17 @@ class LoadedModule:
             for name in skills:
                 self._skills[name] = module[name], inspect.signature(module[name])
                 module[name] = self._skill(name)
-        except BaseException as error:  # told to those who call a skill of it
+        except BaseException as error:  # reported to each call of its skills
             self._failure = error
 
     def run(self, number: int, name: str, arguments: dict[str, Any], limit_s: float, left_s: float) -> None:
-        """Run one skill as a tool call and tell the worker how it ended.
+        """Run one skill as a tool call and report to the worker how it ended.
 
         Args:
-            number: of the call, which all that is said about it carries.
-            name: of the skill.
-            arguments: by parameter name.
-            limit_s: seconds that the call may take in all, as its error states them.
+            number: the call's number, which all messages about it carry.
+            name: the skill's name.
+            arguments: arguments by parameter name.
+            limit_s: seconds that the call may take in total; its error names them.
             left_s: seconds of these that are left.
         """
         self._tracer = Tracer(self._wire, self._alarm, number)
@@ -179,8 +181,8 @@ class LoadedModule:
                 plain = self._tracer.plain(function(**bound(name, signature, (), arguments)))
             finally:
                 self._alarm.stop()
-        except BaseException as error:  # whatever a skill raises is the skill's: SystemExit, too
-            self._alarm.stop()  # the first may itself have been interrupted
+        except BaseException as error:  # anything that a skill raises is its own error, even SystemExit
+            self._alarm.stop()  # the first `stop` may itself have been interrupted
             plain, text = None, self._tracebacks.describe(error)
         body = encode(["end", number, self._tracer.omitted, plain, text])
         if excess(body):
@@ -196,7 +198,7 @@ class LoadedModule:
         return _dressed(function, name, doc)
 
     def _skill(self, name: str) -> Callable[..., Any]:
-        """Return a skill so that each call of it is told."""
+        """Return a skill that reports each of its calls."""
         skill, signature = self._skills[name]
         describe = self._tracebacks.describe
 
@@ -228,7 +230,7 @@ def _dressed(function: Callable[..., Any], name: str, doc: str) -> Callable[...,
 
 
 def serve(wire: Wire, alarm: Alarm) -> None:
-    """Load a library when the worker says so, and run its skills."""
+    """Load a library when the worker asks for it, and run its skills."""
     module: LoadedModule | None = None
     while True:
         what, *rest = wire.receive()

@@ -1,7 +1,8 @@
-"""The filter of system calls, as a program of the kernel's packet filter (BPF), which nothing can lift again.
+"""The filter of system calls, as a program of the kernel's packet filter (BPF). No process can remove it
+again.
 
-`system_calls.txt` says which calls are allowed. Others are refused with EPERM; calls by another
-architecture's numbers end the process.
+`system_calls.txt` lists the allowed calls. Others are refused with EPERM; calls by another architecture's
+numbers end the process.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
-"""The kernel's audit numbers of the machines whose system calls are known here."""
+"""The kernel's audit numbers of the machines with known system calls."""
 
 _LOAD, _JUMP_IF_EQUAL, _JUMP_IF_ANY_BIT, _RETURN = 0x20, 0x15, 0x45, 0x06
 _NUMBER_AT, _ARCHITECTURE_AT, _ARGUMENTS_AT = 0, 4, 16  # in struct seccomp_data
@@ -22,22 +23,22 @@ _ALLOW, _REFUSE, _KILL = 0x7FFF0000, 0x00050001, 0x80000000  # _REFUSE: with EPE
 _PR_SET_SECCOMP, _PR_SET_NO_NEW_PRIVS, _MODE_FILTER = 22, 38, 2
 
 _Instruction = tuple[int, int, int, int]
-"""Code, instructions to jump over if true and if false, value."""
+"""Code, instructions to skip if true and if false, value."""
 
 
 class SystemCall(NamedTuple):
-    """A call that is allowed: its number on each machine that has it, and the condition on an argument."""
+    """An allowed call: its number on each machine that has it, and the condition on an argument."""
 
     numbers: dict[str, int]
     condition: str
 
 
 class FilterRefused(Exception):
-    """System calls cannot be filtered here, so that no foreign code must run."""
+    """System calls cannot be filtered here, so untrusted code must not run."""
 
 
 def allowed_calls() -> dict[str, SystemCall]:
-    """Read `system_calls.txt`: calls by name."""
+    """Read `system_calls.txt`. Returns the calls by name."""
     text = Path(__file__).with_name("system_calls.txt").read_text("utf-8")
     (_, *machines, _, _), *rows = (line.split(None, 4) for line in text.splitlines() if line[0] != "#")
     calls = {}
@@ -50,7 +51,7 @@ def allowed_calls() -> dict[str, SystemCall]:
 
 
 def install() -> None:
-    """Confine this process to the calls that are allowed, for good. Raises `FilterRefused`."""
+    """Confine this process to the allowed calls, permanently. Raises `FilterRefused`."""
     code = ctypes.create_string_buffer(program(platform.machine(), os.getpid()))
     instructions = ctypes.create_string_buffer(
         struct.pack("@HP", len(code) // struct.calcsize("=HBBI"), ctypes.addressof(code))
@@ -63,7 +64,7 @@ def install() -> None:
 
 
 def program(machine: str, pid: int) -> bytes:
-    """Return the filter of a process on a machine, as `platform.machine` calls it. Raises `FilterRefused`."""
+    """Return the filter of a process on a machine, named as by `platform.machine`. Raises `FilterRefused`."""
     if machine not in ARCHITECTURES:
         known = " and ".join(ARCHITECTURES)
         raise FilterRefused(f"the system calls of {known} are known, not those of {machine}")
@@ -82,7 +83,7 @@ def program(machine: str, pid: int) -> bytes:
 
 
 def _verdict(condition: str, pid: int) -> list[_Instruction]:
-    """Instructions that allow a call if its argument is as the condition says, and else refuse it."""
+    """Return instructions that allow a call if its argument fits the condition, and otherwise refuse it."""
     if condition == "-":
         return [(_RETURN, 0, 0, _ALLOW)]
     where, _, values = condition.partition("=")

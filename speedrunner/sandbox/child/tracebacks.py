@@ -10,23 +10,23 @@ from types import CodeType
 from .values import valid_text
 
 MODULE_FILE = "<skills>"
-"""File name under which the library's module is compiled, by which its frames are known."""
+"""File name of the library's compiled module, which identifies its frames."""
 
 MESSAGE_CHARS = 2_000
-"""Characters of an exception's message."""
+"""Most characters of an exception's message."""
 
 LINE_LIMIT = 200
-"""Characters of a source line in a traceback."""
+"""Most characters of a source line in a traceback."""
 
 TRACEBACK_LINES = 20
-"""Lines of a traceback."""
+"""Most lines of a traceback."""
 
 TRACEBACK = "Traceback (outermost call first):"
 """The line between an error's first paragraph and its traceback."""
 
 
 class Tracebacks:
-    """Describes exceptions by those of their frames that lie inside one library module."""
+    """Describes exceptions by their frames inside one library module."""
 
     def __init__(self, module_source: str) -> None:
         self._lines = module_source.splitlines()
@@ -34,10 +34,10 @@ class Tracebacks:
         self._names: list[str] = []
 
     def find_functions(self, module: CodeType) -> None:
-        """Learn from the compiled module where its functions begin."""
+        """Find the first lines of the compiled module's functions."""
         for code in module.co_consts:
             if isinstance(code, CodeType) and code.co_flags & inspect.CO_OPTIMIZED and code.co_name[0] != "<":
-                first = code.co_firstlineno  # a decorator's, where it has one
+                first = code.co_firstlineno  # its decorator's line, if it has one
                 lines = range(first, len(self._lines) + 1)
                 starts = (line for line in lines if self._lines[line - 1].lstrip().startswith("def "))
                 self._starts.append(next(starts, first))
@@ -46,7 +46,7 @@ class Tracebacks:
     def describe(self, error: BaseException) -> str:
         """Return the error's type, message and place in one paragraph, then a traceback.
 
-        Lines are counted from each function's `def`, as its author sees it.
+        Line numbers count from each function's `def`, as its author sees it.
         """
         head = f"{type(error).__name__}: {_message(error)}".removesuffix(": ")
         places = []

@@ -1,4 +1,4 @@
-"""Python values as plain JSON, whatever they are."""
+"""Any Python value as plain JSON."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from typing import Any
 from .bounds import VALUE_CHARS
 
 VALUE_DEPTH_LIMIT = 20
-"""Levels of lists and objects in a recorded value."""
+"""Maximum nesting of lists and objects in a recorded value."""
 
 DESCRIPTION_LIMIT = 300
-"""Characters that stand for a value which is not kept whole."""
+"""Characters of the description that replaces a value that is not kept whole."""
 
 
 class _TooLarge(Exception):
@@ -20,11 +20,12 @@ class _TooLarge(Exception):
 
 
 def to_json(value: Any, room: int) -> tuple[Any, int]:
-    """Return a value as plain JSON, and the characters that it takes, `VALUE_CHARS` for each value in it.
+    """Return a value as plain JSON, and the characters that it takes, with `VALUE_CHARS` for each value in
+    it.
 
-    What JSON cannot say (sets, objects, non-finite numbers) becomes a description of at most
-    `DESCRIPTION_LIMIT` characters, and so does a whole value that takes more than `room` characters, is
-    nested too deeply, or contains itself. Tuples become lists.
+    Values that JSON cannot express (sets, objects, non-finite numbers) become a description of at most
+    `DESCRIPTION_LIMIT` characters. So does a whole value that takes more than `room` characters, is nested
+    too deeply, or contains itself. Tuples become lists.
     """
     used = 0
 
@@ -43,13 +44,13 @@ def to_json(value: Any, room: int) -> tuple[Any, int]:
             plain = value
         elif isinstance(value, str):
             used += len(value)
-            if used > room:  # before a long text is looked at
+            if used > room:  # before a long text is processed
                 raise _TooLarge
             plain = valid_text(value)
         elif isinstance(value, list | tuple):
             plain = []
             for each in value:
-                if used > room:  # also of something that yields for ever
+                if used > room:  # also stops an iterator that never ends
                     raise _TooLarge
                 plain.append(convert(each, depth + 1))
         elif isinstance(value, dict) and all(isinstance(key, str) for key in value):
@@ -64,13 +65,13 @@ def to_json(value: Any, room: int) -> tuple[Any, int]:
 
     try:
         return convert(value, 0), used
-    except Exception:  # too large, or a container whose methods do not behave
+    except Exception:  # too large, or a container with broken methods
         plain = _described(value)
         return plain, len(plain)
 
 
 def valid_text(text: str) -> str:
-    """Return the text with what UTF-8 cannot say (lone surrogates) written out."""
+    """Return the text with characters that UTF-8 cannot encode (lone surrogates) as escapes."""
     return str.encode(text, errors="backslashreplace").decode()
 
 

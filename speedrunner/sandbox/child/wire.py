@@ -8,7 +8,7 @@ import struct
 from typing import Any
 
 HEADER = struct.Struct(">I")
-"""Precedes each message, here and between workers and their owner: the number of its bytes."""
+"""The length of a message in bytes, which precedes it, here and between workers and their owner."""
 
 _encoder = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 _decoder = json.JSONDecoder()
@@ -18,18 +18,18 @@ def encode(message: object) -> bytes:
     """Return a message's body.
 
     Raises:
-        TypeError, ValueError, RecursionError: JSON cannot say it.
+        TypeError, ValueError, RecursionError: JSON cannot express it.
     """
     return _encoder.encode(message).encode()
 
 
 def framed(body: bytes) -> bytes:
-    """Return a body as it goes over a wire: after the number of its bytes."""
+    """Return a body in its wire format: after its length in bytes."""
     return HEADER.pack(len(body)) + body
 
 
 class Wire:
-    """Takes standard input and output for itself and leaves `/dev/null` in their place."""
+    """Takes over standard input and output and replaces them with `/dev/null`."""
 
     def __init__(self) -> None:
         self._in, self._out = os.dup(0), os.dup(1)
@@ -45,7 +45,7 @@ class Wire:
             rest = rest[os.write(self._out, rest) :]
 
     def receive(self) -> Any:
-        """Wait for the next message; the process ends when there will be none."""
+        """Wait for the next message. The process ends if there will be none."""
         (size,) = HEADER.unpack(self._read(HEADER.size))
         return _decoder.decode(self._read(size).decode())
 
@@ -54,7 +54,7 @@ class Wire:
         while size:
             part = os.read(self._in, size)
             if not part:
-                os._exit(0)  # the worker has no more use for us
+                os._exit(0)  # the worker has closed the pipe
             parts.append(part)
             size -= len(part)
         return b"".join(parts)
