@@ -148,7 +148,7 @@ class Site:
         return Answer(msgspec.json.encode({turn: str(each) for turn, each in drawn.items()}), JSON)
 
     def _seen(self, run: RunData, episode: str) -> _Seen:
-        """Return an episode; the latest ones are cached. An episode of a sleep is decoded with the sleep."""
+        """Return an episode. The latest are cached, except for those of sleeps, which may be repeated."""
         row = next((row for row in run.rows if row.episode == episode), None)
         if row is None:
             return _Seen.read(run.path, _stamp(run), episode, 0)
