@@ -26,7 +26,7 @@ class Toolbox:
     Args:
         tools: documented, annotated functions, async or not, that return the reply's text. A tool that acts
             in an episode returns the `ToolReply` of that action.
-        finish: name of the tool that ends the agent's work; `None`: text replies of any tool end it.
+        finish: the tool that ends the agent's work; `None`: a `ToolReply` with a termination ends it.
     """
 
     def __init__(self, tools: Sequence[Tool], finish: Tool | None = None) -> None:

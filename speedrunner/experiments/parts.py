@@ -82,7 +82,7 @@ def _wanted(group: list[list[Member]]) -> int:
 
 
 def _shared(servers: list[list[list[Member]]], number: int) -> list[int]:
-    """Return the number of parts for each server's runs: one each, then one more for the largest load."""
+    """Return the number of parts per server: one each; further parts go to the largest load per part."""
     most = sum(map(len, servers))
     if not len(servers) <= number <= most:
         raise InvalidConfig(

@@ -134,8 +134,11 @@ def _prompts(whose: str, folder: Path, pattern: str = "**/*.jinja") -> dict[str,
 
 
 def _method_prompts(kind: type) -> dict[str, str]:
-    """Return the templates of a method and of its base classes: next to their modules, in a folder with the
-    module's name where several methods share a folder, and the ones shared by all methods."""
+    """Return the templates of a method and of its base classes, and those shared by all methods.
+
+    Templates are in `prompts` next to a class's module. The bundled methods share this folder, so each has a
+    subfolder with its module's name there.
+    """
     shared = CHECKOUT / "speedrunner/methods/prompts"
     found = _prompts("method", shared, "*.jinja")
     for module in dict.fromkeys(each.__module__ for each in kind.__mro__):

@@ -133,7 +133,7 @@ class RunLock:
             try:
                 self.path.rmdir()
             except OSError as failure:
-                # Keep a file that belongs to the next owner or to a reader.
+                # Remaining files belong to the next owner or to a reader.
                 if failure.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOENT):
                     raise
 
