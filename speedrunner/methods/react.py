@@ -22,7 +22,7 @@ class ReAct(Method):
         return 0
 
     def initial(self) -> Policy:
-        """An empty policy."""
+        """Return an empty policy."""
         return Policy(version=0)
 
     def agent(self, policy: Policy, task: Task, env: TextEnv, *, training: bool = False) -> ActorSpec:

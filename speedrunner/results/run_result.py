@@ -65,7 +65,7 @@ class RunResult:
 
     @property
     def seed(self) -> int:
-        """The seed of the run."""
+        """Return the seed of the run."""
         return self.config.run.seed
 
     @property

@@ -78,7 +78,7 @@ class _Fake(Conversation):
 
 
 def _value(schema: Schema, words: list[str], rng: random.Random) -> Any:
-    """Generate a value that a schema allows. Strings are skills, their names, or words of the last message."""
+    """Make up a value for a schema. Strings are skills, their names, or words of the last message."""
     if "enum" in schema:
         return rng.choice(schema["enum"])
     match schema["type"]:

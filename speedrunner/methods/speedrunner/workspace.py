@@ -47,7 +47,7 @@ def load_trajectories(batch: int | None = None, policy: int | None = None) -> li
     for number in batches() if batch is None else [batch]:
         with Path(MOUNTS["trajectories"], f"batch_{number:04d}.jsonl").open(encoding="utf-8") as lines:
             played = [json.loads(line) for line in lines if line.endswith("\n")]
-        newest = {str(each["episode"]): each for each in played}  # some were repeated after an infrastructure error
+        newest = {str(each["episode"]): each for each in played}  # some were repeated
         found += [newest[episode] for episode in sorted(newest)]
     return [each for each in found if policy is None or each["policy"] == policy]
 
