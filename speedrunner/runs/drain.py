@@ -125,8 +125,8 @@ class Drain:
 
         Raises:
             Interrupted: a signal ended it, or the time ran out (`TimeIsUp`).
-            TimeTooShort: the time ran out, or a SIGUSR1 warned of a job's end, and no unit had ended or a
-                unit that took most of the time had not.
+            TimeTooShort: the time or the job (announced by a SIGUSR1) ended, and no unit had ended, or a unit
+                that took most of the time had not.
         """
         loop = asyncio.get_running_loop()
         task: asyncio.Task[T] = asyncio.ensure_future(work)

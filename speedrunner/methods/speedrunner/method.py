@@ -189,8 +189,9 @@ class SpeedRunner(Method):
     async def _regressed(self, edited: Policy, history: History, tools: SleepTools) -> str | None:
         """Return why the guard rejects an edited library; `None` if it does not.
 
-        It rejects a library if the mean score on the new tasks is lower than the last batch's, which was
-        played with the previous library, by more than a standard error of the difference.
+        It compares the mean score on the new tasks with that of the last batch, which was played with the
+        previous library. It rejects the edited library if its mean is lower by more than a standard error of
+        the difference.
         """
         old = _scores(newest_batch(history))
         if tools.attempt is None or not old:
