@@ -18,7 +18,7 @@ REPORTED = ("prices.",)
 """Changes that only affect costs: a run is shown at the prices of its newest process."""
 
 HARMLESS = ("tried", "caveat", "gpus", "replicas", "prices", "path", "recipe", "api_key_env")
-"""Fields of a model configuration that do not affect outputs. The files at `path` are compared."""
+"""Fields of a model config that do not affect outputs. The files at `path` are compared."""
 
 HARMLESS_FLAGS = ("max-num-seqs", "max-num-batched-tokens")
 """Flags for the size of the engine's batches. They are derived from the GPU's memory, so a run has other
